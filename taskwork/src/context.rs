@@ -1,0 +1,170 @@
+//! What a running task sees of the runtime.
+
+use std::{any::TypeId as RustType, cell::Cell, fmt, sync::Arc};
+
+use crate::{
+    id::TaskId,
+    pool::{Entry, Pool, Source},
+    task::{AnyValue, Task, Variable, value},
+};
+
+/// What a task may ask of the runtime while it is searched.
+///
+/// The three questions of the search loop, [`migrate`](Self::migrate), [`potential_split`](Self::potential_split) and
+/// [`variables_changed`](Self::variables_changed), cost one load each while the answer is no.
+pub struct Context<'a, T: Task> {
+    pool: &'a Pool<T>,
+    worker: usize,
+    id: TaskId,
+    children: Vec<TaskId>,
+    output: T::Output,
+    told_to_stop: Cell<bool>,
+    /// The task's copies of the variables, as they were in this epoch of the node.
+    copies: Vec<Option<Arc<AnyValue>>>,
+    epoch: u64,
+}
+
+/// What is left of a context when its search has returned.
+pub(crate) struct Finished<O> {
+    pub(crate) id: TaskId,
+    pub(crate) children: Vec<TaskId>,
+    pub(crate) output: O,
+    pub(crate) told_to_stop: bool,
+}
+
+impl<'a, T: Task> Context<'a, T> {
+    pub(crate) fn new(
+        pool: &'a Pool<T>,
+        worker: usize,
+        id: TaskId,
+        children: Vec<TaskId>,
+        output: T::Output,
+    ) -> Self {
+        let copies = vec![None; pool.variables.len()];
+        // An epoch that never is, so that the first look reads.
+        let epoch = u64::MAX;
+        Self { pool, worker, id, children, output, told_to_stop: Cell::new(false), copies, epoch }
+    }
+
+    /// The read-only data of the job.
+    #[inline]
+    pub fn shared(&self) -> &'a T::Shared {
+        &self.pool.shared
+    }
+
+    /// Whether the task is to stop here and return [`Outcome::Migrate`](crate::Outcome::Migrate): its node is leaving,
+    /// or the job is over (paper, 3.4). To be asked every few microseconds.
+    #[inline]
+    pub fn migrate(&self) -> bool {
+        let stop = self.pool.signals.stop();
+        if stop {
+            self.told_to_stop.set(true);
+        }
+        stop
+    }
+
+    /// Marks a point at which a part of the task could be done elsewhere. If somebody is hungry, the runtime calls
+    /// [`Task::split`] on `task`, which must be the task being searched (paper, 3.7).
+    #[inline]
+    pub fn potential_split(&mut self, task: &mut T) {
+        if self.pool.signals.demand() > 0 {
+            self.split(task);
+        }
+    }
+
+    #[cold]
+    fn split(&mut self, task: &mut T) {
+        let Some(child) = task.split(&self.pool.shared) else { return };
+        let child = Entry::new(self.pool.new_id(), child);
+        if self.children.len() >= self.pool.limits.task_children_max {
+            self.renew();
+        }
+        self.children.push(child.id);
+        self.pool.put_split(child);
+    }
+
+    /// Goes on under another id, as if the whole rest had been split off: the old id completes with its children, the
+    /// last of them being the new id. So no list of children grows without bound, however long a task runs.
+    fn renew(&mut self) {
+        let renewed = self.pool.new_id();
+        self.children.push(renewed);
+        self.pool.complete(self.id, &self.children, T::Output::default());
+        self.children.clear();
+        self.id = renewed;
+    }
+
+    /// Whether a variable may have changed since the last call of [`get_var`](Self::get_var), of any variable.
+    #[inline]
+    pub fn variables_changed(&self) -> bool {
+        self.pool.signals.epoch() != self.epoch
+    }
+
+    /// The value of a variable, if it has one yet (paper, 3.6).
+    ///
+    /// # Panics
+    /// If the program did not declare the variable in [`Task::variables`].
+    #[inline]
+    pub fn get_var<V: Variable>(&mut self) -> Option<&V::Value> {
+        if self.variables_changed() {
+            self.refresh();
+        }
+        let slot = self.slot::<V>();
+        self.copies[slot].as_deref().map(value::<V>)
+    }
+
+    #[cold]
+    fn refresh(&mut self) {
+        // The epoch is read first: a change after it is seen at the next look.
+        self.epoch = self.pool.signals.epoch();
+        for (slot, copy) in self.copies.iter_mut().enumerate() {
+            *copy = self.pool.variables.read(slot);
+        }
+    }
+
+    /// Offers a new value. It is taken if it improves on what the node knows, and spreads from there. Says whether
+    /// it was taken.
+    ///
+    /// # Panics
+    /// If the program did not declare the variable in [`Task::variables`].
+    pub fn set_var<V: Variable>(&mut self, value: V::Value) -> bool {
+        let slot = self.slot::<V>();
+        let taken = self.pool.variables.offer(slot, Arc::new(value), Source::Node, &self.pool.signals);
+        if taken {
+            self.pool.notify_changed();
+        }
+        taken
+    }
+
+    fn slot<V: Variable>(&self) -> usize {
+        let slot = self.pool.variables.slot_of(RustType::of::<V>());
+        slot.unwrap_or_else(|| panic!("variable {:?} is not declared in Task::variables", V::NAME))
+    }
+
+    /// What this task has produced so far; to be added to. It counts when the task completes, exactly once.
+    #[inline]
+    pub fn output(&mut self) -> &mut T::Output {
+        &mut self.output
+    }
+
+    /// Reports progress in units of the program's own, such as states visited. Batched calls, say every thousand
+    /// units, cost nothing that can be measured.
+    #[inline]
+    pub fn worked(&self, units: u64) {
+        self.pool.worked(self.worker).add(units);
+    }
+
+    pub(crate) fn finish(self) -> Finished<T::Output> {
+        let told_to_stop = self.told_to_stop.get();
+        Finished { id: self.id, children: self.children, output: self.output, told_to_stop }
+    }
+}
+
+impl<T: Task> fmt::Debug for Context<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("id", &self.id)
+            .field("worker", &self.worker)
+            .field("children", &self.children)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,172 @@
+//! The coordination transactions of a node: one at a time, each with a number that stays the same at every try.
+//!
+//! ```text
+//!   None ──batch taken / task to claim──▶ InFlight ──Done──▶ None
+//!                                          │    ▲
+//!                                       Unknown │ retry time
+//!                                          ▼    │
+//!                                         Waiting
+//! ```
+//!
+//! One at a time, because the txn id of the one before is deleted by the next: so there are never more than two of a node's
+//! in `ZooKeeper`. A transaction whose outcome is unknown is tried again unchanged; it is never given up and never replaced.
+
+use super::action::{Transaction, TransactionKind};
+use crate::{envelope::Envelope, id::TaskId};
+
+#[derive(Debug)]
+enum State {
+    None,
+    /// The batch was asked for; with what to park, if this is to be the clean leave.
+    Collecting {
+        leave: Option<Vec<Envelope>>,
+    },
+    InFlight(Transaction),
+    Waiting {
+        transaction: Transaction,
+        until: u64,
+    },
+}
+
+/// The transactions of one node in one attempt.
+#[derive(Debug)]
+pub(super) struct Accounting {
+    state: State,
+    next_txn: u64,
+    settled: Option<u64>,
+}
+
+impl Accounting {
+    pub(super) fn new(next_txn: u64) -> Self {
+        Self { state: State::None, next_txn, settled: None }
+    }
+
+    /// The number the next transaction will have; numbers are never used twice on a node.
+    pub(super) fn next_txn(&self) -> u64 {
+        self.next_txn
+    }
+
+    /// Whether another transaction can begin.
+    pub(super) fn is_free(&self) -> bool {
+        matches!(self.state, State::None)
+    }
+
+    /// Begins a commit: the batch is to be taken now.
+    pub(super) fn collect(&mut self, leave: Option<Vec<Envelope>>) {
+        debug_assert!(self.is_free(), "one transaction at a time");
+        self.state = State::Collecting { leave };
+    }
+
+    /// The batch has been taken: the transaction to try, unless there is nothing to say.
+    pub(super) fn collected(&mut self, toggles: Vec<TaskId>, output: Vec<u8>) -> Option<Transaction> {
+        let State::Collecting { leave } = std::mem::replace(&mut self.state, State::None) else {
+            return None;
+        };
+        if toggles.is_empty() && leave.is_none() {
+            return None;
+        }
+        Some(self.begin(TransactionKind::Commit { toggles, output, leave }))
+    }
+
+    /// Begins a claim.
+    pub(super) fn claim(&mut self, task: TaskId) -> Transaction {
+        debug_assert!(self.is_free(), "one transaction at a time");
+        self.begin(TransactionKind::Claim { task })
+    }
+
+    fn begin(&mut self, kind: TransactionKind) -> Transaction {
+        let transaction = Transaction { txn: self.next_txn, settled: self.settled, kind };
+        self.next_txn += 1;
+        self.state = State::InFlight(transaction.clone());
+        transaction
+    }
+
+    /// A try is committed. Gives the transaction back, once.
+    pub(super) fn done(&mut self, txn: u64) -> Option<Transaction> {
+        match std::mem::replace(&mut self.state, State::None) {
+            State::InFlight(transaction) | State::Waiting { transaction, .. } if transaction.txn == txn => {
+                self.settled = Some(txn);
+                Some(transaction)
+            }
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// A try ended without an answer.
+    pub(super) fn unknown(&mut self, txn: u64, until: u64) {
+        self.state = match std::mem::replace(&mut self.state, State::None) {
+            State::InFlight(transaction) if transaction.txn == txn => State::Waiting { transaction, until },
+            other => other,
+        };
+    }
+
+    /// The transaction whose time to be tried again has come.
+    pub(super) fn retry(&mut self, now: u64) -> Option<Transaction> {
+        match &self.state {
+            State::Waiting { transaction, until } if now >= *until => {
+                let transaction = transaction.clone();
+                self.state = State::InFlight(transaction.clone());
+                Some(transaction)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<u64> {
+        match self.state {
+            State::Waiting { until, .. } => Some(until),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::TaskId;
+
+    #[test]
+    fn an_unknown_outcome_is_tried_again_under_the_same_number() {
+        let mut accounting = Accounting::new(3);
+        accounting.collect(None);
+        let first = accounting.collected(vec![TaskId::ROOT], vec![1]).unwrap();
+        accounting.unknown(first.txn, 100);
+        assert_eq!(accounting.retry(99), None);
+        assert_eq!(accounting.retry(100), Some(first.clone()));
+        assert_eq!(accounting.retry(100), None, "one try at a time");
+        assert_eq!(accounting.done(first.txn), Some(first));
+    }
+
+    #[test]
+    fn the_next_transaction_clears_away_the_last_that_is_known_to_be_committed() {
+        let mut accounting = Accounting::new(0);
+        let claim = accounting.claim(TaskId::ROOT);
+        assert_eq!((claim.txn, claim.settled), (0, None));
+        accounting.done(0).unwrap();
+        accounting.collect(None);
+        let commit = accounting.collected(vec![TaskId::ROOT], vec![]).unwrap();
+        assert_eq!((commit.txn, commit.settled), (1, Some(0)));
+    }
+
+    #[test]
+    fn an_answer_that_comes_twice_counts_once() {
+        let mut accounting = Accounting::new(0);
+        accounting.claim(TaskId::ROOT);
+        assert!(accounting.done(0).is_some());
+        accounting.claim(TaskId::ROOT);
+        assert!(accounting.done(0).is_none());
+        assert!(!accounting.is_free());
+    }
+
+    #[test]
+    fn an_empty_batch_is_not_committed_unless_to_leave() {
+        let mut accounting = Accounting::new(0);
+        accounting.collect(None);
+        assert_eq!(accounting.collected(vec![], vec![]), None);
+        accounting.collect(Some(vec![]));
+        assert!(accounting.collected(vec![], vec![]).is_some());
+    }
+}

@@ -1,0 +1,73 @@
+//! Everything that the protocol can ask the shell to do.
+
+use super::message::Packet;
+use crate::{
+    envelope::Envelope,
+    id::{Attempt, NodeId, TaskId},
+};
+
+/// An effect. The shell performs the actions of one event in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Sends a packet, as well as it can: it may be lost.
+    Send { to: NodeId, packet: Packet },
+    /// Puts tasks into the pool.
+    Put { tasks: Vec<Envelope> },
+    /// Takes up to so many queued tasks out of the pool for a thief; answered by `Event::Taken`.
+    Take { thief: NodeId, request: u64, tasks_max: usize },
+    /// So many thieves wait for a split.
+    Thieves { waiting: usize },
+    /// Asks running tasks to stop and lets none begin.
+    Stop,
+    /// Lets tasks begin.
+    Resume,
+    /// Forgets all tasks, the batch and the outputs of a quiet pool.
+    Discard,
+    /// Takes every task out of a quiet pool; answered by `Event::Unloaded`.
+    Unload,
+    /// Takes the batch; answered by `Event::Batch`.
+    TakeBatch,
+    /// Writes this node into the attempt, before it can hold a task of it; answered by `Event::Enrolled`.
+    Enrol { attempt: Attempt },
+    /// Tries a transaction once; answered by `Event::Transacted`.
+    Transact { attempt: Attempt, transaction: Transaction },
+    /// Ends the node.
+    Leave { departure: Departure },
+}
+
+/// One coordination transaction of this node. There is never more than one under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Transaction {
+    /// Its number, unique on this node: the same at every try.
+    pub(crate) txn: u64,
+    /// The last transaction that is known to be committed, whose txn id can go.
+    pub(crate) settled: Option<u64>,
+    pub(crate) kind: TransactionKind,
+}
+
+/// What a transaction does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TransactionKind {
+    /// Takes a parked task.
+    Claim { task: TaskId },
+    /// Toggles ids in the global task list and writes this node's output; parks tasks and leaves, if it is the last.
+    Commit { toggles: Vec<TaskId>, output: Vec<u8>, leave: Option<Vec<Envelope>> },
+}
+
+/// How a node ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// It holds nothing of the current attempt and is no member any more, or never took part.
+    Clean,
+    /// Its time was up before everything was handed on: its tasks are lost, a new attempt begins.
+    Abandoned,
+    /// Its session is over.
+    Expelled,
+}
+
+impl Action {
+    /// Whether the pool is another one after this action, so that the protocol must look at it again.
+    pub(crate) fn touches_pool(&self) -> bool {
+        !matches!(self, Self::Send { .. } | Self::Transact { .. } | Self::Enrol { .. } | Self::Leave { .. })
+    }
+}

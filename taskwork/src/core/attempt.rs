@@ -1,0 +1,214 @@
+//! Beginning an attempt at the job, and dropping the one before; and what a node keeps while it is at work on one.
+
+use std::collections::BTreeSet;
+
+use super::{
+    accounting::Accounting,
+    action::{Action, Departure, TransactionKind},
+    message::Message,
+    node::{Node, Phase},
+    receipts::Receipts,
+    thief::Thief,
+    victim::{Serving, Victim, Waiting},
+};
+use crate::{
+    envelope::Envelope,
+    id::{Attempt, NodeId, TaskId},
+};
+
+/// A node's part in one attempt.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) attempt: Attempt,
+    pub(super) thief: Thief,
+    pub(super) victim: Victim,
+    pub(super) receipts: Receipts,
+    pub(super) accounting: Accounting,
+    /// Tasks that no node holds.
+    pub(super) parked: BTreeSet<TaskId>,
+}
+
+impl Run {
+    /// The times at which something is due.
+    pub(super) fn deadlines(&self) -> impl Iterator<Item = u64> {
+        self.thief.deadline().into_iter().chain(self.victim.deadlines()).chain(self.accounting.deadline())
+    }
+}
+
+impl Node {
+    /// An attempt has become the current one. Whatever belongs to an earlier one is dropped: its tasks begin anew from the
+    /// root, its outputs do not count.
+    pub(super) fn begin_attempt(&mut self, attempt: Attempt) {
+        let newer = match &self.phase {
+            Phase::Waiting => true,
+            Phase::Clearing { next } => attempt > *next,
+            Phase::Enrolling { attempt: current } => attempt > *current,
+            Phase::Active(run) => attempt > run.attempt,
+            Phase::Gone => false,
+        };
+        if newer {
+            self.end_run();
+            self.phase = Phase::Clearing { next: attempt };
+            self.actions.push(Action::Thieves { waiting: 0 });
+            self.actions.push(Action::Stop);
+        }
+    }
+
+    pub(super) fn job_over(&mut self) {
+        if !matches!(self.phase, Phase::Gone) {
+            self.end_run();
+            self.phase = Phase::Waiting;
+            self.actions.push(Action::Stop);
+        }
+    }
+
+    /// Remembers the numbers that were given, so that no later attempt gives them again.
+    fn end_run(&mut self) {
+        if let Phase::Active(run) = &self.phase {
+            self.numbers.request = run.thief.next_request();
+            self.numbers.grant = run.victim.next_grant();
+            self.numbers.txn = run.accounting.next_txn();
+        }
+    }
+
+    /// Enrols once nothing of the older attempt runs any more.
+    pub(super) fn clear(&mut self, next: Attempt) {
+        if self.drain.is_some() {
+            self.phase = Phase::Waiting;
+            self.depart(Departure::Clean);
+        } else if self.pool.is_quiet() {
+            self.phase = Phase::Enrolling { attempt: next };
+            self.actions.extend([Action::Discard, Action::Resume, Action::Enrol { attempt: next }]);
+        }
+    }
+
+    pub(super) fn enrolled(&mut self, attempt: Attempt) {
+        if matches!(self.phase, Phase::Enrolling { attempt: awaited } if awaited == attempt) {
+            self.phase = Phase::Active(Box::new(Run {
+                attempt,
+                thief: Thief::new(self.numbers.request),
+                victim: Victim::new(self.numbers.grant),
+                receipts: Receipts::default(),
+                accounting: self.new_accounting(),
+                parked: BTreeSet::new(),
+            }));
+            if self.drain.is_some() {
+                self.actions.push(Action::Stop);
+            }
+        }
+    }
+
+    pub(super) fn joined(&mut self, node: NodeId) {
+        if node == self.id || !self.members.insert(node) {
+            return;
+        }
+        if let Phase::Active(run) = &mut self.phase {
+            run.thief.joined();
+            run.victim.joined(node);
+        }
+        if let Some(drain) = &mut self.drain {
+            drain.joined(node);
+        }
+    }
+
+    pub(super) fn left(&mut self, node: NodeId, clean: bool) {
+        self.members.remove(&node);
+        let Phase::Active(run) = &mut self.phase else { return };
+        run.thief.unreachable(node);
+        if clean {
+            run.receipts.left_cleanly(node);
+        }
+        let waiting = run.victim.waiting();
+        let returned = run.victim.left(node, clean);
+        if run.victim.waiting() < waiting {
+            self.actions.push(Action::Thieves { waiting: run.victim.waiting() });
+        }
+        self.take_back(returned);
+    }
+
+    /// Tasks that were granted, but not taken, are ours again.
+    pub(super) fn take_back(&mut self, tasks: Vec<Envelope>) {
+        if tasks.is_empty() {
+            return;
+        }
+        match &mut self.drain {
+            Some(drain) => drain.pile(tasks),
+            None => self.actions.push(Action::Put { tasks }),
+        }
+    }
+
+    pub(super) fn steal(&mut self, thief: NodeId, request: u64) {
+        let Phase::Active(run) = &mut self.phase else { return };
+        let admitted =
+            self.drain.is_none() && run.victim.admit(self.now, thief, request, self.pool, &self.limits);
+        if admitted {
+            self.actions.push(Action::Thieves { waiting: run.victim.waiting() });
+        } else {
+            self.send(thief, Message::Deny { request });
+        }
+    }
+
+    /// Feeds, denies or reminds the thieves.
+    pub(super) fn serve(&mut self) {
+        let Phase::Active(run) = &mut self.phase else { return };
+        match run.victim.step(self.now, self.pool, &self.limits) {
+            Serving::Nothing => {}
+            Serving::Take { thief, request, tasks_max } => {
+                self.actions.push(Action::Take { thief, request, tasks_max });
+            }
+            Serving::Deny(denied) => {
+                self.actions.push(Action::Thieves { waiting: run.victim.waiting() });
+                self.deny(denied);
+            }
+        }
+        self.remind();
+    }
+
+    pub(super) fn deny(&mut self, denied: Vec<Waiting>) {
+        for Waiting { thief, request, .. } in denied {
+            self.send(thief, Message::Deny { request });
+        }
+    }
+
+    /// Sends again what was not acknowledged in time.
+    pub(super) fn remind(&mut self) {
+        let Phase::Active(run) = &mut self.phase else { return };
+        for (to, message) in run.victim.overdue(self.now, &self.limits) {
+            self.send(to, message);
+        }
+    }
+
+    /// Queued tasks were taken out of the pool for a thief.
+    pub(super) fn taken(&mut self, thief: NodeId, request: u64, tasks: Vec<Envelope>) {
+        let Phase::Active(run) = &mut self.phase else { return };
+        if tasks.is_empty() {
+            return;
+        }
+        // It may have gone meanwhile, or this node may have begun to leave: the tasks stay.
+        if self.drain.is_some() || !run.victim.serve(thief, request) {
+            self.take_back(tasks);
+            return;
+        }
+        self.actions.push(Action::Thieves { waiting: run.victim.waiting() });
+        let grant = run.victim.grant(self.now, thief, Some(request), tasks, &self.limits);
+        self.send(thief, grant);
+    }
+
+    /// A transaction of ours is committed.
+    pub(super) fn committed(&mut self, kind: TransactionKind, claimed: Option<Envelope>) {
+        match kind {
+            TransactionKind::Claim { task } => {
+                if let Phase::Active(run) = &mut self.phase {
+                    run.parked.remove(&task);
+                }
+                self.take_back(claimed.into_iter().collect());
+            }
+            TransactionKind::Commit { toggles, leave, .. } => {
+                self.figures.toggles += toggles.len() as u64;
+                if leave.is_some() {
+                    self.depart(Departure::Clean);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Everything that can happen to a node.
+
+use super::message::Packet;
+use crate::{
+    envelope::Envelope,
+    id::{Attempt, NodeId, TaskId},
+};
+
+/// An input of the protocol. With each comes the time and the state of the pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Look again: the pool has changed, or an action has changed it.
+    Look,
+    /// The time asked for by [`Node::deadline`](super::Node::deadline) has come.
+    Tick,
+    /// Another node is a member now.
+    Joined { node: NodeId },
+    /// Another node is no member any more.
+    Left {
+        node: NodeId,
+        /// It had handed on everything.
+        clean: bool,
+    },
+    /// This attempt at the job is the current one.
+    Attempt { attempt: Attempt },
+    /// This node takes part in the attempt.
+    Enrolled { attempt: Attempt },
+    /// These tasks are parked, and no others.
+    Parked { attempt: Attempt, tasks: Vec<TaskId> },
+    /// The job is over, whatever its end.
+    JobOver,
+    /// A packet from a member.
+    Packet { from: NodeId, packet: Packet },
+    /// A message to this node could not be delivered.
+    Unreachable { to: NodeId },
+    /// The answer to [`Action::Take`](super::Action::Take).
+    Taken { thief: NodeId, request: u64, tasks: Vec<Envelope> },
+    /// The answer to [`Action::Unload`](super::Action::Unload).
+    Unloaded { tasks: Vec<Envelope> },
+    /// The answer to [`Action::TakeBatch`](super::Action::TakeBatch).
+    Batch { toggles: Vec<TaskId>, output: Vec<u8> },
+    /// The answer to [`Action::Transact`](super::Action::Transact).
+    Transacted { txn: u64, result: TransactionResult },
+    /// Leave, and hand on what is unfinished. The second time: leave at once.
+    Drain,
+    /// The session is over: this node is no member any more.
+    Expired,
+}
+
+/// How a transaction ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TransactionResult {
+    /// It is committed. For a claim: the task, or `None` if another node was first.
+    Done { claimed: Option<Envelope> },
+    /// It may or may not be committed: to be tried again as it is.
+    Unknown,
+    /// It was refused: this node is no member any more.
+    NotMember,
+    /// It was refused: the attempt is over.
+    AttemptOver,
+}

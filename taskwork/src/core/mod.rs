@@ -1,0 +1,36 @@
+//! The protocol between nodes as a pure state machine: events in, actions out.
+//!
+//! ```text
+//!                    ┌──────────────── Node ────────────────┐
+//!   pool changed  ──▶│ thief       asks others for tasks    │──▶ Send   a message
+//!   message       ──▶│ victim      serves others, grants    │──▶ Put    tasks into the pool
+//!   member joined ──▶│ receipts    grants taken, once each  │──▶ Take   tasks out of it
+//!   attempt began ──▶│ accounting  one transaction at a time│──▶ Transact
+//!   timer         ──▶│ drain       hands all on, leaves     │──▶ Leave
+//!                    └──────────────────────────────────────┘
+//! ```
+//!
+//! Nothing here waits, reads a clock, draws a random number of its own or touches a thread: the time comes with each event,
+//! the randomness from the seed the node was made with. So the same events give the same actions, and a whole cluster can be
+//! replayed from one number.
+
+mod accounting;
+mod action;
+mod attempt;
+#[cfg(test)]
+mod check;
+mod drain;
+mod event;
+mod message;
+mod node;
+mod receipts;
+
+mod thief;
+mod victim;
+
+pub(crate) use self::{
+    action::{Action, Departure, Transaction, TransactionKind},
+    event::{Event, TransactionResult},
+    message::{Message, Packet},
+    node::Node,
+};

@@ -1,0 +1,144 @@
+//! The grants that this node has received: each is decided once, and the decision never changes.
+//!
+//! A grant may come many times. The first time it is accepted or refused; later the same answer is given again.
+//! The memory this takes is bounded because every grant and every `Settled` says below which number all is
+//! settled: what lies below need not be remembered to be passed over.
+
+use std::collections::BTreeMap;
+
+use super::message::Message;
+use crate::id::NodeId;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    Accepted,
+    Refused,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    /// Every grant below is settled.
+    below: u64,
+    /// What was decided, and may not have been heard by the victim.
+    open: BTreeMap<u64, Decision>,
+    /// Settled, but above the mark.
+    settled: BTreeMap<u64, Decision>,
+}
+
+/// The receipts of one node in one attempt.
+#[derive(Debug, Default)]
+pub(super) struct Receipts {
+    books: BTreeMap<NodeId, Book>,
+}
+
+/// What to do about a grant that came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Receipt {
+    /// The tasks are ours now.
+    Take(Message),
+    /// Answer, and leave the tasks alone.
+    Answer(Message),
+    /// Settled long ago, or more than can be remembered: no answer.
+    Pass,
+}
+
+impl Receipts {
+    /// A grant has come. `accepting` says what to decide if it is new.
+    pub(super) fn receive(
+        &mut self,
+        victim: NodeId,
+        grant: u64,
+        settled_below: u64,
+        accepting: bool,
+        open_max: usize,
+    ) -> Receipt {
+        let book = self.books.entry(victim).or_default();
+        book.settle_below(settled_below);
+        let known = book.open.get(&grant).or_else(|| book.settled.get(&grant));
+        match known {
+            _ if grant < book.below => Receipt::Pass,
+            Some(Decision::Accepted) => Receipt::Answer(Message::Ack { grant }),
+            Some(Decision::Refused) => Receipt::Answer(Message::Refuse { grant }),
+            None if book.open.len() + book.settled.len() >= open_max => Receipt::Pass,
+            None if accepting => {
+                book.open.insert(grant, Decision::Accepted);
+                Receipt::Take(Message::Ack { grant })
+            }
+            None => {
+                book.open.insert(grant, Decision::Refused);
+                Receipt::Answer(Message::Refuse { grant })
+            }
+        }
+    }
+
+    /// The victim has heard our decision.
+    pub(super) fn settled(&mut self, victim: NodeId, grant: u64, settled_below: u64) {
+        if let Some(book) = self.books.get_mut(&victim) {
+            if let Some(decision) = book.open.remove(&grant) {
+                book.settled.insert(grant, decision);
+            }
+            book.settle_below(settled_below);
+        }
+    }
+
+    /// A member has left cleanly: it had heard all our decisions. (Of one that is lost all is kept until the new attempt:
+    /// should it be there after all, nothing may be taken from it twice.)
+    pub(super) fn left_cleanly(&mut self, node: NodeId) {
+        self.books.remove(&node);
+    }
+
+    /// Acknowledgements that may not have been heard. While there are any, this node must not leave cleanly: the victim
+    /// would take the tasks back.
+    pub(super) fn unheard(&self) -> impl Iterator<Item = (NodeId, Message)> {
+        self.books.iter().flat_map(|(&victim, book)| {
+            let accepted = book.open.iter().filter(|&(_, &decision)| decision == Decision::Accepted);
+            accepted.map(move |(&grant, _)| (victim, Message::Ack { grant }))
+        })
+    }
+}
+
+impl Book {
+    fn settle_below(&mut self, mark: u64) {
+        if mark > self.below {
+            self.below = mark;
+            self.open = self.open.split_off(&mark);
+            self.settled = self.settled.split_off(&mark);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VICTIM: NodeId = NodeId(1);
+
+    #[test]
+    fn a_grant_that_comes_again_is_acknowledged_but_not_taken_again() {
+        let mut receipts = Receipts::default();
+        assert_eq!(receipts.receive(VICTIM, 5, 0, true, 9), Receipt::Take(Message::Ack { grant: 5 }));
+        assert_eq!(receipts.receive(VICTIM, 5, 0, true, 9), Receipt::Answer(Message::Ack { grant: 5 }));
+        receipts.settled(VICTIM, 5, 5);
+        assert_eq!(receipts.receive(VICTIM, 5, 0, true, 9), Receipt::Answer(Message::Ack { grant: 5 }));
+        receipts.settled(VICTIM, 5, 6);
+        assert_eq!(receipts.receive(VICTIM, 5, 0, true, 9), Receipt::Pass);
+        assert_eq!(receipts.unheard().count(), 0);
+    }
+
+    #[test]
+    fn a_refusal_is_final() {
+        let mut receipts = Receipts::default();
+        assert_eq!(receipts.receive(VICTIM, 5, 0, false, 9), Receipt::Answer(Message::Refuse { grant: 5 }));
+        assert_eq!(receipts.receive(VICTIM, 5, 0, true, 9), Receipt::Answer(Message::Refuse { grant: 5 }));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut receipts = Receipts::default();
+        for grant in 0..9 {
+            assert!(matches!(receipts.receive(VICTIM, grant, 0, true, 9), Receipt::Take(_)));
+        }
+        assert_eq!(receipts.receive(VICTIM, 9, 0, true, 9), Receipt::Pass);
+        assert!(matches!(receipts.receive(VICTIM, 9, 9, true, 9), Receipt::Take(_)));
+    }
+}

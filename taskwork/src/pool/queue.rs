@@ -1,0 +1,163 @@
+//! The tasks that wait in a pool, and who waits for tasks.
+//!
+//! One lock guards both, so that the question "is anybody hungry?" always has one answer. The lock is taken when a
+//! task is split off, begun or ended; never while a task is searched.
+
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{Entry, PoolView, lock, signals::Signals};
+use crate::task::Task;
+
+/// The queue of a pool.
+pub(super) struct Queue<T: Task> {
+    state: Mutex<State<T>>,
+    wake: Condvar,
+}
+
+struct State<T: Task> {
+    tasks: VecDeque<Entry<T>>,
+    workers: usize,
+    idle: usize,
+    thieves: usize,
+    gate: Gate,
+}
+
+/// Whether workers may begin tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// Running tasks are asked to stop; nobody begins one.
+    Stopped,
+    /// The pool is at its end: workers return.
+    Closed,
+}
+
+impl<T: Task> Queue<T> {
+    pub(super) fn new(workers: usize) -> Self {
+        let state = State { tasks: VecDeque::new(), workers, idle: 0, thieves: 0, gate: Gate::Open };
+        Self { state: Mutex::new(state), wake: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        lock(&self.state)
+    }
+
+    /// Puts tasks into the queue. Says whether a thief waits for one.
+    pub(super) fn put(&self, entries: impl IntoIterator<Item = Entry<T>>, signals: &Signals) -> bool {
+        let mut state = self.lock();
+        let before = state.tasks.len();
+        state.tasks.extend(entries);
+        let added = state.tasks.len() - before;
+        state.signal(signals);
+        let thief_waits = state.thieves > 0;
+        drop(state);
+        for _ in 0..added {
+            self.wake.notify_one();
+        }
+        thief_waits
+    }
+
+    /// Waits for a task to run; `None` when the pool is closed. `hungry` is called when there is none at once.
+    pub(super) fn next(&self, signals: &Signals, hungry: impl FnOnce()) -> Option<Entry<T>> {
+        let mut state = self.lock();
+        if let Some(entry) = state.begin(signals) {
+            return Some(entry);
+        }
+        state.idle += 1;
+        state.signal(signals);
+        drop(state);
+        hungry();
+        let mut state = self.lock();
+        while state.gate != Gate::Closed {
+            if state.gate == Gate::Open && !state.tasks.is_empty() {
+                state.idle -= 1;
+                return state.begin(signals);
+            }
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    /// Takes up to `tasks_max` tasks out, oldest first: those nearest to the root.
+    pub(super) fn take(&self, tasks_max: usize, signals: &Signals) -> Vec<Entry<T>> {
+        let mut state = self.lock();
+        let taken = tasks_max.min(state.tasks.len());
+        let entries = state.tasks.drain(..taken).collect();
+        state.signal(signals);
+        entries
+    }
+
+    /// Up to `tasks_max` tasks for a thief, but never more than half of what is queued unless that is a single task:
+    /// the hungry here are not to starve by serving others.
+    pub(super) fn take_for_thief(&self, tasks_max: usize, signals: &Signals) -> Vec<Entry<T>> {
+        let half = self.lock().tasks.len().div_ceil(2);
+        self.take(half.min(tasks_max), signals)
+    }
+
+    /// How many thieves wait at this node; each adds to the demand.
+    pub(super) fn set_thieves(&self, thieves: usize, signals: &Signals) {
+        let mut state = self.lock();
+        state.thieves = thieves;
+        state.signal(signals);
+    }
+
+    /// Lets nobody begin a task.
+    pub(super) fn stop(&self, signals: &Signals) {
+        let mut state = self.lock();
+        if state.gate == Gate::Open {
+            state.gate = Gate::Stopped;
+        }
+        signals.set_stop(true);
+        state.signal(signals);
+    }
+
+    /// Lets workers begin tasks again.
+    pub(super) fn resume(&self, signals: &Signals) {
+        let mut state = self.lock();
+        if state.gate == Gate::Stopped {
+            state.gate = Gate::Open;
+        }
+        signals.set_stop(false);
+        state.signal(signals);
+        drop(state);
+        self.wake.notify_all();
+    }
+
+    /// Ends the pool: running tasks are asked to stop, workers return.
+    pub(super) fn close(&self, signals: &Signals) {
+        let mut state = self.lock();
+        state.gate = Gate::Closed;
+        signals.set_stop(true);
+        drop(state);
+        self.wake.notify_all();
+    }
+
+    pub(super) fn view(&self) -> PoolView {
+        let state = self.lock();
+        PoolView {
+            workers: state.workers,
+            idle: state.idle,
+            queued: state.tasks.len(),
+            stopped: state.gate != Gate::Open,
+            batch_ids: 0,
+        }
+    }
+}
+
+impl<T: Task> State<T> {
+    fn begin(&mut self, signals: &Signals) -> Option<Entry<T>> {
+        let entry = if self.gate == Gate::Open { self.tasks.pop_front() } else { None };
+        self.signal(signals);
+        entry
+    }
+
+    /// Says what is wanted now. Under the lock, so that the last word is right.
+    fn signal(&self, signals: &Signals) {
+        let wanted = if self.gate == Gate::Open { self.idle + self.thieves } else { 0 };
+        let (wanted, queued) = (wanted.cast_signed(), self.tasks.len().cast_signed());
+        signals.set_demand(wanted - queued);
+    }
+}

@@ -1,0 +1,165 @@
+//! The node's copies of the variables, between the tasks above and the znodes below.
+
+use std::{
+    any::TypeId as RustType,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use super::{lock, signals::Signals};
+use crate::{
+    task::{AnyValue, Declared, Variables},
+    wire::codec::{DecodeError, EncodeError},
+};
+
+/// The variables of a node, in the order of their declaration.
+#[derive(Debug)]
+pub(crate) struct VariableTable {
+    slots: Vec<Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    declared: Declared,
+    copy: Mutex<NodeCopy>,
+}
+
+#[derive(Default)]
+struct NodeCopy {
+    value: Option<Arc<AnyValue>>,
+    /// Grows with each improvement.
+    version: u64,
+    /// The version that the znode is known to be as good as.
+    published: u64,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A task here, or another node: the znode may not have it.
+    Node,
+    /// The znode itself.
+    Znode,
+}
+
+/// A value of a variable that the znode is not known to be as good as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unpublished {
+    /// The variable's place in the declaration.
+    pub(crate) slot: usize,
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// The value, encoded.
+    pub(crate) value: Vec<u8>,
+    /// What to say in [`VariableTable::published`].
+    pub(crate) version: u64,
+}
+
+impl VariableTable {
+    pub(crate) fn new(variables: Variables) -> Self {
+        let slot = |declared| Slot { declared, copy: Mutex::default() };
+        Self { slots: variables.declared.into_iter().map(slot).collect() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn name(&self, slot: usize) -> &'static str {
+        self.slots[slot].declared.name
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.slots.iter().map(|slot| slot.declared.name)
+    }
+
+    /// The place of a variable.
+    pub(crate) fn slot_of(&self, variable: RustType) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.declared.variable == variable)
+    }
+
+    pub(crate) fn read(&self, slot: usize) -> Option<Arc<AnyValue>> {
+        self.slots[slot].copy().value.clone()
+    }
+
+    /// Takes a value if it improves. Says whether it did.
+    pub(crate) fn offer(&self, slot: usize, value: Arc<AnyValue>, from: Source, signals: &Signals) -> bool {
+        let slot = &self.slots[slot];
+        let mut copy = slot.copy();
+        let improves = match &copy.value {
+            Some(old) => (slot.declared.improves)(&*value, &**old),
+            None => true,
+        };
+        if improves {
+            copy.value = Some(value);
+            copy.version += 1;
+            if from == Source::Znode {
+                copy.published = copy.version;
+            }
+            drop(copy);
+            signals.next_epoch();
+        }
+        improves
+    }
+
+    /// Takes an encoded value if it improves. A slot that this program does not have is passed over.
+    pub(crate) fn offer_encoded(
+        &self,
+        slot: usize,
+        bytes: &[u8],
+        from: Source,
+        signals: &Signals,
+    ) -> Result<bool, DecodeError> {
+        let Some(known) = self.slots.get(slot) else { return Ok(false) };
+        let value = (known.declared.decode)(bytes)?;
+        Ok(self.offer(slot, value, from, signals))
+    }
+
+    /// The value of a variable, encoded.
+    pub(crate) fn encoded(&self, slot: usize) -> Result<Option<Vec<u8>>, EncodeError> {
+        let value = self.read(slot);
+        value.map(|value| (self.slots[slot].declared.encode)(&*value)).transpose()
+    }
+
+    /// Whether the encoded value `new` improves on the encoded value `old`.
+    pub(crate) fn improves(&self, slot: usize, new: &[u8], old: &[u8]) -> Result<bool, DecodeError> {
+        let declared = &self.slots[slot].declared;
+        Ok((declared.improves)(&*(declared.decode)(new)?, &*(declared.decode)(old)?))
+    }
+
+    /// The values that their znodes may not have yet.
+    pub(crate) fn unpublished(&self) -> Result<Vec<Unpublished>, EncodeError> {
+        let mut values = Vec::new();
+        for (slot, Slot { declared, copy }) in self.slots.iter().enumerate() {
+            let (value, version) = {
+                let copy = lock(copy);
+                if copy.version == copy.published {
+                    continue;
+                }
+                (copy.value.clone(), copy.version)
+            };
+            if let Some(value) = value {
+                let value = (declared.encode)(&*value)?;
+                values.push(Unpublished { slot, name: declared.name, value, version });
+            }
+        }
+        Ok(values)
+    }
+
+    /// Notes that a variable's znode is at least as good as this version of the node's copy.
+    pub(crate) fn published(&self, slot: usize, version: u64) {
+        let mut copy = self.slots[slot].copy();
+        copy.published = copy.published.max(version);
+    }
+}
+
+impl Slot {
+    fn copy(&self) -> MutexGuard<'_, NodeCopy> {
+        lock(&self.copy)
+    }
+}
+
+impl std::fmt::Debug for NodeCopy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeCopy").field("version", &self.version).finish_non_exhaustive()
+    }
+}

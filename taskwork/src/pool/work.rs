@@ -1,0 +1,165 @@
+//! What the rest of a node sees of its pool, whatever the program: tasks are bytes there, outputs too.
+
+use std::{future::Future, pin::Pin};
+
+use thiserror::Error;
+
+use super::{Entry, Pool, Signals, VariableTable, lock};
+use crate::{envelope::Envelope, figures::Figures, id::TaskId, task::Task, wire::codec::EncodeError};
+
+/// A pool at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PoolView {
+    /// Its workers.
+    pub(crate) workers: usize,
+    /// Those without a task.
+    pub(crate) idle: usize,
+    /// Tasks that wait for a worker.
+    pub(crate) queued: usize,
+    /// Whether no task may begin.
+    pub(crate) stopped: bool,
+    /// Ids in the batch.
+    pub(crate) batch_ids: usize,
+}
+
+impl PoolView {
+    /// A worker waits, and nothing is queued for it.
+    pub(crate) fn is_hungry(&self) -> bool {
+        self.queued == 0 && self.idle > 0 && !self.stopped
+    }
+
+    /// Nothing runs and nothing is queued.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queued == 0 && self.idle == self.workers
+    }
+
+    /// Nothing runs, and nothing will begin.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.stopped && self.idle == self.workers
+    }
+}
+
+/// What has been completed since the last batch, and the merged output of all that was completed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Batch {
+    pub(crate) toggles: Vec<TaskId>,
+    pub(crate) output: Vec<u8>,
+}
+
+/// A mistake of the program that no other attempt would mend: the job fails.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum PoolFault {
+    #[error("task {task} panicked: {message}")]
+    Panicked { task: TaskId, message: String },
+    #[error("task {task} returned Migrate although nothing asked it to")]
+    Deserted { task: TaskId },
+    #[error("task {task} cannot be sent: {reason}")]
+    Unsendable { task: TaskId, reason: String },
+    #[error("task {task} cannot be read as it was sent: {reason}")]
+    Unreadable { task: TaskId, reason: String },
+    #[error("the output or a variable of the job cannot be encoded: {reason}")]
+    Unencodable { reason: String },
+}
+
+/// A pool with its program forgotten.
+pub(crate) trait Work: Send + Sync + 'static {
+    /// Resolves when something has happened that the node must look at: a worker went hungry, a task was queued for a
+    /// thief, the batch grew large, a variable improved, the program failed.
+    fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    fn view(&self) -> PoolView;
+    fn fault(&self) -> Option<PoolFault>;
+    fn figures(&self) -> Figures;
+    fn signals(&self) -> &Signals;
+    fn variables(&self) -> &VariableTable;
+    /// Takes tasks from elsewhere.
+    fn put(&self, envelopes: Vec<Envelope>) -> Result<(), PoolFault>;
+    /// Gives tasks to a thief, if some are queued.
+    fn take(&self, tasks_max: usize) -> Result<Vec<Envelope>, PoolFault>;
+    /// How many thieves wait for a split.
+    fn set_thieves(&self, thieves: usize);
+    /// Asks running tasks to stop and lets none begin.
+    fn stop(&self);
+    /// Lets tasks begin again.
+    fn resume(&self);
+    /// Gives every task of a quiet pool.
+    fn unload(&self) -> Result<Vec<Envelope>, PoolFault>;
+    /// Forgets every task of a quiet pool, its batch and its outputs: they belong to an attempt that is over.
+    fn discard(&self);
+    fn take_batch(&self) -> Result<Batch, PoolFault>;
+    /// Ends the pool: running tasks are asked to stop, workers return.
+    fn close(&self);
+}
+
+impl<T: Task> Work for Pool<T> {
+    fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.changed.notified())
+    }
+
+    fn view(&self) -> PoolView {
+        PoolView { batch_ids: lock(&self.ledger).ids(), ..self.queue.view() }
+    }
+
+    fn fault(&self) -> Option<PoolFault> {
+        lock(&self.fault).clone()
+    }
+
+    fn figures(&self) -> Figures {
+        Pool::figures(self)
+    }
+
+    fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
+    fn variables(&self) -> &VariableTable {
+        &self.variables
+    }
+
+    fn put(&self, envelopes: Vec<Envelope>) -> Result<(), PoolFault> {
+        let open = |envelope: Envelope| {
+            let task = envelope.id;
+            Entry::open(envelope).map_err(|e| PoolFault::Unreadable { task, reason: e.to_string() })
+        };
+        let entries: Vec<Entry<T>> = envelopes.into_iter().map(open).collect::<Result<_, _>>()?;
+        self.queue.put(entries, &self.signals);
+        Ok(())
+    }
+
+    fn take(&self, tasks_max: usize) -> Result<Vec<Envelope>, PoolFault> {
+        seal(&self.queue.take_for_thief(tasks_max, &self.signals))
+    }
+
+    fn set_thieves(&self, thieves: usize) {
+        self.queue.set_thieves(thieves, &self.signals);
+    }
+
+    fn stop(&self) {
+        self.queue.stop(&self.signals);
+    }
+
+    fn resume(&self) {
+        self.queue.resume(&self.signals);
+    }
+
+    fn unload(&self) -> Result<Vec<Envelope>, PoolFault> {
+        seal(&self.queue.take(usize::MAX, &self.signals))
+    }
+
+    fn discard(&self) {
+        self.queue.take(usize::MAX, &self.signals);
+        *lock(&self.ledger) = Default::default();
+    }
+
+    fn take_batch(&self) -> Result<Batch, PoolFault> {
+        lock(&self.ledger).take().map_err(|e| PoolFault::Unencodable { reason: e.to_string() })
+    }
+
+    fn close(&self) {
+        self.queue.close(&self.signals);
+    }
+}
+
+fn seal<T: Task>(entries: &[Entry<T>]) -> Result<Vec<Envelope>, PoolFault> {
+    let unsendable = |task, e: &EncodeError| PoolFault::Unsendable { task, reason: e.to_string() };
+    entries.iter().map(|entry| entry.seal().map_err(|e| unsendable(entry.id, &e))).collect()
+}

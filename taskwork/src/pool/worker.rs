@@ -1,0 +1,86 @@
+//! The workers: threads that run tasks.
+
+use std::{
+    any::Any,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use super::{Entry, Pool, PoolFault};
+use crate::{
+    context::{Context, Finished},
+    task::{Outcome, Task},
+};
+
+/// The threads of a pool. Dropping them does not end them: close the pool first, then [`join`](Self::join).
+#[derive(Debug)]
+pub(crate) struct Workers(Vec<JoinHandle<()>>);
+
+impl Workers {
+    /// Starts as many workers as the pool was made for.
+    ///
+    /// # Errors
+    /// If the operating system refuses a thread. Those already started end then.
+    pub(crate) fn start<T: Task>(pool: &Arc<Pool<T>>) -> io::Result<Self> {
+        let mut threads = Vec::new();
+        for worker in 0..pool.worked.len() {
+            let its_pool = Arc::clone(pool);
+            let thread = thread::Builder::new().name(format!("worker-{worker}"));
+            match thread.spawn(move || its_pool.work(worker)) {
+                Ok(handle) => threads.push(handle),
+                Err(refused) => {
+                    pool.queue.close(&pool.signals);
+                    Self(threads).join();
+                    return Err(refused);
+                }
+            }
+        }
+        Ok(Self(threads))
+    }
+
+    /// Waits until every worker has returned: each does at its task's next `migrate()`.
+    pub(crate) fn join(self) {
+        for thread in self.0 {
+            thread.join().expect("a worker catches the panics of its tasks");
+        }
+    }
+}
+
+impl<T: Task> Pool<T> {
+    fn work(&self, worker: usize) {
+        while let Some(entry) = self.queue.next(&self.signals, || self.notify_changed()) {
+            self.run(entry, worker);
+        }
+    }
+
+    /// Runs a task until it is complete or stops.
+    pub(crate) fn run(&self, entry: Entry<T>, worker: usize) {
+        let Entry { id, children, output, mut task } = entry;
+        let mut cx = Context::new(self, worker, id, children, output);
+        let outcome = catch_unwind(AssertUnwindSafe(|| task.search(&mut cx)));
+        let Finished { id, children, output, told_to_stop } = cx.finish();
+        match outcome {
+            Ok(Outcome::Complete) => {
+                let completing = AssertUnwindSafe(|| self.complete(id, &children, output));
+                if let Err(panic) = catch_unwind(completing) {
+                    self.fail(PoolFault::Panicked { task: id, message: message(&*panic) });
+                }
+            }
+            Ok(Outcome::Migrate) if told_to_stop => {
+                self.queue.put([Entry { id, children, output, task }], &self.signals);
+            }
+            // A task that stops of itself would be begun and stop again for ever.
+            Ok(Outcome::Migrate) => self.fail(PoolFault::Deserted { task: id }),
+            Err(panic) => self.fail(PoolFault::Panicked { task: id, message: message(&*panic) }),
+        }
+    }
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("without a message").to_owned()
+}
