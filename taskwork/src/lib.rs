@@ -1,11 +1,116 @@
-//! taskwork
-pub mod config;
-mod context;
-mod core;
-mod envelope;
-mod figures;
-mod id;
-mod pool;
+//! An elastic task-pool runtime for hard tree searches, after the paper TASKWORK (Kehrer and Blochinger, 2019).
+//!
+//! You write **two operations** on a piece of work: [`search`](Task::search), which does it, and [`split`](Task::split), which gives a part of
+//! it away. The runtime does the rest. A task is split only when somebody is hungry, so that there are as many tasks
+//! as there are processors to be fed and hardly more; a node without work steals from another; the incumbent is shared by all;
+//! and the job ends when every task is accounted for, never a moment earlier.
+//!
+//! # A program
+//!
+//! How many ways are there to put eight queens on a chessboard so that none attacks another?
+//!
+//! ```
+//! use serde::{Deserialize, Serialize};
+//! use taskwork::{Context, Job, Outcome, Task};
+//!
+//! /// Boards that are filled from the top, row by row.
+//! #[derive(Serialize, Deserialize)]
+//! struct Queens {
+//!     open: Vec<Board>,
+//! }
+//!
+//! /// The columns and the two diagonals that are attacked in the next row.
+//! #[derive(Serialize, Deserialize)]
+//! struct Board {
+//!     columns: u32,
+//!     left: u32,
+//!     right: u32,
+//! }
+//!
+//! impl Task for Queens {
+//!     type Shared = u32; // the size of the board
+//!     type Output = u64; // the number of solutions
+//!
+//!     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+//!         let all = (1 << *cx.shared()) - 1;
+//!         while !self.open.is_empty() {
+//!             if cx.migrate() {
+//!                 return Outcome::Migrate; // the runtime moves what is left to another node
+//!             }
+//!             let Some(Board { columns, left, right }) = self.open.pop() else { break };
+//!             if columns == all {
+//!                 *cx.output() += 1;
+//!             }
+//!             let mut free = all & !(columns | left | right);
+//!             while free != 0 {
+//!                 let queen = free & free.wrapping_neg();
+//!                 free ^= queen;
+//!                 self.open.push(Board { columns: columns | queen, left: (left | queen) << 1, right: (right | queen) >> 1 });
+//!             }
+//!             cx.potential_split(self); // if somebody is hungry, `split` is called
+//!         }
+//!         Outcome::Complete
+//!     }
+//!
+//!     fn split(&mut self, _size: &u32) -> Option<Self> {
+//!         // The board at the bottom has the fewest queens and the most work below it.
+//!         (self.open.len() > 1).then(|| Queens { open: vec![self.open.remove(0)] })
+//!     }
+//! }
+//!
+//! let empty = Board { columns: 0, left: 0, right: 0 };
+//! let report = Job::new(Queens { open: vec![empty] }, 8).run()?;
+//! assert_eq!(report.output, 92);
+//! # Ok::<(), taskwork::JobError>(())
+//! ```
+//!
+//! [`Job`] runs on all cores of this machine. `.nodes(4)` makes it four nodes within the process, each with a pool of its
+//! own, which speak the whole protocol with each other.
+//!
+//! # What a program may use
+//!
+//! | in `search` | says or does | costs while nothing is asked |
+//! |---|---|---|
+//! | [`Context::migrate`] | am I to stop here? | one load |
+//! | [`Context::potential_split`] | a part of me could be done elsewhere | one load |
+//! | [`Context::get_var`], [`set_var`](Context::set_var) | the [`Variable`]s that all tasks share, such as the best solution | one load, one compare |
+//! | [`Context::output`] | what this task produces: an [`Output`], merged exactly once | nothing |
+//!
+//! A variable is declared in [`Task::variables`] and only ever improves:
+//!
+//! ```
+//! struct Shortest;
+//!
+//! impl taskwork::Variable for Shortest {
+//!     type Value = (u64, Vec<u32>); // a length and the tour that has it
+//!     const NAME: &'static str = "shortest";
+//!     fn improves(new: &Self::Value, old: &Self::Value) -> bool {
+//!         new.0 < old.0
+//!     }
+//! }
+//! ```
+//!
+//! Most programs that look for a best solution are shorter on the crate `bnb-framework`, which has the search loop, the
+//! frontier and the incumbent ready.
+
 mod task;
-pub mod wire;
-pub use crate::{config::Limits, context::Context, envelope::Envelope, figures::Figures, id::*, task::*};
+mod context;
+mod job;
+mod id;
+mod config;
+mod figures;
+mod envelope;
+mod pool;
+mod core;
+mod shell;
+mod wire;
+
+pub use crate::{
+    config::Limits,
+    context::Context,
+    figures::Figures,
+    id::{Attempt, IdError, JobId, NodeId, TaskId},
+    job::{Job, JobError, NODES_MAX, Progress, Report, Stopper, WORKERS_MAX},
+    task::{Outcome, Output, Task, Variable, Variables},
+    wire::codec::{DecodeError, EncodeError},
+};

@@ -1,7 +1,5 @@
 //! Beginning an attempt at the job, and dropping the one before; and what a node keeps while it is at work on one.
 
-use std::collections::BTreeSet;
-
 use super::{
     accounting::Accounting,
     action::{Action, Departure, TransactionKind},
@@ -13,7 +11,7 @@ use super::{
 };
 use crate::{
     envelope::Envelope,
-    id::{Attempt, NodeId, TaskId},
+    id::{Attempt, NodeId},
 };
 
 /// A node's part in one attempt.
@@ -24,8 +22,6 @@ pub(super) struct Run {
     pub(super) victim: Victim,
     pub(super) receipts: Receipts,
     pub(super) accounting: Accounting,
-    /// Tasks that no node holds.
-    pub(super) parked: BTreeSet<TaskId>,
 }
 
 impl Run {
@@ -90,7 +86,6 @@ impl Node {
                 victim: Victim::new(self.numbers.grant),
                 receipts: Receipts::default(),
                 accounting: self.new_accounting(),
-                parked: BTreeSet::new(),
             }));
             if self.drain.is_some() {
                 self.actions.push(Action::Stop);
@@ -198,9 +193,7 @@ impl Node {
     pub(super) fn committed(&mut self, kind: TransactionKind, claimed: Option<Envelope>) {
         match kind {
             TransactionKind::Claim { task } => {
-                if let Phase::Active(run) = &mut self.phase {
-                    run.parked.remove(&task);
-                }
+                self.parked.1.remove(&task);
                 self.take_back(claimed.into_iter().collect());
             }
             TransactionKind::Commit { toggles, leave, .. } => {

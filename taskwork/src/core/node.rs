@@ -20,7 +20,7 @@ use super::{
 use crate::{
     config::Limits,
     figures::Figures,
-    id::{Attempt, NodeId},
+    id::{Attempt, NodeId, TaskId},
     pool::PoolView,
 };
 
@@ -33,6 +33,8 @@ pub(crate) struct Node {
     /// The other members.
     pub(super) members: BTreeSet<NodeId>,
     pub(super) phase: Phase,
+    /// Tasks that no node holds, in this attempt.
+    pub(super) parked: (Attempt, BTreeSet<TaskId>),
     /// Set when the node is to leave.
     pub(super) drain: Option<Drain>,
     pub(super) numbers: Numbers,
@@ -74,6 +76,7 @@ impl Node {
             random: SmallRng::seed_from_u64(seed),
             members: BTreeSet::new(),
             phase: Phase::Waiting,
+            parked: (Attempt(0), BTreeSet::new()),
             drain: None,
             numbers: Numbers::default(),
             figures: Figures::default(),
@@ -123,11 +126,8 @@ impl Node {
             Event::Left { node, clean } => self.left(node, clean),
             Event::Attempt { attempt } => self.begin_attempt(attempt),
             Event::Enrolled { attempt } => self.enrolled(attempt),
-            Event::Parked { attempt, tasks } => {
-                if let Some(run) = self.run_of(attempt) {
-                    run.parked = tasks.into_iter().collect();
-                }
-            }
+            // Noted whatever the phase: it may come before this node is enrolled, and is not told again.
+            Event::Parked { attempt, tasks } => self.parked = (attempt, tasks.into_iter().collect()),
             Event::JobOver => self.job_over(),
             Event::Packet { from, packet } => self.packet(from, packet),
             Event::Unreachable { to } => {
@@ -188,7 +188,8 @@ impl Node {
             return;
         }
         if self.pool.is_hungry()
-            && let Some(&task) = run.parked.first()
+            && run.attempt == self.parked.0
+            && let Some(&task) = self.parked.1.first()
         {
             let transaction = run.accounting.claim(task);
             self.actions.push(Action::Transact { attempt: run.attempt, transaction });

@@ -16,6 +16,8 @@
 mod ledger;
 mod queue;
 mod signals;
+#[cfg(test)]
+mod stress;
 mod variables;
 mod work;
 mod worker;
@@ -34,7 +36,7 @@ use self::{ledger::Ledger, queue::Queue};
 pub(crate) use self::{
     signals::Signals,
     variables::{Source, Unpublished, VariableTable},
-    work::{Batch, PoolFault, PoolView, Work},
+    work::{Batch, PoolFault, PoolView, Work, merge},
     worker::Workers,
 };
 use crate::{

@@ -5,7 +5,13 @@ use std::{future::Future, pin::Pin};
 use thiserror::Error;
 
 use super::{Entry, Pool, Signals, VariableTable, lock};
-use crate::{envelope::Envelope, figures::Figures, id::TaskId, task::Task, wire::codec::EncodeError};
+use crate::{
+    envelope::Envelope,
+    figures::Figures,
+    id::TaskId,
+    task::{Output, Task},
+    wire::codec::{self, EncodeError},
+};
 
 /// A pool at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,7 +63,7 @@ pub(crate) enum PoolFault {
     Unsendable { task: TaskId, reason: String },
     #[error("task {task} cannot be read as it was sent: {reason}")]
     Unreadable { task: TaskId, reason: String },
-    #[error("the output or a variable of the job cannot be encoded: {reason}")]
+    #[error("an output of the job cannot be encoded or read back: {reason}")]
     Unencodable { reason: String },
 }
 
@@ -86,6 +92,8 @@ pub(crate) trait Work: Send + Sync + 'static {
     /// Forgets every task of a quiet pool, its batch and its outputs: they belong to an attempt that is over.
     fn discard(&self);
     fn take_batch(&self) -> Result<Batch, PoolFault>;
+    /// Merges outputs of nodes, empty ones being those of nodes that have produced nothing yet.
+    fn merge(&self, outputs: &[Vec<u8>]) -> Result<Vec<u8>, PoolFault>;
     /// Ends the pool: running tasks are asked to stop, workers return.
     fn close(&self);
 }
@@ -151,12 +159,31 @@ impl<T: Task> Work for Pool<T> {
     }
 
     fn take_batch(&self) -> Result<Batch, PoolFault> {
-        lock(&self.ledger).take().map_err(|e| PoolFault::Unencodable { reason: e.to_string() })
+        let taken = lock(&self.ledger).take();
+        taken.map_err(|e| PoolFault::Unencodable { reason: e.to_string() })
+    }
+
+    fn merge(&self, outputs: &[Vec<u8>]) -> Result<Vec<u8>, PoolFault> {
+        merge::<T::Output>(outputs).and_then(|merged| encode_output(&merged))
     }
 
     fn close(&self) {
         self.queue.close(&self.signals);
     }
+}
+
+/// Merges the encoded outputs of several nodes.
+pub(crate) fn merge<O: Output>(outputs: &[Vec<u8>]) -> Result<O, PoolFault> {
+    let mut merged = O::default();
+    for output in outputs.iter().filter(|output| !output.is_empty()) {
+        let output = codec::decode(output).map_err(|e| PoolFault::Unencodable { reason: e.to_string() })?;
+        merged.merge(output);
+    }
+    Ok(merged)
+}
+
+fn encode_output<O: Output>(output: &O) -> Result<Vec<u8>, PoolFault> {
+    codec::encode(output).map_err(|e| PoolFault::Unencodable { reason: e.to_string() })
 }
 
 fn seal<T: Task>(entries: &[Entry<T>]) -> Result<Vec<Envelope>, PoolFault> {

@@ -1,6 +1,8 @@
 //! What goes over the wire: one binary format, bounded.
 
-pub mod codec;
+pub(crate) mod codec;
+//frame
+pub(crate) mod parcel;
 
 /// The version of everything that nodes say to each other. Nodes of different versions do not talk.
 pub const VERSION: u32 = 1;

@@ -1,0 +1,184 @@
+//! The pool under load: no task lost, none run twice, no worker left asleep while there is work, none called idle while
+//! it runs.
+//!
+//! Each round is short and uses other numbers of workers and other moments to interfere, drawn from the seed of the round.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rand::{Rng, SeedableRng, rngs::SmallRng};
+use serde::{Deserialize, Serialize};
+
+use super::{Entry, Pool, PoolLimits, Work, Workers, merge};
+use crate::{
+    context::Context,
+    id::{NodeId, TaskId},
+    task::{Outcome, Task},
+    wire::codec,
+};
+
+/// Counts the leaves of a binary tree, heights on a stack, the largest subtree at its bottom.
+#[derive(Debug, Serialize, Deserialize)]
+struct Leaves {
+    open: Vec<u32>,
+}
+
+impl Task for Leaves {
+    type Shared = ();
+    type Output = u64;
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        while let Some(&height) = self.open.last() {
+            if cx.migrate() {
+                return Outcome::Migrate;
+            }
+            self.open.pop();
+            match height {
+                0 => *cx.output() += 1,
+                _ => self.open.extend([height - 1, height - 1]),
+            }
+            cx.worked(1);
+            cx.potential_split(self);
+        }
+        Outcome::Complete
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        (self.open.len() > 1).then(|| Self { open: vec![self.open.remove(0)] })
+    }
+}
+
+const LIMITS: PoolLimits = PoolLimits { task_children_max: 3, batch_ids_commit: usize::MAX };
+const HEIGHT: u32 = 12;
+const LEAVES: u64 = 1 << HEIGHT;
+const STATES: u64 = 2 * LEAVES - 1;
+
+struct Bench {
+    pool: Arc<Pool<Leaves>>,
+    workers: Workers,
+}
+
+impl Bench {
+    fn start(workers: usize) -> Self {
+        let pool = Arc::new(Pool::new(NodeId(1), Arc::new(()), workers, LIMITS));
+        let workers = Workers::start(&pool).unwrap();
+        Self { pool, workers }
+    }
+
+    fn put_root(&self) {
+        let root = Entry::new(TaskId::ROOT, Leaves { open: vec![HEIGHT] });
+        self.pool.put(vec![root.seal().unwrap()]).unwrap();
+    }
+
+    /// Waits until something holds, looking again whenever the pool says that it has changed, and now and then.
+    fn wait_for(&self, what: &str, holds: impl Fn(&Pool<Leaves>) -> bool) {
+        let give_up = Instant::now() + Duration::from_secs(60);
+        while !holds(&self.pool) {
+            assert!(Instant::now() < give_up, "waited in vain for {what}: {:?}", self.pool.view());
+            std::thread::yield_now();
+        }
+    }
+
+    fn wait_until_idle(&self) {
+        self.wait_for("an idle pool", |pool| pool.view().is_idle());
+    }
+
+    fn end(self) {
+        self.pool.close();
+        self.workers.join();
+    }
+}
+
+#[test]
+fn every_state_is_visited_once_and_the_batch_holds_the_root_alone() {
+    for round in 0..50 {
+        let bench = Bench::start(1 + round % 4);
+        // Thieves that are never served keep the demand up: as many splits as can be.
+        bench.pool.set_thieves(round % 3);
+        bench.put_root();
+        bench.wait_until_idle();
+        let batch = bench.pool.take_batch().unwrap();
+        assert_eq!(batch.toggles, [TaskId::ROOT], "round {round}");
+        assert_eq!(batch.output, codec::encode(&LEAVES).unwrap(), "round {round}");
+        assert_eq!(Work::figures(&*bench.pool).worked, STATES, "round {round}");
+        bench.end();
+    }
+}
+
+#[test]
+fn tasks_that_go_back_and_forth_between_two_pools_are_neither_lost_nor_doubled() {
+    for round in 0..40 {
+        let mut random = SmallRng::seed_from_u64(round);
+        let pair = [Bench::start(1 + random.random_range(0..3)), Bench::start(1 + random.random_range(0..3))];
+        pair[0].put_root();
+        while !pair.iter().all(|bench| bench.pool.view().is_idle()) {
+            let from = random.random_range(0..2);
+            let (giver, taker) = (&pair[from].pool, &pair[1 - from].pool);
+            giver.set_thieves(1);
+            let taken = giver.take(random.random_range(1..4)).unwrap();
+            taker.put(taken).unwrap();
+            giver.set_thieves(0);
+        }
+        let outputs = pair.each_ref().map(|bench| bench.pool.take_batch().unwrap().output);
+        assert_eq!(merge::<u64>(&outputs).unwrap(), LEAVES, "round {round}");
+        pair.into_iter().for_each(Bench::end);
+    }
+}
+
+#[test]
+fn a_pool_that_is_stopped_and_unloaded_gives_up_everything() {
+    for round in 0..40 {
+        let (first, second) = (Bench::start(1 + round % 3), Bench::start(2));
+        first.put_root();
+        first.wait_for("some work done", |pool| Work::figures(pool).worked > 100);
+        first.pool.stop();
+        first.wait_for("a quiet pool", |pool| pool.view().is_quiet());
+        second.pool.put(first.pool.unload().unwrap()).unwrap();
+        second.wait_until_idle();
+        let outputs = [first.pool.take_batch().unwrap().output, second.pool.take_batch().unwrap().output];
+        assert_eq!(merge::<u64>(&outputs).unwrap(), LEAVES, "round {round}");
+        // The pool can be used again.
+        first.pool.discard();
+        first.pool.resume();
+        first.put_root();
+        first.wait_until_idle();
+        assert_eq!(first.pool.take_batch().unwrap().output, codec::encode(&LEAVES).unwrap());
+        first.end();
+        second.end();
+    }
+}
+
+/// A task that panics.
+#[derive(Debug, Serialize, Deserialize)]
+struct Bad;
+
+impl Task for Bad {
+    type Shared = ();
+    type Output = ();
+
+    fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
+        panic!("on purpose")
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+#[test]
+fn a_task_that_panics_is_a_fault_of_the_program_and_no_end_of_the_worker() {
+    let pool = Arc::new(Pool::<Bad>::new(NodeId(1), Arc::new(()), 1, LIMITS));
+    let workers = Workers::start(&pool).unwrap();
+    pool.put(vec![Entry::new(TaskId::ROOT, Bad).seal().unwrap()]).unwrap();
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while pool.fault().is_none() {
+        assert!(Instant::now() < give_up, "waited in vain for the fault");
+        std::thread::yield_now();
+    }
+    let fault = pool.fault().unwrap().to_string();
+    assert!(fault.contains("on purpose"), "{fault}");
+    pool.close();
+    workers.join();
+}

@@ -1,0 +1,33 @@
+//! The time: monotonic for the protocol, of day for records.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A clock that counts milliseconds from its making and never goes back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Milliseconds since the start.
+    pub(crate) fn now_ms(self) -> u64 {
+        millis(self.0.elapsed())
+    }
+
+    /// The instant that is so many milliseconds after the start.
+    pub(crate) fn instant(self, ms: u64) -> Instant {
+        self.0 + Duration::from_millis(ms)
+    }
+}
+
+/// The time of day in milliseconds since 1970, for records that people read. Nothing is decided by it: the clocks of
+/// nodes may differ by hours.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,57 @@
+//! The job's record becomes events: which attempt is the current one, which tasks are parked, when it is over.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use zk::job::JobWatch;
+
+use super::{Coordination, RETRY_PAUSE};
+use crate::{
+    core::Event,
+    id::{Attempt, TaskId},
+};
+
+impl Coordination {
+    pub(super) async fn follow_job(self: Arc<Self>) {
+        let open = || JobWatch::open(Arc::clone(&self.store), &self.cluster, &self.job.0);
+        let Some(mut watch) = self.persist("watching the job", open).await else { return };
+        let (mut current, mut parked) = (None, JoinSet::new());
+        loop {
+            let record = match watch.next().await {
+                Ok(record) => record,
+                Err(zk::Error::SessionExpired) => return,
+                Err(error) => {
+                    tracing::debug!(node = %self.node, %error, "the job could not be read; it is tried again");
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                    continue;
+                }
+            };
+            if record.state.is_over() {
+                parked.abort_all();
+                self.tell(Event::JobOver).await;
+                return;
+            }
+            let attempt = Attempt(record.attempt);
+            if record.state.is_running() && current.replace(attempt) != Some(attempt) {
+                tracing::debug!(node = %self.node, job = %self.job, %attempt, "an attempt begins");
+                self.tell(Event::Attempt { attempt }).await;
+                parked.abort_all();
+                parked.spawn(Arc::clone(&self).follow_parked(attempt));
+            }
+        }
+    }
+
+    /// Tells what is parked in an attempt, now and at each change.
+    async fn follow_parked(self: Arc<Self>, attempt: Attempt) {
+        let path = self.job_paths().attempt(attempt.0).parked();
+        loop {
+            let reading = || self.store.children_and_watch(&path);
+            let Some((names, changed)) = self.persist("reading the parked tasks", reading).await else { return };
+            let tasks: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+            self.tell(Event::Parked { attempt, tasks }).await;
+            if changed.await == zk::WatchEvent::Ended {
+                return;
+            }
+        }
+    }
+}

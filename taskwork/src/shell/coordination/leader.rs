@@ -1,0 +1,124 @@
+//! The leader's part: it ends the job when every task is accounted for, and begins a new attempt when a node was lost.
+//!
+//! A leader holds nothing of its own: everything it decides by is in the tree, so any other node can go on where it
+//! stopped. Whatever it writes carries its fence, so a leader that was deposed without knowing changes nothing.
+
+use std::sync::Arc;
+
+use zk::{
+    accounting,
+    election::{Candidate, Fence},
+    job::{self, Closing, JobWatch, LeadError, NewAttempt},
+};
+
+use super::{Coordination, RETRY_PAUSE};
+use crate::{id::Attempt, shell::clock::unix_ms};
+
+/// Why a leader has stopped leading this attempt.
+enum Stopped {
+    /// The job is over, one way or another.
+    JobOver,
+    /// There is another attempt, or the job's state has changed: look again.
+    Changed,
+    /// Another node leads.
+    Deposed,
+}
+
+impl Coordination {
+    pub(super) async fn stand_for_election(self: Arc<Self>) {
+        let node = self.node.to_string();
+        loop {
+            let enter = || Candidate::enter(Arc::clone(&self.store), &self.cluster, &node);
+            let Some(mut candidate) = self.persist("standing for election", enter).await else { return };
+            match candidate.elected().await {
+                Ok(fence) => {
+                    tracing::debug!(node = %self.node, "this node leads");
+                    if self.lead(&fence).await.is_none() {
+                        return;
+                    }
+                }
+                Err(zk::Error::SessionExpired) => return,
+                Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
+            }
+        }
+    }
+
+    /// Leads until deposed; `None` when there is nothing left to lead.
+    async fn lead(&self, fence: &Fence) -> Option<()> {
+        loop {
+            let reading = || job::read(&*self.store, &self.cluster, &self.job.0);
+            let (record, _) = self.persist("reading the job's record", reading).await?;
+            if record.state.is_over() {
+                return None;
+            }
+            match self.lead_attempt(fence, Attempt(record.attempt)).await {
+                Ok(Stopped::JobOver) | Err(LeadError::Store(zk::Error::SessionExpired)) => return None,
+                Ok(Stopped::Deposed) | Err(LeadError::Deposed) => return Some(()),
+                Ok(Stopped::Changed) => {}
+                Err(LeadError::Store(error)) => {
+                    tracing::debug!(node = %self.node, %error, "the leader tries again");
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn lead_attempt(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
+        let paths = self.job_paths().attempt(attempt.0);
+        let mut watch = JobWatch::open(Arc::clone(&self.store), &self.cluster, &self.job.0).await?;
+        let empty = accounting::wait_until_empty(&*self.store, &paths);
+        tokio::pin!(empty);
+        loop {
+            let lost = job::lost(&*self.store, &self.cluster, &paths).await?;
+            if !lost.is_empty() {
+                return self.begin_anew(fence, attempt, &lost).await;
+            }
+            tokio::select! {
+                done = &mut empty => {
+                    done?;
+                    return self.close(fence, attempt).await;
+                }
+                () = self.member_gone.notified() => {}
+                record = watch.next() => {
+                    let record = record?;
+                    if record.state.is_over() {
+                        return Ok(Stopped::JobOver);
+                    }
+                    if record.attempt != attempt.0 {
+                        return Ok(Stopped::Changed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Some nodes were lost with what they held: the attempt cannot end any more.
+    async fn begin_anew(&self, fence: &Fence, attempt: Attempt, lost: &[String]) -> Result<Stopped, LeadError> {
+        tracing::warn!(node = %self.node, job = %self.job, %attempt, ?lost, "nodes were lost; a new attempt begins");
+        let begun =
+            job::new_attempt(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, lost, unix_ms()).await?;
+        Ok(match begun {
+            NewAttempt::GaveUp => Stopped::JobOver,
+            NewAttempt::Started(_) | NewAttempt::NotCurrent => Stopped::Changed,
+        })
+    }
+
+    /// Every task is complete: the outputs are merged and the result is written.
+    async fn close(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
+        let outputs = job::outputs(&*self.store, &self.job_paths().attempt(attempt.0)).await?;
+        let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
+        let result = match self.pool.merge(&outputs) {
+            Ok(result) => result,
+            Err(fault) => {
+                job::fail(&*self.store, &self.cluster, &self.job.0, &fault.to_string(), unix_ms()).await?;
+                return Ok(Stopped::JobOver);
+            }
+        };
+        let closing =
+            job::close(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, &result, unix_ms()).await?;
+        Ok(match closing {
+            Closing::Closed | Closing::AlreadyOver => Stopped::JobOver,
+            Closing::NotCurrent => Stopped::Changed,
+        })
+    }
+}

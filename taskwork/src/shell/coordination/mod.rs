@@ -1,0 +1,110 @@
+//! A node's dealings with the znode tree: what it learns from there becomes events, what the core decides is written there.
+//!
+//! Each concern is a loop of its own, so that a slow answer to one delays no other:
+//!
+//! | loop | watches or writes | for |
+//! |---|---|---|
+//! | [`members`] | `members/` | who can be asked for tasks |
+//! | [`job`] | the job's record, `parked/` | the current attempt, tasks that nobody holds |
+//! | [`orders`] | transactions, one at a time | completions, claims, the clean leave |
+//! | [`variables`] | `vars/` | the incumbent, both ways |
+//! | [`leader`] | `election/`, the global task list | the end of the job, and lost nodes |
+//!
+//! While the tree is away the loops wait and try again; workers search and nodes steal on.
+
+mod job;
+mod leader;
+mod members;
+mod orders;
+mod variables;
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinSet,
+    time,
+};
+use zk::{ClusterPaths, JobPaths, Session, Store};
+
+pub(crate) use self::orders::{ORDERS_MAX, Order};
+use super::transport::Peers;
+use crate::{
+    core::Event,
+    figures::Counter,
+    id::{JobId, NodeId},
+    pool::Work,
+};
+
+/// What the loops of one node share.
+pub(crate) struct Coordination {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) cluster: ClusterPaths,
+    pub(crate) job: JobId,
+    pub(crate) node: NodeId,
+    pub(crate) pool: Arc<dyn Work>,
+    pub(crate) peers: Arc<Peers>,
+    /// To the driver.
+    pub(crate) events: mpsc::Sender<Event>,
+    /// Variables of the pool have improved.
+    pub(crate) publish: Arc<Notify>,
+    /// A member has gone: the leader looks whether it was lost.
+    pub(crate) member_gone: Notify,
+    /// Transactions that had to be built again because another node was faster.
+    pub(crate) rebuilds: Counter,
+}
+
+/// The pause before something that failed for the moment is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+impl Coordination {
+    /// Starts the loops. They end when the set is dropped.
+    pub(crate) fn start(self: &Arc<Self>, orders: mpsc::Receiver<Order>) -> JoinSet<()> {
+        let mut loops = JoinSet::new();
+        loops.spawn(Arc::clone(self).follow_session());
+        loops.spawn(Arc::clone(self).follow_members());
+        loops.spawn(Arc::clone(self).follow_job());
+        loops.spawn(Arc::clone(self).perform_orders(orders));
+        loops.spawn(Arc::clone(self).publish_variables());
+        for slot in 0..self.pool.variables().len() {
+            loops.spawn(Arc::clone(self).follow_variable(slot));
+        }
+        loops.spawn(Arc::clone(self).stand_for_election());
+        loops
+    }
+
+    fn job_paths(&self) -> JobPaths {
+        self.cluster.job(&self.job.0)
+    }
+
+    /// Tells the driver. When the driver is gone the node ends, and this loop with it.
+    async fn tell(&self, event: Event) {
+        let _ = self.events.send(event).await;
+    }
+
+    /// Tells the driver when the session is over: the node is no member any more.
+    async fn follow_session(self: Arc<Self>) {
+        let mut session = self.store.session();
+        if session.wait_for(|state| *state == Session::Expired).await.is_ok() {
+            tracing::warn!(node = %self.node, "the session has expired; the node is no member any more");
+            self.tell(Event::Expired).await;
+        }
+    }
+
+    /// Does something until it succeeds; each time it fails, waits a little. Ends for good with the session.
+    async fn persist<T, F>(&self, what: &str, mut attempt: impl FnMut() -> F) -> Option<T>
+    where
+        F: Future<Output = zk::Result<T>>,
+    {
+        loop {
+            match attempt().await {
+                Ok(value) => return Some(value),
+                Err(zk::Error::SessionExpired) => return None,
+                Err(error) => {
+                    tracing::debug!(node = %self.node, %error, what, "not now; it is tried again");
+                    time::sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What the core has decided to write: enrolment, transactions, the failure of the job.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use zk::accounting::{self, CommitError};
+
+use super::{Coordination, RETRY_PAUSE};
+use crate::{
+    core::{Event, Transaction, TransactionKind, TransactionResult},
+    envelope::Envelope,
+    id::{Attempt, TaskId},
+    pool::PoolFault,
+    shell::clock::unix_ms,
+    wire::codec,
+};
+
+/// Something to be written into the tree.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Write the node into an attempt.
+    Enrol { attempt: Attempt },
+    /// Try a transaction once.
+    Transact { attempt: Attempt, transaction: Transaction },
+    /// The program is at fault: the job has failed.
+    Fail(PoolFault),
+}
+
+/// How many orders can wait. The core gives at most two an attempt.
+pub(crate) const ORDERS_MAX: usize = 64;
+
+impl Coordination {
+    /// Performs orders one after another, in the order given.
+    pub(super) async fn perform_orders(self: Arc<Self>, mut orders: mpsc::Receiver<Order>) {
+        while let Some(order) = orders.recv().await {
+            match order {
+                Order::Enrol { attempt } => self.enrol(attempt).await,
+                Order::Transact { attempt, transaction } => {
+                    let txn = transaction.txn;
+                    let result = self.transact(attempt, transaction).await;
+                    self.tell(Event::Transacted { txn, result }).await;
+                }
+                Order::Fail(fault) => self.fail(&fault).await,
+            }
+        }
+    }
+
+    async fn enrol(&self, attempt: Attempt) {
+        let (node, paths) = (self.node.to_string(), self.job_paths().attempt(attempt.0));
+        loop {
+            let enrolled = async {
+                self.load_variables().await?;
+                accounting::enrol(&*self.store, &self.cluster, &paths, &node).await
+            };
+            match enrolled.await {
+                Ok(()) => return self.tell(Event::Enrolled { attempt }).await,
+                Err(CommitError::NotMember) => return self.tell(Event::Expired).await,
+                Err(CommitError::AttemptOver) => return,
+                Err(CommitError::Store(error)) => {
+                    tracing::debug!(node = %self.node, %attempt, %error, "enrolling is tried again");
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn transact(&self, attempt: Attempt, transaction: Transaction) -> TransactionResult {
+        let outcome = match &transaction.kind {
+            TransactionKind::Claim { task } => self.claim(attempt, &transaction, *task).await,
+            TransactionKind::Commit { .. } => self.commit(attempt, &transaction).await,
+        };
+        match outcome {
+            Ok(claimed) => TransactionResult::Done { claimed },
+            Err(CommitError::NotMember) => TransactionResult::NotMember,
+            Err(CommitError::AttemptOver) => TransactionResult::AttemptOver,
+            Err(CommitError::Store(zk::Error::SessionExpired)) => TransactionResult::NotMember,
+            Err(CommitError::Store(error)) => {
+                tracing::debug!(node = %self.node, txn = transaction.txn, %error, "a transaction is tried again");
+                TransactionResult::Unknown
+            }
+        }
+    }
+
+    async fn claim(
+        &self,
+        attempt: Attempt,
+        transaction: &Transaction,
+        task: TaskId,
+    ) -> Result<Option<Envelope>, CommitError> {
+        let claim = accounting::Claim {
+            node: self.node.to_string(),
+            txn: self.txn(transaction.txn),
+            settled: transaction.settled.map(|txn| self.txn(txn)),
+            task: task.to_string(),
+        };
+        let paths = self.job_paths().attempt(attempt.0);
+        let Some(bytes) = accounting::claim(&*self.store, &self.cluster, &paths, &claim).await? else {
+            return Ok(None);
+        };
+        match codec::decode(&bytes) {
+            Ok(envelope) => Ok(Some(envelope)),
+            Err(error) => {
+                self.fail(&PoolFault::Unreadable { task, reason: error.to_string() }).await;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn commit(&self, attempt: Attempt, transaction: &Transaction) -> Result<Option<Envelope>, CommitError> {
+        let TransactionKind::Commit { toggles, output, leave } = &transaction.kind else { return Ok(None) };
+        self.flush_variables().await?;
+        let mut park = Vec::new();
+        for envelope in leave.iter().flatten() {
+            match codec::encode(envelope) {
+                Ok(bytes) => park.push((envelope.id.to_string(), bytes)),
+                Err(error) => {
+                    let reason = error.to_string();
+                    self.fail(&PoolFault::Unsendable { task: envelope.id, reason }).await;
+                }
+            }
+        }
+        let transaction = accounting::Transaction {
+            node: self.node.to_string(),
+            txn: self.txn(transaction.txn),
+            settled: transaction.settled.map(|txn| self.txn(txn)),
+            toggles: toggles.iter().map(TaskId::to_string).collect(),
+            output: Some(output.clone()),
+            park,
+            leave: leave.is_some(),
+        };
+        let paths = self.job_paths().attempt(attempt.0);
+        let committed = accounting::commit(&*self.store, &self.cluster, &paths, &transaction).await?;
+        self.rebuilds.add(u64::from(committed.rebuilds));
+        Ok(None)
+    }
+
+    fn txn(&self, number: u64) -> String {
+        format!("{}-{number}", self.node)
+    }
+
+    async fn fail(&self, fault: &PoolFault) {
+        let reason = fault.to_string();
+        tracing::error!(node = %self.node, job = %self.job, reason, "the program is at fault; the job fails");
+        let failing = || zk::job::fail(&*self.store, &self.cluster, &self.job.0, &reason, unix_ms());
+        self.persist("failing the job", failing).await;
+    }
+}

@@ -1,0 +1,93 @@
+//! Variables between the node and their znodes, both ways (paper, 3.6).
+
+use std::sync::Arc;
+
+use zk::variable::{self, Published, VariableWatch};
+
+use super::{Coordination, RETRY_PAUSE};
+use crate::pool::{Source, Unpublished};
+
+impl Coordination {
+    /// Writes improved variables whenever there are any.
+    pub(super) async fn publish_variables(self: Arc<Self>) {
+        loop {
+            self.publish.notified().await;
+            if let Err(error) = self.flush_variables().await {
+                if error == zk::Error::SessionExpired {
+                    return;
+                }
+                tracing::debug!(node = %self.node, %error, "a variable could not be written; it is tried again");
+                tokio::time::sleep(RETRY_PAUSE).await;
+                self.publish.notify_one();
+            }
+        }
+    }
+
+    /// Returns when every znode is at least as good as the node's copy was at the call.
+    ///
+    /// A batch is committed only after this: otherwise the job could end, and its result be read, before the solution that
+    /// one of the batch's tasks found had arrived.
+    pub(super) async fn flush_variables(&self) -> zk::Result<()> {
+        let unpublished = match self.pool.variables().unpublished() {
+            Ok(values) => values,
+            Err(error) => {
+                tracing::error!(node = %self.node, %error, "a variable cannot be encoded");
+                return Ok(());
+            }
+        };
+        for value in unpublished {
+            self.publish_one(value).await?;
+        }
+        Ok(())
+    }
+
+    async fn publish_one(&self, value: Unpublished) -> zk::Result<()> {
+        let variables = self.pool.variables();
+        // A znode that cannot be read improves on nothing: it is overwritten.
+        let improves = |new: &[u8], old: &[u8]| variables.improves(value.slot, new, old).unwrap_or(true);
+        let path = self.job_paths().var(value.name);
+        if let Published::Beaten(better) = variable::publish(&*self.store, &path, &value.value, &improves).await? {
+            self.take(value.slot, &better);
+        }
+        variables.published(value.slot, value.version);
+        Ok(())
+    }
+
+    /// Takes every change of a variable's znode.
+    pub(super) async fn follow_variable(self: Arc<Self>, slot: usize) {
+        let path = self.job_paths().var(self.pool.variables().name(slot));
+        let open = || VariableWatch::open(Arc::clone(&self.store), &path);
+        let Some(mut watch) = self.persist("watching a variable", open).await else { return };
+        loop {
+            match watch.next().await {
+                Ok(value) => self.take(slot, &value),
+                Err(zk::Error::SessionExpired) => return,
+                Err(error) => {
+                    tracing::debug!(node = %self.node, %error, "a variable could not be read; it is tried again");
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Reads every variable once: a node begins with what is known.
+    pub(super) async fn load_variables(&self) -> zk::Result<()> {
+        for slot in 0..self.pool.variables().len() {
+            let path = self.job_paths().var(self.pool.variables().name(slot));
+            match self.store.get(&path).await {
+                Ok((value, _)) => self.take(slot, &value),
+                Err(zk::Error::NoNode { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&self, slot: usize, value: &[u8]) {
+        let taken = self.pool.variables().offer_encoded(slot, value, Source::Znode, self.pool.signals());
+        if let Err(error) = taken {
+            let variable = self.pool.variables().name(slot);
+            tracing::warn!(node = %self.node, variable, %error, "the value in the znode cannot be read; it is passed over");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The loop that drives a node: waits for something to happen, asks the core, performs what it says.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    time,
+};
+
+use super::{
+    clock::Clock,
+    coordination::Order,
+    transport::{Arrival, Transport},
+};
+use crate::{
+    core::{self, Action, Departure, Event, Message},
+    figures::Figures,
+    id::NodeId,
+    pool::{PoolFault, Source, Work},
+    wire::{
+        codec,
+        parcel::{Parcel, RIDER_BYTES_MAX},
+    },
+};
+
+/// Everything a node is made of, ready to run.
+pub(crate) struct Driver {
+    pub(crate) core: core::Node,
+    pub(crate) pool: Arc<dyn Work>,
+    /// What happens in the znode tree.
+    pub(crate) events: mpsc::Receiver<Event>,
+    /// What is to be done there.
+    pub(crate) orders: mpsc::Sender<Order>,
+    /// Wakes whoever writes improved variables to their znodes.
+    pub(crate) publish: Arc<Notify>,
+    /// `None` where there is nobody to talk to: a single node within one process.
+    pub(crate) network: Option<Network>,
+    pub(crate) shutdown: oneshot::Receiver<()>,
+    /// The node's figures, for whoever watches.
+    pub(crate) figures: Arc<Mutex<Figures>>,
+    pub(crate) clock: Clock,
+}
+
+/// A node's way to the others.
+pub(crate) struct Network {
+    pub(crate) transport: Transport,
+    pub(crate) arrivals: mpsc::Receiver<Arrival>,
+}
+
+/// Why a node's loop has ended.
+#[must_use]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was told to.
+    ShutDown,
+    /// It left the cluster.
+    Departed(Departure),
+}
+
+/// What the loop has been waiting for.
+enum Happening {
+    Event(Event),
+    Arrival(Arrival),
+    PoolChanged,
+    Due,
+    ShutDown,
+}
+
+impl Driver {
+    /// Runs the node until it has left or is shut down. The pool is closed then.
+    pub(crate) async fn run(mut self) -> Ended {
+        let mut faulty = false;
+        let ended = loop {
+            let event = match self.wait().await {
+                Happening::ShutDown => break Ended::ShutDown,
+                Happening::Event(event) => event,
+                Happening::Arrival(arrival) => match self.open(arrival) {
+                    Some(event) => event,
+                    None => continue,
+                },
+                Happening::PoolChanged => {
+                    self.publish.notify_one();
+                    Event::Look
+                }
+                Happening::Due => Event::Tick,
+            };
+            if let Some(departure) = self.handle(event) {
+                break Ended::Departed(departure);
+            }
+            if !faulty && let Some(fault) = self.pool.fault() {
+                faulty = true;
+                self.order(Order::Fail(fault));
+            }
+        };
+        self.pool.close();
+        if let Some(network) = self.network {
+            network.transport.close().await;
+        }
+        ended
+    }
+
+    /// # Cancellation safety
+    /// Every branch is: nothing that has happened is lost when another branch wins.
+    async fn wait(&mut self) -> Happening {
+        let due = self.core.deadline().map(|ms| time::Instant::from_std(self.clock.instant(ms)));
+        let far = time::Instant::now() + time::Duration::from_secs(3600);
+        let arrivals = self.network.as_mut().map(|network| &mut network.arrivals);
+        tokio::select! {
+            _ = &mut self.shutdown => Happening::ShutDown,
+            event = self.events.recv() => event.map_or(Happening::ShutDown, Happening::Event),
+            Some(arrival) = receive(arrivals) => Happening::Arrival(arrival),
+            () = self.pool.changed() => Happening::PoolChanged,
+            () = time::sleep_until(due.unwrap_or(far)) => Happening::Due,
+        }
+    }
+
+    /// Reads what came from a peer. What cannot be read is dropped: the sender is a member, but of another make.
+    fn open(&self, arrival: Arrival) -> Option<Event> {
+        match arrival {
+            Arrival::Unreachable { to } => Some(Event::Unreachable { to }),
+            Arrival::Message { from, payload } => match codec::decode::<Parcel>(&payload) {
+                Ok(parcel) => {
+                    self.take_riders(from, &parcel.riders);
+                    Some(Event::Packet { from, packet: parcel.packet })
+                }
+                Err(error) => {
+                    tracing::warn!(%from, %error, "a message could not be read and was dropped");
+                    None
+                }
+            },
+        }
+    }
+
+    fn take_riders(&self, from: NodeId, riders: &[(u32, Vec<u8>)]) {
+        for (slot, value) in riders {
+            let slot = usize::try_from(*slot).unwrap_or(usize::MAX);
+            let variables = self.pool.variables();
+            if let Err(error) = variables.offer_encoded(slot, value, Source::Node, self.pool.signals()) {
+                tracing::warn!(%from, slot, %error, "the value of a variable could not be read and was dropped");
+            }
+        }
+    }
+
+    /// Gives an event to the core and performs what it says, and what follows from that, to the end.
+    fn handle(&mut self, event: Event) -> Option<Departure> {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let actions = self.core.handle(self.clock.now_ms(), self.pool.view(), event);
+            let look_again = actions.iter().any(Action::touches_pool);
+            for action in actions {
+                match self.perform(action) {
+                    Ok(Some(answer)) => events.push_back(answer),
+                    Ok(None) => {}
+                    Err(Refusal::Departs(departure)) => return Some(departure),
+                    Err(Refusal::Fault(fault)) => self.order(Order::Fail(fault)),
+                }
+            }
+            if look_again && events.is_empty() {
+                events.push_back(Event::Look);
+            }
+        }
+        self.show_figures();
+        None
+    }
+
+    /// Performs an action. Answers with the event that it asks for, if any.
+    fn perform(&mut self, action: Action) -> Result<Option<Event>, Refusal> {
+        match action {
+            Action::Send { to, packet } => self.send(to, packet),
+            Action::Put { tasks } => self.pool.put(tasks)?,
+            Action::Take { thief, request, tasks_max } => {
+                return Ok(Some(Event::Taken { thief, request, tasks: self.pool.take(tasks_max)? }));
+            }
+            Action::Thieves { waiting } => self.pool.set_thieves(waiting),
+            Action::Stop => self.pool.stop(),
+            Action::Resume => self.pool.resume(),
+            Action::Discard => self.pool.discard(),
+            Action::Unload => return Ok(Some(Event::Unloaded { tasks: self.pool.unload()? })),
+            Action::TakeBatch => {
+                let batch = self.pool.take_batch()?;
+                return Ok(Some(Event::Batch { toggles: batch.toggles, output: batch.output }));
+            }
+            Action::Enrol { attempt } => self.order(Order::Enrol { attempt }),
+            Action::Transact { attempt, transaction } => self.order(Order::Transact { attempt, transaction }),
+            Action::Leave { departure } => return Err(Refusal::Departs(departure)),
+        }
+        Ok(None)
+    }
+
+    fn send(&self, to: NodeId, packet: core::Packet) {
+        let Some(network) = &self.network else { return };
+        let asks_or_gives = matches!(packet.message, Message::Steal { .. } | Message::Grant { .. });
+        let riders = if asks_or_gives { self.riders() } else { Vec::new() };
+        match codec::encode(&Parcel { packet, riders }) {
+            Ok(payload) => network.transport.send(to, payload),
+            Err(error) => tracing::error!(%to, %error, "a message could not be encoded"),
+        }
+    }
+
+    /// The values of the variables that are small enough to ride along.
+    fn riders(&self) -> Vec<(u32, Vec<u8>)> {
+        let variables = self.pool.variables();
+        let value = |slot| variables.encoded(slot).ok().flatten().filter(|v| v.len() <= RIDER_BYTES_MAX);
+        let slots = (0..variables.len()).zip(0_u32..);
+        slots.filter_map(|(slot, number)| Some((number, value(slot)?))).collect()
+    }
+
+    fn order(&self, order: Order) {
+        // The core asks for one transaction and one enrolment at a time, so the channel is full only if attempts come
+        // faster than they can be joined; closed, it is only when the node ends.
+        if let Err(error) = self.orders.try_send(order) {
+            tracing::warn!(%error, "the coordination is behind and was not told");
+        }
+    }
+
+    fn show_figures(&self) {
+        let mut figures = self.pool.figures();
+        figures += self.core.figures();
+        *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+    }
+}
+
+/// Why an action came to nothing.
+enum Refusal {
+    Departs(Departure),
+    Fault(PoolFault),
+}
+
+impl From<PoolFault> for Refusal {
+    fn from(fault: PoolFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+async fn receive(arrivals: Option<&mut mpsc::Receiver<Arrival>>) -> Option<Arrival> {
+    match arrivals {
+        Some(arrivals) => arrivals.recv().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,19 @@
+//! The shell: performs what the protocol core decides, and tells it what happens.
+//!
+//! ```text
+//!            ┌──────────── driver ────────────┐
+//!   pool ───▶│ select: what happened?         │───▶ pool          put, take, stop …
+//!   peers ──▶│ core.handle(now, view, event)  │───▶ transport     send
+//!   znodes ─▶│ perform the actions            │───▶ coordination  enrol, transact, fail
+//!            └────────────────────────────────┘
+//! ```
+//!
+//! The driver waits for one thing at a time and then does everything that follows from it without waiting: there is no
+//! `.await` between an event and its actions, so no transition is ever half done.
+
+pub(crate) mod clock;
+pub(crate) mod coordination;
+pub(crate) mod driver;
+pub(crate) mod embedded;
+pub(crate) mod node;
+pub(crate) mod transport;

@@ -1,0 +1,204 @@
+//! Jobs within this process: what they answer, on any number of nodes and workers.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use taskwork::{Context, Job, JobError, Outcome, Task, Variable, Variables};
+
+/// Counts the leaves of a tree whose shape is decided by a hash, and looks for the largest hash.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Tree {
+    open: Vec<(u64, u32)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Shape {
+    depth: u32,
+}
+
+struct Largest;
+
+impl Variable for Largest {
+    type Value = u64;
+    const NAME: &'static str = "largest";
+    fn improves(new: &u64, old: &u64) -> bool {
+        new > old
+    }
+}
+
+fn hash(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+impl Tree {
+    fn root() -> Self {
+        Self { open: vec![(1, 0)] }
+    }
+
+    fn visit(open: &mut Vec<(u64, u32)>, shape: &Shape) -> Option<u64> {
+        let (state, depth) = open.pop()?;
+        if depth < shape.depth {
+            let children = 1 + hash(state) % 4;
+            open.extend((0..children).map(|k| (hash(state.wrapping_add(k)), depth + 1)));
+        }
+        Some(state)
+    }
+
+    fn sequential(shape: &Shape) -> (u64, u64) {
+        let (mut open, mut count, mut largest) = (Self::root().open, 0, 0);
+        while let Some(state) = Self::visit(&mut open, shape) {
+            count += 1;
+            largest = largest.max(state);
+        }
+        (count, largest)
+    }
+}
+
+impl Task for Tree {
+    type Shared = Shape;
+    type Output = u64;
+
+    fn variables(declare: &mut Variables) {
+        declare.declare::<Largest>();
+    }
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        let shape = cx.shared();
+        loop {
+            if cx.migrate() {
+                return Outcome::Migrate;
+            }
+            let Some(state) = Self::visit(&mut self.open, shape) else { return Outcome::Complete };
+            *cx.output() += 1;
+            cx.worked(1);
+            if cx.get_var::<Largest>().is_none_or(|&largest| state > largest) {
+                cx.set_var::<Largest>(state);
+            }
+            cx.potential_split(self);
+        }
+    }
+
+    fn split(&mut self, _: &Shape) -> Option<Self> {
+        (self.open.len() > 1).then(|| Self { open: vec![self.open.remove(0)] })
+    }
+}
+
+#[test]
+fn counts_and_variables_are_exact_on_any_number_of_nodes_and_workers() {
+    let shape = || Shape { depth: 11 };
+    let (count, largest) = Tree::sequential(&shape());
+    for nodes in 1..=4 {
+        for workers in 1..=3 {
+            let report = Job::new(Tree::root(), shape()).nodes(nodes).workers(workers).run().unwrap();
+            assert!(report.finished);
+            assert_eq!(report.output, count, "{nodes} nodes with {workers} workers");
+            assert_eq!(report.var::<Largest>().as_deref(), Some(&largest), "{nodes} nodes with {workers} workers");
+            assert_eq!(report.figures.worked, count);
+        }
+    }
+}
+
+#[test]
+fn nodes_steal_from_each_other() {
+    let report = Job::new(Tree::root(), Shape { depth: 13 }).nodes(4).workers(1).run().unwrap();
+    assert_eq!(report.output, Tree::sequential(&Shape { depth: 13 }).0);
+    assert!(report.figures.steals > 0, "{:?}", report.figures);
+    assert!(report.figures.stolen_tasks >= report.figures.steals, "{:?}", report.figures);
+}
+
+#[test]
+fn a_start_value_is_known_before_the_first_task_begins() {
+    let job = Job::new(Tree::root(), Shape { depth: 3 }).workers(1).start_value::<Largest>(&u64::MAX);
+    assert_eq!(job.run().unwrap().var::<Largest>().as_deref(), Some(&u64::MAX));
+}
+
+/// Runs until it is stopped.
+#[derive(Debug, Serialize, Deserialize)]
+struct Endless;
+
+impl Task for Endless {
+    type Shared = ();
+    type Output = u64;
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        while !cx.migrate() {
+            cx.worked(1);
+            thread::yield_now();
+        }
+        Outcome::Migrate
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+#[test]
+fn a_job_that_is_stopped_says_that_it_is_not_finished() {
+    for nodes in [1, 3] {
+        let seen = Arc::new(AtomicU64::new(0));
+        let job = Job::new(Endless, ()).nodes(nodes).workers(2);
+        let (stopper, watched) = (job.stopper(), Arc::clone(&seen));
+        let job = job.on_progress(Duration::from_millis(5), move |progress| {
+            watched.store(progress.figures.worked, Relaxed);
+            if progress.figures.worked > 0 {
+                stopper.stop();
+            }
+        });
+        let started = Instant::now();
+        let report = job.run().unwrap();
+        assert!(!report.finished);
+        assert!(report.figures.worked >= seen.load(Relaxed) && seen.load(Relaxed) > 0);
+        assert!(started.elapsed() < Duration::from_secs(60));
+    }
+}
+
+/// Fails in one way or another.
+#[derive(Debug, Serialize, Deserialize)]
+enum Faulty {
+    Panics,
+    Deserts,
+}
+
+impl Task for Faulty {
+    type Shared = ();
+    type Output = ();
+
+    fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
+        match self {
+            Self::Panics => panic!("the program's mistake"),
+            Self::Deserts => Outcome::Migrate,
+        }
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+#[test]
+fn a_mistake_of_the_program_fails_the_job_with_its_reason() {
+    for (task, says) in [(Faulty::Panics, "the program's mistake"), (Faulty::Deserts, "Migrate")] {
+        match Job::new(task, ()).workers(2).run() {
+            Err(JobError::Failed { reason }) => assert!(reason.contains(says), "{reason}"),
+            other => panic!("expected a failed job, got {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn no_nodes_and_no_workers_are_refused() {
+    for job in [Job::new(Endless, ()).nodes(0), Job::new(Endless, ()).workers(0), Job::new(Endless, ()).nodes(1_000)] {
+        let error = job.run().unwrap_err();
+        assert!(matches!(error, JobError::Count { .. }), "{error}");
+    }
+}
