@@ -1,1 +1,109 @@
-//! t
+//! Branch and bound on the `taskwork` runtime.
+//!
+//! You describe a problem as a tree of partial solutions: its [`root`](Problem::root), how a state
+//! [branches](Problem::branch), a [bound](Problem::bound) on everything below a state, and the value of a
+//! [leaf](Problem::leaf). The framework searches the tree on all cores, keeps the incumbent, prunes, splits the open states when
+//! somebody is hungry, and proves the optimum.
+//!
+//! # A problem
+//!
+//! The 0/1 knapsack: which items are worth the most and still fit?
+//!
+//! ```
+//! use std::collections::VecDeque;
+//!
+//! use bnb_framework::{Goal, Problem, Solver};
+//! use serde::{Deserialize, Serialize};
+//!
+//! /// Items as (value, weight), those with the most value for their weight first.
+//! #[derive(Serialize, Deserialize)]
+//! struct Knapsack {
+//!     items: Vec<(u64, u64)>,
+//!     capacity: u64,
+//! }
+//!
+//! /// The first items are decided.
+//! #[derive(Clone, Serialize, Deserialize)]
+//! struct Packing {
+//!     taken: Vec<bool>,
+//!     value: u64,
+//!     room: u64,
+//! }
+//!
+//! impl Problem for Knapsack {
+//!     type State = Packing;
+//!     type Children = VecDeque<Packing>;
+//!     type Cost = u64;
+//!     type Solution = Vec<bool>;
+//!     const GOAL: Goal = Goal::Maximise;
+//!
+//!     fn root(&self) -> Packing {
+//!         Packing { taken: vec![], value: 0, room: self.capacity }
+//!     }
+//!
+//!     /// The next item is taken, if it fits, or left.
+//!     fn branch(&self, state: &Packing) -> VecDeque<Packing> {
+//!         let (value, weight) = self.items[state.taken.len()];
+//!         let child = |take: bool| {
+//!             let mut taken = state.taken.clone();
+//!             taken.push(take);
+//!             let (gain, load) = if take { (value, weight) } else { (0, 0) };
+//!             Packing { taken, value: state.value + gain, room: state.room - load }
+//!         };
+//!         let take = (weight <= state.room).then(|| child(true));
+//!         take.into_iter().chain([child(false)]).collect()
+//!     }
+//!
+//!     /// No more than by filling the room with the best of what is left, the last item in part.
+//!     fn bound(&self, state: &mut Packing, _best: Option<u64>) -> Option<u64> {
+//!         let (mut value, mut room) = (state.value, state.room);
+//!         for &(v, w) in &self.items[state.taken.len()..] {
+//!             if w > room {
+//!                 return Some(value + v * room / w);
+//!             }
+//!             (value, room) = (value + v, room - w);
+//!         }
+//!         Some(value)
+//!     }
+//!
+//!     fn leaf(&self, state: &Packing) -> Option<u64> {
+//!         (state.taken.len() == self.items.len()).then_some(state.value)
+//!     }
+//!
+//!     fn solution(&self, leaf: &Packing) -> Vec<bool> {
+//!         leaf.taken.clone()
+//!     }
+//! }
+//!
+//! let knapsack = Knapsack { items: vec![(60, 10), (100, 20), (120, 30)], capacity: 50 };
+//! let solved = Solver::new(knapsack).run()?;
+//! let best = solved.best.expect("the empty packing is one");
+//! assert!(solved.proven);
+//! assert_eq!((best.cost, best.solution), (220, vec![false, true, true]));
+//! # Ok::<(), bnb_framework::JobError>(())
+//! ```
+//!
+//! [`Solver`] runs on all cores; `.nodes(4)` makes it four nodes within the process. [`sequential::solve`] is the plain
+//! reference: without the runtime, and without pruning too it visits exactly as many states.
+//!
+//! A search of another kind, one with a loop of its own, is written on [`taskwork::Task`] itself.
+
+mod frontier;
+mod incumbent;
+mod problem;
+mod search;
+pub mod sequential;
+mod solver;
+mod step;
+#[cfg(test)]
+mod testing;
+
+pub use taskwork::{Figures, JobError, Stopper};
+
+pub use crate::{
+    frontier::Frontier,
+    incumbent::{Best, Incumbent},
+    problem::{Children, Goal, Problem},
+    search::{Instance, SearchTask, Tally},
+    solver::{Progress, Solved, Solver},
+};

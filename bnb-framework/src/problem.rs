@@ -69,6 +69,12 @@ pub trait Children<P: Problem>: Serialize + DeserializeOwned + Send + 'static {
     /// Splits off some of the children that are left, those visited last, for another task. `None` only if none
     /// is left.
     fn split(&mut self, problem: &P, parent: &P::State) -> Option<Self>;
+
+    /// Whether exactly one child is left. A task does not give away the last state it has: that would only move the
+    /// work. To say no too often costs such moves, and nothing else.
+    fn is_single(&self, _problem: &P, _parent: &P::State) -> bool {
+        false
+    }
 }
 
 impl<P: Problem> Children<P> for VecDeque<P::State> {
@@ -79,5 +85,9 @@ impl<P: Problem> Children<P> for VecDeque<P::State> {
     /// The later half, the middle one included.
     fn split(&mut self, _: &P, _: &P::State) -> Option<Self> {
         if self.is_empty() { None } else { Some(self.split_off(self.len() / 2)) }
+    }
+
+    fn is_single(&self, _: &P, _: &P::State) -> bool {
+        self.len() == 1
     }
 }

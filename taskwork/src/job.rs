@@ -251,6 +251,13 @@ impl<T: Task> Job<T> {
         self.stopper.clone()
     }
 
+    /// Lets this stopper stop the job, in place of its own.
+    #[must_use]
+    pub fn stopped_by(mut self, stopper: Stopper) -> Self {
+        self.stopper = stopper;
+        self
+    }
+
     /// Calls `tell` regularly while the job runs, on a thread of the runtime: it must not block for long.
     #[must_use]
     pub fn on_progress(mut self, every: Duration, tell: impl FnMut(&Progress) + Send + 'static) -> Self {
@@ -268,8 +275,11 @@ impl<T: Task> Job<T> {
         check("nodes", self.nodes, NODES_MAX)?;
         let workers = self.workers.unwrap_or_else(|| (processors / self.nodes).max(1));
         check("workers", workers, WORKERS_MAX)?;
-        let start_values =
-            self.start_values.into_iter().map(|(name, value)| Ok((name, value?))).collect::<Result<_, EncodeError>>()?;
+        let start_values = self
+            .start_values
+            .into_iter()
+            .map(|(name, value)| Ok((name, value?)))
+            .collect::<Result<_, EncodeError>>()?;
         embedded::run(Setup {
             root: self.root,
             shared: self.shared,
@@ -290,7 +300,10 @@ fn check(what: &'static str, given: usize, max: usize) -> Result<(), JobError> {
 
 impl<T: Task> fmt::Debug for Job<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job").field("nodes", &self.nodes).field("workers", &self.workers).finish_non_exhaustive()
+        f.debug_struct("Job")
+            .field("nodes", &self.nodes)
+            .field("workers", &self.workers)
+            .finish_non_exhaustive()
     }
 }
 

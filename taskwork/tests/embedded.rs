@@ -101,7 +101,11 @@ fn counts_and_variables_are_exact_on_any_number_of_nodes_and_workers() {
             let report = Job::new(Tree::root(), shape()).nodes(nodes).workers(workers).run().unwrap();
             assert!(report.finished);
             assert_eq!(report.output, count, "{nodes} nodes with {workers} workers");
-            assert_eq!(report.var::<Largest>().as_deref(), Some(&largest), "{nodes} nodes with {workers} workers");
+            assert_eq!(
+                report.var::<Largest>().as_deref(),
+                Some(&largest),
+                "{nodes} nodes with {workers} workers"
+            );
             assert_eq!(report.figures.worked, count);
         }
     }
@@ -197,7 +201,9 @@ fn a_mistake_of_the_program_fails_the_job_with_its_reason() {
 
 #[test]
 fn no_nodes_and_no_workers_are_refused() {
-    for job in [Job::new(Endless, ()).nodes(0), Job::new(Endless, ()).workers(0), Job::new(Endless, ()).nodes(1_000)] {
+    for job in
+        [Job::new(Endless, ()).nodes(0), Job::new(Endless, ()).workers(0), Job::new(Endless, ()).nodes(1_000)]
+    {
         let error = job.run().unwrap_err();
         assert!(matches!(error, JobError::Count { .. }), "{error}");
     }

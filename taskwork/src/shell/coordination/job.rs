@@ -46,7 +46,9 @@ impl Coordination {
         let path = self.job_paths().attempt(attempt.0).parked();
         loop {
             let reading = || self.store.children_and_watch(&path);
-            let Some((names, changed)) = self.persist("reading the parked tasks", reading).await else { return };
+            let Some((names, changed)) = self.persist("reading the parked tasks", reading).await else {
+                return;
+            };
             let tasks: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
             self.tell(Event::Parked { attempt, tasks }).await;
             if changed.await == zk::WatchEvent::Ended {

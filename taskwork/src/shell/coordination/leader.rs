@@ -93,10 +93,16 @@ impl Coordination {
     }
 
     /// Some nodes were lost with what they held: the attempt cannot end any more.
-    async fn begin_anew(&self, fence: &Fence, attempt: Attempt, lost: &[String]) -> Result<Stopped, LeadError> {
+    async fn begin_anew(
+        &self,
+        fence: &Fence,
+        attempt: Attempt,
+        lost: &[String],
+    ) -> Result<Stopped, LeadError> {
         tracing::warn!(node = %self.node, job = %self.job, %attempt, ?lost, "nodes were lost; a new attempt begins");
         let begun =
-            job::new_attempt(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, lost, unix_ms()).await?;
+            job::new_attempt(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, lost, unix_ms())
+                .await?;
         Ok(match begun {
             NewAttempt::GaveUp => Stopped::JobOver,
             NewAttempt::Started(_) | NewAttempt::NotCurrent => Stopped::Changed,
@@ -115,7 +121,8 @@ impl Coordination {
             }
         };
         let closing =
-            job::close(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, &result, unix_ms()).await?;
+            job::close(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, &result, unix_ms())
+                .await?;
         Ok(match closing {
             Closing::Closed | Closing::AlreadyOver => Stopped::JobOver,
             Closing::NotCurrent => Stopped::Changed,

@@ -106,7 +106,11 @@ impl Coordination {
         }
     }
 
-    async fn commit(&self, attempt: Attempt, transaction: &Transaction) -> Result<Option<Envelope>, CommitError> {
+    async fn commit(
+        &self,
+        attempt: Attempt,
+        transaction: &Transaction,
+    ) -> Result<Option<Envelope>, CommitError> {
         let TransactionKind::Commit { toggles, output, leave } = &transaction.kind else { return Ok(None) };
         self.flush_variables().await?;
         let mut park = Vec::new();

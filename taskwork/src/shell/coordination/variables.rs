@@ -46,7 +46,9 @@ impl Coordination {
         // A znode that cannot be read improves on nothing: it is overwritten.
         let improves = |new: &[u8], old: &[u8]| variables.improves(value.slot, new, old).unwrap_or(true);
         let path = self.job_paths().var(value.name);
-        if let Published::Beaten(better) = variable::publish(&*self.store, &path, &value.value, &improves).await? {
+        if let Published::Beaten(better) =
+            variable::publish(&*self.store, &path, &value.value, &improves).await?
+        {
             self.take(value.slot, &better);
         }
         variables.published(value.slot, value.version);

@@ -1,0 +1,30 @@
+//! The best solution known, shared by all tasks of a job.
+
+use std::marker::PhantomData;
+
+use serde::{Deserialize, Serialize};
+use taskwork::Variable;
+
+use crate::problem::Problem;
+
+/// The variable that holds the best solution known of a problem, with its cost (paper, 4.2, "Bound Synchronization").
+#[derive(Debug)]
+pub struct Incumbent<P>(PhantomData<P>);
+
+/// A solution and its cost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Best<C, S> {
+    /// What it costs, or is worth.
+    pub cost: C,
+    /// The solution itself: it travels with its cost, so it outlives the node that found it.
+    pub solution: S,
+}
+
+impl<P: Problem> Variable for Incumbent<P> {
+    type Value = Best<P::Cost, P::Solution>;
+    const NAME: &'static str = "incumbent";
+
+    fn improves(new: &Self::Value, old: &Self::Value) -> bool {
+        P::GOAL.better(&new.cost, &old.cost)
+    }
+}

@@ -1,0 +1,41 @@
+//! One step of the search, the same for the parallel search and the sequential reference: what to do with a state that
+//! is visited (paper, figure 4).
+
+use crate::problem::Problem;
+
+/// What a visited state turned out to be.
+#[derive(Debug)]
+pub(crate) enum Visit<P: Problem> {
+    /// A solution with this cost, better than the best known.
+    Better(P::State, P::Cost),
+    /// A solution, but no better one.
+    Leaf,
+    /// Nothing below it can be better than the best known.
+    Pruned,
+    /// To be branched.
+    Open(P::State),
+}
+
+/// Visits a state. `PRUNING` is a constant, so that a search without it pays nothing for it.
+#[inline]
+pub(crate) fn visit<P: Problem, const PRUNING: bool>(
+    problem: &P,
+    mut state: P::State,
+    best: Option<P::Cost>,
+) -> Visit<P> {
+    if let Some(cost) = problem.leaf(&state) {
+        let better = best.is_none_or(|best| P::GOAL.better(&cost, &best));
+        return if better { Visit::Better(state, cost) } else { Visit::Leaf };
+    }
+    if PRUNING {
+        let hopeful = match (problem.bound(&mut state, best), best) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(bound), Some(best)) => P::GOAL.better(&bound, &best),
+        };
+        if !hopeful {
+            return Visit::Pruned;
+        }
+    }
+    Visit::Open(state)
+}
