@@ -1,0 +1,23 @@
+//! `tsp generate`.
+
+use super::{CommandError, Ending, print};
+use crate::generate::{Kind, generate_file};
+
+/// What `tsp generate` is asked.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The number of cities, 1 to 10,000.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    cities: u16,
+    /// The same seed gives the same instance.
+    #[arg(long)]
+    seed: u64,
+    /// Cities in a square, or distances at random.
+    #[arg(long, value_enum, default_value = "euclidean")]
+    kind: Kind,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Ending, CommandError> {
+    print(&generate_file(usize::from(arguments.cities), arguments.seed, arguments.kind));
+    Ok(Ending::Done)
+}

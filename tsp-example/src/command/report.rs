@@ -1,0 +1,132 @@
+//! What `tsp solve` says at the end: for people, or as JSON.
+
+use std::fmt::Write as _;
+
+use bnb_framework::Figures;
+use indicatif::HumanCount;
+use serde_json::json;
+
+use crate::instance::{City, Instance};
+
+/// The outcome of a search.
+pub(super) struct Report<'a> {
+    pub(super) instance: &'a Instance,
+    pub(super) search: Search,
+    pub(super) figures: Figures,
+}
+
+/// What was found.
+pub(super) struct Search {
+    pub(super) length: Option<u64>,
+    pub(super) tour: Option<Vec<City>>,
+    /// No tour is shorter.
+    pub(super) proven: bool,
+    /// No tour is shorter than this.
+    pub(super) bound: u64,
+    pub(super) states: u64,
+    pub(super) pruned: u64,
+    pub(super) seconds: f64,
+}
+
+/// The width of the printed tour, in characters.
+const WIDTH: usize = 100;
+
+impl Report<'_> {
+    /// How far the tour is from the bound, as a share of the tour's length.
+    fn gap(&self) -> Option<f64> {
+        let length = self.search.length?;
+        let open = length.saturating_sub(self.search.bound);
+        Some(if open == 0 { 0.0 } else { open as f64 / length as f64 })
+    }
+
+    /// One object on one line.
+    pub(super) fn json(&self) -> String {
+        let Search { length, tour, proven, bound, states, pruned, seconds } = &self.search;
+        let numbers: Option<Vec<usize>> =
+            tour.as_ref().map(|tour| tour.iter().map(|city| city + 1).collect());
+        let names: Option<Vec<&str>> = self
+            .instance
+            .names
+            .as_ref()
+            .zip(tour.as_ref())
+            .map(|(names, tour)| tour.iter().map(|&city| names[city].as_str()).collect());
+        let figures = &self.figures;
+        let object = json!({
+            "instance": self.instance.name,
+            "cities": self.instance.len(),
+            "length": length,
+            "proven": proven,
+            "tour": numbers,
+            "names": names,
+            "bound": bound,
+            "gap": self.gap(),
+            "states": states,
+            "pruned": pruned,
+            "tasks": figures.tasks,
+            "splits": figures.splits,
+            "steals": figures.steals,
+            "stolen_tasks": figures.stolen_tasks,
+            "requests": figures.requests,
+            "transactions": figures.transactions,
+            "retries": figures.retries,
+            "seconds": seconds,
+        });
+        format!("{object}\n")
+    }
+
+    /// The tour, what is known of it, and the figures.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        match &self.search.tour {
+            None => text.push_str("no tour was found\n"),
+            Some(tour) => self.write_tour(&mut text, tour),
+        }
+        self.write_figures(&mut text);
+        text
+    }
+
+    fn write_tour(&self, text: &mut String, tour: &[City]) {
+        let mut width = 0;
+        for (place, &city) in tour.iter().enumerate() {
+            let label = self.instance.label(city);
+            let end = if place + 1 < tour.len() { " → " } else { "\n" };
+            if width > 0 && width + label.chars().count() > WIDTH {
+                text.push('\n');
+                width = 0;
+            }
+            width += label.chars().count() + end.chars().count();
+            text.push_str(&label);
+            text.push_str(end);
+        }
+        let length = self.search.length.unwrap_or_default();
+        // Writing into a string cannot fail.
+        let _ = match self.search.proven {
+            true => writeln!(text, "\nlength {length}, proven optimal"),
+            false => writeln!(
+                text,
+                "\nlength {length}, NOT proven optimal: the search was stopped; no tour is shorter than {} (gap {:.2} %)",
+                self.search.bound,
+                100.0 * self.gap().unwrap_or_default(),
+            ),
+        };
+    }
+
+    fn write_figures(&self, text: &mut String) {
+        let (search, figures) = (&self.search, &self.figures);
+        let count = |n: u64| HumanCount(n).to_string();
+        let rate = search.states as f64 / search.seconds.max(1e-9);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for the eye")]
+        let rate = count(rate as u64);
+        let rows = [
+            ("time", format!("{:.3} s", search.seconds)),
+            ("states visited", format!("{} ({rate}/s)", count(search.states))),
+            ("states pruned", count(search.pruned)),
+            ("tasks", format!("{}, {} of them split off", count(figures.tasks), count(figures.splits))),
+            ("steals", format!("{} of {} requests", count(figures.steals), count(figures.requests))),
+            ("transactions", format!("{}, {} retries", count(figures.transactions), count(figures.retries))),
+        ];
+        for (name, value) in rows {
+            let _ = writeln!(text, "{name:<16}{value}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! An instance: cities and the distances between them.
+
+use serde::{Deserialize, Serialize};
+
+/// The number of a city, from 0. In files they are counted from 1.
+pub type City = usize;
+
+/// The largest distance between two cities: with it, no tour of as many cities as fit into memory can overflow.
+pub const DISTANCE_MAX: u32 = i32::MAX as u32;
+
+/// The most memory that the distances of an instance may take, in bytes.
+pub const MATRIX_BYTES_MAX: u64 = 512 << 20;
+
+/// Cities and the distances between them, the same in both directions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    /// What the file calls it.
+    pub name: String,
+    /// The names of the cities, if they have any.
+    pub names: Option<Vec<String>>,
+    cities: usize,
+    /// Row by row.
+    distances: Vec<u32>,
+}
+
+/// The memory that the distances between so many cities take, in bytes.
+pub fn matrix_bytes(cities: u64) -> u64 {
+    cities.saturating_mul(cities).saturating_mul(4)
+}
+
+impl Instance {
+    /// An instance whose distances are given by a function of two different cities, the smaller first.
+    ///
+    /// # Errors
+    /// The first error of the function.
+    pub fn new<E>(
+        name: impl Into<String>,
+        cities: usize,
+        mut distance: impl FnMut(City, City) -> Result<u32, E>,
+    ) -> Result<Self, E> {
+        let mut distances = vec![0; cities * cities];
+        for i in 0..cities {
+            for j in i + 1..cities {
+                let d = distance(i, j)?;
+                distances[i * cities + j] = d;
+                distances[j * cities + i] = d;
+            }
+        }
+        Ok(Self { name: name.into(), names: None, cities, distances })
+    }
+
+    /// The number of cities.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.cities
+    }
+
+    /// Whether there is no city at all.
+    pub fn is_empty(&self) -> bool {
+        self.cities == 0
+    }
+
+    /// The distance between two cities.
+    #[inline]
+    pub fn distance(&self, i: City, j: City) -> u32 {
+        self.distances[i * self.cities + j]
+    }
+
+    /// The distances from a city to all cities.
+    #[inline]
+    pub fn row(&self, i: City) -> &[u32] {
+        &self.distances[i * self.cities..(i + 1) * self.cities]
+    }
+
+    /// The length of a tour, the way back to its first city included.
+    pub fn tour_length(&self, tour: &[City]) -> u64 {
+        let back = tour.last().zip(tour.first()).map(|(&last, &first)| (last, first));
+        let steps = tour.windows(2).map(|step| (step[0], step[1]));
+        steps.chain(back).map(|(i, j)| u64::from(self.distance(i, j))).sum()
+    }
+
+    /// What to call a city: its name, or its number in the file.
+    pub fn label(&self, city: City) -> String {
+        match &self.names {
+            Some(names) => names[city].clone(),
+            None => (city + 1).to_string(),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Which edges a tour may use, and which it must: with what follows from it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::instance::City;
+
+/// A contradiction: no tour satisfies what was decided.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Impossible;
+
+/// The state of every edge: forced, forbidden or free.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Edges {
+    cities: usize,
+    /// Words of a row of bits.
+    words: usize,
+    /// Forced or free, a row of bits for each city.
+    allowed: Vec<u64>,
+    forced: Vec<u64>,
+    /// The other end of the forced path that a city is an end of; itself if it is on none.
+    far_end: Vec<u32>,
+    forced_edges: usize,
+}
+
+impl Edges {
+    /// All edges free.
+    pub(super) fn all(cities: usize) -> Self {
+        let words = cities.div_ceil(64);
+        let mut edges = Self {
+            cities,
+            words,
+            allowed: vec![0; cities * words],
+            forced: vec![0; cities * words],
+            far_end: (0..).take(cities).collect(),
+            forced_edges: 0,
+        };
+        for i in 0..cities {
+            for j in (0..cities).filter(|&j| j != i) {
+                edges.allowed[i * words + j / 64] |= 1 << (j % 64);
+            }
+        }
+        edges
+    }
+
+    fn has(&self, rows: &[u64], i: City, j: City) -> bool {
+        rows[i * self.words + j / 64] & (1 << (j % 64)) != 0
+    }
+
+    pub(super) fn is_allowed(&self, i: City, j: City) -> bool {
+        self.has(&self.allowed, i, j)
+    }
+
+    pub(super) fn is_forced(&self, i: City, j: City) -> bool {
+        self.has(&self.forced, i, j)
+    }
+
+    /// The cities that a city may be next to.
+    pub(super) fn neighbours(&self, i: City) -> impl Iterator<Item = City> + '_ {
+        bits(&self.allowed[i * self.words..(i + 1) * self.words])
+    }
+
+    /// The cities that a city must be next to.
+    #[cfg(test)]
+    pub(super) fn forced_at(&self, i: City) -> impl Iterator<Item = City> + '_ {
+        bits(&self.forced[i * self.words..(i + 1) * self.words])
+    }
+
+    fn count(&self, rows: &[u64], i: City) -> u32 {
+        rows[i * self.words..(i + 1) * self.words].iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// How many edges of a city are forced.
+    pub(super) fn forced_count(&self, i: City) -> u32 {
+        self.count(&self.forced, i)
+    }
+
+    /// Forbids an edge, and everything that no tour can use then.
+    pub(super) fn forbid(&mut self, i: City, j: City) -> Result<(), Impossible> {
+        if !self.is_allowed(i, j) {
+            return Ok(());
+        }
+        if self.is_forced(i, j) {
+            return Err(Impossible);
+        }
+        self.allowed[i * self.words + j / 64] &= !(1 << (j % 64));
+        self.allowed[j * self.words + i / 64] &= !(1 << (i % 64));
+        self.settle(i)?;
+        self.settle(j)
+    }
+
+    /// Forces an edge, with everything that every tour must use or not use then.
+    pub(super) fn force(&mut self, i: City, j: City) -> Result<(), Impossible> {
+        if self.is_forced(i, j) {
+            return Ok(());
+        }
+        if !self.is_allowed(i, j) {
+            return Err(Impossible);
+        }
+        let closes = self.far_end[i] as usize == j && self.forced_edges > 0 && self.forced_count(i) > 0;
+        if closes && self.forced_edges + 1 < self.cities {
+            return Err(Impossible);
+        }
+        self.forced[i * self.words + j / 64] |= 1 << (j % 64);
+        self.forced[j * self.words + i / 64] |= 1 << (i % 64);
+        self.forced_edges += 1;
+        if !closes {
+            let (a, b) = (self.far_end[i], self.far_end[j]);
+            (self.far_end[a as usize], self.far_end[b as usize]) = (b, a);
+            // The edge between the ends would close a tour too early.
+            let (a, b) = (a as usize, b as usize);
+            if self.forced_edges + 1 < self.cities && !self.is_forced(a, b) {
+                self.forbid(a, b)?;
+            }
+        }
+        self.settle(i)?;
+        self.settle(j)
+    }
+
+    /// Draws the conclusions for one city: with two edges forced the others are out, with two left both are forced.
+    fn settle(&mut self, i: City) -> Result<(), Impossible> {
+        let (allowed, forced) = (self.count(&self.allowed, i), self.forced_count(i));
+        if allowed < 2 || forced > 2 {
+            return Err(Impossible);
+        }
+        if forced == 2 && allowed > 2 {
+            let others: Vec<City> = self.neighbours(i).filter(|&j| !self.is_forced(i, j)).collect();
+            others.into_iter().try_for_each(|j| self.forbid(i, j))?;
+        } else if allowed == 2 && forced < 2 {
+            let both: Vec<City> = self.neighbours(i).collect();
+            both.into_iter().try_for_each(|j| self.force(i, j))?;
+        }
+        Ok(())
+    }
+}
+
+fn bits(words: &[u64]) -> impl Iterator<Item = usize> + '_ {
+    words.iter().enumerate().flat_map(|(place, &word)| {
+        let mut left = word;
+        std::iter::from_fn(move || {
+            let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(place * 64 + bit)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_forced_edges_of_a_city_forbid_its_others() {
+        let mut edges = Edges::all(6);
+        edges.force(0, 1).unwrap();
+        edges.force(0, 2).unwrap();
+        assert_eq!(edges.neighbours(0).collect::<Vec<_>>(), [1, 2]);
+        assert!(!edges.is_allowed(1, 2), "it would close a tour of three cities");
+    }
+
+    #[test]
+    fn the_last_two_edges_of_a_city_are_forced() {
+        let mut edges = Edges::all(6);
+        for j in 1..4 {
+            edges.forbid(0, j).unwrap();
+        }
+        assert_eq!(edges.forced_at(0).collect::<Vec<_>>(), [4, 5]);
+    }
+
+    #[test]
+    fn a_city_that_cannot_be_left_is_impossible() {
+        let mut edges = Edges::all(4);
+        edges.force(0, 1).unwrap();
+        assert_eq!(edges.forbid(0, 1), Err(Impossible));
+    }
+
+    #[test]
+    fn conclusions_may_complete_a_tour() {
+        let mut edges = Edges::all(5);
+        edges.force(0, 1).unwrap();
+        edges.force(1, 2).unwrap();
+        edges.force(2, 3).unwrap();
+        assert!((0..5).all(|city| edges.forced_count(city) == 2), "0-1-2-3-4-0 is all that is left");
+    }
+}

@@ -1,0 +1,273 @@
+//! The branch and bound by one-trees: bound by subgradient ascent, branch on a city with too many edges.
+
+use std::{cell::RefCell, collections::VecDeque};
+
+use bnb_framework::Problem;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    SCALE,
+    edges::{Edges, Impossible},
+    tree::{OneTree, weight},
+};
+use crate::instance::{City, Instance};
+
+/// The travelling salesman as a tree of decisions about edges, for four cities or more.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OneTreeProblem {
+    instance: Instance,
+}
+
+/// What is decided about the edges.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OneTreeState {
+    edges: Edges,
+    multipliers: Vec<i64>,
+    depth: u32,
+    next: Next,
+}
+
+/// How a state goes on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Next {
+    /// Not bounded yet.
+    Unknown,
+    /// The best one-tree has too many edges at a city; two of them are free, or only one.
+    Decide { city: City, free: Vec<City> },
+    /// The best one-tree is a tour, and nothing below the state is shorter.
+    Tour(Vec<City>),
+    /// The tour itself: a leaf.
+    Leaf(Vec<City>),
+}
+
+/// Steps of the ascent at the root, for each city.
+const ROOT_STEPS_PER_CITY: u32 = 12;
+/// Steps of the ascent at the root at least.
+const ROOT_STEPS_MIN: u32 = 300;
+/// Steps of the ascent below the root: it starts from the parent's multipliers.
+const STEPS: u32 = 24;
+
+thread_local! {
+    /// The room for one-trees, so that a step of the ascent allocates nothing.
+    static ROOM: RefCell<(OneTree, OneTree)> = RefCell::default();
+}
+
+impl OneTreeProblem {
+    /// The problem on an instance of four cities or more.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn new(instance: Instance) -> Self {
+        assert!(instance.len() >= 4, "{} cities have only one tour", instance.len());
+        Self { instance }
+    }
+
+    /// A length that no tour is shorter than, from the root alone. `best` is the length of a tour, if one is known.
+    pub fn root_bound(&self, best: Option<u64>) -> u64 {
+        self.bound(&mut self.root(), best).unwrap_or(0)
+    }
+
+    /// Raises the bound by moving the multipliers, until it reaches `enough` or the steps are over. Leaves the best
+    /// multipliers in the state and the best one-tree in `best`. False if there is no one-tree at all.
+    fn ascend(&self, state: &mut OneTreeState, best: &mut OneTree, trial: &mut OneTree, enough: i64) -> bool {
+        let cities = self.instance.len();
+        if !best.build(&self.instance, &state.edges, &state.multipliers) {
+            return false;
+        }
+        let (steps, mut length) = if state.depth == 0 {
+            (ROOT_STEPS_MIN.max(ROOT_STEPS_PER_CITY * u32::try_from(cities).unwrap_or(u32::MAX)), 2.0)
+        } else {
+            (STEPS, 1.0)
+        };
+        let patience = (steps / 10).max(4);
+        let mut multipliers = state.multipliers.clone();
+        let mut degree = best.degree.clone();
+        let mut before: Vec<i64> = degree.clone();
+        let (mut bound, mut since) = (best.bound, 0);
+        for _ in 0..steps {
+            let off: i64 = degree.iter().map(|d| (d - 2) * (d - 2)).sum();
+            if off == 0 || best.bound > enough {
+                break;
+            }
+            // How far there is to go: to what is enough, or as far as seems reasonable while nothing is known.
+            let gap = (enough - bound).max(SCALE).min(bound.abs() / 20 + SCALE);
+            let step = length * gap as f64 / off as f64;
+            for ((multiplier, d), b) in multipliers.iter_mut().zip(&degree).zip(&before) {
+                // The direction of the step before damps the zigzag.
+                let direction = 0.7 * (d - 2) as f64 + 0.3 * (b - 2) as f64;
+                #[allow(clippy::cast_possible_truncation, reason = "any multiplier gives a valid bound")]
+                let change = (step * direction) as i64;
+                *multiplier = (*multiplier + change).clamp(-MULTIPLIER_MAX, MULTIPLIER_MAX);
+            }
+            if !trial.build(&self.instance, &state.edges, &multipliers) {
+                return false;
+            }
+            before.clone_from(&degree);
+            degree.clone_from(&trial.degree);
+            bound = trial.bound;
+            if trial.bound > best.bound {
+                std::mem::swap(best, trial);
+                state.multipliers.clone_from(&multipliers);
+                since = 0;
+            } else {
+                since += 1;
+                if since >= patience {
+                    (length, since) = (length * 0.6, 0);
+                    multipliers.clone_from(&state.multipliers);
+                    degree.clone_from(&best.degree);
+                    bound = best.bound;
+                }
+            }
+        }
+        true
+    }
+
+    /// Forbids every edge that no tour shorter than `best` can have.
+    fn eliminate(&self, state: &mut OneTreeState, tree: &OneTree, best: u64) -> Result<bool, Impossible> {
+        let room = scaled(best) - SCALE - tree.bound;
+        let mut hopeless = Vec::new();
+        tree.replacements(&self.instance, &state.edges, &state.multipliers, |i, j, more| {
+            if more > room {
+                hopeless.push((i, j));
+            }
+        });
+        hopeless.iter().try_for_each(|&(i, j)| state.edges.forbid(i, j))?;
+        Ok(!hopeless.is_empty())
+    }
+
+    /// What to decide next: the free edges, at most two, of the city with the most edges too many.
+    fn decide(&self, state: &OneTreeState, tree: &OneTree) -> Next {
+        if tree.is_tour() {
+            return Next::Tour(tree.tour());
+        }
+        let crowded = (0..self.instance.len()).filter(|&city| tree.degree[city] > 2);
+        let most =
+            |&city: &City| (tree.degree[city], state.edges.forced_count(city), std::cmp::Reverse(city));
+        let city = crowded.max_by_key(most).expect("a one-tree that is no tour has a city with three edges");
+        let ends = tree.edges.iter().filter_map(|&(i, j)| match city {
+            _ if i == city => Some(j),
+            _ if j == city => Some(i),
+            _ => None,
+        });
+        let mut free: Vec<City> = ends.filter(|&end| !state.edges.is_forced(city, end)).collect();
+        free.sort_by_key(|&end| weight(&self.instance, &state.multipliers, city, end));
+        free.truncate(2 - state.edges.forced_count(city).min(1) as usize);
+        Next::Decide { city, free }
+    }
+
+    /// A child of a state: with one decision more. None if no tour satisfies it.
+    fn child(
+        state: &OneTreeState,
+        decide: impl FnOnce(&mut Edges) -> Result<(), Impossible>,
+    ) -> Option<OneTreeState> {
+        let mut child = OneTreeState {
+            edges: state.edges.clone(),
+            multipliers: state.multipliers.clone(),
+            depth: state.depth + 1,
+            next: Next::Unknown,
+        };
+        decide(&mut child.edges).ok().map(|()| child)
+    }
+}
+
+/// Far more than multipliers ever need, and little enough that no sum overflows.
+const MULTIPLIER_MAX: i64 = 1 << 42;
+
+fn scaled(cost: u64) -> i64 {
+    i64::try_from(cost).unwrap_or(i64::MAX / SCALE).saturating_mul(SCALE)
+}
+
+impl Problem for OneTreeProblem {
+    type State = OneTreeState;
+    type Children = VecDeque<OneTreeState>;
+    type Cost = u64;
+    type Solution = Vec<City>;
+
+    fn root(&self) -> OneTreeState {
+        let cities = self.instance.len();
+        OneTreeState {
+            edges: Edges::all(cities),
+            multipliers: vec![0; cities],
+            depth: 0,
+            next: Next::Unknown,
+        }
+    }
+
+    fn branch(&self, state: &OneTreeState) -> VecDeque<OneTreeState> {
+        match &state.next {
+            Next::Unknown | Next::Leaf(_) => VecDeque::new(),
+            Next::Tour(tour) => {
+                let next = Next::Leaf(tour.clone());
+                [OneTreeState { next, ..state.clone() }].into()
+            }
+            Next::Decide { city, free } => {
+                let v = *city;
+                match free.as_slice() {
+                    [] => VecDeque::new(),
+                    // One edge of the city is forced: the free one is the other, or is not.
+                    &[a] => [Self::child(state, |e| e.force(v, a)), Self::child(state, |e| e.forbid(v, a))]
+                        .into_iter()
+                        .flatten()
+                        .collect(),
+                    // Both; the first without the second; not the first.
+                    &[a, b, ..] => [
+                        Self::child(state, |e| e.force(v, a).and_then(|()| e.force(v, b))),
+                        Self::child(state, |e| e.force(v, a).and_then(|()| e.forbid(v, b))),
+                        Self::child(state, |e| e.forbid(v, a)),
+                    ]
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+                }
+            }
+        }
+    }
+
+    fn leaf(&self, state: &OneTreeState) -> Option<u64> {
+        match &state.next {
+            Next::Leaf(tour) => Some(self.instance.tour_length(tour)),
+            _ => None,
+        }
+    }
+
+    fn bound(&self, state: &mut OneTreeState, best: Option<u64>) -> Option<u64> {
+        ROOM.with_borrow_mut(|(tree, trial)| {
+            // A bound above this is one of at least `best`.
+            let enough = best.map_or(i64::MAX / 4, |best| scaled(best) - SCALE);
+            loop {
+                if !self.ascend(state, tree, trial, enough) {
+                    return None;
+                }
+                let bound = u64::try_from((tree.bound + SCALE - 1).div_euclid(SCALE)).unwrap_or(0);
+                let Some(best) = best.filter(|&best| bound < best) else {
+                    state.next = self.decide(state, tree);
+                    return Some(bound);
+                };
+                match self.eliminate(state, tree, best) {
+                    Err(Impossible) => return None,
+                    // Fewer edges may make a better bound, at the root where it pays for the whole search.
+                    Ok(true) if state.depth == 0 => {}
+                    Ok(true) => {
+                        if !tree.build(&self.instance, &state.edges, &state.multipliers) {
+                            return None;
+                        }
+                        let bound = u64::try_from((tree.bound + SCALE - 1).div_euclid(SCALE)).unwrap_or(0);
+                        state.next = self.decide(state, tree);
+                        return Some(bound);
+                    }
+                    Ok(false) => {
+                        state.next = self.decide(state, tree);
+                        return Some(bound);
+                    }
+                }
+            }
+        })
+    }
+
+    fn solution(&self, leaf: &OneTreeState) -> Vec<City> {
+        match &leaf.next {
+            Next::Leaf(tour) => tour.clone(),
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Cities given by their coordinates.
+
+use super::{
+    ReadError,
+    text::{Text, Word},
+};
+use crate::{
+    distance::{Metric, Point},
+    instance::{DISTANCE_MAX, Instance},
+};
+
+/// A city's place, and the line it is given on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) point: Point,
+    pub(super) line: usize,
+}
+
+/// Reads lines of a city's number and its coordinates, in any order of the cities.
+pub(super) fn parse(
+    text: &Text,
+    cities: usize,
+    axes: usize,
+    words: &[Word<'_>],
+) -> Result<Vec<Place>, ReadError> {
+    let mut places: Vec<Option<Place>> = vec![None; cities];
+    let mut given = 0;
+    for entry in words.chunks(axes + 1) {
+        let line = entry[0].line;
+        if given == cities {
+            return Err(text.error(
+                line,
+                "more coordinates",
+                format!("those of {cities} cities, as in DIMENSION"),
+            ));
+        }
+        let number = text.whole(entry[0], &format!("the number of a city, 1 to {cities}"))?;
+        let index = usize::try_from(number).ok().and_then(|n| n.checked_sub(1)).filter(|&n| n < cities);
+        let Some(index) = index else {
+            return Err(text.error(line, format!("city {number}"), format!("a number from 1 to {cities}")));
+        };
+        if let Some(before) = places[index] {
+            let expected = format!("each city once; it stands on line {} already", before.line);
+            return Err(text.error(line, format!("city {number} again"), expected));
+        }
+        if entry.len() < axes + 1 {
+            let found = format!("{} coordinates of city {number}", entry.len() - 1);
+            return Err(text.error(line, found, format!("{axes}")));
+        }
+        let mut point = [0.0; 3];
+        for (axis, &word) in point.iter_mut().zip(&entry[1..]) {
+            *axis = text.finite(word, "a coordinate: a finite number")?;
+        }
+        places[index] = Some(Place { point, line });
+        given += 1;
+    }
+    let complete: Option<Vec<Place>> = places.into_iter().collect();
+    complete.ok_or_else(|| {
+        let line = words.last().map_or_else(|| text.last_line(), |word| word.line);
+        text.error(
+            line,
+            format!("coordinates of {given} cities"),
+            format!("those of {cities}, as in DIMENSION"),
+        )
+    })
+}
+
+/// The instance with these places.
+pub(super) fn instance(
+    text: &Text,
+    name: &str,
+    places: &[Place],
+    metric: Metric,
+) -> Result<Instance, ReadError> {
+    Instance::new(name, places.len(), |i, j| {
+        let distance = metric.distance(places[i].point, places[j].point);
+        if distance <= f64::from(DISTANCE_MAX) {
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "checked: a whole number within 0..2^31"
+            )]
+            return Ok(distance as u32);
+        }
+        let found = format!("a distance of {distance:e} between cities {} and {}", i + 1, j + 1);
+        let expected = format!("at most {DISTANCE_MAX}, so that the length of a tour can be summed up");
+        Err(text.error(places[j].line, found, expected))
+    })
+}

@@ -1,0 +1,45 @@
+//! Reading instances and tours: TSPLIB 95, and plain CSV.
+
+mod coordinates;
+mod csv;
+mod error;
+mod keywords;
+mod matrix;
+mod text;
+mod tour;
+mod tsplib;
+
+use std::{fs, path::Path};
+
+use self::text::Text;
+pub use self::{
+    error::ReadError,
+    tour::{parse_tour, read_tour, write_tour},
+};
+use crate::instance::Instance;
+
+/// Reads an instance: a CSV file if its first line that is not empty has a comma and no colon, otherwise TSPLIB.
+///
+/// # Errors
+/// If the file cannot be read, or is not what it should be: with the line, what was found and what was expected.
+pub fn read_instance(file: &Path) -> Result<Instance, ReadError> {
+    let bytes = read(file)?;
+    parse_instance(&file.display().to_string(), &bytes)
+}
+
+/// Reads an instance from the content of a file; `file` is its name, for messages.
+///
+/// # Errors
+/// As [`read_instance`].
+pub fn parse_instance(file: &str, bytes: &[u8]) -> Result<Instance, ReadError> {
+    let text = Text::new(file, bytes)?;
+    let first = text.lines().next();
+    let (_, first) = first.ok_or_else(|| text.error(1, "an empty file", "a TSPLIB or CSV file"))?;
+    let instance =
+        if first.contains(',') && !first.contains(':') { csv::parse(&text)? } else { tsplib::parse(&text)? };
+    Ok(instance)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, ReadError> {
+    fs::read(file).map_err(|source| ReadError::Io { file: file.display().to_string(), source })
+}

@@ -1,0 +1,81 @@
+//! A file's text, line by line and word by word, each with its place.
+
+use super::ReadError;
+
+/// The text of a file.
+pub(super) struct Text {
+    pub(super) file: String,
+    content: String,
+}
+
+/// A word and the line it stands on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Word<'a> {
+    pub(super) line: usize,
+    pub(super) word: &'a str,
+}
+
+impl Text {
+    /// Takes the content of a file. Letters of older encodings, as in comments, are replaced; binary files are refused.
+    pub(super) fn new(file: &str, bytes: &[u8]) -> Result<Self, ReadError> {
+        let content =
+            String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)).into_owned();
+        let text = Self { file: file.to_owned(), content };
+        let is_binary = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t' | '\x0c' | '\x1a');
+        let odd = text.content.split('\n').zip(1..).find(|(line, _)| line.contains(is_binary));
+        match odd {
+            Some((_, line)) => {
+                Err(text.error(line, "bytes that are no text", "a text file in TSPLIB or CSV format"))
+            }
+            None => Ok(text),
+        }
+    }
+
+    /// The lines that are not blank, trimmed, numbered from 1.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> + Clone {
+        (1..)
+            .zip(self.content.split('\n'))
+            .map(|(number, line)| (number, line.trim_matches(|c: char| c.is_whitespace() || c == '\x1a')))
+            .filter(|(_, line)| !line.is_empty())
+    }
+
+    /// The number of the last line.
+    pub(super) fn last_line(&self) -> usize {
+        self.content.trim_end().split('\n').count()
+    }
+
+    /// An error at a line.
+    pub(super) fn error(
+        &self,
+        line: usize,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> ReadError {
+        ReadError::Content { file: self.file.clone(), line, found: found.into(), expected: expected.into() }
+    }
+
+    /// A word as a whole number.
+    pub(super) fn whole(&self, word: Word<'_>, expected: &str) -> Result<u64, ReadError> {
+        word.word.parse().map_err(|_| self.error(word.line, quote(word.word), expected))
+    }
+
+    /// A word as a finite number.
+    pub(super) fn finite(&self, word: Word<'_>, expected: &str) -> Result<f64, ReadError> {
+        // FORTRAN writes its exponents with a D.
+        let text = word.word.replace(['d', 'D'], "e");
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => Err(self.error(word.line, quote(word.word), expected)),
+        }
+    }
+}
+
+/// What was found, as it stands there, but never endless.
+pub(super) fn quote(text: &str) -> String {
+    const SHOWN_CHARS_MAX: usize = 40;
+    if text.chars().count() <= SHOWN_CHARS_MAX {
+        return format!("{text:?}");
+    }
+    let start: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+    format!("{start:?}…")
+}

@@ -1,0 +1,220 @@
+//! The specification part of a TSPLIB file, and which section follows from it.
+
+use std::{collections::HashMap, iter::Peekable};
+
+use super::{
+    ReadError, coordinates,
+    keywords::{self, Header, Keyword, Section},
+    matrix::{self, Format},
+    text::{Text, Word, quote},
+};
+use crate::{
+    distance::{Metric, XRAY1, XRAY2},
+    instance::{Instance, MATRIX_BYTES_MAX, matrix_bytes},
+};
+
+/// What the specification part says, each with the line it stands on.
+pub(super) struct Specification<'a> {
+    headers: HashMap<Header, (usize, &'a str)>,
+    /// The sections with their words.
+    pub(super) sections: Vec<(Section, usize, Vec<Word<'a>>)>,
+}
+
+impl<'a> Specification<'a> {
+    /// Cuts a file into headers and sections.
+    pub(super) fn parse(text: &'a Text) -> Result<Self, ReadError> {
+        let mut specification = Self { headers: HashMap::new(), sections: Vec::new() };
+        let mut lines = text.lines().peekable();
+        while let Some((number, line)) = lines.next() {
+            match keywords::split(line) {
+                Some((Keyword::Eof, ..)) => break,
+                Some((Keyword::Header(header), word, value)) => {
+                    specification.header(text, header, word, number, value)?;
+                }
+                Some((Keyword::Section(section), _, rest)) => {
+                    let words = words(number, rest, &mut lines);
+                    specification.sections.push((section, number, words));
+                }
+                None => {
+                    return Err(text.error(
+                        number,
+                        quote(line),
+                        "a keyword of TSPLIB, such as TYPE or DIMENSION",
+                    ));
+                }
+            }
+        }
+        Ok(specification)
+    }
+
+    fn header(
+        &mut self,
+        text: &Text,
+        header: Header,
+        word: &str,
+        line: usize,
+        value: &'a str,
+    ) -> Result<(), ReadError> {
+        let before = self.headers.insert(header, (line, value));
+        match before {
+            Some((first, _)) if header != Header::Comment => {
+                Err(text.error(line, format!("a second {word}"), format!("only the one on line {first}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The value of a header and its line.
+    pub(super) fn get(&self, header: Header) -> Option<(usize, &'a str)> {
+        self.headers.get(&header).copied()
+    }
+
+    fn value(&self, header: Header) -> Option<(usize, String)> {
+        self.get(header).map(|(line, value)| (line, value.to_ascii_uppercase()))
+    }
+
+    pub(super) fn section(&self, wanted: Section) -> Option<&[Word<'a>]> {
+        let section = self.sections.iter().find(|(section, ..)| *section == wanted);
+        section.map(|(_, _, words)| words.as_slice())
+    }
+
+    /// The number of cities, refused before any memory is taken for them.
+    pub(super) fn dimension(&self, text: &Text) -> Result<usize, ReadError> {
+        let (line, value) = self
+            .get(Header::Dimension)
+            .ok_or_else(|| text.error(text.last_line(), "no DIMENSION", "DIMENSION: the number of cities"))?;
+        let cities = text.whole(Word { line, word: value }, "the number of cities")?;
+        check_size(text, line, cities)
+    }
+}
+
+/// Whether so many cities can be held.
+pub(super) fn check_size(text: &Text, line: usize, cities: u64) -> Result<usize, ReadError> {
+    if cities == 0 {
+        return Err(text.error(line, "no cities", "at least one city"));
+    }
+    let needed = matrix_bytes(cities);
+    if needed > MATRIX_BYTES_MAX {
+        let (file, cities_max) = (text.file.clone(), (MATRIX_BYTES_MAX / 4).isqrt());
+        return Err(ReadError::TooLarge { file, line, cities, cities_max, needed, limit: MATRIX_BYTES_MAX });
+    }
+    Ok(usize::try_from(cities).expect("a number whose square fits into memory"))
+}
+
+/// The words of a section, up to the next keyword.
+fn words<'a>(
+    number: usize,
+    rest: &'a str,
+    lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
+) -> Vec<Word<'a>> {
+    let on = |line: usize, text: &'a str| text.split_whitespace().map(move |word| Word { line, word });
+    let mut words: Vec<Word<'a>> = on(number, rest).collect();
+    while let Some((number, line)) = lines.next_if(|(_, line)| keywords::split(line).is_none()) {
+        words.extend(on(number, line));
+    }
+    words
+}
+
+/// Where the distances come from.
+enum Weights {
+    Explicit,
+    Computed(Metric, usize),
+}
+
+/// Reads an instance of TYPE TSP.
+pub(super) fn parse(text: &Text) -> Result<Instance, ReadError> {
+    let specification = Specification::parse(text)?;
+    check_type(text, &specification)?;
+    let cities = specification.dimension(text)?;
+    for (section, line, _) in &specification.sections {
+        let problem = match section {
+            Section::FixedEdges => {
+                "FIXED_EDGES_SECTION, edges that every tour must use: they are not supported"
+            }
+            Section::Tour => "TOUR_SECTION, a tour",
+            Section::Foreign => "a section of another type of problem",
+            Section::NodeCoord | Section::EdgeWeight | Section::DisplayData => continue,
+        };
+        return Err(text.error(*line, problem, "NODE_COORD_SECTION or EDGE_WEIGHT_SECTION"));
+    }
+    let name = specification.get(Header::Name).map_or("unnamed", |(_, name)| name);
+    match weights(text, &specification)? {
+        Weights::Explicit => {
+            let format = format(text, &specification)?;
+            let words = specification.section(Section::EdgeWeight);
+            let words = words.ok_or_else(|| missing(text, "EDGE_WEIGHT_SECTION"))?;
+            matrix::parse(text, name, cities, format, words)
+        }
+        Weights::Computed(metric, axes) => {
+            let words = specification.section(Section::NodeCoord);
+            let words = words.ok_or_else(|| missing(text, "NODE_COORD_SECTION"))?;
+            let points = coordinates::parse(text, cities, axes, words)?;
+            coordinates::instance(text, name, &points, metric)
+        }
+    }
+}
+
+fn missing(text: &Text, section: &str) -> ReadError {
+    text.error(text.last_line(), "the end of the file", section)
+}
+
+fn check_type(text: &Text, specification: &Specification<'_>) -> Result<(), ReadError> {
+    let Some((line, value)) = specification.value(Header::Type) else {
+        return Err(text.error(text.last_line(), "no TYPE", "TYPE: TSP"));
+    };
+    // Some files add a name in parentheses: the first word decides.
+    match value.split_whitespace().next() {
+        Some("TSP") => Ok(()),
+        Some("ATSP") => {
+            Err(text.error(line, "TYPE: ATSP, distances that depend on the direction", "TYPE: TSP"))
+        }
+        _ => Err(text.error(line, format!("TYPE: {}", quote(&value)), "TYPE: TSP")),
+    }
+}
+
+fn weights(text: &Text, specification: &Specification<'_>) -> Result<Weights, ReadError> {
+    let Some((line, value)) = specification.value(Header::EdgeWeightType) else {
+        return Err(text.error(text.last_line(), "no EDGE_WEIGHT_TYPE", "EDGE_WEIGHT_TYPE, such as EUC_2D"));
+    };
+    let (metric, axes) = match value.as_str() {
+        "EXPLICIT" => return Ok(Weights::Explicit),
+        "EUC_2D" => (Metric::Euclidean, 2),
+        "EUC_3D" => (Metric::Euclidean, 3),
+        "MAX_2D" => (Metric::Maximum, 2),
+        "MAX_3D" => (Metric::Maximum, 3),
+        "MAN_2D" => (Metric::Manhattan, 2),
+        "MAN_3D" => (Metric::Manhattan, 3),
+        "CEIL_2D" => (Metric::EuclideanUp, 2),
+        "GEO" => (Metric::Geographical, 2),
+        "ATT" => (Metric::PseudoEuclidean, 2),
+        "XRAY1" => (Metric::XRay(XRAY1), 3),
+        "XRAY2" => (Metric::XRay(XRAY2), 3),
+        _ => {
+            let known =
+                "EXPLICIT, EUC_2D, EUC_3D, MAX_2D, MAX_3D, MAN_2D, MAN_3D, CEIL_2D, GEO, ATT, XRAY1 or XRAY2";
+            return Err(text.error(line, format!("EDGE_WEIGHT_TYPE: {}", quote(&value)), known));
+        }
+    };
+    match specification.value(Header::NodeCoordType) {
+        Some((line, kind)) => match (kind.as_str(), axes) {
+            ("TWOD_COORDS", 2) | ("THREED_COORDS", _) => {
+                let given = if kind == "TWOD_COORDS" { 2 } else { 3 };
+                Ok(Weights::Computed(metric, given))
+            }
+            _ => Err(text.error(
+                line,
+                format!("NODE_COORD_TYPE: {}", quote(&kind)),
+                format!("{axes} coordinates"),
+            )),
+        },
+        None => Ok(Weights::Computed(metric, axes)),
+    }
+}
+
+fn format(text: &Text, specification: &Specification<'_>) -> Result<Format, ReadError> {
+    let Some((line, value)) = specification.value(Header::EdgeWeightFormat) else {
+        return Err(text.error(text.last_line(), "no EDGE_WEIGHT_FORMAT", Format::KNOWN));
+    };
+    let unknown = || text.error(line, format!("EDGE_WEIGHT_FORMAT: {}", quote(&value)), Format::KNOWN);
+    Format::named(&value).ok_or_else(unknown)
+}

@@ -1,0 +1,127 @@
+//! A tour to begin with: nearest neighbour from several cities, improved by 2-opt and Or-opt until neither helps.
+//!
+//! Deterministic: the same instance gives the same tour.
+
+use crate::instance::{City, Instance};
+
+/// From how many cities a tour is begun at most.
+const STARTS_MAX: usize = 64;
+/// For how many cities tours are improved; beyond, only the nearest neighbour is taken.
+const IMPROVED_CITIES_MAX: usize = 2_000;
+/// The longest chain of cities that Or-opt moves.
+const CHAIN_MAX: usize = 3;
+
+/// A good tour of an instance, and its length.
+pub fn tour(instance: &Instance) -> (u64, Vec<City>) {
+    let cities = instance.len();
+    let starts = cities.min(if cities <= 400 { STARTS_MAX } else { 4 });
+    let tours = (0..starts).map(|start| {
+        let mut tour = nearest_neighbour(instance, start * cities / starts);
+        if cities <= IMPROVED_CITIES_MAX {
+            improve(instance, &mut tour);
+        }
+        (instance.tour_length(&tour), tour)
+    });
+    let (length, mut tour) = tours.min().unwrap_or_default();
+    if let Some(first) = tour.iter().position(|&city| city == 0) {
+        tour.rotate_left(first);
+    }
+    (length, tour)
+}
+
+fn nearest_neighbour(instance: &Instance, start: City) -> Vec<City> {
+    let mut open: Vec<City> = (0..instance.len()).filter(|&city| city != start).collect();
+    let mut tour = vec![start];
+    let mut last = start;
+    while !open.is_empty() {
+        let nearest = (0..open.len()).min_by_key(|&place| instance.distance(last, open[place]));
+        last = open.swap_remove(nearest.expect("a city is open"));
+        tour.push(last);
+    }
+    tour
+}
+
+/// Applies improving moves until there is none left. Each makes the tour shorter by a whole number, so it ends.
+fn improve(instance: &Instance, tour: &mut [City]) {
+    while two_opt(instance, tour) || or_opt(instance, tour) {}
+}
+
+/// Reverses stretches of the tour while that makes it shorter. Says whether it did.
+fn two_opt(instance: &Instance, tour: &mut [City]) -> bool {
+    let n = tour.len();
+    let d = |a, b| i64::from(instance.distance(a, b));
+    let mut improved = false;
+    for i in 0..n.saturating_sub(2) {
+        for j in i + 2..n {
+            let (a, b, c, e) = (tour[i], tour[i + 1], tour[j], tour[(j + 1) % n]);
+            if a != e && d(a, c) + d(b, e) < d(a, b) + d(c, e) {
+                tour[i + 1..=j].reverse();
+                improved = true;
+            }
+        }
+    }
+    improved
+}
+
+/// Moves short chains of cities elsewhere, forwards or backwards, while that makes the tour shorter. Says whether it did.
+fn or_opt(instance: &Instance, tour: &mut [City]) -> bool {
+    let n = tour.len();
+    let mut improved = false;
+    for length in 1..=CHAIN_MAX.min(n.saturating_sub(3)) {
+        for _ in 0..n {
+            // The chain stands at the front; another turn of the tour brings up the next one.
+            improved |= move_front(instance, tour, length);
+            tour.rotate_left(1);
+        }
+    }
+    improved
+}
+
+/// Moves the first `length` cities to where they fit best, if that is better than where they are.
+fn move_front(instance: &Instance, tour: &mut [City], length: usize) -> bool {
+    let n = tour.len();
+    let d = |a: City, b: City| i64::from(instance.distance(a, b));
+    let (first, last) = (tour[0], tour[length - 1]);
+    let saved = d(tour[n - 1], first) + d(last, tour[length]) - d(tour[n - 1], tour[length]);
+    let costs = (length..n - 1).map(|place| {
+        let (a, b) = (tour[place], tour[place + 1]);
+        let (forwards, backwards) = (d(a, first) + d(last, b) - d(a, b), d(a, last) + d(first, b) - d(a, b));
+        (forwards.min(backwards), place, backwards < forwards)
+    });
+    match costs.min() {
+        Some((cost, place, backwards)) if cost < saved => {
+            if backwards {
+                tour[..length].reverse();
+            }
+            tour[..=place].rotate_left(length);
+            true
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::{Kind, generate};
+
+    #[test]
+    fn a_start_tour_visits_every_city_once_and_says_its_length() {
+        for cities in [1, 2, 3, 4, 5, 8, 50] {
+            let instance = generate(cities, 3, Kind::Euclidean);
+            let (length, tour) = tour(&instance);
+            let mut sorted = tour.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..cities).collect::<Vec<_>>());
+            assert_eq!(length, instance.tour_length(&tour));
+            assert_eq!(tour[0], 0);
+        }
+    }
+
+    #[test]
+    fn improving_shortens_what_the_nearest_neighbour_gives() {
+        let instance = generate(60, 1, Kind::Euclidean);
+        let plain = instance.tour_length(&nearest_neighbour(&instance, 0));
+        assert!(tour(&instance).0 < plain);
+    }
+}
