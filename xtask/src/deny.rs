@@ -19,6 +19,10 @@ pub(crate) fn step(installing: &mut Steps) -> Result<Step> {
 }
 
 fn is_installed() -> bool {
-    let asked = Command::new("cargo").args(["deny", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let asked = Command::new("cargo")
+        .args(["deny", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     asked.is_ok_and(|status| status.success())
 }

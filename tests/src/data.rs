@@ -1,0 +1,72 @@
+//! Published instances with their proven optima. They are no part of the project: `TASKWORK_DATA` says where they lie.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, ensure};
+
+/// A row of an index: a file and the length of its shortest tour.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// The file.
+    pub file: PathBuf,
+    /// The length of a shortest tour.
+    pub optimum: u64,
+}
+
+/// The root of the workspace.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the workspace")
+}
+
+/// The folder of published instances: `TASKWORK_DATA`, by default beside the workspace. `None` if there is none.
+///
+/// # Panics
+/// If there is none although `CI` is `true`: a layer of tests that is left out is a failure there.
+pub fn folder() -> Option<PathBuf> {
+    let folder =
+        env::var_os("TASKWORK_DATA").map_or_else(|| workspace().join("../shared/data"), PathBuf::from);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    let message = format!("no published instances at {}: set TASKWORK_DATA", folder.display());
+    assert!(env::var("CI").as_deref() != Ok("true"), "{message}");
+    eprintln!("\nWARNING: {message}. THIS TEST IS LEFT OUT.\n");
+    None
+}
+
+/// The symmetric instances of TSPLIB in the folder, of up to so many cities.
+///
+/// # Errors
+/// If the index cannot be read.
+pub fn tsp_instances(folder: &Path, cities_max: usize) -> Result<Vec<Known>> {
+    let index = fs::read_to_string(folder.join("INDEX.tsv")).context("reading the index of instances")?;
+    let mut known = Vec::new();
+    for row in index.lines() {
+        let fields: Vec<&str> = row.split('\t').collect();
+        if let [file, "tsp", optimum, ..] = fields.as_slice() {
+            let digits: String = file.chars().filter(char::is_ascii_digit).collect();
+            if digits.parse::<usize>().is_ok_and(|cities| cities <= cities_max) {
+                known.push(Known { file: folder.join(file), optimum: optimum.parse()? });
+            }
+        }
+    }
+    ensure!(!known.is_empty(), "the index names no instance");
+    Ok(known)
+}
+
+/// The project's own instances.
+///
+/// # Errors
+/// If their table cannot be read.
+pub fn own_instances() -> Result<Vec<Known>> {
+    let folder = workspace().join("tsp-example/instances");
+    let table = fs::read_to_string(folder.join("optima.tsv")).context("reading the table of optima")?;
+    let rows = table.lines().skip(1).map(|row| {
+        let (file, optimum) = row.split_once('\t').context("a row of the table has two fields")?;
+        Ok(Known { file: folder.join(file), optimum: optimum.parse()? })
+    });
+    rows.collect()
+}
