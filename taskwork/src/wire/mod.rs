@@ -1,8 +1,8 @@
 //! What goes over the wire: one binary format, bounded.
 
 pub(crate) mod codec;
-//frame
+pub(crate) mod hello;
 pub(crate) mod parcel;
 
 /// The version of everything that nodes say to each other. Nodes of different versions do not talk.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;

@@ -1,0 +1,64 @@
+//! The members that may be talked to, as the tree of znodes has them.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{PoisonError, RwLock},
+};
+
+use tokio::sync::watch;
+
+use super::Fingerprint;
+use crate::id::NodeId;
+
+/// Where a member listens, and how it is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PeerAddress {
+    pub(crate) address: SocketAddr,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// The current members besides this node.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    table: RwLock<BTreeMap<NodeId, PeerAddress>>,
+    /// Sent at each removal, so that connections can end.
+    removals: watch::Sender<()>,
+}
+
+impl Peers {
+    /// A member has come.
+    pub(crate) fn set(&self, node: NodeId, address: PeerAddress) {
+        self.table.write().unwrap_or_else(PoisonError::into_inner).insert(node, address);
+    }
+
+    /// A member has gone: it is not believed any more.
+    pub(crate) fn remove(&self, node: NodeId) {
+        self.table.write().unwrap_or_else(PoisonError::into_inner).remove(&node);
+        self.removals.send_replace(());
+    }
+
+    pub(super) fn get(&self, node: NodeId) -> Option<PeerAddress> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).get(&node).copied()
+    }
+
+    /// Whether this certificate is that of a current member.
+    pub(super) fn knows(&self, fingerprint: Fingerprint) -> bool {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.values().any(|peer| peer.fingerprint == fingerprint)
+    }
+
+    /// Whether this is a current member, with this certificate.
+    pub(super) fn is_member(&self, node: NodeId, fingerprint: Fingerprint) -> bool {
+        self.get(node).is_some_and(|peer| peer.fingerprint == fingerprint)
+    }
+
+    /// Resolves when a member with this certificate is there no more.
+    pub(super) async fn gone(&self, node: NodeId, fingerprint: Fingerprint) {
+        let mut removals = self.removals.subscribe();
+        while self.is_member(node, fingerprint) {
+            // The sender lives as long as `self`.
+            let _ = removals.changed().await;
+        }
+    }
+}

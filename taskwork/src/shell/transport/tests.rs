@@ -1,0 +1,232 @@
+//! Nodes on the loopback interface: friends, strangers and impostors.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use super::*;
+use crate::wire::{VERSION, codec, hello::Hello};
+
+const SOON: Duration = Duration::from_secs(20);
+
+struct Station {
+    node: NodeId,
+    fingerprint: Fingerprint,
+    peers: Arc<Peers>,
+    transport: Transport,
+    arrivals: mpsc::Receiver<Arrival>,
+}
+
+impl Station {
+    fn new(number: u64) -> Self {
+        Self::with(number, TransportLimits::default())
+    }
+
+    fn with(number: u64, limits: TransportLimits) -> Self {
+        let (node, peers) = (NodeId(number), Arc::new(Peers::default()));
+        let identity = Identity::generate(node).unwrap();
+        let fingerprint = identity.fingerprint();
+        let (sender, arrivals) = mpsc::channel(64);
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let transport = Transport::bind(node, identity, listen, Arc::clone(&peers), sender, limits).unwrap();
+        Self { node, fingerprint, peers, transport, arrivals }
+    }
+
+    fn knows(&self, other: &Self) {
+        self.peers.set(other.node, other.address());
+    }
+
+    fn address(&self) -> PeerAddress {
+        PeerAddress { address: self.transport.local_address(), fingerprint: self.fingerprint }
+    }
+
+    async fn arrival(&mut self) -> Arrival {
+        time::timeout(SOON, self.arrivals.recv())
+            .await
+            .expect("something arrives in time")
+            .expect("it is open")
+    }
+}
+
+fn pair() -> (Station, Station) {
+    let (a, b) = (Station::new(1), Station::new(2));
+    a.knows(&b);
+    b.knows(&a);
+    (a, b)
+}
+
+fn message(from: u64, payload: &[u8]) -> Arrival {
+    Arrival::Message { from: NodeId(from), payload: payload.to_vec() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_go_both_ways_over_one_connection() {
+    let (mut a, mut b) = pair();
+    a.transport.send(b.node, b"hungry".to_vec());
+    assert_eq!(b.arrival().await, message(1, b"hungry"));
+    b.transport.send(a.node, b"here".to_vec());
+    assert_eq!(a.arrival().await, message(2, b"here"));
+    assert_eq!(a.transport.hub.endpoint.open_connections(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_messages_all_arrive() {
+    let (a, mut b) = pair();
+    let sending = async {
+        for number in 0..1_000_u32 {
+            // A queue that is full drops: a sender that means every message waits for room.
+            while lock(&a.transport.links).queues.get(&b.node).is_some_and(|queue| queue.capacity() == 0) {
+                tokio::task::yield_now().await;
+            }
+            a.transport.send(NodeId(2), number.to_le_bytes().to_vec());
+        }
+    };
+    let receiving = async {
+        let mut seen = std::collections::BTreeSet::new();
+        while seen.len() < 1_000 {
+            match time::timeout(SOON, b.arrivals.recv()).await.expect("it arrives in time") {
+                Some(Arrival::Message { payload, .. }) => {
+                    assert!(seen.insert(payload), "a message came twice")
+                }
+                other => panic!("unexpected: {other:?}"),
+            }
+        }
+    };
+    tokio::join!(sending, receiving);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_message_arrives_whole_and_one_too_large_does_not() {
+    let (mut a, mut b) = pair();
+    let large: Vec<u8> = (0..8 << 20).map(|byte: u32| byte.to_le_bytes()[1]).collect();
+    a.transport.send(b.node, large.clone());
+    assert_eq!(b.arrival().await, message(1, &large));
+    a.transport.send(b.node, vec![0; (32 << 20) + 1]);
+    assert_eq!(a.arrival().await, Arrival::Unreachable { to: b.node });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_is_told_nothing_and_not_believed() {
+    let (stranger, mut member) = (Station::new(1), Station::new(2));
+    stranger.knows(&member);
+    let mut stranger = stranger;
+    stranger.transport.send(member.node, b"give me tasks".to_vec());
+    assert_eq!(stranger.arrival().await, Arrival::Unreachable { to: member.node });
+    assert!(member.arrivals.try_recv().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_impostor_at_a_members_address_gets_nothing() {
+    let (mut a, mut impostor) = (Station::new(1), Station::new(2));
+    impostor.knows(&a);
+    let real = Identity::generate(NodeId(2)).unwrap().fingerprint();
+    a.peers.set(NodeId(2), PeerAddress { fingerprint: real, ..impostor.address() });
+    a.transport.send(NodeId(2), b"a task".to_vec());
+    assert_eq!(a.arrival().await, Arrival::Unreachable { to: NodeId(2) });
+    assert!(impostor.arrivals.try_recv().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_cannot_speak_in_anothers_name() {
+    let (liar, mut b) = (Station::new(1), Station::new(2));
+    liar.knows(&b);
+    // Node 1 is a member, but says that it is node 3, which is one too.
+    b.knows(&liar);
+    let third = Station::new(3);
+    b.knows(&third);
+    let config = verify::client_config(
+        &liar.transport.hub.identity,
+        &liar.peers,
+        b.fingerprint,
+        &TransportLimits::default(),
+    );
+    let dialled =
+        liar.transport.hub.endpoint.connect_with(config.unwrap(), b.address().address, "node").unwrap();
+    let connection = time::timeout(SOON, dialled).await.unwrap().unwrap();
+    let answer =
+        say(&connection, &codec::encode(&Hello { version: VERSION, node: NodeId(3) }).unwrap()).await;
+    assert_eq!(
+        codec::decode::<crate::wire::hello::Welcome>(&answer).unwrap(),
+        crate::wire::hello::Welcome::Stranger
+    );
+    assert!(b.arrivals.try_recv().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_version_and_garbage_are_refused() {
+    let (a, mut b) = pair();
+    let connect = || async {
+        let config = verify::client_config(
+            &a.transport.hub.identity,
+            &a.peers,
+            b.fingerprint,
+            &TransportLimits::default(),
+        );
+        let dialled =
+            a.transport.hub.endpoint.connect_with(config.unwrap(), b.address().address, "node").unwrap();
+        time::timeout(SOON, dialled).await.unwrap().unwrap()
+    };
+    let old = codec::encode(&Hello { version: VERSION + 1, node: a.node }).unwrap();
+    let answer = say(&connect().await, &old).await;
+    let told = codec::decode::<crate::wire::hello::Welcome>(&answer).unwrap();
+    assert_eq!(told, crate::wire::hello::Welcome::Version(VERSION));
+    for garbage in [vec![], vec![0xff; 10], vec![0; 100_000]] {
+        assert!(say(&connect().await, &garbage).await.is_empty());
+    }
+    assert!(b.arrivals.try_recv().is_err());
+    // The node is none the worse for it.
+    a.transport.send(b.node, b"still there?".to_vec());
+    assert_eq!(b.arrival().await, message(1, b"still there?"));
+}
+
+/// Says something first, and gives the answer; nothing if there is none.
+async fn say(connection: &Connection, words: &[u8]) -> Vec<u8> {
+    let talking = async {
+        let (mut question, mut answer) = connection.open_bi().await.ok()?;
+        question.write_all(words).await.ok()?;
+        question.finish().ok()?;
+        answer.read_to_end(1024).await.ok()
+    };
+    time::timeout(SOON, talking).await.expect("an end in time").unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_goes_is_not_heard_any_more_and_may_come_back_anew() {
+    let (mut a, mut b) = pair();
+    a.transport.send(b.node, b"one".to_vec());
+    assert_eq!(b.arrival().await, message(1, b"one"));
+    b.peers.remove(a.node);
+    // Its connection is closed; a new one is refused.
+    let connection = a.transport.hub.connection(b.node);
+    if let Some(connection) = connection {
+        time::timeout(SOON, connection.closed()).await.expect("it is closed in time");
+    }
+    a.transport.send(b.node, b"two".to_vec());
+    assert_eq!(a.arrival().await, Arrival::Unreachable { to: b.node });
+    assert!(b.arrivals.try_recv().is_err());
+    b.knows(&a);
+    a.transport.send(b.node, b"three".to_vec());
+    assert_eq!(b.arrival().await, message(1, b"three"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_at_the_address_is_unreachable_within_the_limit() {
+    let limits = TransportLimits { dial: Duration::from_millis(200), ..TransportLimits::default() };
+    let mut a = Station::with(1, limits);
+    let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let fingerprint = Identity::generate(NodeId(2)).unwrap().fingerprint();
+    a.peers.set(NodeId(2), PeerAddress { address: silent.local_addr().unwrap(), fingerprint });
+    a.transport.send(NodeId(2), b"anybody?".to_vec());
+    assert_eq!(a.arrival().await, Arrival::Unreachable { to: NodeId(2) });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_queued_is_delivered_before_the_end() {
+    let (a, mut b) = pair();
+    for number in 0..50_u8 {
+        a.transport.send(b.node, vec![number]);
+    }
+    let closing = tokio::spawn(a.transport.close());
+    for _ in 0..50 {
+        assert!(matches!(b.arrival().await, Arrival::Message { .. }));
+    }
+    time::timeout(SOON, closing).await.expect("an end in time").unwrap();
+}

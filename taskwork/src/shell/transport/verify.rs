@@ -1,0 +1,183 @@
+//! Mutual authentication: a certificate is accepted if a current member has published its fingerprint, whoever signed it.
+
+use std::sync::Arc;
+
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+    server::danger::{ClientCertVerified, ClientCertVerifier},
+    version::TLS13,
+};
+
+use super::{Fingerprint, Identity, Peers, TransportError, TransportLimits};
+
+/// The application protocol: another one than ours does not even begin to talk.
+const ALPN: &[u8] = b"taskwork/1";
+
+/// What a dialled node's certificate must be, or any member's.
+#[derive(Debug)]
+struct Pinned {
+    /// The node that is dialled.
+    expected: Option<Fingerprint>,
+    peers: Arc<Peers>,
+    provider: Arc<CryptoProvider>,
+}
+
+/// How this node takes connections.
+pub(super) fn server_config(
+    identity: &Identity,
+    peers: &Arc<Peers>,
+    limits: &TransportLimits,
+) -> Result<quinn::ServerConfig, TransportError> {
+    let pinned = Arc::new(Pinned::new(None, peers));
+    let mut tls = rustls::ServerConfig::builder_with_provider(Arc::clone(&pinned.provider))
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(pinned)
+        .with_single_cert(vec![identity.certificate()], identity.key())?;
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
+    config.transport_config(Arc::new(transport_config(limits)));
+    Ok(config)
+}
+
+/// How this node dials the node with this fingerprint.
+pub(super) fn client_config(
+    identity: &Identity,
+    peers: &Arc<Peers>,
+    expected: Fingerprint,
+    limits: &TransportLimits,
+) -> Result<quinn::ClientConfig, TransportError> {
+    let pinned = Arc::new(Pinned::new(Some(expected), peers));
+    let mut tls = rustls::ClientConfig::builder_with_provider(Arc::clone(&pinned.provider))
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(pinned)
+        .with_client_auth_cert(vec![identity.certificate()], identity.key())?;
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    let mut config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
+    config.transport_config(Arc::new(transport_config(limits)));
+    Ok(config)
+}
+
+fn transport_config(limits: &TransportLimits) -> quinn::TransportConfig {
+    let mut config = quinn::TransportConfig::default();
+    config
+        .max_concurrent_uni_streams(limits.streams_max.into())
+        .max_concurrent_bidi_streams(1_u32.into())
+        .keep_alive_interval(Some(limits.keep_alive))
+        .max_idle_timeout(limits.idle.try_into().ok());
+    config
+}
+
+impl Pinned {
+    fn new(expected: Option<Fingerprint>, peers: &Arc<Peers>) -> Self {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        Self { expected, peers: Arc::clone(peers), provider }
+    }
+
+    fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+        let fingerprint = Fingerprint::of(certificate);
+        let trusted = match self.expected {
+            Some(expected) => fingerprint == expected,
+            None => self.peers.knows(fingerprint),
+        };
+        if trusted { Ok(()) } else { Err(CertificateError::ApplicationVerificationFailure.into()) }
+    }
+
+    fn check_tls12(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn check_tls13(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.check(certificate).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check_tls12(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check_tls13(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
+
+impl ClientCertVerifier for Pinned {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.check(certificate).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check_tls12(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check_tls13(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
