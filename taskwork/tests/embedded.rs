@@ -111,12 +111,55 @@ fn counts_and_variables_are_exact_on_any_number_of_nodes_and_workers() {
     }
 }
 
+/// Ends only when other nodes have done its children: its node has one worker, and that one is busy with itself.
+#[derive(Debug, Serialize, Deserialize)]
+enum Parent {
+    Waiting { children: u64 },
+    Child(u64),
+}
+
+/// How many children must be stolen.
+const CHILDREN: u64 = 5;
+
+impl Task for Parent {
+    type Shared = ();
+    type Output = u64;
+
+    fn variables(declare: &mut Variables) {
+        declare.declare::<Largest>();
+    }
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        if let Self::Child(number) = *self {
+            *cx.output() += 1;
+            cx.set_var::<Largest>(number);
+            return Outcome::Complete;
+        }
+        while cx.get_var::<Largest>() != Some(&CHILDREN) {
+            if cx.migrate() {
+                return Outcome::Migrate;
+            }
+            cx.potential_split(self);
+            thread::yield_now();
+        }
+        Outcome::Complete
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        let Self::Waiting { children } = self else { return None };
+        *children += 1;
+        (*children <= CHILDREN).then_some(Self::Child(*children))
+    }
+}
+
 #[test]
-fn nodes_steal_from_each_other() {
-    let report = Job::new(Tree::root(), Shape { depth: 13 }).nodes(4).workers(1).run().unwrap();
-    assert_eq!(report.output, Tree::sequential(&Shape { depth: 13 }).0);
+fn nodes_steal_from_each_other_and_hear_of_each_others_variables() {
+    let report = Job::new(Parent::Waiting { children: 0 }, ()).nodes(4).workers(1).run().unwrap();
+    assert!(report.finished);
+    assert_eq!(report.output, CHILDREN);
     assert!(report.figures.steals > 0, "{:?}", report.figures);
-    assert!(report.figures.stolen_tasks >= report.figures.steals, "{:?}", report.figures);
+    assert!(report.figures.stolen_tasks >= CHILDREN, "{:?}", report.figures);
+    assert_eq!((report.figures.tasks, report.figures.splits), (CHILDREN + 1, CHILDREN));
 }
 
 #[test]

@@ -1,25 +1,89 @@
-//! Where the published instances lie that some tests are run on. They are no part of the project.
+//! The folder of published instances with known optima, which tests find by `TASKWORK_DATA`.
 
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Result, bail};
 
-use crate::steps::root;
+use crate::workspace;
 
-/// The folder, from `TASKWORK_DATA` or beside the workspace. Tests on published instances are left out without it,
-/// which is said loudly, and is an error where `CI` is `true`.
-pub(crate) fn folder() -> Result<PathBuf> {
-    let folder = env::var_os("TASKWORK_DATA").map_or_else(|| root().join("../shared/data"), PathBuf::from);
-    let Ok(folder) = folder.canonicalize() else {
-        let message = format!(
-            "there is no folder of published instances at {}: set TASKWORK_DATA to one that has tsp/*.tsp",
+/// The variable that tests read.
+pub(crate) const VARIABLE: &str = "TASKWORK_DATA";
+
+/// Where the instances are expected, and whether they are there.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Data {
+    Present(PathBuf),
+    Absent(PathBuf),
+}
+
+impl Data {
+    /// Looks where `TASKWORK_DATA` says, else at `../shared/data` beside the workspace.
+    pub(crate) fn locate() -> Self {
+        // Relative to where the user stands: each test runs in its own package's folder.
+        let chosen = env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let folder = chosen.unwrap_or_else(|| beside(&workspace::root()));
+        Self::at(std::path::absolute(&folder).unwrap_or(folder))
+    }
+
+    fn at(folder: PathBuf) -> Self {
+        // The index, and not the folder alone: an empty mount point is no data.
+        if folder.join("INDEX.tsv").is_file() { Self::Present(folder) } else { Self::Absent(folder) }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        match self {
+            Self::Present(folder) | Self::Absent(folder) => folder,
+        }
+    }
+
+    /// Says loudly that instances are absent.
+    ///
+    /// # Errors
+    /// They are absent and `ci` is set: there a skipped layer is a failure.
+    pub(crate) fn require(&self, ci: bool) -> Result<()> {
+        let Self::Absent(folder) = self else { return Ok(()) };
+        let what = format!(
+            "no instances with known optima: {} has no INDEX.tsv. Set {VARIABLE} to the folder that has it",
             folder.display()
         );
-        if env::var("CI").is_ok_and(|ci| ci == "true") {
-            bail!(message);
+        if ci {
+            bail!("{what}. Under CI=true this is a failure");
         }
-        eprintln!("\nWARNING: {message}. THE TESTS ON PUBLISHED INSTANCES ARE LEFT OUT.\n");
-        return Ok(folder);
-    };
-    Ok(folder)
+        println!("\n!!! WARNING: {what}.\n!!! Tests against published answers are SKIPPED.");
+        Ok(())
+    }
+}
+
+fn beside(root: &Path) -> PathBuf {
+    let around = root.parent().unwrap_or(root);
+    around.join("shared").join("data")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_stands_beside_the_workspace() {
+        assert_eq!(beside(Path::new("/some/clone")), Path::new("/some/shared/data"));
+    }
+
+    #[test]
+    fn absent_data_fails_only_in_ci() {
+        // The sources hold no index.
+        let absent = Data::at(workspace::root().join("xtask"));
+        assert_eq!(absent, Data::Absent(workspace::root().join("xtask")));
+        assert!(absent.require(false).is_ok());
+        let error = absent.require(true).expect_err("CI must not skip").to_string();
+        assert!(error.contains("xtask has no INDEX.tsv. Set TASKWORK_DATA"), "{error}");
+    }
+
+    #[test]
+    fn present_data_is_enough_for_ci() {
+        assert!(Data::Present("anywhere".into()).require(true).is_ok());
+    }
 }

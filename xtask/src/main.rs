@@ -1,41 +1,46 @@
-//! The project's own commands.
-//!
-//! | command | does |
-//! |---|---|
-//! | `cargo xtask test` | everything that must pass: unit, property and scenario tests, published answers, examples in the docs |
-//! | `cargo xtask check` | formatting, lints, docs, dependencies |
-//! | `cargo xtask fix` | formats, and mends what clippy can mend |
+//! The project's own commands: `cargo xtask test`, `check` and `fix`.
 
+mod check;
 mod data;
-mod deny;
-mod steps;
+mod fix;
+mod install;
+mod step;
+mod test;
+mod workspace;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::steps::{Step, Steps};
-
-#[derive(Debug, Parser)]
-#[command(name = "cargo xtask", about = "The project's own commands")]
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's own commands", arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 enum Command {
-    /// Run every test, and install what they need.
-    Test,
-    /// Check formatting, lints, docs and dependencies.
+    /// Run every test that must pass, and install what they need
+    Test {
+        /// Ask the tests for their long form (`TASKWORK_LONG=1`): more seeds, larger instances
+        #[arg(long)]
+        long: bool,
+    },
+    /// Check formatting, lints, documentation and dependencies; changes no file of the project
     Check,
-    /// Format, and mend what clippy can mend.
+    /// Mend what clippy and rustfmt can mend by themselves
     Fix,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse().command) {
+    let outcome = match Arguments::parse().command {
+        Command::Test { long } => test::run(long),
+        Command::Check => check::run(),
+        Command::Fix => fix::run(),
+    };
+    // Not by returning it: with RUST_BACKTRACE set, a backtrace of xtask would bury the one line that matters.
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -44,28 +49,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> Result<()> {
-    let mut steps = Steps::default();
-    match command {
-        Command::Test => {
-            let data = data::folder()?;
-            let with_data = |step: Step| step.env("TASKWORK_DATA", &data);
-            steps.run(with_data(Step::cargo(["test", "--workspace", "--all-targets"])))?;
-            steps.run(with_data(Step::cargo(["test", "--workspace", "--doc"])))?;
-        }
-        Command::Check => {
-            steps.run(Step::cargo(["fmt", "--all", "--check"]))?;
-            steps.run(Step::cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-            steps.run(Step::cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))?;
-            steps.run(deny::step(&mut Steps::default())?)?;
-        }
-        Command::Fix => {
-            steps.run(Step::cargo(["fmt", "--all"]))?;
-            let mend = ["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"];
-            steps.run(Step::cargo(mend))?;
-            steps.run(Step::cargo(["fmt", "--all"]))?;
-        }
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Arguments::command().debug_assert();
     }
-    steps.print_table();
-    Ok(())
 }

@@ -1,0 +1,50 @@
+//! `cargo xtask check`: formatting, lints, documentation and what the dependency tree may hold.
+
+use anyhow::Result;
+
+use crate::{
+    install,
+    step::{self, Step},
+};
+
+/// Runs every check; none of them changes a file of the project.
+///
+/// # Errors
+/// A check failed.
+pub(crate) fn run() -> Result<()> {
+    step::run_all(&steps(install::cargo_deny()))
+}
+
+fn steps(install_deny: Option<Step>) -> Vec<Step> {
+    let mut steps = vec![
+        Step::cargo("format", "fmt --all --check"),
+        Step::cargo("lints", "clippy --workspace --all-targets -- -D warnings"),
+        Step::cargo("docs", "doc --workspace --no-deps").env("RUSTDOCFLAGS", "-Dwarnings"),
+    ];
+    steps.extend(install_deny);
+    // Without the graphs, since a warned duplicate alone draws a hundred lines.
+    let deny = "deny check --hide-inclusion-graph bans licenses sources";
+    steps.push(Step::cargo("dependencies", deny));
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lints_and_docs_allow_no_warning() {
+        let lines: Vec<_> = steps(None).iter().map(Step::line).collect();
+        assert!(lines.contains(&"cargo clippy --workspace --all-targets -- -D warnings".to_owned()));
+        assert!(lines.contains(&"RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps".to_owned()));
+    }
+
+    #[test]
+    fn cargo_deny_is_installed_before_it_is_used() {
+        let install = Step::cargo("install", "install cargo-deny");
+        let steps = steps(Some(install.clone()));
+        let [.., before_last, last] = &steps[..] else { panic!("there are several steps") };
+        assert_eq!(*before_last, install);
+        assert!(last.line().starts_with("cargo deny check"));
+    }
+}

@@ -1,0 +1,138 @@
+//! Gets what a command needs and a fresh machine lacks: Debian packages and cargo-deny.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{
+    step::{self, Step},
+    workspace,
+};
+
+/// The version that is installed where there is none, or one too old for `deny.toml`.
+const DENY_VERSION: &str = "0.20.2";
+
+/// The oldest version (major, minor) that reads `deny.toml`.
+const DENY_OLDEST: (u32, u32) = (0, 20);
+
+/// How long `apt-get` may wait for another one to finish.
+const APT_LOCK_WAIT_S: u32 = 120;
+
+/// Installs those of `wanted` that are missing, by `apt-get`; asks nothing of the machine when none is.
+///
+/// # Errors
+/// Something is missing and this is not Debian, or not root, or `apt-get` failed.
+pub(crate) fn debian_packages(wanted: &[&str]) -> Result<()> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let missing = missing(wanted, &installed_listing(wanted)?);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names = missing.join(" ");
+    ensure!(
+        is_root()?,
+        "missing Debian packages: {names}. Only root can install them:\n    \
+         sudo apt-get update && sudo apt-get install --no-install-recommends {names}"
+    );
+    step::run_chain(&apt_steps(&missing))
+}
+
+/// The step that installs cargo-deny, unless cargo finds one that is new enough.
+///
+/// It goes where `cargo install` puts everything else, not into `target`: one build of two minutes then
+/// serves every clone on the machine, and outlives `cargo clean`.
+pub(crate) fn cargo_deny() -> Option<Step> {
+    let found = workspace::command("cargo").args(["deny", "--version"]).stderr(Stdio::null()).output();
+    let version = found.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    if version.is_ok_and(|text| is_new_enough(&text)) {
+        return None;
+    }
+    let line = format!("install cargo-deny --version {DENY_VERSION} --locked");
+    Some(Step::cargo("install cargo-deny", &line))
+}
+
+/// `text` is what `cargo deny --version` says: `cargo-deny 0.20.2`.
+fn is_new_enough(text: &str) -> bool {
+    let Some(version) = text.trim().strip_prefix("cargo-deny ") else { return false };
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), Some(minor)) => (major, minor) >= DENY_OLDEST,
+        _ => false,
+    }
+}
+
+/// One line `package status` for each package that dpkg has heard of.
+fn installed_listing(wanted: &[&str]) -> Result<String> {
+    let output = Command::new("dpkg-query")
+        .args(["--show", "--showformat=${Package} ${db:Status-Status}\\n"])
+        .args(wanted)
+        // Its exit status only repeats that one package is unknown; the others are listed all the same.
+        .stderr(Stdio::null())
+        .output()
+        .with_context(|| {
+            format!("no dpkg-query: this is not Debian. Install by hand what it calls {}", wanted.join(", "))
+        })?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn missing<'a>(wanted: &[&'a str], listing: &str) -> Vec<&'a str> {
+    let installed =
+        |package: &str| listing.lines().any(|line| line.split_once(' ') == Some((package, "installed")));
+    wanted.iter().copied().filter(|package| !installed(package)).collect()
+}
+
+fn apt_steps(missing: &[&str]) -> [Step; 2] {
+    let lock = format!("DPkg::Lock::Timeout={APT_LOCK_WAIT_S}");
+    let common = ["-y", "-q", "-o", &lock];
+    let update = Step::new("package lists", "apt-get", common.into_iter().chain(["update"]));
+    let install = common.into_iter().chain(["install", "--no-install-recommends"]);
+    let install = Step::new("packages", "apt-get", install.chain(missing.iter().copied()));
+    [update, install].map(|step| step.env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+fn is_root() -> Result<bool> {
+    let output = Command::new("id").arg("-u").output().context("cannot ask `id -u` who runs this")?;
+    Ok(output.stdout.trim_ascii() == b"0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_wanted_asks_nothing_of_the_machine() {
+        assert!(debian_packages(&[]).is_ok());
+    }
+
+    #[test]
+    fn only_installed_counts() {
+        let listing = "zookeeper installed\nnetcat-openbsd config-files\nlibc6 installed\n";
+        assert_eq!(
+            missing(&["zookeeper", "netcat-openbsd", "nftables"], listing),
+            ["netcat-openbsd", "nftables"]
+        );
+        assert_eq!(missing(&["zoo"], listing), ["zoo"]);
+        assert_eq!(missing(&["libc6"], listing), [""; 0]);
+    }
+
+    #[test]
+    fn lists_are_updated_once_for_all_packages() {
+        let [update, install] = apt_steps(&["a", "b"]);
+        let head = "DEBIAN_FRONTEND=noninteractive apt-get -y -q -o DPkg::Lock::Timeout=120";
+        assert_eq!(update.line(), format!("{head} update"));
+        assert_eq!(install.line(), format!("{head} install --no-install-recommends a b"));
+    }
+
+    #[test]
+    fn an_old_or_unreadable_cargo_deny_is_replaced() {
+        assert!(is_new_enough("cargo-deny 0.20.2\n"));
+        assert!(is_new_enough("cargo-deny 1.0.0"));
+        for text in
+            ["cargo-deny 0.14.2", "cargo-deny", "cargo-deny x.y", "", "error: no such command: `deny`"]
+        {
+            assert!(!is_new_enough(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! One command of a check: announced, timed, and listed in a table with the others at the end.
+
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::workspace;
+
+/// A command with a name, as a value, so that what would run can be tested without running it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Step {
+    name: &'static str,
+    program: &'static str,
+    args: Vec<String>,
+    environment: Vec<(&'static str, String)>,
+}
+
+struct Finished<'a> {
+    step: &'a Step,
+    took: Duration,
+    outcome: Result<()>,
+}
+
+impl Step {
+    pub(crate) fn new<'a>(
+        name: &'static str,
+        program: &'static str,
+        args: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let args = args.into_iter().map(str::to_owned).collect();
+        Self { name, program, args, environment: Vec::new() }
+    }
+
+    /// A cargo step, its arguments as one line without quotes.
+    pub(crate) fn cargo(name: &'static str, line: &str) -> Self {
+        Self::new(name, "cargo", line.split_whitespace())
+    }
+
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+
+    /// What to type in the workspace root to repeat this step alone.
+    pub(crate) fn line(&self) -> String {
+        let environment = self.environment.iter().map(|(name, value)| format!("{name}={}", quoted(value)));
+        let words =
+            environment.chain([self.program.to_owned()]).chain(self.args.iter().map(|arg| quoted(arg)));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    fn run(&self) -> Result<()> {
+        let mut command = workspace::command(self.program);
+        command.args(&self.args).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let status = command.status().with_context(|| format!("cannot start {}", self.program))?;
+        ensure!(status.success(), "{status}");
+        Ok(())
+    }
+
+    fn announce_and_run(&self) -> Finished<'_> {
+        println!("\n==> {}: {}", self.name, self.line());
+        let started = Instant::now();
+        let outcome = self.run();
+        let took = started.elapsed();
+        let verdict = if outcome.is_ok() { "passed" } else { "FAILED" };
+        println!("==> {}: {verdict} after {:.1} s", self.name, took.as_secs_f64());
+        Finished { step: self, took, outcome }
+    }
+}
+
+/// Runs all the steps, also those after a failure, so that one run shows everything there is to mend.
+///
+/// # Errors
+/// Names every step that failed, with the command that repeats it.
+pub(crate) fn run_all(steps: &[Step]) -> Result<()> {
+    let finished: Vec<_> = steps.iter().map(Step::announce_and_run).collect();
+    println!("\n{}", table(&finished));
+    conclude(&finished)
+}
+
+/// Runs steps of which each needs the one before.
+///
+/// # Errors
+/// Names the first step that failed, with the command that repeats it.
+pub(crate) fn run_chain(steps: &[Step]) -> Result<()> {
+    steps.iter().try_for_each(|step| conclude(&[step.announce_and_run()]))
+}
+
+fn table(finished: &[Finished<'_>]) -> String {
+    let width = finished.iter().map(|done| done.step.name.len()).max().unwrap_or(0);
+    let mut table = String::new();
+    for done in finished {
+        let verdict = if done.outcome.is_ok() { "passed" } else { "FAILED" };
+        let _infallible =
+            writeln!(table, "  {:width$}  {verdict}  {:8.1} s", done.step.name, done.took.as_secs_f64());
+    }
+    let total: Duration = finished.iter().map(|done| done.took).sum();
+    let failed = finished.iter().filter(|done| done.outcome.is_err()).count();
+    let verdict = if failed == 0 { "all passed".to_owned() } else { format!("{failed} FAILED") };
+    table + &format!("{} steps in {:.1} s: {verdict}", finished.len(), total.as_secs_f64())
+}
+
+fn conclude(finished: &[Finished<'_>]) -> Result<()> {
+    let failures: Vec<_> = finished
+        .iter()
+        .filter_map(|done| {
+            let error = done.outcome.as_ref().err()?;
+            Some(format!("{} failed: {error:#}\n    repeat it with: {}", done.step.name, done.step.line()))
+        })
+        .collect();
+    if failures.is_empty() {
+        return Ok(());
+    }
+    bail!("{}", failures.join("\n"))
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:+,@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Step {
+        Step::new("good", "true", [])
+    }
+
+    fn bad() -> Step {
+        Step::new("bad", "false", ["--now"]).env("MOOD", "not so good")
+    }
+
+    #[test]
+    fn the_line_can_be_pasted_into_a_shell() {
+        assert_eq!(bad().line(), "MOOD='not so good' false --now");
+        assert_eq!(Step::cargo("lints", "clippy -- -D  warnings").line(), "cargo clippy -- -D warnings");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn a_failure_names_the_step_and_how_to_repeat_it() {
+        let error = run_all(&[good(), bad(), good()]).expect_err("one of three fails").to_string();
+        assert!(error.starts_with("bad failed: exit status: 1"), "{error}");
+        assert!(error.ends_with("repeat it with: MOOD='not so good' false --now"), "{error}");
+    }
+
+    #[test]
+    fn every_failure_is_named() {
+        let missing = Step::new("missing", "no-such-program-anywhere", []);
+        let error = run_all(&[missing, bad()]).expect_err("both fail").to_string();
+        assert!(error.contains("missing failed: cannot start no-such-program-anywhere"), "{error}");
+        assert!(error.contains("bad failed"), "{error}");
+    }
+
+    #[test]
+    fn a_chain_stops_at_the_first_failure() {
+        let second = Step::new("second", "no-such-program-anywhere", []);
+        let error = run_chain(&[bad(), second]).expect_err("the first fails").to_string();
+        assert!(!error.contains("second"), "{error}");
+        assert!(run_chain(&[good(), good()]).is_ok());
+    }
+
+    #[test]
+    fn the_table_counts_what_failed() {
+        let (good, bad) = (good(), bad());
+        let done = |step, outcome| Finished { step, took: Duration::from_millis(1500), outcome };
+        assert_eq!(
+            table(&[done(&good, Ok(())), done(&bad, Err(anyhow::anyhow!("why")))]),
+            "  good  passed       1.5 s\n  bad   FAILED       1.5 s\n2 steps in 3.0 s: 1 FAILED"
+        );
+        assert!(table(&[done(&good, Ok(()))]).ends_with("1 steps in 1.5 s: all passed"));
+    }
+}

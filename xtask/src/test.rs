@@ -1,0 +1,65 @@
+//! `cargo xtask test`: everything that must pass for the tests, from a machine with nothing but Rust.
+
+use anyhow::Result;
+
+use crate::{
+    data::{self, Data},
+    install,
+    step::{self, Step},
+    workspace,
+};
+
+/// What the tests start besides the workspace's own programs.
+const DEBIAN_PACKAGES: &[&str] = &[];
+
+/// Runs the unit, integration and documentation tests of the whole workspace.
+///
+/// # Errors
+/// A step failed, a package could not be installed, or CI has no data folder.
+pub(crate) fn run(long: bool) -> Result<()> {
+    install::debian_packages(DEBIAN_PACKAGES)?;
+    let data = Data::locate();
+    data.require(workspace::in_ci())?;
+    let outcome = step::run_all(&steps(&data, long));
+    // Again, since the first warning has scrolled away. In CI it was an error already.
+    data.require(false)?;
+    outcome
+}
+
+fn steps(data: &Data, long: bool) -> Vec<Step> {
+    // One failing crate must not hide what the others have to say.
+    let steps = [
+        Step::cargo("tests", "test --workspace --all-targets --no-fail-fast"),
+        Step::cargo("doc tests", "test --workspace --doc --no-fail-fast"),
+    ];
+    steps.into_iter().map(|step| with_environment(step, data, long)).collect()
+}
+
+fn with_environment(step: Step, data: &Data, long: bool) -> Step {
+    let step = step.env(data::VARIABLE, data.folder().to_string_lossy());
+    if long { step.env("TASKWORK_LONG", "1") } else { step }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_knows_the_data_folder() {
+        let lines: Vec<_> = steps(&Data::Present("/d".into()), false).iter().map(Step::line).collect();
+        assert_eq!(
+            lines,
+            [
+                "TASKWORK_DATA=/d cargo test --workspace --all-targets --no-fail-fast",
+                "TASKWORK_DATA=/d cargo test --workspace --doc --no-fail-fast",
+            ]
+        );
+    }
+
+    #[test]
+    fn long_is_said_to_every_step() {
+        for step in steps(&Data::Absent("/d".into()), true) {
+            assert!(step.line().starts_with("TASKWORK_DATA=/d TASKWORK_LONG=1 cargo test"), "{step:?}");
+        }
+    }
+}

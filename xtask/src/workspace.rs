@@ -1,0 +1,78 @@
+//! Where the workspace lies, whether this is CI, and the environment in which its commands run.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+    process::Command,
+};
+
+/// The folder with the root `Cargo.toml`.
+pub(crate) fn root() -> PathBuf {
+    // Asked at run time first: two clones may share one build folder, and with it this very program.
+    let xtask = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let mut root = PathBuf::from(xtask);
+    root.pop();
+    root
+}
+
+/// Whether a CI runs this, where a skipped layer is a failure.
+pub(crate) fn in_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| value == "true")
+}
+
+/// `program` in the workspace root, with the environment of the user's own shell.
+///
+/// `cargo run` describes xtask's package to xtask. Handed on, those variables would make build scripts
+/// that watch them (ring's does) run again at each change between `cargo xtask test` and `cargo test`.
+pub(crate) fn command(program: &str) -> Command {
+    let mut command = Command::new(resolve(program));
+    command.current_dir(root());
+    for (name, _) in env::vars_os().filter(|(name, _)| describes_a_package(name)) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The cargo that runs xtask, so that `cargo +toolchain xtask` means that toolchain throughout.
+fn resolve(program: &str) -> OsString {
+    match program {
+        "cargo" => env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
+        other => other.into(),
+    }
+}
+
+fn describes_a_package(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("CARGO_PKG_")
+        || matches!(
+            &*name,
+            "CARGO_MANIFEST_DIR"
+                | "CARGO_MANIFEST_PATH"
+                | "CARGO_CRATE_NAME"
+                | "CARGO_BIN_NAME"
+                | "CARGO_PRIMARY_PACKAGE"
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_holds_the_workspace() {
+        let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("a manifest in the root");
+        assert!(manifest.contains("[workspace]"));
+    }
+
+    #[test]
+    fn only_the_description_of_a_package_is_withheld() {
+        assert!(describes_a_package(OsStr::new("CARGO_PKG_NAME")));
+        assert!(describes_a_package(OsStr::new("CARGO_MANIFEST_DIR")));
+        for kept in
+            ["CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_INCREMENTAL", "CI", "RUSTFLAGS", "TASKWORK_DATA"]
+        {
+            assert!(!describes_a_package(OsStr::new(kept)), "{kept} must reach the tests");
+        }
+    }
+}
