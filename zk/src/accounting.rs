@@ -1,177 +1,281 @@
-//! accounting
+//! Accounting: the global task list, by transactions that can be repeated (paper, 3.5).
+//!
+//! ```text
+//!   create txns/<txn>           first, so that a repeated try finds it and is told "exists": it was committed before
+//!   check  members/<node>       the fence: a node that is no member any more changes nothing
+//!   check  attempts/<k>         the attempt is still there
+//!   delete txns/<settled>       the transaction before this one, known to be committed: nobody will ask for it again
+//!   create or delete list/<id>  each toggle; which of the two is learnt by asking for all ids at once
+//!   set    outputs/<node>       everything this node's committed tasks have produced
+//!   create parked/<task>        what a leaving node could hand to nobody
+//!   create left/<node>, delete members/<node>     the clean leave
+//! ```
+//!
+//! It is one multi: all or nothing. If it fails on an id, another node toggled that id first, or the read was old: it is built
+//! again after a `sync`, with the same txn id. If its outcome is unknown, the caller tries again with the same
+//! [`Transaction`], as often as it takes. So every transaction counts exactly once.
+
+use thiserror::Error as ThisError;
+
 use crate::{
     error::{Error, Result},
     paths::{AttemptPaths, ClusterPaths},
-    store::{CreateMode, Op, Store, WatchEvent},
+    store::{CreateMode, Op, Session, Store, WatchEvent},
 };
-/// e
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)]
+
+/// What a node commits.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Transaction {
+    /// The node.
+    pub node: String,
+    /// The transaction's id: unique, and the same at every try.
+    pub txn: String,
+    /// An earlier transaction of the node that is known to be committed, whose id can go.
+    pub settled: Option<String>,
+    /// The ids to toggle in the global task list, each once.
+    pub toggles: Vec<String>,
+    /// Everything the node's committed tasks have produced, these included.
+    pub output: Vec<u8>,
+    /// Tasks to park, with their envelopes.
+    pub park: Vec<(String, Vec<u8>)>,
+    /// Whether the node leaves with this.
+    pub leave: bool,
+}
+
+/// A node's claim of a parked task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The node.
+    pub node: String,
+    /// The transaction's id: unique, and the same at every try.
+    pub txn: String,
+    /// As in [`Transaction`].
+    pub settled: Option<String>,
+    /// The task.
+    pub task: String,
+}
+
+/// What a commit has cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Committed {
+    /// How often the multi was built again.
+    pub rebuilds: u32,
+    /// How many ids were asked for.
+    pub reads: u32,
+}
+
+/// Why a transaction was not committed.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum CommitError {
-    #[error("not a member")]
+    /// The fence failed: the node is no member any more.
+    #[error("the node is no member any more")]
     NotMember,
-    #[error("attempt over")]
+    /// There is no such attempt any more.
+    #[error("the attempt is over")]
     AttemptOver,
+    /// The store refused it. If the error is [transient](Error::is_transient), the outcome may be unknown: to be called again
+    /// with the same transaction.
     #[error(transparent)]
     Store(#[from] Error),
 }
-/// t
-#[derive(Debug, Clone)]
-#[allow(missing_docs)]
-pub struct Transaction {
-    pub node: String,
-    pub txn: String,
-    pub settled: Option<String>,
-    pub toggles: Vec<String>,
-    pub output: Option<Vec<u8>>,
-    pub park: Vec<(String, Vec<u8>)>,
-    pub leave: bool,
-}
-/// c
-#[derive(Debug, Clone)]
-#[allow(missing_docs)]
-pub struct Claim {
-    pub node: String,
-    pub txn: String,
-    pub settled: Option<String>,
-    pub task: String,
-}
-/// d
-#[derive(Debug, Default)]
-#[allow(missing_docs)]
-pub struct Committed {
-    pub rebuilds: u32,
-    pub reads: u32,
-}
-fn create(path: String, data: Vec<u8>) -> Op {
-    Op::Create { path, data, mode: CreateMode::Persistent }
-}
-/// c
+
+/// How often a multi is built again before the caller hears of it.
+const REBUILDS_MAX: usize = 64;
+
+/// The places of the multi's first operations.
+const TXN: usize = 0;
+const MEMBER: usize = 1;
+const ATTEMPT: usize = 2;
+const SETTLED: usize = 3;
+
+/// Commits a transaction, once however often it is called.
+///
+/// # Errors
+/// See [`CommitError`].
 pub async fn commit(
-    s: &dyn Store,
-    c: &ClusterPaths,
-    a: &AttemptPaths,
-    t: &Transaction,
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    attempt: &AttemptPaths,
+    transaction: &Transaction,
 ) -> std::result::Result<Committed, CommitError> {
-    let mut done = Committed::default();
-    for _ in 0..1000 {
-        let mut reads = Vec::new();
-        for id in &t.toggles {
-            reads.push(s.exists(&a.task(id)));
-            done.reads += 1;
+    let mut committed = Committed::default();
+    let mut settled = transaction.settled.as_deref();
+    for _ in 0..REBUILDS_MAX {
+        let toggles = toggles(store, attempt, &transaction.toggles).await?;
+        committed.reads += u32::try_from(toggles.len()).unwrap_or(u32::MAX);
+        let mut ops = opening(cluster, attempt, &transaction.node, &transaction.txn, &[]);
+        ops.extend(settled.map(|txn| delete(attempt.txn(txn))));
+        ops.extend(toggles);
+        ops.push(Op::Set {
+            path: attempt.output(&transaction.node),
+            data: transaction.output.clone(),
+            version: None,
+        });
+        let parked = transaction.park.iter();
+        ops.extend(parked.map(|(task, envelope)| create(attempt.parked_task(task), envelope)));
+        if transaction.leave {
+            ops.push(create(attempt.left_node(&transaction.node), b""));
+            ops.push(delete(cluster.member(&transaction.node)));
         }
-        let settled = match &t.settled {
-            Some(x) => s.exists(&a.txn(x)).await?.is_some(),
-            None => false,
-        };
-        let mut ops = vec![
-            create(a.txn(&t.txn), vec![]),
-            Op::Check { path: c.member(&t.node), version: None },
-            Op::Check { path: a.base(), version: None },
-        ];
-        if settled {
-            ops.push(Op::Delete { path: a.txn(t.settled.as_ref().unwrap()), version: None });
+        match tried(store.multi(ops).await)? {
+            Try::Committed | Try::CommittedBefore => return Ok(committed),
+            Try::FailedAt(SETTLED) if settled.is_some() => settled = None,
+            Try::FailedAt(_) => {}
         }
-        for (id, r) in t.toggles.iter().zip(reads) {
-            ops.push(if r.await?.is_some() {
-                Op::Delete { path: a.task(id), version: None }
-            } else {
-                create(a.task(id), vec![])
-            });
-        }
-        if let Some(o) = &t.output {
-            ops.push(Op::Set { path: a.output(&t.node), data: o.clone(), version: None });
-        }
-        for (id, e) in &t.park {
-            ops.push(create(a.parked_task(id), e.clone()));
-        }
-        if t.leave {
-            ops.push(create(a.left_node(&t.node), vec![]));
-            ops.push(Op::Delete { path: c.member(&t.node), version: None });
-        }
-        match s.multi(ops).await {
-            Ok(_) => return Ok(done),
-            Err(Error::Multi { index: 0, source }) if matches!(*source, Error::NodeExists { .. }) => {
-                return Ok(done);
-            }
-            Err(Error::Multi { index: 0 | 2, .. }) => return Err(CommitError::AttemptOver),
-            Err(Error::Multi { index: 1, .. }) => return Err(CommitError::NotMember),
-            Err(Error::Multi { .. }) => {
-                done.rebuilds += 1;
-                s.sync(&a.base()).await?;
-            }
-            Err(e) => return Err(e.into()),
-        }
+        committed.rebuilds += 1;
+        store.sync(&attempt.base()).await?;
     }
-    Err(CommitError::Store(Error::TimedOut { waited_ms: 0 }))
+    Err(Error::Contended { path: attempt.list(), tries: REBUILDS_MAX }.into())
 }
-/// c
+
+/// Claims a parked task: gives its envelope, or `None` if another node was first. Once, however often it is called.
+///
+/// # Errors
+/// See [`CommitError`].
 pub async fn claim(
-    s: &dyn Store,
-    c: &ClusterPaths,
-    a: &AttemptPaths,
-    t: &Claim,
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    attempt: &AttemptPaths,
+    claim: &Claim,
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
-    if let Ok((d, _)) = s.get(&a.txn(&t.txn)).await {
-        return Ok(Some(d));
-    }
-    let data = match s.get(&a.parked_task(&t.task)).await {
-        Ok((d, _)) => d,
-        Err(Error::NoNode { .. }) => return Ok(None),
-        Err(e) => return Err(e.into()),
-    };
-    let mut ops = vec![
-        create(a.txn(&t.txn), data.clone()),
-        Op::Check { path: c.member(&t.node), version: None },
-        Op::Delete { path: a.parked_task(&t.task), version: None },
-    ];
-    if let Some(x) = &t.settled {
-        if s.exists(&a.txn(x)).await?.is_some() {
-            ops.push(Op::Delete { path: a.txn(x), version: None });
+    let mut settled = claim.settled.as_deref();
+    for _ in 0..REBUILDS_MAX {
+        let envelope = match store.get(&attempt.parked_task(&claim.task)).await {
+            Ok((envelope, _)) => envelope,
+            // Gone: claimed by another node, or by an earlier try whose answer was lost.
+            Err(Error::NoNode { .. }) => return claimed_before(store, attempt, &claim.txn).await,
+            Err(error) => return Err(error.into()),
+        };
+        // The envelope stands in the txn id until that is settled: there a repeated try finds it.
+        let mut ops = opening(cluster, attempt, &claim.node, &claim.txn, &envelope);
+        ops.extend(settled.map(|txn| delete(attempt.txn(txn))));
+        ops.push(delete(attempt.parked_task(&claim.task)));
+        match tried(store.multi(ops).await)? {
+            Try::Committed => return Ok(Some(envelope)),
+            Try::CommittedBefore => return claimed_before(store, attempt, &claim.txn).await,
+            Try::FailedAt(SETTLED) if settled.is_some() => settled = None,
+            Try::FailedAt(_) => {}
         }
+        store.sync(&attempt.base()).await?;
     }
-    match s.multi(ops).await {
-        Ok(_) => Ok(Some(data)),
-        Err(Error::Multi { index: 1, .. }) => Err(CommitError::NotMember),
-        Err(Error::Multi { index: 2, .. }) => Ok(None),
-        Err(e) => Err(e.into()),
+    Err(Error::Contended { path: attempt.parked(), tries: REBUILDS_MAX }.into())
+}
+
+/// What an earlier try of a claim has claimed.
+async fn claimed_before(
+    store: &dyn Store,
+    attempt: &AttemptPaths,
+    txn: &str,
+) -> std::result::Result<Option<Vec<u8>>, CommitError> {
+    store.sync(&attempt.base()).await?;
+    match store.get(&attempt.txn(txn)).await {
+        Ok((envelope, _)) => Ok(Some(envelope)),
+        Err(Error::NoNode { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
-/// e
+
+/// Writes a node into an attempt, before it may hold a task of it: its output, empty. Once, however often it is called.
+///
+/// # Errors
+/// See [`CommitError`].
 pub async fn enrol(
-    s: &dyn Store,
-    c: &ClusterPaths,
-    a: &AttemptPaths,
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    attempt: &AttemptPaths,
     node: &str,
 ) -> std::result::Result<(), CommitError> {
-    match s
-        .multi(vec![
-            Op::Check { path: c.member(node), version: None },
-            Op::Check { path: a.base(), version: None },
-            create(a.output(node), vec![]),
-        ])
-        .await
-    {
+    let member = Op::Check { path: cluster.member(node), version: None };
+    match store.multi(vec![create(attempt.output(node), b""), member]).await {
         Ok(_) => Ok(()),
-        Err(Error::Multi { index: 0, .. }) => Err(CommitError::NotMember),
-        Err(Error::Multi { index: 1, .. }) => Err(CommitError::AttemptOver),
-        Err(Error::Multi { index: 2, .. }) => Ok(()),
-        Err(e) => Err(e.into()),
+        Err(Error::Multi { index: 0, source }) => match *source {
+            Error::NodeExists { .. } => Ok(()),
+            Error::NoNode { .. } => Err(CommitError::AttemptOver),
+            other => Err(other.into()),
+        },
+        Err(Error::Multi { source, .. }) if matches!(*source, Error::NoNode { .. }) => {
+            Err(CommitError::NotMember)
+        }
+        Err(error) => Err(error.into()),
     }
 }
-/// l
-pub async fn left_cleanly(s: &dyn Store, a: &AttemptPaths, node: &str) -> Result<bool> {
-    Ok(s.exists(&a.left_node(node)).await?.is_some())
+
+/// Whether a node has left an attempt with nothing in its hands.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn left_cleanly(store: &dyn Store, attempt: &AttemptPaths, node: &str) -> Result<bool> {
+    Ok(store.exists(&attempt.left_node(node)).await?.is_some())
 }
-/// w
-pub async fn wait_until_empty(s: &dyn Store, a: &AttemptPaths) -> Result<()> {
+
+/// Resolves when the global task list is empty: when every task is complete.
+///
+/// The list is read again only after it was looked at and something has changed since: one read at a time, however many
+/// changes come. An old read does no harm: a list that is empty once stays so.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn wait_until_empty(store: &dyn Store, attempt: &AttemptPaths) -> Result<()> {
     loop {
-        let (n, w) = s.children_and_watch(&a.list()).await?;
-        if n.is_empty() {
+        let (tasks, changed) = store.children_and_watch(&attempt.list()).await?;
+        if tasks.is_empty() {
             return Ok(());
         }
-        if w.await == WatchEvent::Ended {
+        if changed.await == WatchEvent::Ended && *store.session().borrow() == Session::Expired {
             return Err(Error::SessionExpired);
         }
     }
 }
+
+/// What every transaction begins with.
+fn opening(cluster: &ClusterPaths, attempt: &AttemptPaths, node: &str, txn: &str, content: &[u8]) -> Vec<Op> {
+    vec![
+        create(attempt.txn(txn), content),
+        Op::Check { path: cluster.member(node), version: None },
+        Op::Check { path: attempt.base(), version: None },
+    ]
+}
+
+/// Each toggle as the operation that it has to be now. All ids are asked for before the first answer is awaited.
+async fn toggles(store: &dyn Store, attempt: &AttemptPaths, ids: &[String]) -> Result<Vec<Op>> {
+    let paths: Vec<String> = ids.iter().map(|id| attempt.task(id)).collect();
+    let asked: Vec<_> = paths.iter().map(|path| store.exists(path)).collect();
+    let mut ops = Vec::with_capacity(ids.len());
+    for (path, answer) in paths.into_iter().zip(asked) {
+        ops.push(if answer.await?.is_some() { delete(path) } else { create(path, b"") });
+    }
+    Ok(ops)
+}
+
+/// What became of a try.
+enum Try {
+    Committed,
+    CommittedBefore,
+    FailedAt(usize),
+}
+
+fn tried<T>(outcome: Result<T>) -> std::result::Result<Try, CommitError> {
+    match outcome {
+        Ok(_) => Ok(Try::Committed),
+        Err(Error::Multi { index, source }) => match (index, *source) {
+            (TXN, Error::NodeExists { .. }) => Ok(Try::CommittedBefore),
+            (TXN | ATTEMPT, Error::NoNode { .. }) => Err(CommitError::AttemptOver),
+            (MEMBER, Error::NoNode { .. }) => Err(CommitError::NotMember),
+            (_, Error::NoNode { .. } | Error::NodeExists { .. }) => Ok(Try::FailedAt(index)),
+            (_, other) => Err(other.into()),
+        },
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn create(path: String, data: &[u8]) -> Op {
+    Op::Create { path, data: data.to_vec(), mode: CreateMode::Persistent }
+}
+
+fn delete(path: String) -> Op {
+    Op::Delete { path, version: None }
+}
+
+#[cfg(test)]
+#[path = "accounting_tests.rs"]
+mod tests;

@@ -91,6 +91,14 @@ pub enum Error {
         /// How long was waited, in milliseconds.
         waited_ms: u64,
     },
+    /// Others were faster, again and again. Nothing was done.
+    #[error("{path}: others were faster {tries} times; nothing was done")]
+    Contended {
+        /// The znode that the race was about.
+        path: String,
+        /// How often it was tried.
+        tries: usize,
+    },
     /// The session is over: its ephemerals are gone and it will never do anything again.
     #[error("the session has expired")]
     SessionExpired,
@@ -115,7 +123,7 @@ impl Error {
 
     /// Whether the same operation may succeed when it is tried again later, with nothing else changed.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::ConnectionLost | Self::TimedOut { .. })
+        matches!(self, Self::ConnectionLost | Self::TimedOut { .. } | Self::Contended { .. })
     }
 
     /// The failing operation's position and cause, if a multi failed on one of its operations.

@@ -1,263 +1,487 @@
-//! job
+//! Jobs: their records, how they are submitted, tried again, closed.
+//!
+//! ```text
+//!   Submitting ─▶ Running ─▶ Done          the list is empty: the leader writes the result
+//!                   │  ▲ └─▶ Failed        the program is at fault, or too many nodes were lost
+//!                   │  │ └─▶ Cancelled     somebody stopped it
+//!                   └──┘ a node was lost: another attempt
+//! ```
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error as ThisError;
+
 use crate::{
+    chunks,
     election::Fence,
     error::{Error, Result},
-    paths::{AttemptPaths, ClusterPaths},
-    store::{CreateMode, OneShot, Op, Store, Version, WatchEvent},
+    paths::{AttemptPaths, ClusterPaths, JobPaths},
+    record,
+    store::{CreateMode, OneShot, Op, Session, Store, Version, WatchEvent},
 };
-use serde::{Deserialize, Serialize};
-use std::sync::Arc;
-/// s
+
+/// Where a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum JobState {
+    /// Its data is being written.
     Submitting,
-    Queued,
+    /// At work.
     Running,
-    Suspended,
+    /// Complete, with a result.
     Done,
+    /// It cannot be completed; the record says why.
     Failed,
+    /// Stopped by somebody.
     Cancelled,
 }
+
 impl JobState {
-    /// o
+    /// Whether nothing will happen to the job any more.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
-    /// r
+
+    /// Whether nodes may work on it.
     pub fn is_running(self) -> bool {
-        matches!(self, Self::Running)
+        self == Self::Running
     }
 }
-/// r
+
+/// What is known of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct JobRecord {
+    /// The program it is for.
+    pub program: String,
+    /// The program's version.
+    pub program_version: String,
+    /// What its submitter calls it.
+    pub name: String,
+    /// Who submitted it.
+    pub submitter: String,
+    /// Where it stands.
     pub state: JobState,
+    /// The current attempt, from 1.
     pub attempt: u32,
+    /// How many attempts there may be.
     pub attempts_max: u32,
+    /// The id of the root task.
+    pub root: String,
+    /// Chunks of the shared data.
+    pub shared_chunks: usize,
+    /// When it was submitted, in milliseconds since 1970 by the submitter's clock.
+    pub submitted_ms: u64,
+    /// When it ended, by the clock of whoever ended it.
+    pub finished_ms: Option<u64>,
+    /// Why it failed or was cancelled.
     pub reason: Option<String>,
+    /// The nodes that were lost, and in which attempt.
+    pub lost: Vec<Lost>,
 }
-/// n
-#[derive(Debug)]
-#[allow(missing_docs)]
+
+/// A node that went without leaving cleanly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// The node.
+    pub node: String,
+    /// The attempt that it ended.
+    pub attempt: u32,
+    /// When the leader noticed, in milliseconds since 1970 by the leader's clock.
+    pub at_ms: u64,
+}
+
+/// A job to be submitted.
+#[derive(Debug, Clone)]
 pub struct NewJob<'a> {
+    /// The program it is for.
     pub program: &'a str,
+    /// The program's version.
     pub program_version: &'a str,
+    /// What to call it.
     pub name: &'a str,
+    /// Read-only data for all tasks.
     pub shared: &'a [u8],
+    /// The root task's id.
     pub root_id: &'a str,
+    /// The root task's envelope.
     pub root: &'a [u8],
+    /// Variables with the values they start with.
     pub variables: &'a [(String, Vec<u8>)],
+    /// How many attempts there may be.
     pub attempts_max: u32,
+    /// Who submits it.
     pub submitter: &'a str,
+    /// The time of day in milliseconds since 1970.
     pub now_ms: u64,
 }
-/// e
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)]
+
+/// Why a leader's write was not done.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum LeadError {
-    #[error("deposed")]
+    /// The fence failed: another node leads.
+    #[error("another node leads now")]
     Deposed,
+    /// The store refused it. After a [transient](Error::is_transient) error the leader looks at the record again.
     #[error(transparent)]
     Store(#[from] Error),
 }
-/// c
-#[derive(Debug)]
-#[allow(missing_docs)]
+
+/// What became of closing a job.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
+    /// It is done; the result is written.
     Closed,
+    /// It was over before.
     AlreadyOver,
+    /// Another attempt has begun, or the record has changed: to be looked at again.
     NotCurrent,
 }
-/// c
-#[derive(Debug)]
-#[allow(missing_docs)]
+
+/// What became of beginning another attempt.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewAttempt {
+    /// This one has begun.
     Started(u32),
+    /// There were too many; the job has failed.
     GaveUp,
+    /// Somebody else has begun one, or ended the job: to be looked at again.
     NotCurrent,
 }
-fn create(path: String, data: Vec<u8>) -> Op {
-    Op::Create { path, data, mode: CreateMode::Persistent }
-}
-fn attempt_ops(a: &AttemptPaths, root_id: &str, root: &[u8]) -> Vec<Op> {
-    vec![
-        create(a.base(), vec![]),
-        create(a.list(), vec![]),
-        create(a.task(root_id), vec![]),
-        create(a.parked(), vec![]),
-        create(a.parked_task(root_id), root.to_vec()),
-        create(a.txns(), vec![]),
-        create(a.outputs(), vec![]),
-        create(a.left(), vec![]),
-    ]
-}
-fn json(r: &JobRecord) -> Vec<u8> {
-    serde_json::to_vec(r).unwrap()
-}
-/// s
-pub async fn submit(s: &dyn Store, c: &ClusterPaths, n: &NewJob<'_>) -> Result<String> {
-    let mut r =
-        JobRecord { state: JobState::Submitting, attempt: 1, attempts_max: n.attempts_max, reason: None };
-    let path = s.create(&format!("{}/j-", c.jobs()), &json(&r), CreateMode::PersistentSequential).await?;
-    let id = path.rsplit('/').next().unwrap().to_owned();
-    let j = c.job(&id);
-    r.state = JobState::Running;
-    let mut ops = vec![
-        Op::Set { path: j.record(), data: json(&r), version: Some(0) },
-        create(j.root(), n.root.to_vec()),
-        create(j.vars(), vec![]),
-        create(j.attempts(), vec![]),
-    ];
-    for (name, v) in n.variables {
-        ops.push(create(j.var(name), v.clone()));
+
+/// Submits a job; gives its id. One multi makes it a job: before, it is nothing that a node would touch.
+///
+/// # Errors
+/// Whatever the store refuses; [`Error::TooLarge`] for shared data beyond [`CHUNKED_BYTES_MAX`](crate::CHUNKED_BYTES_MAX).
+pub async fn submit(store: &dyn Store, cluster: &ClusterPaths, new: &NewJob<'_>) -> Result<String> {
+    let mut record = JobRecord {
+        program: new.program.to_owned(),
+        program_version: new.program_version.to_owned(),
+        name: new.name.to_owned(),
+        submitter: new.submitter.to_owned(),
+        state: JobState::Submitting,
+        attempt: 1,
+        attempts_max: new.attempts_max,
+        root: new.root_id.to_owned(),
+        shared_chunks: 0,
+        submitted_ms: new.now_ms,
+        finished_ms: None,
+        reason: None,
+        lost: Vec::new(),
+    };
+    let folder = format!("{}/j-", cluster.jobs());
+    let path = store.create(&folder, &record::write(&record), CreateMode::PersistentSequential).await?;
+    let id = path.rsplit('/').next().unwrap_or_default().to_owned();
+    let job = cluster.job(&id);
+    if !new.shared.is_empty() {
+        record.shared_chunks =
+            chunks::write(store, &job.shared(), |k| job.shared_chunk(k), new.shared, None).await?;
     }
-    ops.extend(attempt_ops(&j.attempt(1), n.root_id, n.root));
-    s.multi(ops).await?;
+    record.state = JobState::Running;
+    let mut ops = vec![
+        Op::Set { path: job.record(), data: record::write(&record), version: Some(0) },
+        create(job.root(), new.root),
+        create(job.vars(), b""),
+        create(job.attempts(), b""),
+    ];
+    ops.extend(new.variables.iter().map(|(name, value)| create(job.var(name), value)));
+    ops.extend(attempt(&job.attempt(1), new.root_id, new.root));
+    store.multi(ops).await?;
     Ok(id)
 }
-/// r
-pub async fn read(s: &dyn Store, c: &ClusterPaths, job: &str) -> Result<(JobRecord, Version)> {
-    let p = c.job(job).record();
-    let (d, st) = s.get(&p).await?;
-    Ok((
-        serde_json::from_slice(&d).map_err(|e| Error::Garbled { path: p, reason: e.to_string() })?,
-        st.version,
-    ))
+
+/// The znodes of an attempt at its beginning: the root is parked, and its parent's half is in the list.
+fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 8] {
+    [
+        create(paths.base(), b""),
+        create(paths.list(), b""),
+        create(paths.task(root_id), b""),
+        create(paths.parked(), b""),
+        create(paths.parked_task(root_id), root),
+        create(paths.txns(), b""),
+        create(paths.outputs(), b""),
+        create(paths.left(), b""),
+    ]
 }
-/// w
+
+/// Reads a job's record.
+///
+/// # Errors
+/// Whatever the store refuses; [`Error::Garbled`] if there is no record in the znode.
+pub async fn read(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<(JobRecord, Version)> {
+    let path = cluster.job(job).record();
+    let (content, stat) = store.get(&path).await?;
+    Ok((record::read(&path, &content)?, stat.version))
+}
+
+/// Reads a job's shared data.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn shared(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<Vec<u8>> {
+    let (record, _) = read(store, cluster, job).await?;
+    let paths = cluster.job(job);
+    chunks::read(store, |k| paths.shared_chunk(k), record.shared_chunks).await
+}
+
+/// The record of a job as it changes.
 pub struct JobWatch {
     store: Arc<dyn Store>,
     path: String,
-    armed: Option<OneShot>,
+    changed: Option<OneShot>,
 }
+
 impl JobWatch {
-    /// o
-    pub async fn open(store: Arc<dyn Store>, c: &ClusterPaths, job: &str) -> Result<Self> {
-        Ok(Self { store, path: c.job(job).record(), armed: None })
+    /// Begins to watch a job.
+    ///
+    /// # Errors
+    /// None at present; a store that has to ask may have some.
+    #[allow(clippy::unused_async, reason = "every watch is opened in the same way")]
+    pub async fn open(store: Arc<dyn Store>, cluster: &ClusterPaths, job: &str) -> Result<Self> {
+        Ok(Self { store, path: cluster.job(job).record(), changed: None })
     }
-    /// n
+
+    /// The record as it is, and then after each change. Changes that follow each other closely may be passed over.
+    ///
+    /// # Errors
+    /// Whatever the store refuses; after a transient error it can be called again.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future may let a record be told twice, and loses none.
     pub async fn next(&mut self) -> Result<JobRecord> {
-        if let Some(w) = &mut self.armed {
-            if w.await == WatchEvent::Ended {
+        if let Some(changed) = &mut self.changed {
+            let event = changed.await;
+            self.changed = None;
+            if event == WatchEvent::Ended && *self.store.session().borrow() == Session::Expired {
                 return Err(Error::SessionExpired);
             }
-            self.armed = None;
         }
-        let (d, _, w) = self.store.get_and_watch(&self.path).await?;
-        self.armed = Some(w);
-        serde_json::from_slice(&d)
-            .map_err(|e| Error::Garbled { path: self.path.clone(), reason: e.to_string() })
+        let (content, _, changed) = self.store.get_and_watch(&self.path).await?;
+        self.changed = Some(changed);
+        record::read(&self.path, &content)
     }
 }
-/// l
-pub async fn lost(s: &dyn Store, c: &ClusterPaths, a: &AttemptPaths) -> Result<Vec<String>> {
-    let o = s.children(&a.outputs()).await?;
-    let m = s.children(&c.members()).await?;
-    let l = s.children(&a.left()).await?;
-    Ok(o.into_iter().filter(|n| !m.contains(n) && !l.contains(n)).collect())
+
+/// The nodes that took part in an attempt, are members no more and did not leave cleanly: what they held is lost.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn lost(store: &dyn Store, cluster: &ClusterPaths, attempt: &AttemptPaths) -> Result<Vec<String>> {
+    store.sync(&attempt.base()).await?;
+    // The order matters. A node is a member before it takes part, so whoever took part was a member then; and it leaves
+    // in one multi with its last word, so whoever is seen to be no member has its last word, if any, to be seen after.
+    let took_part = store.children(&attempt.outputs()).await?;
+    let members = store.children(&cluster.members()).await?;
+    let left = store.children(&attempt.left()).await?;
+    Ok(took_part.into_iter().filter(|node| !members.contains(node) && !left.contains(node)).collect())
 }
-/// o
-pub async fn outputs(s: &dyn Store, a: &AttemptPaths) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut v = Vec::new();
-    for n in s.children(&a.outputs()).await? {
-        let (d, _) = s.get(&a.output(&n)).await?;
-        v.push((n, d));
+
+/// What each node's committed tasks have produced.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn outputs(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut outputs = Vec::new();
+    for node in store.children(&attempt.outputs()).await? {
+        let (output, _) = store.get(&attempt.output(&node)).await?;
+        outputs.push((node, output));
     }
-    Ok(v)
+    Ok(outputs)
 }
-/// c
+
+/// Where the chunks of a result are.
+#[derive(Debug, Serialize, Deserialize)]
+struct ResultRecord {
+    attempt: u32,
+    chunks: usize,
+}
+
+/// Closes a job with its result, if this attempt is the current one.
+///
+/// # Errors
+/// See [`LeadError`].
 pub async fn close(
-    s: &dyn Store,
-    f: &Fence,
-    c: &ClusterPaths,
+    store: &dyn Store,
+    fence: &Fence,
+    cluster: &ClusterPaths,
     job: &str,
     attempt: u32,
     result: &[u8],
-    _now: u64,
+    now_ms: u64,
 ) -> std::result::Result<Closing, LeadError> {
-    let (mut r, v) = read(s, c, job).await?;
-    if r.state.is_over() {
+    let (mut record, version) = read(store, cluster, job).await?;
+    if record.state.is_over() {
         return Ok(Closing::AlreadyOver);
     }
-    if r.attempt != attempt {
+    if record.attempt != attempt || !record.state.is_running() {
         return Ok(Closing::NotCurrent);
     }
-    r.state = JobState::Done;
-    match s
-        .multi(vec![
-            f.check(),
-            Op::Set { path: c.job(job).record(), data: json(&r), version: Some(v) },
-            create(c.job(job).result(), result.to_vec()),
-        ])
-        .await
-    {
-        Ok(_) => Ok(Closing::Closed),
-        Err(Error::Multi { index: 0, .. }) => Err(LeadError::Deposed),
-        Err(Error::Multi { index: 1, .. }) => Ok(Closing::NotCurrent),
-        Err(e) => Err(e.into()),
-    }
+    let (paths, attempt_paths) = (cluster.job(job), cluster.job(job).attempt(attempt));
+    let chunk = |k| attempt_paths.result_chunk(k);
+    let folder = attempt_paths.result_chunks();
+    let writing = chunks::write(store, &folder, chunk, result, Some(fence.check()));
+    let chunks = match writing.await {
+        Err(Error::Multi { index: 0, source }) if matches!(*source, Error::NoNode { .. }) => {
+            return Err(LeadError::Deposed);
+        }
+        other => other?,
+    };
+    record.state = JobState::Done;
+    record.finished_ms = Some(now_ms);
+    let result = create(paths.result(), &record::write(&ResultRecord { attempt, chunks }));
+    Ok(match led(store, fence, &paths, &record, version, [result]).await? {
+        true => Closing::Closed,
+        false => Closing::NotCurrent,
+    })
 }
-/// n
+
+/// The result of a job that is done.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn result(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<Vec<u8>> {
+    let paths = cluster.job(job);
+    let (content, _) = store.get(&paths.result()).await?;
+    let ResultRecord { attempt, chunks } = record::read(&paths.result(), &content)?;
+    let attempt = paths.attempt(attempt);
+    chunks::read(store, |k| attempt.result_chunk(k), chunks).await
+}
+
+/// Begins another attempt after nodes were lost, or lets the job fail if there were too many.
+///
+/// # Errors
+/// See [`LeadError`].
 pub async fn new_attempt(
-    s: &dyn Store,
-    f: &Fence,
-    c: &ClusterPaths,
+    store: &dyn Store,
+    fence: &Fence,
+    cluster: &ClusterPaths,
     job: &str,
-    attempt: u32,
-    _lost: &[String],
-    _now: u64,
+    ended: u32,
+    lost: &[String],
+    now_ms: u64,
 ) -> std::result::Result<NewAttempt, LeadError> {
-    let (mut r, v) = read(s, c, job).await?;
-    if r.state.is_over() {
-        return Ok(NewAttempt::GaveUp);
-    }
-    if r.attempt != attempt {
+    let (mut record, version) = read(store, cluster, job).await?;
+    if record.attempt != ended || !record.state.is_running() {
         return Ok(NewAttempt::NotCurrent);
     }
-    let j = c.job(job);
-    if r.attempt >= r.attempts_max {
-        r.state = JobState::Failed;
-        r.reason = Some("too many attempts".into());
-        s.multi(vec![f.check(), Op::Set { path: j.record(), data: json(&r), version: Some(v) }]).await?;
-        return Ok(NewAttempt::GaveUp);
+    let paths = cluster.job(job);
+    record.lost.extend(lost.iter().map(|node| Lost { node: node.clone(), attempt: ended, at_ms: now_ms }));
+    // The record must not outgrow its znode however many nodes come and go.
+    let surplus = record.lost.len().saturating_sub(LOST_MAX);
+    record.lost.drain(..surplus);
+    if record.attempt >= record.attempts_max {
+        record.state = JobState::Failed;
+        record.finished_ms = Some(now_ms);
+        record.reason =
+            Some(format!("{} attempts were ended by lost nodes; the last: {}", ended, lost.join(", ")));
+        let failed = led(store, fence, &paths, &record, version, []).await?;
+        return Ok(if failed { NewAttempt::GaveUp } else { NewAttempt::NotCurrent });
     }
-    r.attempt += 1;
-    let (root, _) = s.get(&j.root()).await?;
-    let mut ops = vec![f.check(), Op::Set { path: j.record(), data: json(&r), version: Some(v) }];
-    ops.extend(attempt_ops(&j.attempt(r.attempt), "n0000000000000000-0", &root));
-    match s.multi(ops).await {
-        Ok(_) => Ok(NewAttempt::Started(r.attempt)),
-        Err(Error::Multi { index: 0, .. }) => Err(LeadError::Deposed),
-        Err(Error::Multi { index: 1, .. }) => Ok(NewAttempt::NotCurrent),
-        Err(e) => Err(e.into()),
+    record.attempt += 1;
+    let (root, _) = store.get(&paths.root()).await?;
+    let next = attempt(&paths.attempt(record.attempt), &record.root, &root);
+    let begun = led(store, fence, &paths, &record, version, next).await?;
+    Ok(if begun { NewAttempt::Started(record.attempt) } else { NewAttempt::NotCurrent })
+}
+
+/// How many lost nodes a record names at most: the last ones.
+const LOST_MAX: usize = 256;
+
+/// A leader's write of the record, with what belongs to it. False if the record is not as it was read.
+async fn led(
+    store: &dyn Store,
+    fence: &Fence,
+    paths: &JobPaths,
+    record: &JobRecord,
+    version: Version,
+    more: impl IntoIterator<Item = Op>,
+) -> std::result::Result<bool, LeadError> {
+    let mut ops = vec![
+        fence.check(),
+        Op::Set { path: paths.record(), data: record::write(record), version: Some(version) },
+    ];
+    ops.extend(more);
+    match store.multi(ops).await {
+        Ok(_) => Ok(true),
+        Err(Error::Multi { index: 0, source }) if matches!(*source, Error::NoNode { .. }) => {
+            Err(LeadError::Deposed)
+        }
+        Err(Error::Multi { index: 1, source }) if matches!(*source, Error::BadVersion { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
-async fn end(s: &dyn Store, c: &ClusterPaths, job: &str, state: JobState, reason: &str) -> Result<()> {
-    loop {
-        let (mut r, v) = read(s, c, job).await?;
-        if r.state.is_over() {
+
+/// Lets a job fail, whatever it is doing, unless it is over.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn fail(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    reason: &str,
+    now_ms: u64,
+) -> Result<()> {
+    end(store, cluster, job, JobState::Failed, reason, now_ms).await
+}
+
+/// Stops a job, unless it is over.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn cancel(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    reason: &str,
+    now_ms: u64,
+) -> Result<()> {
+    end(store, cluster, job, JobState::Cancelled, reason, now_ms).await
+}
+
+/// How often the end of a job may lose the race against other changes of its record.
+const END_TRIES_MAX: usize = 64;
+
+async fn end(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    state: JobState,
+    reason: &str,
+    now_ms: u64,
+) -> Result<()> {
+    for _ in 0..END_TRIES_MAX {
+        let (mut record, version) = read(store, cluster, job).await?;
+        if record.state.is_over() {
             return Ok(());
         }
-        r.state = state;
-        r.reason = Some(reason.into());
-        match s.set(&c.job(job).record(), &json(&r), Some(v)).await {
-            Ok(_) => return Ok(()),
+        record.state = state;
+        record.finished_ms = Some(now_ms);
+        record.reason = Some(reason.chars().take(REASON_CHARS_MAX).collect());
+        match store.set(&cluster.job(job).record(), &record::write(&record), Some(version)).await {
             Err(Error::BadVersion { .. }) => {}
-            Err(e) => return Err(e),
+            other => return other.map(drop),
         }
     }
+    Err(Error::Contended { path: cluster.job(job).record(), tries: END_TRIES_MAX })
 }
-/// f
-pub async fn fail(s: &dyn Store, c: &ClusterPaths, job: &str, reason: &str, _now: u64) -> Result<()> {
-    end(s, c, job, JobState::Failed, reason).await
+
+/// The longest reason that is recorded, in characters.
+const REASON_CHARS_MAX: usize = 4096;
+
+fn create(path: String, data: &[u8]) -> Op {
+    Op::Create { path, data: data.to_vec(), mode: CreateMode::Persistent }
 }
-/// c
-pub async fn cancel(s: &dyn Store, c: &ClusterPaths, job: &str, reason: &str, _now: u64) -> Result<()> {
-    end(s, c, job, JobState::Cancelled, reason).await
+
+impl fmt::Debug for JobWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobWatch").field("path", &self.path).finish_non_exhaustive()
+    }
 }
-/// r
-pub async fn result(s: &dyn Store, c: &ClusterPaths, job: &str) -> Result<Vec<u8>> {
-    Ok(s.get(&c.job(job).result()).await?.0)
-}
+
+#[cfg(test)]
+#[path = "job_tests.rs"]
+mod tests;

@@ -1,18 +1,38 @@
-//! PLACEHOLDER by the lead so that taskwork compiles; the zk helper replaces every file here.
-#![allow(clippy::all, missing_docs, missing_debug_implementations)]
+//! Coordination over a tree of znodes: who is there, who leads, what is the best value, is everything done.
+//!
+//! | recipe | answers |
+//! |---|---|
+//! | [`membership`] | which nodes are there |
+//! | [`election`] | which one leads |
+//! | [`variable`] | what is the best value that anybody knows |
+//! | [`accounting`] | is every task complete |
+//! | [`job`] | which attempt at which job is to be worked on |
+//!
+//! The recipes are written on [`Store`], a small trait that has ZooKeeper's interface and no more. [`MemoryTree`] is a
+//! store within this process, over the pure [`tree::Tree`]; it injects faults for tests.
+//!
+//! Every error says whether the operation [may have happened](Error::effect) all the same; every recipe can be called again when
+//! it does not know, and does what it does once.
+
 pub mod accounting;
+mod chunks;
 pub mod election;
-pub mod error;
+mod error;
 pub mod job;
 pub mod membership;
-pub mod memory;
-pub mod paths;
-pub mod store;
+mod memory;
+mod paths;
+mod record;
+mod store;
+#[cfg(test)]
+mod testing;
 pub mod tree;
 pub mod variable;
-pub use {
+
+pub use crate::{
+    chunks::{CHUNK_BYTES_MAX, CHUNKED_BYTES_MAX},
     error::{Effect, Error, Result},
-    memory::{MemoryStore, MemoryTree},
-    paths::*,
-    store::*,
+    memory::{EVENTS_MAX, Fate, Faults, MemoryStore, MemoryTree, Requests},
+    paths::{AttemptPaths, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name},
+    store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version, WatchEvent},
 };

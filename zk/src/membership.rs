@@ -1,50 +1,87 @@
-//! membership
-use crate::{
-    error::{Error, Result},
-    paths::ClusterPaths,
-    store::{CreateMode, Events, Store, WatchEvent},
-};
-use serde::{Deserialize, Serialize};
+//! Membership: who is there (paper, 3.2 and 3.3).
+//!
+//! A node creates an ephemeral znode, last of all, when it is ready to serve. Everybody watches the folder by one persistent
+//! recursive watch, which gives increments: *n* nodes that join do not cost *n²* reads. Where events may have been lost
+//! (after a reconnect) the folder is read once and compared with what is known.
+
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
+    fmt,
     net::SocketAddr,
     sync::Arc,
 };
-/// m
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{Error, Result},
+    paths::ClusterPaths,
+    record,
+    store::{CreateMode, Events, Store, WatchEvent},
+};
+
+/// What a member publishes about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct Member {
+    /// Its name, that of its znode.
     pub node: String,
+    /// Where it listens; `None` if it does not.
     pub address: Option<SocketAddr>,
+    /// The SHA-256 of its certificate, in hexadecimal digits.
     pub fingerprint: String,
+    /// Its workers.
     pub workers: u32,
+    /// The program that it runs.
     pub program: String,
+    /// The program's version.
     pub program_version: String,
+    /// When it started, in milliseconds since 1970 by its own clock.
     pub started_ms: u64,
 }
-/// c
+
+/// A change of the membership.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Change {
+    /// A node is a member now.
     Joined(Member),
+    /// The node of this name is no member any more.
     Left(String),
 }
-/// j
-pub async fn join(s: &dyn Store, c: &ClusterPaths, m: &Member) -> Result<()> {
-    s.create(&c.member(&m.node), &serde_json::to_vec(m).unwrap(), CreateMode::Ephemeral).await.map(|_| ())
+
+/// Makes a node a member, as long as its session lives.
+///
+/// # Errors
+/// Whatever the store refuses. If the outcome is unknown, it may be called again: a member znode of this session's own
+/// is taken for success.
+pub async fn join(store: &dyn Store, cluster: &ClusterPaths, member: &Member) -> Result<()> {
+    let (path, content) = (cluster.member(&member.node), record::write(member));
+    match store.create(&path, &content, CreateMode::Ephemeral).await {
+        Ok(_) => Ok(()),
+        // Names are given once: it can only be ours, from a try whose answer was lost.
+        Err(Error::NodeExists { .. }) if store.get(&path).await?.0 == content => Ok(()),
+        Err(error) => Err(error),
+    }
 }
-/// r
+
+/// The members as they come and go.
 pub struct Roll {
     store: Arc<dyn Store>,
     cluster: ClusterPaths,
     events: Box<dyn Events>,
     known: BTreeSet<String>,
     pending: VecDeque<Change>,
+    /// Names whose znodes are to be read.
+    unread: BTreeSet<String>,
     rescan: bool,
 }
+
 impl Roll {
-    /// o
+    /// Begins to watch. The first changes are the members that are there already.
+    ///
+    /// # Errors
+    /// Whatever the store refuses.
     pub async fn open(store: Arc<dyn Store>, cluster: &ClusterPaths) -> Result<Self> {
+        // The watch is set before the first read, so that nothing falls between.
         let events = store.watch_tree(&cluster.members()).await?;
         Ok(Self {
             store,
@@ -52,70 +89,93 @@ impl Roll {
             events,
             known: BTreeSet::new(),
             pending: VecDeque::new(),
+            unread: BTreeSet::new(),
             rescan: true,
         })
     }
-    /// n
+
+    /// The next change.
+    ///
+    /// # Errors
+    /// Whatever the store refuses; after a transient error it can be called again and goes on.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future loses no change.
     pub async fn next(&mut self) -> Result<Change> {
         loop {
-            if let Some(c) = self.pending.pop_front() {
-                return Ok(c);
+            if let Some(change) = self.pending.pop_front() {
+                return Ok(change);
             }
             if self.rescan {
                 self.scan().await?;
-                self.rescan = false;
-                continue;
-            }
-            match self.events.next().await {
-                WatchEvent::Created(p) | WatchEvent::DataChanged(p) => {
-                    let n = p.rsplit('/').next().unwrap_or("").to_owned();
-                    if p != self.cluster.members() && !self.known.contains(&n) {
-                        self.read(&n).await?;
+            } else if let Some(name) = self.unread.first().cloned() {
+                self.read(&name).await?;
+            } else {
+                match self.events.next().await {
+                    WatchEvent::Created(path) => self.unread.extend(self.name_of(&path)),
+                    WatchEvent::Deleted(path) => {
+                        let name = self.name_of(&path);
+                        name.into_iter().for_each(|name| self.gone(name));
                     }
+                    WatchEvent::Rescan => self.rescan = true,
+                    WatchEvent::DataChanged(_) | WatchEvent::ChildrenChanged(_) => {}
+                    WatchEvent::Ended => return Err(Error::SessionExpired),
                 }
-                WatchEvent::Deleted(p) => {
-                    let n = p.rsplit('/').next().unwrap_or("").to_owned();
-                    if self.known.remove(&n) {
-                        self.pending.push_back(Change::Left(n));
-                    }
-                }
-                WatchEvent::ChildrenChanged(_) => {}
-                WatchEvent::Rescan => self.rescan = true,
-                WatchEvent::Ended => return Err(Error::SessionExpired),
             }
         }
     }
-    async fn read(&mut self, n: &str) -> Result<()> {
-        match self.store.get(&self.cluster.member(n)).await {
-            Ok((d, _)) => {
-                if let Ok(m) = serde_json::from_slice(&d) {
-                    self.known.insert(n.to_owned());
-                    self.pending.push_back(Change::Joined(m));
-                }
-                Ok(())
-            }
-            Err(Error::NoNode { .. }) => Ok(()),
-            Err(e) => {
-                self.rescan = true;
-                Err(e)
-            }
+
+    fn name_of(&self, path: &str) -> Option<String> {
+        path.strip_prefix(&self.cluster.members())?.strip_prefix('/').map(str::to_owned)
+    }
+
+    fn gone(&mut self, name: String) {
+        self.unread.remove(&name);
+        if self.known.remove(&name) {
+            self.pending.push_back(Change::Left(name));
         }
     }
+
     async fn scan(&mut self) -> Result<()> {
         let names: BTreeSet<String> =
             self.store.children(&self.cluster.members()).await?.into_iter().collect();
-        let gone: Vec<_> = self.known.difference(&names).cloned().collect();
-        for g in gone {
-            self.known.remove(&g);
-            self.pending.push_back(Change::Left(g));
-        }
-        for n in names {
-            if !self.known.contains(&n) {
-                self.read(&n).await?;
+        let gone: Vec<String> = self.known.difference(&names).cloned().collect();
+        gone.into_iter().for_each(|name| self.gone(name));
+        self.unread = names.difference(&self.known).cloned().collect();
+        self.rescan = false;
+        Ok(())
+    }
+
+    async fn read(&mut self, name: &str) -> Result<()> {
+        let path = self.cluster.member(name);
+        let content = match self.store.get(&path).await {
+            Ok((content, _)) => Some(content),
+            Err(Error::NoNode { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        self.unread.remove(name);
+        match content.map(|content| record::read::<Member>(&path, &content)) {
+            Some(Ok(member)) if member.node == name => {
+                if self.known.insert(name.to_owned()) {
+                    self.pending.push_back(Change::Joined(member));
+                }
             }
+            Some(Ok(member)) => {
+                tracing::warn!(
+                    znode = path,
+                    says = member.node,
+                    "a member under a name not its own is passed over"
+                );
+            }
+            Some(Err(error)) => tracing::warn!(%error, "a member that cannot be read is passed over"),
+            None => {}
         }
         Ok(())
     }
 }
-#[allow(unused)]
-type B = BTreeMap<u8, u8>;
+
+impl fmt::Debug for Roll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Roll").field("known", &self.known).finish_non_exhaustive()
+    }
+}

@@ -1,29 +1,31 @@
-//! memory
-use crate::{
-    error::{Error, Result},
-    store::*,
-    tree::{Fired, SessionId, Tree, WatchId, WatchKind},
-};
+//! The store over a tree in this process: the embedded default, and the fault injector of the tests.
+
 use std::{
-    collections::BTreeMap,
-    future,
-    future::Future,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    future::{self, Future},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
 use tokio::sync::{mpsc, oneshot, watch};
 
-#[derive(Debug, Default)]
-struct Inner {
-    tree: Tree,
-    once: BTreeMap<WatchId, oneshot::Sender<WatchEvent>>,
-    many: BTreeMap<WatchId, mpsc::Sender<WatchEvent>>,
-    states: BTreeMap<SessionId, watch::Sender<Session>>,
-}
-/// tree
+use crate::{
+    error::{Error, Result},
+    store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version, WatchEvent},
+    tree::{Fired, SessionId, Tree, WatchId, WatchKind},
+};
+
+/// How many events may wait in a persistent watch. What comes on top is lost, and `Rescan` says so.
+pub const EVENTS_MAX: usize = 1024;
+
+/// A tree that sessions within this process share. Clones are handles to the same tree.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryTree(Arc<Mutex<Inner>>);
-/// store
+pub struct MemoryTree {
+    shared: Arc<Mutex<Shared>>,
+}
+
+/// One session on a [`MemoryTree`]. It ends when it is closed or dropped.
 #[derive(Debug)]
 pub struct MemoryStore {
     tree: MemoryTree,
@@ -31,140 +33,339 @@ pub struct MemoryStore {
     state: watch::Receiver<Session>,
 }
 
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is done and answered.
+    Answered,
+    /// The connection is lost before it is done.
+    LostBefore,
+    /// It is done, and the connection is lost before the answer comes.
+    LostAfter,
+}
+
+/// Decides what becomes of requests, for tests.
+pub trait Faults: Send {
+    /// The fate of a session's request: its name, such as `multi`, and the path of its (first) operation.
+    fn judge(&mut self, session: SessionId, request: &'static str, path: &str) -> Fate;
+}
+
+#[derive(Default)]
+struct Shared {
+    tree: Tree,
+    one_shots: BTreeMap<WatchId, (SessionId, oneshot::Sender<WatchEvent>)>,
+    streams: BTreeMap<WatchId, (SessionId, mpsc::Sender<WatchEvent>)>,
+    /// Streams that have lost events.
+    behind: BTreeSet<WatchId>,
+    sessions: BTreeMap<SessionId, watch::Sender<Session>>,
+    faults: Option<Box<dyn Faults>>,
+    requests: Requests,
+}
+
+/// How many requests a tree has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Requests {
+    /// Reads of data, of existence, of children.
+    pub reads: u64,
+    /// Single writes.
+    pub writes: u64,
+    /// Multis that were done.
+    pub multis: u64,
+    /// Multis that failed on one of their operations.
+    pub failed_multis: u64,
+}
+
 impl MemoryTree {
-    /// new
+    /// An empty tree.
     pub fn new() -> Self {
         Self::default()
     }
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-    /// connect
+
+    /// Begins a session.
     pub fn connect(&self) -> Arc<MemoryStore> {
-        let mut i = self.lock();
-        let session = i.tree.open_session();
-        let (tx, state) = watch::channel(Session::Connected);
-        i.states.insert(session, tx);
-        drop(i);
+        let mut shared = self.lock();
+        let session = shared.tree.open_session();
+        let (sender, state) = watch::channel(Session::Connected);
+        shared.sessions.insert(session, sender);
+        drop(shared);
         Arc::new(MemoryStore { tree: self.clone(), session, state })
     }
-    /// expire
+
+    /// Ends a session as a server does that has not heard from it for too long.
     pub fn expire(&self, session: SessionId) {
-        let mut i = self.lock();
-        let f = i.tree.end_session(session);
-        i.deliver(f);
-        if let Some(s) = i.states.remove(&session) {
-            let _ = s.send(Session::Expired);
+        let mut shared = self.lock();
+        let fired = shared.tree.end_session(session);
+        shared.deliver(fired);
+        if let Some(state) = shared.sessions.remove(&session) {
+            state.send_replace(Session::Expired);
+        }
+        // Whoever waits on a watch of the session hears that it has ended: its sender is gone.
+        let one_shots = shared.one_shots.iter().map(|(id, (owner, _))| (*id, *owner));
+        let streams = shared.streams.iter().map(|(id, (owner, _))| (*id, *owner));
+        let mine = one_shots.chain(streams).filter(|(_, owner)| *owner == session);
+        let gone: BTreeSet<WatchId> = mine.map(|(id, _)| id).collect();
+        shared.tree.unwatch(&gone);
+        shared.one_shots.retain(|id, _| !gone.contains(id));
+        shared.streams.retain(|id, _| !gone.contains(id));
+    }
+
+    /// Cuts a session off from the tree, or lets it come back. Its ephemerals stay; when it is back, its persistent watches
+    /// say `Rescan`.
+    pub fn set_connected(&self, session: SessionId, connected: bool) {
+        let mut shared = self.lock();
+        let Some(state) = shared.sessions.get(&session) else { return };
+        state.send_replace(if connected { Session::Connected } else { Session::Disconnected });
+        if connected {
+            let streams = shared.streams.iter().filter(|(_, (owner, _))| *owner == session);
+            let ids: Vec<WatchId> = streams.map(|(id, _)| *id).collect();
+            shared.deliver(ids.into_iter().map(|id| (id, WatchEvent::Rescan)).collect());
         }
     }
+
+    /// Lets something decide what becomes of requests from now on.
+    pub fn set_faults(&self, faults: impl Faults + 'static) {
+        self.lock().faults = Some(Box::new(faults));
+    }
+
+    /// The requests answered so far.
+    pub fn requests(&self) -> Requests {
+        self.lock().requests
+    }
+
+    /// Every path below (and including) this one, sorted.
+    pub fn paths_below(&self, path: &str) -> Vec<String> {
+        let below = |other: &&str| {
+            other.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.lock().tree.paths().filter(below).map(str::to_owned).collect()
+    }
+
+    /// Nothing panics while it holds the lock, apart from what tests let decide.
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
-impl Inner {
+
+impl Shared {
     fn deliver(&mut self, fired: Fired) {
         for (id, event) in fired {
-            if let Some(tx) = self.once.remove(&id) {
-                let _ = tx.send(event.clone());
-            }
-            if let Some(tx) = self.many.get(&id) {
-                let _ = tx.try_send(event);
+            if let Some((_, waiting)) = self.one_shots.remove(&id) {
+                // Whoever waited may have given up.
+                let _ = waiting.send(event);
+            } else if let Some((_, stream)) = self.streams.get(&id) {
+                self.behind.extend(stream.try_send(event).is_err().then_some(id));
             }
         }
     }
 }
-fn ready<T: Send + 'static>(r: Result<T>) -> Answer<T> {
-    Box::pin(future::ready(r))
-}
+
 impl MemoryStore {
-    fn apply(&self, op: Op) -> Result<OpAnswer> {
-        let mut i = self.tree.lock();
-        let mut f = Vec::new();
-        let r = i.tree.apply(self.session, &op, &mut f);
-        i.deliver(f);
-        r
+    /// The session's number.
+    pub fn id(&self) -> SessionId {
+        self.session
     }
-    fn watch(&self, path: &str, kind: WatchKind, i: &mut Inner) -> OneShot {
-        let id = i.tree.watch(path, kind);
-        let (tx, rx) = oneshot::channel();
-        i.once.insert(id, tx);
-        Box::pin(async move { rx.await.unwrap_or(WatchEvent::Ended) })
+
+    /// Does a request, unless fate will have it otherwise.
+    fn request<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        path: &str,
+        perform: impl FnOnce(&mut Shared, SessionId) -> Result<T>,
+    ) -> Answer<T> {
+        let mut shared = self.tree.lock();
+        let fate = match *self.state.borrow() {
+            Session::Expired => return ready(Err(Error::SessionExpired)),
+            Session::Disconnected => Fate::LostBefore,
+            Session::Connected => {
+                let judge = |faults: &mut Box<dyn Faults>| faults.judge(self.session, name, path);
+                shared.faults.as_mut().map_or(Fate::Answered, judge)
+            }
+        };
+        if fate == Fate::LostBefore {
+            return ready(Err(Error::ConnectionLost));
+        }
+        let answer = perform(&mut shared, self.session);
+        // An answer that nobody gets may be a watch, which takes itself back: it needs the lock.
+        drop(shared);
+        ready(if fate == Fate::Answered { answer } else { Err(Error::ConnectionLost) })
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        path: &str,
+        perform: impl FnOnce(&mut Shared, SessionId) -> Result<T>,
+    ) -> Answer<T> {
+        self.request(name, path, |shared, session| {
+            shared.requests.reads += 1;
+            perform(shared, session)
+        })
+    }
+
+    fn write<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        op: &Op,
+        answer: impl FnOnce(OpAnswer) -> Option<T>,
+    ) -> Answer<T> {
+        self.request(name, op.path(), |shared, session| {
+            shared.requests.writes += 1;
+            let mut fired = Vec::new();
+            let done = shared.tree.apply(session, op, &mut fired);
+            shared.deliver(fired);
+            Ok(answer(done?).expect("an operation is answered in its own kind"))
+        })
     }
 }
-impl Drop for MemoryStore {
-    fn drop(&mut self) {
-        self.tree.expire(self.session);
+
+impl Shared {
+    fn one_shot(&mut self, session: SessionId, path: &str, kind: WatchKind) -> OneShot {
+        let (sender, receiver) = oneshot::channel();
+        let id = self.tree.watch(path, kind);
+        self.one_shots.insert(id, (session, sender));
+        Box::pin(async move { receiver.await.unwrap_or(WatchEvent::Ended) })
     }
 }
-struct MemoryEvents(mpsc::Receiver<WatchEvent>);
-impl Events for MemoryEvents {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = WatchEvent> + Send + '_>> {
-        Box::pin(async { self.0.recv().await.unwrap_or(WatchEvent::Ended) })
-    }
-}
+
 impl Store for MemoryStore {
     fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> Answer<String> {
-        ready(
-            self.apply(Op::Create { path: path.into(), data: data.into(), mode })
-                .map(|a| if let OpAnswer::Created(p) = a { p } else { unreachable!() }),
+        let op = Op::Create { path: path.to_owned(), data: data.to_vec(), mode };
+        self.write(
+            "create",
+            &op,
+            |answer| if let OpAnswer::Created(path) = answer { Some(path) } else { None },
         )
     }
+
     fn set(&self, path: &str, data: &[u8], version: Option<Version>) -> Answer<Version> {
-        ready(
-            self.apply(Op::Set { path: path.into(), data: data.into(), version })
-                .map(|a| if let OpAnswer::Set(p) = a { p } else { unreachable!() }),
+        let op = Op::Set { path: path.to_owned(), data: data.to_vec(), version };
+        self.write(
+            "set",
+            &op,
+            |answer| if let OpAnswer::Set(version) = answer { Some(version) } else { None },
         )
     }
+
     fn delete(&self, path: &str, version: Option<Version>) -> Answer<()> {
-        ready(self.apply(Op::Delete { path: path.into(), version }).map(|_| ()))
+        self.write("delete", &Op::Delete { path: path.to_owned(), version }, |_| Some(()))
     }
+
     fn get(&self, path: &str) -> Answer<(Vec<u8>, Stat)> {
-        ready(self.tree.lock().tree.get(self.session, path))
+        self.read("get", path, |shared, session| shared.tree.get(session, path))
     }
+
     fn exists(&self, path: &str) -> Answer<Option<Stat>> {
-        ready(self.tree.lock().tree.exists(self.session, path))
+        self.read("exists", path, |shared, session| shared.tree.exists(session, path))
     }
+
     fn children(&self, path: &str) -> Answer<Vec<String>> {
-        ready(self.tree.lock().tree.children(self.session, path))
+        self.read("children", path, |shared, session| shared.tree.children(session, path))
     }
+
     fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>> {
-        let mut i = self.tree.lock();
-        let mut f = Vec::new();
-        let r = i.tree.multi(self.session, &ops, &mut f);
-        i.deliver(f);
-        ready(r)
+        let path = ops.first().map_or("/", Op::path).to_owned();
+        self.request("multi", &path, |shared, session| {
+            let mut fired = Vec::new();
+            let answers = shared.tree.multi(session, &ops, &mut fired);
+            shared.deliver(fired);
+            match &answers {
+                Ok(_) => shared.requests.multis += 1,
+                Err(_) => shared.requests.failed_multis += 1,
+            }
+            answers
+        })
     }
-    fn sync(&self, _: &str) -> Answer<()> {
-        ready(Ok(()))
+
+    fn sync(&self, path: &str) -> Answer<()> {
+        self.request("sync", path, |_, _| Ok(()))
     }
+
     fn get_and_watch(&self, path: &str) -> Answer<(Vec<u8>, Stat, OneShot)> {
-        let mut i = self.tree.lock();
-        let r =
-            i.tree.get(self.session, path).map(|(d, s)| (d, s, self.watch(path, WatchKind::Data, &mut i)));
-        ready(r)
+        self.read("get", path, |shared, session| {
+            let (data, stat) = shared.tree.get(session, path)?;
+            Ok((data, stat, shared.one_shot(session, path, WatchKind::Data)))
+        })
     }
+
     fn exists_and_watch(&self, path: &str) -> Answer<(Option<Stat>, OneShot)> {
-        let mut i = self.tree.lock();
-        let r = i.tree.exists(self.session, path).map(|s| (s, self.watch(path, WatchKind::Data, &mut i)));
-        ready(r)
+        self.read("exists", path, |shared, session| {
+            let stat = shared.tree.exists(session, path)?;
+            Ok((stat, shared.one_shot(session, path, WatchKind::Data)))
+        })
     }
+
     fn children_and_watch(&self, path: &str) -> Answer<(Vec<String>, OneShot)> {
-        let mut i = self.tree.lock();
-        let r =
-            i.tree.children(self.session, path).map(|s| (s, self.watch(path, WatchKind::Children, &mut i)));
-        ready(r)
+        self.read("children", path, |shared, session| {
+            let names = shared.tree.children(session, path)?;
+            Ok((names, shared.one_shot(session, path, WatchKind::Children)))
+        })
     }
+
     fn watch_tree(&self, path: &str) -> Answer<Box<dyn Events>> {
-        let mut i = self.tree.lock();
-        let id = i.tree.watch_tree(path);
-        let (tx, rx) = mpsc::channel(4096);
-        i.many.insert(id, tx);
-        ready(Ok(Box::new(MemoryEvents(rx)) as Box<dyn Events>))
+        let tree = self.tree.clone();
+        self.request("watch_tree", path, |shared, session| {
+            let id = shared.tree.watch_tree(path);
+            let (sender, events) = mpsc::channel(EVENTS_MAX);
+            shared.streams.insert(id, (session, sender));
+            Ok(Box::new(MemoryEvents { tree, id, events }) as Box<dyn Events>)
+        })
     }
+
     fn session(&self) -> watch::Receiver<Session> {
         self.state.clone()
     }
+
     fn close(&self) -> Answer<()> {
         self.tree.expire(self.session);
         ready(Ok(()))
     }
 }
-#[allow(unused)]
-type E = Error;
+
+impl Drop for MemoryStore {
+    fn drop(&mut self) {
+        self.tree.expire(self.session);
+    }
+}
+
+/// A persistent watch.
+struct MemoryEvents {
+    tree: MemoryTree,
+    id: WatchId,
+    events: mpsc::Receiver<WatchEvent>,
+}
+
+impl Events for MemoryEvents {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = WatchEvent> + Send + '_>> {
+        Box::pin(async {
+            if let Ok(event) = self.events.try_recv() {
+                return event;
+            }
+            // Everything that found room has been told; now that something was lost.
+            if self.tree.lock().behind.remove(&self.id) {
+                return WatchEvent::Rescan;
+            }
+            self.events.recv().await.unwrap_or(WatchEvent::Ended)
+        })
+    }
+}
+
+impl Drop for MemoryEvents {
+    fn drop(&mut self) {
+        let mut shared = self.tree.lock();
+        shared.streams.remove(&self.id);
+        shared.tree.unwatch(&[self.id].into());
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("znodes", &self.tree.len())
+            .field("requests", &self.requests)
+            .finish_non_exhaustive()
+    }
+}
+
+fn ready<T: Send + 'static>(answer: Result<T>) -> Answer<T> {
+    Box::pin(future::ready(answer))
+}

@@ -1,112 +1,259 @@
-//! paths
+//! Every path in one table.
+//!
+//! ```text
+//! /taskwork/<cluster>/
+//!   members/<node>              ephemeral: where a node listens, and how it is recognised
+//!   election/n-<number>         ephemeral: the lowest leads
+//!   drain/<node>                asked to leave
+//!   jobs/<job>                  the record
+//!     root                      the root task's envelope, for every attempt
+//!     shared/<k>                read-only data in chunks
+//!     vars/<name>               variables; they outlive an attempt
+//!     result                    written once: which attempt's chunks it is
+//!     attempts/<k>/
+//!       list/<task>             the global task list
+//!       parked/<task>           envelopes that no node holds
+//!       txns/<txn>              ids of transactions, at most two of a node
+//!       outputs/<node>          what a node's committed tasks have produced; created empty before it may hold a task
+//!       result/<k>              the result in chunks, valid once the job is closed
+//!       left/<node>             a node has left with nothing in its hands
+//! ```
+
 use thiserror::Error;
-/// e
-#[derive(Debug, Error)]
-#[error("bad name {0:?}")]
-pub struct NameError(String);
-/// c
-#[derive(Debug, Clone)]
+
+use crate::{
+    error::{Error, Result},
+    store::{CreateMode, Store},
+};
+
+/// The longest name that may become part of a path, in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// A name that cannot become part of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{shown:?} cannot be the name of a cluster: 1 to {NAME_BYTES_MAX} letters, digits, dots, - or _, and not . or .."
+)]
+pub struct NameError {
+    shown: String,
+}
+
+/// Whether a name may become part of a path.
+pub fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
+        && !matches!(name, "." | "..")
+}
+
+/// The paths of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterPaths(String);
-/// j
-#[derive(Debug, Clone)]
+
+/// The paths of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobPaths(String);
-/// a
-#[derive(Debug, Clone)]
+
+/// The paths of an attempt at a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptPaths(String);
-#[allow(missing_docs)]
+
 impl ClusterPaths {
-    pub fn new(c: &str) -> Result<Self, NameError> {
-        Ok(Self(format!("/taskwork/{c}")))
+    /// The paths of the cluster with this name.
+    ///
+    /// # Errors
+    /// If the name cannot be part of a path.
+    pub fn new(cluster: &str) -> std::result::Result<Self, NameError> {
+        if is_name(cluster) {
+            return Ok(Self(format!("/taskwork/{cluster}")));
+        }
+        Err(NameError { shown: cluster.chars().take(NAME_BYTES_MAX).collect() })
     }
-    pub async fn prepare(&self, s: &dyn crate::store::Store) -> crate::error::Result<()> {
-        for p in [
+
+    /// Creates what every cluster has, as far as it is not there.
+    ///
+    /// # Errors
+    /// Whatever the store refuses.
+    pub async fn prepare(&self, store: &dyn Store) -> Result<()> {
+        let skeleton = [
             "/taskwork".to_owned(),
             self.0.clone(),
             self.members(),
             self.election(),
-            format!("{}/drain", self.0),
+            self.drains(),
             self.jobs(),
-        ] {
-            match s.create(&p, b"", crate::store::CreateMode::Persistent).await {
-                Ok(_) | Err(crate::error::Error::NodeExists { .. }) => {}
-                Err(e) => return Err(e),
+        ];
+        for path in skeleton {
+            match store.create(&path, b"", CreateMode::Persistent).await {
+                Ok(_) | Err(Error::NodeExists { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
     }
+
+    /// The folder of the members.
     pub fn members(&self) -> String {
         format!("{}/members", self.0)
     }
-    pub fn member(&self, n: &str) -> String {
-        format!("{}/members/{n}", self.0)
+
+    /// A member.
+    pub fn member(&self, node: &str) -> String {
+        format!("{}/members/{node}", self.0)
     }
+
+    /// The folder of the candidates.
     pub fn election(&self) -> String {
         format!("{}/election", self.0)
     }
+
+    /// The folder of nodes that are asked to leave.
+    pub fn drains(&self) -> String {
+        format!("{}/drain", self.0)
+    }
+
+    /// A node that is asked to leave.
+    pub fn drain(&self, node: &str) -> String {
+        format!("{}/drain/{node}", self.0)
+    }
+
+    /// The folder of the jobs.
     pub fn jobs(&self) -> String {
         format!("{}/jobs", self.0)
     }
-    pub fn job(&self, j: &str) -> JobPaths {
-        JobPaths(format!("{}/jobs/{j}", self.0))
+
+    /// A job.
+    pub fn job(&self, job: &str) -> JobPaths {
+        JobPaths(format!("{}/jobs/{job}", self.0))
     }
 }
-#[allow(missing_docs)]
+
 impl JobPaths {
+    /// The record.
     pub fn record(&self) -> String {
         self.0.clone()
     }
+
+    /// The root task's envelope.
     pub fn root(&self) -> String {
         format!("{}/root", self.0)
     }
+
+    /// The folder of the shared data.
+    pub fn shared(&self) -> String {
+        format!("{}/shared", self.0)
+    }
+
+    /// A chunk of the shared data.
+    pub fn shared_chunk(&self, k: usize) -> String {
+        format!("{}/shared/{k:06}", self.0)
+    }
+
+    /// The folder of the variables.
     pub fn vars(&self) -> String {
         format!("{}/vars", self.0)
     }
-    pub fn var(&self, n: &str) -> String {
-        format!("{}/vars/{n}", self.0)
+
+    /// A variable.
+    pub fn var(&self, name: &str) -> String {
+        format!("{}/vars/{name}", self.0)
     }
+
+    /// The result.
     pub fn result(&self) -> String {
         format!("{}/result", self.0)
     }
+
+    /// The folder of the attempts.
     pub fn attempts(&self) -> String {
         format!("{}/attempts", self.0)
     }
-    pub fn attempt(&self, k: u32) -> AttemptPaths {
-        AttemptPaths(format!("{}/attempts/{k}", self.0))
+
+    /// An attempt.
+    pub fn attempt(&self, attempt: u32) -> AttemptPaths {
+        AttemptPaths(format!("{}/attempts/{attempt}", self.0))
     }
 }
-#[allow(missing_docs)]
+
 impl AttemptPaths {
+    /// The attempt itself.
     pub fn base(&self) -> String {
         self.0.clone()
     }
+
+    /// The global task list.
     pub fn list(&self) -> String {
         format!("{}/list", self.0)
     }
-    pub fn task(&self, t: &str) -> String {
-        format!("{}/list/{t}", self.0)
+
+    /// A task in the list.
+    pub fn task(&self, task: &str) -> String {
+        format!("{}/list/{task}", self.0)
     }
+
+    /// The folder of the parked tasks.
     pub fn parked(&self) -> String {
         format!("{}/parked", self.0)
     }
-    pub fn parked_task(&self, t: &str) -> String {
-        format!("{}/parked/{t}", self.0)
+
+    /// A parked task.
+    pub fn parked_task(&self, task: &str) -> String {
+        format!("{}/parked/{task}", self.0)
     }
+
+    /// The folder of the transaction ids.
     pub fn txns(&self) -> String {
         format!("{}/txns", self.0)
     }
-    pub fn txn(&self, t: &str) -> String {
-        format!("{}/txns/{t}", self.0)
+
+    /// A transaction id.
+    pub fn txn(&self, txn: &str) -> String {
+        format!("{}/txns/{txn}", self.0)
     }
+
+    /// The folder of the outputs, which is that of the participants too.
     pub fn outputs(&self) -> String {
         format!("{}/outputs", self.0)
     }
-    pub fn output(&self, t: &str) -> String {
-        format!("{}/outputs/{t}", self.0)
+
+    /// A node's output.
+    pub fn output(&self, node: &str) -> String {
+        format!("{}/outputs/{node}", self.0)
     }
+
+    /// The folder of the result's chunks.
+    pub fn result_chunks(&self) -> String {
+        format!("{}/result", self.0)
+    }
+
+    /// A chunk of the result.
+    pub fn result_chunk(&self, k: usize) -> String {
+        format!("{}/result/{k:06}", self.0)
+    }
+
+    /// The folder of those that left cleanly.
     pub fn left(&self) -> String {
         format!("{}/left", self.0)
     }
-    pub fn left_node(&self, t: &str) -> String {
-        format!("{}/left/{t}", self.0)
+
+    /// A node that left cleanly.
+    pub fn left_node(&self, node: &str) -> String {
+        format!("{}/left/{node}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_leave_their_place_are_refused() {
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        for bad in ["", ".", "..", "a/b", "a b", "ü", "a\0", &long] {
+            assert!(ClusterPaths::new(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(
+            ClusterPaths::new("my-cluster_1.a").unwrap().members(),
+            "/taskwork/my-cluster_1.a/members"
+        );
     }
 }

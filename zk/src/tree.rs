@@ -1,4 +1,7 @@
-//! The znode tree as a pure data structure: no I/O, no clock.
+//! The znode tree itself: a pure data structure. No I/O, no clock, no threads.
+//!
+//! It does what a server does with the requests of its sessions, operation by operation, with the server's errors, and it says
+//! which watches have fired. The same calls give the same answers, so whoever simulates a cluster can replay it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +10,27 @@ use crate::{
     store::{CreateMode, Op, OpAnswer, Stat, Version, WatchEvent},
 };
 
-/// A session.
+/// A session, by its number. 0 is none.
 pub type SessionId = i64;
-/// A watch.
-pub type WatchId = u64;
+
+/// A watch, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WatchId(u64);
+
+/// What a one-time watch waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WatchKind {
+    /// Creation, deletion, change of data.
+    Data,
+    /// Creation or deletion of a child, deletion of the znode.
+    Children,
+}
+
+/// The watches that an operation has fired, with what each has seen, in order.
+pub type Fired = Vec<(WatchId, WatchEvent)>;
+
+/// The most bytes that a znode's data, or a whole multi, may have: just under 1 MiB, as on a server.
+pub const REQUEST_BYTES_MAX: usize = (1 << 20) - (4 << 10);
 
 #[derive(Debug, Clone, Default)]
 struct Znode {
@@ -18,60 +38,29 @@ struct Znode {
     version: Version,
     owner: SessionId,
     children: BTreeSet<String>,
-    next_sequence: u32,
+    /// The number of the next sequential child. It never goes back.
+    next_number: u32,
 }
 
-/// What a one-time watch waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WatchKind {
-    /// data
-    Data,
-    /// children
-    Children,
-}
-
-/// tree
+/// A tree of znodes with its sessions and watches.
 #[derive(Debug)]
 pub struct Tree {
     nodes: BTreeMap<String, Znode>,
+    /// The ephemerals of each session.
     sessions: BTreeMap<SessionId, BTreeSet<String>>,
     next_session: SessionId,
     one_time: BTreeMap<(String, WatchKind), BTreeSet<WatchId>>,
     recursive: BTreeMap<String, BTreeSet<WatchId>>,
-    next_watch: WatchId,
+    next_watch: u64,
 }
 
-/// fired
-pub type Fired = Vec<(WatchId, WatchEvent)>;
-
-fn parent_of(path: &str) -> &str {
-    match path.rfind('/') {
-        Some(0) | None => "/",
-        Some(i) => &path[..i],
-    }
-}
-fn name_of(path: &str) -> &str {
-    &path[path.rfind('/').map_or(0, |i| i + 1)..]
-}
-
-fn check_path(path: &str) -> Result<()> {
-    let bad = |reason| Err(Error::InvalidPath { path: path.to_owned(), reason });
-    if path == "/" {
-        return Ok(());
-    }
-    if !path.starts_with('/') {
-        return bad("it must begin with a slash");
-    }
-    if path.ends_with('/') {
-        return bad("it must not end with a slash");
-    }
-    if path.chars().any(char::is_control) {
-        return bad("control");
-    }
-    if path[1..].split('/').any(|p| p.is_empty() || p == "." || p == "..") {
-        return bad("component");
-    }
-    Ok(())
+/// What an operation has done, with what it takes to undo it.
+#[derive(Debug)]
+enum Done {
+    Created { path: String, numbered: bool },
+    Set { path: String, data: Vec<u8> },
+    Deleted { path: String, node: Znode },
+    Checked,
 }
 
 impl Default for Tree {
@@ -81,10 +70,10 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// new
+    /// A tree with nothing but its root.
     pub fn new() -> Self {
         Self {
-            nodes: [("/".to_owned(), Znode::default())].into(),
+            nodes: BTreeMap::from([("/".to_owned(), Znode::default())]),
             sessions: BTreeMap::new(),
             next_session: 1,
             one_time: BTreeMap::new(),
@@ -92,193 +81,357 @@ impl Tree {
             next_watch: 0,
         }
     }
-    /// open
+
+    /// Begins a session.
     pub fn open_session(&mut self) -> SessionId {
         let id = self.next_session;
         self.next_session += 1;
         self.sessions.insert(id, BTreeSet::new());
         id
     }
-    /// end
-    pub fn end_session(&mut self, id: SessionId) -> Fired {
+
+    /// Ends a session: its ephemerals are deleted, in the order of their paths.
+    pub fn end_session(&mut self, session: SessionId) -> Fired {
         let mut fired = Vec::new();
-        for path in self.sessions.remove(&id).unwrap_or_default() {
-            let _ = self.do_delete(&path, None, &mut fired);
+        for path in self.sessions.remove(&session).unwrap_or_default() {
+            if let Ok(done) = self.delete(&path, None) {
+                self.fire(&done, &mut fired);
+            }
         }
         fired
     }
-    fn live(&self, s: SessionId) -> Result<()> {
-        if self.sessions.contains_key(&s) { Ok(()) } else { Err(Error::SessionExpired) }
+
+    /// Reads a znode.
+    ///
+    /// # Errors
+    /// As a server: the session is over, the path is none, the znode does not exist.
+    pub fn get(&self, session: SessionId, path: &str) -> Result<(Vec<u8>, Stat)> {
+        self.check_session(session)?;
+        let node = self.node(path)?;
+        Ok((node.data.clone(), node.stat()))
     }
+
+    /// Asks for a znode.
+    ///
+    /// # Errors
+    /// The session is over, or the path is none.
+    pub fn exists(&self, session: SessionId, path: &str) -> Result<Option<Stat>> {
+        self.check_session(session)?;
+        check_path(path)?;
+        Ok(self.nodes.get(path).map(Znode::stat))
+    }
+
+    /// The names of a znode's children, sorted.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn children(&self, session: SessionId, path: &str) -> Result<Vec<String>> {
+        self.check_session(session)?;
+        Ok(self.node(path)?.children.iter().cloned().collect())
+    }
+
+    /// Does one operation.
+    ///
+    /// # Errors
+    /// As a server; nothing has changed then.
+    pub fn apply(&mut self, session: SessionId, op: &Op, fired: &mut Fired) -> Result<OpAnswer> {
+        self.check_session(session)?;
+        check_size(op.path(), op_bytes(op))?;
+        let (done, answer) = self.perform(session, op)?;
+        self.fire(&done, fired);
+        Ok(answer)
+    }
+
+    /// Does all operations, each seeing the effects of those before it, or none.
+    ///
+    /// # Errors
+    /// [`Error::Multi`] with the first operation that failed; nothing has changed then.
+    pub fn multi(&mut self, session: SessionId, ops: &[Op], fired: &mut Fired) -> Result<Vec<OpAnswer>> {
+        self.check_session(session)?;
+        let first = ops.first().map_or("/", Op::path);
+        check_size(first, ops.iter().map(|op| op.path().len() + op_bytes(op)).sum())?;
+        let (mut all_done, mut answers) = (Vec::new(), Vec::new());
+        for (index, op) in ops.iter().enumerate() {
+            match self.perform(session, op) {
+                Ok((done, answer)) => {
+                    all_done.push(done);
+                    answers.push(answer);
+                }
+                Err(source) => {
+                    all_done.into_iter().rev().for_each(|done| self.undo(done));
+                    return Err(Error::Multi { index, source: Box::new(source) });
+                }
+            }
+        }
+        for done in &all_done {
+            self.fire(done, fired);
+        }
+        Ok(answers)
+    }
+
+    /// Sets a one-time watch.
+    pub fn watch(&mut self, path: &str, kind: WatchKind) -> WatchId {
+        let id = self.new_watch();
+        self.one_time.entry((path.to_owned(), kind)).or_default().insert(id);
+        id
+    }
+
+    /// Sets a persistent watch on a znode and everything below it.
+    pub fn watch_tree(&mut self, path: &str) -> WatchId {
+        let id = self.new_watch();
+        self.recursive.entry(path.to_owned()).or_default().insert(id);
+        id
+    }
+
+    /// Takes watches back.
+    pub fn unwatch(&mut self, gone: &BTreeSet<WatchId>) {
+        let keep = |watches: &mut BTreeSet<WatchId>| {
+            watches.retain(|id| !gone.contains(id));
+            !watches.is_empty()
+        };
+        self.one_time.retain(|_, watches| keep(watches));
+        self.recursive.retain(|_, watches| keep(watches));
+    }
+
+    /// The number of znodes, the root included.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is nothing but the root.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.len() == 1
+    }
+
+    /// Every path, sorted.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(String::as_str)
+    }
+
+    fn new_watch(&mut self) -> WatchId {
+        let id = WatchId(self.next_watch);
+        self.next_watch += 1;
+        id
+    }
+
+    fn check_session(&self, session: SessionId) -> Result<()> {
+        if self.sessions.contains_key(&session) { Ok(()) } else { Err(Error::SessionExpired) }
+    }
+
     fn node(&self, path: &str) -> Result<&Znode> {
         check_path(path)?;
         self.nodes.get(path).ok_or_else(|| Error::NoNode { path: path.to_owned() })
     }
-    /// get
-    pub fn get(&self, s: SessionId, path: &str) -> Result<(Vec<u8>, Stat)> {
-        self.live(s)?;
-        let n = self.node(path)?;
-        Ok((n.data.clone(), stat(n)))
-    }
-    /// exists
-    pub fn exists(&self, s: SessionId, path: &str) -> Result<Option<Stat>> {
-        self.live(s)?;
+
+    fn checked(&mut self, path: &str, version: Option<Version>) -> Result<&mut Znode> {
         check_path(path)?;
-        Ok(self.nodes.get(path).map(stat))
+        match self.nodes.get_mut(path) {
+            None => Err(Error::NoNode { path: path.to_owned() }),
+            Some(node) if version.is_some_and(|version| version != node.version) => {
+                Err(Error::BadVersion { path: path.to_owned() })
+            }
+            Some(node) => Ok(node),
+        }
     }
-    /// children
-    pub fn children(&self, s: SessionId, path: &str) -> Result<Vec<String>> {
-        self.live(s)?;
-        Ok(self.node(path)?.children.iter().cloned().collect())
-    }
-    /// watch
-    pub fn watch(&mut self, path: &str, kind: WatchKind) -> WatchId {
-        let id = self.next_watch;
-        self.next_watch += 1;
-        self.one_time.entry((path.to_owned(), kind)).or_default().insert(id);
-        id
-    }
-    /// watch tree
-    pub fn watch_tree(&mut self, path: &str) -> WatchId {
-        let id = self.next_watch;
-        self.next_watch += 1;
-        self.recursive.entry(path.to_owned()).or_default().insert(id);
-        id
-    }
-    /// apply
-    pub fn apply(&mut self, s: SessionId, op: &Op, fired: &mut Fired) -> Result<OpAnswer> {
-        self.live(s)?;
-        check_path(op.path())?;
+
+    fn perform(&mut self, session: SessionId, op: &Op) -> Result<(Done, OpAnswer)> {
         match op {
-            Op::Create { path, data, mode } => {
-                self.do_create(s, path, data, *mode, fired).map(OpAnswer::Created)
-            }
+            Op::Create { path, data, mode } => self.create(session, path, data, *mode),
             Op::Set { path, data, version } => {
-                self.check_version(path, *version)?;
-                let n = self.nodes.get_mut(path).expect("checked");
-                n.data.clone_from(data);
-                n.version += 1;
-                let v = n.version;
-                self.fire(path, WatchKind::Data, WatchEvent::DataChanged(path.clone()), fired);
-                self.fire_recursive(path, &WatchEvent::DataChanged(path.clone()), fired);
-                Ok(OpAnswer::Set(v))
+                let node = self.checked(path, *version)?;
+                let before = std::mem::replace(&mut node.data, data.clone());
+                node.version += 1;
+                let version = node.version;
+                Ok((Done::Set { path: path.clone(), data: before }, OpAnswer::Set(version)))
             }
-            Op::Delete { path, version } => {
-                self.do_delete(path, *version, fired)?;
-                Ok(OpAnswer::Deleted)
-            }
+            Op::Delete { path, version } => Ok((self.delete(path, *version)?, OpAnswer::Deleted)),
             Op::Check { path, version } => {
-                self.check_version(path, *version)?;
-                Ok(OpAnswer::Checked)
+                self.checked(path, *version)?;
+                Ok((Done::Checked, OpAnswer::Checked))
             }
         }
     }
-    /// multi
-    pub fn multi(&mut self, s: SessionId, ops: &[Op], fired: &mut Fired) -> Result<Vec<OpAnswer>> {
-        self.live(s)?;
-        let (nodes, sessions, one, rec) =
-            (self.nodes.clone(), self.sessions.clone(), self.one_time.clone(), self.recursive.clone());
-        let mut local = Vec::new();
-        let mut answers = Vec::new();
-        for (index, op) in ops.iter().enumerate() {
-            match self.apply(s, op, &mut local) {
-                Ok(a) => answers.push(a),
-                Err(e) => {
-                    self.nodes = nodes;
-                    self.sessions = sessions;
-                    self.one_time = one;
-                    self.recursive = rec;
-                    return Err(Error::Multi { index, source: Box::new(e) });
-                }
-            }
-        }
-        fired.extend(local);
-        Ok(answers)
-    }
-    fn check_version(&self, path: &str, version: Option<Version>) -> Result<()> {
-        let n = self.node(path)?;
-        if version.is_some_and(|v| v != n.version) {
-            return Err(Error::BadVersion { path: path.to_owned() });
-        }
-        Ok(())
-    }
-    fn do_create(
+
+    fn create(
         &mut self,
-        s: SessionId,
+        session: SessionId,
         path: &str,
         data: &[u8],
         mode: CreateMode,
-        fired: &mut Fired,
-    ) -> Result<String> {
-        let parent = parent_of(path).to_owned();
-        let p = self.nodes.get_mut(&parent).ok_or_else(|| Error::NoNode { path: path.to_owned() })?;
-        if p.owner != 0 {
+    ) -> Result<(Done, OpAnswer)> {
+        let numbered = matches!(mode, CreateMode::PersistentSequential | CreateMode::EphemeralSequential);
+        // The name of a sequential znode may be empty: its number makes it one.
+        check_path(if numbered { path.strip_suffix('/').unwrap_or(path) } else { path })?;
+        let parent_path = parent_of(path);
+        let parent =
+            self.nodes.get_mut(parent_path).ok_or_else(|| Error::NoNode { path: parent_path.to_owned() })?;
+        if parent.owner != 0 {
             return Err(Error::NoChildrenForEphemerals { path: path.to_owned() });
         }
-        let path = match mode {
-            CreateMode::PersistentSequential | CreateMode::EphemeralSequential => {
-                let n = p.next_sequence;
-                p.next_sequence += 1;
-                format!("{path}{n:010}")
-            }
-            _ => path.to_owned(),
-        };
-        if !p.children.insert(name_of(&path).to_owned()) {
+        let path = if numbered { format!("{path}{:010}", parent.next_number) } else { path.to_owned() };
+        if path == "/" || !parent.children.insert(name_of(&path).to_owned()) {
             return Err(Error::NodeExists { path });
         }
-        let owner = if matches!(mode, CreateMode::Ephemeral | CreateMode::EphemeralSequential) {
-            self.sessions.get_mut(&s).expect("live").insert(path.clone());
-            s
-        } else {
-            0
-        };
+        parent.next_number += u32::from(numbered);
+        let ephemeral = matches!(mode, CreateMode::Ephemeral | CreateMode::EphemeralSequential);
+        let owner = if ephemeral { session } else { 0 };
+        if ephemeral {
+            self.sessions.entry(session).or_default().insert(path.clone());
+        }
         self.nodes.insert(path.clone(), Znode { data: data.to_vec(), owner, ..Znode::default() });
-        self.fire(&path, WatchKind::Data, WatchEvent::Created(path.clone()), fired);
-        self.fire(&parent, WatchKind::Children, WatchEvent::ChildrenChanged(parent.clone()), fired);
-        self.fire_recursive(&path, &WatchEvent::Created(path.clone()), fired);
-        Ok(path)
+        Ok((Done::Created { path: path.clone(), numbered }, OpAnswer::Created(path)))
     }
-    fn do_delete(&mut self, path: &str, version: Option<Version>, fired: &mut Fired) -> Result<()> {
-        self.check_version(path, version)?;
-        if !self.node(path)?.children.is_empty() {
+
+    fn delete(&mut self, path: &str, version: Option<Version>) -> Result<Done> {
+        if !self.checked(path, version)?.children.is_empty() || path == "/" {
             return Err(Error::NotEmpty { path: path.to_owned() });
         }
-        let n = self.nodes.remove(path).expect("checked");
-        if n.owner != 0 {
-            if let Some(o) = self.sessions.get_mut(&n.owner) {
-                o.remove(path);
+        let node = self.detach(path);
+        Ok(Done::Deleted { path: path.to_owned(), node })
+    }
+
+    /// Takes a znode out of the tree.
+    fn detach(&mut self, path: &str) -> Znode {
+        let node = self.nodes.remove(path).unwrap_or_default();
+        if let Some(parent) = self.nodes.get_mut(parent_of(path)) {
+            parent.children.remove(name_of(path));
+        }
+        if let Some(ephemerals) = self.sessions.get_mut(&node.owner) {
+            ephemerals.remove(path);
+        }
+        node
+    }
+
+    fn undo(&mut self, done: Done) {
+        match done {
+            Done::Created { path, numbered } => {
+                self.detach(&path);
+                if let Some(parent) = self.nodes.get_mut(parent_of(&path)) {
+                    parent.next_number -= u32::from(numbered);
+                }
             }
+            Done::Set { path, data } => {
+                if let Some(node) = self.nodes.get_mut(&path) {
+                    node.data = data;
+                    node.version -= 1;
+                }
+            }
+            Done::Deleted { path, node } => {
+                if let Some(parent) = self.nodes.get_mut(parent_of(&path)) {
+                    parent.children.insert(name_of(&path).to_owned());
+                }
+                if let Some(ephemerals) = self.sessions.get_mut(&node.owner) {
+                    ephemerals.insert(path.clone());
+                }
+                self.nodes.insert(path, node);
+            }
+            Done::Checked => {}
         }
-        let parent = parent_of(path).to_owned();
-        self.nodes.get_mut(&parent).expect("parent").children.remove(name_of(path));
-        self.fire(path, WatchKind::Data, WatchEvent::Deleted(path.to_owned()), fired);
-        self.fire(path, WatchKind::Children, WatchEvent::Deleted(path.to_owned()), fired);
-        self.fire(&parent, WatchKind::Children, WatchEvent::ChildrenChanged(parent.clone()), fired);
-        self.fire_recursive(path, &WatchEvent::Deleted(path.to_owned()), fired);
-        Ok(())
     }
-    fn fire(&mut self, path: &str, kind: WatchKind, event: WatchEvent, fired: &mut Fired) {
-        for id in self.one_time.remove(&(path.to_owned(), kind)).unwrap_or_default() {
-            fired.push((id, event.clone()));
+
+    fn fire(&mut self, done: &Done, fired: &mut Fired) {
+        match done {
+            Done::Created { path, .. } => {
+                self.fire_one_time(path, WatchKind::Data, &WatchEvent::Created(path.clone()), fired);
+                self.fire_children(path, fired);
+                self.fire_recursive(path, &WatchEvent::Created(path.clone()), fired);
+            }
+            Done::Set { path, .. } => {
+                let event = WatchEvent::DataChanged(path.clone());
+                self.fire_one_time(path, WatchKind::Data, &event, fired);
+                self.fire_recursive(path, &event, fired);
+            }
+            Done::Deleted { path, .. } => {
+                let event = WatchEvent::Deleted(path.clone());
+                self.fire_one_time(path, WatchKind::Data, &event, fired);
+                self.fire_one_time(path, WatchKind::Children, &event, fired);
+                self.fire_children(path, fired);
+                self.fire_recursive(path, &event, fired);
+            }
+            Done::Checked => {}
         }
     }
+
+    fn fire_one_time(&mut self, path: &str, kind: WatchKind, event: &WatchEvent, fired: &mut Fired) {
+        let watches = self.one_time.remove(&(path.to_owned(), kind)).unwrap_or_default();
+        fired.extend(watches.into_iter().map(|id| (id, event.clone())));
+    }
+
+    fn fire_children(&mut self, path: &str, fired: &mut Fired) {
+        let parent = parent_of(path);
+        self.fire_one_time(
+            parent,
+            WatchKind::Children,
+            &WatchEvent::ChildrenChanged(parent.to_owned()),
+            fired,
+        );
+    }
+
     fn fire_recursive(&self, path: &str, event: &WatchEvent, fired: &mut Fired) {
-        let mut at = path;
+        if self.recursive.is_empty() {
+            return;
+        }
+        let mut above = path;
         loop {
-            for &id in self.recursive.get(at).into_iter().flatten() {
-                fired.push((id, event.clone()));
+            let watches = self.recursive.get(above).into_iter().flatten();
+            fired.extend(watches.map(|&id| (id, event.clone())));
+            if above == "/" {
+                return;
             }
-            if at == "/" {
-                break;
-            }
-            at = parent_of(at);
+            above = parent_of(above);
         }
     }
 }
-fn stat(n: &Znode) -> Stat {
-    Stat {
-        version: n.version,
-        children: u32::try_from(n.children.len()).unwrap_or(u32::MAX),
-        ephemeral_owner: n.owner,
+
+impl Znode {
+    fn stat(&self) -> Stat {
+        let children = u32::try_from(self.children.len()).unwrap_or(u32::MAX);
+        Stat { version: self.version, children, ephemeral_owner: self.owner }
     }
 }
+
+fn parent_of(path: &str) -> &str {
+    match path.rfind('/') {
+        Some(0) | None => "/",
+        Some(end) => &path[..end],
+    }
+}
+
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn op_bytes(op: &Op) -> usize {
+    match op {
+        Op::Create { data, .. } | Op::Set { data, .. } => data.len(),
+        Op::Delete { .. } | Op::Check { .. } => 0,
+    }
+}
+
+fn check_size(path: &str, size: usize) -> Result<()> {
+    if size <= REQUEST_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::TooLarge { path: path.to_owned(), size, limit: REQUEST_BYTES_MAX })
+}
+
+fn check_path(path: &str) -> Result<()> {
+    let reason = if path == "/" {
+        return Ok(());
+    } else if !path.starts_with('/') {
+        "it does not begin with a slash"
+    } else if path.ends_with('/') {
+        "it ends with a slash"
+    } else if path.contains(char::is_control) {
+        "it has a control character"
+    } else if path[1..].split('/').any(|part| matches!(part, "" | "." | "..")) {
+        "a part of it is empty, . or .."
+    } else {
+        return Ok(());
+    };
+    Err(Error::InvalidPath { path: path.to_owned(), reason })
+}
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;

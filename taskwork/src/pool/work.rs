@@ -65,6 +65,8 @@ pub(crate) enum PoolFault {
     Unreadable { task: TaskId, reason: String },
     #[error("an output of the job cannot be encoded or read back: {reason}")]
     Unencodable { reason: String },
+    #[error("what the job has produced cannot be recorded: {reason}")]
+    Unrecordable { reason: String },
 }
 
 /// A pool with its program forgotten.

@@ -56,6 +56,7 @@ impl Coordination {
                 Ok(()) => return self.tell(Event::Enrolled { attempt }).await,
                 Err(CommitError::NotMember) => return self.tell(Event::Expired).await,
                 Err(CommitError::AttemptOver) => return,
+                Err(CommitError::Store(zk::Error::SessionExpired)) => return self.tell(Event::Expired).await,
                 Err(CommitError::Store(error)) => {
                     tracing::debug!(node = %self.node, %attempt, %error, "enrolling is tried again");
                     tokio::time::sleep(RETRY_PAUSE).await;
@@ -74,9 +75,14 @@ impl Coordination {
             Err(CommitError::NotMember) => TransactionResult::NotMember,
             Err(CommitError::AttemptOver) => TransactionResult::AttemptOver,
             Err(CommitError::Store(zk::Error::SessionExpired)) => TransactionResult::NotMember,
-            Err(CommitError::Store(error)) => {
+            Err(CommitError::Store(error)) if error.is_transient() => {
                 tracing::debug!(node = %self.node, txn = transaction.txn, %error, "a transaction is tried again");
                 TransactionResult::Unknown
+            }
+            // What is refused for good, such as an output that no znode can hold, would be refused for ever.
+            Err(CommitError::Store(error)) => {
+                self.fail(&PoolFault::Unrecordable { reason: error.to_string() }).await;
+                TransactionResult::AttemptOver
             }
         }
     }
@@ -128,7 +134,7 @@ impl Coordination {
             txn: self.txn(transaction.txn),
             settled: transaction.settled.map(|txn| self.txn(txn)),
             toggles: toggles.iter().map(TaskId::to_string).collect(),
-            output: Some(output.clone()),
+            output: output.clone(),
             park,
             leave: leave.is_some(),
         };

@@ -1,0 +1,222 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    Fate,
+    testing::{LoseOne, ROOT, Stage},
+};
+
+fn transaction(node: &str, number: u64, toggles: &[&str]) -> Transaction {
+    Transaction {
+        node: node.to_owned(),
+        txn: format!("{node}-{number}"),
+        settled: number.checked_sub(1).map(|before| format!("{node}-{before}")),
+        toggles: toggles.iter().map(|&id| id.to_owned()).collect(),
+        output: format!("output {number}").into_bytes(),
+        ..Transaction::default()
+    }
+}
+
+fn root_claim(node: &str) -> Claim {
+    Claim { node: node.to_owned(), txn: format!("{node}-c"), settled: None, task: ROOT.to_owned() }
+}
+
+/// Repeats a recipe until its outcome is known.
+macro_rules! until_known {
+    ($call:expr) => {
+        loop {
+            match $call.await {
+                Err(CommitError::Store(error)) if error.is_transient() => {}
+                outcome => break outcome,
+            }
+        }
+    };
+}
+
+#[tokio::test]
+async fn a_commit_toggles_and_leaves_at_most_two_transaction_ids() {
+    let stage = Stage::new().await;
+    let node = stage.member("a").await;
+    let paths = stage.attempt(1);
+    for (number, toggles) in [&["x", "y"][..], &["y", "z"], &[ROOT]].into_iter().enumerate() {
+        commit(&*node, &stage.cluster, &paths, &transaction("a", number as u64, toggles)).await.unwrap();
+    }
+    assert_eq!(stage.names(&paths.list()), ["x", "z"]);
+    assert_eq!(stage.names(&paths.txns()), ["a-2"]);
+    assert_eq!(node.get(&paths.output("a")).await.unwrap().0, b"output 2");
+}
+
+#[tokio::test]
+async fn a_commit_counts_once_wherever_an_answer_is_lost() {
+    for fate in [Fate::LostBefore, Fate::LostAfter] {
+        for countdown in 1.. {
+            let stage = Stage::new().await;
+            let (node, paths) = (stage.member("a").await, stage.attempt(1));
+            commit(&*node, &stage.cluster, &paths, &transaction("a", 0, &["x", "y"])).await.unwrap();
+            stage.tree.set_faults(LoseOne { session: node.id(), countdown, fate });
+            let second =
+                Transaction { park: vec![("p".into(), b"!".to_vec())], ..transaction("a", 1, &["y", "z"]) };
+            let first_try = commit(&*node, &stage.cluster, &paths, &second).await;
+            let hit = first_try.is_err();
+            if hit {
+                until_known!(commit(&*node, &stage.cluster, &paths, &second)).unwrap();
+            }
+            assert_eq!(stage.names(&paths.list()), [ROOT, "x", "z"], "request {countdown}, {fate:?}");
+            assert_eq!(stage.names(&paths.txns()), ["a-1"]);
+            assert_eq!(stage.names(&paths.parked()), [ROOT, "p"]);
+            if !hit {
+                assert!(countdown > 3, "the recipe has at least three requests");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_clean_leave_counts_once_although_the_member_is_gone_then() {
+    let stage = Stage::new().await;
+    let (node, paths) = (stage.member("a").await, stage.attempt(1));
+    let leave = Transaction { leave: true, ..transaction("a", 0, &["x"]) };
+    stage.tree.set_faults(LoseOne { session: node.id(), countdown: 2, fate: Fate::LostAfter });
+    assert!(commit(&*node, &stage.cluster, &paths, &leave).await.is_err(), "the answer to the multi is lost");
+    commit(&*node, &stage.cluster, &paths, &leave).await.unwrap();
+    assert_eq!(stage.names(&paths.list()), [ROOT, "x"]);
+    assert!(left_cleanly(&*stage.store, &paths, "a").await.unwrap());
+    assert!(stage.names(&stage.cluster.members()).is_empty());
+}
+
+#[tokio::test]
+async fn a_node_that_is_no_member_changes_nothing() {
+    let stage = Stage::new().await;
+    let (node, paths) = (stage.member("a").await, stage.attempt(1));
+    let ghost = stage.tree.connect();
+    stage.tree.expire(node.id());
+    let refused = commit(&*ghost, &stage.cluster, &paths, &transaction("a", 0, &["x"])).await;
+    assert_eq!(refused, Err(CommitError::NotMember));
+    assert_eq!(claim(&*ghost, &stage.cluster, &paths, &root_claim("a")).await, Err(CommitError::NotMember));
+    assert_eq!(enrol(&*ghost, &stage.cluster, &paths, "b").await, Err(CommitError::NotMember));
+    assert_eq!(stage.names(&paths.list()), [ROOT]);
+    assert_eq!(stage.names(&paths.parked()), [ROOT]);
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_not_there_is_over() {
+    let stage = Stage::new().await;
+    let (node, paths) = (stage.member("a").await, stage.attempt(9));
+    let refused = commit(&*node, &stage.cluster, &paths, &transaction("a", 0, &["x"])).await;
+    assert_eq!(refused, Err(CommitError::AttemptOver));
+    assert_eq!(enrol(&*node, &stage.cluster, &paths, "a").await, Err(CommitError::AttemptOver));
+}
+
+#[tokio::test]
+async fn a_parked_task_is_claimed_by_one_node_wherever_an_answer_is_lost() {
+    for fate in [Fate::LostBefore, Fate::LostAfter] {
+        for countdown in 1.. {
+            let stage = Stage::new().await;
+            let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
+            stage.tree.set_faults(LoseOne { session: a.id(), countdown, fate });
+            let first = claim(&*a, &stage.cluster, &paths, &root_claim("a")).await;
+            let hit = first.is_err();
+            let other = claim(&*b, &stage.cluster, &paths, &root_claim("b")).await.unwrap();
+            let mine =
+                if hit { until_known!(claim(&*a, &stage.cluster, &paths, &root_claim("a"))) } else { first };
+            let mine = mine.unwrap();
+            assert_eq!(
+                usize::from(mine.is_some()) + usize::from(other.is_some()),
+                1,
+                "request {countdown}, {fate:?}"
+            );
+            assert_eq!(mine.or(other).unwrap(), b"the root");
+            if !hit {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_halves_of_two_nodes_cancel() {
+    let stage = Stage::new().await;
+    let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
+    commit(&*a, &stage.cluster, &paths, &transaction("a", 0, &["x"])).await.unwrap();
+    commit(&*b, &stage.cluster, &paths, &transaction("b", 0, &["x"])).await.unwrap();
+    assert_eq!(stage.names(&paths.list()), [ROOT]);
+}
+
+#[tokio::test]
+async fn waiting_for_the_empty_list_ends_when_it_is_empty() {
+    let stage = Stage::new().await;
+    let (node, paths) = (stage.member("a").await, stage.attempt(1));
+    let (watcher, watched) = (stage.tree.connect(), paths.clone());
+    let waiting = tokio::spawn(async move { wait_until_empty(&*watcher, &watched).await });
+    commit(&*node, &stage.cluster, &paths, &transaction("a", 0, &["x", ROOT])).await.unwrap();
+    assert!(!waiting.is_finished());
+    commit(&*node, &stage.cluster, &paths, &transaction("a", 1, &["x"])).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(10), waiting).await.unwrap().unwrap().unwrap();
+}
+
+/// A family of tasks: the parent of each but the root, which is task 0.
+fn family() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(any::<prop::sample::Index>(), 0..24).prop_map(|parents| {
+        parents.iter().enumerate().map(|(child, parent)| parent.index(child + 1)).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Tasks complete in any order, on any of three nodes, in batches of any size; answers get lost. The list is empty
+    /// exactly when every task is committed.
+    #[test]
+    fn the_list_is_empty_exactly_at_the_end(
+        parents in family(),
+        order: prop::sample::Index,
+        nodes in prop::collection::vec(0_usize..3, 25),
+        flush in prop::collection::vec(any::<bool>(), 25),
+        losses in prop::collection::vec(0_usize..6, 25),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let stage = Stage::new().await;
+            let names = ["a", "b", "c"];
+            let mut stores = Vec::new();
+            for name in names {
+                stores.push(stage.member(name).await);
+            }
+            let paths = stage.attempt(1);
+            let count = parents.len() + 1;
+            let id = |task: usize| if task == 0 { ROOT.to_owned() } else { format!("t-{task}") };
+            let mut tasks: Vec<usize> = (0..count).collect();
+            tasks.rotate_left(order.index(count));
+            let mut batches = [(); 3].map(|()| BTreeSet::new());
+            let mut numbers = [0_u64; 3];
+            for (turn, &task) in tasks.iter().enumerate() {
+                let who = nodes[turn];
+                let children = (1..count).filter(|&child| parents[child - 1] == task);
+                for toggled in children.chain([task]) {
+                    if !batches[who].remove(&id(toggled)) {
+                        batches[who].insert(id(toggled));
+                    }
+                }
+                let last = turn + 1 == count;
+                for who in 0..3 {
+                    if (last || (who == nodes[turn] && flush[turn])) && !batches[who].is_empty() {
+                        assert!(!stage.names(&paths.list()).is_empty(), "empty before the last batch");
+                        let toggles: Vec<String> = std::mem::take(&mut batches[who]).into_iter().collect();
+                        let refs: Vec<&str> = toggles.iter().map(String::as_str).collect();
+                        let batch = transaction(names[who], numbers[who], &refs);
+                        numbers[who] += 1;
+                        let fate = if turn % 2 == 0 { Fate::LostAfter } else { Fate::LostBefore };
+                        let session = stores[who].id();
+                        stage.tree.set_faults(LoseOne { session, countdown: losses[turn], fate });
+                        until_known!(commit(&*stores[who], &stage.cluster, &paths, &batch)).unwrap();
+                    }
+                }
+            }
+            assert_eq!(stage.names(&paths.list()), Vec::<String>::new());
+            assert!(stage.names(&paths.txns()).len() <= 3);
+        });
+    }
+}

@@ -1,0 +1,56 @@
+//! Data larger than a znode takes, in chunks.
+
+use crate::{
+    error::{Error, Result},
+    store::{CreateMode, Op, Store},
+};
+
+/// The most bytes of a chunk: far below what a request may have.
+pub const CHUNK_BYTES_MAX: usize = 512 << 10;
+/// The most bytes of data in chunks.
+pub const CHUNKED_BYTES_MAX: usize = 64 << 20;
+
+/// Writes data in chunks below a folder, in place of what may stand there. Each write carries a check, if one is given.
+pub(crate) async fn write(
+    store: &dyn Store,
+    folder: &str,
+    path: impl Fn(usize) -> String,
+    data: &[u8],
+    check: Option<Op>,
+) -> Result<usize> {
+    if data.len() > CHUNKED_BYTES_MAX {
+        return Err(Error::TooLarge { path: folder.to_owned(), size: data.len(), limit: CHUNKED_BYTES_MAX });
+    }
+    put(store, folder.to_owned(), b"", check.as_ref()).await?;
+    let mut chunks = 0;
+    for chunk in data.chunks(CHUNK_BYTES_MAX) {
+        put(store, path(chunks), chunk, check.as_ref()).await?;
+        chunks += 1;
+    }
+    Ok(chunks)
+}
+
+/// Creates a znode, or sets it if it is there.
+async fn put(store: &dyn Store, path: String, data: &[u8], check: Option<&Op>) -> Result<()> {
+    let with_check = |op| check.cloned().into_iter().chain([op]).collect::<Vec<_>>();
+    let created = Op::Create { path: path.clone(), data: data.to_vec(), mode: CreateMode::Persistent };
+    match store.multi(with_check(created)).await {
+        Err(Error::Multi { source, .. }) if matches!(*source, Error::NodeExists { .. }) => {
+            store.multi(with_check(Op::Set { path, data: data.to_vec(), version: None })).await.map(drop)
+        }
+        other => other.map(drop),
+    }
+}
+
+/// Reads data back.
+pub(crate) async fn read(
+    store: &dyn Store,
+    path: impl Fn(usize) -> String,
+    chunks: usize,
+) -> Result<Vec<u8>> {
+    let mut data = Vec::new();
+    for k in 0..chunks {
+        data.extend(store.get(&path(k)).await?.0);
+    }
+    Ok(data)
+}

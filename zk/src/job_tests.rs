@@ -1,0 +1,144 @@
+use super::*;
+use crate::{
+    CHUNKED_BYTES_MAX, Fate, accounting,
+    election::Candidate,
+    testing::{LoseOne, ROOT, Stage},
+};
+
+async fn leader(stage: &Stage, node: &str) -> (Arc<crate::MemoryStore>, Fence) {
+    let store = stage.tree.connect();
+    let mut candidate =
+        Candidate::enter(Arc::clone(&store) as Arc<dyn Store>, &stage.cluster, node).await.unwrap();
+    let fence = candidate.elected().await.unwrap();
+    (store, fence)
+}
+
+#[tokio::test]
+async fn a_submitted_job_runs_with_its_root_parked() {
+    let stage = Stage::new().await;
+    let (record, _) = read(&*stage.store, &stage.cluster, &stage.job).await.unwrap();
+    assert_eq!((record.state, record.attempt, record.shared_chunks), (JobState::Running, 1, 2));
+    assert_eq!(shared(&*stage.store, &stage.cluster, &stage.job).await.unwrap(), vec![7; 600 << 10]);
+    let paths = stage.attempt(1);
+    assert_eq!(stage.names(&paths.list()), [ROOT]);
+    assert_eq!(stage.names(&paths.parked()), [ROOT]);
+    assert_eq!(stage.store.get(&stage.cluster.job(&stage.job).var("best")).await.unwrap().0, b"9");
+}
+
+#[tokio::test]
+async fn data_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
+    let stage = Stage::new().await;
+    let data = vec![0; CHUNKED_BYTES_MAX + 1];
+    let new = NewJob {
+        program: "test",
+        program_version: "1",
+        name: "large",
+        shared: &data,
+        root_id: ROOT,
+        root: b"",
+        variables: &[],
+        attempts_max: 1,
+        submitter: "me",
+        now_ms: 0,
+    };
+    let error = submit(&*stage.store, &stage.cluster, &new).await.unwrap_err().to_string();
+    assert!(error.contains("67108865") && error.contains("67108864"), "{error}");
+}
+
+#[tokio::test]
+async fn a_job_is_closed_with_a_result_of_any_size() {
+    for size in [0, 3, 512 << 10, 1_500_000] {
+        let stage = Stage::new().await;
+        let (store, fence) = leader(&stage, "a").await;
+        let outcome: Vec<u8> = (0..size).map(|byte: u32| byte.to_le_bytes()[0]).collect();
+        let close = close(&*store, &fence, &stage.cluster, &stage.job, 1, &outcome, 5);
+        assert_eq!(close.await.unwrap(), Closing::Closed);
+        assert_eq!(result(&*stage.store, &stage.cluster, &stage.job).await.unwrap(), outcome);
+        let (record, _) = read(&*stage.store, &stage.cluster, &stage.job).await.unwrap();
+        assert_eq!((record.state, record.finished_ms), (JobState::Done, Some(5)));
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_closed_once_wherever_an_answer_is_lost() {
+    for fate in [Fate::LostBefore, Fate::LostAfter] {
+        for countdown in 1.. {
+            let stage = Stage::new().await;
+            let (store, fence) = leader(&stage, "a").await;
+            stage.tree.set_faults(LoseOne { session: store.id(), countdown, fate });
+            let closing = || close(&*store, &fence, &stage.cluster, &stage.job, 1, b"result", 5);
+            let hit = closing().await.is_err();
+            if hit {
+                assert!(matches!(closing().await.unwrap(), Closing::Closed | Closing::AlreadyOver));
+            }
+            assert_eq!(result(&*stage.store, &stage.cluster, &stage.job).await.unwrap(), b"result");
+            if !hit {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_deposed_leader_changes_nothing() {
+    let stage = Stage::new().await;
+    let (old, fence) = leader(&stage, "a").await;
+    let ghost = stage.tree.connect();
+    stage.tree.expire(old.id());
+    let (_new, _) = leader(&stage, "b").await;
+    let before = stage.tree.paths_below("/");
+    let closed = close(&*ghost, &fence, &stage.cluster, &stage.job, 1, b"", 0).await;
+    assert_eq!(closed, Err(LeadError::Deposed));
+    let begun = new_attempt(&*ghost, &fence, &stage.cluster, &stage.job, 1, &[], 0).await;
+    assert_eq!(begun, Err(LeadError::Deposed));
+    assert_eq!(stage.tree.paths_below("/"), before);
+}
+
+#[tokio::test]
+async fn a_lost_node_ends_an_attempt_and_the_next_begins_from_the_root() {
+    let stage = Stage::new().await;
+    let (store, fence) = leader(&stage, "a").await;
+    let (x, y) = (stage.member("x").await, stage.member("y").await);
+    let paths = stage.attempt(1);
+    assert!(lost(&*store, &stage.cluster, &paths).await.unwrap().is_empty());
+    let leave =
+        accounting::Transaction { node: "y".into(), txn: "y-0".into(), leave: true, ..Default::default() };
+    accounting::commit(&*y, &stage.cluster, &paths, &leave).await.unwrap();
+    assert!(lost(&*store, &stage.cluster, &paths).await.unwrap().is_empty(), "y has left cleanly");
+    stage.tree.expire(x.id());
+    let gone = lost(&*store, &stage.cluster, &paths).await.unwrap();
+    assert_eq!(gone, ["x"]);
+    let begin = |ended| new_attempt(&*store, &fence, &stage.cluster, &stage.job, ended, &gone, 3);
+    assert_eq!(begin(1).await.unwrap(), NewAttempt::Started(2));
+    assert_eq!(begin(1).await.unwrap(), NewAttempt::NotCurrent, "once for one loss");
+    assert_eq!(stage.names(&stage.attempt(2).list()), [ROOT]);
+    assert_eq!(stage.names(&stage.attempt(2).parked()), [ROOT]);
+    assert!(stage.names(&stage.attempt(2).outputs()).is_empty());
+    assert_eq!(begin(2).await.unwrap(), NewAttempt::Started(3));
+    assert_eq!(begin(3).await.unwrap(), NewAttempt::GaveUp);
+    let (record, _) = read(&*store, &stage.cluster, &stage.job).await.unwrap();
+    assert_eq!((record.state, record.lost.len()), (JobState::Failed, 3));
+    assert!(record.reason.unwrap().contains('x'));
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_not_the_current_one_cannot_close_the_job() {
+    let stage = Stage::new().await;
+    let (store, fence) = leader(&stage, "a").await;
+    let begun = new_attempt(&*store, &fence, &stage.cluster, &stage.job, 1, &[], 0).await;
+    assert_eq!(begun.unwrap(), NewAttempt::Started(2));
+    let closed = close(&*store, &fence, &stage.cluster, &stage.job, 1, b"", 0).await;
+    assert_eq!(closed.unwrap(), Closing::NotCurrent);
+}
+
+#[tokio::test]
+async fn a_job_ends_once_and_its_watch_tells_how() {
+    let stage = Stage::new().await;
+    let mut watch =
+        JobWatch::open(Arc::clone(&stage.store) as Arc<dyn Store>, &stage.cluster, &stage.job).await.unwrap();
+    assert_eq!(watch.next().await.unwrap().state, JobState::Running);
+    cancel(&*stage.store, &stage.cluster, &stage.job, "enough", 2).await.unwrap();
+    fail(&*stage.store, &stage.cluster, &stage.job, "too late", 3).await.unwrap();
+    let record = watch.next().await.unwrap();
+    assert_eq!((record.state, record.reason.as_deref()), (JobState::Cancelled, Some("enough")));
+}

@@ -1,0 +1,99 @@
+//! What the tests of the recipes share: a job on a tree, and faults at a chosen request.
+
+use std::sync::Arc;
+
+use crate::{
+    AttemptPaths, ClusterPaths, Fate, Faults, MemoryStore, MemoryTree,
+    job::{self, NewJob},
+    membership::{self, Member},
+    tree::SessionId,
+};
+
+pub(crate) const ROOT: &str = "n0000000000000000-0";
+
+/// A cluster with a job.
+pub(crate) struct Stage {
+    pub(crate) tree: MemoryTree,
+    pub(crate) cluster: ClusterPaths,
+    /// The submitter's session.
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) job: String,
+}
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        let tree = MemoryTree::new();
+        let (cluster, store) = (ClusterPaths::new("test").unwrap(), tree.connect());
+        cluster.prepare(&*store).await.unwrap();
+        let new = NewJob {
+            program: "test",
+            program_version: "1",
+            name: "a job",
+            shared: &[7; 600 << 10],
+            root_id: ROOT,
+            root: b"the root",
+            variables: &[("best".to_owned(), b"9".to_vec())],
+            attempts_max: 3,
+            submitter: "me",
+            now_ms: 1,
+        };
+        let job = job::submit(&*store, &cluster, &new).await.unwrap();
+        Self { tree, cluster, store, job }
+    }
+
+    pub(crate) fn attempt(&self, attempt: u32) -> AttemptPaths {
+        self.cluster.job(&self.job).attempt(attempt)
+    }
+
+    /// A member that takes part in the first attempt.
+    pub(crate) async fn member(&self, node: &str) -> Arc<MemoryStore> {
+        let store = self.tree.connect();
+        let member = Member {
+            node: node.to_owned(),
+            address: None,
+            fingerprint: String::new(),
+            workers: 1,
+            program: "test".to_owned(),
+            program_version: "1".to_owned(),
+            started_ms: 0,
+        };
+        membership::join(&*store, &self.cluster, &member).await.unwrap();
+        crate::accounting::enrol(&*store, &self.cluster, &self.attempt(1), node).await.unwrap();
+        store
+    }
+
+    /// The names below a folder.
+    pub(crate) fn names(&self, folder: &str) -> Vec<String> {
+        let below = self.tree.paths_below(folder);
+        below
+            .iter()
+            .filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/').map(str::to_owned))
+            .collect()
+    }
+}
+
+/// Lets the answer of one request of a session get lost, counted from now.
+pub(crate) struct LoseOne {
+    pub(crate) session: SessionId,
+    pub(crate) countdown: usize,
+    pub(crate) fate: Fate,
+}
+
+impl Faults for LoseOne {
+    fn judge(&mut self, session: SessionId, _: &'static str, _: &str) -> Fate {
+        if session != self.session {
+            return Fate::Answered;
+        }
+        match self.countdown {
+            0 => Fate::Answered,
+            1 => {
+                self.countdown = 0;
+                self.fate
+            }
+            _ => {
+                self.countdown -= 1;
+                Fate::Answered
+            }
+        }
+    }
+}
