@@ -24,8 +24,10 @@ pub struct Solver<P: Problem> {
 
 struct Observer<P: Problem> {
     every: Duration,
-    tell: Box<dyn FnMut(&Progress<P>) + Send>,
+    tell: Tell<P>,
 }
+
+type Tell<P> = Box<dyn FnMut(&Progress<P>) + Send>;
 
 /// How a search gets on.
 #[derive(Debug, Clone)]

@@ -6,14 +6,14 @@ use crate::id::TaskId;
 
 /// A task as bytes, with everything that must go where it goes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Envelope {
+pub(crate) struct Envelope {
     /// The task's id; it keeps it wherever it goes.
-    pub id: TaskId,
+    pub(crate) id: TaskId,
     /// The ids of the tasks that were split from it so far. They are toggled when it completes, wherever that
     /// is: were they toggled where the split happened, the list could be empty while a child still runs.
-    pub children: Vec<TaskId>,
+    pub(crate) children: Vec<TaskId>,
     /// What it has produced so far, encoded.
-    pub output: Vec<u8>,
+    pub(crate) output: Vec<u8>,
     /// The task itself, encoded.
-    pub task: Vec<u8>,
+    pub(crate) task: Vec<u8>,
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use thiserror::Error;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::{
     config::Limits,
@@ -74,6 +74,7 @@ pub struct Job<T: Task> {
     limits: Limits,
     start_values: Vec<(String, Result<Vec<u8>, EncodeError>)>,
     stopper: Stopper,
+    scaler: Option<Scaler>,
     progress: Option<Observer>,
 }
 
@@ -96,6 +97,26 @@ impl Stopper {
 
     pub(crate) async fn stopped(&self) {
         self.0.notified().await;
+    }
+}
+
+/// Adds nodes to a running job and takes nodes away, from another thread.
+///
+/// A node that is added is found by the others and steals itself some work; one that is taken away hands on what it
+/// has not finished. With no node at all the job rests, its tasks parked, until there is one again.
+#[derive(Debug, Clone)]
+pub struct Scaler(watch::Sender<Option<usize>>);
+
+impl Scaler {
+    /// From now on the job is to run on so many nodes, at most [`NODES_MAX`].
+    pub fn scale_to(&self, nodes: usize) {
+        self.0.send_replace(Some(nodes.min(NODES_MAX)));
+    }
+}
+
+impl Default for Scaler {
+    fn default() -> Self {
+        Self(watch::Sender::new(None))
     }
 }
 
@@ -213,6 +234,7 @@ impl<T: Task> Job<T> {
             limits: Limits::default(),
             start_values: Vec::new(),
             stopper: Stopper::default(),
+            scaler: None,
             progress: None,
         }
     }
@@ -249,6 +271,11 @@ impl<T: Task> Job<T> {
     /// What stops the job when it is asked to.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
+    }
+
+    /// What changes the number of nodes while the job runs.
+    pub fn scaler(&mut self) -> Scaler {
+        self.scaler.get_or_insert_default().clone()
     }
 
     /// Lets this stopper stop the job, in place of its own.
@@ -288,6 +315,7 @@ impl<T: Task> Job<T> {
             limits: self.limits,
             start_values,
             stopper: self.stopper,
+            scale: self.scaler.map(|scaler| scaler.0.subscribe()),
             progress: self.progress,
             started,
         })

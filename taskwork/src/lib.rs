@@ -110,7 +110,7 @@ pub use crate::{
     context::Context,
     figures::Figures,
     id::{Attempt, IdError, JobId, NodeId, TaskId},
-    job::{Job, JobError, NODES_MAX, Progress, Report, Stopper, WORKERS_MAX},
+    job::{Job, JobError, NODES_MAX, Progress, Report, Scaler, Stopper, WORKERS_MAX},
     task::{Outcome, Output, Task, Variable, Variables},
     wire::codec::{DecodeError, EncodeError},
 };

@@ -168,6 +168,26 @@ fn a_start_value_is_known_before_the_first_task_begins() {
     assert_eq!(job.run().unwrap().var::<Largest>().as_deref(), Some(&u64::MAX));
 }
 
+#[test]
+fn counts_are_exact_while_nodes_come_and_go_down_to_none() {
+    let shape = || Shape { depth: 15 };
+    let (count, largest) = Tree::sequential(&shape());
+    for round in 0..12_u64 {
+        let mut job = Job::new(Tree::root(), shape()).nodes(2).workers(2);
+        let scaler = job.scaler();
+        let mut turn = 0;
+        let job = job.on_progress(Duration::from_millis(4), move |_| {
+            turn += 1;
+            // Every few turns there is no node at all; the next turn brings some back.
+            let nodes = if turn % 4 == 3 { 0 } else { hash(round * 1_000 + turn) % 5 };
+            scaler.scale_to(usize::try_from(nodes).unwrap());
+        });
+        let report = job.run().unwrap();
+        assert_eq!(report.output, count, "round {round}");
+        assert_eq!(report.var::<Largest>().as_deref(), Some(&largest), "round {round}");
+    }
+}
+
 /// Runs until it is stopped.
 #[derive(Debug, Serialize, Deserialize)]
 struct Endless;

@@ -177,7 +177,10 @@ impl<const N: usize> Children<PathProblem<N>> for Extensions {
 
 impl<const N: usize> fmt::Debug for PathState<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PathState").field("length", &self.length).field("cities", &self.cities()).finish()
+        f.debug_struct("PathState")
+            .field("length", &self.length)
+            .field("cities", &self.cities())
+            .finish_non_exhaustive()
     }
 }
 
@@ -195,7 +198,9 @@ impl<'de, const N: usize> Deserialize<'de> for PathState<N> {
             return Err(D::Error::custom(format!("a path of {} cities where 1 to {N} fit", cities.len())));
         }
         let mut state = Self { length, cities: 0, path: [0; N], visited: [0; 4] };
-        cities.into_iter().for_each(|city| state.push(city));
+        for city in cities {
+            state.push(city);
+        }
         Ok(state)
     }
 }

@@ -53,8 +53,9 @@ fn two_opt(instance: &Instance, tour: &mut [City]) -> bool {
     let mut improved = false;
     for i in 0..n.saturating_sub(2) {
         for j in i + 2..n {
-            let (a, b, c, e) = (tour[i], tour[i + 1], tour[j], tour[(j + 1) % n]);
-            if a != e && d(a, c) + d(b, e) < d(a, b) + d(c, e) {
+            let (from, to) = ((tour[i], tour[i + 1]), (tour[j], tour[(j + 1) % n]));
+            let crossed = d(from.0, to.0) + d(from.1, to.1);
+            if from.0 != to.1 && crossed < d(from.0, from.1) + d(to.0, to.1) {
                 tour[i + 1..=j].reverse();
                 improved = true;
             }

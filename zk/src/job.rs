@@ -332,10 +332,8 @@ pub async fn close(
     record.state = JobState::Done;
     record.finished_ms = Some(now_ms);
     let result = create(paths.result(), &record::write(&ResultRecord { attempt, chunks }));
-    Ok(match led(store, fence, &paths, &record, version, [result]).await? {
-        true => Closing::Closed,
-        false => Closing::NotCurrent,
-    })
+    let closed = led(store, fence, &paths, &record, version, [result]).await?;
+    Ok(if closed { Closing::Closed } else { Closing::NotCurrent })
 }
 
 /// The result of a job that is done.

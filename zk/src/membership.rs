@@ -112,10 +112,14 @@ impl Roll {
                 self.read(&name).await?;
             } else {
                 match self.events.next().await {
-                    WatchEvent::Created(path) => self.unread.extend(self.name_of(&path)),
-                    WatchEvent::Deleted(path) => {
+                    WatchEvent::Created(path) => {
                         let name = self.name_of(&path);
-                        name.into_iter().for_each(|name| self.gone(name));
+                        self.unread.extend(name.filter(|name| !self.known.contains(name)));
+                    }
+                    WatchEvent::Deleted(path) => {
+                        if let Some(name) = self.name_of(&path) {
+                            self.gone(name);
+                        }
                     }
                     WatchEvent::Rescan => self.rescan = true,
                     WatchEvent::DataChanged(_) | WatchEvent::ChildrenChanged(_) => {}
@@ -140,7 +144,9 @@ impl Roll {
         let names: BTreeSet<String> =
             self.store.children(&self.cluster.members()).await?.into_iter().collect();
         let gone: Vec<String> = self.known.difference(&names).cloned().collect();
-        gone.into_iter().for_each(|name| self.gone(name));
+        for name in gone {
+            self.gone(name);
+        }
         self.unread = names.difference(&self.known).cloned().collect();
         self.rescan = false;
         Ok(())
@@ -156,9 +162,8 @@ impl Roll {
         self.unread.remove(name);
         match content.map(|content| record::read::<Member>(&path, &content)) {
             Some(Ok(member)) if member.node == name => {
-                if self.known.insert(name.to_owned()) {
-                    self.pending.push_back(Change::Joined(member));
-                }
+                self.known.insert(name.to_owned());
+                self.pending.push_back(Change::Joined(member));
             }
             Some(Ok(member)) => {
                 tracing::warn!(

@@ -60,6 +60,7 @@ impl Drain {
         self.pile.extend(tasks);
     }
 
+    #[cfg(test)]
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Envelope> {
         self.pile.iter()
     }

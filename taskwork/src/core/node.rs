@@ -114,11 +114,6 @@ impl Node {
         self.figures
     }
 
-    /// The current attempt, while the node is at work on one.
-    pub(crate) fn attempt(&self) -> Option<Attempt> {
-        if let Phase::Active(run) = &self.phase { Some(run.attempt) } else { None }
-    }
-
     fn note(&mut self, event: Event) {
         match event {
             Event::Look | Event::Tick => {}

@@ -200,6 +200,7 @@ impl Victim {
     }
 
     /// The tasks in open grants.
+    #[cfg(test)]
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Envelope> {
         self.open.values().flat_map(|grant| &grant.tasks)
     }

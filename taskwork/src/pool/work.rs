@@ -4,7 +4,7 @@ use std::{future::Future, pin::Pin};
 
 use thiserror::Error;
 
-use super::{Entry, Pool, Signals, VariableTable, lock};
+use super::{Entry, Pool, Signals, VariableTable, ledger::Ledger, lock};
 use crate::{
     envelope::Envelope,
     figures::Figures,
@@ -157,7 +157,7 @@ impl<T: Task> Work for Pool<T> {
 
     fn discard(&self) {
         self.queue.take(usize::MAX, &self.signals);
-        *lock(&self.ledger) = Default::default();
+        *lock(&self.ledger) = Ledger::default();
     }
 
     fn take_batch(&self) -> Result<Batch, PoolFault> {

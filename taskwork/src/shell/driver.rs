@@ -39,6 +39,8 @@ pub(crate) struct Driver {
     /// `None` where there is nobody to talk to: a single node within one process.
     pub(crate) network: Option<Network>,
     pub(crate) shutdown: oneshot::Receiver<()>,
+    /// The node is to leave, and to hand on what is unfinished.
+    pub(crate) drain: Arc<Notify>,
     /// The node's figures, for whoever watches.
     pub(crate) figures: Arc<Mutex<Figures>>,
     pub(crate) clock: Clock,
@@ -110,6 +112,7 @@ impl Driver {
         let arrivals = self.network.as_mut().map(|network| &mut network.arrivals);
         tokio::select! {
             _ = &mut self.shutdown => Happening::ShutDown,
+            () = self.drain.notified() => Happening::Event(Event::Drain),
             event = self.events.recv() => event.map_or(Happening::ShutDown, Happening::Event),
             Some(arrival) = receive(arrivals) => Happening::Arrival(arrival),
             () = self.pool.changed() => Happening::PoolChanged,

@@ -11,10 +11,13 @@ use std::{
 };
 
 use rand::Rng;
-use tokio::{runtime, time};
-use zk::{ClusterPaths, MemoryTree, Store, job};
+use tokio::{runtime, sync::watch, task::JoinSet, time};
+use zk::{ClusterPaths, MemoryStore, MemoryTree, Store, job};
 
-use super::{clock::unix_ms, node::NodeSetup, node::RunningNode};
+use super::{
+    clock::unix_ms,
+    node::{NodeSetup, RunningNode},
+};
 use crate::{
     config::Limits,
     envelope::Envelope,
@@ -35,6 +38,8 @@ pub(crate) struct Setup<T: Task> {
     pub(crate) limits: Limits,
     pub(crate) start_values: Vec<(String, Vec<u8>)>,
     pub(crate) stopper: Stopper,
+    /// The number of nodes there are to be, if it can change.
+    pub(crate) scale: Option<watch::Receiver<Option<usize>>>,
     pub(crate) progress: Option<Observer>,
     pub(crate) started: Instant,
 }
@@ -51,57 +56,36 @@ pub(crate) fn run<T: Task>(setup: Setup<T>) -> Result<Report<T>, JobError> {
         .enable_all()
         .build()
         .map_err(JobError::Thread)?;
-    runtime.block_on(run_on(MemoryTree::new(), setup))
+    runtime.block_on(run_on(&MemoryTree::new(), setup))
 }
 
 /// Runs a job to its end over this tree.
-pub(crate) async fn run_on<T: Task>(tree: MemoryTree, setup: Setup<T>) -> Result<Report<T>, JobError> {
-    let mut observer = setup.progress;
-    let started = setup.started;
+pub(crate) async fn run_on<T: Task>(tree: &MemoryTree, setup: Setup<T>) -> Result<Report<T>, JobError> {
+    let Setup { root, shared, nodes, workers, limits, start_values, stopper, scale, progress, started } =
+        setup;
     let cluster = ClusterPaths::new(CLUSTER).expect("the name is well formed");
     let store = tree.connect();
     cluster.prepare(&*store).await?;
-    let root = Entry::new(TaskId::ROOT, setup.root).seal()?;
-    let job = submit(&*store, &cluster, &root, &setup.start_values).await?;
-
-    let mut nodes = Vec::new();
-    let starting = async {
-        for _ in 0..setup.nodes {
-            let listen = (setup.nodes > 1).then_some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-            nodes.push(
-                RunningNode::start(NodeSetup::<T> {
-                    node: NodeId(rand::rng().random_range(1..=u64::MAX)),
-                    store: tree.connect(),
-                    cluster: cluster.clone(),
-                    job: job.clone(),
-                    shared: Arc::clone(&setup.shared),
-                    workers: setup.workers,
-                    limits: setup.limits.clone(),
-                    listen,
-                })
-                .await?,
-            );
-        }
-        Ok::<_, JobError>(())
+    let root = Entry::new(TaskId::ROOT, root).seal()?;
+    let job = submit(&*store, &cluster, &root, &start_values).await?;
+    let submitted = Submitted { tree: tree.clone(), store, cluster, job, started };
+    let alone = nodes == 1 && scale.is_none();
+    let mut fleet: Fleet<'_, T> = Fleet {
+        submitted: &submitted,
+        shared,
+        workers,
+        limits,
+        alone,
+        nodes: Vec::new(),
+        leaving: JoinSet::new(),
     };
-    let outcome = match starting.await {
-        Err(error) => Err(error),
-        Ok(()) => {
-            tokio::select! {
-                state = wait_for_end(Arc::clone(&store) as Arc<dyn Store>, &cluster, &job) => state,
-                () = setup.stopper.stopped() => stop(&*store, &cluster, &job).await,
-                () = observe::<T>(observer.as_mut(), &nodes, &*store, &cluster, &job, started) => {
-                    unreachable!("an observer watches until the job ends")
-                }
-            }
-        }
+    let outcome = async {
+        fleet.resize(nodes).await?;
+        fleet.watch_over(&stopper, scale, progress).await
     };
-    let mut figures = Figures::default();
-    for node in nodes {
-        figures += node.shut_down().await;
-    }
-    let record = outcome?;
-    report(&*store, &cluster, &job, &record, figures, started).await
+    let outcome = outcome.await;
+    let figures = fleet.end().await;
+    submitted.report(&outcome?, figures).await
 }
 
 async fn submit(
@@ -114,6 +98,7 @@ async fn submit(
         program: "embedded",
         program_version: env!("CARGO_PKG_VERSION"),
         name: "embedded",
+        // The nodes share the data as it is: they are all in this process.
         shared: &[],
         root_id: &root.id.to_string(),
         root: &codec::encode(root)?,
@@ -125,83 +110,172 @@ async fn submit(
     Ok(JobId(job::submit(store, cluster, &new_job).await?))
 }
 
-async fn wait_for_end(
-    store: Arc<dyn Store>,
-    cluster: &ClusterPaths,
-    job: &JobId,
-) -> Result<job::JobRecord, JobError> {
-    let mut watch = job::JobWatch::open(store, cluster, &job.0).await?;
-    loop {
-        let record = watch.next().await?;
-        if record.state.is_over() {
-            return Ok(record);
+/// A job in the tree, seen by its submitter.
+struct Submitted {
+    tree: MemoryTree,
+    store: Arc<MemoryStore>,
+    cluster: ClusterPaths,
+    job: JobId,
+    started: Instant,
+}
+
+/// The nodes of this process.
+struct Fleet<'a, T: Task> {
+    submitted: &'a Submitted,
+    shared: Arc<T::Shared>,
+    workers: usize,
+    limits: Limits,
+    /// There will never be a second node: none listens.
+    alone: bool,
+    nodes: Vec<RunningNode>,
+    /// Nodes that were told to leave.
+    leaving: JoinSet<Figures>,
+}
+
+impl<T: Task> Fleet<'_, T> {
+    /// Starts nodes, or lets the youngest leave, until there are so many.
+    async fn resize(&mut self, nodes: usize) -> Result<(), JobError> {
+        for node in self.nodes.drain(nodes.min(self.nodes.len())..) {
+            self.leaving.spawn(node.leave());
+        }
+        while self.nodes.len() < nodes {
+            let Submitted { tree, cluster, job, .. } = self.submitted;
+            let setup = NodeSetup::<T> {
+                node: NodeId(rand::rng().random_range(1..=u64::MAX)),
+                store: tree.connect(),
+                cluster: cluster.clone(),
+                job: job.clone(),
+                shared: Arc::clone(&self.shared),
+                workers: self.workers,
+                limits: self.limits.clone(),
+                listen: (!self.alone).then_some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+            };
+            self.nodes.push(RunningNode::start(setup).await?);
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of the job, doing meanwhile what is asked.
+    async fn watch_over(
+        &mut self,
+        stopper: &Stopper,
+        mut scale: Option<watch::Receiver<Option<usize>>>,
+        mut observer: Option<Observer>,
+    ) -> Result<job::JobRecord, JobError> {
+        let submitted = self.submitted;
+        let mut ticks =
+            time::interval(observer.as_ref().map_or(FAR, |observer| observer.every.max(TICK_MIN)));
+        let end = submitted.end();
+        tokio::pin!(end);
+        loop {
+            tokio::select! {
+                record = &mut end => return record,
+                () = stopper.stopped() => return submitted.stop().await,
+                nodes = next_size(scale.as_mut()) => self.resize(nodes).await?,
+                _ = ticks.tick() => {
+                    if let Some(observer) = &mut observer {
+                        (observer.tell)(&self.progress().await);
+                    }
+                }
+            }
         }
     }
-}
 
-async fn stop(store: &dyn Store, cluster: &ClusterPaths, job: &JobId) -> Result<job::JobRecord, JobError> {
-    job::cancel(store, cluster, &job.0, "stopped", unix_ms()).await?;
-    Ok(job::read(store, cluster, &job.0).await?.0)
-}
-
-/// Tells the observer regularly, for ever.
-async fn observe<T: Task>(
-    observer: Option<&mut Observer>,
-    nodes: &[RunningNode],
-    store: &dyn Store,
-    cluster: &ClusterPaths,
-    job: &JobId,
-    started: Instant,
-) {
-    let Some(observer) = observer else { return std::future::pending().await };
-    let mut ticks = time::interval(observer.every.max(Duration::from_millis(1)));
-    loop {
-        ticks.tick().await;
+    async fn progress(&self) -> Progress {
         let mut figures = Figures::default();
-        for node in nodes {
+        for node in &self.nodes {
             figures += node.figures();
         }
-        let variables = read_variables::<T>(store, cluster, job).await;
-        (observer.tell)(&Progress { figures, elapsed: started.elapsed(), variables });
+        let variables = self.submitted.variables::<T>().await;
+        Progress { figures, elapsed: self.submitted.started.elapsed(), variables }
+    }
+
+    /// Ends all nodes, and gives what they and those that left have done.
+    async fn end(mut self) -> Figures {
+        for node in self.nodes {
+            self.leaving.spawn(node.shut_down());
+        }
+        let mut figures = Figures::default();
+        while let Some(ended) = self.leaving.join_next().await {
+            match ended {
+                Ok(done) => figures += done,
+                Err(error) => tracing::error!(%error, "a node did not end well"),
+            }
+        }
+        figures
     }
 }
 
-/// The variables as they stand in the tree.
-async fn read_variables<T: Task>(store: &dyn Store, cluster: &ClusterPaths, job: &JobId) -> Values {
-    let table = variables_of::<T>();
-    let signals = Signals::default();
-    for slot in 0..table.len() {
-        if let Ok((bytes, _)) = store.get(&cluster.job(&job.0).var(table.name(slot))).await
-            && let Err(error) = table.offer_encoded(slot, &bytes, Source::Znode, &signals)
-        {
-            tracing::warn!(variable = table.name(slot), %error, "the value of a variable cannot be read");
+/// How often nothing is told where nobody observes.
+const FAR: Duration = Duration::from_secs(3600);
+/// How often progress is told at most.
+const TICK_MIN: Duration = Duration::from_millis(1);
+
+/// The number of nodes that is asked for next.
+async fn next_size(scale: Option<&mut watch::Receiver<Option<usize>>>) -> usize {
+    if let Some(scale) = scale {
+        // Nobody may be left who could ask.
+        while scale.changed().await.is_ok() {
+            if let Some(nodes) = *scale.borrow_and_update() {
+                return nodes;
+            }
         }
     }
-    Values { table }
+    std::future::pending().await
 }
 
-async fn report<T: Task>(
-    store: &dyn Store,
-    cluster: &ClusterPaths,
-    job: &JobId,
-    record: &job::JobRecord,
-    figures: Figures,
-    started: Instant,
-) -> Result<Report<T>, JobError> {
-    if record.state == job::JobState::Failed {
-        let reason = record.reason.clone().unwrap_or_else(|| "for a reason that was not recorded".to_owned());
-        return Err(JobError::Failed { reason });
+impl Submitted {
+    async fn end(&self) -> Result<job::JobRecord, JobError> {
+        let store = Arc::clone(&self.store) as Arc<dyn Store>;
+        let mut watch = job::JobWatch::open(store, &self.cluster, &self.job.0).await?;
+        loop {
+            let record = watch.next().await?;
+            if record.state.is_over() {
+                return Ok(record);
+            }
+        }
     }
-    let finished = record.state == job::JobState::Done;
-    let read_error = |error: &dyn std::fmt::Display| JobError::Result { reason: error.to_string() };
-    let output = if finished {
-        let result = job::result(store, cluster, &job.0).await?;
-        codec::decode(&result).map_err(|e| read_error(&e))?
-    } else {
-        let outputs = job::outputs(store, &cluster.job(&job.0).attempt(record.attempt)).await?;
-        let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
-        merge(&outputs).map_err(|e| read_error(&e))?
-    };
-    let variables = read_variables::<T>(store, cluster, job).await;
-    Ok(Report { output, finished, figures, elapsed: started.elapsed(), variables })
+
+    async fn stop(&self) -> Result<job::JobRecord, JobError> {
+        job::cancel(&*self.store, &self.cluster, &self.job.0, "stopped", unix_ms()).await?;
+        Ok(job::read(&*self.store, &self.cluster, &self.job.0).await?.0)
+    }
+
+    /// The variables as they stand in the tree.
+    async fn variables<T: Task>(&self) -> Values {
+        let table = variables_of::<T>();
+        let signals = Signals::default();
+        for slot in 0..table.len() {
+            if let Ok((bytes, _)) = self.store.get(&self.cluster.job(&self.job.0).var(table.name(slot))).await
+                && let Err(error) = table.offer_encoded(slot, &bytes, Source::Znode, &signals)
+            {
+                tracing::warn!(variable = table.name(slot), %error, "the value of a variable cannot be read");
+            }
+        }
+        Values { table }
+    }
+
+    async fn report<T: Task>(
+        &self,
+        record: &job::JobRecord,
+        figures: Figures,
+    ) -> Result<Report<T>, JobError> {
+        if record.state == job::JobState::Failed {
+            let reason =
+                record.reason.clone().unwrap_or_else(|| "for a reason that was not recorded".to_owned());
+            return Err(JobError::Failed { reason });
+        }
+        let finished = record.state == job::JobState::Done;
+        let output = if finished {
+            let result = job::result(&*self.store, &self.cluster, &self.job.0).await?;
+            codec::decode(&result).map_err(|error| JobError::Result { reason: error.to_string() })?
+        } else {
+            let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
+            let outputs = job::outputs(&*self.store, &attempt).await?;
+            let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
+            merge(&outputs).map_err(|error| JobError::Result { reason: error.to_string() })?
+        };
+        let variables = self.variables::<T>().await;
+        Ok(Report { output, finished, figures, elapsed: self.started.elapsed(), variables })
+    }
 }

@@ -47,6 +47,7 @@ pub(crate) struct RunningNode {
     loops: JoinSet<()>,
     workers: Workers,
     shutdown: oneshot::Sender<()>,
+    drain: Arc<Notify>,
     figures: Arc<Mutex<Figures>>,
 }
 
@@ -90,7 +91,7 @@ impl RunningNode {
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
         let (shutdown, told_to_shut_down) = oneshot::channel();
-        let publish = Arc::new(Notify::new());
+        let (publish, drain) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let pool: Arc<dyn Work> = pool;
         let coordination = Arc::new(Coordination {
             store,
@@ -114,11 +115,12 @@ impl RunningNode {
             publish,
             network,
             shutdown: told_to_shut_down,
+            drain: Arc::clone(&drain),
             figures: Arc::clone(&figures),
             clock: Clock::start(),
         };
         let driver = tokio::spawn(driver.run());
-        Ok(Self { driver, coordination, loops, workers: threads, shutdown, figures })
+        Ok(Self { driver, coordination, loops, workers: threads, shutdown, drain, figures })
     }
 
     /// What the node has done so far.
@@ -129,11 +131,23 @@ impl RunningNode {
         figures
     }
 
+    /// Lets the node leave the cluster: it hands on what is unfinished, and ends. Gives its figures.
+    pub(crate) async fn leave(mut self) -> Figures {
+        self.drain.notify_one();
+        match (&mut self.driver).await {
+            Ok(ended) => tracing::debug!(node = %self.coordination.node, ?ended, "a node has left"),
+            Err(error) => tracing::error!(node = %self.coordination.node, %error, "a node has broken down"),
+        }
+        self.shut_down().await
+    }
+
     /// Ends the node and gives its figures. Running tasks end at their next `migrate()`.
     pub(crate) async fn shut_down(mut self) -> Figures {
         // It may have ended already; then nobody listens.
         let _ = self.shutdown.send(());
-        let _ = (&mut self.driver).await;
+        if !self.driver.is_finished() {
+            let _ = (&mut self.driver).await;
+        }
         self.loops.shutdown().await;
         // Workers end when their tasks let them: to wait for that is no work for an async thread.
         let workers = self.workers;

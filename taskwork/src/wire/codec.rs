@@ -2,14 +2,14 @@
 //! [`encode`] and [`decode`].
 //!
 //! The format is bincode 2 with its standard configuration (little endian, variable-length integers). It is exchanged in
-//! this file alone; [`super::VERSION`] grows when it is.
+//! this file alone; the wire's version grows when it is.
 
 use bincode::config::{Configuration, Limit, LittleEndian, Varint, standard};
 use serde::{Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
 /// The most bytes that one decoded value may claim, in bytes: a peer's or a znode's lengths are believed only up to it.
-pub const DECODE_BYTES_MAX: usize = 64 << 20;
+pub(crate) const DECODE_BYTES_MAX: usize = 64 << 20;
 
 type Format = Configuration<LittleEndian, Varint, Limit<DECODE_BYTES_MAX>>;
 
@@ -51,7 +51,7 @@ pub enum DecodeError {
 ///
 /// # Errors
 /// If the value's `Serialize` refuses, or it is larger than [`DECODE_BYTES_MAX`].
-pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, EncodeError> {
+pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, EncodeError> {
     Ok(bincode::serde::encode_to_vec(value, format())?)
 }
 
@@ -59,7 +59,7 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, EncodeError> 
 ///
 /// # Errors
 /// If the bytes are no such value, claim lengths beyond [`DECODE_BYTES_MAX`], or go on after it.
-pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let (value, read) = bincode::serde::decode_from_slice(bytes, format())
         .map_err(|source| DecodeError::Malformed { bytes: bytes.len(), source })?;
     match bytes.len() - read {

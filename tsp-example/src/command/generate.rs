@@ -1,6 +1,6 @@
 //! `tsp generate`.
 
-use super::{CommandError, Ending, print};
+use super::{Ending, print};
 use crate::generate::{Kind, generate_file};
 
 /// What `tsp generate` is asked.
@@ -17,7 +17,7 @@ pub(super) struct Arguments {
     kind: Kind,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Ending, CommandError> {
+pub(super) fn run(arguments: &Arguments) -> Ending {
     print(&generate_file(usize::from(arguments.cities), arguments.seed, arguments.kind));
-    Ok(Ending::Done)
+    Ending::Done
 }

@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Solve(arguments) => solve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
-        Command::Generate(arguments) => generate::run(&arguments),
+        Command::Generate(arguments) => Ok(generate::run(&arguments)),
     };
     match outcome {
         Ok(Ending::Done) => ExitCode::SUCCESS,

@@ -100,14 +100,12 @@ impl Report<'_> {
         }
         let length = self.search.length.unwrap_or_default();
         // Writing into a string cannot fail.
-        let _ = match self.search.proven {
-            true => writeln!(text, "\nlength {length}, proven optimal"),
-            false => writeln!(
-                text,
-                "\nlength {length}, NOT proven optimal: the search was stopped; no tour is shorter than {} (gap {:.2} %)",
-                self.search.bound,
-                100.0 * self.gap().unwrap_or_default(),
-            ),
+        let _ = if self.search.proven {
+            writeln!(text, "\nlength {length}, proven optimal")
+        } else {
+            let (bound, gap) = (self.search.bound, 100.0 * self.gap().unwrap_or_default());
+            let known = format!("no tour is shorter than {bound} (gap {gap:.2} %)");
+            writeln!(text, "\nlength {length}, NOT proven optimal: the search was stopped; {known}")
         };
     }
 

@@ -20,8 +20,6 @@ enum Stopped {
     JobOver,
     /// There is another attempt, or the job's state has changed: look again.
     Changed,
-    /// Another node leads.
-    Deposed,
 }
 
 impl Coordination {
@@ -53,7 +51,7 @@ impl Coordination {
             }
             match self.lead_attempt(fence, Attempt(record.attempt)).await {
                 Ok(Stopped::JobOver) | Err(LeadError::Store(zk::Error::SessionExpired)) => return None,
-                Ok(Stopped::Deposed) | Err(LeadError::Deposed) => return Some(()),
+                Err(LeadError::Deposed) => return Some(()),
                 Ok(Stopped::Changed) => {}
                 Err(LeadError::Store(error)) => {
                     tracing::debug!(node = %self.node, %error, "the leader tries again");

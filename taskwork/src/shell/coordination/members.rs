@@ -30,13 +30,11 @@ impl Coordination {
 
     async fn joined(&self, member: &Member) {
         let Some(node) = self.other(&member.node) else { return };
-        match (member.address, member.fingerprint.parse()) {
-            (Some(address), Ok(fingerprint)) => self.peers.set(node, PeerAddress { address, fingerprint }),
-            _ => {
-                tracing::warn!(node = %self.node, member = %node, "a member without a usable address is passed over");
-                return;
-            }
-        }
+        let (Some(address), Ok(fingerprint)) = (member.address, member.fingerprint.parse()) else {
+            tracing::warn!(node = %self.node, member = %node, "a member without a usable address is passed over");
+            return;
+        };
+        self.peers.set(node, PeerAddress { address, fingerprint });
         tracing::debug!(node = %self.node, member = %node, "a node has joined");
         self.tell(Event::Joined { node }).await;
     }

@@ -54,9 +54,10 @@ impl Coordination {
             };
             match enrolled.await {
                 Ok(()) => return self.tell(Event::Enrolled { attempt }).await,
-                Err(CommitError::NotMember) => return self.tell(Event::Expired).await,
+                Err(CommitError::NotMember | CommitError::Store(zk::Error::SessionExpired)) => {
+                    return self.tell(Event::Expired).await;
+                }
                 Err(CommitError::AttemptOver) => return,
-                Err(CommitError::Store(zk::Error::SessionExpired)) => return self.tell(Event::Expired).await,
                 Err(CommitError::Store(error)) => {
                     tracing::debug!(node = %self.node, %attempt, %error, "enrolling is tried again");
                     tokio::time::sleep(RETRY_PAUSE).await;
@@ -72,9 +73,10 @@ impl Coordination {
         };
         match outcome {
             Ok(claimed) => TransactionResult::Done { claimed },
-            Err(CommitError::NotMember) => TransactionResult::NotMember,
+            Err(CommitError::NotMember | CommitError::Store(zk::Error::SessionExpired)) => {
+                TransactionResult::NotMember
+            }
             Err(CommitError::AttemptOver) => TransactionResult::AttemptOver,
-            Err(CommitError::Store(zk::Error::SessionExpired)) => TransactionResult::NotMember,
             Err(CommitError::Store(error)) if error.is_transient() => {
                 tracing::debug!(node = %self.node, txn = transaction.txn, %error, "a transaction is tried again");
                 TransactionResult::Unknown
