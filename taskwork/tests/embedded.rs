@@ -170,13 +170,13 @@ fn a_start_value_is_known_before_the_first_task_begins() {
 
 #[test]
 fn counts_are_exact_while_nodes_come_and_go_down_to_none() {
-    let shape = || Shape { depth: 15 };
+    let shape = || Shape { depth: 17 };
     let (count, largest) = Tree::sequential(&shape());
     for round in 0..12_u64 {
         let mut job = Job::new(Tree::root(), shape()).nodes(2).workers(2);
         let scaler = job.scaler();
         let mut turn = 0;
-        let job = job.on_progress(Duration::from_millis(4), move |_| {
+        let job = job.on_progress(Duration::from_millis(20), move |_| {
             turn += 1;
             // Every few turns there is no node at all; the next turn brings some back.
             let nodes = if turn % 4 == 3 { 0 } else { hash(round * 1_000 + turn) % 5 };

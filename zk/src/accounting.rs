@@ -200,12 +200,13 @@ pub async fn enrol(
     }
 }
 
-/// Whether a node has left an attempt with nothing in its hands.
+/// Whether a node that is no member any more has gone with nothing in its hands: it said so, or it never took part.
 ///
 /// # Errors
 /// Whatever the store refuses.
 pub async fn left_cleanly(store: &dyn Store, attempt: &AttemptPaths, node: &str) -> Result<bool> {
-    Ok(store.exists(&attempt.left_node(node)).await?.is_some())
+    let (left, took_part) = (store.exists(&attempt.left_node(node)), store.exists(&attempt.output(node)));
+    Ok(left.await?.is_some() || took_part.await?.is_none())
 }
 
 /// Resolves when the global task list is empty: when every task is complete.

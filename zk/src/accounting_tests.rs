@@ -88,6 +88,15 @@ async fn a_clean_leave_counts_once_although_the_member_is_gone_then() {
 }
 
 #[tokio::test]
+async fn a_node_that_never_took_part_leaves_cleanly_and_one_that_did_must_say_so() {
+    let stage = Stage::new().await;
+    let (node, paths) = (stage.member("a").await, stage.attempt(1));
+    stage.tree.expire(node.id());
+    assert!(!left_cleanly(&*stage.store, &paths, "a").await.unwrap());
+    assert!(left_cleanly(&*stage.store, &paths, "b").await.unwrap());
+}
+
+#[tokio::test]
 async fn a_node_that_is_no_member_changes_nothing() {
     let stage = Stage::new().await;
     let (node, paths) = (stage.member("a").await, stage.attempt(1));

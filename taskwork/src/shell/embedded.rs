@@ -11,7 +11,12 @@ use std::{
 };
 
 use rand::Rng;
-use tokio::{runtime, sync::watch, task::JoinSet, time};
+use tokio::{
+    runtime,
+    sync::watch,
+    task::JoinSet,
+    time::{self, MissedTickBehavior},
+};
 use zk::{ClusterPaths, MemoryStore, MemoryTree, Store, job};
 
 use super::{
@@ -165,6 +170,7 @@ impl<T: Task> Fleet<'_, T> {
         let submitted = self.submitted;
         let mut ticks =
             time::interval(observer.as_ref().map_or(FAR, |observer| observer.every.max(TICK_MIN)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let end = submitted.end();
         tokio::pin!(end);
         loop {
