@@ -19,6 +19,8 @@ mod action;
 mod attempt;
 #[cfg(test)]
 mod check;
+#[cfg(test)]
+mod cluster_test;
 mod drain;
 mod event;
 mod message;
