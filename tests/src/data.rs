@@ -17,6 +17,9 @@ pub struct Known {
 }
 
 /// The root of the workspace.
+///
+/// # Panics
+/// Never: this crate lies in the workspace.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the workspace")
 }

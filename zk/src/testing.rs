@@ -29,7 +29,7 @@ impl Stage {
             program: "test",
             program_version: "1",
             name: "a job",
-            shared: &[7; 600 << 10],
+            shared: &vec![7; 600 << 10],
             root_id: ROOT,
             root: b"the root",
             variables: &[("best".to_owned(), b"9".to_vec())],

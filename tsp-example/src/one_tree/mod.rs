@@ -6,7 +6,7 @@
 //! tour by the same amount but not every one-tree; raising those of cities with too many edges in the tree, and lowering those with
 //! too few, drives the bound up.
 //!
-//! **Everything is exact.** Distances and multipliers are whole numbers, [`SCALE`] times as large as the file's, so a
+//! **Everything is exact.** Distances and multipliers are whole numbers, `SCALE` times as large as the file's, so a
 //! bound is a whole number too, without rounding: what is pruned is pruned rightly. Floating point only says how far a
 //! multiplier moves, and any multipliers give a valid bound.
 

@@ -1,0 +1,202 @@
+//! The command `tsp` as a user types it, rightly and wrongly.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn tsp(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tsp")).args(arguments).output().unwrap()
+}
+
+fn instance(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("instances").join(name).display().to_string()
+}
+
+struct Desk(TempDir);
+
+impl Desk {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        fs::write(self.path(name), content).unwrap();
+        self.path(name).display().to_string()
+    }
+}
+
+/// The command refuses a file with exit code 2 and one line, which has the place and these words.
+#[track_caller]
+fn refused(content: impl AsRef<[u8]>, place: &str, says: &[&str]) {
+    let desk = Desk::new();
+    let file = desk.write("bad.tsp", content);
+    let output = tsp(&["solve", &file]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.contains(&format!("bad.tsp{place}")), "{place}: {message}");
+    for words in says {
+        assert!(message.contains(words), "{words:?} is not in: {message}");
+    }
+}
+
+const EUCLIDEAN: &str = "TYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n";
+const MATRIX: &str = "TYPE: TSP\nDIMENSION: 3\nEDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: FULL_MATRIX\nEDGE_WEIGHT_SECTION\n";
+
+#[test]
+fn files_that_are_no_instance_are_refused() {
+    refused("", ":1", &["empty", "TSPLIB"]);
+    refused(b"\x7fELF\0\x01\x02", ":1", &["no text"]);
+    refused("hello world\n", ":1", &["hello world", "keyword"]);
+    refused("NAME: x\n", ":1", &["no TYPE"]);
+    refused("TYPE: CVRP\nDIMENSION: 3\n", ":1", &["CVRP", "TYPE: TSP"]);
+    refused("TYPE: ATSP\nDIMENSION: 3\n", ":1", &["direction"]);
+    refused("TYPE: TSP\nDIMENSION: many\n", ":2", &["many", "number of cities"]);
+    refused("TYPE: TSP\nDIMENSION: 0\n", ":2", &["no cities"]);
+    refused("TYPE: TSP\nDIMENSION: 1000000\n", ":2", &["1000000", "4 TiB", "512 MiB"]);
+    refused("TYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: MOON\n", ":3", &["MOON", "EUC_2D"]);
+    refused("TYPE: TSP\nDIMENSION: 4\nDIMENSION: 5\n", ":3", &["second", "line 2"]);
+    refused(
+        "TYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: ROUND\n",
+        ":4",
+        &["ROUND"],
+    );
+}
+
+#[test]
+fn coordinates_that_are_none_are_refused() {
+    let check = |rows: &str, place: &str, says: &[&str]| refused(format!("{EUCLIDEAN}{rows}"), place, says);
+    check("1 0 0\n2 0 1\n3 1 1\nEOF\n", ":7", &["3 cities", "4"]);
+    check("1 0 0\n2 0 1\n3 1 1\n4 1\n", ":8", &["1 coordinates", "2"]);
+    check("1 0 0\n2 0 1\n3 1 1\n4 1 0\n5 2 2\n", ":9", &["more coordinates"]);
+    check("1 0 0\n2 0 1\n2 1 1\n4 1 0\n", ":7", &["city 2 again", "line 6"]);
+    check("1 0 0\n2 0 1\n9 1 1\n4 1 0\n", ":7", &["city 9", "1 to 4"]);
+    check("1 0 0\n2 0 NaN\n3 1 1\n4 1 0\n", ":6", &["NaN", "finite"]);
+    check("1 0 0\n2 0 1e999\n3 1 1\n4 1 0\n", ":6", &["1e999", "finite"]);
+    check("1 0 0\n2 0 1e300\n3 1 1\n4 1 0\n", ":6", &["distance", "2147483647"]);
+}
+
+#[test]
+fn matrices_that_are_none_are_refused() {
+    let check = |rows: &str, place: &str, says: &[&str]| refused(format!("{MATRIX}{rows}"), place, says);
+    check("0 1 2\n1 0 3\n2 3\nEOF\n", ":8", &["8 distances", "9"]);
+    check("0 1 2\n1 0 3\n2 3 0 7\nEOF\n", ":8", &["10 distances", "9"]);
+    check("0 1 2\n1 0 3\n2 4 0\nEOF\n", ":8", &["4 from city 3 to city 2", "3", "ATSP"]);
+    check("0 -1 2\n-1 0 3\n2 3 0\nEOF\n", ":6", &["-1", "from 0"]);
+    check("0 1.5 2\n1.5 0 3\n2 3 0\nEOF\n", ":6", &["1.5", "whole"]);
+    check("0 9999999999 2\n1 0 3\n2 3 0\nEOF\n", ":6", &["9999999999", "2147483647"]);
+}
+
+#[test]
+fn csv_files_that_are_none_are_refused() {
+    refused("name,lat,lon\nParis,48.86\n", ":2", &["2 fields", "three"]);
+    refused("name,lat,lon\nParis,98.86,2.35\n", ":2", &["98.86", "-90 to 90"]);
+    refused("name,lat,lon\nParis,north,2.35\n", ":2", &["north", "finite"]);
+    refused("name,lat,lon\n", ":1", &["no cities"]);
+}
+
+#[test]
+fn wrong_usage_has_exit_code_2() {
+    let desk = Desk::new();
+    let missing = desk.path("nowhere.tsp").display().to_string();
+    let small = instance("capitals15.csv");
+    let cases: [(&[&str], &str); 6] = [
+        (&["solve", &missing], "cannot be read"),
+        (&["solve", &small, "--workers", "0"], "0 workers"),
+        (&["solve", &small, "--nodes", "0"], "0 nodes"),
+        (&["solve", &small, "--bound", "guess"], "guess"),
+        (&["generate", "--cities", "0", "--seed", "1"], "0"),
+        (&["dance"], "dance"),
+    ];
+    for (arguments, says) in cases {
+        let output = tsp(arguments);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(says), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn one_two_and_three_cities_have_one_tour() {
+    let desk = Desk::new();
+    for (cities, length) in [(1, 0), (2, 10), (3, 12)] {
+        let file = desk.write("few.csv", ["a,0,0\n", "b,3,4\n", "c,3,0\n"][..cities].concat());
+        for bound in ["one-tree", "mst"] {
+            let output = tsp(&["solve", &file, "--json", "--bound", bound]);
+            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+            let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!((answer["length"].as_u64(), answer["proven"].as_bool()), (Some(length), Some(true)));
+            assert_eq!(answer["tour"].as_array().unwrap().len(), cities);
+        }
+    }
+}
+
+#[test]
+fn the_answer_as_json_has_every_figure_and_the_tour_can_be_checked() {
+    let desk = Desk::new();
+    let (file, tour) = (instance("random35.tsp"), desk.path("best.tour").display().to_string());
+    let output = tsp(&["solve", &file, "--json", "--output", &tour, "--nodes", "2", "--workers", "1"]);
+    assert_eq!(output.status.code(), Some(0));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for field in ["length", "bound", "states", "pruned", "tasks", "splits", "steals"] {
+        assert!(answer[field].is_u64(), "{field}: {answer}");
+    }
+    assert_eq!((answer["length"].as_u64(), answer["proven"].as_bool()), (Some(4880), Some(true)));
+    assert!(answer["seconds"].is_f64() && answer["gap"].as_f64() == Some(0.0));
+    let tour_of = answer["tour"].as_array().unwrap();
+    let mut cities: Vec<u64> = tour_of.iter().map(|city| city.as_u64().unwrap()).collect();
+    cities.sort_unstable();
+    assert_eq!(cities, (1..=35).collect::<Vec<_>>());
+
+    let checked = tsp(&["check", &file, &tour]);
+    assert_eq!(checked.status.code(), Some(0));
+    assert!(String::from_utf8(checked.stdout).unwrap().contains("length 4880"));
+}
+
+#[test]
+fn tours_that_miss_or_repeat_a_city_are_refused() {
+    let desk = Desk::new();
+    let file = desk.write("four.csv", "a,0,0\nb,0,1\nc,1,1\nd,1,0\n");
+    for (tour, place, says) in [
+        ("TYPE: TOUR\nTOUR_SECTION\n1 2 3 -1\n", ":3", "without city 4"),
+        ("TYPE: TOUR\nTOUR_SECTION\n1\n2\n2\n4\n-1\n", ":5", "city 2 again"),
+        ("TYPE: TOUR\nTOUR_SECTION\n1\n2\n7\n4\n-1\n", ":5", "city 7"),
+        ("TYPE: TOUR\nDIMENSION: 9\nTOUR_SECTION\n1\n-1\n", ":2", "9"),
+        ("TYPE: TSP\n", ":1", "TOUR"),
+    ] {
+        let tour = desk.write("bad.tour", tour);
+        let output = tsp(&["check", &file, &tour]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(&format!("bad.tour{place}")) && message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn a_generated_instance_has_one_optimum_by_every_way_of_searching() {
+    let desk = Desk::new();
+    for kind in ["euclidean", "random"] {
+        let generated = tsp(&["generate", "--cities", "9", "--seed", "3", "--kind", kind]);
+        let file = desk.write("generated.tsp", generated.stdout);
+        let ways: [&[&str]; 3] = [&["--no-pruning"], &["--bound", "mst"], &[]];
+        let lengths = ways.map(|way| {
+            let output = tsp(&[&["solve", &file, "--json"][..], way].concat());
+            serde_json::from_slice::<Value>(&output.stdout).unwrap()["length"].as_u64()
+        });
+        assert!(
+            lengths[0].is_some() && lengths.iter().all(|length| *length == lengths[0]),
+            "{kind}: {lengths:?}"
+        );
+    }
+}

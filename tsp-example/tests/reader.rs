@@ -1,0 +1,122 @@
+//! The readers: every format of a matrix, freedom of form, and anything at all.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use proptest::prelude::*;
+use tsp_example::{
+    generate::{Kind, generate, generate_file},
+    read::{parse_instance, parse_tour, write_tour},
+};
+
+const CITIES: usize = 7;
+
+/// Whether a format gives an entry, and whether it goes by columns: after its specification.
+type Order = (&'static str, fn(usize, usize) -> bool, bool);
+
+const FORMATS: [Order; 9] = [
+    ("FULL_MATRIX", |_, _| true, false),
+    ("UPPER_ROW", |row, column| column > row, false),
+    ("LOWER_ROW", |row, column| column < row, false),
+    ("UPPER_DIAG_ROW", |row, column| column >= row, false),
+    ("LOWER_DIAG_ROW", |row, column| column <= row, false),
+    ("UPPER_COL", |row, column| column > row, true),
+    ("LOWER_COL", |row, column| column < row, true),
+    ("UPPER_DIAG_COL", |row, column| column >= row, true),
+    ("LOWER_DIAG_COL", |row, column| column <= row, true),
+];
+
+#[test]
+fn every_format_of_a_matrix_gives_the_same_distances() {
+    let instance = generate(CITIES, 11, Kind::Random);
+    for (format, gives, by_columns) in FORMATS {
+        let mut numbers = Vec::new();
+        for line in 0..CITIES {
+            for place in 0..CITIES {
+                let (row, column) = if by_columns { (place, line) } else { (line, place) };
+                if gives(row, column) {
+                    numbers.push(instance.distance(row, column).to_string());
+                }
+            }
+        }
+        // Broken over lines wherever it pleases.
+        let rows: Vec<String> = numbers.chunks(5).map(|row| row.join(" ")).collect();
+        let head =
+            format!("NAME: {}\nTYPE: TSP\nDIMENSION: {CITIES}\nEDGE_WEIGHT_TYPE: EXPLICIT", instance.name);
+        let file =
+            format!("{head}\nEDGE_WEIGHT_FORMAT: {format}\nEDGE_WEIGHT_SECTION\n{}\nEOF\n", rows.join("\n"));
+        assert_eq!(parse_instance("m", file.as_bytes()).unwrap(), instance, "{format}");
+    }
+}
+
+#[test]
+fn the_form_of_a_file_is_free() {
+    let plain = "NAME: x\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n\
+                 1 0 0\n2 0 10\n3 10 10\n4 10 0\nEOF\n";
+    let free = "COMMENT : one\r\nCOMMENT:two\r\n\r\nname :x\r\nTYPE : TSP (made up)\r\nNODE_COORD_TYPE: TWOD_COORDS\r\n\
+                EDGE_WEIGHT_TYPE\t:\tEUC_2D\r\nDIMENSION : 4\r\nDISPLAY_DATA_TYPE: COORD_DISPLAY\r\n\
+                NODE_COORD_SECTION\r\n  4 1.0e1 0\r\n 3 1E+01 10.0\r\n\r\n1 0. .0\r\n2 0 1D1\r\n";
+    let read = |file: &str| parse_instance("p", file.as_bytes()).unwrap();
+    assert_eq!(read(free), read(plain));
+}
+
+#[test]
+fn csv_may_have_a_header_quotes_and_comments() {
+    let plain = parse_instance("c.csv", b"a,0,0\nb,3,4\nc,6,8\n").unwrap();
+    let other = "\u{feff}Name,X,Y\n# a comment\n\"a\" , 0 , 0\r\nb,3,4\n\nc,6,8\n";
+    assert_eq!(parse_instance("c.csv", other.as_bytes()).unwrap(), plain);
+    assert_eq!((plain.distance(0, 1), plain.label(1)), (5, "b".to_owned()));
+    let quoted = parse_instance("c.csv", "\"Paris, the \"\"city\"\"\",0,0\nZürich,0,1\n".as_bytes()).unwrap();
+    assert_eq!((quoted.label(0), quoted.label(1)), ("Paris, the \"city\"".to_owned(), "Zürich".to_owned()));
+}
+
+#[test]
+fn a_tour_reads_back_as_it_is_written() {
+    let instance = generate(9, 2, Kind::Euclidean);
+    let tour: Vec<usize> = (0..9).rev().collect();
+    assert_eq!(parse_tour("t", write_tour(&instance, &tour).as_bytes(), 9).unwrap(), tour);
+}
+
+/// A file that is right, to be spoilt.
+fn valid() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        generate_file(5, 1, Kind::Euclidean),
+        generate_file(5, 1, Kind::Random),
+        "name,lat,lon\nParis,48.86,2.35\nRome,41.90,12.50\nBern,46.95,7.45\n".to_owned(),
+        "TYPE: TSP\nDIMENSION: 3\nEDGE_WEIGHT_TYPE: GEO\nNODE_COORD_SECTION\n1 1.5 2.5\n2 3 4\n3 5 6\nEOF\n"
+            .to_owned(),
+    ])
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_a_reader_panic(bytes: Vec<u8>) {
+        let _ = parse_instance("f", &bytes);
+        let _ = parse_tour("f", &bytes, 5);
+    }
+
+    #[test]
+    fn no_spoilt_file_makes_a_reader_panic(
+        file in valid(),
+        spoils in prop::collection::vec((any::<prop::sample::Index>(), 0..5, "[-+0-9a-zA-Z_:., \\n\"]{0,12}"), 1..6),
+    ) {
+        let mut words: Vec<String> = file.split_inclusive([' ', '\n', ',']).map(str::to_owned).collect();
+        for (place, what, text) in spoils {
+            let place = place.index(words.len());
+            match what {
+                0 => { words.remove(place); }
+                1 => words[place] = text,
+                2 => { let word = words[place].clone(); words.insert(place, word); }
+                3 => words.insert(place, text),
+                _ => words.truncate(place + 1),
+            }
+            if words.is_empty() {
+                words.push("\n".to_owned());
+            }
+        }
+        let spoilt = words.concat();
+        if let Err(error) = parse_instance("f", spoilt.as_bytes()) {
+            prop_assert!(error.to_string().starts_with("f:"), "{}", error);
+        }
+        let _ = parse_tour("f", spoilt.as_bytes(), 5);
+    }
+}
