@@ -88,13 +88,13 @@
 //!
 //! A search of another kind, one with a loop of its own, is written on [`taskwork::Task`] itself.
 
-mod frontier;
-mod incumbent;
 mod problem;
-mod search;
-pub mod sequential;
-mod solver;
+mod incumbent;
+mod frontier;
 mod step;
+mod search;
+mod solver;
+pub mod sequential;
 #[cfg(test)]
 mod testing;
 

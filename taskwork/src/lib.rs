@@ -93,16 +93,16 @@
 //! Most programs that look for a best solution are shorter on the crate `bnb-framework`, which has the search loop, the
 //! frontier and the incumbent ready.
 
-mod config;
-mod context;
-mod core;
-mod envelope;
-mod figures;
-mod id;
-mod job;
-mod pool;
-mod shell;
 mod task;
+mod context;
+mod job;
+mod id;
+mod config;
+mod figures;
+mod envelope;
+mod pool;
+mod core;
+mod shell;
 mod wire;
 
 pub use crate::{

@@ -1,10 +1,10 @@
 //! The travelling salesman, complete: instances, bounds, a start tour, exact search.
 
-pub mod command;
-pub mod distance;
-pub mod generate;
 pub mod instance;
-pub mod one_tree;
-pub mod path;
+pub mod distance;
 pub mod read;
+pub mod generate;
 pub mod start;
+pub mod path;
+pub mod one_tree;
+pub mod command;

@@ -147,6 +147,11 @@ impl<const N: usize> Problem for PathProblem<N> {
 }
 
 impl<const N: usize> Children<PathProblem<N>> for Extensions {
+    #[allow(
+        clippy::inline_always,
+        reason = "the innermost step of the search: a call of its own costs a tenth of a state"
+    )]
+    #[inline(always)]
     fn next(&mut self, problem: &PathProblem<N>, parent: &PathState<N>) -> Option<PathState<N>> {
         while self.next < self.end {
             let city = problem.near(parent, self.next);

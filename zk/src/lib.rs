@@ -14,20 +14,22 @@
 //! Every error says whether the operation [may have happened](Error::effect) all the same; every recipe can be called again when
 //! it does not know, and does what it does once.
 
-pub mod accounting;
-mod chunks;
-pub mod election;
 mod error;
-pub mod job;
-pub mod membership;
-mod memory;
+mod store;
 mod paths;
 mod record;
-mod store;
+mod chunks;
+pub mod tree;
+mod memory;
+pub mod membership;
+pub mod election;
+pub mod variable;
+pub mod accounting;
+pub mod job;
+#[cfg(test)]
+mod recipes_tests;
 #[cfg(test)]
 mod testing;
-pub mod tree;
-pub mod variable;
 
 pub use crate::{
     chunks::{CHUNK_BYTES_MAX, CHUNKED_BYTES_MAX},

@@ -14,21 +14,20 @@
 //! the randomness from the seed the node was made with. So the same events give the same actions, and a whole cluster can be
 //! replayed from one number.
 
-mod accounting;
+mod node;
+mod event;
 mod action;
+mod message;
 mod attempt;
+mod thief;
+mod victim;
+mod receipts;
+mod accounting;
+mod drain;
 #[cfg(test)]
 mod check;
 #[cfg(test)]
 mod cluster_test;
-mod drain;
-mod event;
-mod message;
-mod node;
-mod receipts;
-
-mod thief;
-mod victim;
 
 pub(crate) use self::{
     action::{Action, Departure, Transaction, TransactionKind},

@@ -13,14 +13,14 @@
 //! A local split never leaves this module: the child goes into the queue and a hungry worker takes it. The rest of the node
 //! hears only that something has changed ([`Work::changed`]), and looks.
 
-mod ledger;
-mod queue;
 mod signals;
-#[cfg(test)]
-mod stress;
+mod queue;
+mod worker;
+mod ledger;
 mod variables;
 mod work;
-mod worker;
+#[cfg(test)]
+mod stress;
 
 use std::{
     fmt,

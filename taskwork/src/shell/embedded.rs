@@ -285,3 +285,75 @@ impl Submitted {
         Ok(Report { output, finished, figures, elapsed: self.started.elapsed(), variables })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::{context::Context, task::Outcome};
+
+    /// Counts the leaves of a binary tree.
+    #[derive(Serialize, Deserialize)]
+    struct Leaves {
+        open: Vec<u32>,
+    }
+
+    impl Task for Leaves {
+        type Shared = ();
+        type Output = u64;
+
+        fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+            while let Some(&height) = self.open.last() {
+                if cx.migrate() {
+                    return Outcome::Migrate;
+                }
+                self.open.pop();
+                match height {
+                    0 => *cx.output() += 1,
+                    _ => self.open.extend([height - 1, height - 1]),
+                }
+                cx.potential_split(self);
+            }
+            Outcome::Complete
+        }
+
+        fn split(&mut self, (): &()) -> Option<Self> {
+            (self.open.len() > 1).then(|| Self { open: vec![self.open.remove(0)] })
+        }
+    }
+
+    #[test]
+    fn what_a_job_leaves_in_the_tree_is_bounded() {
+        for round in 0..10 {
+            let tree = MemoryTree::new();
+            let setup = Setup {
+                root: Leaves { open: vec![18] },
+                shared: Arc::new(()),
+                nodes: 4,
+                workers: 1 + round % 2,
+                limits: Limits::default(),
+                start_values: Vec::new(),
+                stopper: Stopper::default(),
+                scale: None,
+                progress: None,
+                started: Instant::now(),
+            };
+            let runtime =
+                runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            let report = runtime.block_on(run_on(&tree, setup)).unwrap();
+            assert_eq!(report.output, 1 << 18);
+            let attempt = ClusterPaths::new(CLUSTER).unwrap().job("j-0000000000").attempt(1);
+            let below = |folder: String| tree.paths_below(&folder).len() - 1;
+            assert_eq!((below(attempt.list()), below(attempt.parked())), (0, 0), "no task is left");
+            assert!(below(attempt.txns()) <= 2 * 4, "at most two transaction ids of a node");
+            assert!((1..=4).contains(&below(attempt.outputs())), "one output of a node");
+            let cluster = ClusterPaths::new(CLUSTER).unwrap();
+            assert_eq!(
+                (below(cluster.members()), below(cluster.election())),
+                (0, 0),
+                "every session has ended"
+            );
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! `tsp solve`.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Instant};
 
-use bnb_framework::{Figures, Problem, Solver};
+use bnb_framework::{Best, Figures, Problem, Solver, sequential};
 use clap::ValueEnum;
 
 use super::{
@@ -38,6 +38,9 @@ pub(super) struct Arguments {
     /// Visit every state: all paths from the first city, whatever the bound.
     #[arg(long)]
     no_pruning: bool,
+    /// Search without the runtime, by the plain sequential reference: to compare with.
+    #[arg(long, conflicts_with_all = ["nodes", "workers"])]
+    sequential: bool,
     /// Write the tour to this file, in TSPLIB format.
     #[arg(long, value_name = "TOUR")]
     output: Option<PathBuf>,
@@ -117,12 +120,15 @@ fn solve<'a, P: Problem<Cost = u64, Solution = Vec<City>>>(
     problem: P,
     root_bound: impl FnOnce(Option<u64>) -> u64,
 ) -> Result<Report<'a>, CommandError> {
+    let start = (arguments.start == Start::Heuristic).then(|| start::tour(instance));
+    if arguments.sequential {
+        return Ok(solve_sequentially(arguments, instance, &problem, start));
+    }
     let mut solver = Solver::new(problem).nodes(arguments.nodes).pruning(!arguments.no_pruning);
     if let Some(workers) = arguments.workers {
         solver = solver.workers(workers);
     }
-    if arguments.start == Start::Heuristic {
-        let (length, tour) = start::tour(instance);
+    if let Some((length, tour)) = start {
         solver = solver.start(length, tour);
     }
     watch::stop_on_interrupt(solver.stopper())?;
@@ -149,4 +155,27 @@ fn solve<'a, P: Problem<Cost = u64, Solution = Vec<City>>>(
         },
         figures,
     })
+}
+
+fn solve_sequentially<'a, P: Problem<Cost = u64, Solution = Vec<City>>>(
+    arguments: &Arguments,
+    instance: &'a Instance,
+    problem: &P,
+    start: Option<(u64, Vec<City>)>,
+) -> Report<'a> {
+    let started = Instant::now();
+    let start = start.map(|(cost, solution)| Best { cost, solution });
+    let found = sequential::solve(problem, !arguments.no_pruning, start);
+    let seconds = started.elapsed().as_secs_f64();
+    let (length, tour) = found.best.map(|best| (best.cost, best.solution)).unzip();
+    let search = Search {
+        length,
+        tour,
+        proven: true,
+        bound: length.unwrap_or_default(),
+        states: found.states,
+        pruned: found.pruned,
+        seconds,
+    };
+    Report { instance, search, figures: Figures::default() }
 }

@@ -19,7 +19,7 @@ pub(super) struct Edges {
     forced: Vec<u64>,
     /// The other end of the forced path that a city is an end of; itself if it is on none.
     far_end: Vec<u32>,
-    forced_edges: usize,
+    forced_total: usize,
 }
 
 impl Edges {
@@ -32,7 +32,7 @@ impl Edges {
             allowed: vec![0; cities * words],
             forced: vec![0; cities * words],
             far_end: (0..).take(cities).collect(),
-            forced_edges: 0,
+            forced_total: 0,
         };
         for i in 0..cities {
             for j in (0..cities).filter(|&j| j != i) {
@@ -96,19 +96,19 @@ impl Edges {
         if !self.is_allowed(i, j) {
             return Err(Impossible);
         }
-        let closes = self.far_end[i] as usize == j && self.forced_edges > 0 && self.forced_count(i) > 0;
-        if closes && self.forced_edges + 1 < self.cities {
+        let closes = self.far_end[i] as usize == j && self.forced_total > 0 && self.forced_count(i) > 0;
+        if closes && self.forced_total + 1 < self.cities {
             return Err(Impossible);
         }
         self.forced[i * self.words + j / 64] |= 1 << (j % 64);
         self.forced[j * self.words + i / 64] |= 1 << (i % 64);
-        self.forced_edges += 1;
+        self.forced_total += 1;
         if !closes {
             let (a, b) = (self.far_end[i], self.far_end[j]);
             (self.far_end[a as usize], self.far_end[b as usize]) = (b, a);
             // The edge between the ends would close a tour too early.
             let (a, b) = (a as usize, b as usize);
-            if self.forced_edges + 1 < self.cities && !self.is_forced(a, b) {
+            if self.forced_total + 1 < self.cities && !self.is_forced(a, b) {
                 self.forbid(a, b)?;
             }
         }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_forced_edges_of_a_city_forbid_its_others() {
+    fn two_forced_total_of_a_city_forbid_its_others() {
         let mut edges = Edges::all(6);
         edges.force(0, 1).unwrap();
         edges.force(0, 2).unwrap();

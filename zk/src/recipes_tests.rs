@@ -1,0 +1,160 @@
+//! Membership, election and variables over the store in memory, with faults.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    Error, Fate, MemoryStore, Store,
+    election::Candidate,
+    membership::{Change, Roll},
+    testing::{LoseOne, Stage},
+    variable::{Published, VariableWatch, publish},
+};
+
+const SOON: Duration = Duration::from_secs(10);
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, future).await.expect("it happens in time")
+}
+
+fn dynamic(store: &Arc<MemoryStore>) -> Arc<dyn Store> {
+    Arc::clone(store) as Arc<dyn Store>
+}
+
+fn name(change: &Change) -> (&str, bool) {
+    match change {
+        Change::Joined(member) => (&member.node, true),
+        Change::Left(name) => (name, false),
+    }
+}
+
+#[tokio::test]
+async fn the_roll_tells_who_is_there_who_comes_and_who_goes() {
+    let stage = Stage::new().await;
+    let a = stage.member("a").await;
+    let mut roll = Roll::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
+    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("a", true));
+    let b = stage.member("b").await;
+    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("b", true));
+    stage.tree.expire(a.id());
+    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("a", false));
+    drop(b);
+    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("b", false));
+}
+
+#[tokio::test]
+async fn a_member_that_cannot_be_read_is_passed_over() {
+    let stage = Stage::new().await;
+    for (node, content) in [("x", &b"garbage"[..]), ("y", br#"{"format":99}"#)] {
+        stage.store.create(&stage.cluster.member(node), content, crate::CreateMode::Ephemeral).await.unwrap();
+    }
+    let _a = stage.member("a").await;
+    let mut roll = Roll::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
+    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("a", true));
+}
+
+#[tokio::test]
+async fn what_happened_while_the_connection_was_lost_is_told_afterwards() {
+    let stage = Stage::new().await;
+    let watcher = stage.tree.connect();
+    let a = stage.member("a").await;
+    let mut roll = Roll::open(dynamic(&watcher), &stage.cluster).await.unwrap();
+    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("a", true));
+    stage.tree.set_connected(watcher.id(), false);
+    assert_eq!(watcher.get("/").await, Err(Error::ConnectionLost));
+    stage.tree.expire(a.id());
+    let _b = stage.member("b").await;
+    stage.tree.set_connected(watcher.id(), true);
+    let mut told = Vec::new();
+    while told.len() < 2 {
+        match soon(roll.next()).await {
+            Ok(change) => told.push((name(&change).0.to_owned(), name(&change).1)),
+            Err(error) => assert!(error.is_transient(), "{error}"),
+        }
+    }
+    told.sort();
+    assert_eq!(told, [("a".to_owned(), false), ("b".to_owned(), true)]);
+}
+
+#[tokio::test]
+async fn the_leader_is_followed_by_the_next_in_line_alone() {
+    let stage = Stage::new().await;
+    let stores = [(); 3].map(|()| stage.tree.connect());
+    let mut candidates = Vec::new();
+    for (store, node) in stores.iter().zip(["a", "b", "c"]) {
+        candidates.push(Candidate::enter(dynamic(store), &stage.cluster, node).await.unwrap());
+    }
+    let [mut first, mut second, mut third] = <[Candidate; 3]>::try_from(candidates).unwrap();
+    let fence = soon(first.elected()).await.unwrap();
+    assert!(stores[0].multi(vec![fence.check()]).await.is_ok());
+    let waiting = tokio::spawn(async move { second.elected().await });
+    stage.tree.expire(stores[0].id());
+    let next = soon(waiting).await.unwrap().unwrap();
+    assert!(stores[1].multi(vec![next.check()]).await.is_ok());
+    assert!(stores[1].multi(vec![fence.check()]).await.is_err(), "the first fence holds no more");
+    assert!(
+        tokio::time::timeout(Duration::from_millis(20), third.elected()).await.is_err(),
+        "there is a leader"
+    );
+}
+
+#[tokio::test]
+async fn a_node_stands_once_wherever_an_answer_is_lost() {
+    for fate in [Fate::LostBefore, Fate::LostAfter] {
+        for countdown in 1..4 {
+            let stage = Stage::new().await;
+            let store = stage.tree.connect();
+            stage.tree.set_faults(LoseOne { session: store.id(), countdown, fate });
+            let mut candidate = loop {
+                match Candidate::enter(dynamic(&store), &stage.cluster, "a").await {
+                    Ok(candidate) => break candidate,
+                    Err(error) => assert!(error.is_transient(), "{error}"),
+                }
+            };
+            assert_eq!(stage.names(&stage.cluster.election()).len(), 1, "request {countdown}, {fate:?}");
+            while candidate.elected().await.is_err() {}
+        }
+    }
+}
+
+fn larger(new: &[u8], old: &[u8]) -> bool {
+    new > old
+}
+
+#[tokio::test]
+async fn the_best_value_stays_wherever_an_answer_is_lost() {
+    for fate in [Fate::LostBefore, Fate::LostAfter] {
+        for countdown in 1..4 {
+            let stage = Stage::new().await;
+            let (store, path) = (stage.tree.connect(), stage.cluster.job(&stage.job).var("x"));
+            let other = stage.tree.connect();
+            assert_eq!(publish(&*other, &path, b"3", &larger).await, Ok(Published::Written));
+            stage.tree.set_faults(LoseOne { session: store.id(), countdown, fate });
+            let written = loop {
+                match publish(&*store, &path, b"5", &larger).await {
+                    Ok(published) => break published,
+                    Err(error) => assert!(error.is_transient(), "{error}"),
+                }
+            };
+            assert_eq!(written, Published::Written);
+            assert_eq!(publish(&*other, &path, b"4", &larger).await, Ok(Published::Beaten(b"5".to_vec())));
+            assert_eq!(other.get(&path).await.unwrap().0, b"5");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_variable_is_told_when_it_has_a_value_and_when_that_changes() {
+    let stage = Stage::new().await;
+    let path = stage.cluster.job(&stage.job).var("x");
+    let mut watch = VariableWatch::open(dynamic(&stage.store), &path).await.unwrap();
+    let other = stage.tree.connect();
+    let first = tokio::spawn(async move {
+        let value = watch.next().await;
+        (watch, value)
+    });
+    let _ = publish(&*other, &path, b"1", &larger).await.unwrap();
+    let (mut watch, value) = soon(first).await.unwrap();
+    assert_eq!(value.unwrap(), b"1");
+    let _ = publish(&*other, &path, b"2", &larger).await.unwrap();
+    assert_eq!(soon(watch.next()).await.unwrap(), b"2");
+}
