@@ -20,6 +20,7 @@ use crate::{
 
 /// What `tsp solve` is asked.
 #[derive(Debug, clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct Arguments {
     /// The instance: TSPLIB (TYPE TSP), or CSV with lines of name,x,y or name,lat,lon.
     file: PathBuf,

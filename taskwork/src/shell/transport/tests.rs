@@ -84,7 +84,7 @@ async fn many_messages_all_arrive() {
         while seen.len() < 1_000 {
             match time::timeout(SOON, b.arrivals.recv()).await.expect("it arrives in time") {
                 Some(Arrival::Message { payload, .. }) => {
-                    assert!(seen.insert(payload), "a message came twice")
+                    assert!(seen.insert(payload), "a message came twice");
                 }
                 other => panic!("unexpected: {other:?}"),
             }
