@@ -46,7 +46,7 @@ impl Output for Tally {
     }
 }
 
-/// How many states are visited between two reports of progress.
+/// After how many states progress is reported.
 const REPORT_STATES: u64 = 4096;
 
 impl<P: Problem> SearchTask<P> {
@@ -58,35 +58,41 @@ impl<P: Problem> SearchTask<P> {
     fn run<const PRUNING: bool>(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let problem = &cx.shared().problem;
         let mut tally = Tally::default();
-        let mut best = cx.get_var::<Incumbent<P>>().map(|best| best.cost);
+        let mut best = best_known(cx);
         let outcome = loop {
-            if cx.migrate() {
-                break Outcome::Migrate;
-            }
             let Some(state) = self.frontier.next(problem) else { break Outcome::Complete };
             tally.states += 1;
-            if cx.variables_changed() {
-                best = cx.get_var::<Incumbent<P>>().map(|best| best.cost);
-            }
             match visit::<P, PRUNING>(problem, state, best) {
                 Visit::Open(state) => {
                     let children = problem.branch(&state);
                     self.frontier.open(state, children);
+                    // What others want is asked once a branched state, not once a leaf: there are far fewer.
+                    if cx.variables_changed() {
+                        best = best_known(cx);
+                    }
+                    if tally.states >= REPORT_STATES {
+                        report(cx, &mut tally);
+                    }
+                    if cx.migrate() {
+                        break Outcome::Migrate;
+                    }
                     cx.potential_split(self);
                 }
                 Visit::Better(leaf, cost) => {
                     cx.set_var::<Incumbent<P>>(Best { cost, solution: problem.solution(&leaf) });
+                    best = best_known(cx);
                 }
                 Visit::Pruned => tally.pruned += 1,
                 Visit::Leaf => {}
-            }
-            if tally.states == REPORT_STATES {
-                report(cx, &mut tally);
             }
         };
         report(cx, &mut tally);
         outcome
     }
+}
+
+fn best_known<P: Problem>(cx: &mut Context<'_, SearchTask<P>>) -> Option<P::Cost> {
+    cx.get_var::<Incumbent<P>>().map(|best| best.cost)
 }
 
 /// Adds what was counted to the task's output, and starts counting anew.
