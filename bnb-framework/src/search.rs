@@ -48,6 +48,8 @@ impl Output for Tally {
 
 /// After how many states progress is reported.
 const REPORT_STATES: u64 = 4096;
+/// Among how many states without children others are asked at least once.
+const ASK_STATES: u64 = 64;
 
 impl<P: Problem> SearchTask<P> {
     /// The whole tree.
@@ -62,29 +64,38 @@ impl<P: Problem> SearchTask<P> {
         let outcome = loop {
             let Some(state) = self.frontier.next(problem) else { break Outcome::Complete };
             tally.states += 1;
-            match visit::<P, PRUNING>(problem, state, best) {
+            // What others want is asked after each branched state, and now and then where there are none: leaves are many
+            // and cheap, but a level may have nothing else.
+            let ask = match visit::<P, PRUNING>(problem, state, best) {
                 Visit::Open(state) => {
                     let children = problem.branch(&state);
                     self.frontier.open(state, children);
-                    // What others want is asked once a branched state, not once a leaf: there are far fewer.
-                    if cx.variables_changed() {
-                        best = best_known(cx);
-                    }
-                    if tally.states >= REPORT_STATES {
-                        report(cx, &mut tally);
-                    }
-                    if cx.migrate() {
-                        break Outcome::Migrate;
-                    }
-                    cx.potential_split(self);
+                    true
                 }
                 Visit::Better(leaf, cost) => {
                     cx.set_var::<Incumbent<P>>(Best { cost, solution: problem.solution(&leaf) });
                     best = best_known(cx);
+                    true
                 }
-                Visit::Pruned => tally.pruned += 1,
-                Visit::Leaf => {}
+                Visit::Pruned => {
+                    tally.pruned += 1;
+                    tally.states.is_multiple_of(ASK_STATES)
+                }
+                Visit::Leaf => tally.states.is_multiple_of(ASK_STATES),
+            };
+            if !ask {
+                continue;
             }
+            if cx.variables_changed() {
+                best = best_known(cx);
+            }
+            if tally.states >= REPORT_STATES {
+                report(cx, &mut tally);
+            }
+            if cx.migrate() {
+                break Outcome::Migrate;
+            }
+            cx.potential_split(self);
         };
         report(cx, &mut tally);
         outcome
@@ -117,5 +128,81 @@ impl<P: Problem> Task for SearchTask<P> {
     fn split(&mut self, shared: &Instance<P>) -> Option<Self> {
         let frontier = self.frontier.split(&shared.problem)?;
         Some(Self { frontier, problem: PhantomData })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ops::Range, sync::mpsc, thread, time::Duration};
+
+    use super::*;
+    use crate::{problem::Children, solver::Solver};
+
+    /// A root with more children than can ever be visited, all of them leaves, or all of them to be pruned.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    struct Comb {
+        leaves: bool,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Teeth(Range<u64>);
+
+    impl Children<Comb> for Teeth {
+        fn next(&mut self, _: &Comb, _: &u64) -> Option<u64> {
+            self.0.next()
+        }
+
+        fn split(&mut self, _: &Comb, _: &u64) -> Option<Self> {
+            let Range { start, end } = self.0;
+            let middle = u64::midpoint(start, end);
+            self.0.end = middle;
+            (middle < end).then_some(Self(middle..end))
+        }
+    }
+
+    impl Problem for Comb {
+        type State = u64;
+        type Children = Teeth;
+        type Cost = u64;
+        type Solution = u64;
+
+        fn root(&self) -> u64 {
+            0
+        }
+
+        fn branch(&self, _: &u64) -> Teeth {
+            Teeth(1..u64::MAX)
+        }
+
+        fn leaf(&self, tooth: &u64) -> Option<u64> {
+            (self.leaves && *tooth > 0).then_some(1)
+        }
+
+        fn bound(&self, tooth: &mut u64, _: Option<u64>) -> Option<u64> {
+            (*tooth == 0).then_some(0)
+        }
+
+        fn solution(&self, tooth: &u64) -> u64 {
+            *tooth
+        }
+    }
+
+    #[test]
+    fn a_level_without_a_branch_is_split_and_reported_and_can_be_left() {
+        for leaves in [true, false] {
+            let (done, ended) = mpsc::channel();
+            thread::spawn(move || {
+                let solver = Solver::new(Comb { leaves }).nodes(2).workers(1);
+                let stopper = solver.stopper();
+                let solver = solver.on_progress(Duration::from_millis(5), move |progress| {
+                    if progress.states > 0 && progress.figures.stolen_tasks > 0 {
+                        stopper.stop();
+                    }
+                });
+                let _ = done.send(solver.run());
+            });
+            let solved = ended.recv_timeout(Duration::from_secs(60)).expect("it is stopped in time").unwrap();
+            assert!(!solved.proven && solved.states > 0);
+        }
     }
 }
