@@ -9,15 +9,13 @@ use crate::{
     workspace,
 };
 
-/// What the tests start besides the workspace's own programs.
-const DEBIAN_PACKAGES: &[&str] = &[];
-
 /// Runs the unit, integration and documentation tests of the whole workspace.
 ///
 /// # Errors
 /// A step failed, a package could not be installed, or CI has no data folder.
 pub(crate) fn run(long: bool) -> Result<()> {
-    install::debian_packages(DEBIAN_PACKAGES)?;
+    // What the tests start besides the workspace's own programs.
+    install::debian_packages(zk_server::PACKAGES)?;
     let data = Data::locate();
     data.require(workspace::in_ci())?;
     let outcome = step::run_all(&steps(&data, long));

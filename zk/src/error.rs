@@ -99,6 +99,14 @@ pub enum Error {
         /// How often it was tried.
         tries: usize,
     },
+    /// The server refused it for a reason of its own, such as a quota. Nothing was done.
+    #[error("{path}: the server refused the operation: {reason}")]
+    Refused {
+        /// The path that the operation was about.
+        path: String,
+        /// What the server said.
+        reason: String,
+    },
     /// The session is over: its ephemerals are gone and it will never do anything again.
     #[error("the session has expired")]
     SessionExpired,

@@ -8,8 +8,8 @@
 //! | [`accounting`] | is every task complete |
 //! | [`job`] | which attempt at which job is to be worked on |
 //!
-//! The recipes are written on [`Store`], a small trait that has ZooKeeper's interface and no more. [`MemoryTree`] is a
-//! store within this process, over the pure [`tree::Tree`]; it injects faults for tests.
+//! The recipes are written on [`Store`], a small trait that has ZooKeeper's interface and no more. [`Connect`] opens one over
+//! a real ZooKeeper; [`MemoryTree`] is one within this process, over the pure [`tree::Tree`], and injects faults for tests.
 //!
 //! Every error says whether the operation [may have happened](Error::effect) all the same; every recipe can be called again when
 //! it does not know, and does what it does once.
@@ -21,6 +21,8 @@ mod record;
 mod chunks;
 pub mod tree;
 mod memory;
+mod connect;
+mod client;
 pub mod membership;
 pub mod election;
 pub mod variable;
@@ -33,6 +35,8 @@ mod testing;
 
 pub use crate::{
     chunks::{CHUNK_BYTES_MAX, CHUNKED_BYTES_MAX},
+    client::ServerStore,
+    connect::{Connect, ConnectError, Credentials, CredentialsError, Tls},
     error::{Effect, Error, Result},
     memory::{EVENTS_MAX, Fate, Faults, MemoryStore, MemoryTree, Requests},
     paths::{AttemptPaths, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name},

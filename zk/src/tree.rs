@@ -29,8 +29,11 @@ pub enum WatchKind {
 /// The watches that an operation has fired, with what each has seen, in order.
 pub type Fired = Vec<(WatchId, WatchEvent)>;
 
-/// The most bytes that a znode's data, or a whole multi, may have: just under 1 MiB, as on a server.
+/// The most bytes that a request may have: just under 1 MiB, as on a server. A larger one would cost the connection, and
+/// everything under way on it.
 pub const REQUEST_BYTES_MAX: usize = (1 << 20) - (4 << 10);
+/// What an operation takes at most besides its path and its data: headers, lengths, the access list.
+const OP_BYTES: usize = 96;
 
 #[derive(Debug, Clone, Default)]
 struct Znode {
@@ -38,7 +41,8 @@ struct Znode {
     version: Version,
     owner: SessionId,
     children: BTreeSet<String>,
-    /// The number of the next sequential child. It never goes back.
+    /// The number of the next child, if it is sequential: every child that is created counts, as on a server. It never goes
+    /// back.
     next_number: u32,
 }
 
@@ -57,7 +61,7 @@ pub struct Tree {
 /// What an operation has done, with what it takes to undo it.
 #[derive(Debug)]
 enum Done {
-    Created { path: String, numbered: bool },
+    Created { path: String },
     Set { path: String, data: Vec<u8> },
     Deleted { path: String, node: Znode },
     Checked,
@@ -149,7 +153,7 @@ impl Tree {
     pub fn multi(&mut self, session: SessionId, ops: &[Op], fired: &mut Fired) -> Result<Vec<OpAnswer>> {
         self.check_session(session)?;
         let first = ops.first().map_or("/", Op::path);
-        check_size(first, ops.iter().map(|op| op.path().len() + op_bytes(op)).sum())?;
+        check_size(first, ops.iter().map(op_bytes).sum())?;
         let (mut all_done, mut answers) = (Vec::new(), Vec::new());
         for (index, op) in ops.iter().enumerate() {
             match self.perform(session, op) {
@@ -260,11 +264,10 @@ impl Tree {
         mode: CreateMode,
     ) -> Result<(Done, OpAnswer)> {
         let numbered = matches!(mode, CreateMode::PersistentSequential | CreateMode::EphemeralSequential);
-        // The name of a sequential znode may be empty: its number makes it one.
-        check_path(if numbered { path.strip_suffix('/').unwrap_or(path) } else { path })?;
+        check_new_path(path, mode)?;
         let parent_path = parent_of(path);
         let parent =
-            self.nodes.get_mut(parent_path).ok_or_else(|| Error::NoNode { path: parent_path.to_owned() })?;
+            self.nodes.get_mut(parent_path).ok_or_else(|| Error::NoNode { path: path.to_owned() })?;
         if parent.owner != 0 {
             return Err(Error::NoChildrenForEphemerals { path: path.to_owned() });
         }
@@ -272,14 +275,14 @@ impl Tree {
         if path == "/" || !parent.children.insert(name_of(&path).to_owned()) {
             return Err(Error::NodeExists { path });
         }
-        parent.next_number += u32::from(numbered);
+        parent.next_number += 1;
         let ephemeral = matches!(mode, CreateMode::Ephemeral | CreateMode::EphemeralSequential);
         let owner = if ephemeral { session } else { 0 };
         if ephemeral {
             self.sessions.entry(session).or_default().insert(path.clone());
         }
         self.nodes.insert(path.clone(), Znode { data: data.to_vec(), owner, ..Znode::default() });
-        Ok((Done::Created { path: path.clone(), numbered }, OpAnswer::Created(path)))
+        Ok((Done::Created { path: path.clone() }, OpAnswer::Created(path)))
     }
 
     fn delete(&mut self, path: &str, version: Option<Version>) -> Result<Done> {
@@ -304,10 +307,10 @@ impl Tree {
 
     fn undo(&mut self, done: Done) {
         match done {
-            Done::Created { path, numbered } => {
+            Done::Created { path } => {
                 self.detach(&path);
                 if let Some(parent) = self.nodes.get_mut(parent_of(&path)) {
-                    parent.next_number -= u32::from(numbered);
+                    parent.next_number -= 1;
                 }
             }
             Done::Set { path, data } => {
@@ -331,7 +334,7 @@ impl Tree {
 
     fn fire(&mut self, done: &Done, fired: &mut Fired) {
         match done {
-            Done::Created { path, .. } => {
+            Done::Created { path } => {
                 self.fire_one_time(path, WatchKind::Data, &WatchEvent::Created(path.clone()), fired);
                 self.fire_children(path, fired);
                 self.fire_recursive(path, &WatchEvent::Created(path.clone()), fired);
@@ -401,21 +404,30 @@ fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn op_bytes(op: &Op) -> usize {
-    match op {
+/// What an operation takes of a request.
+pub(crate) fn op_bytes(op: &Op) -> usize {
+    let data = match op {
         Op::Create { data, .. } | Op::Set { data, .. } => data.len(),
         Op::Delete { .. } | Op::Check { .. } => 0,
-    }
+    };
+    OP_BYTES + op.path().len() + data
 }
 
-fn check_size(path: &str, size: usize) -> Result<()> {
+pub(crate) fn check_size(path: &str, size: usize) -> Result<()> {
     if size <= REQUEST_BYTES_MAX {
         return Ok(());
     }
     Err(Error::TooLarge { path: path.to_owned(), size, limit: REQUEST_BYTES_MAX })
 }
 
-fn check_path(path: &str) -> Result<()> {
+/// Whether a tree can hold this path; that of a sequential znode goes on with its number.
+pub(crate) fn check_new_path(path: &str, mode: CreateMode) -> Result<()> {
+    let numbered = matches!(mode, CreateMode::PersistentSequential | CreateMode::EphemeralSequential);
+    // The name of a sequential znode may be empty: its number makes it one.
+    check_path(if numbered { path.strip_suffix('/').unwrap_or(path) } else { path })
+}
+
+pub(crate) fn check_path(path: &str) -> Result<()> {
     let reason = if path == "/" {
         return Ok(());
     } else if !path.starts_with('/') {

@@ -67,7 +67,7 @@ fn what_a_server_refuses_is_refused() {
     desk.apply(&create_as("/e", CreateMode::Ephemeral)).unwrap();
     let path = |path: &str| path.to_owned();
     assert_eq!(desk.apply(&create("/a")), Err(Error::NodeExists { path: path("/a") }));
-    assert_eq!(desk.apply(&create("/x/y")), Err(no_node("/x")));
+    assert_eq!(desk.apply(&create("/x/y")), Err(no_node("/x/y")));
     assert_eq!(desk.apply(&set("/x", b"", None)), Err(no_node("/x")));
     assert_eq!(desk.apply(&set("/a", b"", Some(7))), Err(Error::BadVersion { path: path("/a") }));
     assert_eq!(desk.apply(&delete("/a")), Err(Error::NotEmpty { path: path("/a") }));

@@ -1,0 +1,279 @@
+//! ZooKeeper servers of one's own, on loopback and free ports, with their data in a folder that goes with them.
+//!
+//! They are those of Debian's package `zookeeper`; nothing of the package's own set-up is used or touched. A test starts its
+//! own servers, so tests can run side by side, and nothing is left when they end.
+//!
+//! ```no_run
+//! let mut servers = zk_server::Servers::start(&zk_server::Setup::ensemble())?;
+//! println!("connect to {}", servers.hosts());
+//! let leader = servers.leader().expect("an ensemble has one");
+//! servers.kill(leader)?; // as if its machine had lost its power
+//! # Ok::<(), anyhow::Error>(())
+//! ```
+
+mod command;
+mod four_letters;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::PathBuf,
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use tempfile::TempDir;
+
+pub use crate::command::{PACKAGES, is_installed};
+
+/// What servers to start.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// How many: one stands alone, three or more form an ensemble.
+    pub servers: usize,
+    /// ZooKeeper's unit of time, in milliseconds.
+    pub tick_ms: u32,
+    /// More lines for `zoo.cfg`, of every server.
+    pub config: Vec<String>,
+    /// More arguments for Java, such as system properties.
+    pub java: Vec<String>,
+}
+
+impl Setup {
+    /// One server.
+    pub fn standalone() -> Self {
+        Self { servers: 1, tick_ms: 500, config: Vec::new(), java: Vec::new() }
+    }
+
+    /// Three servers.
+    pub fn ensemble() -> Self {
+        Self { servers: 3, ..Self::standalone() }
+    }
+}
+
+/// Running servers. They end, and their data goes, when this is dropped.
+#[derive(Debug)]
+pub struct Servers {
+    servers: Vec<Server>,
+    folder: TempDir,
+    setup: Setup,
+}
+
+#[derive(Debug)]
+struct Server {
+    ports: Ports,
+    /// `None` while it is down.
+    process: Option<Child>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Ports {
+    client: u16,
+    peer: u16,
+    election: u16,
+}
+
+/// How long servers may take until they serve.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often it is tried with other ports: between finding a free one and using it another program may take it.
+const START_TRIES: usize = 4;
+/// How often a server is asked whether it serves.
+const ASK_EVERY: Duration = Duration::from_millis(40);
+
+impl Servers {
+    /// Starts servers, and returns when they serve.
+    ///
+    /// # Errors
+    /// If ZooKeeper is not installed, or the servers do not serve within a minute; with the end of their logs.
+    pub fn start(setup: &Setup) -> Result<Self> {
+        ensure!(
+            is_installed(),
+            "ZooKeeper is not installed. On Debian:\n    \
+             apt-get install --no-install-recommends {}",
+            PACKAGES.join(" ")
+        );
+        let mut last = None;
+        for _ in 0..START_TRIES {
+            match Self::try_start(setup) {
+                Ok(servers) => return Ok(servers),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("it was tried at least once"))
+    }
+
+    fn try_start(setup: &Setup) -> Result<Self> {
+        let folder = tempfile::tempdir().context("no folder for the servers' data")?;
+        let servers = free_ports(setup.servers)?.into_iter();
+        let servers = servers.map(|ports| Server { ports, process: None }).collect();
+        let mut this = Self { servers, folder, setup: setup.clone() };
+        for server in 0..setup.servers {
+            this.write_config(server)?;
+            this.launch(server)?;
+        }
+        for server in 0..setup.servers {
+            this.wait_until_serving(server)?;
+        }
+        Ok(this)
+    }
+
+    /// What to connect to: `127.0.0.1:port,127.0.0.1:port`.
+    pub fn hosts(&self) -> String {
+        let hosts = self.servers.iter().map(|server| format!("127.0.0.1:{}", server.ports.client));
+        hosts.collect::<Vec<_>>().join(",")
+    }
+
+    /// How many servers there are, running or not.
+    pub fn count(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// The server that leads the ensemble now, if one does.
+    pub fn leader(&self) -> Option<usize> {
+        (0..self.servers.len()).find(|&server| self.mode(server).is_some_and(|mode| mode == "leader"))
+    }
+
+    /// Ends a server at once, as a loss of power would.
+    ///
+    /// # Errors
+    /// If the operating system refuses.
+    pub fn kill(&mut self, server: usize) -> Result<()> {
+        if let Some(mut process) = self.servers[server].process.take() {
+            process.kill().context("the server cannot be killed")?;
+            process.wait().context("the server cannot be waited for")?;
+        }
+        Ok(())
+    }
+
+    /// Starts a server again with the data it had, without waiting for it to serve.
+    ///
+    /// # Errors
+    /// If Java cannot be started.
+    pub fn revive(&mut self, server: usize) -> Result<()> {
+        if self.servers[server].process.is_none() {
+            self.launch(server)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a server serves.
+    ///
+    /// # Errors
+    /// If it does not within a minute, or has ended; with the end of its log.
+    pub fn wait_until_serving(&mut self, server: usize) -> Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        // Being answered is not enough: a server answers before its data is loaded, and without a quorum.
+        while self.mode(server).is_none() {
+            let process = self.servers[server].process.as_mut();
+            if let Some(status) = process.map(Child::try_wait).transpose()?.flatten() {
+                bail!("ZooKeeper server {server} has ended with {status}:\n{}", self.end_of_log(server));
+            }
+            if Instant::now() > deadline {
+                bail!("ZooKeeper server {server} does not serve:\n{}", self.end_of_log(server));
+            }
+            thread::sleep(ASK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// What a server says of itself (`mntr`): names without their `zk_`, and values.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn figures(&self, server: usize) -> Result<BTreeMap<String, String>> {
+        let text = four_letters::ask(self.address(server), "mntr")?;
+        let lines = text.lines().filter_map(|line| line.strip_prefix("zk_")?.split_once('\t'));
+        Ok(lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    /// The process id of a server that runs.
+    pub fn process_id(&self, server: usize) -> Option<u32> {
+        self.servers[server].process.as_ref().map(Child::id)
+    }
+
+    fn address(&self, server: usize) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.servers[server].ports.client).into()
+    }
+
+    fn mode(&self, server: usize) -> Option<String> {
+        let text = four_letters::ask(self.address(server), "srvr").ok()?;
+        text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
+    }
+
+    fn home(&self, server: usize) -> PathBuf {
+        self.folder.path().join(server.to_string())
+    }
+
+    fn write_config(&self, server: usize) -> Result<()> {
+        let home = self.home(server);
+        let data = home.join("data");
+        fs::create_dir_all(&data).context("no folder for a server's data")?;
+        let mut lines = vec![
+            format!("dataDir={}", data.display()),
+            format!("clientPort={}", self.servers[server].ports.client),
+            "clientPortAddress=127.0.0.1".to_owned(),
+            format!("tickTime={}", self.setup.tick_ms),
+            format!("minSessionTimeout={}", 2 * self.setup.tick_ms),
+            "maxSessionTimeout=60000".to_owned(),
+            "maxClientCnxns=0".to_owned(),
+            "4lw.commands.whitelist=*".to_owned(),
+            // It would listen on port 8080 of every interface.
+            "admin.enableServer=false".to_owned(),
+        ];
+        if self.servers.len() > 1 {
+            lines.extend(["initLimit=10".to_owned(), "syncLimit=5".to_owned()]);
+            let peers = self.servers.iter().enumerate();
+            lines.extend(peers.map(|(k, Server { ports, .. })| {
+                format!("server.{}=127.0.0.1:{}:{}", k + 1, ports.peer, ports.election)
+            }));
+            fs::write(data.join("myid"), format!("{}\n", server + 1)).context("no myid")?;
+        }
+        lines.extend(self.setup.config.iter().cloned());
+        fs::write(home.join("zoo.cfg"), lines.join("\n") + "\n").context("no zoo.cfg")
+    }
+
+    fn launch(&mut self, server: usize) -> Result<()> {
+        let home = self.home(server);
+        let log = fs::OpenOptions::new().create(true).append(true).open(home.join("log"));
+        let log = log.context("no log of the server")?;
+        let process = command::server(&home.join("zoo.cfg"), &self.setup.java)
+            .current_dir(&home)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().context("no log of the server")?)
+            .stderr(log)
+            .spawn()
+            .context("Java cannot be started")?;
+        self.servers[server].process = Some(process);
+        Ok(())
+    }
+
+    fn end_of_log(&self, server: usize) -> String {
+        let log = fs::read_to_string(self.home(server).join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for server in 0..self.servers.len() {
+            // Nobody is left to hear of it.
+            let _ = self.kill(server);
+        }
+    }
+}
+
+/// Ports that are free now, all different.
+fn free_ports(servers: usize) -> Result<Vec<Ports>> {
+    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port");
+    let listeners = (0..3 * servers).map(|_| listen()).collect::<Result<Vec<_>>>()?;
+    let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port()));
+    let ports = ports.collect::<Result<Vec<u16>>>()?;
+    Ok(ports
+        .chunks_exact(3)
+        .map(|ports| Ports { client: ports[0], peer: ports[1], election: ports[2] })
+        .collect())
+}

@@ -1,0 +1,305 @@
+//! How to reach a ZooKeeper, and who to be there.
+
+use std::{fmt, fs, path::Path, sync::Arc, time::Duration};
+
+use rustls::pki_types::ServerName;
+use thiserror::Error as ThisError;
+use tokio::time;
+use zookeeper_client::{Client, Connector, TlsOptions};
+
+use crate::{client::ServerStore, store::Store as _};
+
+/// Where a ZooKeeper is, and how long to wait for it.
+#[derive(Debug, Clone)]
+pub struct Connect {
+    /// The servers: `host:port,host:port/chroot`. The port is 2181 if it is left out; the chroot may be left out.
+    pub hosts: String,
+    /// After what silence the servers take this client for lost. They may grant less or more.
+    pub session_timeout: Duration,
+    /// How long to try to reach a server.
+    pub connect_timeout: Duration,
+    /// How long to wait for the answer to a request.
+    pub request_timeout: Duration,
+    /// Who to be. With credentials, what is created can be read and written with the same ones alone.
+    pub credentials: Option<Credentials>,
+    /// How to encrypt; `None` talks in the clear.
+    pub tls: Option<Tls>,
+}
+
+/// A user and a password, for ZooKeeper's scheme `digest`. Never shown.
+#[derive(Clone)]
+pub struct Credentials(String);
+
+/// What TLS to the servers needs, in PEM.
+#[derive(Clone)]
+pub struct Tls {
+    /// The certificates of the authorities that the servers' certificates are signed by.
+    pub ca: String,
+    /// The certificate to show to the servers and its key, if they ask for one.
+    pub identity: Option<(String, String)>,
+}
+
+/// Why there is no connection.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The text does not name servers.
+    #[error("{hosts:?} does not name ZooKeeper servers: {reason}. It takes host:port,host:port/chroot")]
+    Hosts {
+        /// What was given.
+        hosts: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No server has answered.
+    #[error(
+        "no ZooKeeper answered at {hosts} within {waited_ms} ms. Is it running, is the address right{tls_hint}?"
+    )]
+    Unreachable {
+        /// The servers.
+        hosts: String,
+        /// How long was tried, in milliseconds.
+        waited_ms: u64,
+        /// What else to look at.
+        tls_hint: &'static str,
+    },
+    /// The chroot does not exist.
+    #[error("the ZooKeeper at {hosts} has no znode {chroot}: create it, or leave it out of the address")]
+    NoChroot {
+        /// The servers.
+        hosts: String,
+        /// The chroot.
+        chroot: String,
+    },
+    /// What TLS needs cannot be read.
+    #[error("TLS to ZooKeeper cannot be set up: {reason}")]
+    Tls {
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Why a file gives no credentials.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum CredentialsError {
+    /// The file cannot be read.
+    #[error("{file}: the credentials cannot be read: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file has something else.
+    #[error("{file}: expected one line user:password, and nothing else")]
+    Malformed {
+        /// The file.
+        file: String,
+    },
+    /// Others can read the file.
+    #[error("{file}: other users of this machine can read it (mode {mode:03o}): chmod 600 {file}")]
+    Exposed {
+        /// The file.
+        file: String,
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+impl Connect {
+    /// A connection without credentials and in the clear, with a session of 10 s; each request may take 5 s, and the
+    /// connection 10 s.
+    pub fn new(hosts: impl Into<String>) -> Self {
+        Self {
+            hosts: hosts.into(),
+            session_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(5),
+            credentials: None,
+            tls: None,
+        }
+    }
+
+    /// Begins a session.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub async fn open(&self) -> Result<Arc<ServerStore>, ConnectError> {
+        self.check_hosts()?;
+        let mut connector = Client::connector().with_session_timeout(self.session_timeout);
+        if let Some(Credentials(secret)) = &self.credentials {
+            connector = connector.with_auth("digest", secret.as_bytes());
+        }
+        let client = self.connected(connector).await?;
+        let chroot = client.path().to_owned();
+        let store = ServerStore::new(client, self);
+        match store.exists("/").await {
+            Ok(Some(_)) => Ok(Arc::new(store)),
+            Ok(None) => Err(ConnectError::NoChroot { hosts: self.hosts.clone(), chroot }),
+            Err(_) => Err(self.unreachable()),
+        }
+    }
+
+    async fn connected(&self, connector: Connector) -> Result<Client, ConnectError> {
+        let client = async {
+            match &self.tls {
+                None => connector.connect(&self.hosts).await,
+                Some(tls) => connector.with_tls(tls.options()?).secure_connect(&self.hosts).await,
+            }
+            .map_err(|error| match error {
+                zookeeper_client::Error::BadArguments(reason) => self.not_hosts(reason),
+                _ => self.unreachable(),
+            })
+        };
+        time::timeout(self.connect_timeout, client).await.unwrap_or_else(|_| Err(self.unreachable()))
+    }
+
+    /// Every host must be one that TLS can name; the client takes that for granted.
+    fn check_hosts(&self) -> Result<(), ConnectError> {
+        let servers = self.hosts.split_once('/').map_or(self.hosts.as_str(), |(servers, _)| servers);
+        if self.hosts.contains("://") {
+            return Err(self.not_hosts("it must not name a protocol"));
+        }
+        for server in servers.split(',') {
+            let host = match server.rsplit_once(':') {
+                Some((host, port)) if !port.contains(']') => {
+                    if port.parse::<u16>().is_err() {
+                        return Err(self.not_hosts(&format!("{port:?} is no port")));
+                    }
+                    host
+                }
+                _ => server,
+            };
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            if ServerName::try_from(host).is_err() {
+                return Err(self.not_hosts(&format!("{host:?} is no host")));
+            }
+        }
+        Ok(())
+    }
+
+    fn not_hosts(&self, reason: &str) -> ConnectError {
+        let hosts = self.hosts.chars().take(HOSTS_SHOWN_MAX).collect();
+        ConnectError::Hosts { hosts, reason: reason.chars().take(HOSTS_SHOWN_MAX).collect() }
+    }
+
+    fn unreachable(&self) -> ConnectError {
+        ConnectError::Unreachable {
+            hosts: self.hosts.clone(),
+            waited_ms: u64::try_from(self.connect_timeout.as_millis()).unwrap_or(u64::MAX),
+            tls_hint: if self.tls.is_some() {
+                ", does it speak TLS there, is its certificate trusted"
+            } else {
+                ""
+            },
+        }
+    }
+}
+
+/// How much of what was given for hosts is repeated in an error, in characters.
+const HOSTS_SHOWN_MAX: usize = 200;
+
+impl Credentials {
+    /// Reads `user:password` from a file that only its owner can read.
+    ///
+    /// # Errors
+    /// See [`CredentialsError`].
+    pub fn from_file(path: &Path) -> Result<Self, CredentialsError> {
+        let file = || path.display().to_string();
+        let read = |source| CredentialsError::Read { file: file(), source };
+        let mode = mode_of(&fs::metadata(path).map_err(read)?);
+        if mode & 0o077 != 0 {
+            return Err(CredentialsError::Exposed { file: file(), mode });
+        }
+        let text = fs::read_to_string(path).map_err(read)?;
+        Self::parse(&text).ok_or_else(|| CredentialsError::Malformed { file: file() })
+    }
+
+    /// Credentials from `user:password`, with or without the end of its line; `None` if that is something else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let line = text.strip_suffix('\n').map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
+        let (user, password) = line.split_once(':')?;
+        let clean = !user.is_empty() && !password.is_empty() && !line.contains(char::is_control);
+        clean.then(|| Self(line.to_owned()))
+    }
+}
+
+#[cfg(unix)]
+fn mode_of(metadata: &fs::Metadata) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    metadata.permissions().mode() & 0o777
+}
+
+#[cfg(not(unix))]
+fn mode_of(_: &fs::Metadata) -> u32 {
+    0
+}
+
+impl Tls {
+    fn options(&self) -> Result<TlsOptions, ConnectError> {
+        // With more than one provider in a program, TLS takes none of itself. If one was chosen already, it stays.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let failed = |error: zookeeper_client::Error| ConnectError::Tls { reason: error.to_string() };
+        let options = TlsOptions::new().with_pem_ca(&self.ca).map_err(failed)?;
+        match &self.identity {
+            None => Ok(options),
+            Some((certificate, key)) => options.with_pem_identity(certificate, key).map_err(failed),
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(…)")
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("identity", &self.identity.is_some()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_name_servers_is_refused_before_anything_is_tried() {
+        for bad in ["", ",", "a b", "host:port", "host:99999", "x:1,", "tcp://x:1", ":2181", "\0:1"] {
+            let error = Connect::new(bad).check_hosts().unwrap_err();
+            assert!(error.to_string().contains("host:port"), "{bad:?}: {error}");
+        }
+        for good in ["a", "a:1", "a.b:1,c:2/x/y", "127.0.0.1:2181", "[::1]:2181", "localhost/x"] {
+            assert_eq!(Connect::new(good).check_hosts(), Ok(()), "{good}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_one_line_and_never_shown() {
+        for bad in ["", "x", ":y", "x:", "x:y\nz", "x:\u{7}"] {
+            assert!(Credentials::parse(bad).is_none(), "{bad:?}");
+        }
+        let credentials = Credentials::parse("me:secret\r\n").unwrap();
+        assert_eq!(credentials.0, "me:secret");
+        let mut connect = Connect::new("a");
+        connect.credentials = Some(credentials);
+        assert!(!format!("{connect:?}").contains("secret"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn credentials_that_others_can_read_are_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("credentials");
+        fs::write(&file, "me:secret\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let error = Credentials::from_file(&file).unwrap_err().to_string();
+        assert!(error.contains("640") && error.contains("chmod 600") && !error.contains("secret"), "{error}");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(Credentials::from_file(&file).is_ok());
+    }
+}
