@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use taskwork::{Figures, Job, JobError, Stopper};
+use taskwork::{Figures, Job, JobError, Report, Stopper};
 
 use crate::{
     incumbent::{Best, Incumbent},
@@ -114,6 +114,11 @@ impl<P: Problem> Solver<P> {
     /// # Errors
     /// As [`Job::run`]: if the job cannot be set up, or the problem's code panics.
     pub fn run(self) -> Result<Solved<P>, JobError> {
+        Ok(Solved::of(&self.job().run()?))
+    }
+
+    /// The search as a job of the runtime, to be run here or on a cluster. [`Solved::of`] says what its report means.
+    pub fn job(self) -> Job<SearchTask<P>> {
         let root = SearchTask::root(&self.problem);
         let instance = Instance { problem: self.problem, pruning: self.pruning };
         let mut job = Job::new(root, instance).nodes(self.nodes).stopped_by(self.stopper);
@@ -124,25 +129,36 @@ impl<P: Problem> Solver<P> {
             job = job.start_value::<Incumbent<P>>(start);
         }
         if let Some(Observer { every, mut tell }) = self.observer {
-            job = job.on_progress(every, move |progress| {
-                tell(&Progress {
-                    states: progress.figures.worked,
-                    best: progress.var::<Incumbent<P>>().map(|best| best.cost),
-                    figures: progress.figures,
-                    elapsed: progress.elapsed,
-                });
-            });
+            job = job.on_progress(every, move |progress| tell(&Progress::of(progress)));
         }
-        let report = job.run()?;
+        job
+    }
+}
+
+impl<P: Problem> Progress<P> {
+    /// What the progress of a search's job means.
+    pub fn of(progress: &taskwork::Progress) -> Self {
+        Self {
+            states: progress.figures.worked,
+            best: progress.var::<Incumbent<P>>().map(|best| best.cost),
+            figures: progress.figures,
+            elapsed: progress.elapsed,
+        }
+    }
+}
+
+impl<P: Problem> Solved<P> {
+    /// What the report of a search's job means.
+    pub fn of(report: &Report<SearchTask<P>>) -> Self {
         let best = report.var::<Incumbent<P>>();
-        Ok(Solved {
+        Self {
             best: best.map(|best| (*best).clone()),
             proven: report.finished,
             states: if report.finished { report.output.states } else { report.figures.worked },
             pruned: report.output.pruned,
             figures: report.figures,
             elapsed: report.elapsed,
-        })
+        }
     }
 }
 

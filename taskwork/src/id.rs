@@ -32,6 +32,14 @@ impl TaskId {
     pub const ROOT: Self = Self { node: NodeId(0), number: 0 };
 }
 
+impl JobId {
+    /// The number that the job was given at its submission: the digits at the end of its name.
+    pub(crate) fn number(&self) -> u64 {
+        let digits = self.0.trim_start_matches(|c: char| !c.is_ascii_digit());
+        digits.parse().unwrap_or(u64::MAX)
+    }
+}
+
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "n{:016x}", self.0)

@@ -67,15 +67,15 @@ use crate::{
 /// # Ok::<(), taskwork::JobError>(())
 /// ```
 pub struct Job<T: Task> {
-    root: T,
-    shared: Arc<T::Shared>,
-    nodes: usize,
-    workers: Option<usize>,
-    limits: Limits,
-    start_values: Vec<(String, Result<Vec<u8>, EncodeError>)>,
-    stopper: Stopper,
+    pub(crate) root: T,
+    pub(crate) shared: Arc<T::Shared>,
+    pub(crate) nodes: usize,
+    pub(crate) workers: Option<usize>,
+    pub(crate) limits: Limits,
+    pub(crate) start_values: Vec<(String, Result<Vec<u8>, EncodeError>)>,
+    pub(crate) stopper: Stopper,
     scaler: Option<Scaler>,
-    progress: Option<Observer>,
+    pub(crate) progress: Option<Observer>,
 }
 
 /// Who is told how the job gets on, and how often.
@@ -195,6 +195,12 @@ pub enum JobError {
     /// The root task, or a start value, could not be encoded.
     #[error("the job cannot be submitted: {0}")]
     Encode(#[from] EncodeError),
+    /// The shared data of a job is not what this program expects.
+    #[error("the shared data of the job cannot be read: {reason}")]
+    Shared {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The operating system refused a thread.
     #[error("no thread could be started: {0}")]
     Thread(#[source] io::Error),

@@ -104,6 +104,7 @@ mod pool;
 mod core;
 mod shell;
 mod wire;
+pub mod cli;
 
 pub use crate::{
     config::Limits,

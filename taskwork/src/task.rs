@@ -85,6 +85,7 @@ pub(crate) struct Declared {
     pub(crate) variable: RustType,
     pub(crate) improves: fn(&AnyValue, &AnyValue) -> bool,
     pub(crate) encode: fn(&AnyValue) -> Result<Vec<u8>, codec::EncodeError>,
+    pub(crate) show: fn(&AnyValue) -> serde_json::Value,
     pub(crate) decode: fn(&[u8]) -> Result<Arc<AnyValue>, codec::DecodeError>,
 }
 
@@ -104,6 +105,7 @@ impl Variables {
             variable: RustType::of::<V>(),
             improves: |new, old| V::improves(value::<V>(new), value::<V>(old)),
             encode: |v| codec::encode(value::<V>(v)),
+            show: |v| serde_json::to_value(value::<V>(v)).unwrap_or_default(),
             decode: |bytes| Ok(Arc::new(codec::decode::<V::Value>(bytes)?)),
         });
         self

@@ -1,14 +1,17 @@
 //! One suite for every store: the tree in this process, one real server, three of them. So what is shown over the tree holds on
 //! a server too, as far as the suite goes.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::{future::Future, sync::Arc, time::Duration};
 
 use zk::{
     ClusterPaths, Connect, CreateMode, Error, MemoryTree, Op, OpAnswer, Session, Store, WatchEvent,
     accounting::{self, Claim, Transaction},
     election::Candidate,
-    job::{self, Closing, JobState, NewJob},
+    job::{self, Closing, JobState, NewJob, Outcome},
     membership::{self, Change, Member, Roll},
+    queue::Runs,
 };
 use zk_server::{Servers, Setup};
 
@@ -334,6 +337,10 @@ fn member(node: &str) -> Member {
     }
 }
 
+fn runs() -> Runs {
+    Runs { program: "test".to_owned(), version: "1".to_owned() }
+}
+
 async fn cluster(store: &Connected, name: &str) -> ClusterPaths {
     let cluster = ClusterPaths::new(name).unwrap();
     cluster.prepare(&**store).await.unwrap();
@@ -360,8 +367,8 @@ async fn members_come_and_go(world: World, store: Connected, _: String) {
 async fn the_next_in_line_leads(world: World, store: Connected, _: String) {
     let cluster = cluster(&store, "election").await;
     let (first, second) = (world.connect().await, world.connect().await);
-    let mut leader = Candidate::enter(Arc::clone(&first), &cluster, "a").await.unwrap();
-    let mut next = Candidate::enter(Arc::clone(&second), &cluster, "b").await.unwrap();
+    let mut leader = Candidate::enter(Arc::clone(&first), &cluster, &runs(), "a").await.unwrap();
+    let mut next = Candidate::enter(Arc::clone(&second), &cluster, &runs(), "b").await.unwrap();
     let fence = soon(leader.elected()).await.unwrap();
     assert!(first.multi(vec![fence.check()]).await.is_ok());
     let waiting = tokio::spawn(async move { next.elected().await });
@@ -378,6 +385,7 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
     let new = NewJob {
         program: "test",
         program_version: "1",
+        kind: "",
         name: "a job",
         shared: &shared,
         root_id: ROOT,
@@ -418,10 +426,14 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
     };
     accounting::commit(&*node, &cluster, &attempt, &transaction).await.unwrap();
     soon(empty).await.unwrap().unwrap();
-    let fence = Candidate::enter(Arc::clone(&node), &cluster, "a").await.unwrap().elected().await.unwrap();
-    let closing = job::close(&*node, &fence, &cluster, &id, 1, b"seven", 5).await;
+    let fence =
+        Candidate::enter(Arc::clone(&node), &cluster, &runs(), "a").await.unwrap().elected().await.unwrap();
+    let outcome = Outcome { result: b"seven".to_vec(), shown: "seven".into() };
+    let closing = job::close(&*node, &fence, &cluster, &id, 1, &outcome, 5).await;
     assert_eq!(closing, Ok(Closing::Closed));
-    assert_eq!(job::result(&*node, &cluster, &id).await.unwrap(), b"seven");
+    assert_eq!(job::result(&*node, &cluster, &id).await.unwrap(), outcome);
     let (record, _) = job::read(&*node, &cluster, &id).await.unwrap();
     assert_eq!((record.state, record.finished_ms), (JobState::Done, Some(5)));
+    job::forget(&*store, &cluster, &id).await.unwrap();
+    assert_eq!(store.children(&cluster.jobs()).await.unwrap(), [""; 0]);
 }

@@ -57,7 +57,7 @@ impl Setup {
 /// Running servers. They end, and their data goes, when this is dropped.
 #[derive(Debug)]
 pub struct Servers {
-    servers: Vec<Server>,
+    all: Vec<Server>,
     folder: TempDir,
     setup: Setup,
 }
@@ -95,21 +95,19 @@ impl Servers {
              apt-get install --no-install-recommends {}",
             PACKAGES.join(" ")
         );
-        let mut last = None;
-        for _ in 0..START_TRIES {
-            match Self::try_start(setup) {
-                Ok(servers) => return Ok(servers),
-                Err(error) => last = Some(error),
+        for _ in 1..START_TRIES {
+            if let Ok(servers) = Self::try_start(setup) {
+                return Ok(servers);
             }
         }
-        Err(last.expect("it was tried at least once"))
+        Self::try_start(setup)
     }
 
     fn try_start(setup: &Setup) -> Result<Self> {
         let folder = tempfile::tempdir().context("no folder for the servers' data")?;
         let servers = free_ports(setup.servers)?.into_iter();
         let servers = servers.map(|ports| Server { ports, process: None }).collect();
-        let mut this = Self { servers, folder, setup: setup.clone() };
+        let mut this = Self { all: servers, folder, setup: setup.clone() };
         for server in 0..setup.servers {
             this.write_config(server)?;
             this.launch(server)?;
@@ -122,18 +120,18 @@ impl Servers {
 
     /// What to connect to: `127.0.0.1:port,127.0.0.1:port`.
     pub fn hosts(&self) -> String {
-        let hosts = self.servers.iter().map(|server| format!("127.0.0.1:{}", server.ports.client));
+        let hosts = self.all.iter().map(|server| format!("127.0.0.1:{}", server.ports.client));
         hosts.collect::<Vec<_>>().join(",")
     }
 
     /// How many servers there are, running or not.
     pub fn count(&self) -> usize {
-        self.servers.len()
+        self.all.len()
     }
 
     /// The server that leads the ensemble now, if one does.
     pub fn leader(&self) -> Option<usize> {
-        (0..self.servers.len()).find(|&server| self.mode(server).is_some_and(|mode| mode == "leader"))
+        (0..self.all.len()).find(|&server| self.mode(server).is_some_and(|mode| mode == "leader"))
     }
 
     /// Ends a server at once, as a loss of power would.
@@ -141,7 +139,7 @@ impl Servers {
     /// # Errors
     /// If the operating system refuses.
     pub fn kill(&mut self, server: usize) -> Result<()> {
-        if let Some(mut process) = self.servers[server].process.take() {
+        if let Some(mut process) = self.all[server].process.take() {
             process.kill().context("the server cannot be killed")?;
             process.wait().context("the server cannot be waited for")?;
         }
@@ -153,7 +151,7 @@ impl Servers {
     /// # Errors
     /// If Java cannot be started.
     pub fn revive(&mut self, server: usize) -> Result<()> {
-        if self.servers[server].process.is_none() {
+        if self.all[server].process.is_none() {
             self.launch(server)?;
         }
         Ok(())
@@ -167,7 +165,7 @@ impl Servers {
         let deadline = Instant::now() + START_TIMEOUT;
         // Being answered is not enough: a server answers before its data is loaded, and without a quorum.
         while self.mode(server).is_none() {
-            let process = self.servers[server].process.as_mut();
+            let process = self.all[server].process.as_mut();
             if let Some(status) = process.map(Child::try_wait).transpose()?.flatten() {
                 bail!("ZooKeeper server {server} has ended with {status}:\n{}", self.end_of_log(server));
             }
@@ -191,11 +189,11 @@ impl Servers {
 
     /// The process id of a server that runs.
     pub fn process_id(&self, server: usize) -> Option<u32> {
-        self.servers[server].process.as_ref().map(Child::id)
+        self.all[server].process.as_ref().map(Child::id)
     }
 
     fn address(&self, server: usize) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.servers[server].ports.client).into()
+        (Ipv4Addr::LOCALHOST, self.all[server].ports.client).into()
     }
 
     fn mode(&self, server: usize) -> Option<String> {
@@ -213,7 +211,7 @@ impl Servers {
         fs::create_dir_all(&data).context("no folder for a server's data")?;
         let mut lines = vec![
             format!("dataDir={}", data.display()),
-            format!("clientPort={}", self.servers[server].ports.client),
+            format!("clientPort={}", self.all[server].ports.client),
             "clientPortAddress=127.0.0.1".to_owned(),
             format!("tickTime={}", self.setup.tick_ms),
             format!("minSessionTimeout={}", 2 * self.setup.tick_ms),
@@ -223,9 +221,9 @@ impl Servers {
             // It would listen on port 8080 of every interface.
             "admin.enableServer=false".to_owned(),
         ];
-        if self.servers.len() > 1 {
+        if self.all.len() > 1 {
             lines.extend(["initLimit=10".to_owned(), "syncLimit=5".to_owned()]);
-            let peers = self.servers.iter().enumerate();
+            let peers = self.all.iter().enumerate();
             lines.extend(peers.map(|(k, Server { ports, .. })| {
                 format!("server.{}=127.0.0.1:{}:{}", k + 1, ports.peer, ports.election)
             }));
@@ -246,7 +244,7 @@ impl Servers {
             .stderr(log)
             .spawn()
             .context("Java cannot be started")?;
-        self.servers[server].process = Some(process);
+        self.all[server].process = Some(process);
         Ok(())
     }
 
@@ -259,7 +257,7 @@ impl Servers {
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        for server in 0..self.servers.len() {
+        for server in 0..self.all.len() {
             // Nobody is left to hear of it.
             let _ = self.kill(server);
         }

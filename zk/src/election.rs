@@ -1,16 +1,21 @@
 //! Leader election, the standard recipe: the lowest number leads, and each watches only the one before it (paper, 3.2).
 //!
 //! ```text
-//!   election/n-0000000003   leads
-//!   election/n-0000000007   watches 3
-//!   election/n-0000000008   watches 7: when 3 goes, only 7 wakes
+//!   election/tsp@1.0~n17~0000000003   leads the nodes that run tsp 1.0
+//!   election/tsp@1.0~n04~0000000007   watches 3
+//!   election/qap@2.1~n11~0000000008   leads the nodes that run qap 2.1
+//!   election/tsp@1.0~n29~0000000009   watches 7: when 3 goes, only 7 wakes
 //! ```
+//!
+//! Nodes that run different programs, or versions, have leaders of their own: a leader merges what the tasks have produced,
+//! and only the program knows how.
 
 use std::{fmt, sync::Arc};
 
 use crate::{
     error::{Error, Result},
     paths::ClusterPaths,
+    queue::Runs,
     store::{CreateMode, Op, Session, Store, WatchEvent},
 };
 
@@ -18,6 +23,8 @@ use crate::{
 pub struct Candidate {
     store: Arc<dyn Store>,
     folder: String,
+    /// What the names of those that run the same begin with.
+    group: String,
     name: String,
 }
 
@@ -40,20 +47,25 @@ impl Candidate {
     /// # Errors
     /// Whatever the store refuses. If the outcome is unknown it may be called again: a candidate that an earlier call
     /// has left behind is taken up.
-    pub async fn enter(store: Arc<dyn Store>, cluster: &ClusterPaths, node: &str) -> Result<Self> {
+    pub async fn enter(
+        store: Arc<dyn Store>,
+        cluster: &ClusterPaths,
+        runs: &Runs,
+        node: &str,
+    ) -> Result<Self> {
         let folder = cluster.election();
-        // The node's name is the content, by which a try whose answer was lost is found again.
-        for name in store.children(&folder).await? {
-            match store.get(&format!("{folder}/{name}")).await {
-                Ok((content, _)) if content == node.as_bytes() => return Ok(Self { store, folder, name }),
-                Ok(_) | Err(Error::NoNode { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let path =
-            store.create(&format!("{folder}/n-"), node.as_bytes(), CreateMode::EphemeralSequential).await?;
-        let name = path.rsplit('/').next().unwrap_or_default().to_owned();
-        Ok(Self { store, folder, name })
+        let group = format!("{}@{}~", runs.program, runs.version);
+        let mine = format!("{group}{node}~");
+        // The node's name is part of the znode's, by which a try whose answer was lost is found again.
+        let found = store.children(&folder).await?.into_iter().find(|name| name.starts_with(&mine));
+        let name = if let Some(name) = found {
+            name
+        } else {
+            let path =
+                store.create(&format!("{folder}/{mine}"), b"", CreateMode::EphemeralSequential).await?;
+            path.rsplit('/').next().unwrap_or_default().to_owned()
+        };
+        Ok(Self { store, folder, group, name })
     }
 
     /// Waits until this candidate leads.
@@ -69,7 +81,9 @@ impl Candidate {
             if !names.contains(&self.name) {
                 return Err(Error::SessionExpired);
             }
-            let before = names.into_iter().filter(|name| *name < self.name).max();
+            let rivals = names.into_iter().filter(|name| name.starts_with(&self.group));
+            let before =
+                rivals.filter(|name| number(name) < number(&self.name)).max_by_key(|name| number(name));
             let Some(before) = before else {
                 return Ok(Fence { path: format!("{}/{}", self.folder, self.name) });
             };
@@ -82,6 +96,30 @@ impl Candidate {
             }
         }
     }
+}
+
+/// The nodes that lead, each with what it runs.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn leaders(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<(String, String)>> {
+    let mut names = store.children(&cluster.election()).await?;
+    names.sort_by_key(|name| number(name));
+    let mut leaders: Vec<(String, String)> = Vec::new();
+    for name in names {
+        let mut parts = name.split('~');
+        if let (Some(runs), Some(node)) = (parts.next(), parts.next())
+            && leaders.iter().all(|(known, _)| known != runs)
+        {
+            leaders.push((runs.to_owned(), node.to_owned()));
+        }
+    }
+    Ok(leaders)
+}
+
+/// The number at the end of a candidate's name. A name without one was not made by a candidate, and never leads.
+fn number(name: &str) -> u64 {
+    name.rsplit('~').next().and_then(|number| number.parse().ok()).unwrap_or(u64::MAX)
 }
 
 impl fmt::Debug for Candidate {

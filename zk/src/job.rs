@@ -57,6 +57,8 @@ pub struct JobRecord {
     pub program: String,
     /// The program's version.
     pub program_version: String,
+    /// Which of the program's types of task it is made of.
+    pub kind: String,
     /// What its submitter calls it.
     pub name: String,
     /// Who submitted it.
@@ -99,6 +101,8 @@ pub struct NewJob<'a> {
     pub program: &'a str,
     /// The program's version.
     pub program_version: &'a str,
+    /// Which of the program's types of task it is made of.
+    pub kind: &'a str,
     /// What to call it.
     pub name: &'a str,
     /// Read-only data for all tasks.
@@ -160,6 +164,7 @@ pub async fn submit(store: &dyn Store, cluster: &ClusterPaths, new: &NewJob<'_>)
     let mut record = JobRecord {
         program: new.program.to_owned(),
         program_version: new.program_version.to_owned(),
+        kind: new.kind.to_owned(),
         name: new.name.to_owned(),
         submitter: new.submitter.to_owned(),
         state: JobState::Submitting,
@@ -185,6 +190,7 @@ pub async fn submit(store: &dyn Store, cluster: &ClusterPaths, new: &NewJob<'_>)
         Op::Set { path: job.record(), data: record::write(&record), version: Some(0) },
         create(job.root(), new.root),
         create(job.vars(), b""),
+        create(job.figures(), b""),
         create(job.attempts(), b""),
     ];
     ops.extend(new.variables.iter().map(|(name, value)| create(job.var(name), value)));
@@ -297,7 +303,21 @@ pub async fn outputs(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(S
 struct ResultRecord {
     attempt: u32,
     chunks: usize,
+    /// For people who do not have the program.
+    shown: serde_json::Value,
 }
+
+/// What a job has produced.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// For the program.
+    pub result: Vec<u8>,
+    /// The same for people who do not have the program, as far as that fits into a znode; null otherwise.
+    pub shown: serde_json::Value,
+}
+
+/// How large the part of a result may be that is for people, in bytes of JSON.
+pub const SHOWN_BYTES_MAX: usize = 256 << 10;
 
 /// Closes a job with its result, if this attempt is the current one.
 ///
@@ -309,7 +329,7 @@ pub async fn close(
     cluster: &ClusterPaths,
     job: &str,
     attempt: u32,
-    result: &[u8],
+    outcome: &Outcome,
     now_ms: u64,
 ) -> std::result::Result<Closing, LeadError> {
     let (mut record, version) = read(store, cluster, job).await?;
@@ -322,7 +342,7 @@ pub async fn close(
     let (paths, attempt_paths) = (cluster.job(job), cluster.job(job).attempt(attempt));
     let chunk = |k| attempt_paths.result_chunk(k);
     let folder = attempt_paths.result_chunks();
-    let writing = chunks::write(store, &folder, chunk, result, Some(fence.check()));
+    let writing = chunks::write(store, &folder, chunk, &outcome.result, Some(fence.check()));
     let chunks = match writing.await {
         Err(Error::Multi { index: 0, source }) if matches!(*source, Error::NoNode { .. }) => {
             return Err(LeadError::Deposed);
@@ -331,7 +351,9 @@ pub async fn close(
     };
     record.state = JobState::Done;
     record.finished_ms = Some(now_ms);
-    let result = create(paths.result(), &record::write(&ResultRecord { attempt, chunks }));
+    let fits = outcome.shown.to_string().len() <= SHOWN_BYTES_MAX;
+    let shown = if fits { outcome.shown.clone() } else { serde_json::Value::Null };
+    let result = create(paths.result(), &record::write(&ResultRecord { attempt, chunks, shown }));
     let closed = led(store, fence, &paths, &record, version, [result]).await?;
     Ok(if closed { Closing::Closed } else { Closing::NotCurrent })
 }
@@ -340,12 +362,71 @@ pub async fn close(
 ///
 /// # Errors
 /// Whatever the store refuses.
-pub async fn result(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<Vec<u8>> {
+pub async fn result(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<Outcome> {
     let paths = cluster.job(job);
     let (content, _) = store.get(&paths.result()).await?;
-    let ResultRecord { attempt, chunks } = record::read(&paths.result(), &content)?;
+    let ResultRecord { attempt, chunks, shown } = record::read(&paths.result(), &content)?;
     let attempt = paths.attempt(attempt);
-    chunks::read(store, |k| attempt.result_chunk(k), chunks).await
+    let result = chunks::read(store, |k| attempt.result_chunk(k), chunks).await?;
+    Ok(Outcome { result, shown })
+}
+
+/// Every job with its record, in the order of submission. What cannot be read is given as the error it is.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn list(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<(String, Result<JobRecord>)>> {
+    let names = store.children(&cluster.jobs()).await?;
+    let asked: Vec<_> = names.iter().map(|name| store.get(&cluster.job(name).record())).collect();
+    let mut jobs = Vec::new();
+    for (name, answer) in names.into_iter().zip(asked) {
+        match answer.await {
+            Ok((content, _)) => {
+                let record = record::read(&cluster.job(&name).record(), &content);
+                jobs.push((name, record));
+            }
+            Err(Error::NoNode { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(jobs)
+}
+
+/// Removes everything that there is of a job that is over.
+///
+/// # Errors
+/// Whatever the store refuses. It can be called again: the record goes last.
+pub async fn forget(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<()> {
+    remove(store, cluster.job(job).record()).await
+}
+
+/// How often a znode may get a new child while it is being removed.
+const REMOVE_TRIES_MAX: usize = 16;
+
+/// Removes a znode and everything below it.
+async fn remove(store: &dyn Store, path: String) -> Result<()> {
+    for _ in 0..REMOVE_TRIES_MAX {
+        let names = match store.children(&path).await {
+            Err(Error::NoNode { .. }) => return Ok(()),
+            other => other?,
+        };
+        // Most children have no children: they are all tried at once.
+        let paths: Vec<String> = names.iter().map(|name| format!("{path}/{name}")).collect();
+        let tried: Vec<_> = paths.iter().map(|path| store.delete(path, None)).collect();
+        for (path, tried) in paths.into_iter().zip(tried) {
+            match tried.await {
+                Err(Error::NotEmpty { .. }) => Box::pin(remove(store, path)).await?,
+                Ok(()) | Err(Error::NoNode { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match store.delete(&path, None).await {
+            Err(Error::NotEmpty { .. }) => {}
+            Ok(()) | Err(Error::NoNode { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Error::Contended { path, tries: REMOVE_TRIES_MAX })
 }
 
 /// Begins another attempt after nodes were lost, or lets the job fail if there were too many.

@@ -2,13 +2,17 @@ use super::*;
 use crate::{
     CHUNKED_BYTES_MAX, Fate, accounting,
     election::Candidate,
-    testing::{LoseOne, ROOT, Stage},
+    testing::{LoseOne, ROOT, Stage, runs},
 };
+
+fn outcome(result: &[u8]) -> Outcome {
+    Outcome { result: result.to_vec(), shown: serde_json::json!({"output": 7}) }
+}
 
 async fn leader(stage: &Stage, node: &str) -> (Arc<crate::MemoryStore>, Fence) {
     let store = stage.tree.connect();
     let mut candidate =
-        Candidate::enter(Arc::clone(&store) as Arc<dyn Store>, &stage.cluster, node).await.unwrap();
+        Candidate::enter(Arc::clone(&store) as Arc<dyn Store>, &stage.cluster, &runs(), node).await.unwrap();
     let fence = candidate.elected().await.unwrap();
     (store, fence)
 }
@@ -32,6 +36,7 @@ async fn data_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
     let new = NewJob {
         program: "test",
         program_version: "1",
+        kind: "",
         name: "large",
         shared: &data,
         root_id: ROOT,
@@ -50,7 +55,8 @@ async fn a_job_is_closed_with_a_result_of_any_size() {
     for size in [0, 3, 512 << 10, 1_500_000] {
         let stage = Stage::new().await;
         let (store, fence) = leader(&stage, "a").await;
-        let outcome: Vec<u8> = (0..size).map(|byte: u32| byte.to_le_bytes()[0]).collect();
+        let produced: Vec<u8> = (0..size).map(|byte: u32| byte.to_le_bytes()[0]).collect();
+        let outcome = outcome(&produced);
         let close = close(&*store, &fence, &stage.cluster, &stage.job, 1, &outcome, 5);
         assert_eq!(close.await.unwrap(), Closing::Closed);
         assert_eq!(result(&*stage.store, &stage.cluster, &stage.job).await.unwrap(), outcome);
@@ -66,12 +72,13 @@ async fn a_job_is_closed_once_wherever_an_answer_is_lost() {
             let stage = Stage::new().await;
             let (store, fence) = leader(&stage, "a").await;
             stage.tree.set_faults(LoseOne { session: store.id(), countdown, fate });
-            let closing = || close(&*store, &fence, &stage.cluster, &stage.job, 1, b"result", 5);
+            let outcome = outcome(b"result");
+            let closing = || close(&*store, &fence, &stage.cluster, &stage.job, 1, &outcome, 5);
             let hit = closing().await.is_err();
             if hit {
                 assert!(matches!(closing().await.unwrap(), Closing::Closed | Closing::AlreadyOver));
             }
-            assert_eq!(result(&*stage.store, &stage.cluster, &stage.job).await.unwrap(), b"result");
+            assert_eq!(result(&*stage.store, &stage.cluster, &stage.job).await.unwrap(), outcome);
             if !hit {
                 break;
             }
@@ -87,7 +94,7 @@ async fn a_deposed_leader_changes_nothing() {
     stage.tree.expire(old.id());
     let (_new, _) = leader(&stage, "b").await;
     let before = stage.tree.paths_below("/");
-    let closed = close(&*ghost, &fence, &stage.cluster, &stage.job, 1, b"", 0).await;
+    let closed = close(&*ghost, &fence, &stage.cluster, &stage.job, 1, &outcome(b""), 0).await;
     assert_eq!(closed, Err(LeadError::Deposed));
     let begun = new_attempt(&*ghost, &fence, &stage.cluster, &stage.job, 1, &[], 0).await;
     assert_eq!(begun, Err(LeadError::Deposed));
@@ -127,7 +134,7 @@ async fn an_attempt_that_is_not_the_current_one_cannot_close_the_job() {
     let (store, fence) = leader(&stage, "a").await;
     let begun = new_attempt(&*store, &fence, &stage.cluster, &stage.job, 1, &[], 0).await;
     assert_eq!(begun.unwrap(), NewAttempt::Started(2));
-    let closed = close(&*store, &fence, &stage.cluster, &stage.job, 1, b"", 0).await;
+    let closed = close(&*store, &fence, &stage.cluster, &stage.job, 1, &outcome(b""), 0).await;
     assert_eq!(closed.unwrap(), Closing::NotCurrent);
 }
 
@@ -141,4 +148,24 @@ async fn a_job_ends_once_and_its_watch_tells_how() {
     fail(&*stage.store, &stage.cluster, &stage.job, "too late", 3).await.unwrap();
     let record = watch.next().await.unwrap();
     assert_eq!((record.state, record.reason.as_deref()), (JobState::Cancelled, Some("enough")));
+}
+
+#[tokio::test]
+async fn of_a_forgotten_job_nothing_is_left() {
+    let stage = Stage::new().await;
+    let (_x, store) = (stage.member("x").await, stage.tree.connect());
+    cancel(&*store, &stage.cluster, &stage.job, "enough", 2).await.unwrap();
+    forget(&*store, &stage.cluster, &stage.job).await.unwrap();
+    assert!(stage.names(&stage.cluster.jobs()).is_empty());
+    forget(&*store, &stage.cluster, &stage.job).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_too_large_to_show_is_not_shown_and_the_result_is_there() {
+    let stage = Stage::new().await;
+    let (store, fence) = leader(&stage, "a").await;
+    let large = Outcome { shown: "x".repeat(SHOWN_BYTES_MAX).into(), ..outcome(b"result") };
+    assert_eq!(close(&*store, &fence, &stage.cluster, &stage.job, 1, &large, 5).await, Ok(Closing::Closed));
+    let read = result(&*store, &stage.cluster, &stage.job).await.unwrap();
+    assert_eq!((read.result, read.shown), (b"result".to_vec(), serde_json::Value::Null));
 }

@@ -6,7 +6,9 @@
 //! | [`election`] | which one leads |
 //! | [`variable`] | what is the best value that anybody knows |
 //! | [`accounting`] | is every task complete |
-//! | [`job`] | which attempt at which job is to be worked on |
+//! | [`job`] | which attempt at a job is to be worked on, how it ended |
+//! | [`queue`] | which job comes next |
+//! | [`figures`] | what each node has done for a job |
 //!
 //! The recipes are written on [`Store`], a small trait that has ZooKeeper's interface and no more. [`Connect`] opens one over
 //! a real ZooKeeper; [`MemoryTree`] is one within this process, over the pure [`tree::Tree`], and injects faults for tests.
@@ -19,6 +21,7 @@ mod store;
 mod paths;
 mod record;
 mod chunks;
+mod counted;
 pub mod tree;
 mod memory;
 mod connect;
@@ -28,6 +31,8 @@ pub mod election;
 pub mod variable;
 pub mod accounting;
 pub mod job;
+pub mod queue;
+pub mod figures;
 #[cfg(test)]
 mod recipes_tests;
 #[cfg(test)]
@@ -37,8 +42,9 @@ pub use crate::{
     chunks::{CHUNK_BYTES_MAX, CHUNKED_BYTES_MAX},
     client::ServerStore,
     connect::{Connect, ConnectError, Credentials, CredentialsError, Tls},
+    counted::{Counted, Requests},
     error::{Effect, Error, Result},
-    memory::{EVENTS_MAX, Fate, Faults, MemoryStore, MemoryTree, Requests},
+    memory::{EVENTS_MAX, Fate, Faults, MemoryStore, MemoryTree},
     paths::{AttemptPaths, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name},
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version, WatchEvent},
 };

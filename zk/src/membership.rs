@@ -63,6 +63,27 @@ pub async fn join(store: &dyn Store, cluster: &ClusterPaths, member: &Member) ->
     }
 }
 
+/// The members at one moment. What cannot be read is passed over.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn list(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<Member>> {
+    let names = store.children(&cluster.members()).await?;
+    let asked: Vec<_> = names.iter().map(|name| store.get(&cluster.member(name))).collect();
+    let mut members = Vec::new();
+    for (name, answer) in names.iter().zip(asked) {
+        match answer.await {
+            Ok((content, _)) => match record::read::<Member>(&cluster.member(name), &content) {
+                Ok(member) => members.push(member),
+                Err(error) => tracing::warn!(%error, "a member that cannot be read is passed over"),
+            },
+            Err(Error::NoNode { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(members)
+}
+
 /// The members as they come and go.
 pub struct Roll {
     store: Arc<dyn Store>,
@@ -134,8 +155,8 @@ impl Roll {
     }
 
     fn gone(&mut self, name: String) {
-        self.unread.remove(&name);
-        if self.known.remove(&name) {
+        // One that went before it was read may have taken part all the same.
+        if self.unread.remove(&name) | self.known.remove(&name) {
             self.pending.push_back(Change::Left(name));
         }
     }

@@ -11,6 +11,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
+    counted::Requests,
     error::{Error, Result},
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version, WatchEvent},
     tree::{Fired, SessionId, Tree, WatchId, WatchKind},
@@ -60,19 +61,6 @@ struct Shared {
     sessions: BTreeMap<SessionId, watch::Sender<Session>>,
     faults: Option<Box<dyn Faults>>,
     requests: Requests,
-}
-
-/// How many requests a tree has answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Requests {
-    /// Reads of data, of existence, of children.
-    pub reads: u64,
-    /// Single writes.
-    pub writes: u64,
-    /// Multis that were done.
-    pub multis: u64,
-    /// Multis that failed on one of their operations.
-    pub failed_multis: u64,
 }
 
 impl MemoryTree {

@@ -3,12 +3,13 @@
 //! ```text
 //! /taskwork/<cluster>/
 //!   members/<node>              ephemeral: where a node listens, and how it is recognised
-//!   election/n-<number>         ephemeral: the lowest leads
+//!   election/<runs>~<node>~<number>   ephemeral: of those that run the same, the lowest number leads
 //!   drain/<node>                asked to leave
 //!   jobs/<job>                  the record
 //!     root                      the root task's envelope, for every attempt
 //!     shared/<k>                read-only data in chunks
 //!     vars/<name>               variables; they outlive an attempt
+//!     figures/<node>            what a node says of its part in the job
 //!     result                    written once: which attempt's chunks it is
 //!     attempts/<k>/
 //!       list/<task>             the global task list
@@ -91,6 +92,11 @@ impl ClusterPaths {
         Ok(())
     }
 
+    /// The name of the cluster.
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or_default()
+    }
+
     /// The folder of the members.
     pub fn members(&self) -> String {
         format!("{}/members", self.0)
@@ -156,6 +162,16 @@ impl JobPaths {
     /// A variable.
     pub fn var(&self, name: &str) -> String {
         format!("{}/vars/{name}", self.0)
+    }
+
+    /// The folder of the nodes' figures.
+    pub fn figures(&self) -> String {
+        format!("{}/figures", self.0)
+    }
+
+    /// What a node says of its part in the job.
+    pub fn node_figures(&self, node: &str) -> String {
+        format!("{}/figures/{node}", self.0)
     }
 
     /// The result.

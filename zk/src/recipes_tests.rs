@@ -3,10 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Error, Fate, MemoryStore, Store,
-    election::Candidate,
+    CreateMode, Error, Fate, MemoryStore, Store,
+    election::{Candidate, leaders},
+    job::{self, NewJob},
     membership::{Change, Roll},
-    testing::{LoseOne, Stage},
+    queue::{JobQueue, Runs},
+    testing::{LoseOne, Stage, runs},
     variable::{Published, VariableWatch, publish},
 };
 
@@ -45,7 +47,7 @@ async fn the_roll_tells_who_is_there_who_comes_and_who_goes() {
 async fn a_member_that_cannot_be_read_is_passed_over() {
     let stage = Stage::new().await;
     for (node, content) in [("x", &b"garbage"[..]), ("y", br#"{"format":99}"#)] {
-        stage.store.create(&stage.cluster.member(node), content, crate::CreateMode::Ephemeral).await.unwrap();
+        stage.store.create(&stage.cluster.member(node), content, CreateMode::Ephemeral).await.unwrap();
     }
     let _a = stage.member("a").await;
     let mut roll = Roll::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
@@ -81,7 +83,7 @@ async fn the_leader_is_followed_by_the_next_in_line_alone() {
     let stores = [(); 3].map(|()| stage.tree.connect());
     let mut candidates = Vec::new();
     for (store, node) in stores.iter().zip(["a", "b", "c"]) {
-        candidates.push(Candidate::enter(dynamic(store), &stage.cluster, node).await.unwrap());
+        candidates.push(Candidate::enter(dynamic(store), &stage.cluster, &runs(), node).await.unwrap());
     }
     let [mut first, mut second, mut third] = <[Candidate; 3]>::try_from(candidates).unwrap();
     let fence = soon(first.elected()).await.unwrap();
@@ -105,7 +107,7 @@ async fn a_node_stands_once_wherever_an_answer_is_lost() {
             let store = stage.tree.connect();
             stage.tree.set_faults(LoseOne { session: store.id(), countdown, fate });
             let mut candidate = loop {
-                match Candidate::enter(dynamic(&store), &stage.cluster, "a").await {
+                match Candidate::enter(dynamic(&store), &stage.cluster, &runs(), "a").await {
                     Ok(candidate) => break candidate,
                     Err(error) => assert!(error.is_transient(), "{error}"),
                 }
@@ -114,6 +116,60 @@ async fn a_node_stands_once_wherever_an_answer_is_lost() {
             while candidate.elected().await.is_err() {}
         }
     }
+}
+
+#[tokio::test]
+async fn each_program_and_version_has_a_leader_of_its_own() {
+    let stage = Stage::new().await;
+    let stores = [(); 3].map(|()| stage.tree.connect());
+    let mut fences = Vec::new();
+    for (store, (program, version)) in stores.iter().zip([("a", "1"), ("a", "2"), ("b", "1")]) {
+        let runs = Runs { program: program.to_owned(), version: version.to_owned() };
+        let mut candidate = Candidate::enter(dynamic(store), &stage.cluster, &runs, "n").await.unwrap();
+        fences.push(soon(candidate.elected()).await.unwrap());
+    }
+    let leaders = leaders(&*stores[0], &stage.cluster).await.unwrap();
+    let runs: Vec<&str> = leaders.iter().map(|(runs, _)| runs.as_str()).collect();
+    assert_eq!(runs, ["a@1", "a@2", "b@1"]);
+}
+
+fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
+    NewJob {
+        program,
+        program_version: version,
+        kind: "",
+        name: "a job",
+        shared: &[],
+        root_id: "n0000000000000000-0",
+        root: b"",
+        variables: &[],
+        attempts_max: 1,
+        submitter: "me",
+        now_ms: 0,
+    }
+}
+
+#[tokio::test]
+async fn jobs_of_a_program_come_in_the_order_of_their_submission() {
+    let stage = Stage::new().await;
+    let (store, cluster) = (dynamic(&stage.store), &stage.cluster);
+    let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), runs());
+    assert_eq!(soon(queue.next()).await.unwrap().0, stage.job);
+    for (program, version) in [("other", "1"), ("test", "2")] {
+        job::submit(&*store, cluster, &new_job(program, version)).await.unwrap();
+    }
+    store.create(&format!("{}/j-x", cluster.jobs()), b"garbage", CreateMode::Persistent).await.unwrap();
+    let second = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
+    let third = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
+    assert_eq!(soon(queue.next()).await.unwrap().0, stage.job, "as long as it is not over");
+    for (over, next) in [(&stage.job, &second), (&second, &third)] {
+        job::cancel(&*store, cluster, over, "", 0).await.unwrap();
+        assert_eq!(soon(queue.next()).await.unwrap().0, *next);
+    }
+    job::cancel(&*store, cluster, &third, "", 0).await.unwrap();
+    let waiting = tokio::spawn(async move { queue.next().await });
+    let fourth = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
+    assert_eq!(soon(waiting).await.unwrap().unwrap().0, fourth);
 }
 
 fn larger(new: &[u8], old: &[u8]) -> bool {

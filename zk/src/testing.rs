@@ -6,10 +6,16 @@ use crate::{
     AttemptPaths, ClusterPaths, Fate, Faults, MemoryStore, MemoryTree,
     job::{self, NewJob},
     membership::{self, Member},
+    queue::Runs,
     tree::SessionId,
 };
 
 pub(crate) const ROOT: &str = "n0000000000000000-0";
+
+/// What the members run.
+pub(crate) fn runs() -> Runs {
+    Runs { program: "test".to_owned(), version: "1".to_owned() }
+}
 
 /// A cluster with a job.
 pub(crate) struct Stage {
@@ -28,6 +34,7 @@ impl Stage {
         let new = NewJob {
             program: "test",
             program_version: "1",
+            kind: "",
             name: "a job",
             shared: &vec![7; 600 << 10],
             root_id: ROOT,

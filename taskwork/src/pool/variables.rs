@@ -120,6 +120,11 @@ impl VariableTable {
         value.map(|value| (self.slots[slot].declared.encode)(&*value)).transpose()
     }
 
+    /// The value of a variable as people can read it; null if it has none, or cannot be JSON.
+    pub(crate) fn shown(&self, slot: usize) -> serde_json::Value {
+        self.read(slot).map(|value| (self.slots[slot].declared.show)(&*value)).unwrap_or_default()
+    }
+
     /// Whether the encoded value `new` improves on the encoded value `old`.
     pub(crate) fn improves(&self, slot: usize, new: &[u8], old: &[u8]) -> Result<bool, DecodeError> {
         let declared = &self.slots[slot].declared;

@@ -95,7 +95,8 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn discard(&self);
     fn take_batch(&self) -> Result<Batch, PoolFault>;
     /// Merges outputs of nodes, empty ones being those of nodes that have produced nothing yet.
-    fn merge(&self, outputs: &[Vec<u8>]) -> Result<Vec<u8>, PoolFault>;
+    /// As bytes, and, if they are to be shown, as people can read them.
+    fn merge(&self, outputs: &[Vec<u8>], show: bool) -> Result<(Vec<u8>, serde_json::Value), PoolFault>;
     /// Ends the pool: running tasks are asked to stop, workers return.
     fn close(&self);
 }
@@ -165,8 +166,13 @@ impl<T: Task> Work for Pool<T> {
         taken.map_err(|e| PoolFault::Unencodable { reason: e.to_string() })
     }
 
-    fn merge(&self, outputs: &[Vec<u8>]) -> Result<Vec<u8>, PoolFault> {
-        merge::<T::Output>(outputs).and_then(|merged| encode_output(&merged))
+    fn merge(&self, outputs: &[Vec<u8>], show: bool) -> Result<(Vec<u8>, serde_json::Value), PoolFault> {
+        let merged = merge::<T::Output>(outputs)?;
+        let encode = || codec::encode(&merged).map_err(|e| PoolFault::Unencodable { reason: e.to_string() });
+        // What cannot be JSON, such as a map by pairs, is for the program alone.
+        let shown =
+            if show { serde_json::to_value(&merged).unwrap_or_default() } else { serde_json::Value::Null };
+        Ok((encode()?, shown))
     }
 
     fn close(&self) {
@@ -182,10 +188,6 @@ pub(crate) fn merge<O: Output>(outputs: &[Vec<u8>]) -> Result<O, PoolFault> {
         merged.merge(output);
     }
     Ok(merged)
-}
-
-fn encode_output<O: Output>(output: &O) -> Result<Vec<u8>, PoolFault> {
-    codec::encode(output).map_err(|e| PoolFault::Unencodable { reason: e.to_string() })
 }
 
 fn seal<T: Task>(entries: &[Entry<T>]) -> Result<Vec<Envelope>, PoolFault> {

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     core::{self, Action, Departure, Event, Message},
     figures::Figures,
-    id::NodeId,
+    id::{JobId, NodeId},
     pool::{PoolFault, Source, Work},
     wire::{
         codec,
@@ -29,6 +29,7 @@ use crate::{
 /// Everything a node is made of, ready to run.
 pub(crate) struct Driver {
     pub(crate) core: core::Node,
+    pub(crate) job: JobId,
     pub(crate) pool: Arc<dyn Work>,
     /// What happens in the znode tree.
     pub(crate) events: mpsc::Receiver<Event>,
@@ -54,10 +55,14 @@ pub(crate) struct Network {
 
 /// Why a node's loop has ended.
 #[must_use]
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// It was told to.
     ShutDown,
+    /// The job is over.
+    JobOver,
+    /// A mistake of ours: the loop has panicked.
+    BrokenDown,
     /// It left the cluster.
     Departed(Departure),
 }
@@ -72,8 +77,9 @@ enum Happening {
 }
 
 impl Driver {
-    /// Runs the node until it has left or is shut down. The pool is closed then.
-    pub(crate) async fn run(mut self) -> Ended {
+    /// Runs the node until it has left, the job is over, or it is shut down. The pool is closed then; the network is given
+    /// back.
+    pub(crate) async fn run(mut self) -> (Ended, Option<Network>) {
         let mut faulty = false;
         let ended = loop {
             let event = match self.wait().await {
@@ -89,8 +95,12 @@ impl Driver {
                 }
                 Happening::Due => Event::Tick,
             };
+            let over = event == Event::JobOver;
             if let Some(departure) = self.handle(event) {
                 break Ended::Departed(departure);
+            }
+            if over {
+                break Ended::JobOver;
             }
             if !faulty && let Some(fault) = self.pool.fault() {
                 faulty = true;
@@ -98,10 +108,7 @@ impl Driver {
             }
         };
         self.pool.close();
-        if let Some(network) = self.network {
-            network.transport.close().await;
-        }
-        ended
+        (ended, self.network)
     }
 
     /// # Cancellation safety
@@ -125,9 +132,13 @@ impl Driver {
         match arrival {
             Arrival::Unreachable { to } => Some(Event::Unreachable { to }),
             Arrival::Message { from, payload } => match codec::decode::<Parcel>(&payload) {
-                Ok(parcel) => {
+                Ok(parcel) if parcel.job == self.job.number() => {
                     self.take_riders(from, &parcel.riders);
                     Some(Event::Packet { from, packet: parcel.packet })
+                }
+                Ok(parcel) => {
+                    self.deny_elsewhere(from, &parcel);
+                    None
                 }
                 Err(error) => {
                     tracing::warn!(%from, %error, "a message could not be read and was dropped");
@@ -135,6 +146,13 @@ impl Driver {
                 }
             },
         }
+    }
+
+    /// Who steals for another job than this node's is denied at once, so that it need not wait for an answer.
+    fn deny_elsewhere(&self, from: NodeId, asked: &Parcel) {
+        let Message::Steal { request } = asked.packet.message else { return };
+        let packet = core::Packet { attempt: asked.packet.attempt, message: Message::Deny { request } };
+        self.send_parcel(from, &Parcel { job: asked.job, packet, riders: Vec::new() });
     }
 
     fn take_riders(&self, from: NodeId, riders: &[(u32, Vec<u8>)]) {
@@ -194,10 +212,14 @@ impl Driver {
     }
 
     fn send(&self, to: NodeId, packet: core::Packet) {
-        let Some(network) = &self.network else { return };
         let asks_or_gives = matches!(packet.message, Message::Steal { .. } | Message::Grant { .. });
         let riders = if asks_or_gives { self.riders() } else { Vec::new() };
-        match codec::encode(&Parcel { packet, riders }) {
+        self.send_parcel(to, &Parcel { job: self.job.number(), packet, riders });
+    }
+
+    fn send_parcel(&self, to: NodeId, parcel: &Parcel) {
+        let Some(network) = &self.network else { return };
+        match codec::encode(parcel) {
             Ok(payload) => network.transport.send(to, payload),
             Err(error) => tracing::error!(%to, %error, "a message could not be encoded"),
         }

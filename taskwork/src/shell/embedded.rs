@@ -17,21 +17,19 @@ use tokio::{
     task::JoinSet,
     time::{self, MissedTickBehavior},
 };
-use zk::{ClusterPaths, MemoryStore, MemoryTree, Store, job};
+use zk::{ClusterPaths, MemoryTree, job::JobRecord, queue::Runs};
 
 use super::{
-    clock::unix_ms,
-    node::{NodeSetup, RunningNode},
+    node::{JobSetup, RunningNode},
+    seat::{Seat, SeatSetup},
+    submit::{Submission, Submitted},
 };
 use crate::{
     config::Limits,
-    envelope::Envelope,
     figures::Figures,
-    id::{JobId, NodeId, TaskId},
-    job::{JobError, Observer, Progress, Report, Stopper, Values, variables_of},
-    pool::{Entry, Signals, Source, merge},
+    id::NodeId,
+    job::{JobError, Observer, Progress, Report, Stopper},
     task::Task,
-    wire::codec,
 };
 
 /// What an embedded run is made of.
@@ -52,6 +50,11 @@ pub(crate) struct Setup<T: Task> {
 /// The name of the cluster within the process; nobody else can see it.
 const CLUSTER: &str = "embedded";
 
+/// What the nodes of this process run: each other's program.
+fn runs() -> Runs {
+    Runs { program: "embedded".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+}
+
 /// Runs a job to its end.
 pub(crate) fn run<T: Task>(setup: Setup<T>) -> Result<Report<T>, JobError> {
     let io_threads = if setup.nodes == 1 { 1 } else { 2 };
@@ -71,11 +74,20 @@ pub(crate) async fn run_on<T: Task>(tree: &MemoryTree, setup: Setup<T>) -> Resul
     let cluster = ClusterPaths::new(CLUSTER).expect("the name is well formed");
     let store = tree.connect();
     cluster.prepare(&*store).await?;
-    let root = Entry::new(TaskId::ROOT, root).seal()?;
-    let job = submit(&*store, &cluster, &root, &start_values).await?;
-    let submitted = Submitted { tree: tree.clone(), store, cluster, job, started };
+    let order = Submission {
+        runs: &runs(),
+        kind: "embedded",
+        name: "embedded",
+        submitter: "embedded",
+        attempts_max: 1,
+        // The nodes share the data as it is: they are all in this process.
+        shared: &[],
+        start_values: &start_values,
+    };
+    let submitted = Submitted::submit(store, cluster, root, &order, started).await?;
     let alone = nodes == 1 && scale.is_none();
     let mut fleet: Fleet<'_, T> = Fleet {
+        tree,
         submitted: &submitted,
         shared,
         workers,
@@ -93,48 +105,41 @@ pub(crate) async fn run_on<T: Task>(tree: &MemoryTree, setup: Setup<T>) -> Resul
     submitted.report(&outcome?, figures).await
 }
 
-async fn submit(
-    store: &dyn Store,
-    cluster: &ClusterPaths,
-    root: &Envelope,
-    variables: &[(String, Vec<u8>)],
-) -> Result<JobId, JobError> {
-    let new_job = job::NewJob {
-        program: "embedded",
-        program_version: env!("CARGO_PKG_VERSION"),
-        name: "embedded",
-        // The nodes share the data as it is: they are all in this process.
-        shared: &[],
-        root_id: &root.id.to_string(),
-        root: &codec::encode(root)?,
-        variables,
-        attempts_max: 1,
-        submitter: "embedded",
-        now_ms: unix_ms(),
-    };
-    Ok(JobId(job::submit(store, cluster, &new_job).await?))
-}
-
-/// A job in the tree, seen by its submitter.
-struct Submitted {
-    tree: MemoryTree,
-    store: Arc<MemoryStore>,
-    cluster: ClusterPaths,
-    job: JobId,
-    started: Instant,
-}
-
 /// The nodes of this process.
 struct Fleet<'a, T: Task> {
+    tree: &'a MemoryTree,
     submitted: &'a Submitted,
     shared: Arc<T::Shared>,
     workers: usize,
     limits: Limits,
     /// There will never be a second node: none listens.
     alone: bool,
-    nodes: Vec<RunningNode>,
+    nodes: Vec<EmbeddedNode>,
     /// Nodes that were told to leave.
     leaving: JoinSet<Figures>,
+}
+
+/// A node of this process.
+struct EmbeddedNode {
+    seat: Seat,
+    running: RunningNode,
+}
+
+impl EmbeddedNode {
+    /// Leaves the cluster: hands on what is unfinished, and ends.
+    async fn leave(mut self) -> Figures {
+        self.running.drain();
+        let ended = self.running.ended().await;
+        tracing::debug!(node = %self.seat.node, ?ended, "a node has left");
+        self.end().await
+    }
+
+    /// Ends, and says what it has done.
+    async fn end(mut self) -> Figures {
+        let figures = self.running.finish(&mut self.seat).await;
+        self.seat.give_up().await;
+        figures
+    }
 }
 
 impl<T: Task> Fleet<'_, T> {
@@ -144,18 +149,25 @@ impl<T: Task> Fleet<'_, T> {
             self.leaving.spawn(node.leave());
         }
         while self.nodes.len() < nodes {
-            let Submitted { tree, cluster, job, .. } = self.submitted;
-            let setup = NodeSetup::<T> {
+            let Submitted { cluster, job, .. } = self.submitted;
+            let seat = SeatSetup {
                 node: NodeId(rand::rng().random_range(1..=u64::MAX)),
-                store: tree.connect(),
+                store: self.tree.connect(),
                 cluster: cluster.clone(),
+                runs: runs(),
+                workers: self.workers,
+                listen: (!self.alone).then_some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+                advertise: None,
+            };
+            let mut seat = Seat::take(seat).await.map_err(|error| JobError::Node(Box::new(error)))?;
+            let setup = JobSetup::<T> {
                 job: job.clone(),
                 shared: Arc::clone(&self.shared),
-                workers: self.workers,
                 limits: self.limits.clone(),
-                listen: (!self.alone).then_some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+                seen: false,
             };
-            self.nodes.push(RunningNode::start(setup).await?);
+            let running = RunningNode::start(&mut seat, setup)?;
+            self.nodes.push(EmbeddedNode { seat, running });
         }
         Ok(())
     }
@@ -166,7 +178,7 @@ impl<T: Task> Fleet<'_, T> {
         stopper: &Stopper,
         mut scale: Option<watch::Receiver<Option<usize>>>,
         mut observer: Option<Observer>,
-    ) -> Result<job::JobRecord, JobError> {
+    ) -> Result<JobRecord, JobError> {
         let submitted = self.submitted;
         let mut ticks =
             time::interval(observer.as_ref().map_or(FAR, |observer| observer.every.max(TICK_MIN)));
@@ -176,7 +188,7 @@ impl<T: Task> Fleet<'_, T> {
         loop {
             tokio::select! {
                 record = &mut end => return record,
-                () = stopper.stopped() => return submitted.stop().await,
+                () = stopper.stopped() => return submitted.stop("stopped").await,
                 nodes = next_size(scale.as_mut()) => self.resize(nodes).await?,
                 _ = ticks.tick() => {
                     if let Some(observer) = &mut observer {
@@ -190,7 +202,7 @@ impl<T: Task> Fleet<'_, T> {
     async fn progress(&self) -> Progress {
         let mut figures = Figures::default();
         for node in &self.nodes {
-            figures += node.figures();
+            figures += node.running.figures();
         }
         let variables = self.submitted.variables::<T>().await;
         Progress { figures, elapsed: self.submitted.started.elapsed(), variables }
@@ -199,7 +211,7 @@ impl<T: Task> Fleet<'_, T> {
     /// Ends all nodes, and gives what they and those that left have done.
     async fn end(mut self) -> Figures {
         for node in self.nodes {
-            self.leaving.spawn(node.shut_down());
+            self.leaving.spawn(node.end());
         }
         let mut figures = Figures::default();
         while let Some(ended) = self.leaving.join_next().await {
@@ -228,62 +240,6 @@ async fn next_size(scale: Option<&mut watch::Receiver<Option<usize>>>) -> usize 
         }
     }
     std::future::pending().await
-}
-
-impl Submitted {
-    async fn end(&self) -> Result<job::JobRecord, JobError> {
-        let store = Arc::clone(&self.store) as Arc<dyn Store>;
-        let mut watch = job::JobWatch::open(store, &self.cluster, &self.job.0).await?;
-        loop {
-            let record = watch.next().await?;
-            if record.state.is_over() {
-                return Ok(record);
-            }
-        }
-    }
-
-    async fn stop(&self) -> Result<job::JobRecord, JobError> {
-        job::cancel(&*self.store, &self.cluster, &self.job.0, "stopped", unix_ms()).await?;
-        Ok(job::read(&*self.store, &self.cluster, &self.job.0).await?.0)
-    }
-
-    /// The variables as they stand in the tree.
-    async fn variables<T: Task>(&self) -> Values {
-        let table = variables_of::<T>();
-        let signals = Signals::default();
-        for slot in 0..table.len() {
-            if let Ok((bytes, _)) = self.store.get(&self.cluster.job(&self.job.0).var(table.name(slot))).await
-                && let Err(error) = table.offer_encoded(slot, &bytes, Source::Znode, &signals)
-            {
-                tracing::warn!(variable = table.name(slot), %error, "the value of a variable cannot be read");
-            }
-        }
-        Values { table }
-    }
-
-    async fn report<T: Task>(
-        &self,
-        record: &job::JobRecord,
-        figures: Figures,
-    ) -> Result<Report<T>, JobError> {
-        if record.state == job::JobState::Failed {
-            let reason =
-                record.reason.clone().unwrap_or_else(|| "for a reason that was not recorded".to_owned());
-            return Err(JobError::Failed { reason });
-        }
-        let finished = record.state == job::JobState::Done;
-        let output = if finished {
-            let result = job::result(&*self.store, &self.cluster, &self.job.0).await?;
-            codec::decode(&result).map_err(|error| JobError::Result { reason: error.to_string() })?
-        } else {
-            let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
-            let outputs = job::outputs(&*self.store, &attempt).await?;
-            let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
-            merge(&outputs).map_err(|error| JobError::Result { reason: error.to_string() })?
-        };
-        let variables = self.variables::<T>().await;
-        Ok(Report { output, finished, figures, elapsed: self.started.elapsed(), variables })
-    }
 }
 
 #[cfg(test)]

@@ -16,4 +16,8 @@ pub(crate) mod coordination;
 pub(crate) mod driver;
 pub(crate) mod embedded;
 pub(crate) mod node;
+pub(crate) mod seat;
+pub(crate) mod kinds;
+pub(crate) mod serve;
+pub(crate) mod submit;
 pub(crate) mod transport;

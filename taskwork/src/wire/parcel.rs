@@ -11,6 +11,8 @@ pub(crate) const RIDER_BYTES_MAX: usize = 4 << 10;
 /// would otherwise reach the receiver only by way of `ZooKeeper`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parcel {
+    /// The job that it is about, by its number. Attempts count anew in each job.
+    pub(crate) job: u64,
     pub(crate) packet: Packet,
     /// Slots in the order of declaration, with encoded values.
     pub(crate) riders: Vec<(u32, Vec<u8>)>,

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{CommandError, Ending, print};
+use taskwork::cli::Failure;
+
+use super::print;
 use crate::read::{read_instance, read_tour};
 
 /// What `tsp check` is asked.
@@ -14,10 +16,10 @@ pub(super) struct Arguments {
     tour: PathBuf,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Ending, CommandError> {
-    let instance = read_instance(&arguments.file)?;
-    let tour = read_tour(&arguments.tour, instance.len())?;
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let instance = read_instance(&arguments.file).map_err(Failure::usage)?;
+    let tour = read_tour(&arguments.tour, instance.len()).map_err(Failure::usage)?;
     let length = instance.tour_length(&tour);
     print(&format!("a tour of all {} cities of {}, of length {length}\n", instance.len(), instance.name));
-    Ok(Ending::Done)
+    Ok(())
 }

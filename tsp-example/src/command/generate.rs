@@ -1,6 +1,6 @@
 //! `tsp generate`.
 
-use super::{Ending, print};
+use super::print;
 use crate::generate::{Kind, generate_file};
 
 /// What `tsp generate` is asked.
@@ -17,7 +17,6 @@ pub(super) struct Arguments {
     kind: Kind,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Ending {
+pub(super) fn run(arguments: &Arguments) {
     print(&generate_file(usize::from(arguments.cities), arguments.seed, arguments.kind));
-    Ending::Done
 }

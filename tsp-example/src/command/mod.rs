@@ -1,86 +1,53 @@
-//! The command line of `tsp`.
-//!
-//! Exit codes: 0 done; 1 not proven, or the tour is not what was to be checked; 2 wrong usage or input.
+//! The command line of `tsp`: the commands that every program of the runtime has, and two of its own.
 
 mod check;
 mod generate;
 mod report;
 mod solve;
-mod watch;
 
 use std::process::ExitCode;
 
-use bnb_framework::JobError;
-use clap::{Parser, Subcommand};
-use thiserror::Error;
+use clap::Subcommand;
+use taskwork::cli::{self, Failure, Kinds, Place, Prepared, Program};
 
-use crate::read::ReadError;
-
-#[derive(Debug, Parser)]
-#[command(name = "tsp", version, about = "Solves the travelling salesman exactly, on all cores")]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
+/// The program `tsp`.
+struct Tsp;
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    /// Find a shortest tour, and prove that there is no shorter one.
-    Solve(solve::Arguments),
+enum More {
     /// Check that a tour visits every city once, and say its length.
     Check(check::Arguments),
     /// Write a random instance to standard output, in TSPLIB format.
     Generate(generate::Arguments),
 }
 
-/// How a command ended, if nothing went wrong.
-#[must_use]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    Done,
-    /// The answer is not proven.
-    NotProven,
-}
+impl Program for Tsp {
+    const NAME: &'static str = "tsp";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Solves the travelling salesman exactly, on all cores or on many machines";
+    type Arguments = solve::Arguments;
+    type More = More;
 
-/// Why a command came to nothing.
-#[derive(Debug, Error)]
-enum CommandError {
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error("{0}")]
-    Usage(String),
-    #[error("{file}: the file cannot be written: {source}")]
-    Write { file: String, source: std::io::Error },
-    #[error(transparent)]
-    Job(#[from] JobError),
-}
+    fn kinds(kinds: &mut Kinds) {
+        solve::kinds(kinds);
+    }
 
-impl CommandError {
-    fn exit_code(&self) -> ExitCode {
-        match self {
-            Self::Read(_) | Self::Usage(_) | Self::Write { .. } | Self::Job(JobError::Count { .. }) => {
-                ExitCode::from(2)
-            }
-            Self::Job(_) => ExitCode::from(1),
+    fn prepare(arguments: solve::Arguments, _: Place) -> Result<Prepared, Failure> {
+        solve::prepare(arguments)
+    }
+
+    fn more(command: More) -> Result<ExitCode, Failure> {
+        match command {
+            More::Check(arguments) => check::run(&arguments)?,
+            More::Generate(arguments) => generate::run(&arguments),
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
-        Command::Solve(arguments) => solve::run(&arguments),
-        Command::Check(arguments) => check::run(&arguments),
-        Command::Generate(arguments) => Ok(generate::run(&arguments)),
-    };
-    match outcome {
-        Ok(Ending::Done) => ExitCode::SUCCESS,
-        Ok(Ending::NotProven) => ExitCode::from(1),
-        Err(error) => {
-            eprintln!("error: {error}");
-            error.exit_code()
-        }
-    }
+    cli::main::<Tsp>()
 }
 
 /// Writes to standard output; that nobody reads it any more (`tsp … | head`) is no mistake.

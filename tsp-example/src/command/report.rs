@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use bnb_framework::Figures;
 use indicatif::HumanCount;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::instance::{City, Instance};
 
@@ -39,8 +39,8 @@ impl Report<'_> {
         Some(if open == 0 { 0.0 } else { open as f64 / length as f64 })
     }
 
-    /// One object on one line.
-    pub(super) fn json(&self) -> String {
+    /// As an object.
+    pub(super) fn json(&self) -> Value {
         let Search { length, tour, proven, bound, states, pruned, seconds } = &self.search;
         let numbers: Option<Vec<usize>> =
             tour.as_ref().map(|tour| tour.iter().map(|city| city + 1).collect());
@@ -51,7 +51,7 @@ impl Report<'_> {
             .zip(tour.as_ref())
             .map(|(names, tour)| tour.iter().map(|&city| names[city].as_str()).collect());
         let figures = &self.figures;
-        let object = json!({
+        json!({
             "instance": self.instance.name,
             "cities": self.instance.len(),
             "length": length,
@@ -70,8 +70,7 @@ impl Report<'_> {
             "transactions": figures.transactions,
             "retries": figures.retries,
             "seconds": seconds,
-        });
-        format!("{object}\n")
+        })
     }
 
     /// The tour, what is known of it, and the figures.

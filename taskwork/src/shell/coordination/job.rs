@@ -1,9 +1,9 @@
 //! The job's record becomes events: which attempt is the current one, which tasks are parked, when it is over.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use tokio::task::JoinSet;
-use zk::job::JobWatch;
+use zk::{Store as _, job::JobWatch};
 
 use super::{Coordination, RETRY_PAUSE};
 use crate::{
@@ -13,15 +13,21 @@ use crate::{
 
 impl Coordination {
     pub(super) async fn follow_job(self: Arc<Self>) {
-        let open = || JobWatch::open(Arc::clone(&self.store), &self.cluster, &self.job.0);
+        let open = || JobWatch::open(self.store(), &self.cluster, &self.job.0);
         let Some(mut watch) = self.persist("watching the job", open).await else { return };
         let (mut current, mut parked) = (None, JoinSet::new());
         loop {
             let record = match watch.next().await {
                 Ok(record) => record,
                 Err(zk::Error::SessionExpired) => return,
+                // It was cancelled and forgotten while nobody looked.
+                Err(zk::Error::NoNode { .. }) => {
+                    parked.abort_all();
+                    self.tell(Event::JobOver).await;
+                    return;
+                }
                 Err(error) => {
-                    tracing::debug!(node = %self.node, %error, "the job could not be read; it is tried again");
+                    tracing::debug!(%error, "the job could not be read; it is tried again");
                     tokio::time::sleep(RETRY_PAUSE).await;
                     continue;
                 }
@@ -33,7 +39,8 @@ impl Coordination {
             }
             let attempt = Attempt(record.attempt);
             if record.state.is_running() && current.replace(attempt) != Some(attempt) {
-                tracing::debug!(node = %self.node, job = %self.job, %attempt, "an attempt begins");
+                self.attempt.store(attempt.0, Relaxed);
+                tracing::info!(%attempt, "an attempt begins");
                 self.tell(Event::Attempt { attempt }).await;
                 parked.abort_all();
                 parked.spawn(Arc::clone(&self).follow_parked(attempt));

@@ -3,7 +3,7 @@
 //! A leader holds nothing of its own: everything it decides by is in the tree, so any other node can go on where it
 //! stopped. Whatever it writes carries its fence, so a leader that was deposed without knowing changes nothing.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use zk::{
     accounting,
@@ -22,15 +22,19 @@ enum Stopped {
     Changed,
 }
 
+/// How often the leader looks for lost nodes although nothing says so: who came and went while it was cut off is told by
+/// nobody.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
 impl Coordination {
     pub(super) async fn stand_for_election(self: Arc<Self>) {
         let node = self.node.to_string();
         loop {
-            let enter = || Candidate::enter(Arc::clone(&self.store), &self.cluster, &node);
+            let enter = || Candidate::enter(self.store(), &self.cluster, &self.runs, &node);
             let Some(mut candidate) = self.persist("standing for election", enter).await else { return };
             match candidate.elected().await {
                 Ok(fence) => {
-                    tracing::debug!(node = %self.node, "this node leads");
+                    tracing::info!("this node leads");
                     if self.lead(&fence).await.is_none() {
                         return;
                     }
@@ -44,8 +48,16 @@ impl Coordination {
     /// Leads until deposed; `None` when there is nothing left to lead.
     async fn lead(&self, fence: &Fence) -> Option<()> {
         loop {
-            let reading = || job::read(&*self.store, &self.cluster, &self.job.0);
-            let (record, _) = self.persist("reading the job's record", reading).await?;
+            let (record, _) = match job::read(&*self.store, &self.cluster, &self.job.0).await {
+                Ok(read) => read,
+                // It is over and forgotten.
+                Err(zk::Error::SessionExpired | zk::Error::NoNode { .. }) => return None,
+                Err(error) => {
+                    tracing::debug!(%error, "the job's record cannot be read; it is tried again");
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                    continue;
+                }
+            };
             if record.state.is_over() {
                 return None;
             }
@@ -54,7 +66,7 @@ impl Coordination {
                 Err(LeadError::Deposed) => return Some(()),
                 Ok(Stopped::Changed) => {}
                 Err(LeadError::Store(error)) => {
-                    tracing::debug!(node = %self.node, %error, "the leader tries again");
+                    tracing::debug!(%error, "the leader tries again");
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
@@ -63,7 +75,7 @@ impl Coordination {
 
     async fn lead_attempt(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
         let paths = self.job_paths().attempt(attempt.0);
-        let mut watch = JobWatch::open(Arc::clone(&self.store), &self.cluster, &self.job.0).await?;
+        let mut watch = JobWatch::open(self.store(), &self.cluster, &self.job.0).await?;
         let empty = accounting::wait_until_empty(&*self.store, &paths);
         tokio::pin!(empty);
         loop {
@@ -77,6 +89,7 @@ impl Coordination {
                     return self.close(fence, attempt).await;
                 }
                 () = self.member_gone.notified() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
                 record = watch.next() => {
                     let record = record?;
                     if record.state.is_over() {
@@ -97,7 +110,7 @@ impl Coordination {
         attempt: Attempt,
         lost: &[String],
     ) -> Result<Stopped, LeadError> {
-        tracing::warn!(node = %self.node, job = %self.job, %attempt, ?lost, "nodes were lost; a new attempt begins");
+        tracing::warn!(%attempt, ?lost, "nodes were lost; a new attempt begins");
         let begun =
             job::new_attempt(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, lost, unix_ms())
                 .await?;
@@ -107,20 +120,35 @@ impl Coordination {
         })
     }
 
+    /// The variables as people can read them.
+    fn shown_variables(&self) -> serde_json::Value {
+        if !self.seen {
+            return serde_json::Value::Null;
+        }
+        let variables = self.pool.variables();
+        (0..variables.len()).map(|slot| (variables.name(slot).to_owned(), variables.shown(slot))).collect()
+    }
+
     /// Every task is complete: the outputs are merged and the result is written.
     async fn close(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
         let outputs = job::outputs(&*self.store, &self.job_paths().attempt(attempt.0)).await?;
         let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
-        let result = match self.pool.merge(&outputs) {
-            Ok(result) => result,
+        let outcome = match self.pool.merge(&outputs, self.seen) {
+            Ok((result, output)) => {
+                let shown = serde_json::json!({ "output": output, "variables": self.shown_variables() });
+                job::Outcome { result, shown }
+            }
             Err(fault) => {
                 job::fail(&*self.store, &self.cluster, &self.job.0, &fault.to_string(), unix_ms()).await?;
                 return Ok(Stopped::JobOver);
             }
         };
         let closing =
-            job::close(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, &result, unix_ms())
+            job::close(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, &outcome, unix_ms())
                 .await?;
+        if closing == Closing::Closed {
+            tracing::info!(%attempt, "the job is done");
+        }
         Ok(match closing {
             Closing::Closed | Closing::AlreadyOver => Stopped::JobOver,
             Closing::NotCurrent => Stopped::Changed,

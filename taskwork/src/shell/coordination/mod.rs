@@ -4,54 +4,73 @@
 //!
 //! | loop | watches or writes | for |
 //! |---|---|---|
-//! | [`members`] | `members/` | who can be asked for tasks |
+//! | [`members`] | the seat's roster | who can be asked for tasks |
 //! | [`job`] | the job's record, `parked/` | the current attempt, tasks that nobody holds |
 //! | [`orders`] | transactions, one at a time | completions, claims, the clean leave |
 //! | [`variables`] | `vars/` | the incumbent, both ways |
+//! | [`figures`] | `figures/` | people who look at the job |
 //! | [`leader`] | `election/`, the global task list | the end of the job, and lost nodes |
 //!
 //! While the tree is away the loops wait and try again; workers search and nodes steal on.
 
+mod figures;
 mod job;
 mod leader;
 mod members;
 mod orders;
 mod variables;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::{Notify, mpsc, watch},
     task::JoinSet,
     time,
 };
-use zk::{ClusterPaths, JobPaths, Session, Store};
+use tracing::Instrument as _;
+use zk::{ClusterPaths, Counted, JobPaths, Requests, Session, Store as _, queue::Runs};
 
 pub(crate) use self::orders::{ORDERS_MAX, Order};
-use super::transport::Peers;
+use super::seat::Roster;
 use crate::{
     core::Event,
-    figures::Counter,
+    figures::{Counter, Figures},
     id::{JobId, NodeId},
     pool::Work,
 };
 
 /// What the loops of one node share.
 pub(crate) struct Coordination {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<Counted>,
+    /// What was asked of the store before this job.
+    pub(crate) asked_before: Requests,
     pub(crate) cluster: ClusterPaths,
+    pub(crate) runs: Runs,
     pub(crate) job: JobId,
     pub(crate) node: NodeId,
     pub(crate) pool: Arc<dyn Work>,
-    pub(crate) peers: Arc<Peers>,
+    pub(crate) roster: watch::Receiver<Roster>,
     /// To the driver.
     pub(crate) events: mpsc::Sender<Event>,
     /// Variables of the pool have improved.
     pub(crate) publish: Arc<Notify>,
     /// A member has gone: the leader looks whether it was lost.
     pub(crate) member_gone: Notify,
+    /// The node's figures, as the driver shows them.
+    pub(crate) figures: Arc<Mutex<Figures>>,
     /// Transactions that had to be built again because another node was faster.
     pub(crate) rebuilds: Counter,
+    /// The attempt that was seen last.
+    pub(crate) attempt: AtomicU32,
+    /// Whether others look at the job.
+    pub(crate) seen: bool,
 }
 
 /// The pause before something that failed for the moment is tried again.
@@ -61,20 +80,30 @@ impl Coordination {
     /// Starts the loops. They end when the set is dropped.
     pub(crate) fn start(self: &Arc<Self>, orders: mpsc::Receiver<Order>) -> JoinSet<()> {
         let mut loops = JoinSet::new();
-        loops.spawn(Arc::clone(self).follow_session());
-        loops.spawn(Arc::clone(self).follow_members());
-        loops.spawn(Arc::clone(self).follow_job());
-        loops.spawn(Arc::clone(self).perform_orders(orders));
-        loops.spawn(Arc::clone(self).publish_variables());
+        let me = || Arc::clone(self);
+        loops.spawn(me().follow_session().in_current_span());
+        loops.spawn(me().follow_members().in_current_span());
+        loops.spawn(me().follow_job().in_current_span());
+        loops.spawn(me().perform_orders(orders).in_current_span());
+        loops.spawn(me().publish_variables().in_current_span());
         for slot in 0..self.pool.variables().len() {
-            loops.spawn(Arc::clone(self).follow_variable(slot));
+            loops.spawn(me().follow_variable(slot).in_current_span());
         }
-        loops.spawn(Arc::clone(self).stand_for_election());
+        loops.spawn(me().stand_for_election().in_current_span());
+        loops.spawn(me().publish_figures().in_current_span());
         loops
     }
 
     fn job_paths(&self) -> JobPaths {
         self.cluster.job(&self.job.0)
+    }
+
+    fn store(&self) -> Arc<dyn zk::Store> {
+        Arc::clone(&self.store) as Arc<dyn zk::Store>
+    }
+
+    fn attempt_seen(&self) -> u32 {
+        self.attempt.load(Relaxed)
     }
 
     /// Tells the driver. When the driver is gone the node ends, and this loop with it.
@@ -86,7 +115,7 @@ impl Coordination {
     async fn follow_session(self: Arc<Self>) {
         let mut session = self.store.session();
         if session.wait_for(|state| *state == Session::Expired).await.is_ok() {
-            tracing::warn!(node = %self.node, "the session has expired; the node is no member any more");
+            tracing::warn!("the session has expired; the node is no member any more");
             self.tell(Event::Expired).await;
         }
     }
@@ -101,7 +130,7 @@ impl Coordination {
                 Ok(value) => return Some(value),
                 Err(zk::Error::SessionExpired) => return None,
                 Err(error) => {
-                    tracing::debug!(node = %self.node, %error, what, "not now; it is tried again");
+                    tracing::debug!(%error, what, "not now; it is tried again");
                     time::sleep(RETRY_PAUSE).await;
                 }
             }

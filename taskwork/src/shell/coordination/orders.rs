@@ -59,7 +59,7 @@ impl Coordination {
                 }
                 Err(CommitError::AttemptOver) => return,
                 Err(CommitError::Store(error)) => {
-                    tracing::debug!(node = %self.node, %attempt, %error, "enrolling is tried again");
+                    tracing::debug!(%attempt, %error, "enrolling is tried again");
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
@@ -78,7 +78,7 @@ impl Coordination {
             }
             Err(CommitError::AttemptOver) => TransactionResult::AttemptOver,
             Err(CommitError::Store(error)) if error.is_transient() => {
-                tracing::debug!(node = %self.node, txn = transaction.txn, %error, "a transaction is tried again");
+                tracing::debug!(txn = transaction.txn, %error, "a transaction is tried again");
                 TransactionResult::Unknown
             }
             // What is refused for good, such as an output that no znode can hold, would be refused for ever.
@@ -152,7 +152,7 @@ impl Coordination {
 
     async fn fail(&self, fault: &PoolFault) {
         let reason = fault.to_string();
-        tracing::error!(node = %self.node, job = %self.job, reason, "the program is at fault; the job fails");
+        tracing::error!(reason, "the program is at fault; the job fails");
         let failing = || zk::job::fail(&*self.store, &self.cluster, &self.job.0, &reason, unix_ms());
         self.persist("failing the job", failing).await;
     }

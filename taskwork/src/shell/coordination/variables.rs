@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use zk::variable::{self, Published, VariableWatch};
+use zk::{
+    Store as _,
+    variable::{self, Published, VariableWatch},
+};
 
 use super::{Coordination, RETRY_PAUSE};
 use crate::pool::{Source, Unpublished};
@@ -16,7 +19,7 @@ impl Coordination {
                 if error == zk::Error::SessionExpired {
                     return;
                 }
-                tracing::debug!(node = %self.node, %error, "a variable could not be written; it is tried again");
+                tracing::debug!(%error, "a variable could not be written; it is tried again");
                 tokio::time::sleep(RETRY_PAUSE).await;
                 self.publish.notify_one();
             }
@@ -31,7 +34,7 @@ impl Coordination {
         let unpublished = match self.pool.variables().unpublished() {
             Ok(values) => values,
             Err(error) => {
-                tracing::error!(node = %self.node, %error, "a variable cannot be encoded");
+                tracing::error!(%error, "a variable cannot be encoded");
                 return Ok(());
             }
         };
@@ -58,14 +61,14 @@ impl Coordination {
     /// Takes every change of a variable's znode.
     pub(super) async fn follow_variable(self: Arc<Self>, slot: usize) {
         let path = self.job_paths().var(self.pool.variables().name(slot));
-        let open = || VariableWatch::open(Arc::clone(&self.store), &path);
+        let open = || VariableWatch::open(self.store(), &path);
         let Some(mut watch) = self.persist("watching a variable", open).await else { return };
         loop {
             match watch.next().await {
                 Ok(value) => self.take(slot, &value),
                 Err(zk::Error::SessionExpired) => return,
                 Err(error) => {
-                    tracing::debug!(node = %self.node, %error, "a variable could not be read; it is tried again");
+                    tracing::debug!(%error, "a variable could not be read; it is tried again");
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
@@ -89,7 +92,7 @@ impl Coordination {
         let taken = self.pool.variables().offer_encoded(slot, value, Source::Znode, self.pool.signals());
         if let Err(error) = taken {
             let variable = self.pool.variables().name(slot);
-            tracing::warn!(node = %self.node, variable, %error, "the value in the znode cannot be read; it is passed over");
+            tracing::warn!(variable, %error, "the value in the znode cannot be read; it is passed over");
         }
     }
 }

@@ -1,0 +1,100 @@
+//! Which cluster a command is about, and how to reach it.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use clap::Args;
+use zk::{ClusterPaths, Connect, Credentials, Tls};
+
+use super::Failure;
+
+/// Which cluster.
+#[derive(Debug, Clone, Args)]
+#[group(skip)]
+pub(super) struct ClusterArguments {
+    /// The ZooKeeper servers: host:port,host:port/chroot.
+    #[arg(long, value_name = "HOSTS", env = "TASKWORK_ZK")]
+    zk: String,
+    /// The name of the cluster; several can share a ZooKeeper.
+    #[arg(long, value_name = "NAME", default_value = "default", env = "TASKWORK_CLUSTER")]
+    cluster: String,
+    /// A file with one line user:password, the credentials for ZooKeeper; only its owner may read it.
+    #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_AUTH")]
+    zk_auth: Option<PathBuf>,
+    /// Talk TLS to ZooKeeper; a PEM file with the certificates that its servers' are signed by.
+    #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_TLS_CA")]
+    zk_tls_ca: Option<PathBuf>,
+    /// A PEM file with the certificate to show to ZooKeeper.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TASKWORK_ZK_TLS_CERT",
+        requires = "zk_tls_ca",
+        requires = "zk_tls_key"
+    )]
+    zk_tls_cert: Option<PathBuf>,
+    /// A PEM file with that certificate's key.
+    #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_TLS_KEY", requires = "zk_tls_cert")]
+    zk_tls_key: Option<PathBuf>,
+    /// How long to try to reach ZooKeeper at the start, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    zk_connect_timeout: Duration,
+    /// After what silence ZooKeeper takes this process for lost, in seconds; its servers may grant less or more.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    zk_session_timeout: Duration,
+}
+
+impl ClusterArguments {
+    /// How to reach it.
+    pub(super) fn connect(&self) -> Result<Connect, Failure> {
+        let mut connect = Connect::new(&self.zk);
+        connect.connect_timeout = self.zk_connect_timeout;
+        connect.session_timeout = self.zk_session_timeout;
+        // A request that is not answered within half a session had better be asked of another server.
+        connect.request_timeout = (self.zk_session_timeout / 2).max(Duration::from_millis(500));
+        if let Some(file) = &self.zk_auth {
+            connect.credentials = Some(Credentials::from_file(file).map_err(Failure::usage)?);
+        }
+        if let Some(ca) = &self.zk_tls_ca {
+            let identity = match (&self.zk_tls_cert, &self.zk_tls_key) {
+                (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+                _ => None,
+            };
+            connect.tls = Some(Tls { ca: read(ca)?, identity });
+        }
+        Ok(connect)
+    }
+
+    /// Where it is in ZooKeeper.
+    pub(super) fn paths(&self) -> Result<ClusterPaths, Failure> {
+        ClusterPaths::new(&self.cluster).map_err(Failure::usage)
+    }
+
+    /// Whether whoever reaches ZooKeeper could do to the cluster what they like.
+    pub(super) fn is_open(&self) -> bool {
+        self.zk_auth.is_none()
+    }
+}
+
+fn read(file: &PathBuf) -> Result<String, Failure> {
+    fs::read_to_string(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+}
+
+/// A time of a millisecond to a day.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    if (0.001..=86_400.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("expected 0.001 to 86400 seconds".to_owned())
+    }
+}
+
+/// The threads that a command needs for its connections.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("taskwork-io")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("no thread could be started: {error}")))
+}

@@ -1,0 +1,62 @@
+//! What the node has done for the job, for whoever looks at it from outside.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use zk::figures::{self, NodeFigures};
+
+use super::Coordination;
+use crate::{figures::Figures, shell::clock::unix_ms};
+
+/// How often the figures are written, if they have changed.
+const EVERY: Duration = Duration::from_secs(1);
+
+impl Coordination {
+    /// What the node has done for the job so far.
+    pub(crate) fn figures_now(&self) -> Figures {
+        let mut figures = *self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        let pool = self.pool.figures();
+        (figures.worked, figures.tasks, figures.splits) = (pool.worked, pool.tasks, pool.splits);
+        figures.retries += self.rebuilds.get();
+        figures
+    }
+
+    /// Writes the figures again and again.
+    pub(super) async fn publish_figures(self: Arc<Self>) {
+        if !self.seen {
+            return;
+        }
+        let mut told = Figures::default();
+        loop {
+            tokio::time::sleep(EVERY).await;
+            let now = self.figures_now();
+            if now != told {
+                self.tell_figures(false).await;
+                told = now;
+            }
+        }
+    }
+
+    /// Writes the figures as they are. It is tried once: nothing depends on it.
+    pub(crate) async fn tell_figures(&self, last: bool) {
+        let figures = self.figures_now();
+        if !self.seen {
+            return;
+        }
+        let figures = NodeFigures {
+            attempt: self.attempt_seen(),
+            figures,
+            requests: self.store.requests() - self.asked_before,
+            last,
+            at_ms: unix_ms(),
+        };
+        let node = self.node.to_string();
+        match figures::publish(&*self.store, &self.cluster, &self.job.0, &node, &figures).await {
+            // The session may have ended with the job; or the job was forgotten.
+            Ok(()) | Err(zk::Error::SessionExpired | zk::Error::NoNode { .. }) => {}
+            Err(error) => tracing::debug!(%error, "the figures could not be written"),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The types of task that a program has, each under a name: so that a node can run whatever job of its program comes.
+
+use std::{collections::BTreeMap, fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc};
+
+use super::{
+    node::{JobSetup, RunningNode},
+    seat::Seat,
+};
+use crate::{config::Limits, id::JobId, job::JobError, task::Task, wire::codec};
+
+/// The types of task that a program's nodes can run.
+///
+/// A program with one type of task has one kind; one that chooses among several, say by the size of the problem, has a kind for
+/// each. The name of a kind stands in the job's record, so it must not change within a version of the program.
+#[derive(Default)]
+pub struct Kinds {
+    kinds: BTreeMap<&'static str, Arc<dyn Kind>>,
+}
+
+type Starting<'a> = Pin<Box<dyn Future<Output = Result<RunningNode, JobError>> + Send + 'a>>;
+
+/// A type of task with the type forgotten.
+pub(crate) trait Kind: Send + Sync {
+    /// Begins to work on a job of this kind.
+    fn start<'a>(&'a self, seat: &'a mut Seat, job: &'a JobId, limits: &'a Limits) -> Starting<'a>;
+}
+
+struct Of<T>(PhantomData<fn() -> T>);
+
+impl Kinds {
+    /// Adds a type of task under a name.
+    ///
+    /// # Panics
+    /// If the name is given twice: a mistake in the program.
+    pub fn add<T: Task>(&mut self, name: &'static str) -> &mut Self {
+        let before = self.kinds.insert(name, Arc::new(Of::<T>(PhantomData)));
+        assert!(before.is_none(), "kind {name:?} is added twice");
+        self
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&dyn Kind> {
+        self.kinds.get(name).map(|kind| &**kind)
+    }
+}
+
+impl<T: Task> Kind for Of<T> {
+    fn start<'a>(&'a self, seat: &'a mut Seat, job: &'a JobId, limits: &'a Limits) -> Starting<'a> {
+        Box::pin(async move {
+            let bytes = zk::job::shared(&*seat.store, &seat.cluster, &job.0).await?;
+            let shared = codec::decode::<T::Shared>(&bytes)
+                .map_err(|error| JobError::Shared { reason: error.to_string() })?;
+            let setup = JobSetup::<T> {
+                job: job.clone(),
+                shared: Arc::new(shared),
+                limits: limits.clone(),
+                seen: true,
+            };
+            RunningNode::start(seat, setup)
+        })
+    }
+}
+
+impl fmt::Debug for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.kinds.keys()).finish()
+    }
+}

@@ -1,0 +1,244 @@
+//! A node's seat in a cluster: its session, its identity, its way to the others. It stays when a job ends, and is given
+//! up when the node leaves or its session is over.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use thiserror::Error;
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    task::JoinSet,
+    time::{self, Duration},
+};
+use zk::{
+    ClusterPaths, Counted, Session, Store,
+    membership::{self, Change, Member, Roll},
+    queue::Runs,
+};
+
+use super::{
+    clock::unix_ms,
+    driver::Network,
+    transport::{Identity, PeerAddress, Peers, Transport, TransportError, TransportLimits},
+};
+use crate::id::NodeId;
+
+/// What a seat is taken with.
+pub(crate) struct SeatSetup {
+    pub(crate) node: NodeId,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) cluster: ClusterPaths,
+    pub(crate) runs: Runs,
+    pub(crate) workers: usize,
+    /// Where to listen; `None` for a node that will never have another beside it.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Where the others find this node, if not where it listens.
+    pub(crate) advertise: Option<Advertise>,
+}
+
+/// Where the others find a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Advertise {
+    pub(crate) ip: IpAddr,
+    /// `None` is the port that the node listens on.
+    pub(crate) port: Option<u16>,
+}
+
+/// The other members that run the same program.
+pub(crate) type Roster = Arc<BTreeSet<NodeId>>;
+
+/// A member of a cluster.
+pub(crate) struct Seat {
+    pub(crate) node: NodeId,
+    pub(crate) store: Arc<Counted>,
+    pub(crate) cluster: ClusterPaths,
+    pub(crate) runs: Runs,
+    pub(crate) workers: usize,
+    pub(crate) roster: watch::Receiver<Roster>,
+    /// Lent to the job at hand.
+    pub(crate) network: Option<Network>,
+    /// An operator has asked this node to leave.
+    pub(crate) asked_to_leave: Arc<Notify>,
+    loops: JoinSet<()>,
+}
+
+/// Why a node has no seat.
+#[derive(Debug, Error)]
+pub(crate) enum SeatError {
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    #[error(transparent)]
+    Store(#[from] zk::Error),
+    #[error(
+        "{listen} is every address of this machine, which none of the others can dial: say which one is theirs, \
+         by --advertise"
+    )]
+    NoAddress { listen: SocketAddr },
+}
+
+/// How many messages of peers may wait.
+const ARRIVALS_MAX: usize = 1024;
+/// The pause before something that failed for the moment is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+impl Seat {
+    /// Becomes a member, last of all: when it can be dialled.
+    pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
+        let SeatSetup { node, store, cluster, runs, workers, listen, advertise } = setup;
+        let identity = Identity::generate(node)?;
+        let mut member = Member {
+            node: node.to_string(),
+            address: None,
+            fingerprint: identity.fingerprint().to_string(),
+            workers: u32::try_from(workers).unwrap_or(u32::MAX),
+            program: runs.program.clone(),
+            program_version: runs.version.clone(),
+            started_ms: unix_ms(),
+        };
+        let peers = Arc::new(Peers::default());
+        let mut network = None;
+        if let Some(listen) = listen {
+            if listen.ip().is_unspecified() && advertise.is_none() {
+                return Err(SeatError::NoAddress { listen });
+            }
+            let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
+            let limits = TransportLimits::default();
+            let transport = Transport::bind(node, identity, listen, Arc::clone(&peers), sender, limits)?;
+            let local = transport.local_address();
+            let found = |at: Advertise| SocketAddr::new(at.ip, at.port.unwrap_or(local.port()));
+            member.address = Some(advertise.map_or(local, found));
+            network = Some(Network { transport, arrivals });
+        }
+        let store = Arc::new(Counted::new(store));
+        membership::join(&*store, &cluster, &member).await?;
+
+        let (roster_in, roster) = watch::channel(Roster::default());
+        let asked_to_leave = Arc::new(Notify::new());
+        let mut loops = JoinSet::new();
+        let known = Arc::clone(&store) as Arc<dyn Store>;
+        let roll = KeepsRoll { node, runs: runs.clone(), peers, roster: roster_in };
+        loops.spawn(roll.keep(Arc::clone(&known), cluster.clone()));
+        loops.spawn(watch_for_drain(known, cluster.clone(), node, Arc::clone(&asked_to_leave)));
+        Ok(Self { node, store, cluster, runs, workers, roster, network, asked_to_leave, loops })
+    }
+
+    /// Answers nobody and drops what comes, as long as there is no job.
+    pub(crate) async fn idle(&mut self) {
+        if let Some(network) = &mut self.network {
+            while network.arrivals.recv().await.is_some() {}
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// Gives the seat up: closes the connections and the session.
+    pub(crate) async fn give_up(mut self) {
+        self.loops.shutdown().await;
+        if let Some(network) = self.network {
+            network.transport.close().await;
+        }
+        // Whoever asked is answered by the request's end.
+        match self.store.delete(&self.cluster.drain(&self.node.to_string()), None).await {
+            Ok(()) | Err(zk::Error::NoNode { .. } | zk::Error::SessionExpired) => {}
+            Err(error) => {
+                tracing::debug!(node = %self.node, %error, "the request to leave could not be taken away");
+            }
+        }
+        if let Err(error) = self.store.close().await {
+            tracing::debug!(node = %self.node, %error, "the session ends by itself");
+        }
+    }
+}
+
+/// Keeps the table of peers that the transport trusts, and the roster.
+struct KeepsRoll {
+    node: NodeId,
+    runs: Runs,
+    peers: Arc<Peers>,
+    roster: watch::Sender<Roster>,
+}
+
+impl KeepsRoll {
+    async fn keep(self, store: Arc<dyn Store>, cluster: ClusterPaths) {
+        let mut roll = loop {
+            match Roll::open(Arc::clone(&store), &cluster).await {
+                Ok(roll) => break roll,
+                Err(zk::Error::SessionExpired) => return,
+                Err(_) => time::sleep(RETRY_PAUSE).await,
+            }
+        };
+        loop {
+            match roll.next().await {
+                Ok(Change::Joined(member)) => self.joined(&member),
+                Ok(Change::Left(name)) => self.left(&name),
+                Err(zk::Error::SessionExpired) => return,
+                Err(error) => {
+                    tracing::debug!(node = %self.node, %error, "the members could not be read; it is tried again");
+                    time::sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn joined(&self, member: &Member) {
+        let Some(other) = self.other(&member.node) else { return };
+        // Those that run something else have nothing that this node could do, and no business here.
+        if member.program != self.runs.program || member.program_version != self.runs.version {
+            return;
+        }
+        let (Some(address), Ok(fingerprint)) = (member.address, member.fingerprint.parse()) else {
+            tracing::warn!(node = %self.node, member = %other, "a member without a usable address is passed over");
+            return;
+        };
+        self.peers.set(other, PeerAddress { address, fingerprint });
+        tracing::info!(node = %self.node, member = %other, %address, "a node has joined");
+        self.roster.send_modify(|roster| {
+            Arc::make_mut(roster).insert(other);
+        });
+    }
+
+    fn left(&self, name: &str) {
+        let Some(other) = self.other(name) else { return };
+        self.peers.remove(other);
+        // Told even if it was never known: it may have taken part for a moment.
+        self.roster.send_modify(|roster| {
+            if Arc::make_mut(roster).remove(&other) {
+                tracing::info!(node = %self.node, member = %other, "a node has left");
+            }
+        });
+    }
+
+    /// The id of a member that is not this node.
+    fn other(&self, name: &str) -> Option<NodeId> {
+        match name.parse() {
+            Ok(node) if node == self.node => None,
+            Ok(node) => Some(node),
+            Err(error) => {
+                tracing::warn!(node = %self.node, %error, "a member with a name that is none is passed over");
+                None
+            }
+        }
+    }
+}
+
+/// Says so each time an operator asks this node to leave.
+async fn watch_for_drain(store: Arc<dyn Store>, cluster: ClusterPaths, node: NodeId, asked: Arc<Notify>) {
+    let path = cluster.drain(&node.to_string());
+    loop {
+        match store.exists_and_watch(&path).await {
+            Ok((there, changed)) => {
+                if there.is_some() {
+                    tracing::info!(%node, "an operator has asked this node to leave");
+                    asked.notify_one();
+                }
+                if changed.await == zk::WatchEvent::Ended && *store.session().borrow() == Session::Expired {
+                    return;
+                }
+            }
+            Err(zk::Error::SessionExpired) => return,
+            Err(_) => time::sleep(RETRY_PAUSE).await,
+        }
+    }
+}

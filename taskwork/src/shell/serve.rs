@@ -1,0 +1,225 @@
+//! A process as a node: takes a seat, works on one job after another, leaves when it is told to.
+//!
+//! ```text
+//!   connect ─▶ seat ─▶ idle ◀──────────┐
+//!     ▲         │       │ a job        │ the job is over
+//!     │         │       ▼              │
+//!     │         │      at work ────────┘
+//!     │         │       │ told to leave: hand on, commit, leave ─▶ end
+//!     └─────────┴───────┘ the session is over: drop everything, join anew under another id
+//! ```
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use rand::Rng as _;
+use thiserror::Error;
+use tokio::{sync::mpsc, time};
+use zk::{
+    ClusterPaths, Connect, ConnectError, Store,
+    job::JobRecord,
+    queue::{JobQueue, Runs},
+};
+
+use super::{
+    clock::unix_ms,
+    driver::Ended,
+    kinds::Kinds,
+    node::RunningNode,
+    seat::{Advertise, Seat, SeatError, SeatSetup},
+};
+use crate::{
+    config::Limits,
+    core::Departure,
+    id::{JobId, NodeId},
+    job::JobError,
+};
+
+/// What a node process is told at its start.
+pub(crate) struct ServeSetup {
+    pub(crate) connect: Connect,
+    pub(crate) cluster: ClusterPaths,
+    pub(crate) runs: Runs,
+    pub(crate) kinds: Kinds,
+    pub(crate) workers: usize,
+    pub(crate) listen: SocketAddr,
+    pub(crate) advertise: Option<Advertise>,
+    pub(crate) limits: Limits,
+    /// Says so each time the process is told to leave.
+    pub(crate) leave: mpsc::Receiver<()>,
+}
+
+/// Why a node process has ended other than by leaving.
+#[derive(Debug, Error)]
+pub(crate) enum ServeError {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Seat(#[from] SeatError),
+    #[error(transparent)]
+    Store(#[from] zk::Error),
+    #[error(
+        "the time to leave was up before everything was handed on; what was left is lost, a new attempt begins"
+    )]
+    Abandoned,
+    #[error("the node has broken down by a mistake of its own; its log says more")]
+    BrokenDown,
+}
+
+/// How a session of the node has ended.
+enum Fate {
+    /// It has left.
+    Left,
+    /// It is no member any more, without its doing.
+    Expired,
+}
+
+/// The pause before something that failed for the moment is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Runs a node until it is told to leave.
+pub(crate) async fn serve(mut setup: ServeSetup) -> Result<(), ServeError> {
+    let mut store: Arc<dyn Store> = setup.connect.open().await?;
+    setup.cluster.prepare(&*store).await?;
+    loop {
+        match one_session(&mut setup, store).await? {
+            Fate::Left => return Ok(()),
+            Fate::Expired => tracing::warn!("the node's session is over; it joins anew"),
+        }
+        store = loop {
+            tokio::select! {
+                _ = setup.leave.recv() => return Ok(()),
+                connected = setup.connect.open() => match connected {
+                    Ok(store) => break store,
+                    Err(error) => tracing::warn!(%error, "no connection; it is tried again"),
+                }
+            }
+            time::sleep(RETRY_PAUSE).await;
+        };
+    }
+}
+
+/// From joining to leaving, or to the end of the session.
+async fn one_session(setup: &mut ServeSetup, store: Arc<dyn Store>) -> Result<Fate, ServeError> {
+    let mut seat = Seat::take(SeatSetup {
+        node: NodeId(rand::rng().random_range(1..=u64::MAX)),
+        store,
+        cluster: setup.cluster.clone(),
+        runs: setup.runs.clone(),
+        workers: setup.workers,
+        listen: Some(setup.listen),
+        advertise: setup.advertise,
+    })
+    .await?;
+    tracing::info!(
+        node = %seat.node, cluster = setup.cluster.name(), program = setup.runs.program,
+        version = setup.runs.version, workers = setup.workers,
+        address = seat.network.as_ref().map(|network| tracing::field::display(network.transport.local_address())),
+        "the node is ready"
+    );
+    let fate = work(setup, &mut seat).await;
+    let node = seat.node;
+    seat.give_up().await;
+    if matches!(fate, Ok(Fate::Left)) {
+        tracing::info!(%node, "the node has left");
+    }
+    fate
+}
+
+/// One job after another.
+async fn work(setup: &mut ServeSetup, seat: &mut Seat) -> Result<Fate, ServeError> {
+    let mut queue =
+        JobQueue::new(Arc::clone(&seat.store) as Arc<dyn Store>, seat.cluster.clone(), seat.runs.clone());
+    loop {
+        let asked = Arc::clone(&seat.asked_to_leave);
+        let expired = seat.store.session();
+        let next = tokio::select! {
+            next = queue.next() => next,
+            _ = setup.leave.recv() => return Ok(Fate::Left),
+            () = asked.notified() => return Ok(Fate::Left),
+            () = is_over(expired) => return Ok(Fate::Expired),
+            () = seat.idle() => continue,
+        };
+        match next {
+            Ok((job, record)) => {
+                if let Some(fate) = one_job(setup, seat, &mut queue, JobId(job), &record).await? {
+                    return Ok(fate);
+                }
+            }
+            Err(zk::Error::SessionExpired) => return Ok(Fate::Expired),
+            Err(error @ zk::Error::NoAuth { .. }) => return Err(error.into()),
+            Err(error) => {
+                tracing::warn!(node = %seat.node, %error, "the jobs cannot be read; it is tried again");
+                time::sleep(RETRY_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn is_over(mut session: tokio::sync::watch::Receiver<zk::Session>) {
+    // The sender lives as long as the session.
+    let _ = session.wait_for(|state| *state == zk::Session::Expired).await;
+}
+
+/// Works on a job until it is over: then `None`, and there may be another.
+async fn one_job(
+    setup: &mut ServeSetup,
+    seat: &mut Seat,
+    queue: &mut JobQueue,
+    job: JobId,
+    record: &JobRecord,
+) -> Result<Option<Fate>, ServeError> {
+    let Some(kind) = setup.kinds.get(&record.kind) else {
+        let reason = format!("this version of {} has no kind of task {:?}", record.program, record.kind);
+        give_up_job(seat, &job, &reason).await;
+        queue.pass(job.0);
+        return Ok(None);
+    };
+    let mut running = match kind.start(seat, &job, &setup.limits).await {
+        Ok(running) => running,
+        Err(JobError::Coordination(zk::Error::NoNode { .. })) => return Ok(None),
+        Err(JobError::Coordination(zk::Error::SessionExpired)) => return Ok(Some(Fate::Expired)),
+        Err(JobError::Coordination(error)) if error.is_transient() => {
+            tracing::warn!(node = %seat.node, %job, %error, "the job's data cannot be read; it is tried again");
+            time::sleep(RETRY_PAUSE).await;
+            return Ok(None);
+        }
+        Err(error) => {
+            give_up_job(seat, &job, &error.to_string()).await;
+            queue.pass(job.0);
+            return Ok(None);
+        }
+    };
+    tracing::info!(node = %seat.node, %job, name = record.name, "the node works on a job");
+    let ended = until_ended(setup, seat, &mut running).await;
+    let figures = running.finish(seat).await;
+    tracing::info!(
+        node = %seat.node, %job, ?ended, worked = figures.worked, tasks = figures.tasks, steals = figures.steals,
+        transactions = figures.transactions, "the node's work on the job has ended"
+    );
+    match ended {
+        Ended::JobOver => Ok(None),
+        Ended::Departed(Departure::Clean) => Ok(Some(Fate::Left)),
+        Ended::Departed(Departure::Expelled) => Ok(Some(Fate::Expired)),
+        Ended::Departed(Departure::Abandoned) => Err(ServeError::Abandoned),
+        Ended::ShutDown | Ended::BrokenDown => Err(ServeError::BrokenDown),
+    }
+}
+
+/// Waits for the end of the work on a job, and passes on each word that the node is to leave.
+async fn until_ended(setup: &mut ServeSetup, seat: &Seat, running: &mut RunningNode) -> Ended {
+    loop {
+        tokio::select! {
+            ended = running.ended() => return ended,
+            Some(()) = setup.leave.recv() => running.drain(),
+            () = seat.asked_to_leave.notified() => running.drain(),
+        }
+    }
+}
+
+/// A job that this program cannot run fails, for no other node could.
+async fn give_up_job(seat: &Seat, job: &JobId, reason: &str) {
+    tracing::error!(node = %seat.node, %job, reason, "the job cannot be run");
+    if let Err(error) = zk::job::fail(&*seat.store, &seat.cluster, &job.0, reason, unix_ms()).await {
+        tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded");
+    }
+}

@@ -1,0 +1,169 @@
+//! Submitting a job, waiting for its end, reading what it has produced: the same from within the process and from anywhere.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::time;
+use zk::{
+    ClusterPaths, Store,
+    figures::{self, NodeFigures},
+    job::{self, JobRecord, JobState, JobWatch, NewJob},
+    queue::Runs,
+};
+
+use super::clock::unix_ms;
+use crate::{
+    figures::Figures,
+    id::{JobId, TaskId},
+    job::{JobError, Progress, Report, Values, variables_of},
+    pool::{Entry, Signals, Source, merge},
+    task::Task,
+    wire::codec,
+};
+
+/// How a job is submitted.
+pub(crate) struct Submission<'a> {
+    pub(crate) runs: &'a Runs,
+    pub(crate) kind: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) submitter: &'a str,
+    pub(crate) attempts_max: u32,
+    /// The shared data, encoded.
+    pub(crate) shared: &'a [u8],
+    pub(crate) start_values: &'a [(String, Vec<u8>)],
+}
+
+/// How long the last figures of a job's nodes are waited for.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often it is looked whether they have come.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+fn sum(told: Vec<(String, NodeFigures<Figures>)>) -> Figures {
+    let mut sum = Figures::default();
+    for (_, said) in told {
+        sum += said.figures;
+    }
+    sum
+}
+
+/// A job in the tree, seen by its submitter.
+pub(crate) struct Submitted {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) cluster: ClusterPaths,
+    pub(crate) job: JobId,
+    pub(crate) started: Instant,
+}
+
+impl Submitted {
+    /// Submits a job.
+    pub(crate) async fn submit<T: Task>(
+        store: Arc<dyn Store>,
+        cluster: ClusterPaths,
+        root: T,
+        order: &Submission<'_>,
+        started: Instant,
+    ) -> Result<Self, JobError> {
+        let root = Entry::new(TaskId::ROOT, root).seal()?;
+        let new_job = NewJob {
+            program: &order.runs.program,
+            program_version: &order.runs.version,
+            kind: order.kind,
+            name: order.name,
+            shared: order.shared,
+            root_id: &root.id.to_string(),
+            root: &codec::encode(&root)?,
+            variables: order.start_values,
+            attempts_max: order.attempts_max,
+            submitter: order.submitter,
+            now_ms: unix_ms(),
+        };
+        let job = JobId(job::submit(&*store, &cluster, &new_job).await?);
+        Ok(Self { store, cluster, job, started })
+    }
+
+    /// Waits for the end of the job.
+    pub(crate) async fn end(&self) -> Result<JobRecord, JobError> {
+        let store = Arc::clone(&self.store);
+        let mut watch = JobWatch::open(store, &self.cluster, &self.job.0).await?;
+        loop {
+            let record = watch.next().await?;
+            if record.state.is_over() {
+                return Ok(record);
+            }
+        }
+    }
+
+    /// Stops the job.
+    pub(crate) async fn stop(&self, reason: &str) -> Result<JobRecord, JobError> {
+        job::cancel(&*self.store, &self.cluster, &self.job.0, reason, unix_ms()).await?;
+        Ok(job::read(&*self.store, &self.cluster, &self.job.0).await?.0)
+    }
+
+    /// The variables as they stand in the tree.
+    pub(crate) async fn variables<T: Task>(&self) -> Values {
+        let table = variables_of::<T>();
+        let signals = Signals::default();
+        for slot in 0..table.len() {
+            if let Ok((bytes, _)) = self.store.get(&self.cluster.job(&self.job.0).var(table.name(slot))).await
+                && let Err(error) = table.offer_encoded(slot, &bytes, Source::Znode, &signals)
+            {
+                tracing::warn!(variable = table.name(slot), %error, "the value of a variable cannot be read");
+            }
+        }
+        Values { table }
+    }
+
+    /// How the job gets on, as far as its nodes have said.
+    pub(crate) async fn progress<T: Task>(&self) -> Result<Progress, JobError> {
+        let figures = self.told_figures().await?;
+        Ok(Progress { figures, elapsed: self.started.elapsed(), variables: self.variables::<T>().await })
+    }
+
+    /// What the nodes have done for a job that is over. They say so a moment after its end, which is waited for.
+    pub(crate) async fn figures(&self, record: &JobRecord) -> Result<Figures, JobError> {
+        let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
+        let deadline = time::Instant::now() + LAST_WORDS_TIMEOUT;
+        loop {
+            let told = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
+            let participants = self.store.children(&attempt.outputs()).await?;
+            let all =
+                participants.iter().all(|node| told.iter().any(|(name, said)| name == node && said.last));
+            if all || time::Instant::now() >= deadline {
+                tracing::debug!(job = %self.job, all, "the nodes' figures were read");
+                return Ok(sum(told));
+            }
+            time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    async fn told_figures(&self) -> Result<Figures, JobError> {
+        Ok(sum(figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?))
+    }
+
+    /// What the job has produced. If it was stopped, what was committed by then.
+    pub(crate) async fn report<T: Task>(
+        &self,
+        record: &JobRecord,
+        figures: Figures,
+    ) -> Result<Report<T>, JobError> {
+        if record.state == JobState::Failed {
+            let reason =
+                record.reason.clone().unwrap_or_else(|| "for a reason that was not recorded".to_owned());
+            return Err(JobError::Failed { reason });
+        }
+        let finished = record.state == JobState::Done;
+        let output = if finished {
+            let result = job::result(&*self.store, &self.cluster, &self.job.0).await?;
+            codec::decode(&result.result).map_err(|error| JobError::Result { reason: error.to_string() })?
+        } else {
+            let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
+            let outputs = job::outputs(&*self.store, &attempt).await?;
+            let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
+            merge(&outputs).map_err(|error| JobError::Result { reason: error.to_string() })?
+        };
+        let variables = self.variables::<T>().await;
+        Ok(Report { output, finished, figures, elapsed: self.started.elapsed(), variables })
+    }
+}

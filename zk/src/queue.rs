@@ -1,0 +1,115 @@
+//! The queue of jobs: they run one after another, in the order of their submission; each program's jobs in a queue of their
+//! own.
+
+use std::{collections::BTreeSet, fmt, future::poll_fn, sync::Arc, task::Poll};
+
+use crate::{
+    error::{Error, Result},
+    job::JobRecord,
+    paths::ClusterPaths,
+    record,
+    store::{OneShot, Session, Store, WatchEvent},
+};
+
+/// What a node can run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runs {
+    /// Its program.
+    pub program: String,
+    /// The program's version: another version's tasks may look different.
+    pub version: String,
+}
+
+/// The jobs of a cluster, as a node that can run some of them sees them.
+pub struct JobQueue {
+    store: Arc<dyn Store>,
+    cluster: ClusterPaths,
+    runs: Runs,
+    /// Jobs that are over, or for another program: not read again.
+    passed: BTreeSet<String>,
+}
+
+impl JobQueue {
+    /// The queue for a node that runs this.
+    pub fn new(store: Arc<dyn Store>, cluster: ClusterPaths, runs: Runs) -> Self {
+        Self { store, cluster, runs, passed: BTreeSet::new() }
+    }
+
+    /// Waits for the oldest job that can be worked on, and gives its id and its record.
+    ///
+    /// # Errors
+    /// Whatever the store refuses; after a transient error it can be called again.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future loses no job.
+    pub async fn next(&mut self) -> Result<(String, JobRecord)> {
+        loop {
+            let (names, changed) = self.store.children_and_watch(&self.cluster.jobs()).await?;
+            self.passed.retain(|name| names.contains(name));
+            let mut watches = vec![changed];
+            for name in names {
+                if self.passed.contains(&name) {
+                    continue;
+                }
+                let path = self.cluster.job(&name).record();
+                let (content, changed) = match self.store.get_and_watch(&path).await {
+                    Ok((content, _, changed)) => (content, changed),
+                    Err(Error::NoNode { .. }) => continue,
+                    Err(error) => return Err(error),
+                };
+                match record::read::<JobRecord>(&path, &content) {
+                    Ok(record) if record.state.is_over() => self.pass(name),
+                    Ok(record) if !self.can_run(&record) => {
+                        tracing::info!(
+                            job = name,
+                            program = record.program,
+                            version = record.program_version,
+                            runs = self.runs.program,
+                            runs_version = self.runs.version,
+                            "a job waits for nodes of another program or version than this node's"
+                        );
+                        self.pass(name);
+                    }
+                    Ok(record) if record.state.is_running() => return Ok((name, record)),
+                    // It is still being submitted, or rests: its record will change.
+                    Ok(_) => watches.push(changed),
+                    Err(error) => {
+                        tracing::warn!(job = name, %error, "a job that cannot be read is passed over");
+                        self.pass(name);
+                    }
+                }
+            }
+            if any(watches).await == WatchEvent::Ended && *self.store.session().borrow() == Session::Expired {
+                return Err(Error::SessionExpired);
+            }
+        }
+    }
+
+    /// Takes a job for one that this node cannot run.
+    pub fn pass(&mut self, job: String) {
+        self.passed.insert(job);
+    }
+
+    fn can_run(&self, record: &JobRecord) -> bool {
+        record.program == self.runs.program && record.program_version == self.runs.version
+    }
+}
+
+/// The first event of any of these watches.
+async fn any(mut watches: Vec<OneShot>) -> WatchEvent {
+    poll_fn(|cx| {
+        for watch in &mut watches {
+            if let Poll::Ready(event) = watch.as_mut().poll(cx) {
+                return Poll::Ready(event);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+impl fmt::Debug for JobQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobQueue").field("runs", &self.runs).finish_non_exhaustive()
+    }
+}
