@@ -59,13 +59,16 @@ pub struct JobPaths(String);
 pub struct AttemptPaths(String);
 
 impl ClusterPaths {
+    /// The folder of all clusters.
+    pub const ALL: &str = "/taskwork";
+
     /// The paths of the cluster with this name.
     ///
     /// # Errors
     /// If the name cannot be part of a path.
     pub fn new(cluster: &str) -> std::result::Result<Self, NameError> {
         if is_name(cluster) {
-            return Ok(Self(format!("/taskwork/{cluster}")));
+            return Ok(Self(format!("{}/{cluster}", Self::ALL)));
         }
         Err(NameError { shown: cluster.chars().take(NAME_BYTES_MAX).collect() })
     }
@@ -76,7 +79,7 @@ impl ClusterPaths {
     /// Whatever the store refuses.
     pub async fn prepare(&self, store: &dyn Store) -> Result<()> {
         let skeleton = [
-            "/taskwork".to_owned(),
+            Self::ALL.to_owned(),
             self.0.clone(),
             self.members(),
             self.election(),

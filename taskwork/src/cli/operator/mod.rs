@@ -1,1 +1,230 @@
-//! The operators command.
+//! `taskwork`: what an operator sees of a cluster and can do to it, whatever programs its nodes run.
+
+mod act;
+mod job;
+mod jobs;
+mod nodes;
+mod overview;
+mod status;
+mod table;
+
+use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
+
+use clap::{Parser, Subcommand};
+use zk::{ClusterPaths, Connect, Store, is_name};
+
+use self::overview::Overview;
+use super::{
+    Failure,
+    failure::print,
+    log::{Level, LogArguments},
+    program::ended,
+    target::{ClusterArguments, runtime, seconds},
+};
+use crate::id::NodeId;
+
+/// Sees to the clusters of programs on the taskwork runtime.
+#[derive(Debug, Parser)]
+#[command(name = "taskwork", version)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say how the cluster is: its nodes, who leads, the job at work, jobs that wait.
+    Status(Common),
+    /// List the nodes.
+    Nodes(Common),
+    /// List the jobs.
+    Jobs(Common),
+    /// Say everything about a job: its progress, its nodes, what it has cost.
+    Job(OfJob),
+    /// Print what a job has produced, as JSON.
+    Result(OfJob),
+    /// Let a node leave: it hands on its unfinished tasks first. Asked again, it leaves at once.
+    Drain(Drain),
+    /// Stop a job.
+    Cancel(Cancel),
+    /// Remove everything that is kept of jobs that are over.
+    Forget(Forget),
+}
+
+#[derive(Debug, clap::Args)]
+struct Common {
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    log: LogArguments,
+}
+
+#[derive(Debug, clap::Args)]
+struct OfJob {
+    /// The job, as `taskwork jobs` lists it; the number alone will do.
+    #[arg(value_name = "ID", value_parser = job_id)]
+    job: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Drain {
+    /// The node, as `taskwork nodes` lists it; the beginning will do.
+    node: String,
+    /// Wait until it has left.
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    timeout: Duration,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Cancel {
+    /// The job, as `taskwork jobs` lists it; the number alone will do.
+    #[arg(value_name = "ID", value_parser = job_id)]
+    job: String,
+    /// Why; it is kept with the job.
+    #[arg(long, default_value = "cancelled by an operator")]
+    reason: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Forget {
+    /// The jobs, as `taskwork jobs` lists them; the numbers alone will do.
+    #[arg(value_name = "ID", value_parser = job_id, required_unless_present = "all")]
+    jobs: Vec<String>,
+    /// All jobs that are over.
+    #[arg(long, conflicts_with = "jobs")]
+    all: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A cluster, looked at by an operator.
+struct Desk {
+    store: Arc<dyn Store>,
+    cluster: ClusterPaths,
+    json: bool,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    run(std::env::args_os())
+}
+
+/// Runs a command line, the name of the command first.
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    match CommandLine::try_parse_from(arguments) {
+        Ok(line) => ended(perform(line.command)),
+        Err(error) => {
+            // It goes where it belongs: help to standard output, errors to standard error.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
+    }
+}
+
+fn perform(command: Command) -> Result<ExitCode, Failure> {
+    let common = match &command {
+        Command::Status(common)
+        | Command::Nodes(common)
+        | Command::Jobs(common)
+        | Command::Job(OfJob { common, .. })
+        | Command::Result(OfJob { common, .. })
+        | Command::Drain(Drain { common, .. })
+        | Command::Cancel(Cancel { common, .. })
+        | Command::Forget(Forget { common, .. }) => common,
+    };
+    common.log.start(Level::Warn);
+    let (connect, cluster, json) = (common.cluster.connect()?, common.cluster.paths()?, common.json);
+    runtime()?.block_on(async {
+        let desk = Desk::open(&connect, cluster, json).await?;
+        let done = desk.perform(command).await;
+        // What was to be done is done; a session that is not closed ends by itself.
+        let _ = desk.store.close().await;
+        done
+    })
+}
+
+impl Desk {
+    /// Looks at a cluster. It must be there: nothing is made by looking.
+    async fn open(connect: &Connect, cluster: ClusterPaths, json: bool) -> Result<Self, Failure> {
+        let store: Arc<dyn Store> = connect.open().await?;
+        if store.exists(&cluster.jobs()).await?.is_none() {
+            let known = match store.children(ClusterPaths::ALL).await {
+                Err(zk::Error::NoNode { .. }) => Vec::new(),
+                other => other?,
+            };
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(Failure::usage(format!(
+                "there is no cluster {:?} at {}; there is: {known}. A cluster is made by its first node or job",
+                cluster.name(),
+                connect.hosts
+            )));
+        }
+        Ok(Self { store, cluster, json })
+    }
+
+    async fn perform(&self, command: Command) -> Result<ExitCode, Failure> {
+        match command {
+            Command::Status(_) => status::run(self).await?,
+            Command::Nodes(_) => nodes::run(self).await?,
+            Command::Jobs(_) => jobs::run(self).await?,
+            Command::Job(OfJob { job, .. }) => job::run(self, &job).await?,
+            Command::Result(OfJob { job, .. }) => act::result(self, &job).await?,
+            Command::Drain(Drain { node, wait, timeout, .. }) => {
+                act::drain(self, &node, wait.then_some(timeout)).await?;
+            }
+            Command::Cancel(Cancel { job, reason, .. }) => act::cancel(self, &job, &reason).await?,
+            Command::Forget(Forget { jobs, .. }) => act::forget(self, jobs).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn overview(&self) -> Result<Overview, Failure> {
+        Ok(Overview::read(&*self.store, &self.cluster).await?)
+    }
+
+    /// Prints one or the other.
+    fn say(&self, json: impl FnOnce() -> serde_json::Value, text: impl FnOnce() -> String) {
+        let text = if self.json { json().to_string() } else { text() };
+        print(&format!("{}\n", text.trim_end_matches('\n')));
+    }
+
+    /// The member that is meant by the beginning of its name.
+    async fn member(&self, given: &str) -> Result<NodeId, Failure> {
+        let names = self.store.children(&self.cluster.members()).await?;
+        let meant: Vec<&String> = names.iter().filter(|name| name.starts_with(given)).collect();
+        match meant.as_slice() {
+            [name] => name.parse().map_err(Failure::usage),
+            [] => {
+                Err(Failure::usage(format!("no node of cluster {} is called {given:?}", self.cluster.name())))
+            }
+            _ => Err(Failure::usage(format!(
+                "{} nodes are called {given}…: say more of the name",
+                meant.len()
+            ))),
+        }
+    }
+}
+
+/// A job's id, or its number.
+fn job_id(text: &str) -> Result<String, String> {
+    if let Ok(number) = text.parse::<u32>() {
+        return Ok(format!("j-{number:010}"));
+    }
+    if is_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected an id such as j-0000000003, or 3".to_owned())
+    }
+}

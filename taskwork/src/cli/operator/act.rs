@@ -1,0 +1,110 @@
+//! What an operator can do.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{self, Instant};
+use zk::{CreateMode, WatchEvent, job};
+
+use super::{Desk, job::record};
+use crate::{cli::Failure, shell::clock::unix_ms};
+
+/// Prints what a job has produced.
+pub(super) async fn result(desk: &Desk, id: &str) -> Result<(), Failure> {
+    let record = record(desk, id).await?;
+    let outcome = match job::result(&*desk.store, &desk.cluster, id).await {
+        Ok(outcome) => outcome,
+        Err(zk::Error::NoNode { .. }) => {
+            let reason = record.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            let state = format!("{:?}", record.state).to_lowercase();
+            return Err(Failure::failed(format!("job {id} has no result; it is {state}{reason}")));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if outcome.shown.is_null() {
+        return Err(Failure::failed(format!(
+            "the result of job {id} has {} bytes and is for its program alone: it is too large to be shown, or has no \
+             form in JSON",
+            outcome.result.len()
+        )));
+    }
+    let pretty = serde_json::to_string_pretty(&outcome.shown).unwrap_or_default();
+    desk.say(|| outcome.shown.clone(), || pretty);
+    Ok(())
+}
+
+/// Asks a node to leave.
+pub(super) async fn drain(desk: &Desk, node: &str, wait: Option<Duration>) -> Result<(), Failure> {
+    let node = desk.member(node).await?.to_string();
+    let path = desk.cluster.drain(&node);
+    match desk.store.create(&path, b"", CreateMode::Persistent).await {
+        Ok(_) => {}
+        // Asked again: it hears of a change.
+        Err(zk::Error::NodeExists { .. }) => desk.store.set(&path, b"", None).await.map(drop)?,
+        Err(error) => return Err(error.into()),
+    }
+    if let Some(patience) = wait {
+        wait_until_gone(desk, &node, patience).await?;
+    }
+    let state = if wait.is_some() { "has left" } else { "was asked to leave" };
+    desk.say(|| json!({ "node": node, "left": wait.is_some() }), || format!("node {node} {state}"));
+    Ok(())
+}
+
+async fn wait_until_gone(desk: &Desk, node: &str, patience: Duration) -> Result<(), Failure> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let (there, changed) = desk.store.exists_and_watch(&desk.cluster.member(node)).await?;
+        if there.is_none() {
+            return Ok(());
+        }
+        match time::timeout_at(deadline, changed).await {
+            Ok(WatchEvent::Ended) => return Err(zk::Error::SessionExpired.into()),
+            Ok(_) => {}
+            Err(_) => {
+                let waited = patience.as_secs_f64();
+                return Err(Failure::failed(format!(
+                    "node {node} has not left within {waited} s; it still may"
+                )));
+            }
+        }
+    }
+}
+
+/// Stops a job.
+pub(super) async fn cancel(desk: &Desk, id: &str, reason: &str) -> Result<(), Failure> {
+    if record(desk, id).await?.state.is_over() {
+        return Err(Failure::failed(format!("job {id} is over already")));
+    }
+    job::cancel(&*desk.store, &desk.cluster, id, reason, unix_ms()).await?;
+    desk.say(|| json!({ "job": id, "cancelled": true }), || format!("job {id} is cancelled"));
+    Ok(())
+}
+
+/// Removes what is kept of jobs; without a list, of all that are over.
+pub(super) async fn forget(desk: &Desk, ids: Vec<String>) -> Result<(), Failure> {
+    let ids = if ids.is_empty() {
+        let jobs = job::list(&*desk.store, &desk.cluster).await?;
+        let over =
+            |record: &zk::Result<job::JobRecord>| record.as_ref().is_ok_and(|record| record.state.is_over());
+        jobs.into_iter().filter(|(_, record)| over(record)).map(|(id, _)| id).collect()
+    } else {
+        for id in &ids {
+            match record(desk, id).await {
+                Ok(record) if !record.state.is_over() => {
+                    return Err(Failure::failed(format!("job {id} is not over: cancel it first")));
+                }
+                Ok(_) => {}
+                // What cannot be read can be removed all the same.
+                Err(_) if desk.store.exists(&desk.cluster.job(id).record()).await?.is_some() => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        ids
+    };
+    for id in &ids {
+        job::forget(&*desk.store, &desk.cluster, id).await?;
+    }
+    desk.say(|| json!({ "forgotten": ids }), || format!("{} jobs are forgotten", ids.len()));
+    Ok(())
+}

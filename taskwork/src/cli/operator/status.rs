@@ -1,0 +1,103 @@
+//! `taskwork status`.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::{
+    Desk,
+    overview::{Overview, Stage, job_json},
+    table::{list, table},
+};
+use crate::cli::Failure;
+
+pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
+    let overview = desk.overview().await?;
+    desk.say(|| as_json(desk, &overview), || as_text(desk, &overview));
+    Ok(())
+}
+
+/// The programs of the cluster: nodes, workers, who leads.
+fn programs(overview: &Overview) -> BTreeMap<String, (u64, u64, String)> {
+    let mut programs: BTreeMap<String, (u64, u64, String)> = BTreeMap::new();
+    for member in &overview.members {
+        let runs = format!("{}@{}", member.program, member.program_version);
+        let leader = overview.leaders.iter().find(|(led, _)| *led == runs);
+        let leader = leader.map_or_else(|| "-".to_owned(), |(_, leader)| leader.clone());
+        let (nodes, workers, _) = programs.entry(runs).or_insert((0, 0, leader));
+        *nodes += 1;
+        *workers += u64::from(member.workers);
+    }
+    programs
+}
+
+fn count(overview: &Overview, wanted: Stage) -> usize {
+    overview.stages().iter().filter(|(_, stage, _)| *stage == wanted).count()
+}
+
+fn as_json(desk: &Desk, overview: &Overview) -> serde_json::Value {
+    let programs: Vec<_> = programs(overview)
+        .into_iter()
+        .map(|(runs, (nodes, workers, leader))| {
+            json!({ "runs": runs, "nodes": nodes, "workers": workers, "leader": leader })
+        })
+        .collect();
+    let open = |stage: Stage| stage < Stage::Done;
+    let jobs: Vec<_> = overview
+        .stages()
+        .into_iter()
+        .filter(|(_, stage, _)| open(*stage))
+        .map(|(id, stage, record)| job_json(id, stage, record))
+        .collect();
+    json!({
+        "cluster": desk.cluster.name(),
+        "nodes": overview.members.len(),
+        "workers": overview.members.iter().map(|member| u64::from(member.workers)).sum::<u64>(),
+        "programs": programs,
+        "jobs": jobs,
+        "done": count(overview, Stage::Done),
+        "failed": count(overview, Stage::Failed),
+        "cancelled": count(overview, Stage::Cancelled),
+    })
+}
+
+fn as_text(desk: &Desk, overview: &Overview) -> String {
+    let workers: u64 = overview.members.iter().map(|member| u64::from(member.workers)).sum();
+    let over = [(Stage::Done, "done"), (Stage::Failed, "failed"), (Stage::Cancelled, "cancelled")];
+    let over: Vec<String> =
+        over.iter().map(|(stage, name)| format!("{} {name}", count(overview, *stage))).collect();
+    let mut text = list(&[
+        ("cluster", desk.cluster.name().to_owned()),
+        ("nodes", format!("{}, with {workers} workers", overview.members.len())),
+        ("jobs", over.join(", ")),
+    ]);
+    let rows = programs(overview).into_iter().map(|(runs, (nodes, workers, leader))| {
+        vec![runs.replace('@', " "), nodes.to_string(), workers.to_string(), leader]
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        text += "\n";
+        text += &table(&["PROGRAM", "#NODES", "#WORKERS", "LEADER"], rows);
+    }
+    let open: Vec<Vec<String>> = overview
+        .stages()
+        .into_iter()
+        .filter(|(_, stage, _)| *stage < Stage::Done)
+        .map(|(id, stage, record)| {
+            let of = |f: fn(&zk::job::JobRecord) -> String| record.map_or_else(|| "-".to_owned(), f);
+            vec![
+                id.to_owned(),
+                stage.text().to_owned(),
+                of(|record| format!("{} {}", record.program, record.program_version)),
+                of(|record| record.name.clone()),
+            ]
+        })
+        .collect();
+    text += "\n";
+    text += &if open.is_empty() {
+        "no job is at work or waits\n".to_owned()
+    } else {
+        table(&["JOB", "STATE", "PROGRAM", "NAME"], open)
+    };
+    text
+}

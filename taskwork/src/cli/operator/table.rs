@@ -1,0 +1,57 @@
+//! Tables, times and counts for people.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use indicatif::HumanCount;
+
+/// A table without lines. Columns whose names begin with `#` hold numbers.
+pub(super) fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(columns.iter().map(|name| Cell::new(name.trim_start_matches('#'))));
+    for row in rows {
+        table.add_row(row);
+    }
+    for (column, name) in table.column_iter_mut().zip(columns) {
+        column.set_padding((0, 2));
+        if name.starts_with('#') {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n") + "\n"
+}
+
+/// Names and values, one below the other.
+pub(super) fn list(rows: &[(&str, String)]) -> String {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let lines: Vec<String> = rows.iter().map(|(name, value)| format!("{name:<width$}  {value}")).collect();
+    lines.join("\n") + "\n"
+}
+
+/// Milliseconds since 1970 as a time of day, UTC.
+pub(super) fn time(ms: u64) -> String {
+    let time = UNIX_EPOCH + Duration::from_millis(ms.min(YEAR_9999_MS));
+    humantime::format_rfc3339_seconds(time).to_string()
+}
+
+/// The last time that can be written.
+const YEAR_9999_MS: u64 = 253_402_300_799_000;
+
+/// From one time to another, as far as their clocks agree.
+pub(super) fn lapse(from_ms: u64, to_ms: u64) -> String {
+    let ms = to_ms.saturating_sub(from_ms);
+    let lapse = Duration::from_millis(if ms < 10_000 { ms } else { ms / 1000 * 1000 });
+    humantime::format_duration(lapse).to_string()
+}
+
+/// A number with its thousands apart.
+pub(super) fn count(n: u64) -> String {
+    HumanCount(n).to_string()
+}
+
+/// What to show where there is nothing.
+pub(super) fn or_none(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}
