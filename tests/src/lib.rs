@@ -1,3 +1,6 @@
-//! What the tests over the whole workspace share: where instances lie, and what is known of them.
+//! What the tests over the whole workspace share: where instances lie and what is known of them, clusters of real processes, and a
+//! program to run on them.
 
 pub mod data;
+pub mod cluster;
+pub mod tree;

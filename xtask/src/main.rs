@@ -1,6 +1,7 @@
-//! The project's own commands: `cargo xtask test`, `check` and `fix`.
+//! The project's own commands: `cargo xtask test`, `check`, `fix` and `cluster`.
 
 mod check;
+mod cluster;
 mod data;
 mod fix;
 mod install;
@@ -31,6 +32,8 @@ enum Command {
     Check,
     /// Mend what clippy and rustfmt can mend by themselves
     Fix,
+    /// Start a cluster on this machine, ZooKeeper and nodes, until Ctrl-C
+    Cluster(cluster::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Command::Test { long } => test::run(long),
         Command::Check => check::run(),
         Command::Fix => fix::run(),
+        Command::Cluster(arguments) => cluster::run(&arguments),
     };
     // Not by returning it: with RUST_BACKTRACE set, a backtrace of xtask would bury the one line that matters.
     match outcome {

@@ -18,6 +18,7 @@ use std::{
     collections::BTreeMap,
     fs,
     net::{Ipv4Addr, SocketAddr, TcpListener},
+    os::unix::process::CommandExt as _,
     path::PathBuf,
     process::{Child, Stdio},
     thread,
@@ -40,12 +41,14 @@ pub struct Setup {
     pub config: Vec<String>,
     /// More arguments for Java, such as system properties.
     pub java: Vec<String>,
+    /// Whether the servers are spared a Ctrl-C on the terminal, since whoever started them ends them.
+    pub own_group: bool,
 }
 
 impl Setup {
     /// One server.
     pub fn standalone() -> Self {
-        Self { servers: 1, tick_ms: 500, config: Vec::new(), java: Vec::new() }
+        Self { servers: 1, tick_ms: 500, config: Vec::new(), java: Vec::new(), own_group: false }
     }
 
     /// Three servers.
@@ -237,7 +240,11 @@ impl Servers {
         let home = self.home(server);
         let log = fs::OpenOptions::new().create(true).append(true).open(home.join("log"));
         let log = log.context("no log of the server")?;
-        let process = command::server(&home.join("zoo.cfg"), &self.setup.java)
+        let mut command = command::server(&home.join("zoo.cfg"), &self.setup.java);
+        if self.setup.own_group {
+            command.process_group(0);
+        }
+        let process = command
             .current_dir(&home)
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("no log of the server")?)

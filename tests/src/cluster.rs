@@ -1,0 +1,295 @@
+//! A cluster of real processes for a scenario: ZooKeeper servers of its own, nodes, and commands that are run to their end.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use tempfile::TempDir;
+use zk_server::{Servers, Setup};
+
+/// How long anything may take before a scenario is given up.
+pub const SOON: Duration = Duration::from_secs(60);
+/// How often it is looked whether something has happened.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How many commands were begun, so that each has files of its own.
+static COMMANDS: AtomicU64 = AtomicU64::new(0);
+
+/// Servers and nodes. All of them end when this is dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The ZooKeeper servers.
+    pub servers: Servers,
+    /// The nodes, in the order of their start; those that have ended too.
+    pub nodes: Vec<Node>,
+    /// Said to every node and command, such as where the credentials are.
+    pub environment: Vec<(String, String)>,
+    folder: TempDir,
+}
+
+/// A node's process.
+#[derive(Debug)]
+pub struct Node {
+    process: Child,
+    log: PathBuf,
+}
+
+/// What a command has said.
+#[derive(Debug)]
+pub struct Said {
+    /// On standard output.
+    pub out: String,
+    /// On standard error.
+    pub err: String,
+    /// Its exit code.
+    pub code: i32,
+}
+
+/// A command that runs.
+#[derive(Debug)]
+pub struct Running {
+    process: Child,
+    out: PathBuf,
+    err: PathBuf,
+    shown: String,
+}
+
+/// A program of the workspace, beside the test that runs.
+///
+/// # Errors
+/// If it was not built.
+pub fn program(name: &str) -> Result<PathBuf> {
+    let this = std::env::current_exe().context("where this test lies is not known")?;
+    let folder = this.parent().and_then(Path::parent).context("this test lies in no build folder")?;
+    let program = folder.join(name);
+    ensure!(program.is_file(), "{} is not built: cargo build --workspace --bins", program.display());
+    Ok(program)
+}
+
+impl Cluster {
+    /// Starts the servers.
+    ///
+    /// # Errors
+    /// See [`Servers::start`].
+    pub fn start(setup: &Setup) -> Result<Self> {
+        let servers = Servers::start(setup)?;
+        let folder = tempfile::tempdir().context("no folder for the logs")?;
+        let environment = vec![("TASKWORK_ZK".to_owned(), servers.hosts())];
+        Ok(Self { servers, nodes: Vec::new(), environment, folder })
+    }
+
+    /// A folder for a scenario's files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Starts a node of a program, and gives its place in [`nodes`](Self::nodes).
+    ///
+    /// # Errors
+    /// If the program was not built, or cannot be started.
+    pub fn start_node(&mut self, name: &str, arguments: &[&str]) -> Result<usize> {
+        let log = self.folder.path().join(format!("node-{}.log", self.nodes.len()));
+        let file = File::create(&log).context("no log of a node")?;
+        let process = self
+            .command(name, &[&["node"], arguments].concat())?
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .context("a node cannot be started")?;
+        self.nodes.push(Node { process, log });
+        Ok(self.nodes.len() - 1)
+    }
+
+    /// Starts nodes of a program, and waits until there are so many more members.
+    ///
+    /// # Errors
+    /// If they do not become members in time.
+    pub fn start_nodes(&mut self, name: &str, count: usize, arguments: &[&str]) -> Result<()> {
+        let first = self.nodes.len();
+        for _ in 0..count {
+            self.start_node(name, arguments)?;
+        }
+        for node in first..self.nodes.len() {
+            self.wait_for_log(node, "the node is ready")?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a node's log has a text.
+    ///
+    /// # Errors
+    /// If it does not in time, or the node has ended.
+    pub fn wait_for_log(&mut self, node: usize, text: &str) -> Result<()> {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let log = self.log(node);
+            if log.contains(text) {
+                return Ok(());
+            }
+            let ended = self.nodes[node].process.try_wait()?;
+            ensure!(ended.is_none(), "node {node} has ended with {ended:?} before {text:?}:\n{log}");
+            ensure!(Instant::now() < deadline, "node {node} does not say {text:?}:\n{log}");
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// What a node has logged.
+    pub fn log(&self, node: usize) -> String {
+        fs::read_to_string(&self.nodes[node].log).unwrap_or_default()
+    }
+
+    /// What all nodes have logged: to be shown when a scenario fails.
+    pub fn logs(&self) -> String {
+        (0..self.nodes.len()).map(|node| format!("--- node {node}\n{}", self.log(node))).collect()
+    }
+
+    /// Begins a command of a program.
+    ///
+    /// # Errors
+    /// If the program was not built, or cannot be started.
+    pub fn begin(&self, name: &str, arguments: &[&str]) -> Result<Running> {
+        let number = COMMANDS.fetch_add(1, Relaxed);
+        let file = |end: &str| self.folder.path().join(format!("command-{number}.{end}"));
+        let (out, err) = (file("out"), file("err"));
+        let process = self
+            .command(name, arguments)?
+            .stdin(Stdio::null())
+            .stdout(File::create(&out)?)
+            .stderr(File::create(&err)?)
+            .spawn()
+            .with_context(|| format!("{name} cannot be started"))?;
+        Ok(Running { process, out, err, shown: format!("{name} {}", arguments.join(" ")) })
+    }
+
+    /// Runs a command of a program to its end.
+    ///
+    /// # Errors
+    /// If it does not end in time.
+    pub fn run(&self, name: &str, arguments: &[&str]) -> Result<Said> {
+        self.begin(name, arguments)?.end()
+    }
+
+    /// Runs a command that prints JSON and ends well.
+    ///
+    /// # Errors
+    /// If it does not end in time, or not well, or prints something else.
+    pub fn json(&self, name: &str, arguments: &[&str]) -> Result<serde_json::Value> {
+        let said = self.run(name, &[arguments, &["--json"]].concat())?;
+        ensure!(said.code == 0, "{name} {arguments:?} has ended with {}: {}", said.code, said.err);
+        serde_json::from_str(&said.out)
+            .with_context(|| format!("{name} {arguments:?} printed {:?}", said.out))
+    }
+
+    fn command(&self, name: &str, arguments: &[&str]) -> Result<Command> {
+        let mut command = Command::new(program(name)?);
+        command.args(arguments.iter().map(OsStr::new)).envs(self.environment.iter().map(|(k, v)| (k, v)));
+        Ok(command)
+    }
+}
+
+impl Node {
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends a signal, such as `TERM`, `KILL`, `STOP`, `CONT`.
+    ///
+    /// # Errors
+    /// If there is no such process any more.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status()?;
+        ensure!(status.success(), "process {} cannot be sent {name}", self.id());
+        Ok(())
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Errors
+    /// If the operating system does not say.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.process.try_wait()?.is_some())
+    }
+
+    /// Waits until the process has ended.
+    ///
+    /// # Errors
+    /// If it does not in time.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        wait(&mut self.process, "a node")
+    }
+
+    /// The memory it has in use, in KiB.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub fn memory_kib(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
+    }
+}
+
+impl Running {
+    /// Waits for the end of the command.
+    ///
+    /// # Errors
+    /// If it does not end in time.
+    pub fn end(mut self) -> Result<Said> {
+        let status = wait(&mut self.process, &self.shown)?;
+        let read = |path: &Path| fs::read_to_string(path).context("what a command said is lost");
+        Ok(Said { out: read(&self.out)?, err: read(&self.err)?, code: status.code().unwrap_or(-1) })
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Errors
+    /// If the operating system does not say.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.process.try_wait()?.is_some())
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+fn wait(process: &mut Child, what: &str) -> Result<ExitStatus> {
+    let deadline = Instant::now() + SOON;
+    loop {
+        if let Some(status) = process.try_wait()? {
+            return Ok(status);
+        }
+        if Instant::now() > deadline {
+            // What does not end by itself must not stay.
+            process.kill()?;
+            process.wait()?;
+            bail!("{what} has not ended within {} s", SOON.as_secs());
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have ended; nobody is left to hear of it.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

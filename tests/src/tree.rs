@@ -1,0 +1,150 @@
+//! A task for scenarios: counts the states of a tree whose shape is decided by a hash, and looks for the largest hash. Its
+//! count is known from a plain loop; how long a state takes can be chosen.
+
+use serde::{Deserialize, Serialize};
+use taskwork::{
+    Context, Job, Outcome, Task, Variable, Variables,
+    cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown},
+};
+
+/// A part of the tree: states that are still to be visited.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Tree {
+    open: Vec<(u64, u32)>,
+}
+
+/// The shape of the tree.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Shape {
+    /// How deep it is.
+    pub depth: u32,
+    /// How often a hash is taken at each state for nothing but the time it takes.
+    pub spin: u32,
+}
+
+/// The largest hash of a state.
+#[derive(Debug)]
+pub struct Largest;
+
+impl Variable for Largest {
+    type Value = u64;
+    const NAME: &'static str = "largest";
+    fn improves(new: &u64, old: &u64) -> bool {
+        new > old
+    }
+}
+
+fn hash(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// How many states are visited between two looks at what others want.
+const STATES_BETWEEN: u64 = 64;
+
+impl Tree {
+    /// The whole tree.
+    pub fn root() -> Self {
+        Self { open: vec![(1, 0)] }
+    }
+
+    fn visit(&mut self, shape: &Shape) -> Option<u64> {
+        let (state, depth) = self.open.pop()?;
+        let mut spun = state;
+        for _ in 0..shape.spin {
+            spun = std::hint::black_box(hash(spun));
+        }
+        if depth < shape.depth {
+            let children = 1 + hash(state) % 4;
+            self.open.extend((0..children).map(|k| (hash(state.wrapping_add(k)), depth + 1)));
+        }
+        Some(state)
+    }
+
+    /// The number of states and the largest, by a plain loop.
+    pub fn sequential(depth: u32) -> (u64, u64) {
+        let (mut tree, shape) = (Self::root(), Shape { depth, spin: 0 });
+        let (mut count, mut largest) = (0, 0);
+        while let Some(state) = tree.visit(&shape) {
+            count += 1;
+            largest = largest.max(state);
+        }
+        (count, largest)
+    }
+}
+
+impl Task for Tree {
+    type Shared = Shape;
+    type Output = u64;
+
+    fn variables(declare: &mut Variables) {
+        declare.declare::<Largest>();
+    }
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        let shape = cx.shared();
+        loop {
+            if cx.migrate() {
+                return Outcome::Migrate;
+            }
+            let mut visited = 0;
+            while visited < STATES_BETWEEN
+                && let Some(state) = self.visit(shape)
+            {
+                visited += 1;
+                if cx.get_var::<Largest>().is_none_or(|largest| state > *largest) {
+                    cx.set_var::<Largest>(state);
+                }
+            }
+            *cx.output() += visited;
+            cx.worked(visited);
+            if visited < STATES_BETWEEN {
+                return Outcome::Complete;
+            }
+            cx.potential_split(self);
+        }
+    }
+
+    fn split(&mut self, _: &Shape) -> Option<Self> {
+        (self.open.len() > 1).then(|| Self { open: vec![self.open.remove(0)] })
+    }
+}
+
+/// What the program `tree` takes.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// How deep the tree is.
+    depth: u32,
+    /// How often a hash is taken at each state for nothing but the time it takes.
+    #[arg(long, default_value_t = 0)]
+    spin: u32,
+}
+
+/// The program `tree`.
+#[derive(Debug)]
+pub struct TreeProgram;
+
+impl Program for TreeProgram {
+    const NAME: &'static str = "tree";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Counts the states of a tree whose shape is decided by a hash";
+    type Arguments = Arguments;
+    type More = NoMore;
+
+    fn kinds(kinds: &mut Kinds) {
+        kinds.add::<Tree>("tree");
+    }
+
+    fn prepare(arguments: Arguments, _: Place) -> Result<Prepared, Failure> {
+        let job = Job::new(Tree::root(), Shape { depth: arguments.depth, spin: arguments.spin });
+        Ok(Prepared::new("tree", job, |report| {
+            let largest = report.var::<Largest>().map(|largest| *largest);
+            let json = serde_json::json!({
+                "states": report.output, "largest": largest, "finished": report.finished, "figures": report.figures,
+            });
+            let text = format!("{} states, the largest {largest:?}", report.output);
+            Ok(Shown { text, json, complete: report.finished })
+        }))
+    }
+}

@@ -1,0 +1,163 @@
+//! `cargo xtask cluster`: a whole cluster on this machine, to try things out.
+
+use std::{
+    env,
+    fs::{self, File},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use tempfile::TempDir;
+use zk_server::{Servers, Setup};
+
+use crate::{
+    install,
+    step::{self, Step},
+    workspace,
+};
+
+/// What the cluster is to be.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// How many nodes.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    nodes: u16,
+    /// Workers of each node.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: u16,
+    /// How many ZooKeeper servers: 1, or 3 and more for an ensemble.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=7))]
+    zk_servers: u16,
+    /// The program that the nodes run: a binary of this workspace.
+    #[arg(long, default_value = "tsp")]
+    program: String,
+}
+
+/// How long nodes may take to leave at the end.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often it is looked whether they have.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Starts ZooKeeper and nodes, and ends them at Ctrl-C.
+///
+/// # Errors
+/// Something could not be built, installed or started, or a node has ended by itself.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    install::debian_packages(zk_server::PACKAGES)?;
+    step::run_chain(&[Step::cargo("build", "build --release --bins")])?;
+    let (interrupt, interrupted) = mpsc::channel();
+    ctrlc::set_handler(move || {
+        // After the first one, somebody is at it already.
+        let _ = interrupt.send(());
+    })
+    .context("Ctrl-C cannot be listened for")?;
+
+    let setup = Setup { servers: usize::from(arguments.zk_servers), own_group: true, ..Setup::standalone() };
+    let servers = Servers::start(&setup)?;
+    let folder = TempDir::with_prefix("taskwork-cluster-").context("no folder for the nodes' logs")?;
+    let mut nodes = Nodes(Vec::new());
+    for number in 1..=arguments.nodes {
+        nodes.0.push(start_node(arguments, &servers.hosts(), folder.path(), number)?);
+    }
+    print_help(arguments, &servers, folder.path());
+    while interrupted.recv_timeout(LOOK_EVERY).is_err() {
+        nodes.check(folder.path())?;
+    }
+    println!("\nending the nodes and ZooKeeper");
+    nodes.leave();
+    Ok(())
+}
+
+/// The folder with the programs that were built.
+fn programs() -> Result<PathBuf> {
+    let this = env::current_exe().context("where this program lies is not known")?;
+    let target = this.parent().and_then(Path::parent).context("this program lies in no build folder")?;
+    Ok(target.join("release"))
+}
+
+fn start_node(arguments: &Arguments, hosts: &str, folder: &Path, number: u16) -> Result<Child> {
+    let program = programs()?.join(&arguments.program);
+    let log = File::create(log_of(folder, usize::from(number))).context("no log of a node")?;
+    Command::new(&program)
+        .args(["node", "--zk", hosts, "--workers", &arguments.workers.to_string()])
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().context("no log of a node")?)
+        .stderr(log)
+        // Ctrl-C is for this command alone, which then lets the nodes leave.
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("{} cannot be started", program.display()))
+}
+
+fn log_of(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("node-{number}.log"))
+}
+
+fn print_help(arguments: &Arguments, servers: &Servers, folder: &Path) {
+    let shown = programs().unwrap_or_default();
+    let shown = shown.strip_prefix(workspace::root()).unwrap_or(&shown).to_owned();
+    let (program, taskwork) = (shown.join(&arguments.program), shown.join("taskwork"));
+    let hosts = servers.hosts();
+    println!("\nZooKeeper  {hosts}");
+    println!("nodes      {} of {}, {} workers each", arguments.nodes, arguments.program, arguments.workers);
+    println!("logs       {}/node-*.log\n", folder.display());
+    println!("In another terminal:\n  export TASKWORK_ZK={hosts}");
+    if arguments.program == "tsp" {
+        println!("  {} submit tsp-example/instances/europe.csv --wait", program.display());
+    } else {
+        println!("  {} submit … --wait", program.display());
+    }
+    for command in ["status", "nodes", "jobs", "job 0"] {
+        println!("  {} {command}", taskwork.display());
+    }
+    println!("\nCtrl-C ends all of it.");
+}
+
+/// The nodes. They are killed when this is dropped.
+struct Nodes(Vec<Child>);
+
+impl Nodes {
+    /// Says so if a node has ended by itself with an error. One that was told to leave may end.
+    fn check(&mut self, folder: &Path) -> Result<()> {
+        for (index, node) in self.0.iter_mut().enumerate() {
+            let status = node.try_wait().context("a node cannot be asked for")?;
+            if let Some(status) = status.filter(|status| !status.success()) {
+                let log = fs::read_to_string(log_of(folder, index + 1)).unwrap_or_default();
+                let lines: Vec<&str> = log.lines().collect();
+                let end = lines[lines.len().saturating_sub(10)..].join("\n");
+                bail!("node {} has ended with {status}:\n{end}", index + 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the nodes leave, and waits until they have, within a limit.
+    fn leave(&mut self) {
+        for node in &self.0 {
+            // One that has left already needs no word.
+            let _ =
+                Command::new("kill").args(["-TERM", &node.id().to_string()]).stderr(Stdio::null()).status();
+        }
+        let deadline = Instant::now() + LEAVE_TIMEOUT;
+        while Instant::now() < deadline
+            && self.0.iter_mut().any(|node| node.try_wait().is_ok_and(|status| status.is_none()))
+        {
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for node in &mut self.0 {
+            // It may have ended; nobody is left to hear of it.
+            let _ = node.kill();
+            let _ = node.wait();
+        }
+    }
+}
