@@ -1,0 +1,209 @@
+//! What goes wrong around a cluster: wrong addresses, names and credentials, garbage in znodes, data that is too large. Each
+//! says what happened and what to do, with the right exit code, and takes nothing else down with it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc};
+
+use taskwork_tests::{
+    cluster::{Cluster, Said},
+    tree::Tree,
+};
+use zk::{
+    ClusterPaths, Connect, CreateMode, Credentials, Error, Store,
+    membership::{self, Member},
+};
+use zk_server::Setup;
+
+#[track_caller]
+fn says(said: &Said, code: i32, parts: &[&str]) {
+    assert_eq!(said.code, code, "{said:?}");
+    for part in parts {
+        assert!(said.err.contains(part), "no {part:?} in {said:?}");
+    }
+    assert!(!said.err.contains("panicked"), "{said:?}");
+}
+
+fn connected(connect: Connect) -> Arc<dyn Store> {
+    runtime().block_on(async move { connect.open().await.unwrap() as Arc<dyn Store> })
+}
+
+/// One runtime for all sessions of a test: each needs its own to live on.
+fn runtime() -> &'static tokio::runtime::Runtime {
+    static RUNTIME: std::sync::OnceLock<tokio::runtime::Runtime> = std::sync::OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+    })
+}
+
+#[test]
+fn wrong_addresses_and_names() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let hosts = cluster.servers.hosts();
+    // A port that nobody listens at, held so that nobody will.
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let quick = ["--zk-connect-timeout", "1"];
+    for command in [&["status"][..], &["nodes"], &["drain", "n"], &["job", "3"]] {
+        let said = cluster.run("taskwork", &[command, &["--zk", &nobody], &quick].concat()).unwrap();
+        says(&said, 3, &[&nobody, "1000 ms", "Is it running"]);
+    }
+    for command in [&["node"][..], &["submit", "3"]] {
+        let said = cluster.run("tree", &[command, &["--zk", &nobody], &quick].concat()).unwrap();
+        says(&said, 3, &[&nobody, "1000 ms"]);
+    }
+    let chroot = format!("{hosts}/no/such");
+    says(&cluster.run("tree", &["submit", "3", "--zk", &chroot]).unwrap(), 3, &["/no/such", "create it"]);
+    for bad in ["", "host:port", "a b:1", "zk://x:1"] {
+        says(&cluster.run("tree", &["submit", "3", "--zk", bad]).unwrap(), 2, &["host:port"]);
+    }
+    let long = "x".repeat(10_000);
+    for bad in ["a/b", "", "..", "a\u{7}b", &long] {
+        let said = cluster.run("taskwork", &["status", "--cluster", bad]).unwrap();
+        says(&said, 2, &["cannot be the name of a cluster"]);
+        assert!(said.err.len() < 1000, "{} bytes of error", said.err.len());
+    }
+    for bad in ["a\nb", "", &long] {
+        says(&cluster.run("tree", &["submit", "3", "--name", bad]).unwrap(), 2, &["name of a job"]);
+    }
+    says(&cluster.run("taskwork", &["status"]).unwrap(), 2, &["there is no cluster", "none"]);
+    cluster.start_nodes("tree", 1, &[]).unwrap();
+    says(&cluster.run("taskwork", &["status", "--cluster", "x"]).unwrap(), 2, &["\"x\"", "default"]);
+    says(&cluster.run("taskwork", &["job", "../.."]).unwrap(), 2, &["expected an id"]);
+    says(&cluster.run("taskwork", &["result", "7"]).unwrap(), 2, &["j-0000000007"]);
+    says(&cluster.run("taskwork", &["drain", "nobody"]).unwrap(), 2, &["nobody"]);
+    says(&cluster.run("tree", &["node", "--workers", "0"]).unwrap(), 2, &["1 to"]);
+    says(&cluster.run("tree", &["node", "--listen", "nowhere"]).unwrap(), 2, &["nowhere"]);
+    says(&cluster.run("tree", &["submit", "3", "--attempts", "0"]).unwrap(), 2, &["attempts"]);
+}
+
+#[test]
+fn two_nodes_at_one_port_and_nodes_beyond_this_machine() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 1, &[]).unwrap();
+    let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
+    let taken = nodes[0]["address"].as_str().unwrap().to_owned();
+    says(&cluster.run("tree", &["node", "--listen", &taken]).unwrap(), 2, &[&taken, "cannot listen"]);
+    let open = cluster.run("tree", &["node", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1"]).unwrap();
+    says(&open, 2, &["without credentials", "--zk-auth", "--insecure"]);
+    let nowhere = cluster.run("tree", &["node", "--listen", "0.0.0.0:0", "--insecure"]).unwrap();
+    says(&nowhere, 2, &["--advertise"]);
+    let node = cluster
+        .start_node("tree", &["--listen", "0.0.0.0:0", "--advertise", "127.0.0.1", "--insecure"])
+        .unwrap();
+    cluster.wait_for_log(node, "the node is ready").unwrap();
+    assert_eq!(cluster.json("tree", &["submit", "10", "--wait"]).unwrap()["states"], Tree::sequential(10).0);
+}
+
+fn credentials_file(cluster: &Cluster, name: &str, line: &str) -> PathBuf {
+    let file = cluster.folder().join(name);
+    fs::write(&file, line).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    file
+}
+
+#[test]
+fn a_cluster_with_credentials_is_closed_to_others() {
+    const SECRET: &str = "correct-horse-battery";
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let right = credentials_file(&cluster, "right", &format!("me:{SECRET}\n"));
+    let wrong = credentials_file(&cluster, "wrong", "me:guessed\n");
+    let (right, wrong) = (right.to_str().unwrap(), wrong.to_str().unwrap());
+    cluster.environment.push(("TASKWORK_ZK_AUTH".to_owned(), right.to_owned()));
+    cluster.start_nodes("tree", 2, &["--workers", "1", "--log", "debug"]).unwrap();
+    let said = cluster.run("tree", &["submit", "12", "--wait", "--json", "--log", "trace"]).unwrap();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&said.out).unwrap()["states"],
+        Tree::sequential(12).0
+    );
+    assert!(!said.err.contains(SECRET), "the password is in the log");
+    assert!(!cluster.logs().contains(SECRET), "the password is in a node's log");
+    for node in &cluster.nodes {
+        let shown = fs::read(format!("/proc/{}/cmdline", node.id())).unwrap();
+        assert!(
+            !String::from_utf8_lossy(&shown).contains(SECRET),
+            "the password is in the list of processes"
+        );
+    }
+    // With other credentials, or none, nothing can be read and nothing written.
+    cluster.environment.pop();
+    let stranger = cluster.run("tree", &["submit", "3", "--zk-auth", wrong]).unwrap();
+    says(&stranger, 2, &["not permitted", "--zk-auth"]);
+    says(&cluster.run("taskwork", &["nodes"]).unwrap(), 2, &["not permitted", "--zk-auth"]);
+    says(&cluster.run("tree", &["node"]).unwrap(), 2, &["not permitted"]);
+    let store = connected(Connect::new(cluster.servers.hosts()));
+    let paths = ClusterPaths::new("default").unwrap();
+    for path in [paths.members(), paths.jobs(), paths.election(), ClusterPaths::ALL.to_owned()] {
+        let read = runtime().block_on(store.children(&path));
+        assert!(matches!(read, Err(Error::NoAuth { .. })), "{path}: {read:?}");
+        let written = runtime().block_on(store.create(&format!("{path}/x"), b"", CreateMode::Persistent));
+        assert!(matches!(written, Err(Error::NoAuth { .. })), "{path}: {written:?}");
+    }
+    let exposed = cluster.folder().join("exposed");
+    fs::write(&exposed, "me:x").unwrap();
+    fs::set_permissions(&exposed, fs::Permissions::from_mode(0o644)).unwrap();
+    let exposed = cluster.run("taskwork", &["nodes", "--zk-auth", exposed.to_str().unwrap()]).unwrap();
+    says(&exposed, 2, &["chmod 600"]);
+    let missing = cluster.run("taskwork", &["nodes", "--zk-auth", "/no/such"]).unwrap();
+    says(&missing, 2, &["/no/such"]);
+    // The owner sees all of it, also the job that the stranger could not touch.
+    let mut connect = Connect::new(cluster.servers.hosts());
+    connect.credentials = Credentials::parse(&format!("me:{SECRET}"));
+    assert_eq!(runtime().block_on(connected(connect).children(&paths.jobs())).unwrap().len(), 1);
+}
+
+#[test]
+fn garbage_and_strangers_in_the_znodes_are_passed_over() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
+    let store = connected(Connect::new(cluster.servers.hosts()));
+    let paths = ClusterPaths::new("default").unwrap();
+    runtime().block_on(async {
+        let create = |path: String, data: &'static [u8]| store.create(&path, data, CreateMode::Persistent);
+        create(paths.member("garbage"), b"\xff\x00").await.unwrap();
+        create(paths.member("n0000000000000001"), br#"{"format":99,"all":"new"}"#).await.unwrap();
+        create(format!("{}/not-a-candidate", paths.election()), b"").await.unwrap();
+        create(paths.job("j-9999999990").record(), b"garbage").await.unwrap();
+        create(paths.job("j-9999999991").record(), br#"{"format":99}"#).await.unwrap();
+        create(paths.drain("nobody"), b"").await.unwrap();
+        // A member that does not answer, with the clock of another year.
+        let dead = Member {
+            node: "n00000000000000aa".to_owned(),
+            address: Some("127.0.0.1:9".parse().unwrap()),
+            fingerprint: "00".repeat(32),
+            workers: 1,
+            program: "tree".to_owned(),
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_ms: u64::MAX,
+        };
+        membership::join(&*store, &paths, &dead).await.unwrap();
+    });
+    let (states, largest) = Tree::sequential(12);
+    for _ in 0..2 {
+        let said = cluster.json("tree", &["submit", "12", "--wait"]).unwrap();
+        assert_eq!(
+            (&said["states"], &said["largest"]),
+            (&states.into(), &largest.into()),
+            "{}",
+            cluster.logs()
+        );
+    }
+    for command in ["status", "nodes", "jobs"] {
+        assert_eq!(cluster.run("taskwork", &[command]).unwrap().code, 0, "{command}");
+    }
+    assert!(cluster.run("taskwork", &["jobs"]).unwrap().out.contains("unreadable"));
+    says(
+        &cluster.run("taskwork", &["job", "j-9999999991"]).unwrap(),
+        1,
+        &["j-9999999991", "format 99", "update"],
+    );
+    assert_eq!(cluster.run("taskwork", &["forget", "j-9999999990", "j-9999999991"]).unwrap().code, 0);
+    // What a variable's znode has is not believed either.
+    let said = cluster.begin("tree", &["submit", "13", "--spin", "200", "--wait", "--json"]).unwrap();
+    cluster.wait_for_log(0, "an attempt begins").unwrap();
+    let job = cluster.json("taskwork", &["jobs"]).unwrap();
+    let job = job.as_array().unwrap().last().unwrap()["job"].as_str().unwrap().to_owned();
+    let _ = runtime().block_on(store.set(&paths.job(&job).var("largest"), b"\xff\xff\xff", None));
+    let said: serde_json::Value = serde_json::from_str(&said.end().unwrap().out).unwrap();
+    assert_eq!(said["states"], Tree::sequential(13).0, "{}", cluster.logs());
+}
