@@ -11,12 +11,16 @@ pub const PACKAGES: &[&str] = &["default-jre-headless", "zookeeper"];
 const FOLDER: &str = "/usr/share/java";
 
 /// What the server needs; the package's own list has much more.
-const JARS: [&str; 6] = [
+const JARS: [&str; 10] = [
     "zookeeper.jar",
     "slf4j-simple.jar",
     "servlet-api.jar",
+    "netty-buffer.jar",
     "netty-codec.jar",
+    "netty-common.jar",
+    "netty-handler.jar",
     "netty-resolver.jar",
+    "netty-transport.jar",
     "netty-transport-native-unix-common.jar",
 ];
 

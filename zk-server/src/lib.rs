@@ -43,12 +43,23 @@ pub struct Setup {
     pub java: Vec<String>,
     /// Whether the servers are spared a Ctrl-C on the terminal, since whoever started them ends them.
     pub own_group: bool,
+    /// Also listen for TLS, and ask clients for a certificate.
+    pub tls: Option<TlsFiles>,
+}
+
+/// What a server needs for TLS, as PEM files.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// Its certificate and its key, in one file.
+    pub key_store: PathBuf,
+    /// The certificates that its clients' are signed by.
+    pub trust_store: PathBuf,
 }
 
 impl Setup {
     /// One server.
     pub fn standalone() -> Self {
-        Self { servers: 1, tick_ms: 500, config: Vec::new(), java: Vec::new(), own_group: false }
+        Self { servers: 1, tick_ms: 500, config: Vec::new(), java: Vec::new(), own_group: false, tls: None }
     }
 
     /// Three servers.
@@ -75,6 +86,7 @@ struct Server {
 #[derive(Debug, Clone, Copy)]
 struct Ports {
     client: u16,
+    secure: u16,
     peer: u16,
     election: u16,
 }
@@ -124,6 +136,12 @@ impl Servers {
     /// What to connect to: `127.0.0.1:port,127.0.0.1:port`.
     pub fn hosts(&self) -> String {
         let hosts = self.all.iter().map(|server| format!("127.0.0.1:{}", server.ports.client));
+        hosts.collect::<Vec<_>>().join(",")
+    }
+
+    /// What to connect to by TLS, if [`Setup::tls`] was asked for; certificates must be for `localhost`.
+    pub fn tls_hosts(&self) -> String {
+        let hosts = self.all.iter().map(|server| format!("localhost:{}", server.ports.secure));
         hosts.collect::<Vec<_>>().join(",")
     }
 
@@ -224,6 +242,18 @@ impl Servers {
             // It would listen on port 8080 of every interface.
             "admin.enableServer=false".to_owned(),
         ];
+        if let Some(TlsFiles { key_store, trust_store }) = &self.setup.tls {
+            lines.extend([
+                format!("secureClientPort={}", self.all[server].ports.secure),
+                "secureClientPortAddress=127.0.0.1".to_owned(),
+                "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory".to_owned(),
+                format!("ssl.keyStore.location={}", key_store.display()),
+                "ssl.keyStore.type=PEM".to_owned(),
+                format!("ssl.trustStore.location={}", trust_store.display()),
+                "ssl.trustStore.type=PEM".to_owned(),
+                "ssl.clientAuth=need".to_owned(),
+            ]);
+        }
         if self.all.len() > 1 {
             lines.extend(["initLimit=10".to_owned(), "syncLimit=5".to_owned()]);
             let peers = self.all.iter().enumerate();
@@ -274,11 +304,11 @@ impl Drop for Servers {
 /// Ports that are free now, all different.
 fn free_ports(servers: usize) -> Result<Vec<Ports>> {
     let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port");
-    let listeners = (0..3 * servers).map(|_| listen()).collect::<Result<Vec<_>>>()?;
+    let listeners = (0..4 * servers).map(|_| listen()).collect::<Result<Vec<_>>>()?;
     let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port()));
     let ports = ports.collect::<Result<Vec<u16>>>()?;
     Ok(ports
-        .chunks_exact(3)
-        .map(|ports| Ports { client: ports[0], peer: ports[1], election: ports[2] })
+        .chunks_exact(4)
+        .map(|ports| Ports { client: ports[0], secure: ports[1], peer: ports[2], election: ports[3] })
         .collect())
 }
