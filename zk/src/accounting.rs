@@ -6,7 +6,7 @@
 //!   check  attempts/<k>         the attempt is still there
 //!   delete txns/<settled>       the transaction before this one, known to be committed: nobody will ask for it again
 //!   create or delete list/<id>  each toggle; which of the two is learnt by asking for all ids at once
-//!   set    outputs/<node>       everything this node's committed tasks have produced
+//!   set    outputs/<node>       everything this node's committed tasks have produced, or where its chunks are
 //!   create parked/<task>        what a leaving node could hand to nobody
 //!   create left/<node>, delete members/<node>     the clean leave
 //! ```
@@ -18,6 +18,7 @@
 use thiserror::Error as ThisError;
 
 use crate::{
+    blob,
     error::{Error, Result},
     paths::{AttemptPaths, ClusterPaths},
     store::{CreateMode, Op, Session, Store, WatchEvent},
@@ -100,6 +101,13 @@ pub async fn commit(
 ) -> std::result::Result<Committed, CommitError> {
     let mut committed = Committed::default();
     let mut settled = transaction.settled.as_deref();
+    let large = match write_large(store, cluster, attempt, transaction).await {
+        // It may be no member any more because an earlier try of this very transaction has let it leave.
+        Err(CommitError::NotMember) if is_committed(store, attempt, &transaction.txn).await? => {
+            return Ok(committed);
+        }
+        other => other?,
+    };
     for _ in 0..REBUILDS_MAX {
         let toggles = toggles(store, attempt, &transaction.toggles).await?;
         committed.reads += u32::try_from(toggles.len()).unwrap_or(u32::MAX);
@@ -108,17 +116,19 @@ pub async fn commit(
         ops.extend(toggles);
         ops.push(Op::Set {
             path: attempt.output(&transaction.node),
-            data: transaction.output.clone(),
+            data: large.output.clone(),
             version: None,
         });
-        let parked = transaction.park.iter();
-        ops.extend(parked.map(|(task, envelope)| create(attempt.parked_task(task), envelope)));
+        ops.extend(large.parked.iter().map(|(task, content)| create(attempt.parked_task(task), content)));
         if transaction.leave {
             ops.push(create(attempt.left_node(&transaction.node), b""));
             ops.push(delete(cluster.member(&transaction.node)));
         }
         match tried(store.multi(ops).await)? {
-            Try::Committed | Try::CommittedBefore => return Ok(committed),
+            Try::Committed | Try::CommittedBefore => {
+                large.discard_before(store, &attempt.output(&transaction.node)).await;
+                return Ok(committed);
+            }
             Try::FailedAt(SETTLED) if settled.is_some() => settled = None,
             Try::FailedAt(_) => {}
         }
@@ -126,6 +136,73 @@ pub async fn commit(
         store.sync(&attempt.base()).await?;
     }
     Err(Error::Contended { path: attempt.list(), tries: REBUILDS_MAX }.into())
+}
+
+/// Whether an earlier try was committed.
+async fn is_committed(store: &dyn Store, attempt: &AttemptPaths, txn: &str) -> Result<bool> {
+    store.sync(&attempt.base()).await?;
+    Ok(store.exists(&attempt.txn(txn)).await?.is_some())
+}
+
+/// What a transaction writes besides ids, as contents of znodes.
+struct Large {
+    output: Vec<u8>,
+    parked: Vec<(String, Vec<u8>)>,
+    /// What stood for the output before, if that has chunks to be removed.
+    before: Option<Vec<u8>>,
+}
+
+/// How many bytes a transaction may carry in all before what is in it goes beside it in chunks, down to the smallest.
+const CARRIED_BYTES_MAX: usize = 512 << 10;
+/// What stays in a transaction all the same, in bytes.
+const SMALL_BYTES_MAX: usize = 128;
+
+/// Writes what is too large for the transaction beside it. It counts only with the transaction.
+async fn write_large(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    attempt: &AttemptPaths,
+    transaction: &Transaction,
+) -> std::result::Result<Large, CommitError> {
+    let fence = || Some(Op::Check { path: cluster.member(&transaction.node), version: None });
+    let put = async |name: String, data: &[u8], inline_max: usize| {
+        blob::put(store, attempt.large_of(&name), data, inline_max, fence()).await.map_err(
+            |error| match error {
+                Error::Multi { index: 0, source } if matches!(*source, Error::NoNode { .. }) => {
+                    CommitError::NotMember
+                }
+                Error::Multi { source, .. } if matches!(*source, Error::NoNode { .. }) => {
+                    CommitError::AttemptOver
+                }
+                other => other.into(),
+            },
+        )
+    };
+    let output = put(transaction.txn.clone(), &transaction.output, blob::INLINE_BYTES_MAX).await?;
+    let mut before = None;
+    if transaction.output.len() > blob::INLINE_BYTES_MAX {
+        let path = attempt.output(&transaction.node);
+        before = store.get(&path).await.ok().map(|(content, _)| content).filter(|content| *content != output);
+    }
+    let carried: usize = transaction.park.iter().map(|(_, envelope)| envelope.len()).sum();
+    let inline_max = if carried <= CARRIED_BYTES_MAX { usize::MAX } else { SMALL_BYTES_MAX };
+    let mut parked = Vec::new();
+    for (task, envelope) in &transaction.park {
+        let name = format!("{}-{task}", transaction.txn);
+        parked.push((task.clone(), put(name, envelope, inline_max).await?));
+    }
+    Ok(Large { output, parked, before })
+}
+
+impl Large {
+    /// Removes the chunks of the output before this one. If that fails they stay until the job is forgotten.
+    async fn discard_before(&self, store: &dyn Store, path: &str) {
+        if let Some(before) = &self.before
+            && let Err(error) = blob::discard(store, path, before).await
+        {
+            tracing::debug!(%error, "the chunks of an earlier output stay");
+        }
+    }
 }
 
 /// Claims a parked task: gives its envelope, or `None` if another node was first. Once, however often it is called.
@@ -140,18 +217,20 @@ pub async fn claim(
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
     let mut settled = claim.settled.as_deref();
     for _ in 0..REBUILDS_MAX {
-        let envelope = match store.get(&attempt.parked_task(&claim.task)).await {
-            Ok((envelope, _)) => envelope,
+        let parked = attempt.parked_task(&claim.task);
+        let content = match store.get(&parked).await {
+            Ok((content, _)) => content,
             // Gone: claimed by another node, or by an earlier try whose answer was lost.
             Err(Error::NoNode { .. }) => return claimed_before(store, attempt, &claim.txn).await,
             Err(error) => return Err(error.into()),
         };
-        // The envelope stands in the txn id until that is settled: there a repeated try finds it.
-        let mut ops = opening(cluster, attempt, &claim.node, &claim.txn, &envelope);
+        // It stands in the txn id until that is settled: there a repeated try finds it.
+        let mut ops = opening(cluster, attempt, &claim.node, &claim.txn, &content);
         ops.extend(settled.map(|txn| delete(attempt.txn(txn))));
-        ops.push(delete(attempt.parked_task(&claim.task)));
+        ops.push(delete(parked.clone()));
         match tried(store.multi(ops).await)? {
-            Try::Committed => return Ok(Some(envelope)),
+            // Read after it was claimed: a try that finds it unreadable has not lost it.
+            Try::Committed => return Ok(Some(blob::get(store, &parked, &content).await?)),
             Try::CommittedBefore => return claimed_before(store, attempt, &claim.txn).await,
             Try::FailedAt(SETTLED) if settled.is_some() => settled = None,
             Try::FailedAt(_) => {}
@@ -169,7 +248,7 @@ async fn claimed_before(
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
     store.sync(&attempt.base()).await?;
     match store.get(&attempt.txn(txn)).await {
-        Ok((envelope, _)) => Ok(Some(envelope)),
+        Ok((content, _)) => Ok(Some(blob::get(store, &attempt.txn(txn), &content).await?)),
         Err(Error::NoNode { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }

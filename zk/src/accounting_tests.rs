@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Fate,
+    Fate, job,
     testing::{LoseOne, ROOT, Stage},
 };
 
@@ -45,7 +45,7 @@ async fn a_commit_toggles_and_leaves_at_most_two_transaction_ids() {
     }
     assert_eq!(stage.names(&paths.list()), ["x", "z"]);
     assert_eq!(stage.names(&paths.txns()), ["a-2"]);
-    assert_eq!(node.get(&paths.output("a")).await.unwrap().0, b"output 2");
+    assert_eq!(job::outputs(&*node, &paths).await.unwrap(), [("a".to_owned(), b"output 2".to_vec())]);
 }
 
 #[tokio::test]
@@ -143,6 +143,64 @@ async fn a_parked_task_is_claimed_by_one_node_wherever_an_answer_is_lost() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn what_is_too_large_for_a_transaction_counts_with_it_wherever_an_answer_is_lost() {
+    let large = |byte: u8| vec![byte; 700 << 10];
+    for fate in [Fate::LostBefore, Fate::LostAfter] {
+        for countdown in 1.. {
+            let stage = Stage::new().await;
+            let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
+            let first = Transaction { output: large(1), ..transaction("a", 0, &["x"]) };
+            commit(&*a, &stage.cluster, &paths, &first).await.unwrap();
+            stage.tree.set_faults(LoseOne { session: a.id(), countdown, fate });
+            let park = (0..3_u8).map(|k| (format!("p{k}"), large(k))).chain([("small".into(), vec![9])]);
+            let last = Transaction {
+                output: large(2),
+                park: park.collect(),
+                leave: true,
+                ..transaction("a", 1, &["y"])
+            };
+            let commit_last = || commit(&*a, &stage.cluster, &paths, &last);
+            let outcome = commit_last().await;
+            let hit = outcome.is_err();
+            until_known!(commit_last()).unwrap();
+            assert_eq!(stage.names(&paths.list()), [ROOT, "x", "y"], "request {countdown}, {fate:?}");
+            let outputs = job::outputs(&*b, &paths).await.unwrap();
+            assert_eq!(outputs[0], ("a".to_owned(), large(2)), "request {countdown}, {fate:?}");
+            for (task, envelope) in &last.park {
+                let taking = Claim { txn: format!("b-{task}"), task: task.clone(), ..root_claim("b") };
+                for _ in 0..2 {
+                    let taken = claim(&*b, &stage.cluster, &paths, &taking).await.unwrap();
+                    assert_eq!(taken.as_ref(), Some(envelope), "request {countdown}, {fate:?}");
+                }
+            }
+            if !hit {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_a_large_output_only_the_last_is_kept() {
+    let stage = Stage::new().await;
+    let (node, paths) = (stage.member("a").await, stage.attempt(1));
+    for number in 0..3 {
+        let large = Transaction { output: vec![1; 700 << 10], ..transaction("a", number, &[]) };
+        commit(&*node, &stage.cluster, &paths, &large).await.unwrap();
+    }
+    assert_eq!(stage.names(&paths.large()), ["a-2", "a-2/000000", "a-2/000001"]);
+}
+
+#[tokio::test]
+async fn an_output_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
+    let stage = Stage::new().await;
+    let (node, paths) = (stage.member("a").await, stage.attempt(1));
+    let beyond = Transaction { output: vec![0; crate::CHUNKED_BYTES_MAX + 1], ..transaction("a", 0, &["x"]) };
+    let error = commit(&*node, &stage.cluster, &paths, &beyond).await.unwrap_err().to_string();
+    assert!(error.contains("67108865") && error.contains("67108864"), "{error}");
 }
 
 #[tokio::test]

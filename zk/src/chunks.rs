@@ -48,6 +48,10 @@ pub(crate) async fn read(
     path: impl Fn(usize) -> String,
     chunks: usize,
 ) -> Result<Vec<u8>> {
+    if chunks > CHUNKED_BYTES_MAX.div_ceil(CHUNK_BYTES_MAX) {
+        let reason = format!("{chunks} chunks are more than there can be");
+        return Err(Error::Garbled { path: path(0), reason });
+    }
     let mut data = Vec::new();
     for k in 0..chunks {
         data.extend(store.get(&path(k)).await?.0);

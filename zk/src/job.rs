@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 
 use crate::{
-    chunks,
+    blob, chunks,
     election::Fence,
     error::{Error, Result},
     paths::{AttemptPaths, ClusterPaths, JobPaths},
@@ -185,22 +185,23 @@ pub async fn submit(store: &dyn Store, cluster: &ClusterPaths, new: &NewJob<'_>)
         record.shared_chunks =
             chunks::write(store, &job.shared(), |k| job.shared_chunk(k), new.shared, None).await?;
     }
+    let root = blob::put(store, job.large_root(), new.root, blob::INLINE_BYTES_MAX, None).await?;
     record.state = JobState::Running;
     let mut ops = vec![
         Op::Set { path: job.record(), data: record::write(&record), version: Some(0) },
-        create(job.root(), new.root),
+        create(job.root(), &root),
         create(job.vars(), b""),
         create(job.figures(), b""),
         create(job.attempts(), b""),
     ];
     ops.extend(new.variables.iter().map(|(name, value)| create(job.var(name), value)));
-    ops.extend(attempt(&job.attempt(1), new.root_id, new.root));
+    ops.extend(attempt(&job.attempt(1), new.root_id, &root));
     store.multi(ops).await?;
     Ok(id)
 }
 
 /// The znodes of an attempt at its beginning: the root is parked, and its parent's half is in the list.
-fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 8] {
+fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 9] {
     [
         create(paths.base(), b""),
         create(paths.list(), b""),
@@ -209,6 +210,7 @@ fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 8] {
         create(paths.parked_task(root_id), root),
         create(paths.txns(), b""),
         create(paths.outputs(), b""),
+        create(paths.large(), b""),
         create(paths.left(), b""),
     ]
 }
@@ -292,8 +294,9 @@ pub async fn lost(store: &dyn Store, cluster: &ClusterPaths, attempt: &AttemptPa
 pub async fn outputs(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(String, Vec<u8>)>> {
     let mut outputs = Vec::new();
     for node in store.children(&attempt.outputs()).await? {
-        let (output, _) = store.get(&attempt.output(&node)).await?;
-        outputs.push((node, output));
+        let path = attempt.output(&node);
+        let (content, _) = store.get(&path).await?;
+        outputs.push((node, blob::get(store, &path, &content).await?));
     }
     Ok(outputs)
 }
@@ -404,7 +407,7 @@ pub async fn forget(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Res
 const REMOVE_TRIES_MAX: usize = 16;
 
 /// Removes a znode and everything below it.
-async fn remove(store: &dyn Store, path: String) -> Result<()> {
+pub(crate) async fn remove(store: &dyn Store, path: String) -> Result<()> {
     for _ in 0..REMOVE_TRIES_MAX {
         let names = match store.children(&path).await {
             Err(Error::NoNode { .. }) => return Ok(()),

@@ -21,6 +21,7 @@ mod store;
 mod paths;
 mod record;
 mod chunks;
+mod blob;
 mod counted;
 pub mod tree;
 mod memory;

@@ -7,6 +7,7 @@
 //!   drain/<node>                asked to leave
 //!   jobs/<job>                  the record
 //!     root                      the root task's envelope, for every attempt
+//!     large-root/<k>            the same in chunks, if it is large
 //!     shared/<k>                read-only data in chunks
 //!     vars/<name>               variables; they outlive an attempt
 //!     figures/<node>            what a node says of its part in the job
@@ -16,6 +17,7 @@
 //!       parked/<task>           envelopes that no node holds
 //!       txns/<txn>              ids of transactions, at most two of a node
 //!       outputs/<node>          what a node's committed tasks have produced; created empty before it may hold a task
+//!       large/<name>/<k>        what is too large for one znode, in chunks
 //!       result/<k>              the result in chunks, valid once the job is closed
 //!       left/<node>             a node has left with nothing in its hands
 //! ```
@@ -147,6 +149,11 @@ impl JobPaths {
         format!("{}/root", self.0)
     }
 
+    /// The folder of the root task's chunks.
+    pub fn large_root(&self) -> String {
+        format!("{}/large-root", self.0)
+    }
+
     /// The folder of the shared data.
     pub fn shared(&self) -> String {
         format!("{}/shared", self.0)
@@ -237,6 +244,16 @@ impl AttemptPaths {
     /// A node's output.
     pub fn output(&self, node: &str) -> String {
         format!("{}/outputs/{node}", self.0)
+    }
+
+    /// The folder of what is too large for one znode.
+    pub fn large(&self) -> String {
+        format!("{}/large", self.0)
+    }
+
+    /// The chunks of something that is too large for one znode.
+    pub fn large_of(&self, name: &str) -> String {
+        format!("{}/large/{name}", self.0)
     }
 
     /// The folder of the result's chunks.
