@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 
 use crate::{
-    blob, chunks,
+    blob,
+    chunks::{self, CHUNKED_BYTES_MAX},
     election::Fence,
-    error::{Error, Result},
+    error::{Effect, Error, Result},
     paths::{AttemptPaths, ClusterPaths, JobPaths},
     record,
     store::{CreateMode, OneShot, Op, Session, Store, Version, WatchEvent},
@@ -159,9 +160,10 @@ pub enum NewAttempt {
 /// Submits a job; gives its id. One multi makes it a job: before, it is nothing that a node would touch.
 ///
 /// # Errors
-/// Whatever the store refuses; [`Error::TooLarge`] for shared data beyond [`CHUNKED_BYTES_MAX`](crate::CHUNKED_BYTES_MAX).
+/// Whatever the store refuses; [`Error::TooLarge`] for shared data or a root task beyond
+/// [`CHUNKED_BYTES_MAX`].
 pub async fn submit(store: &dyn Store, cluster: &ClusterPaths, new: &NewJob<'_>) -> Result<String> {
-    let mut record = JobRecord {
+    let record = JobRecord {
         program: new.program.to_owned(),
         program_version: new.program_version.to_owned(),
         kind: new.kind.to_owned(),
@@ -177,10 +179,35 @@ pub async fn submit(store: &dyn Store, cluster: &ClusterPaths, new: &NewJob<'_>)
         reason: None,
         lost: Vec::new(),
     };
+    // Before anything is written: what cannot be submitted leaves nothing behind.
+    for data in [new.shared, new.root] {
+        if data.len() > CHUNKED_BYTES_MAX {
+            let (path, limit) = (cluster.jobs(), CHUNKED_BYTES_MAX);
+            return Err(Error::TooLarge { path, size: data.len(), limit });
+        }
+    }
     let folder = format!("{}/j-", cluster.jobs());
     let path = store.create(&folder, &record::write(&record), CreateMode::PersistentSequential).await?;
     let id = path.rsplit('/').next().unwrap_or_default().to_owned();
-    let job = cluster.job(&id);
+    let written = write_job(store, cluster, &id, record, new).await;
+    // If the outcome is unknown, it may be a job by now, and stays.
+    if written.as_ref().is_err_and(|error| error.effect() == Effect::None)
+        && let Err(error) = forget(store, cluster, &id).await
+    {
+        tracing::debug!(job = id, %error, "what was written of the job stays; taskwork forget removes it");
+    }
+    written.map(|()| id)
+}
+
+/// Writes what belongs to a job, and lets it begin.
+async fn write_job(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    id: &str,
+    mut record: JobRecord,
+    new: &NewJob<'_>,
+) -> Result<()> {
+    let job = cluster.job(id);
     if !new.shared.is_empty() {
         record.shared_chunks =
             chunks::write(store, &job.shared(), |k| job.shared_chunk(k), new.shared, None).await?;
@@ -196,8 +223,7 @@ pub async fn submit(store: &dyn Store, cluster: &ClusterPaths, new: &NewJob<'_>)
     ];
     ops.extend(new.variables.iter().map(|(name, value)| create(job.var(name), value)));
     ops.extend(attempt(&job.attempt(1), new.root_id, &root));
-    store.multi(ops).await?;
-    Ok(id)
+    store.multi(ops).await.map(drop)
 }
 
 /// The znodes of an attempt at its beginning: the root is parked, and its parent's half is in the list.

@@ -48,6 +48,8 @@ async fn data_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
     };
     let error = submit(&*stage.store, &stage.cluster, &new).await.unwrap_err().to_string();
     assert!(error.contains("67108865") && error.contains("67108864"), "{error}");
+    let jobs = stage.store.children(&stage.cluster.jobs()).await.unwrap();
+    assert_eq!(jobs, [stage.job], "nothing is left of it");
 }
 
 #[tokio::test]

@@ -132,11 +132,10 @@ fn told_to_leave() -> Result<mpsc::Receiver<()>, Failure> {
     let (sender, leave) = mpsc::channel(8);
     tokio::spawn(async move {
         loop {
-            let name = tokio::select! {
-                _ = terminate.recv() => "SIGTERM",
-                _ = interrupt.recv() => "SIGINT",
-            };
-            tracing::info!(signal = name, "told to leave");
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
             // With more than a few waiting, one more says nothing new.
             let _ = sender.try_send(());
         }

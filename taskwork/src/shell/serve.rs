@@ -83,7 +83,7 @@ pub(crate) async fn serve(mut setup: ServeSetup) -> Result<(), ServeError> {
     loop {
         match one_session(&mut setup, store).await? {
             Fate::Left => return Ok(()),
-            Fate::Expired => tracing::warn!("the node's session is over; it joins anew"),
+            Fate::Expired => {}
         }
         store = loop {
             tokio::select! {
@@ -119,8 +119,10 @@ async fn one_session(setup: &mut ServeSetup, store: Arc<dyn Store>) -> Result<Fa
     let fate = work(setup, &mut seat).await;
     let node = seat.node;
     seat.give_up().await;
-    if matches!(fate, Ok(Fate::Left)) {
-        tracing::info!(%node, "the node has left");
+    match &fate {
+        Ok(Fate::Left) => tracing::info!(%node, "the node has left"),
+        Ok(Fate::Expired) => tracing::warn!(%node, "the node's session is over; it joins anew"),
+        Err(error) => tracing::error!(%node, %error, "the node ends"),
     }
     fate
 }
@@ -134,7 +136,10 @@ async fn work(setup: &mut ServeSetup, seat: &mut Seat) -> Result<Fate, ServeErro
         let expired = seat.store.session();
         let next = tokio::select! {
             next = queue.next() => next,
-            _ = setup.leave.recv() => return Ok(Fate::Left),
+            _ = setup.leave.recv() => {
+                tracing::info!(node = %seat.node, "told to leave; there is no job at hand");
+                return Ok(Fate::Left);
+            }
             () = asked.notified() => return Ok(Fate::Left),
             () = is_over(expired) => return Ok(Fate::Expired),
             () = seat.idle() => continue,
@@ -210,7 +215,10 @@ async fn until_ended(setup: &mut ServeSetup, seat: &Seat, running: &mut RunningN
     loop {
         tokio::select! {
             ended = running.ended() => return ended,
-            Some(()) = setup.leave.recv() => running.drain(),
+            Some(()) = setup.leave.recv() => {
+                tracing::info!(node = %seat.node, "told to leave; what is unfinished is handed on");
+                running.drain();
+            }
             () = seat.asked_to_leave.notified() => running.drain(),
         }
     }

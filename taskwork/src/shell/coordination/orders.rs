@@ -53,7 +53,10 @@ impl Coordination {
                 accounting::enrol(&*self.store, &self.cluster, &paths, &node).await
             };
             match enrolled.await {
-                Ok(()) => return self.tell(Event::Enrolled { attempt }).await,
+                Ok(()) => {
+                    tracing::info!(%attempt, "the node takes part");
+                    return self.tell(Event::Enrolled { attempt }).await;
+                }
                 Err(CommitError::NotMember | CommitError::Store(zk::Error::SessionExpired)) => {
                     return self.tell(Event::Expired).await;
                 }

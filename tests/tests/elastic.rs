@@ -1,0 +1,220 @@
+//! Nodes that join, leave and are lost while a job runs, leaders and servers that are killed: the count is exact every time.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
+use serde_json::Value;
+use taskwork_tests::{
+    cluster::{Cluster, Running, SOON},
+    tree::Tree,
+};
+use zk_server::Setup;
+
+/// A job of some 800,000 states, and how long each takes.
+const DEPTH: &str = "16";
+const DEPTH_NUMBER: u32 = 16;
+
+/// A cluster with a job under way.
+struct Stage {
+    cluster: Cluster,
+    job: Running,
+}
+
+impl Stage {
+    /// Starts nodes of one worker each, and a job that takes a while; returns when it is at work.
+    fn new(setup: &Setup, nodes: usize, spin: &str, options: &[&str]) -> Self {
+        let mut cluster = Cluster::start(setup).unwrap();
+        let options = [&["--workers", "1"], options].concat();
+        cluster.start_nodes("tree", nodes, &options).unwrap();
+        let job = cluster.begin("tree", &["submit", DEPTH, "--spin", spin, "--wait", "--json"]).unwrap();
+        for node in 0..nodes {
+            cluster.wait_for_log(node, "the node takes part").unwrap();
+        }
+        Self { cluster, job }
+    }
+
+    /// The end of the job: the exact count, and what `taskwork job` says.
+    fn ends_exactly(self) -> (Value, Cluster) {
+        let said = self.job.end().unwrap();
+        assert_eq!(said.code, 0, "{said:?}\n{}", self.cluster.logs());
+        let said: Value = serde_json::from_str(&said.out).unwrap();
+        let (states, largest) = Tree::sequential(DEPTH_NUMBER);
+        assert_eq!(said["states"], states, "{said}\n{}", self.cluster.logs());
+        assert_eq!(said["largest"], largest, "{said}");
+        let job = self.cluster.json("taskwork", &["job", said["job"].as_str().unwrap()]).unwrap();
+        (job, self.cluster)
+    }
+
+    /// The nodes as the cluster lists them.
+    fn nodes(&self) -> Vec<Value> {
+        self.cluster.json("taskwork", &["nodes"]).unwrap().as_array().unwrap().clone()
+    }
+
+    fn wait_until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let deadline = Instant::now() + SOON;
+        while !holds(self) {
+            assert!(Instant::now() < deadline, "not in time: {what}\n{}", self.cluster.logs());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The place of the node that leads, by its log.
+    fn leader(&self) -> usize {
+        let leads = self.nodes().into_iter().find(|node| node["leads"] == true).unwrap();
+        let name = leads["node"].as_str().unwrap().to_owned();
+        (0..self.cluster.nodes.len())
+            .find(|&node| self.cluster.log(node).contains(&format!("is ready node={name}")))
+            .unwrap()
+    }
+}
+
+#[test]
+fn nodes_join_and_leave_by_signal_and_by_command() {
+    let mut stage = Stage::new(&Setup::standalone(), 3, "300", &[]);
+    stage.cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
+    stage.cluster.wait_for_log(3, "the node takes part").unwrap();
+    stage.cluster.nodes[0].signal("TERM").unwrap();
+    assert!(stage.cluster.nodes[0].wait().unwrap().success(), "{}", stage.cluster.log(0));
+    assert!(stage.cluster.log(0).contains("the node has left"), "{}", stage.cluster.log(0));
+    let gone = stage.nodes()[0]["node"].as_str().unwrap().to_owned();
+    let drained = stage.cluster.run("taskwork", &["drain", &gone, "--wait"]).unwrap();
+    assert_eq!(drained.code, 0, "{drained:?}");
+    let (job, _cluster) = stage.ends_exactly();
+    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "nobody was lost");
+}
+
+#[test]
+fn with_no_node_left_the_job_rests_and_the_next_node_resumes_it() {
+    let mut stage = Stage::new(&Setup::standalone(), 1, "300", &[]);
+    stage.cluster.nodes[0].signal("TERM").unwrap();
+    assert!(stage.cluster.nodes[0].wait().unwrap().success(), "{}", stage.cluster.log(0));
+    assert!(stage.nodes().is_empty());
+    let resting = stage.cluster.json("taskwork", &["job", "0"]).unwrap();
+    assert_eq!(resting["state"], "waits for nodes");
+    assert!(resting["parked_tasks"].as_u64().unwrap() > 0, "{resting}");
+    stage.cluster.start_nodes("tree", 1, &["--workers", "3"]).unwrap();
+    let (job, _cluster) = stage.ends_exactly();
+    assert_eq!(job["attempt"], 1);
+}
+
+#[test]
+fn nodes_that_are_killed_cost_an_attempt_each_and_nothing_else() {
+    let mut stage = Stage::new(&Setup::standalone(), 4, "300", &["--zk-session-timeout", "2"]);
+    let leader = stage.leader();
+    stage.cluster.nodes[leader].signal("KILL").unwrap();
+    let survivor = (leader + 1) % 4;
+    stage.cluster.wait_for_log(survivor, "the node takes part attempt=2").unwrap();
+    stage.cluster.nodes[survivor].signal("KILL").unwrap();
+    stage.cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
+    let (job, _cluster) = stage.ends_exactly();
+    assert!(job["attempt"].as_u64().unwrap() >= 3, "{job}");
+    assert_eq!(job["lost"].as_array().unwrap().len(), 2, "{job}");
+}
+
+#[test]
+fn after_too_many_lost_nodes_the_job_fails_and_says_why() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 2, &["--workers", "1", "--zk-session-timeout", "2"]).unwrap();
+    let job =
+        cluster.begin("tree", &["submit", "24", "--spin", "1000", "--wait", "--attempts", "1"]).unwrap();
+    for node in 0..2 {
+        cluster.wait_for_log(node, "the node takes part").unwrap();
+    }
+    cluster.nodes[0].signal("KILL").unwrap();
+    let said = job.end().unwrap();
+    assert!(said.code == 1 && said.err.contains("lost nodes"), "{said:?}");
+    // The nodes go on with the next job.
+    assert_eq!(cluster.json("tree", &["submit", "10", "--wait"]).unwrap()["states"], Tree::sequential(10).0);
+}
+
+#[test]
+fn a_server_that_is_killed_and_restarted_costs_nothing() {
+    let mut stage = Stage::new(&Setup::standalone(), 3, "600", &[]);
+    for _ in 0..2 {
+        stage.cluster.servers.kill(0).unwrap();
+        stage.cluster.servers.revive(0).unwrap();
+        stage.cluster.servers.wait_until_serving(0).unwrap();
+    }
+    let (job, _cluster) = stage.ends_exactly();
+    assert_eq!(job["attempt"], 1, "{job}");
+}
+
+#[test]
+fn an_ensemble_that_loses_its_leader_costs_nothing() {
+    let mut stage = Stage::new(&Setup::ensemble(), 3, "600", &[]);
+    let leader = stage.cluster.servers.leader().unwrap();
+    stage.cluster.servers.kill(leader).unwrap();
+    stage.wait_until("another server leads", |stage| stage.cluster.servers.leader().is_some());
+    let (job, _cluster) = stage.ends_exactly();
+    assert_eq!(job["attempt"], 1, "{job}");
+}
+
+#[test]
+fn a_majority_that_is_gone_for_longer_than_a_session_costs_an_attempt_at_most() {
+    let mut stage = Stage::new(&Setup::ensemble(), 3, "1200", &["--zk-session-timeout", "2"]);
+    stage.cluster.servers.kill(0).unwrap();
+    stage.cluster.servers.kill(1).unwrap();
+    // The nodes give their sessions up by themselves.
+    for node in 0..3 {
+        stage.cluster.wait_for_log(node, "it joins anew").unwrap();
+    }
+    stage.cluster.servers.revive(0).unwrap();
+    stage.cluster.servers.revive(1).unwrap();
+    let (job, _cluster) = stage.ends_exactly();
+    assert!(job["attempt"].as_u64().unwrap() <= 3, "{job}");
+}
+
+#[test]
+fn a_node_that_was_frozen_beyond_its_session_joins_anew() {
+    let stage = Stage::new(&Setup::standalone(), 3, "1500", &["--zk-session-timeout", "2"]);
+    let before: Vec<String> =
+        stage.nodes().iter().map(|node| node["node"].as_str().unwrap().to_owned()).collect();
+    stage.cluster.nodes[0].signal("STOP").unwrap();
+    stage.wait_until("its session has expired", |stage| stage.nodes().len() == 2);
+    stage.cluster.nodes[0].signal("CONT").unwrap();
+    stage.wait_until("it has joined anew", |stage| stage.nodes().len() == 3);
+    let new =
+        stage.nodes().into_iter().find(|node| !before.iter().any(|known| node["node"] == known.as_str()));
+    assert!(new.is_some(), "under another id");
+    let (job, _cluster) = stage.ends_exactly();
+    assert_eq!((&job["attempt"], job["lost"].as_array().unwrap().len()), (&2.into(), 1), "{job}");
+}
+
+/// Nodes join and leave at random every few hundred milliseconds while a job runs.
+#[test]
+fn rounds_of_joining_and_leaving_at_random() {
+    let long = std::env::var_os("TASKWORK_LONG").is_some();
+    for seed in 0..if long { 50 } else { 6 } {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut stage = Stage::new(&Setup::standalone(), 2, "100", &[]);
+        let mut here: Vec<usize> = vec![0, 1];
+        while !stage.job.has_ended().unwrap() {
+            if here.is_empty() || (here.len() < 5 && random.random()) {
+                here.push(stage.cluster.start_node("tree", &["--workers", "1"]).unwrap());
+            } else {
+                let gone = here.swap_remove(random.random_range(0..here.len()));
+                // One that is still starting has no handler for the signal yet.
+                stage.cluster.wait_for_log(gone, "the node is ready").unwrap();
+                stage.cluster.nodes[gone].signal("TERM").unwrap();
+            }
+            thread::sleep(Duration::from_millis(random.random_range(50..300)));
+        }
+        let (job, mut cluster) = stage.ends_exactly();
+        assert_eq!(
+            (&job["attempt"], &job["lost"]),
+            (&1.into(), &Value::Array(vec![])),
+            "seed {seed}: nobody was lost"
+        );
+        for node in 0..cluster.nodes.len() {
+            if !here.contains(&node) {
+                let status = cluster.nodes[node].wait().unwrap();
+                assert!(status.success(), "seed {seed}, node {node}: {status}\n{}", cluster.log(node));
+            }
+        }
+    }
+}
