@@ -103,6 +103,28 @@ fn with_no_node_left_the_job_rests_and_the_next_node_resumes_it() {
 }
 
 #[test]
+fn a_job_that_is_put_aside_makes_room_and_goes_on() {
+    let mut stage = Stage::new(&Setup::standalone(), 2, "300", &[]);
+    let suspended = stage.cluster.json("taskwork", &["suspend", "0"]).unwrap();
+    assert_eq!(suspended["suspended"], true);
+    // The nodes take the next job while it rests.
+    assert_eq!(
+        stage.cluster.json("tree", &["submit", "10", "--wait"]).unwrap()["states"],
+        Tree::sequential(10).0
+    );
+    assert!(!stage.job.has_ended().unwrap());
+    stage.wait_until("its tasks are parked", |stage| {
+        stage.cluster.json("taskwork", &["job", "0"]).unwrap()["parked_tasks"].as_u64() > Some(0)
+    });
+    let job = stage.cluster.json("taskwork", &["job", "0"]).unwrap();
+    assert_eq!(job["state"], "suspended", "{job}");
+    assert_eq!(stage.cluster.run("taskwork", &["suspend", "1"]).unwrap().code, 1, "it is over");
+    assert_eq!(stage.cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
+    let (job, _cluster) = stage.ends_exactly();
+    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "nobody was lost");
+}
+
+#[test]
 fn nodes_that_are_killed_cost_an_attempt_each_and_nothing_else() {
     let mut stage = Stage::new(&Setup::standalone(), 4, "300", &["--zk-session-timeout", "2"]);
     let leader = stage.leader();

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   Submitting ─▶ Running ─▶ Done          the list is empty: the leader writes the result
-//!                   │  ▲ └─▶ Failed        the program is at fault, or too many nodes were lost
-//!                   │  │ └─▶ Cancelled     somebody stopped it
-//!                   └──┘ a node was lost: another attempt
+//!             ▲     │  ▲ └─▶ Failed        the program is at fault, or too many nodes were lost
+//!             │     │  │ └─▶ Cancelled     somebody stopped it
+//!             ▼     └──┘ a node was lost: another attempt
+//!         Suspended                        its tasks are parked until somebody resumes it
 //! ```
 
 use std::{fmt, sync::Arc};
@@ -31,6 +32,8 @@ pub enum JobState {
     Submitting,
     /// At work.
     Running,
+    /// Put aside: its tasks are parked, and nodes take the next job.
+    Suspended,
     /// Complete, with a result.
     Done,
     /// It cannot be completed; the record says why.
@@ -548,6 +551,44 @@ pub async fn cancel(
     now_ms: u64,
 ) -> Result<()> {
     end(store, cluster, job, JobState::Cancelled, reason, now_ms).await
+}
+
+/// Puts a job aside: its nodes park its tasks and take the next job. Says whether it was at work.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn suspend(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<bool> {
+    turn(store, cluster, job, JobState::Running, JobState::Suspended).await
+}
+
+/// Lets a job that was put aside go on. Says whether it was.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn resume(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<bool> {
+    turn(store, cluster, job, JobState::Suspended, JobState::Running).await
+}
+
+/// Turns one state into another, if the job is in the one. A repeated call finds it in the other.
+async fn turn(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    from: JobState,
+    to: JobState,
+) -> Result<bool> {
+    for _ in 0..END_TRIES_MAX {
+        let (mut record, version) = read(store, cluster, job).await?;
+        if record.state != from {
+            return Ok(record.state == to);
+        }
+        record.state = to;
+        match store.set(&cluster.job(job).record(), &record::write(&record), Some(version)).await {
+            Err(Error::BadVersion { .. }) => {}
+            other => return other.map(|_| true),
+        }
+    }
+    Err(Error::Contended { path: cluster.job(job).record(), tries: END_TRIES_MAX })
 }
 
 /// How often the end of a job may lose the race against other changes of its record.

@@ -171,3 +171,19 @@ async fn what_is_too_large_to_show_is_not_shown_and_the_result_is_there() {
     let read = result(&*store, &stage.cluster, &stage.job).await.unwrap();
     assert_eq!((read.result, read.shown), (b"result".to_vec(), serde_json::Value::Null));
 }
+
+#[tokio::test]
+async fn a_job_is_put_aside_and_goes_on_and_one_that_is_over_is_neither() {
+    let stage = Stage::new().await;
+    let (store, fence) = leader(&stage, "a").await;
+    assert_eq!(suspend(&*store, &stage.cluster, &stage.job).await, Ok(true));
+    let outcome = outcome(b"");
+    let close_it = || close(&*store, &fence, &stage.cluster, &stage.job, 1, &outcome, 5);
+    assert_eq!(close_it().await, Ok(Closing::NotCurrent));
+    let begun = new_attempt(&*store, &fence, &stage.cluster, &stage.job, 1, &[], 0).await;
+    assert_eq!(begun, Ok(NewAttempt::NotCurrent), "whoever is lost is judged when it goes on");
+    assert_eq!(resume(&*store, &stage.cluster, &stage.job).await, Ok(true));
+    assert_eq!(close_it().await, Ok(Closing::Closed));
+    assert_eq!(suspend(&*store, &stage.cluster, &stage.job).await, Ok(false));
+    assert_eq!(resume(&*store, &stage.cluster, &stage.job).await, Ok(false));
+}

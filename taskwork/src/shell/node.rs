@@ -1,6 +1,9 @@
 //! A node at work on one job, from its parts.
 
-use std::sync::{Arc, Mutex, atomic::AtomicU32};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+};
 
 use tokio::{
     sync::{Notify, mpsc, oneshot},
@@ -80,6 +83,7 @@ impl RunningNode {
             figures: Arc::clone(&figures),
             rebuilds: Counter::default(),
             attempt: AtomicU32::new(0),
+            suspended: AtomicBool::new(false),
             seen,
         });
         let span = tracing::info_span!("job", id = %job, node = %seat.node);
@@ -109,6 +113,11 @@ impl RunningNode {
     /// Asks the node to leave: it hands on what is unfinished. Asked again, it leaves at once, and parks what it has.
     pub(crate) fn drain(&self) {
         self.drain.notify_one();
+    }
+
+    /// Whether the job was put aside.
+    pub(crate) fn was_suspended(&self) -> bool {
+        self.coordination.suspended.load(Relaxed)
     }
 
     /// Waits until the node has nothing more to do with the job.

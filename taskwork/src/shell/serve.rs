@@ -69,6 +69,9 @@ pub(crate) enum ServeError {
 enum Fate {
     /// It has left.
     Left,
+    /// It has parked the tasks of a job that is put aside. Should it take part in that job again, it is as another
+    /// node: what it has committed stands under its id.
+    Rested,
     /// It is no member any more, without its doing.
     Expired,
 }
@@ -83,7 +86,7 @@ pub(crate) async fn serve(mut setup: ServeSetup) -> Result<(), ServeError> {
     loop {
         match one_session(&mut setup, store).await? {
             Fate::Left => return Ok(()),
-            Fate::Expired => {}
+            Fate::Rested | Fate::Expired => {}
         }
         store = loop {
             tokio::select! {
@@ -121,6 +124,7 @@ async fn one_session(setup: &mut ServeSetup, store: Arc<dyn Store>) -> Result<Fa
     seat.give_up().await;
     match &fate {
         Ok(Fate::Left) => tracing::info!(%node, "the node has left"),
+        Ok(Fate::Rested) => tracing::info!(%node, "the job rests; the node joins anew"),
         Ok(Fate::Expired) => tracing::warn!(%node, "the node's session is over; it joins anew"),
         Err(error) => tracing::error!(%node, %error, "the node ends"),
     }
@@ -195,7 +199,8 @@ async fn one_job(
         }
     };
     tracing::info!(node = %seat.node, %job, name = record.name, "the node works on a job");
-    let ended = until_ended(setup, seat, &mut running).await;
+    let (ended, told_to_leave) = until_ended(setup, seat, &mut running).await;
+    let suspended = running.was_suspended() && !told_to_leave;
     let figures = running.finish(seat).await;
     tracing::info!(
         node = %seat.node, %job, ?ended, worked = figures.worked, tasks = figures.tasks, steals = figures.steals,
@@ -203,6 +208,7 @@ async fn one_job(
     );
     match ended {
         Ended::JobOver => Ok(None),
+        Ended::Departed(Departure::Clean) if suspended => Ok(Some(Fate::Rested)),
         Ended::Departed(Departure::Clean) => Ok(Some(Fate::Left)),
         Ended::Departed(Departure::Expelled) => Ok(Some(Fate::Expired)),
         Ended::Departed(Departure::Abandoned) => Err(ServeError::Abandoned),
@@ -210,17 +216,19 @@ async fn one_job(
     }
 }
 
-/// Waits for the end of the work on a job, and passes on each word that the node is to leave.
-async fn until_ended(setup: &mut ServeSetup, seat: &Seat, running: &mut RunningNode) -> Ended {
+/// Waits for the end of the work on a job, and passes on each word that the node is to leave. Says whether there was one.
+async fn until_ended(setup: &mut ServeSetup, seat: &Seat, running: &mut RunningNode) -> (Ended, bool) {
+    let mut told = false;
     loop {
         tokio::select! {
-            ended = running.ended() => return ended,
+            ended = running.ended() => return (ended, told),
             Some(()) = setup.leave.recv() => {
                 tracing::info!(node = %seat.node, "told to leave; what is unfinished is handed on");
                 running.drain();
             }
             () = seat.asked_to_leave.notified() => running.drain(),
         }
+        told = true;
     }
 }
 

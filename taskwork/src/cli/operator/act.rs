@@ -81,6 +81,30 @@ pub(super) async fn cancel(desk: &Desk, id: &str, reason: &str) -> Result<(), Fa
     Ok(())
 }
 
+/// Puts a job aside.
+pub(super) async fn suspend(desk: &Desk, id: &str) -> Result<(), Failure> {
+    let record = record(desk, id).await?;
+    if !job::suspend(&*desk.store, &desk.cluster, id).await? {
+        return Err(not_that(id, &record, "only one that is at work or queued can be put aside"));
+    }
+    desk.say(|| json!({ "job": id, "suspended": true }), || format!("job {id} is put aside"));
+    Ok(())
+}
+
+/// Lets a job go on.
+pub(super) async fn resume(desk: &Desk, id: &str) -> Result<(), Failure> {
+    let record = record(desk, id).await?;
+    if !job::resume(&*desk.store, &desk.cluster, id).await? {
+        return Err(not_that(id, &record, "only one that was put aside can go on"));
+    }
+    desk.say(|| json!({ "job": id, "resumed": true }), || format!("job {id} goes on"));
+    Ok(())
+}
+
+fn not_that(id: &str, record: &job::JobRecord, what: &str) -> Failure {
+    Failure::failed(format!("job {id} is {}: {what}", format!("{:?}", record.state).to_lowercase()))
+}
+
 /// Removes what is kept of jobs; without a list, of all that are over.
 pub(super) async fn forget(desk: &Desk, ids: Vec<String>) -> Result<(), Failure> {
     let ids = if ids.is_empty() {

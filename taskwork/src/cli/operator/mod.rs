@@ -47,6 +47,10 @@ enum Command {
     Drain(Drain),
     /// Stop a job.
     Cancel(Cancel),
+    /// Put a job aside: its tasks are parked, its nodes take the next job.
+    Suspend(OfJob),
+    /// Let a job that was put aside go on.
+    Resume(OfJob),
     /// Remove everything that is kept of jobs that are over.
     Forget(Forget),
 }
@@ -140,6 +144,8 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         | Command::Jobs(common)
         | Command::Job(OfJob { common, .. })
         | Command::Result(OfJob { common, .. })
+        | Command::Suspend(OfJob { common, .. })
+        | Command::Resume(OfJob { common, .. })
         | Command::Drain(Drain { common, .. })
         | Command::Cancel(Cancel { common, .. })
         | Command::Forget(Forget { common, .. }) => common,
@@ -185,6 +191,8 @@ impl Desk {
                 act::drain(self, &node, wait.then_some(timeout)).await?;
             }
             Command::Cancel(Cancel { job, reason, .. }) => act::cancel(self, &job, &reason).await?,
+            Command::Suspend(OfJob { job, .. }) => act::suspend(self, &job).await?,
+            Command::Resume(OfJob { job, .. }) => act::resume(self, &job).await?,
             Command::Forget(Forget { jobs, .. }) => act::forget(self, jobs).await?,
         }
         Ok(ExitCode::SUCCESS)

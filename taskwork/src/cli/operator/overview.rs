@@ -30,6 +30,8 @@ pub(super) enum Stage {
     Queued,
     /// No node runs its program and version.
     NoNodes,
+    /// Put aside by an operator.
+    Suspended,
     Done,
     Failed,
     Cancelled,
@@ -44,6 +46,7 @@ impl Stage {
             Self::Running => "running",
             Self::Queued => "queued",
             Self::NoNodes => "waits for nodes",
+            Self::Suspended => "suspended",
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
@@ -89,6 +92,7 @@ impl Overview {
             };
             let stage = match record.state {
                 JobState::Submitting => Stage::Submitting,
+                JobState::Suspended => Stage::Suspended,
                 JobState::Done => Stage::Done,
                 JobState::Failed => Stage::Failed,
                 JobState::Cancelled => Stage::Cancelled,

@@ -3,7 +3,10 @@
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use tokio::task::JoinSet;
-use zk::{Store as _, job::JobWatch};
+use zk::{
+    Store as _,
+    job::{JobState, JobWatch},
+};
 
 use super::{Coordination, RETRY_PAUSE};
 use crate::{
@@ -36,6 +39,12 @@ impl Coordination {
                 parked.abort_all();
                 self.tell(Event::JobOver).await;
                 return;
+            }
+            if record.state == JobState::Suspended && !self.suspended.swap(true, Relaxed) {
+                tracing::info!("the job is put aside; its tasks are parked");
+                // Told twice: nobody else takes tasks now, so they are parked at once.
+                self.tell(Event::Drain).await;
+                self.tell(Event::Drain).await;
             }
             let attempt = Attempt(record.attempt);
             if record.state.is_running() && current.replace(attempt) != Some(attempt) {

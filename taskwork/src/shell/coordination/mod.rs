@@ -24,7 +24,7 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -69,6 +69,8 @@ pub(crate) struct Coordination {
     pub(crate) rebuilds: Counter,
     /// The attempt that was seen last.
     pub(crate) attempt: AtomicU32,
+    /// The job was put aside while the node was at work on it.
+    pub(crate) suspended: AtomicBool,
     /// Whether others look at the job.
     pub(crate) seen: bool,
 }
