@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 /// the task under failures (exact figures belong into a program's [`Output`](crate::Output)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(default)]
 pub struct Figures {
     /// Units of work, as the program counts them by [`Context::worked`](crate::Context::worked): states, mostly.
     pub worked: u64,
@@ -28,6 +29,10 @@ pub struct Figures {
     pub transactions: u64,
     /// Coordination transactions that had to be built or sent again.
     pub retries: u64,
+    /// Tasks handed on to other nodes when leaving.
+    pub handed_on: u64,
+    /// Tasks parked in ZooKeeper when leaving, since nobody took them.
+    pub parked: u64,
     /// Task ids that these transactions toggled in the global task list.
     pub toggles: u64,
 }
@@ -42,6 +47,8 @@ impl AddAssign for Figures {
         self.stolen_tasks += other.stolen_tasks;
         self.transactions += other.transactions;
         self.retries += other.retries;
+        self.handed_on += other.handed_on;
+        self.parked += other.parked;
         self.toggles += other.toggles;
     }
 }

@@ -148,7 +148,11 @@ impl Cluster {
 
     /// What all nodes have logged: to be shown when a scenario fails.
     pub fn logs(&self) -> String {
-        (0..self.nodes.len()).map(|node| format!("--- node {node}\n{}", self.log(node))).collect()
+        let mut logs = String::new();
+        for node in 0..self.nodes.len() {
+            logs += &format!("--- node {node}\n{}", self.log(node));
+        }
+        logs
     }
 
     /// Begins a command of a program.

@@ -240,3 +240,80 @@ fn rounds_of_joining_and_leaving_at_random() {
         }
     }
 }
+
+/// When something happened, from the timeline of a job; the first that fits.
+fn at_ms(job: &Value, what: &str, who: &str) -> Option<u64> {
+    let timeline = job["timeline"].as_array().unwrap();
+    let fits = |moment: &&Value| moment["what"] == what && (who.is_empty() || moment["who"] == who);
+    timeline.iter().find(fits).map(|moment| moment["at_ms"].as_u64().unwrap())
+}
+
+fn now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_millis()).unwrap()
+}
+
+fn median(mut numbers: Vec<u64>) -> u64 {
+    numbers.sort_unstable();
+    numbers[numbers.len() / 2]
+}
+
+/// The name of a node, by its log.
+fn name_of(cluster: &Cluster, node: usize) -> String {
+    let log = cluster.log(node);
+    let from = log.find("is ready node=").unwrap() + "is ready node=".len();
+    log[from..].chars().take_while(|c| !c.is_whitespace()).collect()
+}
+
+/// The timeline says when nodes came, had their first task, were told to leave, left and were lost. Its figures are printed:
+/// medians of twenty rounds with `TASKWORK_LONG=1`.
+#[test]
+fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
+    let rounds = if std::env::var_os("TASKWORK_LONG").is_some() { 20 } else { 2 };
+    let (mut joins, mut leaves, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
+    let mut handed_on = 0;
+    for _ in 0..rounds {
+        let mut stage = Stage::new(&Setup::standalone(), 2, "400", &["--zk-session-timeout", "2"]);
+        let started = now_ms();
+        let newcomer = stage.cluster.start_node("tree", &["--workers", "1"]).unwrap();
+        stage.cluster.wait_for_log(newcomer, "the node has its first task").unwrap();
+        let told = now_ms();
+        stage.cluster.nodes[newcomer].signal("TERM").unwrap();
+        assert!(stage.cluster.nodes[newcomer].wait().unwrap().success(), "{}", stage.cluster.log(newcomer));
+        leaves.push(now_ms() - told);
+        let killed = now_ms();
+        stage.cluster.nodes[0].signal("KILL").unwrap();
+        stage.cluster.wait_for_log(1, "the node takes part attempt=2").unwrap();
+        recoveries.push(now_ms() - killed);
+        let newcomer = name_of(&stage.cluster, newcomer);
+        let (job, _cluster) = stage.ends_exactly();
+        joins.push(at_ms(&job, "first task", &newcomer).unwrap() - started);
+        for what in ["joined", "takes part", "told to leave", "left"] {
+            assert!(at_ms(&job, what, &newcomer).is_some(), "{what}: {}", job["timeline"]);
+        }
+        for what in ["submitted", "leads", "improved", "lost", "closed", "done"] {
+            assert!(at_ms(&job, what, "").is_some(), "{what}: {}", job["timeline"]);
+        }
+        handed_on += job["figures"]["handed_on"].as_u64().unwrap();
+    }
+    println!(
+        "medians of {rounds}: process start to first task {} ms; SIGTERM to exit {} ms ({handed_on} tasks handed on in all); \
+         kill to the next attempt at work {} ms, with sessions of 2 s",
+        median(joins),
+        median(leaves),
+        median(recoveries)
+    );
+}
+
+#[test]
+fn a_majority_that_is_gone_for_a_moment_costs_nothing() {
+    let mut stage = Stage::new(&Setup::ensemble(), 3, "600", &["--zk-session-timeout", "20"]);
+    stage.cluster.servers.kill(0).unwrap();
+    stage.cluster.servers.kill(1).unwrap();
+    // A steal needs no ZooKeeper: the nodes go on, and commit when it is back.
+    thread::sleep(Duration::from_millis(1500));
+    stage.cluster.servers.revive(0).unwrap();
+    stage.cluster.servers.revive(1).unwrap();
+    let (job, _cluster) = stage.ends_exactly();
+    assert_eq!(job["attempt"], 1, "{job}");
+}

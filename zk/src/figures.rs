@@ -19,10 +19,52 @@ pub struct NodeFigures<F> {
     pub figures: F,
     /// What it has asked of ZooKeeper for it.
     pub requests: Requests,
+    /// What has happened to it.
+    #[serde(default)]
+    pub moments: Vec<Moment>,
     /// Whether these are its last words: it works on the job no more.
     pub last: bool,
     /// When it said so, in milliseconds since 1970 by its own clock.
     pub at_ms: u64,
+}
+
+/// Something that has happened to a node in a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// When, in milliseconds since 1970 by the node's own clock.
+    pub at_ms: u64,
+    /// What.
+    pub what: What,
+    /// More about it.
+    pub detail: String,
+}
+
+/// What can happen to a node in a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum What {
+    /// It became a member.
+    Joined,
+    /// It takes part in an attempt.
+    TakesPart,
+    /// It has its first task.
+    FirstTask,
+    /// It leads.
+    Leads,
+    /// A variable has a better value from it.
+    Improved,
+    /// It found that nodes were lost.
+    Lost,
+    /// It closed the job.
+    Closed,
+    /// It was told to leave.
+    ToldToLeave,
+    /// It has left, with nothing in its hands.
+    Left,
+    /// Something that this version does not know.
+    #[serde(other)]
+    Other,
 }
 
 /// Writes what a node has done for a job, in place of what it said before.

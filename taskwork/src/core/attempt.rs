@@ -115,6 +115,9 @@ impl Node {
         }
         let waiting = run.victim.waiting();
         let returned = run.victim.left(node, clean);
+        if self.drain.is_some() {
+            self.figures.handed_on = self.figures.handed_on.saturating_sub(returned.len() as u64);
+        }
         if run.victim.waiting() < waiting {
             self.actions.push(Action::Thieves { waiting: run.victim.waiting() });
         }
@@ -198,7 +201,8 @@ impl Node {
             }
             TransactionKind::Commit { toggles, leave, .. } => {
                 self.figures.toggles += toggles.len() as u64;
-                if leave.is_some() {
+                if let Some(parked) = leave {
+                    self.figures.parked += parked.len() as u64;
                     self.depart(Departure::Clean);
                 }
             }

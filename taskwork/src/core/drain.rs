@@ -147,6 +147,7 @@ impl Node {
             }
             let rest = drain.pile.split_off(share.min(drain.pile.len()));
             let tasks = std::mem::replace(&mut drain.pile, rest);
+            self.figures.handed_on += tasks.len() as u64;
             grants.push((to, run.victim.grant(self.now, to, None, tasks, &self.limits)));
         }
         for (to, grant) in grants {

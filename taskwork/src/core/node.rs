@@ -244,6 +244,7 @@ impl Node {
                 self.send(from, settled);
                 if let Some(drain) = &mut self.drain {
                     drain.refused_by(from);
+                    self.figures.handed_on = self.figures.handed_on.saturating_sub(tasks.len() as u64);
                 }
                 self.take_back(tasks);
             }

@@ -10,9 +10,12 @@ use tokio::{
     time,
 };
 
+use zk::figures::What;
+
 use super::{
     clock::Clock,
     coordination::Order,
+    moments::Moments,
     transport::{Arrival, Transport},
 };
 use crate::{
@@ -44,6 +47,8 @@ pub(crate) struct Driver {
     pub(crate) drain: Arc<Notify>,
     /// The node's figures, for whoever watches.
     pub(crate) figures: Arc<Mutex<Figures>>,
+    /// What has happened to the node, for whoever looks later.
+    pub(crate) moments: Arc<Moments>,
     pub(crate) clock: Clock,
 }
 
@@ -80,7 +85,7 @@ impl Driver {
     /// Runs the node until it has left, the job is over, or it is shut down. The pool is closed then; the network is given
     /// back.
     pub(crate) async fn run(mut self) -> (Ended, Option<Network>) {
-        let mut faulty = false;
+        let (mut faulty, mut fed) = (false, false);
         let ended = loop {
             let event = match self.wait().await {
                 Happening::ShutDown => break Ended::ShutDown,
@@ -101,6 +106,11 @@ impl Driver {
             }
             if over {
                 break Ended::JobOver;
+            }
+            if !fed && !self.pool.view().is_idle() {
+                fed = true;
+                tracing::info!("the node has its first task");
+                self.moments.note(What::FirstTask, "");
             }
             if !faulty && let Some(fault) = self.pool.fault() {
                 faulty = true;

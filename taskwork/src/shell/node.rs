@@ -11,16 +11,18 @@ use tokio::{
 };
 
 use tracing::Instrument as _;
+use zk::figures::What;
 
 use super::{
     clock::Clock,
     coordination::{Coordination, ORDERS_MAX},
     driver::{Driver, Ended, Network},
+    moments::Moments,
     seat::Seat,
 };
 use crate::{
     config::Limits,
-    core,
+    core::{self, Departure},
     figures::{Counter, Figures},
     id::JobId,
     job::JobError,
@@ -68,6 +70,8 @@ impl RunningNode {
         let (publish, drain) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let pool: Arc<dyn Work> = pool;
         let figures = Arc::new(Mutex::new(Figures::default()));
+        let moments = Arc::new(Moments::default());
+        moments.note_at(seat.joined_ms, What::Joined, format!("with {} workers", seat.workers));
         let coordination = Arc::new(Coordination {
             store: Arc::clone(&seat.store),
             asked_before: seat.store.requests(),
@@ -81,6 +85,7 @@ impl RunningNode {
             publish: Arc::clone(&publish),
             member_gone: Notify::new(),
             figures: Arc::clone(&figures),
+            moments: Arc::clone(&moments),
             rebuilds: Counter::default(),
             attempt: AtomicU32::new(0),
             suspended: AtomicBool::new(false),
@@ -99,6 +104,7 @@ impl RunningNode {
             shutdown: told_to_shut_down,
             drain: Arc::clone(&drain),
             figures,
+            moments,
             clock: Clock::start(),
         };
         let driver = tokio::spawn(driver.run().instrument(span));
@@ -112,6 +118,7 @@ impl RunningNode {
 
     /// Asks the node to leave: it hands on what is unfinished. Asked again, it leaves at once, and parks what it has.
     pub(crate) fn drain(&self) {
+        self.coordination.moments.note(What::ToldToLeave, "");
         self.drain.notify_one();
     }
 
@@ -141,13 +148,19 @@ impl RunningNode {
         let shutdown = std::mem::replace(&mut self.shutdown, oneshot::channel().0);
         // It may have ended already; then nobody listens.
         let _ = shutdown.send(());
-        let _ = self.ended().await;
+        let ended = self.ended().await;
         seat.network = self.ended.take().and_then(|(_, network)| network);
         self.loops.shutdown().await;
         // Workers end when their tasks let them: to wait for that is no work for an async thread.
         let workers = self.workers;
         let _ = tokio::task::spawn_blocking(move || workers.join()).await;
+        let figures = self.coordination.figures_now();
+        if ended == Ended::Departed(Departure::Clean) {
+            let Figures { handed_on, parked, .. } = figures;
+            let handed_on = format!("{handed_on} tasks handed on, {parked} parked");
+            self.coordination.moments.note(What::Left, handed_on);
+        }
         self.coordination.tell_figures(true).await;
-        self.coordination.figures_now()
+        figures
     }
 }

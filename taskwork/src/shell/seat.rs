@@ -57,6 +57,8 @@ pub(crate) struct Seat {
     pub(crate) cluster: ClusterPaths,
     pub(crate) runs: Runs,
     pub(crate) workers: usize,
+    /// When it became a member, in milliseconds since 1970.
+    pub(crate) joined_ms: u64,
     pub(crate) roster: watch::Receiver<Roster>,
     /// Lent to the job at hand.
     pub(crate) network: Option<Network>,
@@ -122,7 +124,18 @@ impl Seat {
         let roll = KeepsRoll { node, runs: runs.clone(), peers, roster: roster_in };
         loops.spawn(roll.keep(Arc::clone(&known), cluster.clone()));
         loops.spawn(watch_for_drain(known, cluster.clone(), node, Arc::clone(&asked_to_leave)));
-        Ok(Self { node, store, cluster, runs, workers, roster, network, asked_to_leave, loops })
+        Ok(Self {
+            node,
+            store,
+            cluster,
+            runs,
+            workers,
+            joined_ms: unix_ms(),
+            roster,
+            network,
+            asked_to_leave,
+            loops,
+        })
     }
 
     /// Answers nobody and drops what comes, as long as there is no job.

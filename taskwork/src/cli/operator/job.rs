@@ -27,9 +27,10 @@ struct Facts {
     open: Option<(u32, u32)>,
 }
 
-pub(super) async fn run(desk: &Desk, id: &str) -> Result<(), Failure> {
+pub(super) async fn run(desk: &Desk, id: &str, timeline: bool) -> Result<(), Failure> {
     let facts = Facts::read(desk, id).await?;
-    desk.say(|| facts.json(), || facts.text());
+    let text = || facts.text() + &if timeline { facts.timeline_text() } else { String::new() };
+    desk.say(|| facts.json(), text);
     Ok(())
 }
 
@@ -89,13 +90,28 @@ impl Facts {
         let nodes: Vec<_> = self
             .nodes
             .iter()
-            .map(|(node, state, said)| json!({ "node": node, "state": state, "said": said }))
+            .map(|(node, state, said)| {
+                json!({
+                    "node": node,
+                    "state": state,
+                    "attempt": said.attempt,
+                    "figures": said.figures,
+                    "requests": said.requests,
+                    "at_ms": said.at_ms,
+                })
+            })
+            .collect();
+        let timeline: Vec<_> = self
+            .timeline()
+            .into_iter()
+            .map(|(at_ms, who, what, detail)| json!({ "at_ms": at_ms, "who": who, "what": what, "detail": detail }))
             .collect();
         let cost = Cost::of(figures, requests);
         if let Some(fields) = object.as_object_mut() {
             fields.insert("figures".to_owned(), json!(figures));
             fields.insert("requests".to_owned(), json!(requests));
             fields.insert("nodes".to_owned(), json!(nodes));
+            fields.insert("timeline".to_owned(), json!(timeline));
             fields.insert("open_tasks".to_owned(), json!(self.open.map(|(open, _)| open)));
             fields.insert("parked_tasks".to_owned(), json!(self.open.map(|(_, parked)| parked)));
             fields.insert(
@@ -156,6 +172,41 @@ impl Facts {
             text += &self.node_table();
         }
         text
+    }
+
+    /// What has happened: when, to whom, what, and more about it. In order, as far as the clocks of the nodes agree.
+    fn timeline(&self) -> Vec<(u64, &str, String, &str)> {
+        let record = &self.record;
+        let mut timeline = vec![(record.submitted_ms, record.submitter.as_str(), "submitted".to_owned(), "")];
+        for (node, _, said) in &self.nodes {
+            let moments = said.moments.iter();
+            timeline.extend(moments.map(|moment| {
+                let what = serde_json::to_value(moment.what).unwrap_or_default();
+                let what = what.as_str().unwrap_or_default().replace('_', " ");
+                (moment.at_ms, node.as_str(), what, moment.detail.as_str())
+            }));
+        }
+        if let Some(finished) = record.finished_ms {
+            timeline.push((
+                finished,
+                "-",
+                self.stage.text().to_owned(),
+                record.reason.as_deref().unwrap_or(""),
+            ));
+        }
+        timeline.sort_by_key(|(at_ms, ..)| *at_ms);
+        timeline
+    }
+
+    fn timeline_text(&self) -> String {
+        let start = self.record.submitted_ms;
+        let rows = self.timeline().into_iter().map(|(at_ms, who, what, detail)| {
+            let before = at_ms < start;
+            let lapse = if before { lapse(at_ms, start) } else { lapse(start, at_ms) };
+            let sign = if before { "-" } else { "" };
+            vec![format!("{sign}{lapse}"), who.to_owned(), what, detail.to_owned()]
+        });
+        format!("\n{}", table::table(&["#AFTER", "WHO", "WHAT", ""], rows))
     }
 
     fn node_table(&self) -> String {

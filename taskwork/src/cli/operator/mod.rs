@@ -40,7 +40,7 @@ enum Command {
     /// List the jobs.
     Jobs(Common),
     /// Say everything about a job: its progress, its nodes, what it has cost.
-    Job(OfJob),
+    Job(Job),
     /// Print what a job has produced, as JSON.
     Result(OfJob),
     /// Let a node leave: it hands on its unfinished tasks first. Asked again, it leaves at once.
@@ -73,6 +73,15 @@ struct OfJob {
     job: String,
     #[command(flatten)]
     common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Job {
+    #[command(flatten)]
+    of: OfJob,
+    /// Also say what has happened, and when.
+    #[arg(long)]
+    timeline: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -142,7 +151,7 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         Command::Status(common)
         | Command::Nodes(common)
         | Command::Jobs(common)
-        | Command::Job(OfJob { common, .. })
+        | Command::Job(Job { of: OfJob { common, .. }, .. })
         | Command::Result(OfJob { common, .. })
         | Command::Suspend(OfJob { common, .. })
         | Command::Resume(OfJob { common, .. })
@@ -185,7 +194,7 @@ impl Desk {
             Command::Status(_) => status::run(self).await?,
             Command::Nodes(_) => nodes::run(self).await?,
             Command::Jobs(_) => jobs::run(self).await?,
-            Command::Job(OfJob { job, .. }) => job::run(self, &job).await?,
+            Command::Job(Job { of, timeline }) => job::run(self, &of.job, timeline).await?,
             Command::Result(OfJob { job, .. }) => act::result(self, &job).await?,
             Command::Drain(Drain { node, wait, timeout, .. }) => {
                 act::drain(self, &node, wait.then_some(timeout)).await?;

@@ -49,6 +49,7 @@ impl Coordination {
             attempt: self.attempt_seen(),
             figures,
             requests: self.store.requests() - self.asked_before,
+            moments: self.moments.all(),
             last,
             at_ms: unix_ms(),
         };

@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 use zk::{
     accounting,
     election::{Candidate, Fence},
+    figures::What,
     job::{self, Closing, JobWatch, LeadError, NewAttempt},
 };
 
@@ -35,6 +36,7 @@ impl Coordination {
             match candidate.elected().await {
                 Ok(fence) => {
                     tracing::info!("this node leads");
+                    self.moments.note(What::Leads, "");
                     if self.lead(&fence).await.is_none() {
                         return;
                     }
@@ -111,6 +113,7 @@ impl Coordination {
         lost: &[String],
     ) -> Result<Stopped, LeadError> {
         tracing::warn!(%attempt, ?lost, "nodes were lost; a new attempt begins");
+        self.moments.note(What::Lost, lost.join(", "));
         let begun =
             job::new_attempt(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, lost, unix_ms())
                 .await?;
@@ -148,6 +151,7 @@ impl Coordination {
                 .await?;
         if closing == Closing::Closed {
             tracing::info!(%attempt, "the job is done");
+            self.moments.note(What::Closed, format!("attempt {attempt}"));
         }
         Ok(match closing {
             Closing::Closed | Closing::AlreadyOver => Stopped::JobOver,

@@ -38,7 +38,7 @@ use tracing::Instrument as _;
 use zk::{ClusterPaths, Counted, JobPaths, Requests, Session, Store as _, queue::Runs};
 
 pub(crate) use self::orders::{ORDERS_MAX, Order};
-use super::seat::Roster;
+use super::{moments::Moments, seat::Roster};
 use crate::{
     core::Event,
     figures::{Counter, Figures},
@@ -65,6 +65,8 @@ pub(crate) struct Coordination {
     pub(crate) member_gone: Notify,
     /// The node's figures, as the driver shows them.
     pub(crate) figures: Arc<Mutex<Figures>>,
+    /// What has happened to the node in the job.
+    pub(crate) moments: Arc<Moments>,
     /// Transactions that had to be built again because another node was faster.
     pub(crate) rebuilds: Counter,
     /// The attempt that was seen last.

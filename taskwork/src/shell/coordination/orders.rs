@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use zk::accounting::{self, CommitError};
+use zk::{
+    accounting::{self, CommitError},
+    figures::What,
+};
 
 use super::{Coordination, RETRY_PAUSE};
 use crate::{
@@ -55,6 +58,7 @@ impl Coordination {
             match enrolled.await {
                 Ok(()) => {
                     tracing::info!(%attempt, "the node takes part");
+                    self.moments.note(What::TakesPart, format!("in attempt {attempt}"));
                     return self.tell(Event::Enrolled { attempt }).await;
                 }
                 Err(CommitError::NotMember | CommitError::Store(zk::Error::SessionExpired)) => {

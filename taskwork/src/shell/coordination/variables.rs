@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use zk::{
     Store as _,
+    figures::What,
     variable::{self, Published, VariableWatch},
 };
 
@@ -49,10 +50,9 @@ impl Coordination {
         // A znode that cannot be read improves on nothing: it is overwritten.
         let improves = |new: &[u8], old: &[u8]| variables.improves(value.slot, new, old).unwrap_or(true);
         let path = self.job_paths().var(value.name);
-        if let Published::Beaten(better) =
-            variable::publish(&*self.store, &path, &value.value, &improves).await?
-        {
-            self.take(value.slot, &better);
+        match variable::publish(&*self.store, &path, &value.value, &improves).await? {
+            Published::Beaten(better) => self.take(value.slot, &better),
+            Published::Written => self.moments.note(What::Improved, value.name),
         }
         variables.published(value.slot, value.version);
         Ok(())
