@@ -95,10 +95,26 @@ impl Cluster {
     /// # Errors
     /// If the program was not built, or cannot be started.
     pub fn start_node(&mut self, name: &str, arguments: &[&str]) -> Result<usize> {
+        let command = self.command(name, &[&["node"], arguments].concat())?;
+        self.spawn_node(command)
+    }
+
+    /// Starts a node of a program on a host, which is a network namespace.
+    ///
+    /// # Errors
+    /// As [`start_node`](Self::start_node).
+    pub fn start_node_on(&mut self, host: &str, name: &str, arguments: &[&str]) -> Result<usize> {
+        let node = self.command(name, &[&["node"], arguments].concat())?;
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", host]).arg(node.get_program()).args(node.get_args());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        self.spawn_node(command)
+    }
+
+    fn spawn_node(&mut self, mut command: Command) -> Result<usize> {
         let log = self.folder.path().join(format!("node-{}.log", self.nodes.len()));
         let file = File::create(&log).context("no log of a node")?;
-        let process = self
-            .command(name, &[&["node"], arguments].concat())?
+        let process = command
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)

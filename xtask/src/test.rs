@@ -9,13 +9,16 @@ use crate::{
     workspace,
 };
 
+/// What makes several hosts of one machine.
+const NETWORK_PACKAGES: &[&str] = &["iproute2", "nftables"];
+
 /// Runs the unit, integration and documentation tests of the whole workspace.
 ///
 /// # Errors
 /// A step failed, a package could not be installed, or CI has no data folder.
 pub(crate) fn run(long: bool) -> Result<()> {
     // What the tests start besides the workspace's own programs.
-    install::debian_packages(zk_server::PACKAGES)?;
+    install::debian_packages(&[zk_server::PACKAGES, NETWORK_PACKAGES].concat())?;
     let data = Data::locate();
     data.require(workspace::in_ci())?;
     let outcome = step::run_all(&steps(&data, long));

@@ -41,6 +41,8 @@ pub struct Setup {
     pub config: Vec<String>,
     /// More arguments for Java, such as system properties.
     pub java: Vec<String>,
+    /// Where they listen; on loopback by default.
+    pub address: Ipv4Addr,
     /// Whether the servers are spared a Ctrl-C on the terminal, since whoever started them ends them.
     pub own_group: bool,
     /// Also listen for TLS, and ask clients for a certificate.
@@ -59,7 +61,15 @@ pub struct TlsFiles {
 impl Setup {
     /// One server.
     pub fn standalone() -> Self {
-        Self { servers: 1, tick_ms: 500, config: Vec::new(), java: Vec::new(), own_group: false, tls: None }
+        Self {
+            servers: 1,
+            tick_ms: 500,
+            config: Vec::new(),
+            java: Vec::new(),
+            address: Ipv4Addr::LOCALHOST,
+            own_group: false,
+            tls: None,
+        }
     }
 
     /// Three servers.
@@ -120,7 +130,7 @@ impl Servers {
 
     fn try_start(setup: &Setup) -> Result<Self> {
         let folder = tempfile::tempdir().context("no folder for the servers' data")?;
-        let servers = free_ports(setup.servers)?.into_iter();
+        let servers = free_ports(setup.address, setup.servers)?.into_iter();
         let servers = servers.map(|ports| Server { ports, process: None }).collect();
         let mut this = Self { all: servers, folder, setup: setup.clone() };
         for server in 0..setup.servers {
@@ -135,7 +145,7 @@ impl Servers {
 
     /// What to connect to: `127.0.0.1:port,127.0.0.1:port`.
     pub fn hosts(&self) -> String {
-        let hosts = self.all.iter().map(|server| format!("127.0.0.1:{}", server.ports.client));
+        let hosts = self.all.iter().map(|server| format!("{}:{}", self.setup.address, server.ports.client));
         hosts.collect::<Vec<_>>().join(",")
     }
 
@@ -214,7 +224,7 @@ impl Servers {
     }
 
     fn address(&self, server: usize) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.all[server].ports.client).into()
+        (self.setup.address, self.all[server].ports.client).into()
     }
 
     fn mode(&self, server: usize) -> Option<String> {
@@ -233,7 +243,7 @@ impl Servers {
         let mut lines = vec![
             format!("dataDir={}", data.display()),
             format!("clientPort={}", self.all[server].ports.client),
-            "clientPortAddress=127.0.0.1".to_owned(),
+            format!("clientPortAddress={}", self.setup.address),
             format!("tickTime={}", self.setup.tick_ms),
             format!("minSessionTimeout={}", 2 * self.setup.tick_ms),
             "maxSessionTimeout=60000".to_owned(),
@@ -245,7 +255,7 @@ impl Servers {
         if let Some(TlsFiles { key_store, trust_store }) = &self.setup.tls {
             lines.extend([
                 format!("secureClientPort={}", self.all[server].ports.secure),
-                "secureClientPortAddress=127.0.0.1".to_owned(),
+                format!("secureClientPortAddress={}", self.setup.address),
                 "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory".to_owned(),
                 format!("ssl.keyStore.location={}", key_store.display()),
                 "ssl.keyStore.type=PEM".to_owned(),
@@ -258,7 +268,7 @@ impl Servers {
             lines.extend(["initLimit=10".to_owned(), "syncLimit=5".to_owned()]);
             let peers = self.all.iter().enumerate();
             lines.extend(peers.map(|(k, Server { ports, .. })| {
-                format!("server.{}=127.0.0.1:{}:{}", k + 1, ports.peer, ports.election)
+                format!("server.{}={}:{}:{}", k + 1, self.setup.address, ports.peer, ports.election)
             }));
             fs::write(data.join("myid"), format!("{}\n", server + 1)).context("no myid")?;
         }
@@ -302,8 +312,8 @@ impl Drop for Servers {
 }
 
 /// Ports that are free now, all different.
-fn free_ports(servers: usize) -> Result<Vec<Ports>> {
-    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port");
+fn free_ports(address: Ipv4Addr, servers: usize) -> Result<Vec<Ports>> {
+    let listen = || TcpListener::bind((address, 0)).context("no free port");
     let listeners = (0..4 * servers).map(|_| listen()).collect::<Result<Vec<_>>>()?;
     let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port()));
     let ports = ports.collect::<Result<Vec<u16>>>()?;

@@ -1,0 +1,96 @@
+//! Networks that break: between two nodes, around one node, in one direction, and slow ones. The count is exact every time.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{thread, time::Duration};
+
+use serde_json::Value;
+use taskwork_tests::{
+    cluster::{Cluster, Running},
+    hosts::Hosts,
+    tree::Tree,
+};
+use zk_server::Setup;
+
+const DEPTH: &str = "16";
+
+/// Node processes on hosts 1 to 3, ZooKeeper on host 0, and a job under way.
+struct Stage {
+    // In this order they are dropped: what runs on the hosts ends before these go.
+    job: Running,
+    cluster: Cluster,
+    hosts: Hosts,
+}
+
+impl Stage {
+    fn new(spin: &str) -> Self {
+        let hosts = Hosts::new(4).unwrap();
+        let setup = Setup { address: hosts.address(0), ..Setup::standalone() };
+        let mut cluster = Cluster::start(&setup).unwrap();
+        for host in 1..4 {
+            let listen = format!("{}:0", hosts.address(host));
+            let options = ["--workers", "1", "--zk-session-timeout", "3", "--listen", &listen, "--insecure"];
+            let node = cluster.start_node_on(&hosts.host(host), "tree", &options).unwrap();
+            cluster.wait_for_log(node, "the node is ready").unwrap();
+        }
+        let job = cluster.begin("tree", &["submit", DEPTH, "--spin", spin, "--wait", "--json"]).unwrap();
+        for node in 0..3 {
+            cluster.wait_for_log(node, "the node has its first task").unwrap();
+        }
+        Self { job, cluster, hosts }
+    }
+
+    /// The exact count; what `taskwork job` says of the job.
+    fn ends_exactly(self) -> Value {
+        let said = self.job.end().unwrap();
+        assert_eq!(said.code, 0, "{said:?}\n{}", self.cluster.logs());
+        let said: Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!(said["states"], Tree::sequential(16).0, "{said}\n{}", self.cluster.logs());
+        let job = self.cluster.json("taskwork", &["job", said["job"].as_str().unwrap()]).unwrap();
+        drop((self.cluster, self.hosts));
+        job
+    }
+}
+
+/// For how long a link is cut: longer than grants are repeated after, shorter than a session.
+const A_WHILE: Duration = Duration::from_millis(1500);
+
+#[test]
+fn two_nodes_that_do_not_reach_each_other_cost_nothing() {
+    let stage = Stage::new("700");
+    stage.hosts.cut(1, 2).unwrap();
+    stage.hosts.cut(2, 1).unwrap();
+    thread::sleep(A_WHILE);
+    stage.hosts.heal().unwrap();
+    assert_eq!(stage.ends_exactly()["attempt"], 1);
+}
+
+#[test]
+fn a_cut_in_one_direction_costs_nothing() {
+    let stage = Stage::new("700");
+    stage.hosts.cut(1, 2).unwrap();
+    stage.hosts.cut(3, 1).unwrap();
+    thread::sleep(A_WHILE);
+    stage.hosts.heal().unwrap();
+    assert_eq!(stage.ends_exactly()["attempt"], 1);
+}
+
+#[test]
+fn a_node_that_is_cut_off_from_everything_is_replaced_and_comes_back() {
+    let mut stage = Stage::new("1500");
+    stage.hosts.isolate(1).unwrap();
+    stage.cluster.wait_for_log(1, "the node takes part attempt=2").unwrap();
+    stage.hosts.heal().unwrap();
+    stage.cluster.wait_for_log(0, "joins anew").unwrap();
+    let job = stage.ends_exactly();
+    assert_eq!((&job["attempt"], job["lost"].as_array().unwrap().len()), (&2.into(), 1), "{job}");
+}
+
+#[test]
+fn slow_links_are_no_loss() {
+    let stage = Stage::new("300");
+    for host in 1..4 {
+        stage.hosts.slow_down(host, 256).unwrap();
+    }
+    assert_eq!(stage.ends_exactly()["attempt"], 1);
+}
