@@ -166,7 +166,7 @@ impl Cluster {
     pub fn logs(&self) -> String {
         let mut logs = String::new();
         for node in 0..self.nodes.len() {
-            logs += &format!("--- node {node}\n{}", self.log(node));
+            logs.extend(["--- node ", &node.to_string(), "\n", &self.log(node)]);
         }
         logs
     }
