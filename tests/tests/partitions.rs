@@ -75,6 +75,14 @@ fn a_cut_in_one_direction_costs_nothing() {
     assert_eq!(stage.ends_exactly()["attempt"], 1);
 }
 
+/// The grants of one node do not reach another, and never will: what was granted is settled by way of ZooKeeper.
+#[test]
+fn a_cut_that_nobody_mends_costs_nothing() {
+    let stage = Stage::new("500");
+    stage.hosts.cut(1, 2).unwrap();
+    assert_eq!(stage.ends_exactly()["attempt"], 1);
+}
+
 #[test]
 fn a_node_that_is_cut_off_from_everything_is_replaced_and_comes_back() {
     let mut stage = Stage::new("1500");

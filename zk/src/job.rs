@@ -230,7 +230,7 @@ async fn write_job(
 }
 
 /// The znodes of an attempt at its beginning: the root is parked, and its parent's half is in the list.
-fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 9] {
+fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 10] {
     [
         create(paths.base(), b""),
         create(paths.list(), b""),
@@ -240,6 +240,7 @@ fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 9] {
         create(paths.txns(), b""),
         create(paths.outputs(), b""),
         create(paths.large(), b""),
+        create(paths.mail(), b""),
         create(paths.left(), b""),
     ]
 }

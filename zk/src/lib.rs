@@ -8,6 +8,7 @@
 //! | [`accounting`] | is every task complete |
 //! | [`job`] | which attempt at a job is to be worked on, how it ended |
 //! | [`queue`] | which job comes next |
+//! | [`mail`] | what does one node say to another that the network does not reach |
 //! | [`figures`] | what each node has done for a job |
 //!
 //! The recipes are written on [`Store`], a small trait that has ZooKeeper's interface and no more. [`Connect`] opens one over
@@ -34,6 +35,7 @@ pub mod accounting;
 pub mod job;
 pub mod queue;
 pub mod figures;
+pub mod mail;
 #[cfg(test)]
 mod recipes_tests;
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //!       parked/<task>           envelopes that no node holds
 //!       txns/<txn>              ids of transactions, at most two of a node
 //!       outputs/<node>          what a node's committed tasks have produced; created empty before it may hold a task
+//!       mail/<node>/m-<number>  messages that have no other way to a node
 //!       large/<name>/<k>        what is too large for one znode, in chunks
 //!       result/<k>              the result in chunks, valid once the job is closed
 //!       left/<node>             a node has left with nothing in its hands
@@ -244,6 +245,16 @@ impl AttemptPaths {
     /// A node's output.
     pub fn output(&self, node: &str) -> String {
         format!("{}/outputs/{node}", self.0)
+    }
+
+    /// The folder of the mailboxes.
+    pub fn mail(&self) -> String {
+        format!("{}/mail", self.0)
+    }
+
+    /// A node's mailbox.
+    pub fn mailbox(&self, node: &str) -> String {
+        format!("{}/mail/{node}", self.0)
     }
 
     /// The folder of what is too large for one znode.

@@ -6,6 +6,7 @@ use crate::{
     CreateMode, Error, Fate, MemoryStore, Store,
     election::{Candidate, leaders},
     job::{self, NewJob},
+    mail::{MAILBOX_MESSAGES_MAX, Mailbox, Posted, post},
     membership::{Change, Roll},
     queue::{JobQueue, Runs},
     testing::{LoseOne, Stage, runs},
@@ -213,4 +214,26 @@ async fn a_variable_is_told_when_it_has_a_value_and_when_that_changes() {
     assert_eq!(value.unwrap(), b"1");
     let _ = publish(&*other, &path, b"2", &larger).await.unwrap();
     assert_eq!(soon(watch.next()).await.unwrap(), b"2");
+}
+
+#[tokio::test]
+async fn letters_of_members_arrive_in_order_and_a_full_mailbox_takes_no_more() {
+    let stage = Stage::new().await;
+    let (a, b, attempt) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
+    let send =
+        async |from: &str, text: &[u8]| post(&*a, &stage.cluster, &attempt, from, "b", text).await.unwrap();
+    assert_eq!(send("a", b"nobody listens").await, Posted::NotTaken);
+    let mut mailbox = Mailbox::open(dynamic(&b), &attempt, "b").await.unwrap();
+    assert_eq!(send("a", b"one").await, Posted::Posted);
+    assert_eq!(send("stranger", b"believe me").await, Posted::NotTaken);
+    assert_eq!(send("a", b"two").await, Posted::Posted);
+    assert_eq!(soon(mailbox.next()).await.unwrap(), b"one");
+    assert_eq!(soon(mailbox.next()).await.unwrap(), b"two");
+    let waiting = tokio::spawn(async move { mailbox.next().await });
+    assert_eq!(send("a", b"three").await, Posted::Posted);
+    assert_eq!(soon(waiting).await.unwrap().unwrap(), b"three");
+    for _ in 0..MAILBOX_MESSAGES_MAX {
+        assert_eq!(send("a", b"again").await, Posted::Posted);
+    }
+    assert_eq!(send("a", b"again").await, Posted::NotTaken);
 }

@@ -15,6 +15,7 @@ use zk::figures::What;
 use super::{
     clock::Clock,
     coordination::Order,
+    mail::{Letter, Mail},
     moments::Moments,
     transport::{Arrival, Transport},
 };
@@ -36,6 +37,10 @@ pub(crate) struct Driver {
     pub(crate) pool: Arc<dyn Work>,
     /// What happens in the znode tree.
     pub(crate) events: mpsc::Receiver<Event>,
+    /// Messages that came by way of it.
+    pub(crate) letters: mpsc::Receiver<Letter>,
+    /// Which messages are to go that way.
+    pub(crate) mail: Mail,
     /// What is to be done there.
     pub(crate) orders: mpsc::Sender<Order>,
     /// Wakes whoever writes improved variables to their znodes.
@@ -76,6 +81,7 @@ pub(crate) enum Ended {
 enum Happening {
     Event(Event),
     Arrival(Arrival),
+    Letter(Letter),
     PoolChanged,
     Due,
     ShutDown,
@@ -94,6 +100,13 @@ impl Driver {
                     Some(event) => event,
                     None => continue,
                 },
+                Happening::Letter(letter) => {
+                    self.mail.letter_from(letter.from, self.clock.now_ms());
+                    match self.unpack(letter.from, letter.parcel) {
+                        Some(event) => event,
+                        None => continue,
+                    }
+                }
                 Happening::PoolChanged => {
                     self.publish.notify_one();
                     Event::Look
@@ -132,30 +145,39 @@ impl Driver {
             () = self.drain.notified() => Happening::Event(Event::Drain),
             event = self.events.recv() => event.map_or(Happening::ShutDown, Happening::Event),
             Some(arrival) = receive(arrivals) => Happening::Arrival(arrival),
+            Some(letter) = self.letters.recv() => Happening::Letter(letter),
             () = self.pool.changed() => Happening::PoolChanged,
             () = time::sleep_until(due.unwrap_or(far)) => Happening::Due,
         }
     }
 
     /// Reads what came from a peer. What cannot be read is dropped: the sender is a member, but of another make.
-    fn open(&self, arrival: Arrival) -> Option<Event> {
+    fn open(&mut self, arrival: Arrival) -> Option<Event> {
         match arrival {
-            Arrival::Unreachable { to } => Some(Event::Unreachable { to }),
-            Arrival::Message { from, payload } => match codec::decode::<Parcel>(&payload) {
-                Ok(parcel) if parcel.job == self.job.number() => {
-                    self.take_riders(from, &parcel.riders);
-                    Some(Event::Packet { from, packet: parcel.packet })
+            Arrival::Unreachable { to } => {
+                self.mail.unreachable(to, self.clock.now_ms());
+                Some(Event::Unreachable { to })
+            }
+            Arrival::Message { from, payload } => {
+                self.mail.heard_of(from);
+                match codec::decode::<Parcel>(&payload) {
+                    Ok(parcel) => self.unpack(from, parcel),
+                    Err(error) => {
+                        tracing::warn!(%from, %error, "a message could not be read and was dropped");
+                        None
+                    }
                 }
-                Ok(parcel) => {
-                    self.deny_elsewhere(from, &parcel);
-                    None
-                }
-                Err(error) => {
-                    tracing::warn!(%from, %error, "a message could not be read and was dropped");
-                    None
-                }
-            },
+            }
         }
+    }
+
+    fn unpack(&self, from: NodeId, parcel: Parcel) -> Option<Event> {
+        if parcel.job == self.job.number() {
+            self.take_riders(from, &parcel.riders);
+            return Some(Event::Packet { from, packet: parcel.packet });
+        }
+        self.deny_elsewhere(from, &parcel);
+        None
     }
 
     /// Who steals for another job than this node's is denied at once, so that it need not wait for an answer.
@@ -221,10 +243,14 @@ impl Driver {
         Ok(None)
     }
 
-    fn send(&self, to: NodeId, packet: core::Packet) {
+    fn send(&mut self, to: NodeId, packet: core::Packet) {
         let asks_or_gives = matches!(packet.message, Message::Steal { .. } | Message::Grant { .. });
         let riders = if asks_or_gives { self.riders() } else { Vec::new() };
-        self.send_parcel(to, &Parcel { job: self.job.number(), packet, riders });
+        let parcel = Parcel { job: self.job.number(), packet, riders };
+        self.send_parcel(to, &parcel);
+        if self.mail.is_due(to, &parcel.packet.message, self.clock.now_ms()) {
+            self.order(Order::Post { to, parcel });
+        }
     }
 
     fn send_parcel(&self, to: NodeId, parcel: &Parcel) {

@@ -18,6 +18,7 @@ pub(crate) mod embedded;
 pub(crate) mod node;
 pub(crate) mod seat;
 pub(crate) mod kinds;
+pub(crate) mod mail;
 pub(crate) mod moments;
 pub(crate) mod serve;
 pub(crate) mod submit;

@@ -17,6 +17,7 @@ use super::{
     clock::Clock,
     coordination::{Coordination, ORDERS_MAX},
     driver::{Driver, Ended, Network},
+    mail::Mail,
     moments::Moments,
     seat::Seat,
 };
@@ -66,6 +67,7 @@ impl RunningNode {
         let workers = Workers::start(&pool).map_err(JobError::Thread)?;
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
+        let (letters_in, letters) = mpsc::channel(EVENTS_MAX);
         let (shutdown, told_to_shut_down) = oneshot::channel();
         let (publish, drain) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let pool: Arc<dyn Work> = pool;
@@ -82,6 +84,7 @@ impl RunningNode {
             pool: Arc::clone(&pool),
             roster: seat.roster.clone(),
             events: events_in,
+            letters: letters_in,
             publish: Arc::clone(&publish),
             member_gone: Notify::new(),
             figures: Arc::clone(&figures),
@@ -98,6 +101,8 @@ impl RunningNode {
             job,
             pool,
             events,
+            letters,
+            mail: Mail::default(),
             orders,
             publish,
             network: seat.network.take(),

@@ -3,6 +3,7 @@
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 use zk::{
     Store as _,
     job::{JobState, JobWatch},
@@ -18,14 +19,14 @@ impl Coordination {
     pub(super) async fn follow_job(self: Arc<Self>) {
         let open = || JobWatch::open(self.store(), &self.cluster, &self.job.0);
         let Some(mut watch) = self.persist("watching the job", open).await else { return };
-        let (mut current, mut parked) = (None, JoinSet::new());
+        let (mut current, mut of_attempt) = (None, JoinSet::new());
         loop {
             let record = match watch.next().await {
                 Ok(record) => record,
                 Err(zk::Error::SessionExpired) => return,
                 // It was cancelled and forgotten while nobody looked.
                 Err(zk::Error::NoNode { .. }) => {
-                    parked.abort_all();
+                    of_attempt.abort_all();
                     self.tell(Event::JobOver).await;
                     return;
                 }
@@ -36,7 +37,7 @@ impl Coordination {
                 }
             };
             if record.state.is_over() {
-                parked.abort_all();
+                of_attempt.abort_all();
                 self.tell(Event::JobOver).await;
                 return;
             }
@@ -51,8 +52,9 @@ impl Coordination {
                 self.attempt.store(attempt.0, Relaxed);
                 tracing::info!(%attempt, "an attempt begins");
                 self.tell(Event::Attempt { attempt }).await;
-                parked.abort_all();
-                parked.spawn(Arc::clone(&self).follow_parked(attempt));
+                of_attempt.abort_all();
+                of_attempt.spawn(Arc::clone(&self).follow_parked(attempt).in_current_span());
+                of_attempt.spawn(Arc::clone(&self).follow_mail(attempt).in_current_span());
             }
         }
     }

@@ -8,6 +8,7 @@
 //! | [`job`] | the job's record, `parked/` | the current attempt, tasks that nobody holds |
 //! | [`orders`] | transactions, one at a time | completions, claims, the clean leave |
 //! | [`variables`] | `vars/` | the incumbent, both ways |
+//! | [`mail`] | `mail/` | nodes that the network does not connect |
 //! | [`figures`] | `figures/` | people who look at the job |
 //! | [`leader`] | `election/`, the global task list | the end of the job, and lost nodes |
 //!
@@ -16,6 +17,7 @@
 mod figures;
 mod job;
 mod leader;
+mod mail;
 mod members;
 mod orders;
 mod variables;
@@ -38,7 +40,7 @@ use tracing::Instrument as _;
 use zk::{ClusterPaths, Counted, JobPaths, Requests, Session, Store as _, queue::Runs};
 
 pub(crate) use self::orders::{ORDERS_MAX, Order};
-use super::{moments::Moments, seat::Roster};
+use super::{mail::Letter, moments::Moments, seat::Roster};
 use crate::{
     core::Event,
     figures::{Counter, Figures},
@@ -59,6 +61,8 @@ pub(crate) struct Coordination {
     pub(crate) roster: watch::Receiver<Roster>,
     /// To the driver.
     pub(crate) events: mpsc::Sender<Event>,
+    /// Letters, to the driver.
+    pub(crate) letters: mpsc::Sender<Letter>,
     /// Variables of the pool have improved.
     pub(crate) publish: Arc<Notify>,
     /// A member has gone: the leader looks whether it was lost.

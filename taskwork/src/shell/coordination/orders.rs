@@ -12,10 +12,10 @@ use super::{Coordination, RETRY_PAUSE};
 use crate::{
     core::{Event, Transaction, TransactionKind, TransactionResult},
     envelope::Envelope,
-    id::{Attempt, TaskId},
+    id::{Attempt, NodeId, TaskId},
     pool::PoolFault,
     shell::clock::unix_ms,
-    wire::codec,
+    wire::{codec, parcel::Parcel},
 };
 
 /// Something to be written into the tree.
@@ -25,6 +25,8 @@ pub(crate) enum Order {
     Enrol { attempt: Attempt },
     /// Try a transaction once.
     Transact { attempt: Attempt, transaction: Transaction },
+    /// Post a letter.
+    Post { to: NodeId, parcel: Parcel },
     /// The program is at fault: the job has failed.
     Fail(PoolFault),
 }
@@ -43,6 +45,7 @@ impl Coordination {
                     let result = self.transact(attempt, transaction).await;
                     self.tell(Event::Transacted { txn, result }).await;
                 }
+                Order::Post { to, parcel } => self.post(to, parcel).await,
                 Order::Fail(fault) => self.fail(&fault).await,
             }
         }

@@ -1,0 +1,127 @@
+//! Which messages go by way of ZooKeeper too: those that decide about tasks, to a node that the network does not reach.
+//!
+//! A grant that is on its way when the network between two nodes breaks for good belongs to neither until one has heard the other.
+//! Both reach ZooKeeper, or one of them is soon no member any more; so there they hear each other. The protocol knows
+//! nothing of it: to it a letter is a message that took long.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{core::Message, id::NodeId, wire::parcel::Parcel};
+
+/// A parcel with the name of its sender, as it lies in a mailbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Letter {
+    pub(crate) from: NodeId,
+    pub(crate) parcel: Parcel,
+}
+
+/// For how long a node must be out of reach, or a grant unanswered, before letters go to it, in milliseconds.
+const OUT_OF_REACH_MS: u64 = 2_000;
+/// After what time the same is written again, in milliseconds.
+const AGAIN_MS: u64 = 2_000;
+/// How many letters are remembered as written.
+const WRITTEN_MAX: usize = 1024;
+
+/// What one node knows of the ways to the others.
+#[derive(Debug, Default)]
+pub(crate) struct Mail {
+    /// Since when a node is out of reach.
+    unreached: BTreeMap<NodeId, u64>,
+    /// When a grant was first sent to a node.
+    granted: BTreeMap<(NodeId, u64), u64>,
+    /// When a letter about a grant was last written, by its addressee, the grant, and what was said.
+    written: BTreeMap<(NodeId, u64, u8), u64>,
+}
+
+impl Mail {
+    /// A message could not be sent to a node.
+    pub(crate) fn unreachable(&mut self, node: NodeId, now: u64) {
+        self.unreached.entry(node).or_insert(now);
+    }
+
+    /// A message has come from a node over the network.
+    pub(crate) fn heard_of(&mut self, node: NodeId) {
+        self.unreached.remove(&node);
+    }
+
+    /// A letter has come from a node: it does not reach us, and is answered in the same way.
+    pub(crate) fn letter_from(&mut self, node: NodeId, now: u64) {
+        self.unreached.insert(node, now.saturating_sub(OUT_OF_REACH_MS));
+    }
+
+    /// Whether a message to a node is to be written as a letter, too.
+    pub(crate) fn is_due(&mut self, to: NodeId, message: &Message, now: u64) -> bool {
+        // Who steals can ask another; everything else decides to whom tasks belong.
+        let (grant, kind) = match message {
+            Message::Steal { .. } | Message::Deny { .. } => return false,
+            Message::Grant { grant, .. } => (*grant, 0),
+            Message::Ack { grant } => (*grant, 1),
+            Message::Refuse { grant } => (*grant, 2),
+            Message::Settled { grant, .. } => (*grant, 3),
+        };
+        if self.written.len().max(self.granted.len()) >= WRITTEN_MAX {
+            self.written.clear();
+            self.granted.clear();
+        }
+        // A grant is said again until it is answered: one that is said for so long has found no way, or its answer has not.
+        let said_since = (kind == 0).then(|| *self.granted.entry((to, grant)).or_insert(now));
+        let since = self.unreached.get(&to).copied().into_iter().chain(said_since).min();
+        if since.is_none_or(|since| now < since + OUT_OF_REACH_MS) {
+            return false;
+        }
+        let last = self.written.insert((to, grant, kind), now);
+        match last {
+            Some(last) if now < last + AGAIN_MS => {
+                self.written.insert((to, grant, kind), last);
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAR: NodeId = NodeId(7);
+
+    fn ack(grant: u64) -> Message {
+        Message::Ack { grant }
+    }
+
+    #[test]
+    fn letters_go_to_those_that_were_out_of_reach_for_a_while() {
+        let mut mail = Mail::default();
+        assert!(!mail.is_due(FAR, &ack(1), 0), "nothing is known against it");
+        mail.unreachable(FAR, 100);
+        mail.unreachable(FAR, 2_000);
+        assert!(!mail.is_due(FAR, &ack(1), 2_099));
+        assert!(mail.is_due(FAR, &ack(1), 2_100));
+        assert!(!mail.is_due(FAR, &Message::Steal { request: 1 }, 2_100), "who steals can ask another");
+        mail.heard_of(FAR);
+        assert!(!mail.is_due(FAR, &ack(2), 9_000));
+    }
+
+    #[test]
+    fn a_grant_that_finds_no_answer_is_written_although_nothing_says_that_it_was_lost() {
+        let mut mail = Mail::default();
+        let grant = Message::Grant { grant: 3, request: None, settled_below: 0, tasks: Vec::new() };
+        assert!(!mail.is_due(FAR, &grant, 100));
+        assert!(!mail.is_due(FAR, &grant, 2_099));
+        assert!(mail.is_due(FAR, &grant, 2_100));
+        assert!(!mail.is_due(FAR, &ack(1), 9_000), "that is said of the grant, not of the way");
+    }
+
+    #[test]
+    fn the_same_is_not_written_again_at_once() {
+        let mut mail = Mail::default();
+        mail.letter_from(FAR, 5_000);
+        assert!(mail.is_due(FAR, &ack(1), 5_000), "a letter is answered by a letter");
+        assert!(!mail.is_due(FAR, &ack(1), 6_999));
+        assert!(mail.is_due(FAR, &ack(2), 6_999));
+        assert!(mail.is_due(FAR, &ack(1), 7_000));
+    }
+}
