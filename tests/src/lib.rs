@@ -5,3 +5,4 @@ pub mod data;
 pub mod cluster;
 pub mod hosts;
 pub mod tree;
+pub mod uts;

@@ -12,6 +12,7 @@ use serde_json::Value;
 use taskwork_tests::{
     cluster::{Cluster, Running, SOON},
     tree::Tree,
+    uts,
 };
 use zk_server::Setup;
 
@@ -207,26 +208,37 @@ fn a_node_that_was_frozen_beyond_its_session_joins_anew() {
     assert_eq!((&job["attempt"], job["lost"].as_array().unwrap().len()), (&2.into(), 1), "{job}");
 }
 
-/// Nodes join and leave at random every few hundred milliseconds while a job runs.
+/// Nodes join and leave at random every few hundred milliseconds while the nodes of a published tree are counted.
 #[test]
 fn rounds_of_joining_and_leaving_at_random() {
     let long = std::env::var_os("TASKWORK_LONG").is_some();
+    let (mut joined, mut left) = (0, 0);
     for seed in 0..if long { 50 } else { 6 } {
         let mut random = SmallRng::seed_from_u64(seed);
-        let mut stage = Stage::new(&Setup::standalone(), 2, "100", &[]);
+        let tree = if seed % 2 == 0 { "T1" } else { "T3" };
+        let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+        cluster.start_nodes("uts", 2, &["--workers", "1"]).unwrap();
         let mut here: Vec<usize> = vec![0, 1];
-        while !stage.job.has_ended().unwrap() {
+        let mut job = cluster.begin("uts", &["submit", tree, "--spin", "8", "--wait", "--json"]).unwrap();
+        while !job.has_ended().unwrap() {
             if here.is_empty() || (here.len() < 5 && random.random()) {
-                here.push(stage.cluster.start_node("tree", &["--workers", "1"]).unwrap());
+                here.push(cluster.start_node("uts", &["--workers", "1"]).unwrap());
+                joined += 1;
             } else {
                 let gone = here.swap_remove(random.random_range(0..here.len()));
                 // One that is still starting has no handler for the signal yet.
-                stage.cluster.wait_for_log(gone, "the node is ready").unwrap();
-                stage.cluster.nodes[gone].signal("TERM").unwrap();
+                cluster.wait_for_log(gone, "the node is ready").unwrap();
+                cluster.nodes[gone].signal("TERM").unwrap();
+                left += 1;
             }
-            thread::sleep(Duration::from_millis(random.random_range(50..300)));
+            thread::sleep(Duration::from_millis(random.random_range(20..200)));
         }
-        let (job, mut cluster) = stage.ends_exactly();
+        let said = job.end().unwrap();
+        assert_eq!(said.code, 0, "seed {seed}: {said:?}\n{}", cluster.logs());
+        let said: Value = serde_json::from_str(&said.out).unwrap();
+        let (_, size) = uts::named(tree).unwrap();
+        assert_eq!(said["states"], size, "seed {seed}, {tree}\n{}", cluster.logs());
+        let job = cluster.json("taskwork", &["job", "0"]).unwrap();
         assert_eq!(
             (&job["attempt"], &job["lost"]),
             (&1.into(), &Value::Array(vec![])),
@@ -238,6 +250,36 @@ fn rounds_of_joining_and_leaving_at_random() {
                 assert!(status.success(), "seed {seed}, node {node}: {status}\n{}", cluster.log(node));
             }
         }
+    }
+    println!("{joined} nodes joined and {left} left while jobs ran");
+}
+
+/// Nodes are killed at random, the leader among them, while others join.
+#[test]
+fn rounds_of_killing_at_random() {
+    let long = std::env::var_os("TASKWORK_LONG").is_some();
+    for seed in 0..if long { 25 } else { 2 } {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let tree = if seed % 2 == 0 { "T1" } else { "T3" };
+        let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+        let options = ["--workers", "1", "--zk-session-timeout", "1"];
+        cluster.start_nodes("uts", 3, &options).unwrap();
+        let mut here: Vec<usize> = vec![0, 1, 2];
+        let mut job = cluster.begin("uts", &["submit", tree, "--spin", "8", "--wait", "--json"]).unwrap();
+        for _ in 0..3 {
+            thread::sleep(Duration::from_millis(random.random_range(50..400)));
+            if job.has_ended().unwrap() {
+                break;
+            }
+            let killed = here.swap_remove(random.random_range(0..here.len()));
+            cluster.nodes[killed].signal("KILL").unwrap();
+            here.push(cluster.start_node("uts", &options).unwrap());
+        }
+        let said = job.end().unwrap();
+        assert_eq!(said.code, 0, "seed {seed}: {said:?}\n{}", cluster.logs());
+        let said: Value = serde_json::from_str(&said.out).unwrap();
+        let (_, size) = uts::named(tree).unwrap();
+        assert_eq!(said["states"], size, "seed {seed}, {tree}\n{}", cluster.logs());
     }
 }
 
