@@ -194,12 +194,17 @@ fn a_majority_that_is_gone_for_longer_than_a_session_costs_an_attempt_at_most() 
 
 #[test]
 fn a_node_that_was_frozen_beyond_its_session_joins_anew() {
-    let stage = Stage::new(&Setup::standalone(), 3, "1500", &["--zk-session-timeout", "2"]);
+    let mut stage = Stage::new(&Setup::standalone(), 2, "1500", &["--zk-session-timeout", "2"]);
+    // At a port of its own, which it has to get again.
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let options = ["--workers", "1", "--zk-session-timeout", "2", "--listen", &port];
+    stage.cluster.start_nodes("tree", 1, &options).unwrap();
+    stage.cluster.wait_for_log(2, "the node has its first task").unwrap();
     let before: Vec<String> =
         stage.nodes().iter().map(|node| node["node"].as_str().unwrap().to_owned()).collect();
-    stage.cluster.nodes[0].signal("STOP").unwrap();
+    stage.cluster.nodes[2].signal("STOP").unwrap();
     stage.wait_until("its session has expired", |stage| stage.nodes().len() == 2);
-    stage.cluster.nodes[0].signal("CONT").unwrap();
+    stage.cluster.nodes[2].signal("CONT").unwrap();
     stage.wait_until("it has joined anew", |stage| stage.nodes().len() == 3);
     let new =
         stage.nodes().into_iter().find(|node| !before.iter().any(|known| node["node"] == known.as_str()));

@@ -68,7 +68,7 @@ pub(super) fn run<P: Program>(arguments: &Arguments) -> Result<ExitCode, Failure
     let (connect, cluster) = (arguments.cluster.connect()?, arguments.cluster.paths()?);
     let runtime = runtime()?;
     let served = runtime.block_on(async {
-        serve(ServeSetup {
+        let setup = ServeSetup {
             connect,
             cluster,
             runs: runs::<P>(),
@@ -77,10 +77,8 @@ pub(super) fn run<P: Program>(arguments: &Arguments) -> Result<ExitCode, Failure
             listen: arguments.listen,
             advertise: arguments.advertise,
             limits,
-            leave: told_to_leave()?,
-        })
-        .await
-        .map_err(failure)
+        };
+        serve(&setup, told_to_leave()?).await.map_err(failure)
     });
     // A task that never asks whether it is to stop would keep its thread, and this process, for ever.
     runtime.shutdown_background();

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use super::{lock, signals::Signals};
+use super::{lock, signals::Signals, work::SHOWN_ENCODED_BYTES_MAX};
 use crate::{
     task::{AnyValue, Declared, Variables},
     wire::codec::{DecodeError, EncodeError},
@@ -120,8 +120,12 @@ impl VariableTable {
         value.map(|value| (self.slots[slot].declared.encode)(&*value)).transpose()
     }
 
-    /// The value of a variable as people can read it; null if it has none, or cannot be JSON.
+    /// The value of a variable as people can read it; null if it has none, is large, or cannot be JSON.
     pub(crate) fn shown(&self, slot: usize) -> serde_json::Value {
+        let small = |bytes: Vec<u8>| bytes.len() <= SHOWN_ENCODED_BYTES_MAX;
+        if !self.encoded(slot).ok().flatten().is_some_and(small) {
+            return serde_json::Value::Null;
+        }
         self.read(slot).map(|value| (self.slots[slot].declared.show)(&*value)).unwrap_or_default()
     }
 

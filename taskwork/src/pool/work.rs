@@ -45,6 +45,9 @@ impl PoolView {
     }
 }
 
+/// How large an encoded value may be to be shown as JSON at all, in bytes: JSON takes many times as much.
+pub(super) const SHOWN_ENCODED_BYTES_MAX: usize = 256 << 10;
+
 /// What has been completed since the last batch, and the merged output of all that was completed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Batch {

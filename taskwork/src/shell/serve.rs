@@ -44,9 +44,10 @@ pub(crate) struct ServeSetup {
     pub(crate) listen: SocketAddr,
     pub(crate) advertise: Option<Advertise>,
     pub(crate) limits: Limits,
-    /// Says so each time the process is told to leave.
-    pub(crate) leave: mpsc::Receiver<()>,
 }
+
+/// Each word that the process is to leave.
+pub(crate) type Leave = mpsc::Receiver<()>;
 
 /// Why a node process has ended other than by leaving.
 #[derive(Debug, Error)]
@@ -79,31 +80,69 @@ enum Fate {
 /// The pause before something that failed for the moment is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
+/// The longest pause between two tries to join anew.
+const REJOIN_PAUSE_MAX: Duration = Duration::from_secs(5);
+
 /// Runs a node until it is told to leave.
-pub(crate) async fn serve(mut setup: ServeSetup) -> Result<(), ServeError> {
-    let mut store: Arc<dyn Store> = setup.connect.open().await?;
+///
+/// What fails at the start ends the process: something is wrong with what it was told. Later it is tried again: the
+/// servers may be away for a while, or the port not free yet. `leave` says so each time the process is told to leave.
+pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), ServeError> {
+    let store = setup.connect.open().await?;
     setup.cluster.prepare(&*store).await?;
+    let mut seat = take_seat(setup, store).await?;
     loop {
-        match one_session(&mut setup, store).await? {
-            Fate::Left => return Ok(()),
-            Fate::Rested | Fate::Expired => {}
-        }
-        store = loop {
-            tokio::select! {
-                _ = setup.leave.recv() => return Ok(()),
-                connected = setup.connect.open() => match connected {
-                    Ok(store) => break store,
-                    Err(error) => tracing::warn!(%error, "no connection; it is tried again"),
-                }
+        let fate = work(setup, &mut seat, &mut leave).await;
+        let node = seat.node;
+        seat.give_up().await;
+        match fate {
+            Ok(Fate::Left) => {
+                tracing::info!(%node, "the node has left");
+                return Ok(());
             }
-            time::sleep(RETRY_PAUSE).await;
-        };
+            Ok(Fate::Rested) => tracing::info!(%node, "the job rests; the node joins anew"),
+            Ok(Fate::Expired) => tracing::warn!(%node, "the node's session is over; it joins anew"),
+            Err(error) => {
+                tracing::error!(%node, %error, "the node ends");
+                return Err(error);
+            }
+        }
+        let Some(next) = join_anew(setup, &mut leave).await else { return Ok(()) };
+        seat = next;
     }
 }
 
-/// From joining to leaving, or to the end of the session.
-async fn one_session(setup: &mut ServeSetup, store: Arc<dyn Store>) -> Result<Fate, ServeError> {
-    let mut seat = Seat::take(SeatSetup {
+/// Takes another seat, however long it takes; `None` if the node is told to leave before.
+async fn join_anew(setup: &ServeSetup, leave: &mut Leave) -> Option<Seat> {
+    let mut pause = RETRY_PAUSE;
+    loop {
+        let joining = async {
+            let store = setup.connect.open().await?;
+            take_seat(setup, store).await
+        };
+        let outcome = tokio::select! {
+            outcome = joining => outcome,
+            told = told_to_leave(leave) => return told,
+        };
+        match outcome {
+            Ok(seat) => return Some(seat),
+            Err(error) => tracing::warn!(%error, "the node cannot join now; it tries again"),
+        }
+        tokio::select! {
+            () = time::sleep(pause) => pause = (2 * pause).min(REJOIN_PAUSE_MAX),
+            told = told_to_leave(leave) => return told,
+        }
+    }
+}
+
+async fn told_to_leave(leave: &mut Leave) -> Option<Seat> {
+    leave.recv().await;
+    None
+}
+
+/// Becomes a member, under an id of this session's own.
+async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, ServeError> {
+    let seat = Seat::take(SeatSetup {
         node: NodeId(rand::rng().random_range(1..=u64::MAX)),
         store,
         cluster: setup.cluster.clone(),
@@ -119,20 +158,11 @@ async fn one_session(setup: &mut ServeSetup, store: Arc<dyn Store>) -> Result<Fa
         address = seat.network.as_ref().map(|network| tracing::field::display(network.transport.local_address())),
         "the node is ready"
     );
-    let fate = work(setup, &mut seat).await;
-    let node = seat.node;
-    seat.give_up().await;
-    match &fate {
-        Ok(Fate::Left) => tracing::info!(%node, "the node has left"),
-        Ok(Fate::Rested) => tracing::info!(%node, "the job rests; the node joins anew"),
-        Ok(Fate::Expired) => tracing::warn!(%node, "the node's session is over; it joins anew"),
-        Err(error) => tracing::error!(%node, %error, "the node ends"),
-    }
-    fate
+    Ok(seat)
 }
 
 /// One job after another.
-async fn work(setup: &mut ServeSetup, seat: &mut Seat) -> Result<Fate, ServeError> {
+async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave) -> Result<Fate, ServeError> {
     let mut queue =
         JobQueue::new(Arc::clone(&seat.store) as Arc<dyn Store>, seat.cluster.clone(), seat.runs.clone());
     loop {
@@ -140,7 +170,7 @@ async fn work(setup: &mut ServeSetup, seat: &mut Seat) -> Result<Fate, ServeErro
         let expired = seat.store.session();
         let next = tokio::select! {
             next = queue.next() => next,
-            _ = setup.leave.recv() => {
+            _ = leave.recv() => {
                 tracing::info!(node = %seat.node, "told to leave; there is no job at hand");
                 return Ok(Fate::Left);
             }
@@ -150,7 +180,7 @@ async fn work(setup: &mut ServeSetup, seat: &mut Seat) -> Result<Fate, ServeErro
         };
         match next {
             Ok((job, record)) => {
-                if let Some(fate) = one_job(setup, seat, &mut queue, JobId(job), &record).await? {
+                if let Some(fate) = one_job(setup, seat, leave, &mut queue, JobId(job), &record).await? {
                     return Ok(fate);
                 }
             }
@@ -171,8 +201,9 @@ async fn is_over(mut session: tokio::sync::watch::Receiver<zk::Session>) {
 
 /// Works on a job until it is over: then `None`, and there may be another.
 async fn one_job(
-    setup: &mut ServeSetup,
+    setup: &ServeSetup,
     seat: &mut Seat,
+    leave: &mut Leave,
     queue: &mut JobQueue,
     job: JobId,
     record: &JobRecord,
@@ -199,7 +230,7 @@ async fn one_job(
         }
     };
     tracing::info!(node = %seat.node, %job, name = record.name, "the node works on a job");
-    let (ended, told_to_leave) = until_ended(setup, seat, &mut running).await;
+    let (ended, told_to_leave) = until_ended(leave, seat, &mut running).await;
     let suspended = running.was_suspended() && !told_to_leave;
     let figures = running.finish(seat).await;
     tracing::info!(
@@ -217,12 +248,12 @@ async fn one_job(
 }
 
 /// Waits for the end of the work on a job, and passes on each word that the node is to leave. Says whether there was one.
-async fn until_ended(setup: &mut ServeSetup, seat: &Seat, running: &mut RunningNode) -> (Ended, bool) {
+async fn until_ended(leave: &mut Leave, seat: &Seat, running: &mut RunningNode) -> (Ended, bool) {
     let mut told = false;
     loop {
         tokio::select! {
             ended = running.ended() => return (ended, told),
-            Some(()) = setup.leave.recv() => {
+            Some(()) = leave.recv() => {
                 tracing::info!(node = %seat.node, "told to leave; what is unfinished is handed on");
                 running.drain();
             }

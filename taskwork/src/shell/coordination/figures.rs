@@ -11,7 +11,7 @@ use super::Coordination;
 use crate::{figures::Figures, shell::clock::unix_ms};
 
 /// How often the figures are written, if they have changed.
-const EVERY: Duration = Duration::from_secs(1);
+const EVERY: Duration = Duration::from_secs(2);
 
 impl Coordination {
     /// What the node has done for the job so far.

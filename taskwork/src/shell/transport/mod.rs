@@ -155,7 +155,7 @@ impl Transport {
         if time::timeout(self.hub.limits.close, delivered).await.is_err() {
             tracing::debug!(node = %self.hub.me, "messages were left undelivered at the end");
         }
-        self.accepting.abort_all();
+        self.accepting.shutdown().await;
         self.hub.endpoint.close(0_u32.into(), b"closing");
         // So that the others hear of it; they would find out by themselves, only later.
         let _ = time::timeout(self.hub.limits.farewell, self.hub.endpoint.wait_idle()).await;
