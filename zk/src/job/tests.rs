@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     CHUNKED_BYTES_MAX, Fate, accounting,
-    election::Candidate,
+    election::{Candidate, Fence},
     testing::{LoseOne, ROOT, Stage, runs},
 };
 

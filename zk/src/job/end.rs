@@ -1,0 +1,142 @@
+//! What anybody with the right to can do to a job: stop it, put it aside, let it go on, forget it.
+
+use super::{JobState, read};
+use crate::{
+    error::{Error, Result},
+    paths::ClusterPaths,
+    record,
+    store::Store,
+};
+
+/// Lets a job fail, whatever it is doing, unless it is over.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn fail(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    reason: &str,
+    now_ms: u64,
+) -> Result<()> {
+    end(store, cluster, job, JobState::Failed, reason, now_ms).await
+}
+
+/// Stops a job, unless it is over.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn cancel(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    reason: &str,
+    now_ms: u64,
+) -> Result<()> {
+    end(store, cluster, job, JobState::Cancelled, reason, now_ms).await
+}
+
+/// Puts a job aside: its nodes park its tasks and take the next job. Says whether it was at work.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn suspend(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<bool> {
+    turn(store, cluster, job, JobState::Running, JobState::Suspended).await
+}
+
+/// Lets a job that was put aside go on. Says whether it was.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn resume(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<bool> {
+    turn(store, cluster, job, JobState::Suspended, JobState::Running).await
+}
+
+/// Turns one state into another, if the job is in the one. A repeated call finds it in the other.
+async fn turn(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    from: JobState,
+    to: JobState,
+) -> Result<bool> {
+    for _ in 0..END_TRIES_MAX {
+        let (mut record, version) = read(store, cluster, job).await?;
+        if record.state != from {
+            return Ok(record.state == to);
+        }
+        record.state = to;
+        match store.set(&cluster.job(job).record(), &record::write(&record), Some(version)).await {
+            Err(Error::BadVersion { .. }) => {}
+            other => return other.map(|_| true),
+        }
+    }
+    Err(Error::Contended { path: cluster.job(job).record(), tries: END_TRIES_MAX })
+}
+
+/// How often the end of a job may lose the race against other changes of its record.
+const END_TRIES_MAX: usize = 64;
+
+async fn end(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    state: JobState,
+    reason: &str,
+    now_ms: u64,
+) -> Result<()> {
+    for _ in 0..END_TRIES_MAX {
+        let (mut record, version) = read(store, cluster, job).await?;
+        if record.state.is_over() {
+            return Ok(());
+        }
+        record.state = state;
+        record.finished_ms = Some(now_ms);
+        record.reason = Some(reason.chars().take(REASON_CHARS_MAX).collect());
+        match store.set(&cluster.job(job).record(), &record::write(&record), Some(version)).await {
+            Err(Error::BadVersion { .. }) => {}
+            other => return other.map(drop),
+        }
+    }
+    Err(Error::Contended { path: cluster.job(job).record(), tries: END_TRIES_MAX })
+}
+
+/// The longest reason that is recorded, in characters.
+const REASON_CHARS_MAX: usize = 4096;
+
+/// Removes everything that there is of a job that is over.
+///
+/// # Errors
+/// Whatever the store refuses. It can be called again: the record goes last.
+pub async fn forget(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<()> {
+    remove(store, cluster.job(job).record()).await
+}
+
+/// How often a znode may get a new child while it is being removed.
+const REMOVE_TRIES_MAX: usize = 16;
+
+/// Removes a znode and everything below it.
+pub(crate) async fn remove(store: &dyn Store, path: String) -> Result<()> {
+    for _ in 0..REMOVE_TRIES_MAX {
+        let names = match store.children(&path).await {
+            Err(Error::NoNode { .. }) => return Ok(()),
+            other => other?,
+        };
+        // Most children have no children: they are all tried at once.
+        let paths: Vec<String> = names.iter().map(|name| format!("{path}/{name}")).collect();
+        let tried: Vec<_> = paths.iter().map(|path| store.delete(path, None)).collect();
+        for (path, tried) in paths.into_iter().zip(tried) {
+            match tried.await {
+                Err(Error::NotEmpty { .. }) => Box::pin(remove(store, path)).await?,
+                Ok(()) | Err(Error::NoNode { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match store.delete(&path, None).await {
+            Err(Error::NotEmpty { .. }) => {}
+            Ok(()) | Err(Error::NoNode { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Error::Contended { path, tries: REMOVE_TRIES_MAX })
+}
