@@ -79,7 +79,10 @@ fn nodes_join_and_leave_by_signal_and_by_command() {
     let mut stage = Stage::new(&Setup::standalone(), 3, "300", &[]);
     stage.cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     stage.cluster.wait_for_log(3, "the node takes part").unwrap();
+    // The second word means at once; what nobody has taken by then is parked, not lost.
     stage.cluster.nodes[0].signal("TERM").unwrap();
+    thread::sleep(Duration::from_millis(5));
+    let _ = stage.cluster.nodes[0].signal("TERM");
     assert!(stage.cluster.nodes[0].wait().unwrap().success(), "{}", stage.cluster.log(0));
     assert!(stage.cluster.log(0).contains("the node has left"), "{}", stage.cluster.log(0));
     let gone = stage.nodes()[0]["node"].as_str().unwrap().to_owned();
