@@ -14,7 +14,7 @@ use zk::figures::What;
 
 use super::{
     clock::Clock,
-    coordination::Order,
+    coordination::{ORDERS_MAX, Order},
     mail::{Letter, Mail},
     moments::Moments,
     transport::{Arrival, Transport},
@@ -248,7 +248,9 @@ impl Driver {
         let riders = if asks_or_gives { self.riders() } else { Vec::new() };
         let parcel = Parcel { job: self.job.number(), packet, riders };
         self.send_parcel(to, &parcel);
-        if self.mail.is_due(to, &parcel.packet.message, self.clock.now_ms()) {
+        // Letters are said again, transactions are not: half of the room is kept for these.
+        let room = self.orders.capacity() > ORDERS_MAX / 2;
+        if room && self.mail.is_due(to, &parcel.packet.message, self.clock.now_ms()) {
             self.order(Order::Post { to, parcel });
         }
     }

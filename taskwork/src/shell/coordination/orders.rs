@@ -31,7 +31,7 @@ pub(crate) enum Order {
     Fail(PoolFault),
 }
 
-/// How many orders can wait. The core gives at most two an attempt.
+/// How many orders can wait. The core gives at most two an attempt; besides, there are letters.
 pub(crate) const ORDERS_MAX: usize = 64;
 
 impl Coordination {
