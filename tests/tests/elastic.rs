@@ -16,7 +16,7 @@ use taskwork_tests::{
 };
 use zk_server::Setup;
 
-/// A job of some 800,000 states, and how long each takes.
+/// How deep the tree is that most jobs count: more than a million states.
 const DEPTH: &str = "16";
 const DEPTH_NUMBER: u32 = 16;
 

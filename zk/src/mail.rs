@@ -6,6 +6,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
+    blob,
     error::{Error, Result},
     paths::{AttemptPaths, ClusterPaths},
     store::{CreateMode, OneShot, Op, Session, Store, WatchEvent},
@@ -24,7 +25,8 @@ pub enum Posted {
     NotTaken,
 }
 
-/// Posts a message, if its sender is a member.
+/// Posts a message, if its sender is a member. A message of any size up to [`CHUNKED_BYTES_MAX`](crate::CHUNKED_BYTES_MAX) will do; one
+/// that is large has its chunks under a name, in place of what an earlier message of that name has there.
 ///
 /// # Errors
 /// Whatever the store refuses.
@@ -34,6 +36,7 @@ pub async fn post(
     attempt: &AttemptPaths,
     from: &str,
     to: &str,
+    name: &str,
     message: &[u8],
 ) -> Result<Posted> {
     let mailbox = attempt.mailbox(to);
@@ -42,8 +45,14 @@ pub async fn post(
         _ => return Ok(Posted::NotTaken),
     }
     let path = format!("{mailbox}/m-");
-    let create = Op::Create { path, data: message.to_vec(), mode: CreateMode::PersistentSequential };
-    match store.multi(vec![Op::Check { path: cluster.member(from), version: None }, create]).await {
+    let fence = Op::Check { path: cluster.member(from), version: None };
+    let folder = attempt.large_of(&format!("mail-{from}-{to}-{name}"));
+    let posted = async {
+        let data = blob::put(store, folder, message, blob::INLINE_BYTES_MAX, Some(fence.clone())).await?;
+        let create = Op::Create { path, data, mode: CreateMode::PersistentSequential };
+        store.multi(vec![fence.clone(), create]).await
+    };
+    match posted.await {
         Ok(_) => Ok(Posted::Posted),
         Err(Error::Multi { source, .. }) if matches!(*source, Error::NoNode { .. }) => Ok(Posted::NotTaken),
         Err(error) => Err(error),
@@ -101,7 +110,11 @@ impl Mailbox {
                 Err(error) => return Err(error),
             }
             match message {
-                Ok((message, _)) => return Ok(message),
+                // The chunks of a large one stay, for it may be posted again; they go with the attempt.
+                Ok((content, _)) => match blob::get(&*self.store, &path, &content).await {
+                    Err(Error::NoNode { .. } | Error::Garbled { .. }) => {}
+                    other => return other,
+                },
                 Err(Error::NoNode { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -220,8 +220,9 @@ async fn a_variable_is_told_when_it_has_a_value_and_when_that_changes() {
 async fn letters_of_members_arrive_in_order_and_a_full_mailbox_takes_no_more() {
     let stage = Stage::new().await;
     let (a, b, attempt) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
-    let send =
-        async |from: &str, text: &[u8]| post(&*a, &stage.cluster, &attempt, from, "b", text).await.unwrap();
+    let send = async |from: &str, text: &[u8]| {
+        post(&*a, &stage.cluster, &attempt, from, "b", "x", text).await.unwrap()
+    };
     assert_eq!(send("a", b"nobody listens").await, Posted::NotTaken);
     let mut mailbox = Mailbox::open(dynamic(&b), &attempt, "b").await.unwrap();
     assert_eq!(send("a", b"one").await, Posted::Posted);
@@ -229,6 +230,10 @@ async fn letters_of_members_arrive_in_order_and_a_full_mailbox_takes_no_more() {
     assert_eq!(send("a", b"two").await, Posted::Posted);
     assert_eq!(soon(mailbox.next()).await.unwrap(), b"one");
     assert_eq!(soon(mailbox.next()).await.unwrap(), b"two");
+    let large = vec![7; 3 << 20];
+    assert_eq!(send("a", &large).await, Posted::Posted);
+    assert_eq!(send("stranger", &large).await, Posted::NotTaken);
+    assert_eq!(soon(mailbox.next()).await.unwrap(), large);
     let waiting = tokio::spawn(async move { mailbox.next().await });
     assert_eq!(send("a", b"three").await, Posted::Posted);
     assert_eq!(soon(waiting).await.unwrap().unwrap(), b"three");

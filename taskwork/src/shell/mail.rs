@@ -51,16 +51,21 @@ impl Mail {
         self.unreached.insert(node, now.saturating_sub(OUT_OF_REACH_MS));
     }
 
+    /// The grant that a message is about, and what it says of it. `None` for one that is about none: who steals can ask
+    /// another, everything else decides to whom tasks belong.
+    pub(crate) fn subject(message: &Message) -> Option<(u64, u8)> {
+        match message {
+            Message::Steal { .. } | Message::Deny { .. } => None,
+            Message::Grant { grant, .. } => Some((*grant, 0)),
+            Message::Ack { grant } => Some((*grant, 1)),
+            Message::Refuse { grant } => Some((*grant, 2)),
+            Message::Settled { grant, .. } => Some((*grant, 3)),
+        }
+    }
+
     /// Whether a message to a node is to be written as a letter, too.
     pub(crate) fn is_due(&mut self, to: NodeId, message: &Message, now: u64) -> bool {
-        // Who steals can ask another; everything else decides to whom tasks belong.
-        let (grant, kind) = match message {
-            Message::Steal { .. } | Message::Deny { .. } => return false,
-            Message::Grant { grant, .. } => (*grant, 0),
-            Message::Ack { grant } => (*grant, 1),
-            Message::Refuse { grant } => (*grant, 2),
-            Message::Settled { grant, .. } => (*grant, 3),
-        };
+        let Some((grant, kind)) = Self::subject(message) else { return false };
         if self.written.len().max(self.granted.len()) >= WRITTEN_MAX {
             self.written.clear();
             self.granted.clear();

@@ -7,7 +7,7 @@ use zk::mail::{self, Mailbox, Posted};
 use super::{Coordination, RETRY_PAUSE};
 use crate::{
     id::{Attempt, NodeId},
-    shell::mail::Letter,
+    shell::mail::{Letter, Mail},
     wire::{codec, parcel::Parcel},
 };
 
@@ -43,12 +43,14 @@ impl Coordination {
     /// Posts a letter, once: what matters is said again.
     pub(super) async fn post(&self, to: NodeId, parcel: Parcel) {
         let attempt = self.job_paths().attempt(parcel.packet.attempt.0);
+        let name = Mail::subject(&parcel.packet.message)
+            .map_or_else(String::new, |(grant, kind)| format!("{grant}-{kind}"));
         let letter = match codec::encode(&Letter { from: self.node, parcel }) {
             Ok(letter) => letter,
             Err(error) => return tracing::error!(%to, %error, "a letter could not be encoded"),
         };
         let (from, to) = (self.node.to_string(), to.to_string());
-        match mail::post(&*self.store, &self.cluster, &attempt, &from, &to, &letter).await {
+        match mail::post(&*self.store, &self.cluster, &attempt, &from, &to, &name, &letter).await {
             Ok(Posted::Posted) => tracing::info!(to, "a letter was posted to a node out of reach"),
             Ok(Posted::NotTaken) => tracing::debug!(to, "a letter was not taken"),
             Err(error) => tracing::warn!(to, %error, "a letter could not be posted"),
