@@ -346,12 +346,11 @@ fn error_at(path: &str, error: &zookeeper::Error) -> Error {
         Kind::NoAuth | Kind::InvalidAcl | Kind::AuthFailed => Error::NoAuth { path },
         Kind::BadArguments(reason) => Error::InvalidPath { path, reason },
         Kind::SessionExpired | Kind::SessionMoved | Kind::ClientClosed => Error::SessionExpired,
-        Kind::QuotaExceeded
-        | Kind::Throttled
-        | Kind::NotReadOnly
-        | Kind::MarshallingError
-        | Kind::Unimplemented
-        | Kind::UnexpectedErrorCode(_) => Error::Refused { path, reason: error.to_string() },
+        Kind::QuotaExceeded | Kind::MarshallingError | Kind::Unimplemented => {
+            Error::Refused { path, reason: error.to_string() }
+        }
+        // Among these are a server that is overloaded or has lost its quorum, and codes of newer servers, such as that of a
+        // request that was given up half done: what may be better the next time must not fail a job.
         _ => Error::ConnectionLost,
     }
 }
@@ -395,5 +394,31 @@ impl Events for ServerEvents {
             }
             WatchEvent::Ended
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zookeeper::Error as Kind;
+
+    use super::*;
+    use crate::error::Effect;
+
+    #[test]
+    fn only_a_clear_refusal_is_final() {
+        for passing in [
+            Kind::Throttled,
+            Kind::NotReadOnly,
+            Kind::ConnectionLoss,
+            Kind::Timeout,
+            Kind::UnexpectedErrorCode(-122),
+        ] {
+            let error = error_at("/x", &passing);
+            assert!(error.is_transient() && error.effect() == Effect::Unknown, "{passing}: {error}");
+        }
+        for refusal in [Kind::NoNode, Kind::NoAuth, Kind::QuotaExceeded, Kind::SessionExpired] {
+            let error = error_at("/x", &refusal);
+            assert!(!error.is_transient() && error.effect() == Effect::None, "{refusal}: {error}");
+        }
     }
 }
