@@ -141,17 +141,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The pause before something that failed for the moment is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// Waits for the end of a job, however often the connection is lost meanwhile. Ctrl-C cancels the job.
+/// Waits for the end of a job, however often the connection is lost meanwhile. Ctrl-C cancels the job; a second one ends the
+/// waiting, for the servers may be away.
 pub(super) async fn until_over<T: Task>(
     submitted: &mut Submitted,
     target: &Target,
     line: fn(&Progress) -> String,
 ) -> Result<JobRecord, Failure> {
     let bar = watch::bar(target.quiet);
+    let mut interrupted = false;
     let record = loop {
         let ended = tokio::select! {
             ended = submitted.end() => ended,
-            _ = tokio::signal::ctrl_c() => submitted.stop("cancelled by its submitter").await,
+            _ = tokio::signal::ctrl_c() => {
+                if std::mem::replace(&mut interrupted, true) {
+                    return Err(not_cancelled(&submitted.job));
+                }
+                submitted.stop("cancelled by its submitter").await
+            }
             () = show::<T>(submitted, bar.as_ref(), line) => continue,
         };
         match ended {
@@ -172,6 +179,10 @@ pub(super) async fn until_over<T: Task>(
         bar.finish_and_clear();
     }
     Ok(record)
+}
+
+fn not_cancelled(job: &JobId) -> Failure {
+    Failure::failed(format!("interrupted twice; job {job} may still be at work: see taskwork job {job}"))
 }
 
 fn forgotten(job: &JobId) -> Failure {
