@@ -105,6 +105,9 @@ mod core;
 mod shell;
 mod wire;
 pub mod cli;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 
 pub use crate::{
     config::Limits,

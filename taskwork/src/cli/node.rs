@@ -24,7 +24,8 @@ use crate::{
     config::Limits,
     job::WORKERS_MAX,
     shell::{
-        seat::{Advertise, SeatError},
+        ground::{Advertise, Machine},
+        seat::SeatError,
         serve::{ServeError, ServeSetup, serve},
     },
 };
@@ -69,13 +70,11 @@ pub(super) fn run<P: Program>(arguments: &Arguments) -> Result<ExitCode, Failure
     let runtime = runtime()?;
     let served = runtime.block_on(async {
         let setup = ServeSetup {
-            connect,
+            ground: Box::new(Machine { connect, listen: arguments.listen, advertise: arguments.advertise }),
             cluster,
             runs: runs::<P>(),
             kinds,
             workers,
-            listen: arguments.listen,
-            advertise: arguments.advertise,
             limits,
         };
         serve(&setup, told_to_leave()?).await.map_err(failure)

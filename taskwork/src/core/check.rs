@@ -7,6 +7,7 @@ use crate::id::TaskId;
 
 impl Node {
     /// The tasks that the protocol itself holds, outside the pool.
+    #[cfg(test)]
     pub(crate) fn held(&self) -> Vec<TaskId> {
         let open = match &self.phase {
             Phase::Active(run) => run.victim.tasks().map(|envelope| envelope.id).collect(),

@@ -60,7 +60,7 @@ impl Drain {
         self.pile.extend(tasks);
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Envelope> {
         self.pile.iter()
     }

@@ -24,7 +24,7 @@ mod victim;
 mod receipts;
 mod accounting;
 mod drain;
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 mod check;
 #[cfg(test)]
 mod cluster_test;

@@ -16,6 +16,8 @@
 mod signals;
 mod queue;
 mod worker;
+#[cfg(feature = "simulation")]
+mod slices;
 mod ledger;
 mod variables;
 mod work;
@@ -39,7 +41,12 @@ pub(crate) use self::{
     work::{Batch, PoolFault, PoolView, Work, merge},
     worker::Workers,
 };
+#[cfg(feature = "simulation")]
+pub use self::slices::Pace;
+#[cfg(feature = "simulation")]
+pub(crate) use self::slices::Slices;
 use crate::{
+    config::Limits,
     envelope::Envelope,
     figures::{Counter, Figures},
     id::{NodeId, TaskId},
@@ -87,6 +94,13 @@ impl<T: Task> fmt::Debug for Pool<T> {
 pub(crate) struct PoolLimits {
     pub(crate) task_children_max: usize,
     pub(crate) batch_ids_commit: usize,
+}
+
+impl PoolLimits {
+    pub(crate) fn of(limits: &Limits) -> Self {
+        let Limits { task_children_max, batch_ids_commit, .. } = *limits;
+        Self { task_children_max, batch_ids_commit }
+    }
 }
 
 impl<T: Task> Pool<T> {

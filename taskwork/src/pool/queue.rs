@@ -81,6 +81,32 @@ impl<T: Task> Queue<T> {
         None
     }
 
+    /// A task to run, if there is one now: what [`next`](Self::next) does, without its waiting. `waits` is the caller's, and
+    /// says whether it is counted as idle; `hungry` is called when it becomes so. `None` when the pool is closed.
+    #[cfg(feature = "simulation")]
+    pub(super) fn try_next(
+        &self,
+        signals: &Signals,
+        waits: &mut bool,
+        hungry: impl FnOnce(),
+    ) -> Option<Option<Entry<T>>> {
+        let mut state = self.lock();
+        if state.gate == Gate::Closed {
+            return None;
+        }
+        if state.gate == Gate::Open && !state.tasks.is_empty() {
+            state.idle -= usize::from(std::mem::take(waits));
+            return Some(state.begin(signals));
+        }
+        if !std::mem::replace(waits, true) {
+            state.idle += 1;
+            state.signal(signals);
+            drop(state);
+            hungry();
+        }
+        Some(None)
+    }
+
     /// Takes up to `tasks_max` tasks out, oldest first: those nearest to the root.
     pub(super) fn take(&self, tasks_max: usize, signals: &Signals) -> Vec<Entry<T>> {
         let mut state = self.lock();

@@ -40,12 +40,29 @@ impl Workers {
         Ok(Self(threads))
     }
 
+    /// No threads: the pool is worked by something else.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Waits until every worker has returned: each does at its task's next `migrate()`.
     pub(crate) fn join(self) {
         for thread in self.0 {
             thread.join().expect("a worker catches the panics of its tasks");
         }
     }
+}
+
+/// A search that has returned, or panicked.
+pub(super) struct Searched<T: Task> {
+    pub(super) outcome: thread::Result<Outcome>,
+    pub(super) finished: Finished<T::Output>,
+    pub(super) task: T,
 }
 
 impl<T: Task> Pool<T> {
@@ -57,10 +74,22 @@ impl<T: Task> Pool<T> {
 
     /// Runs a task until it is complete or stops.
     pub(crate) fn run(&self, entry: Entry<T>, worker: usize) {
+        let searched = self.search(entry, worker);
+        self.conclude(searched);
+    }
+
+    /// Calls the program's search once.
+    pub(super) fn search(&self, entry: Entry<T>, worker: usize) -> Searched<T> {
         let Entry { id, children, output, mut task } = entry;
         let mut cx = Context::new(self, worker, id, children, output);
         let outcome = catch_unwind(AssertUnwindSafe(|| task.search(&mut cx)));
-        let Finished { id, children, output, told_to_stop } = cx.finish();
+        Searched { outcome, finished: cx.finish(), task }
+    }
+
+    /// Does what follows from the way in which a search has ended.
+    pub(super) fn conclude(&self, searched: Searched<T>) {
+        let Searched { outcome, finished, task } = searched;
+        let Finished { id, children, output, told_to_stop } = finished;
         match outcome {
             Ok(Outcome::Complete) => {
                 let completing = AssertUnwindSafe(|| self.complete(id, &children, output));

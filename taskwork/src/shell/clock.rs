@@ -1,6 +1,8 @@
 //! The time: monotonic for the protocol, of day for records.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
 
 /// A clock that counts milliseconds from its making and never goes back.
 #[derive(Debug, Clone, Copy)]

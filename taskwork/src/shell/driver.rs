@@ -15,9 +15,10 @@ use zk::figures::What;
 use super::{
     clock::Clock,
     coordination::{ORDERS_MAX, Order},
+    ground::Network,
     mail::{Letter, Mail},
     moments::Moments,
-    transport::{Arrival, Transport},
+    transport::Arrival,
 };
 use crate::{
     core::{self, Action, Departure, Event, Message},
@@ -55,12 +56,8 @@ pub(crate) struct Driver {
     /// What has happened to the node, for whoever looks later.
     pub(crate) moments: Arc<Moments>,
     pub(crate) clock: Clock,
-}
-
-/// A node's way to the others.
-pub(crate) struct Network {
-    pub(crate) transport: Transport,
-    pub(crate) arrivals: mpsc::Receiver<Arrival>,
+    /// The variables of the pool as they were when last looked at.
+    pub(crate) epoch: u64,
 }
 
 /// Why a node's loop has ended.
@@ -107,10 +104,7 @@ impl Driver {
                         None => continue,
                     }
                 }
-                Happening::PoolChanged => {
-                    self.publish.notify_one();
-                    Event::Look
-                }
+                Happening::PoolChanged => Event::Look,
                 Happening::Due => Event::Tick,
             };
             let over = event == Event::JobOver;
@@ -137,10 +131,13 @@ impl Driver {
     /// # Cancellation safety
     /// Every branch is: nothing that has happened is lost when another branch wins.
     async fn wait(&mut self) -> Happening {
-        let due = self.core.deadline().map(|ms| time::Instant::from_std(self.clock.instant(ms)));
+        let due = self.core.deadline().map(|ms| self.clock.instant(ms));
         let far = time::Instant::now() + time::Duration::from_secs(3600);
         let arrivals = self.network.as_mut().map(|network| &mut network.arrivals);
+        // In this order, so that a run can be replayed. Nobody starves by it: whatever the event, the core looks at the pool
+        // and at the time as they are.
         tokio::select! {
+            biased;
             _ = &mut self.shutdown => Happening::ShutDown,
             () = self.drain.notified() => Happening::Event(Event::Drain),
             event = self.events.recv() => event.map_or(Happening::ShutDown, Happening::Event),
@@ -199,6 +196,10 @@ impl Driver {
 
     /// Gives an event to the core and performs what it says, and what follows from that, to the end.
     fn handle(&mut self, event: Event) -> Option<Departure> {
+        let epoch = self.pool.signals().epoch();
+        if std::mem::replace(&mut self.epoch, epoch) != epoch {
+            self.publish.notify_one();
+        }
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let actions = self.core.handle(self.clock.now_ms(), self.pool.view(), event);
@@ -216,6 +217,10 @@ impl Driver {
             }
         }
         self.show_figures();
+        #[cfg(feature = "simulation")]
+        if let Err(broken) = self.core.check() {
+            crate::simulation::note_broken(broken);
+        }
         None
     }
 
@@ -258,7 +263,7 @@ impl Driver {
     fn send_parcel(&self, to: NodeId, parcel: &Parcel) {
         let Some(network) = &self.network else { return };
         match codec::encode(parcel) {
-            Ok(payload) => network.transport.send(to, payload),
+            Ok(payload) => network.carrier.send(to, payload),
             Err(error) => tracing::error!(%to, %error, "a message could not be encoded"),
         }
     }

@@ -5,7 +5,7 @@
 //! encrypted, since there is nobody to talk to.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -20,8 +20,9 @@ use tokio::{
 use zk::{ClusterPaths, MemoryTree, job::JobRecord, queue::Runs};
 
 use super::{
+    ground,
     node::{JobSetup, RunningNode},
-    seat::{Seat, SeatSetup},
+    seat::{Seat, SeatError, SeatSetup},
     submit::{Submission, Submitted},
 };
 use crate::{
@@ -49,6 +50,9 @@ pub(crate) struct Setup<T: Task> {
 
 /// The name of the cluster within the process; nobody else can see it.
 const CLUSTER: &str = "embedded";
+
+/// Where nodes of this process listen: at any port.
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// What the nodes of this process run: each other's program.
 fn runs() -> Runs {
@@ -150,16 +154,18 @@ impl<T: Task> Fleet<'_, T> {
         }
         while self.nodes.len() < nodes {
             let Submitted { cluster, job, .. } = self.submitted;
+            let node = NodeId(rand::rng().random_range(1..=u64::MAX));
+            let broken = |error: SeatError| JobError::Node(Box::new(error));
+            let way = if self.alone { None } else { Some(ground::listen(node, LOOPBACK, None).map_err(broken)?) };
             let seat = SeatSetup {
-                node: NodeId(rand::rng().random_range(1..=u64::MAX)),
+                node,
                 store: self.tree.connect(),
                 cluster: cluster.clone(),
                 runs: runs(),
                 workers: self.workers,
-                listen: (!self.alone).then_some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
-                advertise: None,
+                way,
             };
-            let mut seat = Seat::take(seat).await.map_err(|error| JobError::Node(Box::new(error)))?;
+            let mut seat = Seat::take(seat).await.map_err(broken)?;
             let setup = JobSetup::<T> {
                 job: job.clone(),
                 shared: Arc::clone(&self.shared),

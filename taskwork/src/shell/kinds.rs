@@ -17,7 +17,7 @@ pub struct Kinds {
     kinds: BTreeMap<&'static str, Arc<dyn Kind>>,
 }
 
-type Starting<'a> = Pin<Box<dyn Future<Output = Result<RunningNode, JobError>> + Send + 'a>>;
+pub(crate) type Starting<'a> = Pin<Box<dyn Future<Output = Result<RunningNode, JobError>> + Send + 'a>>;
 
 /// A type of task with the type forgotten.
 pub(crate) trait Kind: Send + Sync {
@@ -33,7 +33,11 @@ impl Kinds {
     /// # Panics
     /// If the name is given twice: a mistake in the program.
     pub fn add<T: Task>(&mut self, name: &'static str) -> &mut Self {
-        let before = self.kinds.insert(name, Arc::new(Of::<T>(PhantomData)));
+        self.add_kind(name, Of::<T>(PhantomData))
+    }
+
+    pub(crate) fn add_kind(&mut self, name: &'static str, kind: impl Kind + 'static) -> &mut Self {
+        let before = self.kinds.insert(name, Arc::new(kind));
         assert!(before.is_none(), "kind {name:?} is added twice");
         self
     }

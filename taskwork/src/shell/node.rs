@@ -16,7 +16,8 @@ use zk::figures::What;
 use super::{
     clock::Clock,
     coordination::{Coordination, ORDERS_MAX},
-    driver::{Driver, Ended, Network},
+    driver::{Driver, Ended},
+    ground::Network,
     mail::Mail,
     moments::Moments,
     seat::Seat,
@@ -40,6 +41,16 @@ pub(crate) struct JobSetup<T: Task> {
     pub(crate) seen: bool,
 }
 
+/// A node's part in a job, with the type of the tasks forgotten.
+pub(crate) struct Part {
+    pub(crate) job: JobId,
+    pub(crate) pool: Arc<dyn Work>,
+    pub(crate) workers: Workers,
+    pub(crate) limits: Limits,
+    /// As in [`JobSetup`].
+    pub(crate) seen: bool,
+}
+
 /// A node at work.
 pub(crate) struct RunningNode {
     driver: JoinHandle<(Ended, Option<Network>)>,
@@ -59,18 +70,19 @@ impl RunningNode {
     /// Begins to work on a job: makes a pool, starts its workers. The seat's network is lent until [`finish`](Self::finish).
     pub(crate) fn start<T: Task>(seat: &mut Seat, setup: JobSetup<T>) -> Result<Self, JobError> {
         let JobSetup { job, shared, limits, seen } = setup;
-        let pool_limits = PoolLimits {
-            task_children_max: limits.task_children_max,
-            batch_ids_commit: limits.batch_ids_commit,
-        };
-        let pool = Arc::new(Pool::<T>::new(seat.node, shared, seat.workers, pool_limits));
+        let pool = Arc::new(Pool::<T>::new(seat.node, shared, seat.workers, PoolLimits::of(&limits)));
         let workers = Workers::start(&pool).map_err(JobError::Thread)?;
+        Ok(Self::assemble(seat, Part { job, pool, workers, limits, seen }))
+    }
+
+    /// Puts the parts of a node together and lets it begin.
+    pub(crate) fn assemble(seat: &mut Seat, part: Part) -> Self {
+        let Part { job, pool, workers, limits, seen } = part;
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
         let (letters_in, letters) = mpsc::channel(EVENTS_MAX);
         let (shutdown, told_to_shut_down) = oneshot::channel();
         let (publish, drain) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let pool: Arc<dyn Work> = pool;
         let figures = Arc::new(Mutex::new(Figures::default()));
         let moments = Arc::new(Moments::default());
         moments.note_at(seat.joined_ms, What::Joined, format!("with {} workers", seat.workers));
@@ -111,9 +123,10 @@ impl RunningNode {
             figures,
             moments,
             clock: Clock::start(),
+            epoch: 0,
         };
         let driver = tokio::spawn(driver.run().instrument(span));
-        Ok(Self { driver, ended: None, coordination, loops, workers, shutdown, drain })
+        Self { driver, ended: None, coordination, loops, workers, shutdown, drain }
     }
 
     /// What the node has done for the job so far.
@@ -158,7 +171,9 @@ impl RunningNode {
         self.loops.shutdown().await;
         // Workers end when their tasks let them: to wait for that is no work for an async thread.
         let workers = self.workers;
-        let _ = tokio::task::spawn_blocking(move || workers.join()).await;
+        if !workers.is_empty() {
+            let _ = tokio::task::spawn_blocking(move || workers.join()).await;
+        }
         let figures = self.coordination.figures_now();
         if ended == Ended::Departed(Departure::Clean) {
             let Figures { handed_on, parked, .. } = figures;

@@ -1,15 +1,11 @@
 //! A node's seat in a cluster: its session, its identity, its way to the others. It stays when a job ends, and is given
 //! up when the node leaves or its session is over.
 
-use std::{
-    collections::BTreeSet,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use thiserror::Error;
 use tokio::{
-    sync::{Notify, mpsc, watch},
+    sync::{Notify, watch},
     task::JoinSet,
     time::{self, Duration},
 };
@@ -21,8 +17,8 @@ use zk::{
 
 use super::{
     clock::unix_ms,
-    driver::Network,
-    transport::{Identity, PeerAddress, Peers, Transport, TransportError, TransportLimits},
+    ground::{Network, Way},
+    transport::{PeerAddress, Peers, TransportError},
 };
 use crate::id::NodeId;
 
@@ -33,18 +29,8 @@ pub(crate) struct SeatSetup {
     pub(crate) cluster: ClusterPaths,
     pub(crate) runs: Runs,
     pub(crate) workers: usize,
-    /// Where to listen; `None` for a node that will never have another beside it.
-    pub(crate) listen: Option<SocketAddr>,
-    /// Where the others find this node, if not where it listens.
-    pub(crate) advertise: Option<Advertise>,
-}
-
-/// Where the others find a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Advertise {
-    pub(crate) ip: IpAddr,
-    /// `None` is the port that the node listens on.
-    pub(crate) port: Option<u16>,
+    /// The way to the others; `None` for a node that will never have another beside it.
+    pub(crate) way: Option<Way>,
 }
 
 /// The other members that run the same program.
@@ -60,6 +46,8 @@ pub(crate) struct Seat {
     /// When it became a member, in milliseconds since 1970.
     pub(crate) joined_ms: u64,
     pub(crate) roster: watch::Receiver<Roster>,
+    /// Where the others find it.
+    pub(crate) address: Option<SocketAddr>,
     /// Lent to the job at hand.
     pub(crate) network: Option<Network>,
     /// An operator has asked this node to leave.
@@ -81,39 +69,23 @@ pub(crate) enum SeatError {
     NoAddress { listen: SocketAddr },
 }
 
-/// How many messages of peers may wait.
-const ARRIVALS_MAX: usize = 1024;
 /// The pause before something that failed for the moment is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Seat {
     /// Becomes a member, last of all: when it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
-        let SeatSetup { node, store, cluster, runs, workers, listen, advertise } = setup;
-        let identity = Identity::generate(node)?;
-        let mut member = Member {
+        let SeatSetup { node, store, cluster, runs, workers, way } = setup;
+        let member = Member {
             node: node.to_string(),
-            address: None,
-            fingerprint: identity.fingerprint().to_string(),
+            address: way.as_ref().map(|way| way.address),
+            fingerprint: way.as_ref().map_or_else(String::new, |way| way.fingerprint.clone()),
             workers: u32::try_from(workers).unwrap_or(u32::MAX),
             program: runs.program.clone(),
             program_version: runs.version.clone(),
             started_ms: unix_ms(),
         };
-        let peers = Arc::new(Peers::default());
-        let mut network = None;
-        if let Some(listen) = listen {
-            if listen.ip().is_unspecified() && advertise.is_none() {
-                return Err(SeatError::NoAddress { listen });
-            }
-            let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
-            let limits = TransportLimits::default();
-            let transport = Transport::bind(node, identity, listen, Arc::clone(&peers), sender, limits)?;
-            let local = transport.local_address();
-            let found = |at: Advertise| SocketAddr::new(at.ip, at.port.unwrap_or(local.port()));
-            member.address = Some(advertise.map_or(local, found));
-            network = Some(Network { transport, arrivals });
-        }
+        let (network, peers) = way.map(|way| (way.network, way.peers)).unzip();
         let store = Arc::new(Counted::new(store));
         membership::join(&*store, &cluster, &member).await?;
 
@@ -121,7 +93,7 @@ impl Seat {
         let asked_to_leave = Arc::new(Notify::new());
         let mut loops = JoinSet::new();
         let known = Arc::clone(&store) as Arc<dyn Store>;
-        let roll = KeepsRoll { node, runs: runs.clone(), peers, roster: roster_in };
+        let roll = KeepsRoll { node, runs: runs.clone(), peers: peers.unwrap_or_default(), roster: roster_in };
         loops.spawn(roll.keep(Arc::clone(&known), cluster.clone()));
         loops.spawn(watch_for_drain(known, cluster.clone(), node, Arc::clone(&asked_to_leave)));
         Ok(Self {
@@ -132,6 +104,7 @@ impl Seat {
             workers,
             joined_ms: unix_ms(),
             roster,
+            address: member.address,
             network,
             asked_to_leave,
             loops,
@@ -150,7 +123,7 @@ impl Seat {
     pub(crate) async fn give_up(mut self) {
         self.loops.shutdown().await;
         if let Some(network) = self.network {
-            network.transport.close().await;
+            network.carrier.close().await;
         }
         // Whoever asked is answered by the request's end.
         match self.store.delete(&self.cluster.drain(&self.node.to_string()), None).await {

@@ -9,13 +9,12 @@
 //!     └─────────┴───────┘ the session is over: drop everything, join anew under another id
 //! ```
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use rand::Rng as _;
 use thiserror::Error;
 use tokio::{sync::mpsc, time};
 use zk::{
-    ClusterPaths, Connect, ConnectError, Store,
+    ClusterPaths, ConnectError, Store,
     job::JobRecord,
     queue::{JobQueue, Runs},
 };
@@ -23,26 +22,20 @@ use zk::{
 use super::{
     clock::unix_ms,
     driver::Ended,
+    ground::Ground,
     kinds::Kinds,
     node::RunningNode,
-    seat::{Advertise, Seat, SeatError, SeatSetup},
+    seat::{Seat, SeatError, SeatSetup},
 };
-use crate::{
-    config::Limits,
-    core::Departure,
-    id::{JobId, NodeId},
-    job::JobError,
-};
+use crate::{config::Limits, core::Departure, id::JobId, job::JobError};
 
 /// What a node process is told at its start.
 pub(crate) struct ServeSetup {
-    pub(crate) connect: Connect,
+    pub(crate) ground: Box<dyn Ground>,
     pub(crate) cluster: ClusterPaths,
     pub(crate) runs: Runs,
     pub(crate) kinds: Kinds,
     pub(crate) workers: usize,
-    pub(crate) listen: SocketAddr,
-    pub(crate) advertise: Option<Advertise>,
     pub(crate) limits: Limits,
 }
 
@@ -88,7 +81,7 @@ const REJOIN_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// What fails at the start ends the process: something is wrong with what it was told. Later it is tried again: the
 /// servers may be away for a while, or the port not free yet. `leave` says so each time the process is told to leave.
 pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), ServeError> {
-    let store = setup.connect.open().await?;
+    let store = setup.ground.connect().await?;
     setup.cluster.prepare(&*store).await?;
     let mut seat = take_seat(setup, store).await?;
     loop {
@@ -117,10 +110,11 @@ async fn join_anew(setup: &ServeSetup, leave: &mut Leave) -> Option<Seat> {
     let mut pause = RETRY_PAUSE;
     loop {
         let joining = async {
-            let store = setup.connect.open().await?;
+            let store = setup.ground.connect().await?;
             take_seat(setup, store).await
         };
         let outcome = tokio::select! {
+            biased;
             outcome = joining => outcome,
             told = told_to_leave(leave) => return told,
         };
@@ -129,6 +123,7 @@ async fn join_anew(setup: &ServeSetup, leave: &mut Leave) -> Option<Seat> {
             Err(error) => tracing::warn!(%error, "the node cannot join now; it tries again"),
         }
         tokio::select! {
+            biased;
             () = time::sleep(pause) => pause = (2 * pause).min(REJOIN_PAUSE_MAX),
             told = told_to_leave(leave) => return told,
         }
@@ -142,20 +137,20 @@ async fn told_to_leave(leave: &mut Leave) -> Option<Seat> {
 
 /// Becomes a member, under an id of this session's own.
 async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, ServeError> {
+    let node = setup.ground.new_id();
     let seat = Seat::take(SeatSetup {
-        node: NodeId(rand::rng().random_range(1..=u64::MAX)),
+        node,
         store,
         cluster: setup.cluster.clone(),
         runs: setup.runs.clone(),
         workers: setup.workers,
-        listen: Some(setup.listen),
-        advertise: setup.advertise,
+        way: Some(setup.ground.open_way(node)?),
     })
     .await?;
     tracing::info!(
         node = %seat.node, cluster = setup.cluster.name(), program = setup.runs.program,
         version = setup.runs.version, workers = setup.workers,
-        address = seat.network.as_ref().map(|network| tracing::field::display(network.transport.local_address())),
+        address = seat.address.map(tracing::field::display),
         "the node is ready"
     );
     Ok(seat)
@@ -169,13 +164,14 @@ async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave) -> Result<
         let asked = Arc::clone(&seat.asked_to_leave);
         let expired = seat.store.session();
         let next = tokio::select! {
-            next = queue.next() => next,
+            biased;
             _ = leave.recv() => {
                 tracing::info!(node = %seat.node, "told to leave; there is no job at hand");
                 return Ok(Fate::Left);
             }
             () = asked.notified() => return Ok(Fate::Left),
             () = is_over(expired) => return Ok(Fate::Expired),
+            next = queue.next() => next,
             () = seat.idle() => continue,
         };
         match next {
@@ -252,6 +248,7 @@ async fn until_ended(leave: &mut Leave, seat: &Seat, running: &mut RunningNode) 
     let mut told = false;
     loop {
         tokio::select! {
+            biased;
             ended = running.ended() => return (ended, told),
             Some(()) = leave.recv() => {
                 tracing::info!(node = %seat.node, "told to leave; what is unfinished is handed on");

@@ -86,6 +86,7 @@ impl Coordination {
                 return self.begin_anew(fence, attempt, &lost).await;
             }
             tokio::select! {
+                biased;
                 done = &mut empty => {
                     done?;
                     return self.close(fence, attempt).await;

@@ -25,8 +25,10 @@ mod verify;
 
 use std::{
     collections::BTreeMap,
+    future::Future,
     io,
     net::SocketAddr,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -65,6 +67,14 @@ pub(crate) enum Arrival {
     Message { from: NodeId, payload: Vec<u8> },
     /// A message could not be sent to this node.
     Unreachable { to: NodeId },
+}
+
+/// What carries messages to other nodes, as well as it can.
+pub(crate) trait Carrier: Send + Sync {
+    /// Sends a message. Never waits; the message may be lost.
+    fn send(&self, to: NodeId, payload: Vec<u8>);
+    /// Delivers what waits, as far as that is possible within a limit, and ends all connections.
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
 /// A node's end of all its connections.
@@ -159,6 +169,16 @@ impl Transport {
         self.hub.endpoint.close(0_u32.into(), b"closing");
         // So that the others hear of it; they would find out by themselves, only later.
         let _ = time::timeout(self.hub.limits.farewell, self.hub.endpoint.wait_idle()).await;
+    }
+}
+
+impl Carrier for Transport {
+    fn send(&self, to: NodeId, payload: Vec<u8>) {
+        Self::send(self, to, payload);
+    }
+
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(Self::close(*self))
     }
 }
 

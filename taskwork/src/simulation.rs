@@ -1,0 +1,253 @@
+//! For the project's simulator: a whole node, as its process has it, on ground that is not a machine.
+//!
+//! Everything is the real thing (the serving loop, the seat, the driver, the protocol core, the coordination, the pool), except
+//! what would make two runs differ: the session, the network, ids and the threads of the workers come from a [`World`].
+//! Time is that of the tokio runtime, which can be a paused one.
+
+use std::{
+    cell::RefCell,
+    future::Future,
+    net::{Ipv4Addr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+};
+
+use tokio::sync::mpsc;
+use zk::{ClusterPaths, Store, queue::Runs};
+
+pub use crate::pool::Pace;
+use crate::{
+    config::Limits,
+    core::{Message, Packet},
+    envelope::Envelope,
+    id::{Attempt, JobId, NodeId, TaskId},
+    job::JobError,
+    pool::{Pool, PoolLimits, Slices, Workers},
+    shell::{
+        ground::{ARRIVALS_MAX, Connecting, Ground, Network, Way},
+        kinds::{Kind, Kinds, Starting},
+        node::{Part, RunningNode},
+        seat::{Seat, SeatError},
+        serve::{ServeError, ServeSetup, serve},
+        submit::{Submission, Submitted},
+        transport::{Arrival, Carrier, Peers},
+    },
+    task::Task,
+    wire::{codec, parcel::Parcel},
+};
+
+/// A session on the tree of znodes, to come.
+pub type Opening = Pin<Box<dyn Future<Output = zk::Result<Arc<dyn Store>>> + Send>>;
+
+/// What nodes stand on.
+pub trait World: Send + Sync + 'static {
+    /// Opens a session.
+    fn connect(&self) -> Opening;
+    /// An id that no node has had.
+    fn new_id(&self) -> NodeId;
+    /// A node listens from now on: what comes for it goes into the inbox.
+    fn listen(&self, node: NodeId, inbox: Inbox);
+    /// A node sends a message.
+    fn send(&self, from: NodeId, to: NodeId, payload: Vec<u8>);
+    /// A node listens no more.
+    fn hang_up(&self, node: NodeId);
+}
+
+/// Where the messages to a node go.
+#[derive(Debug, Clone)]
+pub struct Inbox(mpsc::Sender<Arrival>);
+
+impl Inbox {
+    /// A message has come. Dropped when too many wait.
+    pub fn message(&self, from: NodeId, payload: Vec<u8>) {
+        let _ = self.0.try_send(Arrival::Message { from, payload });
+    }
+
+    /// A message of this node could not be delivered.
+    pub fn unreachable(&self, to: NodeId) {
+        let _ = self.0.try_send(Arrival::Unreachable { to });
+    }
+}
+
+struct Wire {
+    node: NodeId,
+    world: Arc<dyn World>,
+}
+
+impl Carrier for Wire {
+    fn send(&self, to: NodeId, payload: Vec<u8>) {
+        self.world.send(self.node, to, payload);
+    }
+
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.world.hang_up(self.node);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct OnWorld(Arc<dyn World>);
+
+impl Ground for OnWorld {
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async { Ok(self.0.connect().await?) })
+    }
+
+    fn new_id(&self) -> NodeId {
+        self.0.new_id()
+    }
+
+    fn open_way(&self, node: NodeId) -> Result<Way, SeatError> {
+        let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
+        self.0.listen(node, Inbox(sender));
+        let carrier = Box::new(Wire { node, world: Arc::clone(&self.0) });
+        Ok(Way {
+            network: Network { carrier, arrivals },
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            fingerprint: "0".repeat(64),
+            peers: Arc::new(Peers::default()),
+        })
+    }
+}
+
+/// What a node runs, and how.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The cluster.
+    pub cluster: ClusterPaths,
+    /// The program.
+    pub runs: Runs,
+    /// Workers of the node.
+    pub workers: usize,
+    /// Its limits.
+    pub limits: Limits,
+}
+
+/// The name that the simulated type of task has in job records.
+const KIND: &str = "simulated";
+
+/// Runs a node until it is told to leave, or ends for another reason, which is then given. `leave` says so each time it is told.
+///
+/// # Errors
+/// As a node process ends with an error.
+pub async fn run_node<T: Task>(
+    world: Arc<dyn World>,
+    pace: Arc<dyn Pace>,
+    setup: Setup,
+    leave: mpsc::Receiver<()>,
+) -> Result<(), String> {
+    let mut kinds = Kinds::default();
+    kinds.add_kind(KIND, Sliced::<T> { pace, tasks: std::marker::PhantomData });
+    let setup = ServeSetup {
+        ground: Box::new(OnWorld(world)),
+        cluster: setup.cluster,
+        runs: setup.runs,
+        kinds,
+        workers: setup.workers,
+        limits: setup.limits,
+    };
+    serve(&setup, leave).await.map_err(|error: ServeError| error.to_string())
+}
+
+/// A kind of task that is worked on in slices.
+struct Sliced<T> {
+    pace: Arc<dyn Pace>,
+    tasks: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Task> Kind for Sliced<T> {
+    fn start<'a>(&'a self, seat: &'a mut Seat, job: &'a JobId, limits: &'a Limits) -> Starting<'a> {
+        Box::pin(async move {
+            let bytes = zk::job::shared(&*seat.store, &seat.cluster, &job.0).await?;
+            let shared =
+                codec::decode(&bytes).map_err(|error| JobError::Shared { reason: error.to_string() })?;
+            let pool = Pool::<T>::new(seat.node, Arc::new(shared), seat.workers, PoolLimits::of(limits));
+            let pool = Slices::start(pool, Arc::clone(&self.pace));
+            let part = Part { job: job.clone(), pool, workers: Workers::none(), limits: limits.clone(), seen: true };
+            Ok(RunningNode::assemble(seat, part))
+        })
+    }
+}
+
+/// Submits a job that nodes of [`run_node`] can run; gives its name.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn submit<T: Task>(
+    store: Arc<dyn Store>,
+    setup: &Setup,
+    root: T,
+    shared: &T::Shared,
+    attempts_max: u32,
+) -> Result<String, JobError> {
+    let order = Submission {
+        runs: &setup.runs,
+        kind: KIND,
+        name: "simulated",
+        submitter: "simulator",
+        attempts_max,
+        shared: &codec::encode(shared)?,
+        start_values: &[],
+    };
+    let started = std::time::Instant::now();
+    Ok(Submitted::submit(store, setup.cluster.clone(), root, &order, started).await?.job.0)
+}
+
+/// Reads a value that a program has left in a znode: an output, a variable, a result.
+pub fn decode<V: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<V> {
+    codec::decode(bytes).ok()
+}
+
+/// What a message between nodes says, for traces: its kind, with how many tasks it carries.
+pub fn describe(payload: &[u8]) -> String {
+    let Ok(parcel) = codec::decode::<Parcel>(payload) else { return "?".to_owned() };
+    match parcel.packet.message {
+        Message::Steal { request } => format!("steal {request}"),
+        Message::Deny { request } => format!("deny {request}"),
+        Message::Grant { grant, tasks, .. } => format!("grant {grant} of {}", tasks.len()),
+        Message::Ack { grant } => format!("ack {grant}"),
+        Message::Refuse { grant } => format!("refuse {grant}"),
+        Message::Settled { grant, .. } => format!("settled {grant}"),
+    }
+}
+
+/// Whether a message carries tasks.
+pub fn carries_tasks(payload: &[u8]) -> bool {
+    codec::decode::<Parcel>(payload).is_ok_and(|parcel| matches!(parcel.packet.message, Message::Grant { .. }))
+}
+
+/// A grant of a task that nobody has split off, for a job and an attempt: what a stranger could send.
+///
+/// # Panics
+/// If the task cannot be encoded.
+pub fn forged_grant<T: Task>(job: u64, attempt: u32, from: NodeId, task: T) -> Vec<u8> {
+    let task = codec::encode(&task).expect("the simulator's tasks can be encoded");
+    let id = TaskId { node: from, number: 0 };
+    let output = codec::encode(&T::Output::default()).expect("an output can be encoded");
+    let tasks = vec![Envelope { id, children: Vec::new(), output, task }];
+    let message = Message::Grant { grant: 1, request: None, settled_below: 0, tasks };
+    parcel(job, attempt, message)
+}
+
+/// A steal request, as a stranger could send it.
+pub fn forged_steal(job: u64, attempt: u32) -> Vec<u8> {
+    parcel(job, attempt, Message::Steal { request: 1 })
+}
+
+fn parcel(job: u64, attempt: u32, message: Message) -> Vec<u8> {
+    let packet = Packet { attempt: Attempt(attempt), message };
+    codec::encode(&Parcel { job, packet, riders: Vec::new() }).expect("a message can be encoded")
+}
+
+thread_local! {
+    static BROKEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes that an invariant of a node is broken.
+pub(crate) fn note_broken(what: String) {
+    BROKEN.with_borrow_mut(|broken| broken.push(what));
+}
+
+/// The invariants of nodes that were found broken on this thread since the last call.
+pub fn take_broken() -> Vec<String> {
+    BROKEN.take()
+}

@@ -1,0 +1,138 @@
+//! Many seeds, on all processors.
+
+use std::{
+    collections::BTreeSet,
+    ops::Range,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    plan::{Plan, Without},
+    run::{self, Outcome},
+};
+
+/// What is to be run.
+#[derive(Debug, Clone)]
+pub struct Campaign {
+    /// The seeds.
+    pub seeds: Range<u64>,
+    /// How many nodes a cluster begins with; as many as the seed says, 3 to 12, if not given.
+    pub nodes: Option<usize>,
+    /// After that time no further seed is begun.
+    pub time: Option<Duration>,
+    /// Whether to go on after a seed that has failed.
+    pub keep_going: bool,
+}
+
+/// A seed that has failed.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// What went wrong, in the order in which it was seen.
+    pub violations: Vec<String>,
+}
+
+/// What has come of it.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// Those that failed, in their order.
+    pub failures: Vec<Failure>,
+    /// Things that happened in all of them: messages, requests, answers, faults.
+    pub happenings: u64,
+    /// States that were done.
+    pub states: u64,
+    /// Attempts that jobs took.
+    pub attempts: u64,
+    /// Virtual milliseconds.
+    pub virtual_ms: u64,
+    /// Real time, in seconds.
+    pub seconds: f64,
+}
+
+/// One run, seen from outside.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// The plan, in words.
+    pub plan: String,
+    /// What went wrong.
+    pub violations: Vec<String>,
+    /// Everything that happened, a line each, if it was asked for.
+    pub trace: Vec<String>,
+    /// The same for the same history.
+    pub fingerprint: u64,
+    /// When the job was over, in virtual milliseconds.
+    pub over_ms: u64,
+    /// How many attempts it took.
+    pub attempts: u32,
+}
+
+/// Runs one seed, without some of its plan. `without_faults` are places in the plan's list.
+pub fn replay(
+    seed: u64,
+    nodes: Option<usize>,
+    without_faults: &BTreeSet<usize>,
+    without_rates: bool,
+    keep_trace: bool,
+) -> Replay {
+    let without = Without { faults: without_faults.clone(), rates: without_rates };
+    let plan = Plan::new(seed, nodes).without(&without);
+    let outcome = run::run(&plan, keep_trace);
+    let violations = outcome.violations.iter().map(ToString::to_string).collect();
+    let Outcome { trace, fingerprint, over_ms, attempts, .. } = outcome;
+    Replay { plan: plan.to_string(), violations, trace, fingerprint, over_ms, attempts }
+}
+
+/// Runs every seed of a campaign. `progress` is told the tally now and then.
+pub fn run(campaign: &Campaign, progress: &(dyn Fn(&Tally) + Sync)) -> Tally {
+    let started = Instant::now();
+    let next = AtomicU64::new(campaign.seeds.start);
+    let enough = AtomicBool::new(false);
+    let tally = Mutex::new(Tally::default());
+    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..processors {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Relaxed);
+                    let late = campaign.time.is_some_and(|time| started.elapsed() >= time);
+                    if seed >= campaign.seeds.end || late || enough.load(Relaxed) {
+                        return;
+                    }
+                    let outcome = run::run(&Plan::new(seed, campaign.nodes), false);
+                    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+                    tally.add(seed, &outcome);
+                    tally.seconds = started.elapsed().as_secs_f64();
+                    if !tally.failures.is_empty() && !campaign.keep_going {
+                        enough.store(true, Relaxed);
+                    }
+                    progress(&tally);
+                }
+            });
+        }
+    });
+    let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    tally.failures.sort_by_key(|failure| failure.seed);
+    tally
+}
+
+impl Tally {
+    fn add(&mut self, seed: u64, outcome: &Outcome) {
+        self.seeds += 1;
+        self.happenings += outcome.counts.happenings;
+        self.states += outcome.counts.states;
+        self.attempts += u64::from(outcome.attempts);
+        self.virtual_ms += outcome.over_ms;
+        if !outcome.violations.is_empty() {
+            let violations = outcome.violations.iter().map(ToString::to_string).collect();
+            self.failures.push(Failure { seed, violations });
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! I4: a node that lost its ZooKeeper session changes nothing any more: every write carries a fence. And only the leader begins an
+//! attempt or writes a result.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zk::{Op, tree::SessionId};
+
+use super::{Facts, Invariant, Seen, place};
+use crate::world::Servers;
+
+#[derive(Default)]
+pub(super) struct OnlyMembersAndLeadersWrite {
+    /// The node that a session has made a member.
+    nodes: BTreeMap<SessionId, String>,
+    members: BTreeSet<String>,
+}
+
+impl Invariant for OnlyMembersAndLeadersWrite {
+    fn name(&self) -> &'static str {
+        "I4 (fence)"
+    }
+
+    fn see(&mut self, facts: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
+        let Seen::Wrote { session, ops, servers, .. } = seen else { return Ok(()) };
+        let checked = self.check(facts, *session, ops, servers);
+        for op in *ops {
+            if let Some(node) = op.path().strip_prefix(&facts.cluster.members()).and_then(|it| it.strip_prefix('/')) {
+                match op {
+                    Op::Create { .. } => {
+                        self.nodes.insert(*session, node.to_owned());
+                        self.members.insert(node.to_owned());
+                    }
+                    Op::Delete { .. } => {
+                        self.members.remove(node);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if ops.is_empty()
+            && let Some(node) = self.nodes.get(session)
+        {
+            self.members.remove(node);
+        }
+        checked
+    }
+}
+
+/// What only members write.
+const OF_MEMBERS: [&str; 5] = ["list", "parked", "txns", "outputs", "left"];
+
+impl OnlyMembersAndLeadersWrite {
+    fn check(&self, facts: &Facts, session: SessionId, ops: &[Op], servers: &Servers) -> Result<(), String> {
+        // Whoever is no node is the submitter, or an operator.
+        let Some(node) = self.nodes.get(&session) else { return Ok(()) };
+        let (mut leads, mut takes_part) = (false, false);
+        for op in ops {
+            let Some(at) = place(&facts.cluster, op.path()) else { continue };
+            if matches!(op, Op::Check { .. }) {
+                continue;
+            }
+            match (at.attempt, &at.rest[..]) {
+                (Some(_), []) | (None, ["result"]) => leads = true,
+                (Some(_), [folder, ..]) if OF_MEMBERS.contains(folder) => takes_part = true,
+                _ => {}
+            }
+        }
+        if leads {
+            return led_by_the_first(facts, ops, servers);
+        }
+        if takes_part && !self.members.contains(node) {
+            return Err(format!("{node} is no member, and has written {}", ops[0].path()));
+        }
+        Ok(())
+    }
+}
+
+/// The write depends on the candidate with the lowest number.
+fn led_by_the_first(facts: &Facts, ops: &[Op], servers: &Servers) -> Result<(), String> {
+    let election = facts.cluster.election();
+    let number = |name: &str| name.rsplit('~').next().and_then(|digits| digits.parse::<u64>().ok());
+    let candidates = servers.names(&election).into_iter().filter(|name| number(name).is_some());
+    let first = candidates.min_by_key(|name| number(name));
+    let fence = ops.iter().find_map(|op| match op {
+        Op::Check { path, .. } => path.strip_prefix(&election)?.strip_prefix('/'),
+        _ => None,
+    });
+    if fence.is_some() && fence == first.as_deref() {
+        return Ok(());
+    }
+    Err(format!("only the leader may write that: fenced by {fence:?}, the leader is {first:?}"))
+}

@@ -1,0 +1,49 @@
+//! I5: while ZooKeeper is away, workers go on searching and nodes go on stealing.
+//!
+//! Judged where nothing else goes wrong: then, as long as there is plenty to do, at least a quarter of what all workers could do is
+//! done. Without steals it could not be: the tree is not spread so evenly.
+
+use super::{Facts, Invariant, Seen};
+use crate::workload::Shape;
+
+#[derive(Default)]
+pub(super) struct WorkGoesOn {
+    away: Option<Away>,
+    done: u64,
+}
+
+struct Away {
+    since: u64,
+    done_before: u64,
+}
+
+/// What is not judged: too short, in milliseconds.
+const SHORT_MS: u64 = 300;
+
+impl Invariant for WorkGoesOn {
+    fn name(&self) -> &'static str {
+        "I5 (autonomy)"
+    }
+
+    fn see(&mut self, facts: &Facts, now: u64, seen: &Seen<'_>) -> Result<(), String> {
+        match seen {
+            Seen::Worked { done, .. } => self.done += done.consumed.len() as u64,
+            Seen::ServersAway { away: true } => {
+                let plenty = self.done > 100 && facts.open(facts.latest) > 4 * facts.workers;
+                let judged = facts.only_servers && plenty && matches!(facts.shape, Shape::Random { .. } | Shape::Uts { .. });
+                self.away = judged.then_some(Away { since: now, done_before: self.done });
+            }
+            Seen::ServersAway { away: false } => {
+                let Some(Away { since, done_before }) = self.away.take() else { return Ok(()) };
+                let (ms, done) = (now - since, self.done - done_before);
+                let could = facts.workers as u64 * facts.states_per_s * ms / 1000;
+                let plenty = facts.open(facts.latest) > 4 * facts.workers;
+                if ms >= SHORT_MS && plenty && done < could / 4 {
+                    return Err(format!("in {ms} ms without servers {done} states were done, of {could} that could have been"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! I6: every queue, message, batch, retry and wait is bounded.
+//!
+//! What a node holds it checks itself, after every event; here is what stands in the tree, and what goes over the wire.
+
+use zk::Op;
+
+use super::{Facts, Invariant, Seen, place};
+
+pub(super) struct EverythingIsBounded;
+
+/// How many transaction ids of a node there may be at once: the last that is committed, and the one that follows.
+const TXNS_MAX: usize = 2;
+/// How many messages may lie in a mailbox: a check that is a little old may let a few more in.
+const MAIL_MAX: u32 = zk::mail::MAILBOX_MESSAGES_MAX + 64;
+/// The largest message of these small tasks, in bytes.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+impl Invariant for EverythingIsBounded {
+    fn name(&self) -> &'static str {
+        "I6 (bounds)"
+    }
+
+    fn see(&mut self, facts: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
+        match seen {
+            Seen::NodeBroken { what } => Err((*what).to_owned()),
+            Seen::Sent { from, payload, .. } if payload.len() > MESSAGE_BYTES_MAX => {
+                Err(format!("{from} has sent {} bytes", payload.len()))
+            }
+            Seen::Wrote { ops, servers, .. } => {
+                for op in *ops {
+                    let Op::Create { path, .. } = op else { continue };
+                    let Some(at) = place(&facts.cluster, path) else { continue };
+                    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+                    match at.rest[..] {
+                        ["txns", txn] => {
+                            let node = txn.split('-').next().unwrap_or_default();
+                            let its = servers.names(folder).iter().filter(|name| name.starts_with(node)).count();
+                            if its > TXNS_MAX {
+                                return Err(format!("{node} has {its} transaction ids"));
+                            }
+                        }
+                        ["mail", _, _] if servers.count(folder).is_some_and(|count| count > MAIL_MAX) => {
+                            return Err(format!("a mailbox overflows: {folder}"));
+                        }
+                        _ => {}
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}

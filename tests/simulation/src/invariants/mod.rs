@@ -1,0 +1,212 @@
+//! What must hold at every step of every history: the invariants of the architecture, one file each, by their numbers there.
+//!
+//! They look from outside: at the states that tasks open and do, at every operation that is committed, at every message. None of
+//! them asks the code under test what it believes.
+
+mod i1_once;
+mod i2_end;
+mod i3_answer;
+mod i4_fence;
+mod i5_autonomy;
+mod i6_bounds;
+mod i7_strangers;
+mod i8_calm;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+};
+
+use taskwork::NodeId;
+use zk::{ClusterPaths, Op, job::JobRecord, tree::SessionId};
+
+pub(crate) use self::i7_strangers::STRANGER;
+use crate::{
+    workload::{Shape, Slice, Truth},
+    world::Servers,
+};
+
+/// What can be seen of a world from outside.
+#[derive(Debug)]
+pub(crate) enum Seen<'a> {
+    /// A worker of a node has done a slice.
+    Worked { node: NodeId, done: &'a Slice },
+    /// A session's operations are committed; without any, the session has ended. The servers are seen as they are after.
+    Wrote { session: SessionId, ops: &'a [Op], servers: &'a Servers },
+    /// A node has sent a message.
+    Sent { from: NodeId, to: NodeId, payload: &'a [u8] },
+    /// The servers are away from now on, or back.
+    ServersAway { away: bool },
+    /// A node has found an invariant of its own state broken.
+    NodeBroken { what: &'a str },
+    /// Code has panicked.
+    Panicked { what: &'a str },
+}
+
+/// Something that must hold.
+pub(crate) trait Invariant: Send {
+    /// What it says, shortly.
+    fn name(&self) -> &'static str;
+    /// Looks at what has happened.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    fn see(&mut self, facts: &Facts, now: u64, seen: &Seen<'_>) -> Result<(), String>;
+}
+
+/// What several invariants must know.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) cluster: ClusterPaths,
+    pub(crate) shape: Shape,
+    pub(crate) truth: Truth,
+    /// The attempt that a node has last enrolled in.
+    attempt_of: BTreeMap<NodeId, u32>,
+    /// The states of an attempt that came into being and are not done.
+    open: BTreeMap<u32, HashSet<u64>>,
+    /// The attempt that was begun last.
+    pub(crate) latest: u32,
+    /// Workers of all nodes together.
+    pub(crate) workers: usize,
+    /// How many states a worker does in a second.
+    pub(crate) states_per_s: u64,
+    /// Nothing goes wrong but that the servers are away.
+    pub(crate) only_servers: bool,
+}
+
+/// An invariant that was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) at_ms: u64,
+    pub(crate) invariant: &'static str,
+    pub(crate) what: String,
+}
+
+/// All invariants, and the first few times that one was broken.
+pub(crate) struct Invariants {
+    pub(crate) facts: Facts,
+    all: Vec<Box<dyn Invariant>>,
+    pub(crate) violations: Vec<Violation>,
+}
+
+/// More are not kept: the first one says what went wrong.
+const VIOLATIONS_MAX: usize = 8;
+
+/// A path within a job, taken apart.
+pub(crate) struct Place<'a> {
+    /// The attempt, if the path is in one.
+    pub(crate) attempt: Option<u32>,
+    /// The parts after the job's name, or after the attempt's number.
+    pub(crate) rest: Vec<&'a str>,
+}
+
+/// Where in a job a path is; `None` if it is not in a job.
+pub(crate) fn place<'a>(cluster: &ClusterPaths, path: &'a str) -> Option<Place<'a>> {
+    let mut parts = path.strip_prefix(&cluster.jobs())?.strip_prefix('/')?.split('/').skip(1).peekable();
+    let mut attempt = None;
+    if parts.peek() == Some(&"attempts") {
+        parts.next();
+        attempt = parts.next().and_then(|number| number.parse().ok());
+    }
+    Some(Place { attempt, rest: parts.collect() })
+}
+
+/// The record that an operation writes for a job, if it writes one.
+pub(crate) fn record(cluster: &ClusterPaths, op: &Op) -> Option<JobRecord> {
+    let Op::Set { path, data, .. } = op else { return None };
+    let at = place(cluster, path)?;
+    if at.attempt.is_some() || !at.rest.is_empty() { None } else { serde_json::from_slice(data).ok() }
+}
+
+impl Facts {
+    pub(crate) fn new(cluster: ClusterPaths, shape: Shape, truth: Truth) -> Self {
+        Self {
+            cluster,
+            shape,
+            truth,
+            attempt_of: BTreeMap::new(),
+            open: BTreeMap::new(),
+            latest: 0,
+            workers: 0,
+            states_per_s: 0,
+            only_servers: false,
+        }
+    }
+
+    /// The states of an attempt that are not done.
+    pub(crate) fn open(&self, attempt: u32) -> usize {
+        self.open.get(&attempt).map_or(0, HashSet::len)
+    }
+
+    fn note(&mut self, seen: &Seen<'_>) {
+        let Seen::Wrote { ops, .. } = seen else { return };
+        for op in *ops {
+            let Op::Create { path, .. } = op else { continue };
+            let Some(Place { attempt: Some(attempt), rest }) = place(&self.cluster, path) else { continue };
+            match rest[..] {
+                [] => {
+                    self.latest = self.latest.max(attempt);
+                    self.open.insert(attempt, HashSet::from([self.shape.root().number]));
+                }
+                ["outputs", node] => {
+                    if let Ok(node) = node.parse() {
+                        self.attempt_of.insert(node, attempt);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes the states that were done and opened. Gives those that were done without being open.
+    fn work(&mut self, node: NodeId, done: &Slice) -> Vec<u64> {
+        let attempt = self.attempt_of.get(&node).copied().unwrap_or(0);
+        let open = self.open.entry(attempt).or_default();
+        // Of a slice everything that is opened is there before what was opened in it is done.
+        open.extend(&done.opened);
+        done.consumed.iter().copied().filter(|state| !open.remove(state)).collect()
+    }
+}
+
+impl Invariants {
+    pub(crate) fn new(facts: Facts) -> Self {
+        let all: Vec<Box<dyn Invariant>> = vec![
+            Box::new(i2_end::NeverTooEarly),
+            Box::new(i3_answer::TheRightAnswer::default()),
+            Box::new(i4_fence::OnlyMembersAndLeadersWrite::default()),
+            Box::new(i5_autonomy::WorkGoesOn::default()),
+            Box::new(i6_bounds::EverythingIsBounded),
+            Box::new(i7_strangers::StrangersGetNothing),
+            Box::new(i8_calm::NothingPanics),
+        ];
+        Self { facts, all, violations: Vec::new() }
+    }
+
+    pub(crate) fn see(&mut self, now: u64, seen: &Seen<'_>) {
+        self.facts.note(seen);
+        if let Seen::Worked { node, done } = seen {
+            let unknown = self.facts.work(*node, done);
+            if let Some(broken) = i1_once::check(*node, &unknown) {
+                self.add(now, i1_once::NAME, broken);
+            }
+        }
+        for place in 0..self.all.len() {
+            if let Err(what) = self.all[place].see(&self.facts, now, seen) {
+                let name = self.all[place].name();
+                self.add(now, name, what);
+            }
+        }
+    }
+
+    pub(crate) fn add(&mut self, at_ms: u64, invariant: &'static str, what: String) {
+        if self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push(Violation { at_ms, invariant, what });
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {} ms: {}", self.invariant, self.at_ms, self.what)
+    }
+}

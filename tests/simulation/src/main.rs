@@ -1,0 +1,133 @@
+//! `simulate`: runs seeds, replays one, shortens one that fails.
+
+use std::{collections::BTreeSet, process::ExitCode, time::Duration};
+
+use clap::Parser;
+use taskwork_simulation::{
+    campaign::{self, Campaign, Failure, Tally},
+    shrink::shrink,
+};
+
+/// Simulates clusters in which everything goes wrong, and checks the invariants at every step.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask sim")]
+struct Arguments {
+    /// How many seeds to run.
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// How many nodes each cluster begins with; by default as many as the seed says, 3 to 12.
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Begin no further seed after so many minutes.
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// Go on after a seed that has failed.
+    #[arg(long)]
+    keep_going: bool,
+    /// Replay this seed alone, and print everything that happens.
+    #[arg(long)]
+    replay: Option<u64>,
+    /// Places of faults in the plan that are left out of a replay, such as 0,3,4.
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<usize>,
+    /// Let nothing go wrong by itself in a replay, such as messages that are lost.
+    #[arg(long)]
+    without_rates: bool,
+    /// Write what has come of it as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Some(seed) = arguments.replay {
+        return replay(seed, &arguments);
+    }
+    let campaign = Campaign {
+        seeds: arguments.first..arguments.first.saturating_add(arguments.seeds),
+        nodes: arguments.nodes,
+        time: arguments.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
+        keep_going: arguments.keep_going,
+    };
+    let tally = campaign::run(&campaign, &|tally| {
+        if tally.seeds % 500 == 0 && !arguments.json {
+            eprintln!("{} seeds, {} failed, {:.0} s", tally.seeds, tally.failures.len(), tally.seconds);
+        }
+    });
+    if arguments.json {
+        println!("{}", json(&tally));
+    } else {
+        report(&tally);
+    }
+    for failure in tally.failures.iter().take(3) {
+        explain(failure, arguments.nodes);
+    }
+    if tally.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn report(tally: &Tally) {
+    let seconds = tally.seconds.max(1e-9);
+    println!(
+        "{} seeds, {} failed; {} things happened in {:.0} s, {:.0} a second; {:.1} virtual hours, {} attempts, {} states",
+        tally.seeds,
+        tally.failures.len(),
+        tally.happenings,
+        seconds,
+        tally.happenings as f64 / seconds,
+        tally.virtual_ms as f64 / 3_600_000.0,
+        tally.attempts,
+        tally.states,
+    );
+    if tally.failures.len() > 3 {
+        let seeds: Vec<String> = tally.failures.iter().map(|failure| failure.seed.to_string()).collect();
+        println!("failed: {}", seeds.join(" "));
+    }
+}
+
+fn json(tally: &Tally) -> serde_json::Value {
+    serde_json::json!({
+        "seeds": tally.seeds,
+        "failed": tally.failures.iter().map(|failure| failure.seed).collect::<Vec<_>>(),
+        "happenings": tally.happenings,
+        "states": tally.states,
+        "attempts": tally.attempts,
+        "virtual_ms": tally.virtual_ms,
+        "seconds": tally.seconds,
+    })
+}
+
+/// Says what went wrong, how to see it again, and how little of the plan is enough for it.
+fn explain(failure: &Failure, nodes: Option<usize>) {
+    println!("\nseed {} fails:", failure.seed);
+    for violation in &failure.violations {
+        println!("  {violation}");
+    }
+    let shrunk = shrink(failure.seed, nodes);
+    println!("enough to fail: {}", shrunk.plan);
+    let nodes = nodes.map_or_else(String::new, |nodes| format!(" --nodes {nodes}"));
+    let faults: Vec<String> = shrunk.without_faults.iter().map(ToString::to_string).collect();
+    let without =
+        if faults.is_empty() { String::new() } else { format!(" --without {}", faults.join(",")) };
+    let rates = if shrunk.without_rates { " --without-rates" } else { "" };
+    println!("replay it with: cargo xtask sim --replay {}{nodes}{without}{rates}", failure.seed);
+}
+
+fn replay(seed: u64, arguments: &Arguments) -> ExitCode {
+    let without: BTreeSet<usize> = arguments.without.iter().copied().collect();
+    let replay = campaign::replay(seed, arguments.nodes, &without, arguments.without_rates, true);
+    for line in &replay.trace {
+        println!("{line}");
+    }
+    println!("{}", replay.plan);
+    println!(
+        "over after {} ms, attempt {}, fingerprint {:016x}",
+        replay.over_ms, replay.attempts, replay.fingerprint
+    );
+    for violation in &replay.violations {
+        println!("{violation}");
+    }
+    if replay.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,253 @@
+//! The plan of a run: what the nodes work on, and what goes wrong when. All of it follows from the seed.
+
+use std::{collections::BTreeSet, fmt};
+
+use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
+use taskwork::Limits;
+
+use crate::workload::{self, Shape, tour};
+
+/// Everything that makes a run what it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) nodes: usize,
+    pub(crate) workers: usize,
+    pub(crate) shape: Shape,
+    pub(crate) limits: Limits,
+    /// How long a slice of work takes, in milliseconds, and how many states it has.
+    pub(crate) slice_ms: u64,
+    pub(crate) slice_states: usize,
+    pub(crate) rates: Rates,
+    pub(crate) faults: Vec<(u64, Fault)>,
+    /// From then on nothing goes wrong any more, in milliseconds.
+    pub(crate) calm_ms: u64,
+}
+
+/// What goes wrong by itself: how many times in a thousand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Rates {
+    /// Messages between nodes that are lost.
+    pub(crate) lost: u32,
+    /// Messages that come twice.
+    pub(crate) repeated: u32,
+    /// Messages, requests and answers that take longer, and how long at most.
+    pub(crate) slow: u32,
+    pub(crate) slow_ms: u64,
+    /// Requests after which the connection is lost, before they are done and after.
+    pub(crate) request_lost: u32,
+    pub(crate) answer_lost: u32,
+    /// Operations that a replica hears of late, and how late at most: reads are stale for so long.
+    pub(crate) lagging: u32,
+    pub(crate) lag_ms: u64,
+}
+
+/// Something that is done to the cluster. Machines are picked by chance when it comes to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A node joins.
+    Join,
+    /// A machine dies.
+    Kill,
+    /// The machine that leads dies.
+    KillLeader,
+    /// A machine stands still for a while.
+    Freeze { ms: u64 },
+    /// The machine that leads stands still.
+    FreezeLeader { ms: u64 },
+    /// A node is told to leave, by a signal.
+    Drain,
+    /// The same, and told again a moment later.
+    DrainTwice { ms: u64 },
+    /// A node is asked to leave through ZooKeeper, by an operator.
+    Ask,
+    /// All nodes are told to leave.
+    DrainAll,
+    /// Nothing comes from one machine to another.
+    Cut { ms: u64 },
+    /// Nothing comes from one machine to another, nor back.
+    CutBothWays { ms: u64 },
+    /// A machine is cut off from all others, and from the servers.
+    Isolate { ms: u64 },
+    /// A machine does not reach the servers.
+    CutFromServers { ms: u64 },
+    /// A session's connection is lost.
+    Disconnect,
+    /// The servers end a session whose node is well.
+    Expire,
+    /// Nobody reaches the servers.
+    ServersAway { ms: u64 },
+    /// The job is put aside for a while.
+    Suspend { ms: u64 },
+    /// A stranger's messages get into a node's inbox.
+    Stranger,
+    /// Bytes that are no message get into a node's inbox, under a member's name.
+    Garbage,
+    /// What nobody can read appears among members, candidates, parked tasks and letters.
+    Litter,
+}
+
+/// What a plan is not to contain.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Without {
+    /// The places of the faults that are left out.
+    pub(crate) faults: BTreeSet<usize>,
+    /// Nothing goes wrong by itself.
+    pub(crate) rates: bool,
+}
+
+/// How long a job takes when nothing goes wrong, in milliseconds: the least and the most.
+const JOB_MS: std::ops::Range<u64> = 300..4_000;
+/// How long things may go wrong after the job would have been over, in milliseconds.
+const AFTER_MS: u64 = 1_500;
+
+impl Plan {
+    /// The plan that follows from a seed, for so many nodes, or as many as the seed says.
+    pub(crate) fn new(seed: u64, nodes: Option<usize>) -> Self {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let drawn = random.random_range(3..=12);
+        let nodes = nodes.unwrap_or(drawn);
+        let workers = random.random_range(1..=3);
+        let shape = shape(&mut random, nodes * workers);
+        // States take as long as it needs for the job to take so long.
+        let job_ms = random.random_range(JOB_MS);
+        let slice_states = random.random_range(1..=4_usize);
+        let slices = workload::states(&shape).div_ceil(slice_states as u64);
+        let slice_ms = (job_ms * (nodes * workers) as u64 / slices).clamp(1, 200);
+        // Of one kind each so often, so that each is also seen without the others.
+        let kind = random.random_range(0..16);
+        let rates = rates(&mut random, kind);
+        let calm_ms = job_ms + AFTER_MS;
+        let faults = faults(&mut random, kind, nodes, calm_ms);
+        let limits = limits(&mut random);
+        Self {
+            seed,
+            nodes,
+            workers,
+            shape,
+            limits,
+            slice_ms,
+            slice_states,
+            rates,
+            faults,
+            calm_ms,
+        }
+    }
+
+    /// Whether nothing goes wrong but that the servers are away.
+    pub(crate) fn only_servers(&self) -> bool {
+        let harmless = Rates { slow: 0, slow_ms: 0, lagging: 0, lag_ms: 0, ..self.rates } == Rates::default();
+        harmless && self.faults.iter().all(|(_, fault)| matches!(fault, Fault::ServersAway { .. }))
+    }
+
+    /// The same plan without some of it.
+    pub(crate) fn without(mut self, without: &Without) -> Self {
+        if without.rates {
+            self.rates = Rates::default();
+        }
+        let mut place = 0..;
+        self.faults.retain(|_| !place.next().is_some_and(|place| without.faults.contains(&place)));
+        self
+    }
+}
+
+fn shape(random: &mut SmallRng, workers: usize) -> Shape {
+    let (seed, scale) = (random.random(), u32::try_from(workers).unwrap_or(u32::MAX));
+    match random.random_range(0..10) {
+        0..4 => Shape::Random { seed, mean: 3, depth: 7 },
+        4 | 5 => Shape::Uts { seed: random.random_range(0..1000), mean: 4.0, depth: 5 },
+        6 => Shape::Star { leaves: 100 + 40 * scale },
+        7 => match random.random_range(0..3) {
+            0 => Shape::Chain { length: 300 },
+            1 => Shape::Lopsided { leaves: 20 * scale, length: 200 },
+            _ => Shape::Refusing { seed, mean: 3, depth: 6 },
+        },
+        _ => Shape::Tour(tour::Tour::random(seed, random.random_range(6..=8))),
+    }
+}
+
+fn rates(random: &mut SmallRng, kind: u32) -> Rates {
+    match kind {
+        // Nothing, or the servers alone.
+        0 | 1 => Rates { slow: 20, slow_ms: 20, lagging: 200, lag_ms: 50, ..Rates::default() },
+        _ => Rates {
+            lost: random.random_range(0..150),
+            repeated: random.random_range(0..150),
+            slow: random.random_range(0..200),
+            slow_ms: random.random_range(2..400),
+            request_lost: random.random_range(0..25),
+            answer_lost: random.random_range(0..25),
+            lagging: random.random_range(0..500),
+            lag_ms: random.random_range(1..400),
+        },
+    }
+}
+
+fn limits(random: &mut SmallRng) -> Limits {
+    let mut limits = Limits::default();
+    limits.drain_deadline_ms = random.random_range(200..3_000);
+    limits.batch_ids_commit = random.random_range(2..200);
+    limits.task_children_max = random.random_range(2..64);
+    limits.open_grants_max = random.random_range(1..64);
+    limits.waiting_thieves_max = random.random_range(1..16);
+    limits.grant_tasks_max = random.random_range(1..16);
+    limits
+}
+
+fn faults(random: &mut SmallRng, kind: u32, nodes: usize, calm_ms: u64) -> Vec<(u64, Fault)> {
+    let count = match kind {
+        0 => 0,
+        1 => 2,
+        _ => random.random_range(2..=10 + nodes.min(30)),
+    };
+    let mut faults: Vec<(u64, Fault)> = (0..count)
+        .map(|_| {
+            let at = random.random_range(0..calm_ms);
+            let ms = [20, 200, 900, 1_500, 3_000][random.random_range(0..5)];
+            let ms = random.random_range(ms / 2..=ms);
+            let fault = if kind == 1 { Fault::ServersAway { ms } } else { fault(random, ms) };
+            (at, fault)
+        })
+        .collect();
+    faults.sort_by_key(|&(at, _)| at);
+    faults
+}
+
+fn fault(random: &mut SmallRng, ms: u64) -> Fault {
+    match random.random_range(0..100) {
+        0..16 => Fault::Join,
+        16..22 => Fault::Kill,
+        22..25 => Fault::KillLeader,
+        25..31 => Fault::Freeze { ms },
+        31..35 => Fault::FreezeLeader { ms },
+        35..47 => Fault::Drain,
+        47..51 => Fault::DrainTwice { ms: ms / 2 },
+        51..54 => Fault::Ask,
+        54..56 => Fault::DrainAll,
+        56..62 => Fault::Cut { ms },
+        62..67 => Fault::CutBothWays { ms },
+        67..72 => Fault::Isolate { ms },
+        72..78 => Fault::CutFromServers { ms },
+        78..84 => Fault::Disconnect,
+        84..88 => Fault::Expire,
+        88..91 => Fault::ServersAway { ms },
+        91..93 => Fault::Suspend { ms },
+        93..96 => Fault::Stranger,
+        96..98 => Fault::Garbage,
+        _ => Fault::Litter,
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, nodes, workers, shape, rates, .. } = self;
+        writeln!(f, "seed {seed}: {nodes} nodes of {workers} workers on {shape}")?;
+        if *rates != Rates::default() {
+            writeln!(f, "  by itself, in a thousand: {rates:?}")?;
+        }
+        for (at, fault) in &self.faults {
+            writeln!(f, "  {at:>5} ms  {fault:?}")?;
+        }
+        Ok(())
+    }
+}

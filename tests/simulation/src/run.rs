@@ -1,0 +1,477 @@
+//! One run: a world, its nodes, a job, and everything that goes wrong; then calm, in which the job must come to its end.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    panic,
+    sync::{Arc, Once},
+    time::Duration,
+};
+
+use rand::{Rng as _, seq::IndexedRandom as _};
+use taskwork::simulation::{self, Setup, forged_grant, forged_steal};
+use tokio::{runtime, sync::mpsc, time::sleep};
+use zk::{
+    ClusterPaths, CreateMode, Op, Store,
+    job::{JobRecord, JobState},
+    queue::Runs,
+};
+
+use crate::{
+    invariants::{Facts, Invariants, STRANGER, Seen, Violation},
+    plan::{Fault, Plan, Rates},
+    workload::{self, Walk},
+    world::{Birth, Counts, MachineId, SESSION_MS, World, on},
+};
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) counts: Counts,
+    /// When the job was over, in milliseconds.
+    pub(crate) over_ms: u64,
+    pub(crate) attempts: u32,
+    /// The same for the same history.
+    pub(crate) fingerprint: u64,
+    pub(crate) trace: Vec<String>,
+}
+
+/// How long after the beginning of the calm the job must be over, in milliseconds, besides the time that the work itself takes.
+const END_MS: u64 = 60_000;
+/// The pause before a process that has ended with an error is started again.
+const RESTART: Duration = Duration::from_millis(200);
+/// How long nodes may take to leave when all is over, in milliseconds.
+const LEAVE_MS: u64 = 30_000;
+/// How often it is looked whether the job is over, in milliseconds.
+const LOOK_MS: u64 = 20;
+/// No job may fail because nodes were lost: what is tested here is that it ends.
+const ATTEMPTS_MAX: u32 = 1_000;
+
+/// Runs a plan to its end.
+///
+/// # Panics
+/// If the operating system has no resources for a runtime.
+pub(crate) fn run(plan: &Plan, keep_trace: bool) -> Outcome {
+    catch_panics();
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime of one thread can be built");
+    let outcome = runtime.block_on(async {
+        let mut stage = Stage::new(plan, keep_trace).await;
+        let outcome = stage.play().await;
+        stage.world.end();
+        outcome
+    });
+    drop(runtime);
+    outcome
+}
+
+/// A cluster with everything around it.
+struct Stage<'a> {
+    plan: &'a Plan,
+    world: World,
+    setup: Setup,
+    /// The session of the submitter and of the operators.
+    store: Arc<dyn Store>,
+    job: String,
+    processes: BTreeMap<MachineId, tokio::task::JoinHandle<()>>,
+}
+
+impl<'a> Stage<'a> {
+    async fn new(plan: &'a Plan, keep_trace: bool) -> Self {
+        let cluster = ClusterPaths::new("simulated").expect("the name is well formed");
+        let mut facts = Facts::new(cluster.clone(), plan.shape.clone(), workload::truth(&plan.shape));
+        facts.workers = plan.nodes * plan.workers;
+        facts.states_per_s = 1000 * plan.slice_states as u64 / plan.slice_ms;
+        facts.only_servers = plan.only_servers();
+        let birth = Birth {
+            seed: plan.seed,
+            rates: plan.rates,
+            slice_ms: plan.slice_ms,
+            slice_states: plan.slice_states,
+            keep_trace,
+        };
+        let world = World::new(&birth, Invariants::new(facts));
+        tokio::spawn(world.clone().turn());
+        let runs = Runs { program: "simulated".to_owned(), version: "1".to_owned() };
+        let setup = Setup { cluster, runs, workers: plan.workers, limits: plan.limits.clone() };
+        let store = world.office().await;
+        Self { plan, world, setup, store, job: String::new(), processes: BTreeMap::new() }
+    }
+
+    /// Everything, from the first node to the last.
+    async fn play(&mut self) -> Outcome {
+        for _ in 0..self.plan.nodes {
+            self.join();
+        }
+        self.submit().await;
+        let mut faults = self.plan.faults.iter();
+        let mut next = faults.next();
+        let last = self.plan.calm_ms + END_MS + self.work_ms();
+        let mut calm = false;
+        while self.state().is_none_or(|record| !record.state.is_over()) {
+            let now = self.world.now();
+            while let Some(&(at, fault)) = next.filter(|(at, _)| *at <= now) {
+                next = faults.next();
+                let _ = at;
+                self.commit(fault);
+            }
+            if now >= self.plan.calm_ms {
+                if !std::mem::replace(&mut calm, true) {
+                    self.world.with(|state| state.rates = Rates { slow: 0, ..Rates::default() });
+                }
+                // Somebody must be there to do what is left.
+                if self.world.with(|state| state.machines.staying().is_empty()) {
+                    self.join();
+                }
+            }
+            if now > last || self.failed() {
+                break;
+            }
+            sleep(Duration::from_millis(LOOK_MS)).await;
+        }
+        let over_ms = self.world.now();
+        self.check_end(over_ms);
+        if !self.failed() {
+            self.leave().await;
+        }
+        self.conclude(over_ms)
+    }
+
+    /// How long one worker alone would take, in milliseconds.
+    fn work_ms(&self) -> u64 {
+        workload::states(&self.plan.shape) * self.plan.slice_ms / self.plan.slice_states as u64
+    }
+
+    fn failed(&self) -> bool {
+        self.collect();
+        self.world.with(|state| !state.invariants.violations.is_empty())
+    }
+
+    /// Shows the invariants what nodes have found out about themselves.
+    fn collect(&self) {
+        let (broken, panics) = (simulation::take_broken(), PANICS.take());
+        if broken.is_empty() && panics.is_empty() {
+            return;
+        }
+        self.world.with(|state| {
+            broken.iter().for_each(|what| state.see(&Seen::NodeBroken { what }));
+            panics.iter().for_each(|what| state.see(&Seen::Panicked { what }));
+        });
+    }
+
+    fn state(&self) -> Option<JobRecord> {
+        let path = self.setup.cluster.job(&self.job).record();
+        let content = self.world.with(|state| state.servers.read(&path))?;
+        serde_json::from_slice(&content).ok()
+    }
+
+    fn violate(&self, what: String) {
+        self.world.with(|state| state.invariants.add(state.now, "the end", what));
+    }
+
+    fn check_end(&self, now: u64) {
+        if self.failed() {
+            return;
+        }
+        let record = self.state();
+        if record.as_ref().is_some_and(|record| record.state == JobState::Done) {
+            return;
+        }
+        let open = self.world.with(|state| state.invariants.facts.open(state.invariants.facts.latest));
+        self.violate(format!("after {now} ms, long after the faults, {open} states are open and the job is {record:?}"));
+    }
+
+    /// When all is over every node leaves when it is told to.
+    async fn leave(&mut self) {
+        let told = self.world.now();
+        for machine in self.world.with(|state| state.machines.living()) {
+            self.tell_to_leave(machine);
+        }
+        for (machine, process) in std::mem::take(&mut self.processes) {
+            if self.world.with(|state| state.machines.is_dead(machine)) {
+                continue;
+            }
+            let left = Duration::from_millis((told + LEAVE_MS).saturating_sub(self.world.now()));
+            match tokio::time::timeout(left, process).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => self.violate(format!("{machine} has broken down: {error}")),
+                Err(_) => self.violate(format!("{machine} does not leave although the job is over")),
+            }
+        }
+    }
+
+    fn conclude(&self, over_ms: u64) -> Outcome {
+        self.collect();
+        let attempts = self.state().map_or(0, |record| record.attempt);
+        self.world.with(|state| Outcome {
+            violations: state.invariants.violations.clone(),
+            counts: state.counts,
+            over_ms,
+            attempts,
+            fingerprint: state.trace.fingerprint(),
+            trace: state.trace.lines.take().unwrap_or_default(),
+        })
+    }
+
+    /// A node process on a machine of its own. If it ends with an error it is started again, as a service is.
+    fn join(&mut self) {
+        let machine = self.world.with(|state| {
+            let machine = state.machines.add();
+            state.note(format_args!("{machine} starts"));
+            machine
+        });
+        let (world, setup) = (self.world.clone(), self.setup.clone());
+        let process = async move {
+            loop {
+                let (sender, leave) = mpsc::channel(8);
+                if !world.with(|state| state.machines.start(machine, sender)) {
+                    return;
+                }
+                let (ground, pace) = (Arc::new(world.clone()), Arc::new(world.clone()));
+                let node = simulation::run_node::<Walk>(ground, pace, setup.clone(), leave);
+                let ended = on(machine, node).await;
+                world.with(|state| {
+                    state.note(format_args!("{machine} ends: {ended:?}"));
+                    state.machines.get(machine).gone = ended.is_ok();
+                    if let Err(error) = &ended
+                        && error.contains("broken down")
+                    {
+                        state.invariants.add(state.now, "the nodes", format!("{machine}: {error}"));
+                    }
+                });
+                if ended.is_ok() {
+                    return;
+                }
+                sleep(RESTART).await;
+            }
+        };
+        self.processes.insert(machine, tokio::spawn(process));
+    }
+
+    /// Submits the job, before anything is done to the cluster.
+    async fn submit(&mut self) {
+        let prepared = self.setup.cluster.prepare(&*self.store).await;
+        let (root, store) = (Walk::root(&self.plan.shape), Arc::clone(&self.store));
+        let submitted = simulation::submit(store, &self.setup, root, &self.plan.shape, ATTEMPTS_MAX).await;
+        match (prepared, submitted) {
+            (Ok(()), Ok(job)) => self.job = job,
+            (prepared, submitted) => self.violate(format!("the job cannot be submitted: {prepared:?}, {submitted:?}")),
+        }
+    }
+
+    fn tell_to_leave(&self, machine: MachineId) {
+        self.world.with(|state| {
+            let it = state.machines.get(machine);
+            it.leaving = true;
+            if let Some(leave) = &it.leave {
+                let _ = leave.try_send(());
+            }
+        });
+    }
+
+    fn any_machine(&self) -> Option<MachineId> {
+        self.world.with(|state| {
+            let living = state.machines.living();
+            living.choose(&mut state.random).copied()
+        })
+    }
+
+    fn leader(&self) -> Option<MachineId> {
+        self.world.with(|state| {
+            let names = state.servers.names(&self.setup.cluster.election());
+            let number = |name: &str| name.rsplit('~').next().and_then(|digits| digits.parse::<u64>().ok());
+            let first = names.into_iter().min_by_key(|name| number(name).unwrap_or(u64::MAX))?;
+            state.machines.of(first.split('~').nth(1)?.parse().ok()?)
+        })
+    }
+
+    /// Lets something go wrong.
+    fn commit(&mut self, fault: Fault) {
+        self.world.with(|state| state.note(format_args!("{fault:?}")));
+        let Some(machine) = self.any_machine() else {
+            if matches!(fault, Fault::Join) {
+                self.join();
+            }
+            return;
+        };
+        match fault {
+            Fault::Join => self.join(),
+            Fault::Kill => self.kill(machine),
+            Fault::KillLeader => self.kill(self.leader().unwrap_or(machine)),
+            Fault::Freeze { ms } => self.world.with(|state| state.freeze(machine, ms)),
+            Fault::FreezeLeader { ms } => {
+                let leader = self.leader().unwrap_or(machine);
+                self.world.with(|state| state.freeze(leader, ms));
+            }
+            Fault::Drain => self.tell_to_leave(machine),
+            Fault::DrainTwice { ms } => {
+                self.tell_to_leave(machine);
+                self.world.with(|state| {
+                    let leave = state.machines.get(machine).leave.clone();
+                    state.after(ms, move |_| {
+                        let _ = leave.map(|leave| leave.try_send(()));
+                    });
+                });
+            }
+            Fault::DrainAll => {
+                for machine in self.world.with(|state| state.machines.living()) {
+                    self.tell_to_leave(machine);
+                }
+            }
+            Fault::Ask => self.ask_to_leave(machine),
+            Fault::Cut { .. } | Fault::CutBothWays { .. } | Fault::Isolate { .. } => self.cut(machine, fault),
+            Fault::CutFromServers { ms } => self.world.with(|state| state.cut_off(machine, ms)),
+            Fault::Disconnect => self.world.with(|state| {
+                for session in state.sessions_of(machine) {
+                    state.lose_connection(session);
+                }
+            }),
+            Fault::Expire => self.world.with(|state| {
+                for session in state.sessions_of(machine) {
+                    state.end_session(session);
+                    state.lose_connection(session);
+                }
+            }),
+            Fault::ServersAway { ms } => self.world.with(|state| state.servers_away(ms)),
+            Fault::Suspend { ms } => self.suspend(ms),
+            Fault::Stranger | Fault::Garbage => self.smuggle(machine, fault),
+            Fault::Litter => self.litter(),
+        }
+    }
+
+    fn kill(&mut self, machine: MachineId) {
+        self.world.with(|state| {
+            state.kill(machine);
+            state.note(format_args!("{machine} dies"));
+        });
+        if let Some(process) = self.processes.get(&machine) {
+            process.abort();
+        }
+    }
+
+    fn cut(&self, machine: MachineId, fault: Fault) {
+        let Some(other) = self.any_machine() else { return };
+        self.world.with(|state| match fault {
+            Fault::Cut { ms } => state.cut(machine, other, ms),
+            Fault::CutBothWays { ms } => {
+                state.cut(machine, other, ms);
+                state.cut(other, machine, ms);
+            }
+            Fault::Isolate { ms } => {
+                for other in state.machines.living() {
+                    state.cut(machine, other, ms);
+                    state.cut(other, machine, ms);
+                }
+                state.cut_off(machine, ms);
+            }
+            _ => {}
+        });
+    }
+
+    /// What an operator does by `taskwork drain`.
+    fn ask_to_leave(&self, machine: MachineId) {
+        let Some(node) = self.world.with(|state| {
+            state.machines.get(machine).leaving = true;
+            state.machines.get(machine).node
+        }) else {
+            return self.tell_to_leave(machine);
+        };
+        let (store, path) = (Arc::clone(&self.store), self.setup.cluster.drain(&node.to_string()));
+        let leave = self.world.with(|state| state.machines.get(machine).leave.clone());
+        tokio::spawn(async move {
+            // It is tried once. Should it come to nothing, the operator goes there and ends the process.
+            if store.create(&path, b"", CreateMode::Persistent).await.is_err() {
+                let _ = leave.map(|leave| leave.try_send(()));
+            }
+        });
+    }
+
+    /// What an operator does by `taskwork suspend`, and later by `taskwork resume`.
+    fn suspend(&self, ms: u64) {
+        let (store, cluster, job) = (Arc::clone(&self.store), self.setup.cluster.clone(), self.job.clone());
+        let world = self.world.clone();
+        tokio::spawn(async move {
+            let _ = zk::job::suspend(&*store, &cluster, &job).await;
+            sleep(Duration::from_millis(ms)).await;
+            let mut store = store;
+            while zk::job::resume(&*store, &cluster, &job).await.is_err() {
+                sleep(Duration::from_millis(50)).await;
+                store = world.office().await;
+            }
+        });
+    }
+
+    /// Gets messages into an inbox that no node has sent.
+    fn smuggle(&self, machine: MachineId, fault: Fault) {
+        let number = self.job.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
+        self.world.with(|state| {
+            let attempt = state.invariants.facts.latest;
+            let Some(node) = state.machines.get(machine).node else { return };
+            if fault == Fault::Stranger {
+                state.smuggle(STRANGER, node, forged_steal(number, attempt));
+                state.smuggle(STRANGER, node, forged_grant(number, attempt, STRANGER, Walk::forged()));
+                return;
+            }
+            let living = state.machines.living();
+            let other = living.choose(&mut state.random).copied();
+            let Some(from) = other.and_then(|other| state.machines.get(other).node) else { return };
+            let length = state.random.random_range(0..200);
+            // It begins as one about a job that does not exist would: what else it says must not matter.
+            let bytes = [251, 1, 1].into_iter().chain((0..length).map(|_| state.random.random())).collect();
+            state.smuggle(from, node, bytes);
+        });
+    }
+
+    /// Puts what nobody can read where nodes look.
+    fn litter(&self) {
+        let (store, cluster, job) = (Arc::clone(&self.store), self.setup.cluster.clone(), self.job.clone());
+        let attempt = self.world.with(|state| state.invariants.facts.latest.max(1));
+        let nodes = self.world.with(|state| state.servers.names(&cluster.members()));
+        tokio::spawn(async move {
+            let paths = cluster.job(&job).attempt(attempt);
+            let mut litter = vec![
+                cluster.member("nobody"),
+                cluster.member("n00000000000000ff"),
+                format!("{}/no-candidate", cluster.election()),
+                format!("{}/no-job", cluster.jobs()),
+                paths.parked_task("no-task"),
+                format!("{}/no-node", cluster.drains()),
+            ];
+            litter.extend(nodes.iter().map(|node| format!("{}/m-litter", paths.mailbox(node))));
+            for path in litter {
+                let op = Op::Create { path, data: b"\xffnobody can read this".to_vec(), mode: CreateMode::Persistent };
+                let _ = store.multi(vec![op]).await;
+            }
+        });
+    }
+}
+
+thread_local! {
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static CAUGHT: RefCell<bool> = const { RefCell::new(false) };
+}
+
+/// Notes panics on this thread instead of printing them: the runtime catches those of its tasks, and nobody would hear.
+fn catch_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if CAUGHT.with_borrow(|caught| *caught) {
+                PANICS.with_borrow_mut(|panics| panics.push(info.to_string()));
+            } else {
+                before(info);
+            }
+        }));
+    });
+    CAUGHT.set(true);
+    PANICS.take();
+    simulation::take_broken();
+}
+
+/// The longest that anything takes after the last fault: by then every session that is lost has ended.
+const _: () = assert!(SESSION_MS < END_MS);

@@ -1,0 +1,168 @@
+//! What the simulated nodes work on: trees of states, of which a task holds some. Every state has a number of its own, so that it
+//! can be seen from outside which was done, where, and how often.
+
+mod shapes;
+pub(crate) mod tour;
+
+use std::cell::RefCell;
+
+use serde::{Deserialize, Serialize};
+use taskwork::{Context, Outcome, Task, Variable, Variables};
+
+pub(crate) use self::shapes::{Shape, State};
+use self::tour::Tour;
+
+/// A part of a tree: the open states, the shallowest first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Walk {
+    open: Vec<State>,
+}
+
+/// What a walk produces: how many states it has done, and the sum of their numbers, so that one state for another is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) states: u64,
+    pub(crate) sum: u64,
+}
+
+impl taskwork::Output for Done {
+    fn merge(&mut self, other: Self) {
+        self.states += other.states;
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+}
+
+/// The length of the shortest tour known.
+pub(crate) struct Shortest;
+
+impl Variable for Shortest {
+    type Value = u64;
+    const NAME: &'static str = "shortest";
+
+    fn improves(new: &u64, old: &u64) -> bool {
+        new < old
+    }
+}
+
+/// What a slice of work has done.
+#[derive(Debug, Default)]
+pub(crate) struct Slice {
+    /// States that came into being.
+    pub(crate) opened: Vec<u64>,
+    /// States that were done.
+    pub(crate) consumed: Vec<u64>,
+    left: usize,
+}
+
+thread_local! {
+    static SLICE: RefCell<Slice> = RefCell::new(Slice::default());
+}
+
+/// Lets a task run for so many states, and says what it has done.
+pub(crate) fn slice(states: usize, run: &mut dyn FnMut()) -> Slice {
+    SLICE.set(Slice { left: states, ..Slice::default() });
+    run();
+    SLICE.take()
+}
+
+impl Walk {
+    pub(crate) fn root(shape: &Shape) -> Self {
+        Self { open: vec![shape.root()] }
+    }
+
+    /// A task that was never split off from any other.
+    pub(crate) fn forged() -> Self {
+        Self { open: vec![State { number: 0xbad, depth: 60, seed: 0, path: Vec::new() }] }
+    }
+}
+
+impl Task for Walk {
+    type Shared = Shape;
+    type Output = Done;
+
+    fn variables(declare: &mut Variables) {
+        declare.declare::<Shortest>();
+    }
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        while let Some(state) = self.open.last() {
+            if cx.migrate() {
+                return Outcome::Migrate;
+            }
+            // The end of the slice, not of the task.
+            let over = SLICE.with_borrow_mut(|slice| {
+                let over = slice.left == 0;
+                slice.left = slice.left.saturating_sub(1);
+                over
+            });
+            if over {
+                return Outcome::Migrate;
+            }
+            let number = state.number;
+            let Some(state) = self.open.pop() else { break };
+            let shortest = cx.get_var::<Shortest>().copied();
+            let children = match cx.shared() {
+                Shape::Tour(tour) => {
+                    let (found, children) = tour.branch(&state, shortest);
+                    if let Some(length) = found {
+                        cx.set_var::<Shortest>(length);
+                    }
+                    children
+                }
+                shape => shape.children(&state),
+            };
+            SLICE.with_borrow_mut(|slice| {
+                slice.consumed.push(number);
+                slice.opened.extend(children.iter().map(|child| child.number));
+            });
+            let done = cx.output();
+            done.states += 1;
+            done.sum = done.sum.wrapping_add(number);
+            cx.worked(1);
+            self.open.extend(children);
+            cx.potential_split(self);
+        }
+        Outcome::Complete
+    }
+
+    fn split(&mut self, shape: &Shape) -> Option<Self> {
+        let shallowest = self.open.first().filter(|_| self.open.len() > 1)?;
+        let refuses = matches!(shape, Shape::Refusing { .. }) && shallowest.number % 8 != 0;
+        (!refuses).then(|| Self { open: vec![self.open.remove(0)] })
+    }
+}
+
+/// What a whole run is to produce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Truth {
+    /// Exactly this.
+    Done(Done),
+    /// Whatever it has to do, this is the shortest.
+    Shortest(u64),
+}
+
+/// How many states there are, about, to be done by one worker alone.
+pub(crate) fn states(shape: &Shape) -> u64 {
+    match truth(shape) {
+        Truth::Done(done) => done.states,
+        // As many as are left by pruning, for the most part.
+        Truth::Shortest(_) => TOUR_STATES,
+    }
+}
+
+/// How many states of a small tour are not pruned, about.
+const TOUR_STATES: u64 = 1_000;
+
+/// Works it out by a plain loop.
+pub(crate) fn truth(shape: &Shape) -> Truth {
+    if let Shape::Tour(tour) = shape {
+        return Truth::Shortest(Tour::shortest(tour));
+    }
+    let (mut done, mut open) = (Done::default(), vec![shape.root()]);
+    while let Some(state) = open.pop() {
+        done.states += 1;
+        done.sum = done.sum.wrapping_add(state.number);
+        open.extend(shape.children(&state));
+    }
+    Truth::Done(done)
+}

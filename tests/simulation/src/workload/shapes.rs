@@ -1,0 +1,123 @@
+//! The shapes of the trees.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha1::{Digest as _, Sha1};
+
+use super::tour::Tour;
+
+/// The shape of a tree, from which all of it follows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Shape {
+    /// Every state above this depth has 0 to 2 · `mean` children, by its number.
+    Random { seed: u64, mean: u64, depth: u32 },
+    /// Unbalanced Tree Search (Olivier et al., LCPC 2006), geometric of fixed shape: the published trees and their like.
+    Uts { seed: u32, mean: f64, depth: u32 },
+    /// One state after another: nothing can ever be split off.
+    Chain { length: u32 },
+    /// All states below the root.
+    Star { leaves: u32 },
+    /// A star of which one leaf has a chain below it, and with it nearly all the work.
+    Lopsided { leaves: u32, length: u32 },
+    /// As `Random`, but most tasks refuse to be split.
+    Refusing { seed: u64, mean: u64, depth: u32 },
+    /// The shortest of all round trips, by branch and bound.
+    Tour(Tour),
+}
+
+/// A state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// Its own, in the whole tree.
+    pub(crate) number: u64,
+    pub(crate) depth: u32,
+    /// What its children follow from, if not from its number.
+    pub(crate) seed: u64,
+    /// The towns visited, or the state of a hash.
+    pub(crate) path: Vec<u8>,
+}
+
+/// A number that depends on all bits of two others (the finaliser of splitmix64).
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
+    let mut x = a.wrapping_add(b.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+impl Shape {
+    pub(crate) fn root(&self) -> State {
+        let (seed, path) = match self {
+            Self::Random { seed, .. } | Self::Refusing { seed, .. } => (*seed, Vec::new()),
+            Self::Uts { seed, .. } => {
+                let mut bytes = [0; 20];
+                bytes[16..].copy_from_slice(&seed.to_be_bytes());
+                (0, Sha1::digest(bytes).to_vec())
+            }
+            Self::Tour(_) => (0, vec![0]),
+            Self::Chain { .. } | Self::Star { .. } | Self::Lopsided { .. } => (0, Vec::new()),
+        };
+        State { number: mix(1, seed), depth: 0, seed, path }
+    }
+
+    /// The children of a state. Not for [`Tour`](Self::Tour), whose children depend on what is known.
+    pub(crate) fn children(&self, state: &State) -> Vec<State> {
+        let count = match *self {
+            Self::Random { mean, depth, .. } | Self::Refusing { mean, depth, .. } => match state.depth {
+                0 => 2 * mean,
+                at if at >= depth => 0,
+                _ => mix(state.number, 7) % (2 * mean + 1),
+            },
+            Self::Uts { mean, depth, .. } => return uts(state, mean, depth),
+            Self::Chain { length } => u64::from(state.depth + 1 < length),
+            Self::Star { leaves } => if state.depth == 0 { u64::from(leaves) } else { 0 },
+            Self::Lopsided { leaves, length } => match state.depth {
+                0 => u64::from(leaves),
+                1 => u64::from(state.seed == 0),
+                at => u64::from(at < length),
+            },
+            Self::Tour(_) => 0,
+        };
+        (0..count).map(|child| state.child(child)).collect()
+    }
+}
+
+impl State {
+    pub(super) fn child(&self, which: u64) -> Self {
+        Self { number: mix(self.number, which + 1), depth: self.depth + 1, seed: which, path: Vec::new() }
+    }
+}
+
+/// The children of a node of a UTS tree: as many as the last 31 bits of its hash say.
+fn uts(node: &State, mean: f64, depth: u32) -> Vec<State> {
+    if node.depth >= depth {
+        return Vec::new();
+    }
+    let last = node.path.last_chunk().copied().map_or(0, u32::from_be_bytes);
+    let share = f64::from(last & 0x7fff_ffff) / f64::from(1_u32 << 31);
+    let children = ((1.0 - share).ln() / (1.0 - 1.0 / (1.0 + mean)).ln()).floor().min(100.0);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 100")]
+    let children = children as u32;
+    let child = |number: u32| {
+        let mut hash = Sha1::new();
+        hash.update(&node.path);
+        hash.update(number.to_be_bytes());
+        State { path: hash.finalize().to_vec(), ..node.child(u64::from(number)) }
+    };
+    (0..children).map(child).collect()
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random { .. } => f.write_str("a random tree"),
+            Self::Uts { depth, .. } => write!(f, "a UTS tree of depth {depth}"),
+            Self::Chain { length } => write!(f, "a chain of {length}"),
+            Self::Star { leaves } => write!(f, "a star of {leaves}"),
+            Self::Lopsided { length, .. } => write!(f, "one leaf with a chain of {length}"),
+            Self::Refusing { .. } => f.write_str("a random tree whose tasks mostly refuse to split"),
+            Self::Tour(tour) => write!(f, "the shortest tour of {} towns", tour.towns()),
+        }
+    }
+}

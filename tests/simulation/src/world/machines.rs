@@ -1,0 +1,203 @@
+//! Machines: each runs one node process, under one node id after another. A machine can be frozen, and can die.
+//!
+//! A frozen machine's processes hear nothing and say nothing: everything from and to it waits until it thaws, and then comes in
+//! its order. Its workers stand still.
+
+use std::{cell::Cell, collections::BTreeMap, fmt, future::Future};
+
+use taskwork::NodeId;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Happening, State};
+
+/// A machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct MachineId(pub(crate) u32);
+
+impl MachineId {
+    /// Where submitters and operators are. Nothing goes wrong there by itself.
+    pub(crate) const OFFICE: Self = Self(u32::MAX);
+}
+
+impl fmt::Display for MachineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "m{}", self.0)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Machines {
+    machines: BTreeMap<MachineId, Machine>,
+    seats: BTreeMap<NodeId, MachineId>,
+    made: u32,
+}
+
+#[derive(Default)]
+pub(crate) struct Machine {
+    /// Not one that only asks the servers.
+    runs_node: bool,
+    pub(crate) node: Option<NodeId>,
+    pub(crate) frozen: bool,
+    pub(crate) dead: bool,
+    /// What waits for it to thaw.
+    held: Vec<Happening>,
+    thawing: Vec<oneshot::Sender<()>>,
+    /// Tells its process to leave.
+    pub(crate) leave: Option<mpsc::Sender<()>>,
+    /// It was told to.
+    pub(crate) leaving: bool,
+    /// Its process has ended.
+    pub(crate) gone: bool,
+    /// The network between it and the servers is cut.
+    pub(crate) cut_off: bool,
+}
+
+impl Machines {
+    pub(crate) fn add(&mut self) -> MachineId {
+        let id = MachineId(self.made);
+        self.made += 1;
+        self.machines.insert(id, Machine { runs_node: true, ..Machine::default() });
+        id
+    }
+
+    /// A machine starts a process, unless it is dead or was told to leave.
+    pub(crate) fn start(&mut self, machine: MachineId, leave: mpsc::Sender<()>) -> bool {
+        let it = self.get(machine);
+        it.leave = Some(leave);
+        it.gone = it.leaving;
+        !it.dead && !it.leaving
+    }
+
+    /// A machine's process has a new id.
+    pub(super) fn seat(&mut self, machine: MachineId, node: NodeId) {
+        self.seats.insert(node, machine);
+        self.get(machine).node = Some(node);
+    }
+
+    pub(crate) fn of(&self, node: NodeId) -> Option<MachineId> {
+        self.seats.get(&node).copied()
+    }
+
+    /// The machine; one that is nobody's, such as the submitter's, is made at its first mention.
+    pub(crate) fn get(&mut self, machine: MachineId) -> &mut Machine {
+        self.machines.entry(machine).or_default()
+    }
+
+    pub(crate) fn is_frozen(&self, machine: MachineId) -> bool {
+        self.machines.get(&machine).is_some_and(|machine| machine.frozen)
+    }
+
+    pub(crate) fn is_dead(&self, machine: MachineId) -> bool {
+        self.machines.get(&machine).is_some_and(|machine| machine.dead)
+    }
+
+    /// Those that run a process which nobody has told to leave.
+    pub(crate) fn staying(&self) -> Vec<MachineId> {
+        let stays = |machine: &Machine| {
+            machine.runs_node && !machine.dead && !machine.leaving && !machine.gone
+        };
+        self.machines.iter().filter(|(_, machine)| stays(machine)).map(|(&id, _)| id).collect()
+    }
+
+    /// Those whose process has not ended.
+    pub(crate) fn living(&self) -> Vec<MachineId> {
+        let lives = |machine: &Machine| machine.runs_node && !machine.dead && !machine.gone;
+        self.machines.iter().filter(|(_, machine)| lives(machine)).map(|(&id, _)| id).collect()
+    }
+
+    /// What resolves when the node's machine has thawed; `None` if it is not frozen.
+    pub(super) fn thawed(&mut self, node: NodeId) -> Option<oneshot::Receiver<()>> {
+        let machine = self.machines.get_mut(self.seats.get(&node)?)?;
+        if !machine.frozen && !machine.dead {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        machine.thawing.push(sender);
+        Some(receiver)
+    }
+
+    pub(super) fn take_held(&mut self) -> Vec<Happening> {
+        self.machines.values_mut().flat_map(|machine| std::mem::take(&mut machine.held)).collect()
+    }
+}
+
+impl State {
+    /// Lets something happen at a machine: now, or when it has thawed; never, if it is dead.
+    pub(super) fn at(&mut self, machine: MachineId, happening: impl FnOnce(&mut Self) + Send + 'static) {
+        let at = self.machines.get(machine);
+        if at.dead {
+            return;
+        }
+        if at.frozen {
+            at.held.push(Box::new(happening));
+        } else {
+            happening(self);
+        }
+    }
+
+    /// Freezes a machine for a while.
+    pub(crate) fn freeze(&mut self, machine: MachineId, ms: u64) {
+        let it = self.machines.get(machine);
+        if it.frozen || it.dead {
+            return;
+        }
+        it.frozen = true;
+        self.silence(machine);
+        self.after(ms, move |state| state.thaw(machine));
+    }
+
+    fn thaw(&mut self, machine: MachineId) {
+        let it = self.machines.get(machine);
+        if it.dead || !std::mem::take(&mut it.frozen) {
+            return;
+        }
+        it.thawing.clear();
+        let held = std::mem::take(&mut it.held);
+        self.note(format_args!("{machine} thaws"));
+        self.hear_again(machine);
+        for happening in held {
+            // What one of them does may freeze it again.
+            self.at(machine, happening);
+        }
+    }
+
+    /// A machine dies, with everything on it.
+    pub(crate) fn kill(&mut self, machine: MachineId) {
+        let it = self.machines.get(machine);
+        it.dead = true;
+        it.frozen = false;
+        it.held.clear();
+        self.silence(machine);
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<MachineId> = const { Cell::new(MachineId(u32::MAX)) };
+}
+
+/// The machine whose code asks. Only the code that opens sessions and gives ids asks, and runs inside [`on`].
+pub(super) fn current() -> MachineId {
+    CURRENT.get()
+}
+
+/// Lets a future run on a machine: whatever it asks of the world is asked by that machine.
+pub(crate) async fn on<F: Future>(machine: MachineId, future: F) -> F::Output {
+    let mut future = Box::pin(future);
+    std::future::poll_fn(move |cx| {
+        let before = CURRENT.replace(machine);
+        let polled = future.as_mut().poll(cx);
+        CURRENT.set(before);
+        polled
+    })
+    .await
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine")
+            .field("node", &self.node)
+            .field("frozen", &self.frozen)
+            .field("dead", &self.dead)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,307 @@
+//! The world that simulated nodes live in: time, chance, machines, a network, ZooKeeper.
+//!
+//! ```text
+//!   nodes (real code, tasks of a paused tokio runtime)
+//!     │ requests, messages                      ▲ answers, watches, messages
+//!     ▼                                         │
+//!   agenda: what happens when, each an action on the state ── one at a time, in the order of time
+//!     │
+//!     ├─ servers    a log of committed operations, replicas of the real `zk::tree::Tree` that lag behind it
+//!     ├─ network    delays, losses, repetitions, partitions
+//!     └─ machines   run, are frozen, are dead
+//! ```
+//!
+//! Everything that is decided by chance is decided by one generator, in the order in which things happen; and things happen
+//! in one order, since there is one thread. So one seed has one history.
+
+mod machines;
+mod network;
+mod servers;
+mod session;
+
+use std::{
+    collections::BTreeMap,
+    hash::Hasher as _,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
+use taskwork::{
+    NodeId,
+    simulation::{Inbox, Opening, Pace, World as NodeWorld},
+};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, sleep_until},
+};
+
+pub(crate) use self::{
+    machines::{MachineId, on},
+    servers::{SESSION_MS, Servers},
+};
+use self::{machines::Machines, network::Network};
+use crate::{
+    invariants::{Invariants, Seen},
+    plan::Rates,
+    workload,
+};
+
+/// Something that is to happen.
+type Happening = Box<dyn FnOnce(&mut State) + Send>;
+
+/// A world. One is shared by everything in it.
+#[derive(Debug, Clone)]
+pub(crate) struct World(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Something was put on the agenda before everything else that is on it.
+    earlier: Notify,
+    start: Instant,
+}
+
+/// Everything there is in a world.
+pub(crate) struct State {
+    pub(crate) now: u64,
+    pub(crate) random: SmallRng,
+    /// How much goes wrong by itself.
+    pub(crate) rates: Rates,
+    agenda: BTreeMap<(u64, u64), Happening>,
+    scheduled: u64,
+    pub(crate) machines: Machines,
+    network: Network,
+    pub(crate) servers: Servers,
+    pub(crate) invariants: Invariants,
+    pub(crate) trace: Trace,
+    /// The milliseconds that a slice of work takes.
+    slice_ms: u64,
+    slice_states: usize,
+    /// What has been counted, for the figures of a run.
+    pub(crate) counts: Counts,
+}
+
+/// What has happened in a world, in numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) happenings: u64,
+    pub(crate) messages: u64,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) states: u64,
+    /// Grants that were sent and carried tasks, repeated ones included.
+    pub(crate) grants: u64,
+}
+
+/// The history of a world: its fingerprint, and its text if it is wanted.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    fingerprint: std::hash::DefaultHasher,
+    pub(crate) lines: Option<Vec<String>>,
+}
+
+impl Trace {
+    fn new(kept: bool) -> Self {
+        Self { fingerprint: std::hash::DefaultHasher::new(), lines: kept.then(Vec::new) }
+    }
+
+    /// The same for the same history.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint.finish()
+    }
+
+    fn note(&mut self, now: u64, line: std::fmt::Arguments<'_>) {
+        let line = format!("{now:>8} {line}");
+        self.fingerprint.write(line.as_bytes());
+        if let Some(lines) = &mut self.lines {
+            lines.push(line);
+        }
+    }
+}
+
+/// What a world is made with.
+#[derive(Debug, Clone)]
+pub(crate) struct Birth {
+    pub(crate) seed: u64,
+    pub(crate) rates: Rates,
+    pub(crate) slice_ms: u64,
+    pub(crate) slice_states: usize,
+    pub(crate) keep_trace: bool,
+}
+
+impl World {
+    /// A world without machines. To be made inside the runtime whose time it has.
+    pub(crate) fn new(birth: &Birth, invariants: Invariants) -> Self {
+        let state = State {
+            now: 0,
+            random: SmallRng::seed_from_u64(birth.seed),
+            rates: birth.rates,
+            agenda: BTreeMap::new(),
+            scheduled: 0,
+            machines: Machines::default(),
+            network: Network::default(),
+            servers: Servers::new(),
+            invariants,
+            trace: Trace::new(birth.keep_trace),
+            slice_ms: birth.slice_ms,
+            slice_states: birth.slice_states,
+            counts: Counts::default(),
+        };
+        let shared = Shared { state: Mutex::new(state), earlier: Notify::new(), start: Instant::now() };
+        Self(Arc::new(shared))
+    }
+
+    /// Gives access to everything. Must not be held across an `await`.
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.lock();
+        state.now = state.now.max(self.now());
+        let before = state.next();
+        let done = act(&mut state);
+        let after = state.next();
+        drop(state);
+        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
+            self.0.earlier.notify_one();
+        }
+        done
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Milliseconds since the beginning.
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(self.0.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Lets things happen when their time has come, for ever.
+    pub(crate) async fn turn(self) {
+        loop {
+            let next = {
+                let mut state = self.lock();
+                state.now = self.now();
+                state.do_what_is_due();
+                state.next()
+            };
+            let far = self.0.start + Duration::from_secs(1 << 30);
+            let due = next.map_or(far, |ms| self.0.start + Duration::from_millis(ms));
+            tokio::select! {
+                biased;
+                () = self.0.earlier.notified() => {}
+                () = sleep_until(due) => {}
+            }
+        }
+    }
+
+    /// Takes everything off the agenda, so that nothing holds the world any more.
+    pub(crate) fn end(&self) {
+        let agenda = std::mem::take(&mut self.lock().agenda);
+        drop(agenda);
+        let held = self.lock().machines.take_held();
+        drop(held);
+    }
+}
+
+impl State {
+    fn next(&self) -> Option<u64> {
+        self.agenda.first_key_value().map(|((ms, _), _)| *ms)
+    }
+
+    /// Puts something on the agenda.
+    pub(crate) fn after(&mut self, ms: u64, happening: impl FnOnce(&mut Self) + Send + 'static) {
+        self.agenda.insert((self.now + ms, self.scheduled), Box::new(happening));
+        self.scheduled += 1;
+    }
+
+    fn do_what_is_due(&mut self) {
+        while let Some(entry) = self.agenda.first_entry() {
+            if entry.key().0 > self.now {
+                break;
+            }
+            self.counts.happenings += 1;
+            let happening = entry.remove();
+            happening(self);
+        }
+    }
+
+    /// Adds a line to the history.
+    pub(crate) fn note(&mut self, line: std::fmt::Arguments<'_>) {
+        self.trace.note(self.now, line);
+    }
+
+    /// Shows something to the invariants.
+    pub(crate) fn see(&mut self, seen: &Seen<'_>) {
+        self.invariants.see(self.now, seen);
+    }
+
+    /// True once in so many times.
+    pub(crate) fn chance(&mut self, per_mille: u32) -> bool {
+        per_mille > 0 && self.random.random_range(0..1000) < per_mille
+    }
+
+    /// The time that something takes on its way.
+    pub(crate) fn latency(&mut self) -> u64 {
+        let slow = self.rates.slow;
+        if self.chance(slow) { self.random.random_range(2..=self.rates.slow_ms.max(2)) } else { 1 }
+    }
+}
+
+impl NodeWorld for World {
+    fn connect(&self) -> Opening {
+        let (world, machine) = (self.clone(), machines::current());
+        Box::pin(async move { session::open(world, machine).await })
+    }
+
+    fn new_id(&self) -> NodeId {
+        let machine = machines::current();
+        self.with(|state| {
+            let node = NodeId(state.random.random_range(1..=u64::MAX));
+            state.machines.seat(machine, node);
+            state.note(format_args!("{machine} is {node}"));
+            node
+        })
+    }
+
+    fn listen(&self, node: NodeId, inbox: Inbox) {
+        self.with(|state| state.listen(node, inbox));
+    }
+
+    fn send(&self, from: NodeId, to: NodeId, payload: Vec<u8>) {
+        self.with(|state| state.send(from, to, payload));
+    }
+
+    fn hang_up(&self, node: NodeId) {
+        self.with(|state| state.hang_up(node));
+    }
+}
+
+impl Pace for World {
+    fn slice(&self, node: NodeId) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        let (ms, world) = (self.lock().slice_ms, self.clone());
+        Box::pin(async move {
+            sleep(Duration::from_millis(ms)).await;
+            loop {
+                let thawed = world.with(|state| state.machines.thawed(node));
+                let Some(thawed) = thawed else { return };
+                // A machine that is dead never thaws.
+                let _ = thawed.await;
+            }
+        })
+    }
+
+    fn work(&self, node: NodeId, run: &mut dyn FnMut()) {
+        let states = self.lock().slice_states;
+        let done = workload::slice(states, run);
+        self.with(|state| {
+            state.counts.states += done.consumed.len() as u64;
+            state.see(&Seen::Worked { node, done: &done });
+        });
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("now", &self.now).field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
