@@ -51,6 +51,12 @@ impl Accounting {
         matches!(self.state, State::None)
     }
 
+    /// Whether what is under way is a commit, not a claim.
+    pub(super) fn is_commit(&self) -> bool {
+        let (State::InFlight(transaction) | State::Waiting { transaction, .. }) = &self.state else { return false };
+        matches!(transaction.kind, TransactionKind::Commit { .. })
+    }
+
     /// Begins a commit: the batch is to be taken now.
     pub(super) fn collect(&mut self, leave: Option<Vec<Envelope>>) {
         debug_assert!(self.is_free(), "one transaction at a time");
@@ -81,11 +87,14 @@ impl Accounting {
         transaction
     }
 
-    /// A try is committed. Gives the transaction back, once.
-    pub(super) fn done(&mut self, txn: u64) -> Option<Transaction> {
+    /// A try has come to its end. Gives the transaction back, once. `committed` is false for a claim that came too late: it has left
+    /// no txn id, and that of the transaction before it still is to go.
+    pub(super) fn done(&mut self, txn: u64, committed: bool) -> Option<Transaction> {
         match std::mem::replace(&mut self.state, State::None) {
             State::InFlight(transaction) | State::Waiting { transaction, .. } if transaction.txn == txn => {
-                self.settled = Some(txn);
+                if committed {
+                    self.settled = Some(txn);
+                }
                 Some(transaction)
             }
             other => {
@@ -137,7 +146,7 @@ mod tests {
         assert_eq!(accounting.retry(99), None);
         assert_eq!(accounting.retry(100), Some(first.clone()));
         assert_eq!(accounting.retry(100), None, "one try at a time");
-        assert_eq!(accounting.done(first.txn), Some(first));
+        assert_eq!(accounting.done(first.txn, true), Some(first));
     }
 
     #[test]
@@ -145,19 +154,29 @@ mod tests {
         let mut accounting = Accounting::new(0);
         let claim = accounting.claim(TaskId::ROOT);
         assert_eq!((claim.txn, claim.settled), (0, None));
-        accounting.done(0).unwrap();
+        accounting.done(0, true).unwrap();
         accounting.collect(None);
         let commit = accounting.collected(vec![TaskId::ROOT], vec![]).unwrap();
         assert_eq!((commit.txn, commit.settled), (1, Some(0)));
     }
 
     #[test]
+    fn a_claim_that_came_too_late_leaves_the_txn_id_before_it_to_be_cleared_away() {
+        let mut accounting = Accounting::new(0);
+        accounting.claim(TaskId::ROOT);
+        accounting.done(0, true).unwrap();
+        accounting.claim(TaskId::ROOT);
+        accounting.done(1, false).unwrap();
+        assert_eq!(accounting.claim(TaskId::ROOT).settled, Some(0));
+    }
+
+    #[test]
     fn an_answer_that_comes_twice_counts_once() {
         let mut accounting = Accounting::new(0);
         accounting.claim(TaskId::ROOT);
-        assert!(accounting.done(0).is_some());
+        assert!(accounting.done(0, true).is_some());
         accounting.claim(TaskId::ROOT);
-        assert!(accounting.done(0).is_none());
+        assert!(accounting.done(0, true).is_none());
         assert!(!accounting.is_free());
     }
 

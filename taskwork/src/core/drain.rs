@@ -133,7 +133,9 @@ impl Node {
         if self.now >= drain.park_at || drain.pile.is_empty() {
             return;
         }
-        let mut takers: Vec<NodeId> = self.members.difference(&drain.refusing).copied().collect();
+        let has_room = |taker: &&NodeId| run.victim.has_room_for(**taker, &self.limits);
+        let mut takers: Vec<NodeId> =
+            self.members.difference(&drain.refusing).filter(has_room).copied().collect();
         if takers.is_empty() {
             return;
         }
@@ -144,6 +146,9 @@ impl Node {
         for &to in takers.iter().cycle().take(room) {
             if drain.pile.is_empty() {
                 break;
+            }
+            if !run.victim.has_room_for(to, &self.limits) {
+                continue;
             }
             let rest = drain.pile.split_off(share.min(drain.pile.len()));
             let tasks = std::mem::replace(&mut drain.pile, rest);

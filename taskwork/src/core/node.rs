@@ -256,7 +256,8 @@ impl Node {
         let Phase::Active(run) = &mut self.phase else { return };
         match result {
             TransactionResult::Done { claimed } => {
-                if let Some(transaction) = run.accounting.done(txn) {
+                let committed = run.accounting.is_commit() || claimed.is_some();
+                if let Some(transaction) = run.accounting.done(txn, committed) {
                     self.figures.transactions += 1;
                     self.committed(transaction.kind, claimed);
                 }

@@ -20,6 +20,8 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 struct OpenGrant {
     to: NodeId,
+    /// Its place among the grants to this thief.
+    place: u64,
     request: Option<u64>,
     tasks: Vec<Envelope>,
     again_at: u64,
@@ -32,6 +34,8 @@ struct OpenGrant {
 pub(super) struct Victim {
     waiting: VecDeque<Waiting>,
     open: BTreeMap<u64, OpenGrant>,
+    /// How many grants each thief was given since it last had none open.
+    given: BTreeMap<NodeId, u64>,
     next_grant: u64,
 }
 
@@ -48,7 +52,7 @@ pub(super) enum Serving {
 
 impl Victim {
     pub(super) fn new(next_grant: u64) -> Self {
-        Self { waiting: VecDeque::new(), open: BTreeMap::new(), next_grant }
+        Self { waiting: VecDeque::new(), open: BTreeMap::new(), given: BTreeMap::new(), next_grant }
     }
 
     /// The number the next grant will have; numbers are never used twice on a node.
@@ -76,8 +80,7 @@ impl Victim {
     ) -> bool {
         // A thief has one request open; an older one of its own is not worth an answer any more.
         self.waiting.retain(|waiting| waiting.thief != thief);
-        let room =
-            self.waiting.len() < limits.waiting_thieves_max && self.open.len() < limits.open_grants_max;
+        let room = self.waiting.len() < limits.waiting_thieves_max && self.has_room_for(thief, limits);
         let admitted = room && !pool.is_idle();
         if admitted {
             self.waiting.push_back(Waiting { thief, request, until: now + limits.serve_wait_ms });
@@ -87,7 +90,7 @@ impl Victim {
 
     pub(super) fn step(&mut self, now: u64, pool: PoolView, limits: &Limits) -> Serving {
         let Some(first) = self.waiting.front() else { return Serving::Nothing };
-        if pool.queued > 0 && self.open.len() < limits.open_grants_max {
+        if pool.queued > 0 && self.has_room_for(first.thief, limits) {
             let share = pool.queued.div_ceil(self.waiting.len());
             let tasks_max = share.min(limits.grant_tasks_max);
             return Serving::Take { thief: first.thief, request: first.request, tasks_max };
@@ -111,6 +114,17 @@ impl Victim {
         self.waiting.len() < before
     }
 
+    /// Whether one more grant to this thief may be opened.
+    ///
+    /// It remembers every grant since the oldest that is open, and as many as may be open at all: beyond that it could take none
+    /// any more, not even the oldest.
+    pub(super) fn has_room_for(&self, thief: NodeId, limits: &Limits) -> bool {
+        let oldest = self.open.values().find(|grant| grant.to == thief);
+        let given = self.given.get(&thief).copied().unwrap_or(0);
+        let remembered = oldest.map_or(0, |oldest| given - oldest.place);
+        self.open.len() < limits.open_grants_max && remembered < limits.open_grants_max as u64
+    }
+
     /// Opens a grant and says what to send.
     pub(super) fn grant(
         &mut self,
@@ -122,7 +136,10 @@ impl Victim {
     ) -> Message {
         let grant = self.next_grant;
         self.next_grant += 1;
-        let open = OpenGrant { to, request, tasks, again_at: now + limits.grant_retry_ms, lost: false };
+        let given = self.given.entry(to).or_default();
+        let (place, again_at) = (*given, now + limits.grant_retry_ms);
+        *given += 1;
+        let open = OpenGrant { to, place, request, tasks, again_at, lost: false };
         self.open.insert(grant, open);
         self.message(grant)
     }
@@ -153,9 +170,17 @@ impl Victim {
     fn close(&mut self, thief: NodeId, grant: u64) -> Vec<Envelope> {
         match self.open.get(&grant) {
             Some(open) if open.to == thief => {
-                self.open.remove(&grant).map(|open| open.tasks).unwrap_or_default()
+                let tasks = self.open.remove(&grant).map(|open| open.tasks).unwrap_or_default();
+                self.forget_given(thief);
+                tasks
             }
             _ => Vec::new(),
+        }
+    }
+
+    fn forget_given(&mut self, thief: NodeId) {
+        if self.open.values().all(|grant| grant.to != thief) {
+            self.given.remove(&thief);
         }
     }
 
@@ -170,6 +195,7 @@ impl Victim {
             grant.lost |= grant.to == node;
             grant.to != node || !clean
         });
+        self.forget_given(node);
         returned
     }
 

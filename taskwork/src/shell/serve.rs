@@ -234,9 +234,11 @@ async fn one_job(
         transactions = figures.transactions, "the node's work on the job has ended"
     );
     match ended {
-        Ended::JobOver => Ok(None),
         Ended::Departed(Departure::Clean) if suspended => Ok(Some(Fate::Rested)),
         Ended::Departed(Departure::Clean) => Ok(Some(Fate::Left)),
+        // It is not told again: whoever was told to leave does not come back for the next job, nor as another node.
+        Ended::JobOver | Ended::Departed(Departure::Expelled) if told_to_leave => Ok(Some(Fate::Left)),
+        Ended::JobOver => Ok(None),
         Ended::Departed(Departure::Expelled) => Ok(Some(Fate::Expired)),
         Ended::Departed(Departure::Abandoned) => Err(ServeError::Abandoned),
         Ended::ShutDown | Ended::BrokenDown => Err(ServeError::BrokenDown),

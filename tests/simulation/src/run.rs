@@ -143,7 +143,8 @@ impl<'a> Stage<'a> {
 
     /// How long one worker alone would take, in milliseconds.
     fn work_ms(&self) -> u64 {
-        workload::states(&self.plan.shape) * self.plan.slice_ms / self.plan.slice_states as u64
+        // Without a good incumbent several workers do more than one.
+        4 * workload::states(&self.plan.shape) * self.plan.slice_ms / self.plan.slice_states as u64
     }
 
     fn failed(&self) -> bool {

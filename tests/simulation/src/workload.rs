@@ -141,17 +141,26 @@ pub(crate) enum Truth {
     Shortest(u64),
 }
 
-/// How many states there are, about, to be done by one worker alone.
+/// How many states one worker alone does.
 pub(crate) fn states(shape: &Shape) -> u64 {
-    match truth(shape) {
-        Truth::Done(done) => done.states,
-        // As many as are left by pruning, for the most part.
-        Truth::Shortest(_) => TOUR_STATES,
+    let Shape::Tour(tour) = shape else {
+        let mut open = vec![shape.root()];
+        let mut states = 0;
+        while let Some(state) = open.pop() {
+            states += 1;
+            open.extend(shape.children(&state));
+        }
+        return states;
+    };
+    let (mut states, mut open, mut shortest) = (0, vec![shape.root()], None);
+    while let Some(state) = open.pop() {
+        states += 1;
+        let (found, children) = tour.branch(&state, shortest);
+        shortest = found.into_iter().chain(shortest).min();
+        open.extend(children);
     }
+    states
 }
-
-/// How many states of a small tour are not pruned, about.
-const TOUR_STATES: u64 = 1_000;
 
 /// Works it out by a plain loop.
 pub(crate) fn truth(shape: &Shape) -> Truth {
