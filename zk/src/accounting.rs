@@ -7,7 +7,7 @@
 //!   delete txns/<settled>       the transaction before this one, known to be committed: nobody will ask for it again
 //!   create or delete list/<id>  each toggle; which of the two is learnt by asking for all ids at once
 //!   set    outputs/<node>       everything this node's committed tasks have produced, or where its chunks are
-//!   create parked/<task>        what a leaving node could hand to nobody
+//!   create parked/<task>~<txn>  what a leaving node could hand to nobody
 //!   create left/<node>, delete members/<node>     the clean leave
 //! ```
 //!
@@ -20,7 +20,7 @@ use thiserror::Error as ThisError;
 use crate::{
     blob,
     error::{Error, Result},
-    paths::{AttemptPaths, ClusterPaths},
+    paths::{AttemptPaths, ClusterPaths, parked_id},
     store::{CreateMode, Op, Session, Store, WatchEvent},
 };
 
@@ -119,7 +119,9 @@ pub async fn commit(
             data: large.output.clone(),
             version: None,
         });
-        ops.extend(large.parked.iter().map(|(task, content)| create(attempt.parked_task(task), content)));
+        ops.extend(large.parked.iter().map(|(task, content)| {
+            create(attempt.parked_by(task, &transaction.txn), content)
+        }));
         if transaction.leave {
             ops.push(create(attempt.left_node(&transaction.node), b""));
             ops.push(delete(cluster.member(&transaction.node)));
@@ -217,10 +219,14 @@ pub async fn claim(
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
     let mut settled = claim.settled.as_deref();
     for _ in 0..REBUILDS_MAX {
-        let parked = attempt.parked_task(&claim.task);
+        let names = store.children(&attempt.parked()).await?;
+        let Some(name) = names.iter().find(|name| parked_id(name) == claim.task) else {
+            // Gone: claimed by another node, or by an earlier try whose answer was lost.
+            return claimed_before(store, attempt, &claim.txn).await;
+        };
+        let parked = attempt.parked_task(name);
         let content = match store.get(&parked).await {
             Ok((content, _)) => content,
-            // Gone: claimed by another node, or by an earlier try whose answer was lost.
             Err(Error::NoNode { .. }) => return claimed_before(store, attempt, &claim.txn).await,
             Err(error) => return Err(error.into()),
         };

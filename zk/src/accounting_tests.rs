@@ -65,7 +65,7 @@ async fn a_commit_counts_once_wherever_an_answer_is_lost() {
             }
             assert_eq!(stage.names(&paths.list()), [ROOT, "x", "z"], "request {countdown}, {fate:?}");
             assert_eq!(stage.names(&paths.txns()), ["a-1"]);
-            assert_eq!(stage.names(&paths.parked()), [ROOT, "p"]);
+            assert_eq!(stage.names(&paths.parked()), [ROOT, "p~a-1"]);
             if !hit {
                 assert!(countdown > 3, "the recipe has at least three requests");
                 break;

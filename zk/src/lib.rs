@@ -48,6 +48,6 @@ pub use crate::{
     counted::{Counted, Requests},
     error::{Effect, Error, Result},
     memory::{EVENTS_MAX, Fate, Faults, MemoryStore, MemoryTree},
-    paths::{AttemptPaths, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name},
+    paths::{AttemptPaths, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name, parked_id},
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version, WatchEvent},
 };

@@ -14,7 +14,8 @@
 //!     result                    written once: which attempt's chunks it is
 //!     attempts/<k>/
 //!       list/<task>             the global task list
-//!       parked/<task>           envelopes that no node holds
+//!       parked/<task>           the root's envelope, until it is claimed
+//!       parked/<task>~<txn>     envelopes that no node holds any more, and the transaction that has parked each
 //!       txns/<txn>              ids of transactions, at most two of a node
 //!       outputs/<node>          what a node's committed tasks have produced; created empty before it may hold a task
 //!       mail/<node>/m-<number>  messages that have no other way to a node
@@ -29,6 +30,14 @@ use crate::{
     error::{Error, Result},
     store::{CreateMode, Store},
 };
+
+/// What stands between a parked task and the transaction that has parked it.
+const PARKED_BY: char = '~';
+
+/// The task that is parked under this name.
+pub fn parked_id(name: &str) -> &str {
+    name.split(PARKED_BY).next().unwrap_or(name)
+}
 
 /// The longest name that may become part of a path, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -222,9 +231,15 @@ impl AttemptPaths {
         format!("{}/parked", self.0)
     }
 
-    /// A parked task.
+    /// A task that is parked from the beginning.
     pub fn parked_task(&self, task: &str) -> String {
         format!("{}/parked/{task}", self.0)
+    }
+
+    /// A task that a transaction parks. Each time a task is parked it is under another name: so whoever claims one by its name has read
+    /// what is parked there now, however old the tree is that it reads.
+    pub fn parked_by(&self, task: &str, txn: &str) -> String {
+        format!("{}/parked/{task}{PARKED_BY}{txn}", self.0)
     }
 
     /// The folder of the transaction ids.

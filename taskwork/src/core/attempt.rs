@@ -196,7 +196,7 @@ impl Node {
     pub(super) fn committed(&mut self, kind: TransactionKind, claimed: Option<Envelope>) {
         match kind {
             TransactionKind::Claim { task } => {
-                self.parked.1.remove(&task);
+                self.parked.claimed(task);
                 self.take_back(claimed.into_iter().collect());
             }
             TransactionKind::Commit { toggles, leave, .. } => {

@@ -33,8 +33,7 @@ pub(crate) struct Node {
     /// The other members.
     pub(super) members: BTreeSet<NodeId>,
     pub(super) phase: Phase,
-    /// Tasks that no node holds, in this attempt.
-    pub(super) parked: (Attempt, BTreeSet<TaskId>),
+    pub(super) parked: Parked,
     /// Set when the node is to leave.
     pub(super) drain: Option<Drain>,
     pub(super) numbers: Numbers,
@@ -42,6 +41,38 @@ pub(crate) struct Node {
     pub(super) now: u64,
     pub(super) pool: PoolView,
     pub(super) actions: Vec<Action>,
+}
+
+/// Tasks that no node holds.
+#[derive(Debug, Default)]
+pub(super) struct Parked {
+    /// In this attempt.
+    attempt: Option<Attempt>,
+    tasks: BTreeSet<TaskId>,
+    /// How often this was told.
+    told: u64,
+    /// How often it had been told when a task was last to be claimed.
+    claimed_at: u64,
+}
+
+impl Parked {
+    fn told(&mut self, attempt: Attempt, tasks: Vec<TaskId>) {
+        let (told, claimed_at) = (self.told + 1, self.claimed_at);
+        *self = Self { attempt: Some(attempt), tasks: tasks.into_iter().collect(), told, claimed_at };
+    }
+
+    /// A task to be claimed.
+    fn claim(&mut self, attempt: Attempt) -> Option<TaskId> {
+        self.claimed_at = self.told;
+        self.tasks.first().copied().filter(|_| self.attempt == Some(attempt))
+    }
+
+    /// A task was claimed, by whomever. What was told since then is newer: it may be parked again.
+    pub(super) fn claimed(&mut self, task: TaskId) {
+        if self.told == self.claimed_at {
+            self.tasks.remove(&task);
+        }
+    }
 }
 
 /// Numbers that are never given twice in the life of a node, whatever attempts it goes through.
@@ -76,7 +107,7 @@ impl Node {
             random: SmallRng::seed_from_u64(seed),
             members: BTreeSet::new(),
             phase: Phase::Waiting,
-            parked: (Attempt(0), BTreeSet::new()),
+            parked: Parked::default(),
             drain: None,
             numbers: Numbers::default(),
             figures: Figures::default(),
@@ -122,7 +153,7 @@ impl Node {
             Event::Attempt { attempt } => self.begin_attempt(attempt),
             Event::Enrolled { attempt } => self.enrolled(attempt),
             // Noted whatever the phase: it may come before this node is enrolled, and is not told again.
-            Event::Parked { attempt, tasks } => self.parked = (attempt, tasks.into_iter().collect()),
+            Event::Parked { attempt, tasks } => self.parked.told(attempt, tasks),
             Event::JobOver => self.job_over(),
             Event::Packet { from, packet } => self.packet(from, packet),
             Event::Unreachable { to } => {
@@ -183,8 +214,7 @@ impl Node {
             return;
         }
         if self.pool.is_hungry()
-            && run.attempt == self.parked.0
-            && let Some(&task) = self.parked.1.first()
+            && let Some(task) = self.parked.claim(run.attempt)
         {
             let transaction = run.accounting.claim(task);
             self.actions.push(Action::Transact { attempt: run.attempt, transaction });

@@ -90,8 +90,9 @@ impl Victim {
 
     pub(super) fn step(&mut self, now: u64, pool: PoolView, limits: &Limits) -> Serving {
         let Some(first) = self.waiting.front() else { return Serving::Nothing };
-        if pool.queued > 0 && self.has_room_for(first.thief, limits) {
-            let share = pool.queued.div_ceil(self.waiting.len());
+        let spare = pool.spare();
+        if spare > 0 && self.has_room_for(first.thief, limits) {
+            let share = spare.div_ceil(self.waiting.len());
             let tasks_max = share.min(limits.grant_tasks_max);
             return Serving::Take { thief: first.thief, request: first.request, tasks_max };
         }

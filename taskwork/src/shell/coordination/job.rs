@@ -7,6 +7,7 @@ use tracing::Instrument as _;
 use zk::{
     Store as _,
     job::{JobState, JobWatch},
+    parked_id,
 };
 
 use super::{Coordination, RETRY_PAUSE};
@@ -67,7 +68,7 @@ impl Coordination {
             let Some((names, changed)) = self.persist("reading the parked tasks", reading).await else {
                 return;
             };
-            let tasks: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+            let tasks: Vec<TaskId> = names.iter().filter_map(|name| parked_id(name).parse().ok()).collect();
             self.tell(Event::Parked { attempt, tasks }).await;
             if changed.await == zk::WatchEvent::Ended {
                 return;
