@@ -1,10 +1,12 @@
-//! The project's own commands: `cargo xtask test`, `check`, `fix` and `cluster`.
+//! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim` and `mutants`.
 
 mod check;
 mod cluster;
 mod data;
 mod fix;
 mod install;
+mod mutants;
+mod sim;
 mod step;
 mod test;
 mod workspace;
@@ -32,6 +34,18 @@ enum Command {
     Check,
     /// Mend what clippy and rustfmt can mend by themselves
     Fix,
+    /// Simulate clusters in which everything goes wrong; see `cargo xtask sim --help`
+    #[command(disable_help_flag = true)]
+    Sim {
+        /// What the simulator is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Put deliberate bugs into a copy of the workspace, and count the seeds that the simulator needs to find each
+    Mutants {
+        /// Only those whose name contains this
+        only: Option<String>,
+    },
     /// Start a cluster on this machine, ZooKeeper and nodes, until Ctrl-C
     Cluster(cluster::Arguments),
 }
@@ -41,6 +55,8 @@ fn main() -> ExitCode {
         Command::Test { long } => test::run(long),
         Command::Check => check::run(),
         Command::Fix => fix::run(),
+        Command::Sim { arguments } => sim::run(&arguments),
+        Command::Mutants { only } => mutants::run(only.as_deref()),
         Command::Cluster(arguments) => cluster::run(&arguments),
     };
     // Not by returning it: with RUST_BACKTRACE set, a backtrace of xtask would bury the one line that matters.

@@ -12,8 +12,10 @@ use std::{
 };
 
 use crate::{
-    plan::{Plan, Without},
+    invariants::Violation,
+    plan::{Fault, Plan, Rates, Without},
     run::{self, Outcome},
+    workload::{self, Shape},
 };
 
 /// What is to be run.
@@ -84,10 +86,50 @@ pub fn replay(
 ) -> Replay {
     let without = Without { faults: without_faults.clone(), rates: without_rates };
     let plan = Plan::new(seed, nodes).without(&without);
-    let outcome = run::run(&plan, keep_trace);
-    let violations = outcome.violations.iter().map(ToString::to_string).collect();
-    let Outcome { trace, fingerprint, over_ms, attempts, .. } = outcome;
-    Replay { plan: plan.to_string(), violations, trace, fingerprint, over_ms, attempts }
+    Replay::of(&plan, run::run(&plan, keep_trace))
+}
+
+impl Replay {
+    fn of(plan: &Plan, outcome: Outcome) -> Self {
+        let violations = outcome.violations.iter().map(ToString::to_string).collect();
+        let Outcome { trace, fingerprint, over_ms, attempts, .. } = outcome;
+        Self { plan: plan.to_string(), violations, trace, fingerprint, over_ms, attempts }
+    }
+}
+
+/// Runs a plan; every so often once more, for it must have the same history (I9).
+fn run_one(plan: &Plan) -> Outcome {
+    let mut outcome = run::run(plan, false);
+    if plan.seed % TWICE_IN == 0 {
+        let again = run::run(plan, false).fingerprint;
+        if again != outcome.fingerprint {
+            let what = format!("two runs differ: {again:016x}, {:016x}", outcome.fingerprint);
+            outcome.violations.push(Violation { at_ms: outcome.over_ms, invariant: "I9 (one history)", what });
+        }
+    }
+    outcome
+}
+
+/// One seed in so many is run twice.
+const TWICE_IN: u64 = 16;
+
+/// The tree T1 of Unbalanced Tree Search, on eight nodes of which some leave, some join, and one dies. Gives its size as a plain loop
+/// counts it, and what came of the run: the job's own count is compared with it there.
+pub fn uts_t1(seed: u64) -> (u64, Replay) {
+    let shape = Shape::Uts { seed: 19, mean: 4.0, depth: 10 };
+    let states = workload::states(&shape);
+    let faults = vec![
+        (300, Fault::Drain),
+        (500, Fault::Join),
+        (700, Fault::Kill),
+        (2_500, Fault::Join),
+        (3_000, Fault::Drain),
+        (3_200, Fault::ServersAway { ms: 300 }),
+    ];
+    let (slice_ms, slice_states) = (1, 200);
+    let drawn = Plan::new(seed, Some(8));
+    let plan = Plan { workers: 2, shape, slice_ms, slice_states, rates: Rates::default(), faults, ..drawn };
+    (states, Replay::of(&plan, run::run(&plan, false)))
 }
 
 /// Runs every seed of a campaign. `progress` is told the tally now and then.
@@ -106,7 +148,7 @@ pub fn run(campaign: &Campaign, progress: &(dyn Fn(&Tally) + Sync)) -> Tally {
                     if seed >= campaign.seeds.end || late || enough.load(Relaxed) {
                         return;
                     }
-                    let outcome = run::run(&Plan::new(seed, campaign.nodes), false);
+                    let outcome = run_one(&Plan::new(seed, campaign.nodes));
                     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
                     tally.add(seed, &outcome);
                     tally.seconds = started.elapsed().as_secs_f64();

@@ -20,4 +20,5 @@ mod run;
 mod workload;
 mod world;
 pub mod campaign;
+pub mod scale;
 pub mod shrink;

@@ -39,6 +39,9 @@ struct Arguments {
     /// Write what has come of it as JSON.
     #[arg(long)]
     json: bool,
+    /// Do not work out how little of a plan is enough to fail.
+    #[arg(long)]
+    terse: bool,
 }
 
 fn main() -> ExitCode {
@@ -62,7 +65,7 @@ fn main() -> ExitCode {
     } else {
         report(&tally);
     }
-    for failure in tally.failures.iter().take(3) {
+    for failure in tally.failures.iter().take(3).filter(|_| !arguments.terse) {
         explain(failure, arguments.nodes);
     }
     if tally.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -90,6 +93,7 @@ fn report(tally: &Tally) {
 fn json(tally: &Tally) -> serde_json::Value {
     serde_json::json!({
         "seeds": tally.seeds,
+        "broken": tally.failures.first().and_then(|failure| failure.violations.first()),
         "failed": tally.failures.iter().map(|failure| failure.seed).collect::<Vec<_>>(),
         "happenings": tally.happenings,
         "states": tally.states,

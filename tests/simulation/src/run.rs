@@ -35,6 +35,8 @@ pub(crate) struct Outcome {
     /// The same for the same history.
     pub(crate) fingerprint: u64,
     pub(crate) trace: Vec<String>,
+    /// When each node did its first work, in order.
+    pub(crate) first_work: Vec<u64>,
 }
 
 /// How long after the beginning of the calm the job must be over, in milliseconds, besides the time that the work itself takes.
@@ -215,6 +217,11 @@ impl<'a> Stage<'a> {
             attempts,
             fingerprint: state.trace.fingerprint(),
             trace: state.trace.lines.take().unwrap_or_default(),
+            first_work: {
+                let mut times: Vec<u64> = state.first_work.values().copied().collect();
+                times.sort_unstable();
+                times
+            },
         })
     }
 

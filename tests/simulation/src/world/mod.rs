@@ -80,6 +80,8 @@ pub(crate) struct State {
     slice_states: usize,
     /// What has been counted, for the figures of a run.
     pub(crate) counts: Counts,
+    /// When each node did its first work.
+    pub(crate) first_work: BTreeMap<NodeId, u64>,
 }
 
 /// What has happened in a world, in numbers.
@@ -147,6 +149,7 @@ impl World {
             slice_ms: birth.slice_ms,
             slice_states: birth.slice_states,
             counts: Counts::default(),
+            first_work: BTreeMap::new(),
         };
         let shared = Shared { state: Mutex::new(state), earlier: Notify::new(), start: Instant::now() };
         Self(Arc::new(shared))
@@ -295,6 +298,10 @@ impl Pace for World {
         let done = workload::slice(states, run);
         self.with(|state| {
             state.counts.states += done.consumed.len() as u64;
+            let now = state.now;
+            if !done.consumed.is_empty() {
+                state.first_work.entry(node).or_insert(now);
+            }
             state.see(&Seen::Worked { node, done: &done });
         });
     }

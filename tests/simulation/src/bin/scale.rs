@@ -1,0 +1,101 @@
+//! `scale`: measures how the runtime scales, prints a table, writes JSON and a plot.
+
+use std::{error::Error, fs, path::PathBuf};
+
+use clap::Parser;
+use comfy_table::{Table, presets::ASCII_MARKDOWN};
+use plotters::prelude::*;
+use taskwork_simulation::scale::{Point, measure};
+
+/// Simulates clusters of ever more nodes and prints how well they do.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench scale")]
+struct Arguments {
+    /// Numbers of nodes.
+    #[arg(long, value_delimiter = ',', default_values_t = [10, 20, 50, 100, 200, 500, 1000])]
+    nodes: Vec<usize>,
+    /// The seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The folder that `scale.json` and `scale.svg` are written to.
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let mut points = Vec::new();
+    for &nodes in &arguments.nodes {
+        eprintln!("{nodes} nodes …");
+        points.push(measure(nodes, arguments.seed));
+    }
+    println!("{}", table(&points));
+    if let Some(folder) = &arguments.out {
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join("scale.json"), serde_json::to_string_pretty(&json(&points))? + "\n")?;
+        plot(&folder.join("scale.svg"), &points)?;
+    }
+    Ok(())
+}
+
+fn table(points: &[Point]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(ASCII_MARKDOWN).set_header([
+        "nodes",
+        "efficiency",
+        "job, s",
+        "steals a node",
+        "messages a node and s",
+        "ZooKeeper reads a s",
+        "writes a s",
+        "90 % of joined nodes at work, ms",
+    ]);
+    for point in points {
+        table.add_row([
+            point.nodes.to_string(),
+            format!("{:.3}", point.efficiency),
+            format!("{:.1}", point.took_ms as f64 / 1000.0),
+            format!("{:.1}", point.steals),
+            format!("{:.1}", point.messages_per_s),
+            format!("{:.0}", point.reads_per_s),
+            format!("{:.0}", point.writes_per_s),
+            point.absorbed_ms.to_string(),
+        ]);
+    }
+    table
+}
+
+fn json(points: &[Point]) -> serde_json::Value {
+    let point = |point: &Point| {
+        serde_json::json!({
+            "nodes": point.nodes,
+            "states": point.states,
+            "took_ms": point.took_ms,
+            "efficiency": point.efficiency,
+            "steals_per_node": point.steals,
+            "messages_per_node_and_s": point.messages_per_s,
+            "zookeeper_reads_per_s": point.reads_per_s,
+            "zookeeper_writes_per_s": point.writes_per_s,
+            "absorbed_ms": point.absorbed_ms,
+        })
+    };
+    points.iter().map(point).collect()
+}
+
+/// Efficiency by the number of nodes, on a logarithmic axis.
+fn plot(path: &std::path::Path, points: &[Point]) -> Result<(), Box<dyn Error>> {
+    let most = points.iter().map(|point| point.nodes).max().unwrap_or(10);
+    let root = SVGBackend::new(path, (640, 360)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .margin(12)
+        .x_label_area_size(36)
+        .y_label_area_size(48)
+        .build_cartesian_2d((10_f64..most as f64).log_scale(), 0.0..1.0)?;
+    chart.configure_mesh().x_desc("nodes").y_desc("efficiency").draw()?;
+    let line = points.iter().map(|point| (point.nodes as f64, point.efficiency));
+    chart.draw_series(LineSeries::new(line.clone(), &BLUE))?;
+    chart.draw_series(line.map(|at| Circle::new(at, 3, BLUE.filled())))?;
+    root.present()?;
+    Ok(())
+}

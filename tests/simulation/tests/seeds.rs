@@ -1,0 +1,67 @@
+//! A fixed set of seeds, those that once found something, and the same history for the same seed.
+
+use std::collections::BTreeSet;
+
+use taskwork_simulation::campaign::{self, Campaign};
+
+/// Seeds that have found a bug, or are of a kind that has. What a seed does changes with the simulator; they are kept because whoever
+/// changes it loses nothing by running them.
+const REGRESSIONS: &[(u64, &str)] = &[
+    (10, "a node that was told to leave while its session was over joined anew and stayed"),
+    (43, "the same, while it was frozen"),
+    (154, "a claim that came too late left a txn id behind"),
+    (169, "a thief that had to remember more grants than it may took none any more, not even the oldest"),
+    (5318, "a task that was parked, claimed and parked again was claimed from an old read, and done twice"),
+    (5842, "the last task went from one idle node to another for ever"),
+];
+
+fn run(seeds: std::ops::Range<u64>, nodes: Option<usize>) {
+    let campaign = Campaign { seeds, nodes, time: None, keep_going: false };
+    let tally = campaign::run(&campaign, &|_| {});
+    if let Some(failure) = tally.failures.first() {
+        panic!("replay it with: cargo xtask sim --replay {}\n{:#?}", failure.seed, failure.violations);
+    }
+    assert_eq!(tally.seeds, campaign.seeds.end - campaign.seeds.start);
+    println!("{} things happened in {:.0} s", tally.happenings, tally.seconds);
+}
+
+#[test]
+fn small_clusters_keep_every_promise() {
+    let seeds = if std::env::var_os("TASKWORK_LONG").is_some() { 10_000 } else { 2_000 };
+    run(0..seeds, None);
+}
+
+#[test]
+fn a_large_cluster_keeps_every_promise() {
+    run(100_000..100_004, Some(60));
+}
+
+#[test]
+fn what_was_found_once_stays_mended() {
+    for &(seed, what) in REGRESSIONS {
+        println!("seed {seed}: {what}");
+        run(seed..seed + 1, None);
+    }
+}
+
+#[test]
+fn one_seed_has_one_history_byte_for_byte() {
+    for seed in [3, 7, 42, 1234] {
+        let replay = || campaign::replay(seed, None, &BTreeSet::new(), false, true);
+        let (first, second) = (replay(), replay());
+        assert!(first.trace.len() > 50, "seed {seed} has a history");
+        assert_eq!(first.trace, second.trace, "seed {seed}");
+        assert_eq!(first.fingerprint, second.fingerprint);
+        let other = campaign::replay(seed + 1, None, &BTreeSet::new(), false, false);
+        assert_ne!(first.fingerprint, other.fingerprint);
+    }
+}
+
+/// UTS T1: its size is published (Olivier et al., LCPC 2006).
+#[test]
+fn a_published_tree_has_its_published_size_whatever_happens() {
+    let (states, replay) = campaign::uts_t1(5);
+    assert_eq!(states, 4_130_071);
+    assert_eq!(replay.violations, Vec::<String>::new(), "{}", replay.plan);
+    assert!(replay.attempts > 1, "a machine that dies ends an attempt");
+}

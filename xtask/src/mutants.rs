@@ -1,0 +1,245 @@
+//! `cargo xtask mutants`: puts one deliberate bug after another into a copy of the workspace, and counts the seeds that the simulator
+//! needs to find each.
+//!
+//! A simulator that finds nothing proves nothing unless it is known to find what is there.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::workspace;
+
+/// A deliberate bug: a text of the source and what stands there instead.
+struct Mutant {
+    name: &'static str,
+    file: &'static str,
+    original: &'static str,
+    mutated: &'static str,
+}
+
+const fn mutant(
+    name: &'static str,
+    file: &'static str,
+    original: &'static str,
+    mutated: &'static str,
+) -> Mutant {
+    Mutant { name, file, original, mutated }
+}
+
+/// The bugs. The first ten are those that any such protocol is prone to.
+const MUTANTS: &[Mutant] = &[
+    mutant(
+        "forget a child",
+        "taskwork/src/pool/ledger.rs",
+        "        for &child in children {\n",
+        "        for &child in children.iter().skip(1) {\n",
+    ),
+    mutant(
+        "commit twice on unknown outcome",
+        "zk/src/accounting.rs",
+        "        create(attempt.txn(txn), content),\n",
+        "        { let _ = (txn, content); Op::Check { path: attempt.base(), version: None } },\n",
+    ),
+    mutant(
+        "fresh txn id on retry",
+        "taskwork/src/core/accounting.rs",
+        "                let transaction = transaction.clone();\n",
+        "                let transaction = Transaction { txn: self.next_txn, ..transaction.clone() };\n                self.next_txn += 1;\n",
+    ),
+    mutant(
+        "forget the attempt check",
+        "taskwork/src/core/node.rs",
+        "        let current = self.run_of(packet.attempt).is_some();\n",
+        "        let current = matches!(self.phase, Phase::Active(_));\n",
+    ),
+    mutant(
+        "grant without acknowledgement",
+        "taskwork/src/core/receipts.rs",
+        "                book.open.insert(grant, Decision::Accepted);\n",
+        "",
+    ),
+    mutant(
+        "delete before acknowledgement",
+        "taskwork/src/core/attempt.rs",
+        "        let grant = run.victim.grant(self.now, thief, Some(request), tasks, &self.limits);\n",
+        "        let grant = run.victim.grant(self.now, thief, Some(request), tasks, &self.limits);\n        let number = run.victim.next_grant() - 1;\n        let _ = run.victim.acknowledged(thief, number);\n",
+    ),
+    mutant(
+        "drain that forgets the queue",
+        "taskwork/src/core/drain.rs",
+        "            drain.pile.extend(tasks);\n            drain.stage",
+        "            drop(tasks);\n            drain.stage",
+    ),
+    mutant(
+        "leader without fence",
+        "zk/src/job/lead.rs",
+        "        fence.check(),\n        Op::Set",
+        "        { let _ = fence; Op::Check { path: paths.record(), version: None } },\n        Op::Set",
+    ),
+    mutant(
+        "batch committed without output",
+        "taskwork/src/pool/ledger.rs",
+        "        let output = codec::encode(&self.total)?;\n",
+        "        let output = codec::encode(&O::default())?;\n",
+    ),
+    mutant(
+        "parked task claimed twice",
+        "zk/src/accounting.rs",
+        "        ops.push(delete(parked.clone()));\n",
+        "        ops.push(Op::Check { path: parked.clone(), version: None });\n",
+    ),
+    mutant(
+        "parked again under the same name",
+        "zk/src/paths.rs",
+        "format!(\"{}/parked/{task}{PARKED_BY}{txn}\", self.0)",
+        "{ let _ = txn; format!(\"{}/parked/{task}\", self.0) }",
+    ),
+    mutant(
+        "give away what idle workers are about to take",
+        "taskwork/src/pool/work.rs",
+        "        self.queued.saturating_sub(self.idle)\n",
+        "        self.queued\n",
+    ),
+    mutant(
+        "more grants than a thief can remember",
+        "taskwork/src/core/victim.rs",
+        "        self.open.len() < limits.open_grants_max && remembered < limits.open_grants_max as u64\n",
+        "        let _ = remembered;\n        self.open.len() < limits.open_grants_max\n",
+    ),
+    mutant(
+        "a late claim settles a txn id that never was",
+        "taskwork/src/core/accounting.rs",
+        "                if committed {\n",
+        "                if committed || true {\n",
+    ),
+    mutant(
+        "take back from a node that is lost",
+        "taskwork/src/core/victim.rs",
+        "            if grant.to == node && clean {\n                returned",
+        "            if grant.to == node {\n                returned",
+    ),
+    mutant(
+        "leave before acknowledgements were heard",
+        "taskwork/src/core/drain.rs",
+        "        let all_heard = run.victim.open() == 0 && run.receipts.unheard().next().is_none();\n",
+        "        let all_heard = run.victim.open() == 0;\n",
+    ),
+    mutant(
+        "a task that moves leaves its children behind",
+        "taskwork/src/pool/mod.rs",
+        "            children: self.children.clone(),\n",
+        "            children: Vec::new(),\n",
+    ),
+    mutant(
+        "commit before the incumbent is written",
+        "taskwork/src/shell/coordination/orders.rs",
+        "        self.flush_variables().await?;\n",
+        "",
+    ),
+    mutant(
+        "a variable that is written without looking",
+        "zk/src/variable.rs",
+        "            Ok((old, _)) if !improves(value, &old) => return Ok(Published::Beaten(old)),\n            Ok((_, stat)) => store.set(path, value, Some(stat.version)).await.map(drop),\n",
+        "            Ok((old, _)) if !improves(value, &old) => return Ok(Published::Beaten(old)),\n            Ok(_) => store.set(path, value, None).await.map(drop),\n",
+    ),
+    mutant(
+        "forget that it was told to leave",
+        "taskwork/src/shell/serve.rs",
+        "        Ended::JobOver | Ended::Departed(Departure::Expelled) if told_to_leave => Ok(Some(Fate::Left)),\n",
+        "",
+    ),
+];
+
+/// How many seeds are run before a bug counts as not found.
+const SEEDS: u32 = 10_000;
+
+/// Tries every mutant, or those whose name contains `only`, and prints a table.
+///
+/// # Errors
+/// A mutant does not fit the source any more, does not compile, or is not found.
+pub(crate) fn run(only: Option<&str>) -> Result<()> {
+    let copy = copy_workspace()?;
+    let chosen = MUTANTS.iter().filter(|mutant| only.is_none_or(|only| mutant.name.contains(only)));
+    let mut survivors = Vec::new();
+    println!("| bug | seeds until it is found | found by |\n|---|---|---|");
+    for mutant in chosen {
+        let found = find(&copy, mutant).with_context(|| format!("mutant {:?}", mutant.name))?;
+        match found {
+            Some((seeds, what)) => println!("| {} | {seeds} | {what} |", mutant.name),
+            None => {
+                println!("| {} | not within {SEEDS} | |", mutant.name);
+                survivors.push(mutant.name);
+            }
+        }
+    }
+    ensure!(survivors.is_empty(), "these bugs were not found: {}", survivors.join(", "));
+    Ok(())
+}
+
+/// Puts the bug in, runs seeds until one fails, and takes it out again. Gives the number of seeds and what was seen.
+fn find(copy: &Path, mutant: &Mutant) -> Result<Option<(u64, String)>> {
+    let file = copy.join(mutant.file);
+    let source = fs::read_to_string(&file)?;
+    fs::write(&file, mutated(&source, mutant)?)?;
+    let found = simulate(copy);
+    fs::write(&file, source)?;
+    found
+}
+
+fn mutated(source: &str, mutant: &Mutant) -> Result<String> {
+    let places = source.matches(mutant.original).count();
+    ensure!(places == 1, "{}: the text to be changed is there {places} times, not once", mutant.file);
+    Ok(source.replace(mutant.original, mutant.mutated))
+}
+
+fn simulate(copy: &Path) -> Result<Option<(u64, String)>> {
+    let mut cargo = workspace::command("cargo");
+    cargo.current_dir(copy).args(["run", "--quiet", "-p", "taskwork-simulation", "--"]);
+    cargo.args(["--seeds", &SEEDS.to_string(), "--json", "--terse"]);
+    cargo.env("RUSTFLAGS", "--cap-lints=allow").env("CARGO_TARGET_DIR", copy.join("target"));
+    let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let Some(line) = text.lines().find(|line| line.starts_with('{')) else {
+        bail!("the simulator could not be built, or has said nothing: {}", output.status);
+    };
+    let tally: serde_json::Value = serde_json::from_str(line)?;
+    let seeds = tally["seeds"].as_u64().context("it does not say how many seeds it ran")?;
+    Ok(tally["broken"].as_str().map(|what| (seeds, what.to_owned())))
+}
+
+/// Copies what git knows of the workspace to a folder of its own, which keeps its builds.
+fn copy_workspace() -> Result<PathBuf> {
+    let root = workspace::root();
+    let copy = root.join("target/mutants");
+    let listed = workspace::command("git").args(["ls-files", "-z"]).output().context("cannot start git")?;
+    ensure!(listed.status.success(), "git ls-files: {}", listed.status);
+    for name in String::from_utf8(listed.stdout)?.split('\0').filter(|name| !name.is_empty()) {
+        let (from, to) = (root.join(name), copy.join(name));
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        // Only what has changed, so that only that is built again.
+        let content = fs::read(&from).with_context(|| format!("cannot read {name}"))?;
+        if fs::read(&to).ok().as_ref() != Some(&content) {
+            fs::write(&to, content)?;
+        }
+    }
+    Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mutant_fits_the_source_as_it_is() {
+        for mutant in MUTANTS {
+            let source = fs::read_to_string(workspace::root().join(mutant.file)).unwrap();
+            assert_ne!(mutated(&source, mutant).unwrap(), source, "{}", mutant.name);
+        }
+    }
+}
