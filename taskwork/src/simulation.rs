@@ -26,6 +26,7 @@ use crate::{
     shell::{
         ground::{ARRIVALS_MAX, Connecting, Ground, Network, Way},
         kinds::{Kind, Kinds, Starting},
+        mail::Letter,
         node::{Part, RunningNode},
         seat::{Seat, SeatError},
         serve::{ServeError, ServeSetup, serve},
@@ -208,6 +209,26 @@ pub fn describe(payload: &[u8]) -> String {
         Message::Refuse { grant } => format!("refuse {grant}"),
         Message::Settled { grant, .. } => format!("settled {grant}"),
     }
+}
+
+/// Reads bytes as whatever may come over the wire. What can be read is the same when it is written and read again.
+///
+/// # Panics
+/// If it is not.
+pub fn check_wire(bytes: &[u8]) {
+    fn check<V: serde::de::DeserializeOwned + serde::Serialize + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+        let Ok(value) = codec::decode::<V>(bytes) else { return };
+        let written = codec::encode(&value).expect("what was read can be written");
+        assert_eq!(codec::decode::<V>(&written).ok(), Some(value));
+    }
+    check::<Parcel>(bytes);
+    check::<Letter>(bytes);
+    check::<Envelope>(bytes);
+}
+
+/// Reads a text as what users give on the command line.
+pub fn check_arguments(text: &str) {
+    crate::cli::check_arguments(text);
 }
 
 /// Whether a message carries tasks.

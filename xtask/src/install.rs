@@ -53,6 +53,19 @@ pub(crate) fn cargo_deny() -> Option<Step> {
     Some(Step::cargo("install cargo-deny", &line))
 }
 
+/// The version of cargo-fuzz that is installed where there is none.
+const FUZZ_VERSION: &str = "0.13.2";
+
+/// The step that installs cargo-fuzz, unless there is one.
+pub(crate) fn cargo_fuzz() -> Option<Step> {
+    let found = workspace::command("cargo").args(["fuzz", "--version"]).stderr(Stdio::null()).output();
+    if found.is_ok_and(|output| output.status.success()) {
+        return None;
+    }
+    let line = format!("install cargo-fuzz --version {FUZZ_VERSION} --locked");
+    Some(Step::cargo("install cargo-fuzz", &line))
+}
+
 /// `text` is what `cargo deny --version` says: `cargo-deny 0.20.2`.
 fn is_new_enough(text: &str) -> bool {
     let Some(version) = text.trim().strip_prefix("cargo-deny ") else { return false };

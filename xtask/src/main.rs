@@ -1,9 +1,10 @@
-//! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim` and `mutants`.
+//! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim`, `fuzz`, `mutants` and `bench`.
 
 mod check;
 mod cluster;
 mod data;
 mod fix;
+mod fuzz;
 mod install;
 mod mutants;
 mod sim;
@@ -41,6 +42,14 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Give every reader anything at all, for a while each (takes a nightly toolchain)
+    Fuzz {
+        /// How long to run each target, in seconds
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+        /// Only this target
+        only: Option<String>,
+    },
     /// Put deliberate bugs into a copy of the workspace, and count the seeds that the simulator needs to find each
     Mutants {
         /// Only those whose name contains this
@@ -56,6 +65,7 @@ fn main() -> ExitCode {
         Command::Check => check::run(),
         Command::Fix => fix::run(),
         Command::Sim { arguments } => sim::run(&arguments),
+        Command::Fuzz { seconds, only } => fuzz::run(seconds, only.as_deref()),
         Command::Mutants { only } => mutants::run(only.as_deref()),
         Command::Cluster(arguments) => cluster::run(&arguments),
     };

@@ -12,13 +12,16 @@ use crate::{
 /// What makes several hosts of one machine.
 const NETWORK_PACKAGES: &[&str] = &["iproute2", "nftables"];
 
+/// What goes through the states of the models.
+const MODEL_PACKAGES: &[&str] = &["gcc", "libc6-dev", "spin"];
+
 /// Runs the unit, integration and documentation tests of the whole workspace.
 ///
 /// # Errors
 /// A step failed, a package could not be installed, or CI has no data folder.
 pub(crate) fn run(long: bool) -> Result<()> {
     // What the tests start besides the workspace's own programs.
-    install::debian_packages(&[zk_server::PACKAGES, NETWORK_PACKAGES].concat())?;
+    install::debian_packages(&[zk_server::PACKAGES, NETWORK_PACKAGES, MODEL_PACKAGES].concat())?;
     let data = Data::locate();
     data.require(workspace::in_ci())?;
     let outcome = step::run_all(&steps(&data, long));
@@ -32,6 +35,7 @@ fn steps(data: &Data, long: bool) -> Vec<Step> {
     let steps = [
         Step::cargo("tests", "test --workspace --all-targets --no-fail-fast"),
         Step::cargo("doc tests", "test --workspace --doc --no-fail-fast"),
+        Step::cargo("interleavings", "test -p taskwork --lib --features loom interleavings"),
     ];
     steps.into_iter().map(|step| with_environment(step, data, long)).collect()
 }
@@ -53,6 +57,7 @@ mod tests {
             [
                 "TASKWORK_DATA=/d cargo test --workspace --all-targets --no-fail-fast",
                 "TASKWORK_DATA=/d cargo test --workspace --doc --no-fail-fast",
+                "TASKWORK_DATA=/d cargo test -p taskwork --lib --features loom interleavings",
             ]
         );
     }

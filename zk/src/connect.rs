@@ -155,8 +155,11 @@ impl Connect {
         time::timeout(self.connect_timeout, client).await.unwrap_or_else(|_| Err(self.unreachable()))
     }
 
-    /// Every host must be one that TLS can name; the client takes that for granted.
-    fn check_hosts(&self) -> Result<(), ConnectError> {
+    /// Whether the text names servers. Every host must be one that TLS can name; the client takes that for granted.
+    ///
+    /// # Errors
+    /// [`ConnectError::Hosts`].
+    pub fn check_hosts(&self) -> Result<(), ConnectError> {
         let servers = self.hosts.split_once('/').map_or(self.hosts.as_str(), |(servers, _)| servers);
         if self.hosts.contains("://") {
             return Err(self.not_hosts("it must not name a protocol"));

@@ -86,3 +86,10 @@ pub use self::{
     program::{NoMore, Place, Program, main, run},
 };
 pub use crate::shell::kinds::Kinds;
+
+/// Reads a text as each of the kinds of value that options take. For the fuzzer: it must not panic.
+#[cfg(feature = "simulation")]
+pub(crate) fn check_arguments(text: &str) {
+    let _ = target::seconds(text);
+    let _ = node::advertised(text);
+}

@@ -140,7 +140,7 @@ fn told_to_leave() -> Result<mpsc::Receiver<()>, Failure> {
     Ok(leave)
 }
 
-fn advertised(text: &str) -> Result<Advertise, String> {
+pub(super) fn advertised(text: &str) -> Result<Advertise, String> {
     if let Ok(at) = text.parse::<SocketAddr>() {
         return Ok(Advertise { ip: at.ip(), port: Some(at.port()) });
     }

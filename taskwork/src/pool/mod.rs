@@ -21,8 +21,11 @@ mod slices;
 mod ledger;
 mod variables;
 mod work;
+mod sync;
 #[cfg(test)]
 mod stress;
+#[cfg(all(test, feature = "loom"))]
+mod interleavings;
 
 use std::{
     fmt,

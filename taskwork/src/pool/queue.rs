@@ -3,12 +3,13 @@
 //! One lock guards both, so that the question "is anybody hungry?" always has one answer. The lock is taken when a
 //! task is split off, begun or ended; never while a task is searched.
 
-use std::{
-    collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, sync::PoisonError};
 
-use super::{Entry, PoolView, lock, signals::Signals};
+use super::{
+    Entry, PoolView,
+    signals::Signals,
+    sync::{Condvar, Mutex, MutexGuard},
+};
 use crate::task::Task;
 
 /// The queue of a pool.
@@ -42,7 +43,8 @@ impl<T: Task> Queue<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        lock(&self.state)
+        // A panic under this lock would be a mistake of ours; the workers go on with what there is.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts tasks into the queue. Says whether a thief waits for one.

@@ -3,7 +3,9 @@
 //! A poll is one relaxed load of a word that hardly ever changes, so it costs no traffic between cores. Relaxed is
 //! enough: a word only says *that* there is something to see; what there is to see stands behind a lock.
 
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::sync::{AtomicBool, AtomicIsize, AtomicU64};
 
 /// What the pool wants of the tasks that run in it. On a cache line of its own.
 #[derive(Debug, Default)]

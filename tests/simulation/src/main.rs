@@ -93,7 +93,7 @@ fn report(tally: &Tally) {
 fn json(tally: &Tally) -> serde_json::Value {
     serde_json::json!({
         "seeds": tally.seeds,
-        "broken": tally.failures.first().and_then(|failure| failure.violations.first()),
+        "broken": tally.failures.first().and_then(|failure| failure.violations.first()?.split(" at ").next()),
         "failed": tally.failures.iter().map(|failure| failure.seed).collect::<Vec<_>>(),
         "happenings": tally.happenings,
         "states": tally.states,

@@ -185,7 +185,11 @@ impl<'a> Stage<'a> {
             return;
         }
         let open = self.world.with(|state| state.invariants.facts.open(state.invariants.facts.latest));
-        self.violate(format!("after {now} ms, long after the faults, {open} states are open and the job is {record:?}"));
+        let state = record.map_or_else(
+            || "is not there".to_owned(),
+            |record| format!("is {:?} in attempt {}", record.state, record.attempt),
+        );
+        self.violate(format!("after {now} ms, long after the faults, {open} states are open and the job {state}"));
     }
 
     /// When all is over every node leaves when it is told to.

@@ -1,0 +1,127 @@
+//! Everything that comes from outside, given anything at all: nothing may panic, take more than its share of memory, or be read as
+//! something other than what is written back.
+//!
+//! Each function is a target of `cargo fuzz` (`cargo xtask fuzz` runs them all), and is run in the tests on what is kept in `corpus/`,
+//! and on what becomes of that by chance.
+
+use taskwork::{NodeId, TaskId, simulation};
+use tsp_example::{
+    instance::City,
+    read::{parse_instance, parse_tour, write_tour},
+};
+use zk::{ClusterPaths, Connect, CreateMode, Credentials, MemoryTree, Store, figures, is_name, job, membership};
+
+/// A message between nodes, or a letter: bytes that a peer, or whoever can write to the tree, has sent.
+pub fn wire(bytes: &[u8]) {
+    simulation::check_wire(bytes);
+}
+
+/// A file of the TSP example, in TSPLIB's format or another: an instance, and a tour of its cities.
+pub fn tsplib(bytes: &[u8]) {
+    // An instance has its matrix, so a short file may ask for a large one: what is not read is not asked for here.
+    if asks_for_many_cities(bytes) {
+        return;
+    }
+    if let Ok(instance) = parse_instance("fuzzed", bytes) {
+        assert!(instance.len() >= 3, "a tour has at least three cities");
+        let first: Vec<City> = (0..instance.len()).collect();
+        let written = write_tour(&instance, &first);
+        let read = parse_tour("written", written.as_bytes(), instance.len());
+        assert_eq!(read.ok(), Some(first), "a tour reads back as it is written");
+    }
+    let _ = parse_tour("fuzzed", bytes, 16);
+}
+
+/// A file of coordinates, a line each: the same reader, which takes it for CSV by its first line.
+pub fn csv(bytes: &[u8]) {
+    let line = [b"a,1,2\n", bytes].concat();
+    if bytes.len() < CSV_BYTES_MAX {
+        let _ = parse_instance("fuzzed", &line);
+    }
+}
+
+/// So long a file has a few hundred cities at most.
+const CSV_BYTES_MAX: usize = 4 << 10;
+
+/// Whether a file has a number in it that is large as a number of cities.
+fn asks_for_many_cities(bytes: &[u8]) -> bool {
+    let digits = |byte: &u8| !byte.is_ascii_digit();
+    bytes.split(digits).any(|number| number.len() > 3)
+}
+
+/// Names that users give, and that stand in znodes.
+pub fn names(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(node) = text.parse::<NodeId>() {
+        assert_eq!(node.to_string().parse(), Ok(node));
+    }
+    if let Ok(task) = text.parse::<TaskId>() {
+        assert_eq!(task.to_string().parse(), Ok(task));
+    }
+    if let Ok(cluster) = ClusterPaths::new(text) {
+        assert!(is_name(text) && cluster.name() == text && !text.contains('/'));
+    }
+    let _ = Connect::new(text).check_hosts();
+    if let Some(credentials) = Credentials::parse(text) {
+        assert!(!format!("{credentials:?}").contains(text), "a password is not shown");
+    }
+    simulation::check_arguments(text);
+}
+
+/// Contents of znodes, and their names, as somebody with the password could write them.
+pub fn znodes(bytes: &[u8]) {
+    let Some((&place, content)) = bytes.split_first() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime of one thread");
+    runtime.block_on(read_znodes(place, content));
+}
+
+async fn read_znodes(place: u8, content: &[u8]) {
+    let (tree, cluster) = (MemoryTree::new(), ClusterPaths::new("fuzzed").expect("the name is well formed"));
+    let store = tree.connect();
+    cluster.prepare(&*store).await.expect("an empty tree can be prepared");
+    let paths = cluster.job("j-0000000000");
+    for path in [paths.record(), paths.attempts(), paths.figures(), paths.vars()] {
+        put(&*store, &path, b"").await;
+    }
+    let attempt = paths.attempt(1);
+    for path in [attempt.base(), attempt.outputs(), attempt.parked(), attempt.left(), attempt.txns(), attempt.large()] {
+        put(&*store, &path, b"").await;
+    }
+    let name = String::from_utf8_lossy(content).into_owned();
+    match place % 8 {
+        0 => put(&*store, &paths.record(), content).await,
+        1 => put(&*store, &cluster.member("n0000000000000001"), content).await,
+        2 => put(&*store, &paths.node_figures("n0000000000000001"), content).await,
+        3 => put(&*store, &attempt.output("n0000000000000001"), content).await,
+        4 => put(&*store, &paths.result(), content).await,
+        5 => put(&*store, &attempt.parked_task("n0000000000000000-0"), content).await,
+        6 => put(&*store, &format!("{}/{name}", cluster.election()), b"").await,
+        _ => put(&*store, &cluster.member(&name), content).await,
+    }
+    let _ = membership::list(&*store, &cluster).await;
+    let _ = job::read(&*store, &cluster, "j-0000000000").await;
+    let _ = job::list(&*store, &cluster).await;
+    let _ = job::shared(&*store, &cluster, "j-0000000000").await;
+    let _ = job::outputs(&*store, &attempt).await;
+    let _ = job::result(&*store, &cluster, "j-0000000000").await;
+    let _ = job::lost(&*store, &cluster, &attempt).await;
+    let _ = zk::election::leaders(&*store, &cluster).await;
+    let _ = figures::read::<serde_json::Value>(&*store, &cluster, "j-0000000000").await;
+    let claim = zk::accounting::Claim {
+        node: "n0000000000000001".to_owned(),
+        txn: "n0000000000000001-0".to_owned(),
+        settled: None,
+        task: "n0000000000000000-0".to_owned(),
+    };
+    if let Ok(Some(envelope)) = zk::accounting::claim(&*store, &cluster, &attempt, &claim).await {
+        simulation::check_wire(&envelope);
+    }
+    let _ = job::forget(&*store, &cluster, "j-0000000000").await;
+}
+
+/// Creates a znode, or sets it. What no tree can hold is not put there.
+async fn put(store: &dyn Store, path: &str, content: &[u8]) {
+    if store.create(path, content, CreateMode::Persistent).await.is_err() {
+        let _ = store.set(path, content, None).await;
+    }
+}

@@ -1,0 +1,157 @@
+//! The queue and the signals in every interleaving of a few threads: no wake-up is lost, no task is taken twice or left, and the pool is
+//! idle only when nothing runs.
+//!
+//! Run by `cargo test -p taskwork --lib --features loom interleavings`, which `cargo xtask test` does too.
+
+use loom::{
+    model::Builder,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Entry, queue::Queue, signals::Signals};
+use crate::{
+    context::Context,
+    id::{NodeId, TaskId},
+    task::{Outcome, Task},
+};
+
+#[derive(Serialize, Deserialize)]
+struct Nothing;
+
+impl Task for Nothing {
+    type Shared = ();
+    type Output = ();
+
+    fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
+        Outcome::Complete
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+fn task(number: u64) -> Entry<Nothing> {
+    Entry::new(TaskId { node: NodeId(1), number }, Nothing)
+}
+
+/// A queue with its signals, shared by the threads of a model.
+struct Desk {
+    queue: Queue<Nothing>,
+    signals: Signals,
+    taken: AtomicUsize,
+}
+
+impl Desk {
+    fn new(workers: usize) -> Arc<Self> {
+        Arc::new(Self { queue: Queue::new(workers), signals: Signals::default(), taken: AtomicUsize::new(0) })
+    }
+
+    /// A worker: takes tasks until the queue is closed.
+    fn work(&self) {
+        while self.queue.next(&self.signals, || {}).is_some() {
+            self.taken.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// Tries every interleaving with so many switches between threads that were not forced: most mistakes need two.
+fn every_interleaving(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+#[test]
+fn a_worker_that_waits_hears_of_a_task() {
+    every_interleaving(|| {
+        let desk = Desk::new(1);
+        let its = Arc::clone(&desk);
+        let worker = thread::spawn(move || its.queue.next(&its.signals, || {}).is_some());
+        desk.queue.put([task(0)], &desk.signals);
+        assert!(worker.join().unwrap());
+    });
+}
+
+#[test]
+fn each_task_goes_to_one_worker_and_all_end() {
+    every_interleaving(|| {
+        let desk = Desk::new(2);
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let its = Arc::clone(&desk);
+                thread::spawn(move || its.work())
+            })
+            .collect();
+        desk.queue.put([task(0)], &desk.signals);
+        while desk.taken.load(SeqCst) == 0 {
+            thread::yield_now();
+        }
+        desk.queue.close(&desk.signals);
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        assert_eq!(desk.taken.load(SeqCst), 1);
+    });
+}
+
+#[test]
+fn a_thief_and_a_worker_never_have_the_same_task() {
+    every_interleaving(|| {
+        let desk = Desk::new(1);
+        desk.queue.put([task(0), task(1)], &desk.signals);
+        let its = Arc::clone(&desk);
+        let worker = thread::spawn(move || its.queue.next(&its.signals, || {}).map(|entry| entry.id));
+        let stolen: Vec<TaskId> =
+            desk.queue.take_for_thief(1, &desk.signals).iter().map(|entry| entry.id).collect();
+        let begun = worker.join().unwrap().unwrap();
+        assert_eq!((stolen.len(), desk.queue.view().queued), (1, 0));
+        assert_ne!(stolen[0], begun);
+    });
+}
+
+#[test]
+fn a_worker_that_was_stopped_goes_on() {
+    every_interleaving(|| {
+        let desk = Desk::new(1);
+        let its = Arc::clone(&desk);
+        let worker = thread::spawn(move || its.queue.next(&its.signals, || {}).is_some());
+        desk.queue.stop(&desk.signals);
+        desk.queue.put([task(0)], &desk.signals);
+        desk.queue.resume(&desk.signals);
+        assert!(worker.join().unwrap());
+        assert!(!desk.signals.stop());
+    });
+}
+
+#[test]
+fn an_idle_pool_has_nothing_that_runs() {
+    every_interleaving(|| {
+        let desk = Desk::new(1);
+        desk.queue.put([task(0)], &desk.signals);
+        let its = Arc::clone(&desk);
+        let worker = thread::spawn(move || its.work());
+        // What the driver does: it commits what was completed when the pool is idle.
+        if desk.queue.view().is_idle() {
+            assert_eq!(desk.taken.load(SeqCst), 1, "idle, but the task is not done");
+        }
+        desk.queue.close(&desk.signals);
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn the_demand_is_right_when_all_is_quiet() {
+    every_interleaving(|| {
+        let desk = Desk::new(1);
+        let its = Arc::clone(&desk);
+        let worker = thread::spawn(move || its.queue.next(&its.signals, || {}).is_some());
+        desk.queue.set_thieves(2, &desk.signals);
+        desk.queue.put([task(0)], &desk.signals);
+        assert!(worker.join().unwrap());
+        assert_eq!(desk.signals.demand(), 2, "two thieves wait, no worker, and nothing is queued");
+    });
+}

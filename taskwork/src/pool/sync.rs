@@ -1,0 +1,13 @@
+//! The locks and atomics of the queue and the signals: the standard library's, or loom's, which tries every way in which threads
+//! can come between each other.
+
+#[cfg(feature = "loom")]
+pub(super) use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicIsize, AtomicU64},
+};
+#[cfg(not(feature = "loom"))]
+pub(super) use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicIsize, AtomicU64},
+};

@@ -1,0 +1,63 @@
+//! The small models of the protocols in `docs/models`, checked in every state that they can be in; and the bugs that are written
+//! into them, each of which must be found. `cargo xtask test` installs what it takes: spin, and a C compiler.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+fn model(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/models").join(name)
+}
+
+fn done(what: &str, output: Output) -> String {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {said}");
+    said
+}
+
+fn started(what: &str, command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|error| panic!("{what} cannot be started ({error}); cargo xtask test installs it"))
+}
+
+/// Goes through every state of a model, with weak fairness; gives the number of errors found (the search ends at the first), and of
+/// states.
+fn check(name: &str, bug: Option<&str>) -> (u64, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spin = Command::new("spin");
+    spin.current_dir(&folder).args(bug.map(|bug| format!("-D{bug}"))).arg("-a").arg(model(name));
+    done("spin", started("spin", &mut spin));
+    let mut cc = Command::new("cc");
+    cc.current_dir(&folder).args(["-O1", "-w", "-DNFAIR=3", "-o", "pan", "pan.c"]);
+    done("cc", started("cc", &mut cc));
+    // All of a model's states are fewer than this: a search that is cut off would say so.
+    let mut pan = Command::new(folder.path().join("pan"));
+    pan.current_dir(&folder).args(["-a", "-f", "-m1000000"]);
+    let said = done("the search", started("the search", &mut pan));
+    assert!(!said.contains("max search depth too small"), "{said}");
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let errors = said.lines().find_map(|line| number(line.split_once("errors:")?.1));
+    let states = said.lines().find_map(|line| number(line.split_once("states, stored")?.0));
+    (errors.expect("it counts errors"), states.expect("it counts states"))
+}
+
+fn check_with_bugs(name: &str, bugs: &[&str]) {
+    let (errors, states) = check(name, None);
+    assert_eq!(errors, 0, "{name}");
+    println!("{name}: {states} states");
+    assert!(states > 500, "{name} has only {states} states");
+    for bug in bugs {
+        let (errors, _) = check(name, Some(bug));
+        assert!(errors > 0, "{name} does not find {bug}");
+    }
+}
+
+#[test]
+fn accounting_ends_the_job_when_all_is_done_and_never_before() {
+    check_with_bugs("accounting.pml", &["BUG_SPLIT", "BUG_TWICE", "BUG_FRESH", "BUG_BATCH"]);
+}
+
+#[test]
+fn a_task_that_is_handed_over_has_one_owner_at_any_time() {
+    check_with_bugs("handover.pml", &["BUG_FORGET", "BUG_WINDOW", "BUG_LEAVE", "BUG_REVOKE"]);
+}

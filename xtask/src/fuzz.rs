@@ -1,0 +1,30 @@
+//! `cargo xtask fuzz`: gives every reader anything at all, for a while each, led by what the code does with it.
+
+use anyhow::Result;
+
+use crate::{
+    install,
+    step::{self, Step},
+};
+
+/// The targets: what `fuzz/src/lib.rs` has.
+const TARGETS: &[&str] = &["wire", "znodes", "tsplib", "csv", "names"];
+
+/// Runs each target for so many seconds. It takes a nightly toolchain, for the instrumentation.
+///
+/// # Errors
+/// A target has found something; what it was lies in `fuzz/artifacts`.
+pub(crate) fn run(seconds: u32, only: Option<&str>) -> Result<()> {
+    let mut steps: Vec<Step> = install::cargo_fuzz().into_iter().collect();
+    for target in TARGETS.iter().filter(|target| only.is_none_or(|only| only == **target)) {
+        // New inputs go to a folder that is not kept; what is in the corpus is read only.
+        let line = format!(
+            "run nightly cargo fuzz run --features libfuzzer {target} target/fuzz-corpus/{target} fuzz/corpus/{target} -- \
+             -max_total_time={seconds} -max_len=4096 -print_final_stats=1"
+        );
+        let folder = crate::workspace::root().join("target/fuzz-corpus").join(target);
+        std::fs::create_dir_all(folder)?;
+        steps.push(Step::new("fuzz", "rustup", line.split_whitespace()));
+    }
+    step::run_chain(&steps)
+}
