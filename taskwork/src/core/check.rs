@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+#[cfg(test)]
+use super::drain::Drain;
 use super::node::{Node, Phase};
 use crate::id::TaskId;
 
@@ -14,6 +16,12 @@ impl Node {
             _ => Vec::new(),
         };
         open.into_iter().chain(self.piled()).collect()
+    }
+
+    /// Whether the clean leave is being committed: what is to be parked is with the transaction.
+    #[cfg(test)]
+    pub(crate) fn leaves(&self) -> bool {
+        self.drain.as_ref().is_some_and(Drain::leaves)
     }
 
     fn piled(&self) -> impl Iterator<Item = TaskId> + '_ {

@@ -65,6 +65,11 @@ impl Drain {
         self.pile.iter()
     }
 
+    #[cfg(test)]
+    pub(super) fn leaves(&self) -> bool {
+        self.stage == Stage::Leaving
+    }
+
     /// The times at which something is due.
     pub(super) fn deadlines(&self) -> [u64; 3] {
         [self.remind_at, self.park_at, self.abandon_at]

@@ -28,6 +28,8 @@ mod drain;
 mod check;
 #[cfg(test)]
 mod cluster_test;
+#[cfg(test)]
+mod properties_test;
 
 pub(crate) use self::{
     action::{Action, Departure, Transaction, TransactionKind},

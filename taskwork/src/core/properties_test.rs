@@ -1,0 +1,357 @@
+//! One node under any sequence of events whatever: it never panics, its own invariants hold, and no task is lost or doubled by it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use proptest::prelude::*;
+
+use super::{
+    Action, Event, Message, Node, Packet, Transaction, TransactionKind, TransactionResult, node::Phase,
+};
+use crate::{
+    config::Limits,
+    envelope::Envelope,
+    id::{Attempt, NodeId, TaskId},
+    pool::PoolView,
+};
+
+const ME: NodeId = NodeId(1);
+const WORKERS: usize = 2;
+
+/// Something that happens; numbers are small, so that they meet.
+#[derive(Debug, Clone)]
+enum Step {
+    Joined(u64),
+    Left(u64, bool),
+    Attempt(u32),
+    Enrolled,
+    Parked(u32, Vec<u64>),
+    JobOver,
+    Packet { from: u64, attempt: u32, message: Message },
+    Unreachable(u64),
+    Pass { ms: u64 },
+    /// The transaction under way is answered.
+    Answered(Answer),
+    /// A worker begins, splits off, or completes a task.
+    Begin,
+    Split,
+    Complete,
+    Drain,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    Done,
+    TooLate,
+    Unknown,
+    AttemptOver,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (node, attempt) = (2_u64..6, 1_u32..3);
+    prop_oneof![
+        3 => node.clone().prop_map(Step::Joined),
+        1 => (node.clone(), any::<bool>()).prop_map(|(node, clean)| Step::Left(node, clean)),
+        1 => attempt.clone().prop_map(Step::Attempt),
+        3 => Just(Step::Enrolled),
+        2 => (attempt.clone(), prop::collection::vec(0_u64..3, 0..3)).prop_map(|(k, tasks)| Step::Parked(k, tasks)),
+        12 => (node.clone(), attempt, message())
+            .prop_map(|(from, attempt, message)| Step::Packet { from, attempt, message }),
+        1 => node.prop_map(Step::Unreachable),
+        4 => (0_u64..400).prop_map(|ms| Step::Pass { ms }),
+        5 => prop_oneof![
+            4 => Just(Answer::Done), 1 => Just(Answer::TooLate), 2 => Just(Answer::Unknown), 1 => Just(Answer::AttemptOver)
+        ].prop_map(Step::Answered),
+        6 => Just(Step::Begin),
+        4 => Just(Step::Split),
+        3 => Just(Step::Complete),
+    ]
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let number = 0_u64..12;
+    prop_oneof![
+        number.clone().prop_map(|request| Message::Steal { request }),
+        number.clone().prop_map(|request| Message::Deny { request }),
+        (number.clone(), prop::option::of(number.clone()), 0_u64..4).prop_map(|(grant, request, back)| {
+            // The tasks follow from who grants and the grant's number: see `Bench::tasks_of`.
+            Message::Grant { grant, request, settled_below: grant.saturating_sub(back), tasks: Vec::new() }
+        }),
+        number.clone().prop_map(|grant| Message::Ack { grant }),
+        number.clone().prop_map(|grant| Message::Refuse { grant }),
+        number.prop_map(|grant| Message::Settled { grant, settled_below: grant }),
+    ]
+}
+
+/// A node with a pool, and what must be true of its tasks, kept from outside.
+struct Bench {
+    node: Node,
+    now: u64,
+    stopped: bool,
+    queue: VecDeque<TaskId>,
+    running: Vec<TaskId>,
+    made: u64,
+    /// Every task that is this node's: it came, and it has neither been completed nor taken by another.
+    mine: BTreeSet<TaskId>,
+    /// Grants of this node that are open.
+    granted: BTreeMap<u64, (NodeId, Vec<TaskId>)>,
+    enrolling: Option<Attempt>,
+    attempt: Option<Attempt>,
+    under_way: Option<Transaction>,
+    left: BTreeSet<NodeId>,
+    /// Parked tasks that were claimed.
+    claimed: BTreeSet<TaskId>,
+    gone: bool,
+}
+
+fn sealed(id: TaskId) -> Envelope {
+    Envelope { id, children: Vec::new(), output: Vec::new(), task: Vec::new() }
+}
+
+impl Bench {
+    fn new(seed: u64) -> Self {
+        let limits = Limits {
+            open_grants_max: 3,
+            waiting_thieves_max: 2,
+            grant_tasks_max: 2,
+            drain_deadline_ms: 500,
+            ..Limits::default()
+        };
+        Self {
+            node: Node::new(ME, limits, seed),
+            now: 0,
+            stopped: false,
+            queue: VecDeque::new(),
+            running: Vec::new(),
+            made: 0,
+            mine: BTreeSet::new(),
+            granted: BTreeMap::new(),
+            enrolling: None,
+            attempt: None,
+            under_way: None,
+            left: BTreeSet::new(),
+            claimed: BTreeSet::new(),
+            gone: false,
+        }
+    }
+
+    fn view(&self) -> PoolView {
+        let idle = WORKERS - self.running.len();
+        PoolView { workers: WORKERS, idle, queued: self.queue.len(), stopped: self.stopped, batch_ids: 1 }
+    }
+
+    /// The tasks of a grant: the same whenever it comes, and no other's.
+    fn tasks_of(from: u64, attempt: u32, grant: u64) -> Vec<TaskId> {
+        (0..=grant % 2)
+            .map(|k| TaskId { node: NodeId(from), number: 1000 * u64::from(attempt) + 2 * grant + k })
+            .collect()
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            // Who has left cleanly never comes back under the same id.
+            Step::Joined(node) if self.left.contains(&NodeId(node)) => {}
+            Step::Joined(node) => self.handle(Event::Joined { node: NodeId(node) }),
+            Step::Left(node, clean) => {
+                let node = NodeId(node);
+                if clean {
+                    self.left.insert(node);
+                    self.granted.retain(|_, (to, _)| *to != node);
+                }
+                self.handle(Event::Left { node, clean });
+            }
+            Step::Attempt(attempt) => self.handle(Event::Attempt { attempt: Attempt(attempt) }),
+            Step::Enrolled => {
+                if let Some(attempt) = self.enrolling.take() {
+                    self.attempt = Some(attempt);
+                    self.handle(Event::Enrolled { attempt });
+                }
+            }
+            Step::Parked(attempt, numbers) => {
+                let task = |number: u64| TaskId { node: NodeId(0), number: 1000 * u64::from(attempt) + number };
+                let tasks = numbers.into_iter().map(task).filter(|task| !self.mine.contains(task)).collect();
+                self.handle(Event::Parked { attempt: Attempt(attempt), tasks });
+            }
+            Step::JobOver => self.handle(Event::JobOver),
+            Step::Packet { from, attempt, mut message } => {
+                match &mut message {
+                    Message::Grant { grant, tasks, .. } => {
+                        *tasks = Self::tasks_of(from, attempt, *grant).into_iter().map(sealed).collect();
+                    }
+                    Message::Ack { grant } if self.is_theirs(from, attempt, *grant) => {
+                        let (_, tasks) = self.granted.remove(grant).unwrap();
+                        self.mine.retain(|task| !tasks.contains(task));
+                    }
+                    Message::Refuse { grant } if self.is_theirs(from, attempt, *grant) => {
+                        self.granted.remove(grant);
+                    }
+                    _ => {}
+                }
+                let packet = Packet { attempt: Attempt(attempt), message };
+                self.handle(Event::Packet { from: NodeId(from), packet });
+            }
+            Step::Unreachable(to) => self.handle(Event::Unreachable { to: NodeId(to) }),
+            Step::Pass { ms } => {
+                self.now += ms;
+                self.handle(Event::Tick);
+            }
+            Step::Answered(answer) => self.answer(answer),
+            Step::Begin => {
+                if !self.stopped && self.running.len() < WORKERS {
+                    self.running.extend(self.queue.pop_front());
+                    self.handle(Event::Look);
+                }
+            }
+            Step::Split => {
+                if !self.running.is_empty() && self.queue.len() < 8 {
+                    let id = TaskId { node: ME, number: self.made };
+                    self.made += 1;
+                    self.mine.insert(id);
+                    self.queue.push_back(id);
+                    self.handle(Event::Look);
+                }
+            }
+            Step::Complete => {
+                if let Some(done) = self.running.pop() {
+                    self.mine.remove(&done);
+                    self.handle(Event::Look);
+                }
+            }
+            Step::Drain => self.handle(Event::Drain),
+        }
+    }
+
+    /// Whether an answer is about an open grant of this attempt, from a member to which it was given.
+    fn is_theirs(&self, from: u64, attempt: u32, grant: u64) -> bool {
+        self.attempt == Some(Attempt(attempt))
+            && self.node.members.contains(&NodeId(from))
+            && self.granted.get(&grant).is_some_and(|(to, _)| *to == NodeId(from))
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        let Some(transaction) = self.under_way.take() else { return };
+        let claimed = match (&transaction.kind, answer) {
+            // What is this node's already is parked no more, whatever an old read says.
+            (TransactionKind::Claim { task }, Answer::Done) if !self.claimed.contains(task) => {
+                self.claimed.insert(*task);
+                self.mine.insert(*task);
+                Some(sealed(*task))
+            }
+            _ => None,
+        };
+        let result = match answer {
+            Answer::Done | Answer::TooLate => TransactionResult::Done { claimed },
+            Answer::Unknown => TransactionResult::Unknown,
+            Answer::AttemptOver => TransactionResult::AttemptOver,
+        };
+        self.handle(Event::Transacted { txn: transaction.txn, result });
+    }
+
+    /// Gives an event to the node, does what it says, and looks whether everything is in its place.
+    fn handle(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let actions = self.node.handle(self.now, self.view(), event);
+            if let Err(broken) = self.node.check() {
+                panic!("{broken}");
+            }
+            let look = actions.iter().any(Action::touches_pool);
+            for action in actions {
+                events.extend(self.perform(action));
+            }
+            if look && events.is_empty() {
+                events.push_back(Event::Look);
+            }
+        }
+        self.check();
+    }
+
+    fn perform(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::Send { to, packet } => {
+                if let Message::Grant { grant, tasks, .. } = packet.message {
+                    self.granted.insert(grant, (to, tasks.iter().map(|task| task.id).collect()));
+                }
+            }
+            Action::Put { tasks } => {
+                for task in tasks {
+                    let there = self.queue.contains(&task.id) || self.running.contains(&task.id);
+                    assert!(!there, "{} is put into the pool twice", task.id);
+                    self.mine.insert(task.id);
+                    self.queue.push_back(task.id);
+                }
+            }
+            Action::Take { thief, request, tasks_max } => {
+                let taken = self.queue.len().min(tasks_max);
+                let tasks = self.queue.drain(..taken).map(sealed).collect();
+                return Some(Event::Taken { thief, request, tasks });
+            }
+            Action::Stop => {
+                self.stopped = true;
+                self.queue.extend(self.running.drain(..));
+            }
+            Action::Resume => self.stopped = false,
+            Action::Discard => {
+                self.queue.clear();
+                self.mine.clear();
+                self.granted.clear();
+                self.attempt = None;
+                self.under_way = None;
+            }
+            Action::Unload => return Some(Event::Unloaded { tasks: self.queue.drain(..).map(sealed).collect() }),
+            Action::TakeBatch => return Some(Event::Batch { toggles: vec![TaskId::ROOT], output: Vec::new() }),
+            Action::Enrol { attempt } => self.enrolling = Some(attempt),
+            Action::Transact { transaction, .. } => {
+                assert!(self.under_way.is_none(), "one transaction at a time");
+                self.under_way = Some(transaction);
+            }
+            Action::Leave { .. } => self.gone = true,
+            Action::Thieves { .. } => {}
+        }
+        None
+    }
+
+    /// Every task of this node is in one place: queued, running, granted and not taken, piled up to be handed on, or about to be parked.
+    fn check(&self) {
+        // What a node holds of an attempt that is over is dropped.
+        if !matches!(self.node.phase, Phase::Active(_)) {
+            return;
+        }
+        let leaving = match self.under_way.as_ref().map(|transaction| &transaction.kind) {
+            Some(TransactionKind::Commit { leave: Some(parked), .. }) => parked.iter().map(|task| task.id).collect(),
+            _ => Vec::new(),
+        };
+        // One that waits to be tried again is inside the node.
+        if self.node.leaves() && leaving.is_empty() {
+            return;
+        }
+        let held = self.node.held().into_iter();
+        let all: Vec<TaskId> = self.queue.iter().chain(&self.running).copied().chain(held).chain(leaving).collect();
+        let places: BTreeSet<TaskId> = all.iter().copied().collect();
+        assert_eq!(places, self.mine, "what is there, and what should be");
+        assert_eq!(places.len(), all.len(), "in one place each: {all:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn no_task_is_lost_or_doubled_whatever_happens(seed: u64, steps in prop::collection::vec(step(), 1..120), drains: bool) {
+        let mut bench = Bench::new(seed);
+        bench.step(Step::Attempt(1));
+        bench.step(Step::Enrolled);
+        let half = steps.len() / 2;
+        for (place, step) in steps.into_iter().enumerate() {
+            if drains && place == half {
+                bench.step(Step::Drain);
+            }
+            bench.step(step);
+            if bench.gone {
+                break;
+            }
+        }
+        if !bench.gone {
+            bench.step(Step::JobOver);
+        }
+    }
+}
