@@ -9,7 +9,9 @@ use tsp_example::{
     instance::City,
     read::{parse_instance, parse_tour, write_tour},
 };
-use zk::{ClusterPaths, Connect, CreateMode, Credentials, MemoryTree, Store, figures, is_name, job, membership};
+use zk::{
+    ClusterPaths, Connect, CreateMode, Credentials, MemoryTree, Store, figures, is_name, job, membership,
+};
 
 /// A message between nodes, or a letter: bytes that a peer, or whoever can write to the tree, has sent.
 pub fn wire(bytes: &[u8]) {
@@ -17,6 +19,9 @@ pub fn wire(bytes: &[u8]) {
 }
 
 /// A file of the TSP example, in TSPLIB's format or another: an instance, and a tour of its cities.
+///
+/// # Panics
+/// If what was read does not read back as it is written.
 pub fn tsplib(bytes: &[u8]) {
     // An instance has its matrix, so a short file may ask for a large one: what is not read is not asked for here.
     if asks_for_many_cities(bytes) {
@@ -50,6 +55,9 @@ fn asks_for_many_cities(bytes: &[u8]) -> bool {
 }
 
 /// Names that users give, and that stand in znodes.
+///
+/// # Panics
+/// If a name is another when it is read back, or a password is shown.
 pub fn names(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(node) = text.parse::<NodeId>() {
@@ -69,6 +77,9 @@ pub fn names(bytes: &[u8]) {
 }
 
 /// Contents of znodes, and their names, as somebody with the password could write them.
+///
+/// # Panics
+/// If an empty tree cannot be prepared.
 pub fn znodes(bytes: &[u8]) {
     let Some((&place, content)) = bytes.split_first() else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime of one thread");
@@ -84,7 +95,9 @@ async fn read_znodes(place: u8, content: &[u8]) {
         put(&*store, &path, b"").await;
     }
     let attempt = paths.attempt(1);
-    for path in [attempt.base(), attempt.outputs(), attempt.parked(), attempt.left(), attempt.txns(), attempt.large()] {
+    for path in
+        [attempt.base(), attempt.outputs(), attempt.parked(), attempt.left(), attempt.txns(), attempt.large()]
+    {
         put(&*store, &path, b"").await;
     }
     let name = String::from_utf8_lossy(content).into_owned();

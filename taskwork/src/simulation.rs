@@ -163,7 +163,8 @@ impl<T: Task> Kind for Sliced<T> {
                 codec::decode(&bytes).map_err(|error| JobError::Shared { reason: error.to_string() })?;
             let pool = Pool::<T>::new(seat.node, Arc::new(shared), seat.workers, PoolLimits::of(limits));
             let pool = Slices::start(pool, Arc::clone(&self.pace));
-            let part = Part { job: job.clone(), pool, workers: Workers::none(), limits: limits.clone(), seen: true };
+            let part =
+                Part { job: job.clone(), pool, workers: Workers::none(), limits: limits.clone(), seen: true };
             Ok(RunningNode::assemble(seat, part))
         })
     }
@@ -233,15 +234,16 @@ pub fn check_arguments(text: &str) {
 
 /// Whether a message carries tasks.
 pub fn carries_tasks(payload: &[u8]) -> bool {
-    codec::decode::<Parcel>(payload).is_ok_and(|parcel| matches!(parcel.packet.message, Message::Grant { .. }))
+    codec::decode::<Parcel>(payload)
+        .is_ok_and(|parcel| matches!(parcel.packet.message, Message::Grant { .. }))
 }
 
 /// A grant of a task that nobody has split off, for a job and an attempt: what a stranger could send.
 ///
 /// # Panics
 /// If the task cannot be encoded.
-pub fn forged_grant<T: Task>(job: u64, attempt: u32, from: NodeId, task: T) -> Vec<u8> {
-    let task = codec::encode(&task).expect("the simulator's tasks can be encoded");
+pub fn forged_grant<T: Task>(job: u64, attempt: u32, from: NodeId, task: &T) -> Vec<u8> {
+    let task = codec::encode(task).expect("the simulator's tasks can be encoded");
     let id = TaskId { node: from, number: 0 };
     let output = codec::encode(&T::Output::default()).expect("an output can be encoded");
     let tasks = vec![Envelope { id, children: Vec::new(), output, task }];

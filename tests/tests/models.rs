@@ -1,6 +1,8 @@
 //! The small models of the protocols in `docs/models`, checked in every state that they can be in; and the bugs that are written
 //! into them, each of which must be found. `cargo xtask test` installs what it takes: spin, and a C compiler.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -10,14 +12,17 @@ fn model(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/models").join(name)
 }
 
-fn done(what: &str, output: Output) -> String {
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+fn done(what: &str, output: &Output) -> String {
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{what}: {said}");
     said
 }
 
 fn started(what: &str, command: &mut Command) -> Output {
-    command.output().unwrap_or_else(|error| panic!("{what} cannot be started ({error}); cargo xtask test installs it"))
+    command
+        .output()
+        .unwrap_or_else(|error| panic!("{what} cannot be started ({error}); cargo xtask test installs it"))
 }
 
 /// Goes through every state of a model, with weak fairness; gives the number of errors found (the search ends at the first), and of
@@ -26,14 +31,14 @@ fn check(name: &str, bug: Option<&str>) -> (u64, u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut spin = Command::new("spin");
     spin.current_dir(&folder).args(bug.map(|bug| format!("-D{bug}"))).arg("-a").arg(model(name));
-    done("spin", started("spin", &mut spin));
+    done("spin", &started("spin", &mut spin));
     let mut cc = Command::new("cc");
     cc.current_dir(&folder).args(["-O1", "-w", "-DNFAIR=3", "-o", "pan", "pan.c"]);
-    done("cc", started("cc", &mut cc));
+    done("cc", &started("cc", &mut cc));
     // All of a model's states are fewer than this: a search that is cut off would say so.
     let mut pan = Command::new(folder.path().join("pan"));
     pan.current_dir(&folder).args(["-a", "-f", "-m1000000"]);
-    let said = done("the search", started("the search", &mut pan));
+    let said = done("the search", &started("the search", &mut pan));
     assert!(!said.contains("max search depth too small"), "{said}");
     let number = |text: &str| text.trim().parse::<u64>().ok();
     let errors = said.lines().find_map(|line| number(line.split_once("errors:")?.1));

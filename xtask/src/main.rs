@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim`, `fuzz`, `mutants` and `bench`.
 
+mod bench;
 mod check;
 mod cluster;
 mod data;
@@ -55,6 +56,11 @@ enum Command {
         /// Only those whose name contains this
         only: Option<String>,
     },
+    /// Measure
+    Bench {
+        #[command(subcommand)]
+        bench: bench::Bench,
+    },
     /// Start a cluster on this machine, ZooKeeper and nodes, until Ctrl-C
     Cluster(cluster::Arguments),
 }
@@ -67,6 +73,7 @@ fn main() -> ExitCode {
         Command::Sim { arguments } => sim::run(&arguments),
         Command::Fuzz { seconds, only } => fuzz::run(seconds, only.as_deref()),
         Command::Mutants { only } => mutants::run(only.as_deref()),
+        Command::Bench { bench } => bench::run(&bench),
         Command::Cluster(arguments) => cluster::run(&arguments),
     };
     // Not by returning it: with RUST_BACKTRACE set, a backtrace of xtask would bury the one line that matters.

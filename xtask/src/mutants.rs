@@ -198,7 +198,7 @@ fn mutated(source: &str, mutant: &Mutant) -> Result<String> {
 
 fn simulate(copy: &Path) -> Result<Option<(u64, String)>> {
     let mut cargo = workspace::command("cargo");
-    cargo.current_dir(copy).args(["run", "--quiet", "-p", "taskwork-simulation", "--"]);
+    cargo.current_dir(copy).args(["run", "--quiet", "-p", "taskwork-simulation", "--bin", "simulate", "--"]);
     cargo.args(["--seeds", &SEEDS.to_string(), "--json", "--terse"]);
     cargo.env("RUSTFLAGS", "--cap-lints=allow").env("CARGO_TARGET_DIR", copy.join("target"));
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;

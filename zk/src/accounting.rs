@@ -119,9 +119,12 @@ pub async fn commit(
             data: large.output.clone(),
             version: None,
         });
-        ops.extend(large.parked.iter().map(|(task, content)| {
-            create(attempt.parked_by(task, &transaction.txn), content)
-        }));
+        ops.extend(
+            large
+                .parked
+                .iter()
+                .map(|(task, content)| create(attempt.parked_by(task, &transaction.txn), content)),
+        );
         if transaction.leave {
             ops.push(create(attempt.left_node(&transaction.node), b""));
             ops.push(delete(cluster.member(&transaction.node)));

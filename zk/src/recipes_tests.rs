@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use proptest::prelude::*;
+
 use crate::{
     CreateMode, Error, Fate, MemoryStore, Store,
     election::{Candidate, leaders},
@@ -241,4 +243,41 @@ async fn letters_of_members_arrive_in_order_and_a_full_mailbox_takes_no_more() {
         assert_eq!(send("a", b"again").await, Posted::Posted);
     }
     assert_eq!(send("a", b"again").await, Posted::NotTaken);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is published by whomever in whatever order, and whichever answers get lost: the znode has the best at the end, and never
+    /// got worse on the way.
+    #[test]
+    fn the_best_value_wins(
+        values in prop::collection::vec((0_usize..3, any::<u8>(), 0_usize..4, any::<bool>()), 1..20),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let stage = Stage::new().await;
+            let path = stage.cluster.job(&stage.job).var("least");
+            let stores = [stage.tree.connect(), stage.tree.connect(), stage.tree.connect()];
+            let least = |new: &[u8], old: &[u8]| new < old;
+            let mut best = u8::MAX;
+            for (who, value, countdown, done) in values {
+                let fate = if done { Fate::LostAfter } else { Fate::LostBefore };
+                stage.tree.set_faults(LoseOne { session: stores[who].id(), countdown, fate });
+                let published = loop {
+                    match publish(&*stores[who], &path, &[value], &least).await {
+                        Err(error) if error.is_transient() => {}
+                        outcome => break outcome.unwrap(),
+                    }
+                };
+                let before = best;
+                best = best.min(value);
+                let there = stage.store.get(&path).await.unwrap().0;
+                assert_eq!(there, [best], "after {value}, which met {before}");
+                if let Published::Beaten(better) = published {
+                    assert_eq!(better, [best]);
+                }
+            }
+        });
+    }
 }

@@ -53,7 +53,9 @@ impl Accounting {
 
     /// Whether what is under way is a commit, not a claim.
     pub(super) fn is_commit(&self) -> bool {
-        let (State::InFlight(transaction) | State::Waiting { transaction, .. }) = &self.state else { return false };
+        let (State::InFlight(transaction) | State::Waiting { transaction, .. }) = &self.state else {
+            return false;
+        };
         matches!(transaction.kind, TransactionKind::Commit { .. })
     }
 

@@ -26,9 +26,15 @@ enum Step {
     Enrolled,
     Parked(u32, Vec<u64>),
     JobOver,
-    Packet { from: u64, attempt: u32, message: Message },
+    Packet {
+        from: u64,
+        attempt: u32,
+        message: Message,
+    },
     Unreachable(u64),
-    Pass { ms: u64 },
+    Pass {
+        ms: u64,
+    },
     /// The transaction under way is answered.
     Answered(Answer),
     /// A worker begins, splits off, or completes a task.
@@ -167,7 +173,8 @@ impl Bench {
                 }
             }
             Step::Parked(attempt, numbers) => {
-                let task = |number: u64| TaskId { node: NodeId(0), number: 1000 * u64::from(attempt) + number };
+                let task =
+                    |number: u64| TaskId { node: NodeId(0), number: 1000 * u64::from(attempt) + number };
                 let tasks = numbers.into_iter().map(task).filter(|task| !self.mine.contains(task)).collect();
                 self.handle(Event::Parked { attempt: Attempt(attempt), tasks });
             }
@@ -195,29 +202,30 @@ impl Bench {
                 self.handle(Event::Tick);
             }
             Step::Answered(answer) => self.answer(answer),
-            Step::Begin => {
-                if !self.stopped && self.running.len() < WORKERS {
-                    self.running.extend(self.queue.pop_front());
-                    self.handle(Event::Look);
-                }
-            }
-            Step::Split => {
-                if !self.running.is_empty() && self.queue.len() < 8 {
-                    let id = TaskId { node: ME, number: self.made };
-                    self.made += 1;
-                    self.mine.insert(id);
-                    self.queue.push_back(id);
-                    self.handle(Event::Look);
-                }
-            }
-            Step::Complete => {
-                if let Some(done) = self.running.pop() {
-                    self.mine.remove(&done);
-                    self.handle(Event::Look);
-                }
-            }
+            Step::Begin | Step::Split | Step::Complete => self.work(&step),
             Step::Drain => self.handle(Event::Drain),
         }
+    }
+
+    /// What workers do.
+    fn work(&mut self, step: &Step) {
+        match step {
+            Step::Begin if !self.stopped && self.running.len() < WORKERS => {
+                self.running.extend(self.queue.pop_front());
+            }
+            Step::Split if !self.running.is_empty() && self.queue.len() < 8 => {
+                let id = TaskId { node: ME, number: self.made };
+                self.made += 1;
+                self.mine.insert(id);
+                self.queue.push_back(id);
+            }
+            Step::Complete => {
+                let Some(done) = self.running.pop() else { return };
+                self.mine.remove(&done);
+            }
+            _ => return,
+        }
+        self.handle(Event::Look);
     }
 
     /// Whether an answer is about an open grant of this attempt, from a member to which it was given.
@@ -297,8 +305,12 @@ impl Bench {
                 self.attempt = None;
                 self.under_way = None;
             }
-            Action::Unload => return Some(Event::Unloaded { tasks: self.queue.drain(..).map(sealed).collect() }),
-            Action::TakeBatch => return Some(Event::Batch { toggles: vec![TaskId::ROOT], output: Vec::new() }),
+            Action::Unload => {
+                return Some(Event::Unloaded { tasks: self.queue.drain(..).map(sealed).collect() });
+            }
+            Action::TakeBatch => {
+                return Some(Event::Batch { toggles: vec![TaskId::ROOT], output: Vec::new() });
+            }
             Action::Enrol { attempt } => self.enrolling = Some(attempt),
             Action::Transact { transaction, .. } => {
                 assert!(self.under_way.is_none(), "one transaction at a time");
@@ -317,7 +329,9 @@ impl Bench {
             return;
         }
         let leaving = match self.under_way.as_ref().map(|transaction| &transaction.kind) {
-            Some(TransactionKind::Commit { leave: Some(parked), .. }) => parked.iter().map(|task| task.id).collect(),
+            Some(TransactionKind::Commit { leave: Some(parked), .. }) => {
+                parked.iter().map(|task| task.id).collect()
+            }
             _ => Vec::new(),
         };
         // One that waits to be tried again is inside the node.
@@ -325,7 +339,8 @@ impl Bench {
             return;
         }
         let held = self.node.held().into_iter();
-        let all: Vec<TaskId> = self.queue.iter().chain(&self.running).copied().chain(held).chain(leaving).collect();
+        let all: Vec<TaskId> =
+            self.queue.iter().chain(&self.running).copied().chain(held).chain(leaving).collect();
         let places: BTreeSet<TaskId> = all.iter().copied().collect();
         assert_eq!(places, self.mine, "what is there, and what should be");
         assert_eq!(places.len(), all.len(), "in one place each: {all:?}");

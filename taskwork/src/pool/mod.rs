@@ -37,6 +37,10 @@ use std::{
 
 use tokio::sync::Notify;
 
+#[cfg(feature = "simulation")]
+pub use self::slices::Pace;
+#[cfg(feature = "simulation")]
+pub(crate) use self::slices::Slices;
 use self::{ledger::Ledger, queue::Queue};
 pub(crate) use self::{
     signals::Signals,
@@ -44,10 +48,6 @@ pub(crate) use self::{
     work::{Batch, PoolFault, PoolView, Work, merge},
     worker::Workers,
 };
-#[cfg(feature = "simulation")]
-pub use self::slices::Pace;
-#[cfg(feature = "simulation")]
-pub(crate) use self::slices::Slices;
 use crate::{
     config::Limits,
     envelope::Envelope,

@@ -18,6 +18,16 @@ pub(super) struct Queue<T: Task> {
     wake: Condvar,
 }
 
+/// What there is for a worker that does not wait.
+#[cfg(feature = "simulation")]
+pub(super) enum Next<T: Task> {
+    Task(Entry<T>),
+    /// Nothing now.
+    Nothing,
+    /// The pool is closed.
+    Closed,
+}
+
 struct State<T: Task> {
     tasks: VecDeque<Entry<T>>,
     workers: usize,
@@ -84,21 +94,16 @@ impl<T: Task> Queue<T> {
     }
 
     /// A task to run, if there is one now: what [`next`](Self::next) does, without its waiting. `waits` is the caller's, and
-    /// says whether it is counted as idle; `hungry` is called when it becomes so. `None` when the pool is closed.
+    /// says whether it is counted as idle; `hungry` is called when it becomes so.
     #[cfg(feature = "simulation")]
-    pub(super) fn try_next(
-        &self,
-        signals: &Signals,
-        waits: &mut bool,
-        hungry: impl FnOnce(),
-    ) -> Option<Option<Entry<T>>> {
+    pub(super) fn try_next(&self, signals: &Signals, waits: &mut bool, hungry: impl FnOnce()) -> Next<T> {
         let mut state = self.lock();
         if state.gate == Gate::Closed {
-            return None;
+            return Next::Closed;
         }
         if state.gate == Gate::Open && !state.tasks.is_empty() {
             state.idle -= usize::from(std::mem::take(waits));
-            return Some(state.begin(signals));
+            return state.begin(signals).map_or(Next::Nothing, Next::Task);
         }
         if !std::mem::replace(waits, true) {
             state.idle += 1;
@@ -106,7 +111,7 @@ impl<T: Task> Queue<T> {
             drop(state);
             hungry();
         }
-        Some(None)
+        Next::Nothing
     }
 
     /// Takes up to `tasks_max` tasks out, oldest first: those nearest to the root.

@@ -6,10 +6,15 @@ use std::{future::Future, pin::Pin, sync::Arc};
 use tokio::sync::Notify;
 
 use super::{
-    Batch, Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work,
-    worker::Searched,
+    Batch, Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, queue::Next, worker::Searched,
 };
-use crate::{context::Finished, envelope::Envelope, figures::Figures, id::NodeId, task::{Outcome, Task}};
+use crate::{
+    context::Finished,
+    envelope::Envelope,
+    figures::Figures,
+    id::NodeId,
+    task::{Outcome, Task},
+};
 
 /// Decides about the time that tasks take.
 pub trait Pace: Send + Sync + 'static {
@@ -41,18 +46,16 @@ impl<T: Task> Slices<T> {
     async fn keep_working(self: Arc<Self>, worker: usize) {
         let (mut begun, mut waits) = (None, false);
         loop {
-            let entry = match begun.take() {
-                Some(entry) => entry,
-                None => {
-                    let next =
-                        self.pool.queue.try_next(&self.pool.signals, &mut waits, || self.pool.notify_changed());
-                    match next {
-                        None => return,
-                        Some(Some(entry)) => entry,
-                        Some(None) => {
-                            self.look.notified().await;
-                            continue;
-                        }
+            let entry = if let Some(entry) = begun.take() {
+                entry
+            } else {
+                let hungry = || self.pool.notify_changed();
+                match self.pool.queue.try_next(&self.pool.signals, &mut waits, hungry) {
+                    Next::Closed => return,
+                    Next::Task(entry) => entry,
+                    Next::Nothing => {
+                        self.look.notified().await;
+                        continue;
                     }
                 }
             };
@@ -78,11 +81,6 @@ impl<T: Task> Slices<T> {
                 None
             }
         }
-    }
-
-    fn looked<R>(&self, done: R) -> R {
-        self.look.notify_waiters();
-        done
     }
 }
 
@@ -112,7 +110,9 @@ impl<T: Task> Work for Slices<T> {
     }
 
     fn put(&self, envelopes: Vec<Envelope>) -> Result<(), PoolFault> {
-        self.looked(Work::put(&self.pool, envelopes))
+        let done = Work::put(&self.pool, envelopes);
+        self.look.notify_waiters();
+        done
     }
 
     fn take(&self, tasks_max: usize) -> Result<Vec<Envelope>, PoolFault> {
@@ -128,7 +128,8 @@ impl<T: Task> Work for Slices<T> {
     }
 
     fn resume(&self) {
-        self.looked(self.pool.resume());
+        self.pool.resume();
+        self.look.notify_waiters();
     }
 
     fn unload(&self) -> Result<Vec<Envelope>, PoolFault> {
@@ -148,6 +149,7 @@ impl<T: Task> Work for Slices<T> {
     }
 
     fn close(&self) {
-        self.looked(self.pool.close());
+        self.pool.close();
+        self.look.notify_waiters();
     }
 }

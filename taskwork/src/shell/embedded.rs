@@ -156,7 +156,8 @@ impl<T: Task> Fleet<'_, T> {
             let Submitted { cluster, job, .. } = self.submitted;
             let node = NodeId(rand::rng().random_range(1..=u64::MAX));
             let broken = |error: SeatError| JobError::Node(Box::new(error));
-            let way = if self.alone { None } else { Some(ground::listen(node, LOOPBACK, None).map_err(broken)?) };
+            let way =
+                if self.alone { None } else { Some(ground::listen(node, LOOPBACK, None).map_err(broken)?) };
             let seat = SeatSetup {
                 node,
                 store: self.tree.connect(),

@@ -20,7 +20,8 @@ use super::{
 use crate::id::NodeId;
 
 /// The result of connecting, to come.
-pub(crate) type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, ServeError>> + Send + 'a>>;
+pub(crate) type Connecting<'a> =
+    Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, ServeError>> + Send + 'a>>;
 
 /// What a node process stands on.
 pub(crate) trait Ground: Send + Sync {

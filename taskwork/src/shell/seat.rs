@@ -93,7 +93,8 @@ impl Seat {
         let asked_to_leave = Arc::new(Notify::new());
         let mut loops = JoinSet::new();
         let known = Arc::clone(&store) as Arc<dyn Store>;
-        let roll = KeepsRoll { node, runs: runs.clone(), peers: peers.unwrap_or_default(), roster: roster_in };
+        let roll =
+            KeepsRoll { node, runs: runs.clone(), peers: peers.unwrap_or_default(), roster: roster_in };
         loops.spawn(roll.keep(Arc::clone(&known), cluster.clone()));
         loops.spawn(watch_for_drain(known, cluster.clone(), node, Arc::clone(&asked_to_leave)));
         Ok(Self {

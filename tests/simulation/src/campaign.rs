@@ -100,11 +100,15 @@ impl Replay {
 /// Runs a plan; every so often once more, for it must have the same history (I9).
 fn run_one(plan: &Plan) -> Outcome {
     let mut outcome = run::run(plan, false);
-    if plan.seed % TWICE_IN == 0 {
+    if plan.seed.is_multiple_of(TWICE_IN) {
         let again = run::run(plan, false).fingerprint;
         if again != outcome.fingerprint {
             let what = format!("two runs differ: {again:016x}, {:016x}", outcome.fingerprint);
-            outcome.violations.push(Violation { at_ms: outcome.over_ms, invariant: "I9 (one history)", what });
+            outcome.violations.push(Violation {
+                at_ms: outcome.over_ms,
+                invariant: "I9 (one history)",
+                what,
+            });
         }
     }
     outcome

@@ -12,30 +12,29 @@ use taskwork_simulation::{
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask sim")]
 struct Arguments {
+    #[command(flatten)]
+    campaign: CampaignArguments,
+    #[command(flatten)]
+    replay: ReplayArguments,
+    /// How many nodes each cluster begins with; by default as many as the seed says, 3 to 12.
+    #[arg(long)]
+    nodes: Option<usize>,
+}
+
+#[derive(Debug, clap::Args)]
+struct CampaignArguments {
     /// How many seeds to run.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
     /// The first of them.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// How many nodes each cluster begins with; by default as many as the seed says, 3 to 12.
-    #[arg(long)]
-    nodes: Option<usize>,
     /// Begin no further seed after so many minutes.
     #[arg(long)]
     minutes: Option<f64>,
     /// Go on after a seed that has failed.
     #[arg(long)]
     keep_going: bool,
-    /// Replay this seed alone, and print everything that happens.
-    #[arg(long)]
-    replay: Option<u64>,
-    /// Places of faults in the plan that are left out of a replay, such as 0,3,4.
-    #[arg(long, value_delimiter = ',')]
-    without: Vec<usize>,
-    /// Let nothing go wrong by itself in a replay, such as messages that are lost.
-    #[arg(long)]
-    without_rates: bool,
     /// Write what has come of it as JSON.
     #[arg(long)]
     json: bool,
@@ -44,28 +43,42 @@ struct Arguments {
     terse: bool,
 }
 
+#[derive(Debug, clap::Args)]
+struct ReplayArguments {
+    /// Replay this seed alone, and print everything that happens.
+    #[arg(long, value_name = "SEED")]
+    replay: Option<u64>,
+    /// Places of faults in the plan that are left out of a replay, such as 0,3,4.
+    #[arg(long, value_delimiter = ',', requires = "replay")]
+    without: Vec<usize>,
+    /// Let nothing go wrong by itself in a replay, such as messages that are lost.
+    #[arg(long, requires = "replay")]
+    without_rates: bool,
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Some(seed) = arguments.replay {
-        return replay(seed, &arguments);
+    if let Some(seed) = arguments.replay.replay {
+        return replay(seed, arguments.nodes, &arguments.replay);
     }
+    let told = &arguments.campaign;
     let campaign = Campaign {
-        seeds: arguments.first..arguments.first.saturating_add(arguments.seeds),
+        seeds: told.first..told.first.saturating_add(told.seeds),
         nodes: arguments.nodes,
-        time: arguments.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
-        keep_going: arguments.keep_going,
+        time: told.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
+        keep_going: told.keep_going,
     };
     let tally = campaign::run(&campaign, &|tally| {
-        if tally.seeds % 500 == 0 && !arguments.json {
+        if tally.seeds % 500 == 0 && !told.json {
             eprintln!("{} seeds, {} failed, {:.0} s", tally.seeds, tally.failures.len(), tally.seconds);
         }
     });
-    if arguments.json {
+    if told.json {
         println!("{}", json(&tally));
     } else {
         report(&tally);
     }
-    for failure in tally.failures.iter().take(3).filter(|_| !arguments.terse) {
+    for failure in tally.failures.iter().take(3).filter(|_| !told.terse) {
         explain(failure, arguments.nodes);
     }
     if tally.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -113,15 +126,14 @@ fn explain(failure: &Failure, nodes: Option<usize>) {
     println!("enough to fail: {}", shrunk.plan);
     let nodes = nodes.map_or_else(String::new, |nodes| format!(" --nodes {nodes}"));
     let faults: Vec<String> = shrunk.without_faults.iter().map(ToString::to_string).collect();
-    let without =
-        if faults.is_empty() { String::new() } else { format!(" --without {}", faults.join(",")) };
+    let without = if faults.is_empty() { String::new() } else { format!(" --without {}", faults.join(",")) };
     let rates = if shrunk.without_rates { " --without-rates" } else { "" };
     println!("replay it with: cargo xtask sim --replay {}{nodes}{without}{rates}", failure.seed);
 }
 
-fn replay(seed: u64, arguments: &Arguments) -> ExitCode {
+fn replay(seed: u64, nodes: Option<usize>, arguments: &ReplayArguments) -> ExitCode {
     let without: BTreeSet<usize> = arguments.without.iter().copied().collect();
-    let replay = campaign::replay(seed, arguments.nodes, &without, arguments.without_rates, true);
+    let replay = campaign::replay(seed, nodes, &without, arguments.without_rates, true);
     for line in &replay.trace {
         println!("{line}");
     }

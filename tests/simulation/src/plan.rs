@@ -120,18 +120,7 @@ impl Plan {
         let calm_ms = job_ms + AFTER_MS;
         let faults = faults(&mut random, kind, nodes, calm_ms);
         let limits = limits(&mut random);
-        Self {
-            seed,
-            nodes,
-            workers,
-            shape,
-            limits,
-            slice_ms,
-            slice_states,
-            rates,
-            faults,
-            calm_ms,
-        }
+        Self { seed, nodes, workers, shape, limits, slice_ms, slice_states, rates, faults, calm_ms }
     }
 
     /// Whether nothing goes wrong but that the servers are away.
@@ -177,7 +166,7 @@ fn rates(random: &mut SmallRng, kind: u32) -> Rates {
             slow_ms: random.random_range(2..400),
             request_lost: random.random_range(0..25),
             answer_lost: random.random_range(0..25),
-            lagging: random.random_range(0..500),
+            lagging: if kind == 2 { 700 } else { random.random_range(0..500) },
             lag_ms: random.random_range(1..400),
         },
     }
@@ -198,6 +187,7 @@ fn faults(random: &mut SmallRng, kind: u32, nodes: usize, calm_ms: u64) -> Vec<(
     let count = match kind {
         0 => 0,
         1 => 2,
+        2 => 12,
         _ => random.random_range(2..=10 + nodes.min(30)),
     };
     let mut faults: Vec<(u64, Fault)> = (0..count)
@@ -205,12 +195,25 @@ fn faults(random: &mut SmallRng, kind: u32, nodes: usize, calm_ms: u64) -> Vec<(
             let at = random.random_range(0..calm_ms);
             let ms = [20, 200, 900, 1_500, 3_000][random.random_range(0..5)];
             let ms = random.random_range(ms / 2..=ms);
-            let fault = if kind == 1 { Fault::ServersAway { ms } } else { fault(random, ms) };
+            let fault = match kind {
+                1 => Fault::ServersAway { ms },
+                2 => parking(random, ms),
+                _ => fault(random, ms),
+            };
             (at, fault)
         })
         .collect();
     faults.sort_by_key(|&(at, _)| at);
     faults
+}
+
+/// What lets tasks be parked, claimed and parked again.
+fn parking(random: &mut SmallRng, ms: u64) -> Fault {
+    match random.random_range(0..4) {
+        0 => Fault::DrainAll,
+        1 => Fault::Suspend { ms: ms / 10 },
+        _ => Fault::Join,
+    }
 }
 
 fn fault(random: &mut SmallRng, ms: u64) -> Fault {

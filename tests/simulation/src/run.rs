@@ -21,7 +21,7 @@ use crate::{
     invariants::{Facts, Invariants, STRANGER, Seen, Violation},
     plan::{Fault, Plan, Rates},
     workload::{self, Walk},
-    world::{Birth, Counts, MachineId, SESSION_MS, World, on},
+    world::{Birth, Counts, MachineId, Process, SESSION_MS, World, on},
 };
 
 /// What came of a run.
@@ -161,8 +161,12 @@ impl<'a> Stage<'a> {
             return;
         }
         self.world.with(|state| {
-            broken.iter().for_each(|what| state.see(&Seen::NodeBroken { what }));
-            panics.iter().for_each(|what| state.see(&Seen::Panicked { what }));
+            for what in &broken {
+                state.see(&Seen::NodeBroken { what });
+            }
+            for what in &panics {
+                state.see(&Seen::Panicked { what });
+            }
         });
     }
 
@@ -189,7 +193,9 @@ impl<'a> Stage<'a> {
             || "is not there".to_owned(),
             |record| format!("is {:?} in attempt {}", record.state, record.attempt),
         );
-        self.violate(format!("after {now} ms, long after the faults, {open} states are open and the job {state}"));
+        self.violate(format!(
+            "after {now} ms, long after the faults, {open} states are open and the job {state}"
+        ));
     }
 
     /// When all is over every node leaves when it is told to.
@@ -248,7 +254,9 @@ impl<'a> Stage<'a> {
                 let ended = on(machine, node).await;
                 world.with(|state| {
                     state.note(format_args!("{machine} ends: {ended:?}"));
-                    state.machines.get(machine).gone = ended.is_ok();
+                    if ended.is_ok() {
+                        state.machines.get(machine).process = Process::Ended;
+                    }
                     if let Err(error) = &ended
                         && error.contains("broken down")
                     {
@@ -271,14 +279,16 @@ impl<'a> Stage<'a> {
         let submitted = simulation::submit(store, &self.setup, root, &self.plan.shape, ATTEMPTS_MAX).await;
         match (prepared, submitted) {
             (Ok(()), Ok(job)) => self.job = job,
-            (prepared, submitted) => self.violate(format!("the job cannot be submitted: {prepared:?}, {submitted:?}")),
+            (prepared, submitted) => {
+                self.violate(format!("the job cannot be submitted: {prepared:?}, {submitted:?}"));
+            }
         }
     }
 
     fn tell_to_leave(&self, machine: MachineId) {
         self.world.with(|state| {
             let it = state.machines.get(machine);
-            it.leaving = true;
+            it.process = Process::Leaves;
             if let Some(leave) = &it.leave {
                 let _ = leave.try_send(());
             }
@@ -387,7 +397,7 @@ impl<'a> Stage<'a> {
     /// What an operator does by `taskwork drain`.
     fn ask_to_leave(&self, machine: MachineId) {
         let Some(node) = self.world.with(|state| {
-            state.machines.get(machine).leaving = true;
+            state.machines.get(machine).process = Process::Leaves;
             state.machines.get(machine).node
         }) else {
             return self.tell_to_leave(machine);
@@ -425,7 +435,7 @@ impl<'a> Stage<'a> {
             let Some(node) = state.machines.get(machine).node else { return };
             if fault == Fault::Stranger {
                 state.smuggle(STRANGER, node, forged_steal(number, attempt));
-                state.smuggle(STRANGER, node, forged_grant(number, attempt, STRANGER, Walk::forged()));
+                state.smuggle(STRANGER, node, forged_grant(number, attempt, STRANGER, &Walk::forged()));
                 return;
             }
             let living = state.machines.living();
@@ -455,7 +465,11 @@ impl<'a> Stage<'a> {
             ];
             litter.extend(nodes.iter().map(|node| format!("{}/m-litter", paths.mailbox(node))));
             for path in litter {
-                let op = Op::Create { path, data: b"\xffnobody can read this".to_vec(), mode: CreateMode::Persistent };
+                let op = Op::Create {
+                    path,
+                    data: b"\xffnobody can read this".to_vec(),
+                    mode: CreateMode::Persistent,
+                };
                 let _ = store.multi(vec![op]).await;
             }
         });

@@ -41,6 +41,9 @@ pub struct Point {
 }
 
 /// Measures for one number of nodes.
+///
+/// # Panics
+/// If an invariant is broken on the way.
 pub fn measure(nodes: usize, seed: u64) -> Point {
     let steady = run::run(&plan(nodes, seed, Vec::new()), false);
     let seconds = steady.over_ms as f64 / 1000.0;

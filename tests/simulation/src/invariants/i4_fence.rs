@@ -24,7 +24,9 @@ impl Invariant for OnlyMembersAndLeadersWrite {
         let Seen::Wrote { session, ops, servers, .. } = seen else { return Ok(()) };
         let checked = self.check(facts, *session, ops, servers);
         for op in *ops {
-            if let Some(node) = op.path().strip_prefix(&facts.cluster.members()).and_then(|it| it.strip_prefix('/')) {
+            if let Some(node) =
+                op.path().strip_prefix(&facts.cluster.members()).and_then(|it| it.strip_prefix('/'))
+            {
                 match op {
                     Op::Create { .. } => {
                         self.nodes.insert(*session, node.to_owned());

@@ -30,7 +30,9 @@ impl Invariant for WorkGoesOn {
             Seen::Worked { done, .. } => self.done += done.consumed.len() as u64,
             Seen::ServersAway { away: true } => {
                 let plenty = self.done > 100 && facts.open(facts.latest) > 4 * facts.workers;
-                let judged = facts.only_servers && plenty && matches!(facts.shape, Shape::Random { .. } | Shape::Uts { .. });
+                let judged = facts.only_servers
+                    && plenty
+                    && matches!(facts.shape, Shape::Random { .. } | Shape::Uts { .. });
                 self.away = judged.then_some(Away { since: now, done_before: self.done });
             }
             Seen::ServersAway { away: false } => {
@@ -39,7 +41,9 @@ impl Invariant for WorkGoesOn {
                 let could = facts.workers as u64 * facts.states_per_s * ms / 1000;
                 let plenty = facts.open(facts.latest) > 4 * facts.workers;
                 if ms >= SHORT_MS && plenty && done < could / 4 {
-                    return Err(format!("in {ms} ms without servers {done} states were done, of {could} that could have been"));
+                    return Err(format!(
+                        "in {ms} ms without servers {done} states were done, of {could} that could have been"
+                    ));
                 }
             }
             _ => {}

@@ -34,7 +34,8 @@ impl Invariant for EverythingIsBounded {
                     match at.rest[..] {
                         ["txns", txn] => {
                             let node = txn.split('-').next().unwrap_or_default();
-                            let its = servers.names(folder).iter().filter(|name| name.starts_with(node)).count();
+                            let its =
+                                servers.names(folder).iter().filter(|name| name.starts_with(node)).count();
                             if its > TXNS_MAX {
                                 return Err(format!("{node} has {its} transaction ids"));
                             }

@@ -71,7 +71,13 @@ impl Shape {
             },
             Self::Uts { mean, depth, .. } => return uts(state, mean, depth),
             Self::Chain { length } => u64::from(state.depth + 1 < length),
-            Self::Star { leaves } => if state.depth == 0 { u64::from(leaves) } else { 0 },
+            Self::Star { leaves } => {
+                if state.depth == 0 {
+                    u64::from(leaves)
+                } else {
+                    0
+                }
+            }
             Self::Lopsided { leaves, length } => match state.depth {
                 0 => u64::from(leaves),
                 1 => u64::from(state.seed == 0),

@@ -12,7 +12,9 @@ pub(crate) struct Tour {
 
 impl Tour {
     pub(crate) fn random(seed: u64, towns: usize) -> Self {
-        let distance = |a: usize, b: usize| if a == b { 0 } else { 1 + mix(seed, (a.min(b) * 100 + a.max(b)) as u64) % 99 };
+        let distance = |a: usize, b: usize| {
+            if a == b { 0 } else { 1 + mix(seed, (a.min(b) * 100 + a.max(b)) as u64) % 99 }
+        };
         Self { distances: (0..towns).map(|a| (0..towns).map(|b| distance(a, b)).collect()).collect() }
     }
 

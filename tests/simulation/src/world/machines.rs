@@ -27,36 +27,51 @@ impl fmt::Display for MachineId {
 
 #[derive(Debug, Default)]
 pub(crate) struct Machines {
-    machines: BTreeMap<MachineId, Machine>,
+    all: BTreeMap<MachineId, Machine>,
     seats: BTreeMap<NodeId, MachineId>,
     made: u32,
 }
 
 #[derive(Default)]
 pub(crate) struct Machine {
-    /// Not one that only asks the servers.
-    runs_node: bool,
+    pub(crate) process: Process,
+    condition: Condition,
     pub(crate) node: Option<NodeId>,
-    pub(crate) frozen: bool,
-    pub(crate) dead: bool,
     /// What waits for it to thaw.
     held: Vec<Happening>,
     thawing: Vec<oneshot::Sender<()>>,
     /// Tells its process to leave.
     pub(crate) leave: Option<mpsc::Sender<()>>,
-    /// It was told to.
-    pub(crate) leaving: bool,
-    /// Its process has ended.
-    pub(crate) gone: bool,
     /// The network between it and the servers is cut.
     pub(crate) cut_off: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Condition {
+    #[default]
+    Runs,
+    Frozen,
+    Dead,
+}
+
+/// The node process of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Process {
+    /// There is none: whoever is there only asks the servers.
+    #[default]
+    None,
+    /// Nobody has told it to leave.
+    Stays,
+    /// It was told to leave.
+    Leaves,
+    Ended,
 }
 
 impl Machines {
     pub(crate) fn add(&mut self) -> MachineId {
         let id = MachineId(self.made);
         self.made += 1;
-        self.machines.insert(id, Machine { runs_node: true, ..Machine::default() });
+        self.all.insert(id, Machine { process: Process::Stays, ..Machine::default() });
         id
     }
 
@@ -64,8 +79,10 @@ impl Machines {
     pub(crate) fn start(&mut self, machine: MachineId, leave: mpsc::Sender<()>) -> bool {
         let it = self.get(machine);
         it.leave = Some(leave);
-        it.gone = it.leaving;
-        !it.dead && !it.leaving
+        if it.process == Process::Leaves {
+            it.process = Process::Ended;
+        }
+        it.condition != Condition::Dead && it.process == Process::Stays
     }
 
     /// A machine's process has a new id.
@@ -80,35 +97,36 @@ impl Machines {
 
     /// The machine; one that is nobody's, such as the submitter's, is made at its first mention.
     pub(crate) fn get(&mut self, machine: MachineId) -> &mut Machine {
-        self.machines.entry(machine).or_default()
+        self.all.entry(machine).or_default()
     }
 
     pub(crate) fn is_frozen(&self, machine: MachineId) -> bool {
-        self.machines.get(&machine).is_some_and(|machine| machine.frozen)
+        self.all.get(&machine).is_some_and(|it| it.condition == Condition::Frozen)
     }
 
     pub(crate) fn is_dead(&self, machine: MachineId) -> bool {
-        self.machines.get(&machine).is_some_and(|machine| machine.dead)
+        self.all.get(&machine).is_some_and(|it| it.condition == Condition::Dead)
     }
 
     /// Those that run a process which nobody has told to leave.
     pub(crate) fn staying(&self) -> Vec<MachineId> {
-        let stays = |machine: &Machine| {
-            machine.runs_node && !machine.dead && !machine.leaving && !machine.gone
-        };
-        self.machines.iter().filter(|(_, machine)| stays(machine)).map(|(&id, _)| id).collect()
+        self.that_run(|process| process == Process::Stays)
     }
 
     /// Those whose process has not ended.
     pub(crate) fn living(&self) -> Vec<MachineId> {
-        let lives = |machine: &Machine| machine.runs_node && !machine.dead && !machine.gone;
-        self.machines.iter().filter(|(_, machine)| lives(machine)).map(|(&id, _)| id).collect()
+        self.that_run(|process| matches!(process, Process::Stays | Process::Leaves))
+    }
+
+    fn that_run(&self, chosen: impl Fn(Process) -> bool) -> Vec<MachineId> {
+        let alive = |it: &Machine| it.condition != Condition::Dead && chosen(it.process);
+        self.all.iter().filter(|(_, it)| alive(it)).map(|(&id, _)| id).collect()
     }
 
     /// What resolves when the node's machine has thawed; `None` if it is not frozen.
     pub(super) fn thawed(&mut self, node: NodeId) -> Option<oneshot::Receiver<()>> {
-        let machine = self.machines.get_mut(self.seats.get(&node)?)?;
-        if !machine.frozen && !machine.dead {
+        let machine = self.all.get_mut(self.seats.get(&node)?)?;
+        if machine.condition == Condition::Runs {
             return None;
         }
         let (sender, receiver) = oneshot::channel();
@@ -117,7 +135,7 @@ impl Machines {
     }
 
     pub(super) fn take_held(&mut self) -> Vec<Happening> {
-        self.machines.values_mut().flat_map(|machine| std::mem::take(&mut machine.held)).collect()
+        self.all.values_mut().flat_map(|machine| std::mem::take(&mut machine.held)).collect()
     }
 }
 
@@ -125,32 +143,30 @@ impl State {
     /// Lets something happen at a machine: now, or when it has thawed; never, if it is dead.
     pub(super) fn at(&mut self, machine: MachineId, happening: impl FnOnce(&mut Self) + Send + 'static) {
         let at = self.machines.get(machine);
-        if at.dead {
-            return;
-        }
-        if at.frozen {
-            at.held.push(Box::new(happening));
-        } else {
-            happening(self);
+        match at.condition {
+            Condition::Runs => happening(self),
+            Condition::Frozen => at.held.push(Box::new(happening)),
+            Condition::Dead => {}
         }
     }
 
     /// Freezes a machine for a while.
     pub(crate) fn freeze(&mut self, machine: MachineId, ms: u64) {
         let it = self.machines.get(machine);
-        if it.frozen || it.dead {
+        if it.condition != Condition::Runs {
             return;
         }
-        it.frozen = true;
+        it.condition = Condition::Frozen;
         self.silence(machine);
         self.after(ms, move |state| state.thaw(machine));
     }
 
     fn thaw(&mut self, machine: MachineId) {
         let it = self.machines.get(machine);
-        if it.dead || !std::mem::take(&mut it.frozen) {
+        if it.condition != Condition::Frozen {
             return;
         }
+        it.condition = Condition::Runs;
         it.thawing.clear();
         let held = std::mem::take(&mut it.held);
         self.note(format_args!("{machine} thaws"));
@@ -164,8 +180,7 @@ impl State {
     /// A machine dies, with everything on it.
     pub(crate) fn kill(&mut self, machine: MachineId) {
         let it = self.machines.get(machine);
-        it.dead = true;
-        it.frozen = false;
+        it.condition = Condition::Dead;
         it.held.clear();
         self.silence(machine);
     }
@@ -196,8 +211,8 @@ impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Machine")
             .field("node", &self.node)
-            .field("frozen", &self.frozen)
-            .field("dead", &self.dead)
+            .field("process", &self.process)
+            .field("condition", &self.condition)
             .finish_non_exhaustive()
     }
 }

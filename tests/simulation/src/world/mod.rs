@@ -36,11 +36,11 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
+use self::{machines::Machines, network::Network};
 pub(crate) use self::{
-    machines::{MachineId, on},
+    machines::{MachineId, Process, on},
     servers::{SESSION_MS, Servers},
 };
-use self::{machines::Machines, network::Network};
 use crate::{
     invariants::{Invariants, Seen},
     plan::Rates,

@@ -42,13 +42,13 @@ impl State {
         self.counts.messages += 1;
         self.counts.grants += u64::from(carries_tasks(&payload));
         self.see(&Seen::Sent { from, to, payload: &payload });
-        self.at(sender, move |state| state.carry(from, to, payload));
+        self.at(sender, move |state| state.carry(from, to, &payload));
     }
 
     /// A message is under way, as often as chance has it.
-    fn carry(&mut self, from: NodeId, to: NodeId, payload: Vec<u8>) {
+    fn carry(&mut self, from: NodeId, to: NodeId, payload: &[u8]) {
         if self.chance(self.rates.lost) {
-            self.note(format_args!("{from} > {to} {} is lost", describe(&payload)));
+            self.note(format_args!("{from} > {to} {} is lost", describe(payload)));
             if self.random.random() {
                 self.report_unreachable(from, to);
             }
@@ -56,7 +56,7 @@ impl State {
         }
         let copies = 1 + u32::from(self.chance(self.rates.repeated));
         for _ in 0..copies {
-            let (ms, payload) = (self.latency(), payload.clone());
+            let (ms, payload) = (self.latency(), payload.to_vec());
             self.after(ms, move |state| state.arrive(from, to, payload));
         }
     }

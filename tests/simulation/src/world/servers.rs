@@ -292,7 +292,12 @@ impl State {
     }
 
     /// Sets a one-time watch for a session.
-    pub(super) fn watch(&mut self, session: SessionId, path: &str, kind: WatchKind) -> oneshot::Receiver<WatchEvent> {
+    pub(super) fn watch(
+        &mut self,
+        session: SessionId,
+        path: &str,
+        kind: WatchKind,
+    ) -> oneshot::Receiver<WatchEvent> {
         let (sender, receiver) = oneshot::channel();
         if let Some(client) = self.servers.sessions.get_mut(&session) {
             let id = self.servers.replicas[client.replica].tree.watch(path, kind);
@@ -303,7 +308,11 @@ impl State {
     }
 
     /// Sets a persistent watch for a session.
-    pub(super) fn watch_tree(&mut self, session: SessionId, path: &str) -> mpsc::UnboundedReceiver<WatchEvent> {
+    pub(super) fn watch_tree(
+        &mut self,
+        session: SessionId,
+        path: &str,
+    ) -> mpsc::UnboundedReceiver<WatchEvent> {
         let (sender, receiver) = mpsc::unbounded_channel();
         if let Some(client) = self.servers.sessions.get_mut(&session) {
             let id = self.servers.replicas[client.replica].tree.watch_tree(path);
@@ -340,7 +349,9 @@ impl State {
         let replica = client.replica;
         let pending = std::mem::take(&mut client.pending);
         self.servers.unwatch(replica, &gone);
-        pending.into_iter().for_each(|fail| fail(Error::SessionExpired));
+        for fail in pending {
+            fail(Error::SessionExpired);
+        }
     }
 
     /// A session's connection is lost: whoever waits for an answer hears that it is unknown. It is tried to connect anew soon.
@@ -354,7 +365,9 @@ impl State {
         client.silent.get_or_insert(self.now);
         client.state.send_replace(Session::Disconnected);
         let pending = std::mem::take(&mut client.pending);
-        pending.into_iter().for_each(|fail| fail(Error::ConnectionLost));
+        for fail in pending {
+            fail(Error::ConnectionLost);
+        }
         self.note(format_args!("session {session} loses its connection"));
         self.expect_sign_of_life(session);
         let soon = self.random.random_range(5..=120);
@@ -363,7 +376,9 @@ impl State {
 
     /// The servers end the session unless they hear of it in time.
     fn expect_sign_of_life(&mut self, session: SessionId) {
-        let Some(since) = self.servers.sessions.get(&session).and_then(|client| client.silent) else { return };
+        let Some(since) = self.servers.sessions.get(&session).and_then(|client| client.silent) else {
+            return;
+        };
         self.after(SESSION_MS, move |state| {
             let silent = state.servers.sessions.get(&session).and_then(|client| client.silent);
             // Servers that are away end no sessions; when they are back all sessions have their time anew.
@@ -497,7 +512,9 @@ impl State {
                     waiting.push(session);
                 }
             }
-            waiting.into_iter().for_each(|session| state.expect_sign_of_life(session));
+            for session in waiting {
+                state.expect_sign_of_life(session);
+            }
         });
     }
 }

@@ -11,7 +11,8 @@ use std::{
 use rand::Rng as _;
 use tokio::sync::{mpsc, oneshot, watch};
 use zk::{
-    Answer, CreateMode, Error, Events, OneShot, Op, OpAnswer, Result, Session, Stat, Store, Version, WatchEvent,
+    Answer, CreateMode, Error, Events, OneShot, Op, OpAnswer, Result, Session, Stat, Store, Version,
+    WatchEvent,
     tree::{SessionId, Tree, WatchKind},
 };
 
@@ -28,7 +29,7 @@ pub(super) async fn open(world: World, machine: MachineId) -> Result<Arc<dyn Sto
         return Err(Error::ConnectionLost);
     };
     let state = world.with(|state| state.servers.sessions[&session].state.subscribe());
-    Ok(Arc::new(Client { world, session, state, machine }))
+    Ok(Arc::new(Client { world, session, machine, state }))
 }
 
 impl World {
