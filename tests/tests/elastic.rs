@@ -39,6 +39,11 @@ impl Stage {
         Self { cluster, job }
     }
 
+    /// What was done to the cluster was done while the job ran.
+    fn is_at_work(&mut self) {
+        assert!(!self.job.has_ended().unwrap(), "the job has ended before anything could go wrong");
+    }
+
     /// The end of the job: the exact count, and what `taskwork job` says.
     fn ends_exactly(self) -> (Value, Cluster) {
         let said = self.job.end().unwrap();
@@ -132,6 +137,7 @@ fn a_job_that_is_put_aside_makes_room_and_goes_on() {
 fn nodes_that_are_killed_cost_an_attempt_each_and_nothing_else() {
     let mut stage = Stage::new(&Setup::standalone(), 4, "300", &["--zk-session-timeout", "2"]);
     let leader = stage.leader();
+    stage.is_at_work();
     stage.cluster.nodes[leader].signal("KILL").unwrap();
     let survivor = (leader + 1) % 4;
     stage.cluster.wait_for_log(survivor, "the node takes part attempt=2").unwrap();
@@ -166,6 +172,7 @@ fn a_server_that_is_killed_and_restarted_costs_nothing() {
         stage.cluster.servers.revive(0).unwrap();
         stage.cluster.servers.wait_until_serving(0).unwrap();
     }
+    stage.is_at_work();
     let (job, _cluster) = stage.ends_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }
@@ -176,12 +183,13 @@ fn an_ensemble_that_loses_its_leader_costs_nothing() {
     let leader = stage.cluster.servers.leader().unwrap();
     stage.cluster.servers.kill(leader).unwrap();
     stage.wait_until("another server leads", |stage| stage.cluster.servers.leader().is_some());
+    stage.is_at_work();
     let (job, _cluster) = stage.ends_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }
 
 #[test]
-fn a_majority_that_is_gone_for_longer_than_a_session_costs_an_attempt_at_most() {
+fn a_majority_that_is_gone_for_longer_than_a_session_costs_no_count() {
     let mut stage = Stage::new(&Setup::ensemble(), 3, "1200", &["--zk-session-timeout", "2"]);
     stage.cluster.servers.kill(0).unwrap();
     stage.cluster.servers.kill(1).unwrap();
@@ -192,7 +200,8 @@ fn a_majority_that_is_gone_for_longer_than_a_session_costs_an_attempt_at_most() 
     stage.cluster.servers.revive(0).unwrap();
     stage.cluster.servers.revive(1).unwrap();
     let (job, _cluster) = stage.ends_exactly();
-    assert!(job["attempt"].as_u64().unwrap() <= 3, "{job}");
+    // Nodes join anew one after another, so those that are lost may be noticed one after another.
+    assert!((2..=4).contains(&job["attempt"].as_u64().unwrap()), "{job}");
 }
 
 #[test]
@@ -364,6 +373,7 @@ fn a_majority_that_is_gone_for_a_moment_costs_nothing() {
     thread::sleep(Duration::from_millis(1500));
     stage.cluster.servers.revive(0).unwrap();
     stage.cluster.servers.revive(1).unwrap();
+    stage.is_at_work();
     let (job, _cluster) = stage.ends_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }

@@ -28,14 +28,11 @@ impl Bench {
     fn step(&self) -> Step {
         match self {
             Self::Scale { nodes } => {
-                let mut line =
-                    "run --release --quiet -p taskwork-simulation --bin scale -- --out docs/figures"
-                        .to_owned();
-                if !nodes.is_empty() {
-                    let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-                    line += &format!(" --nodes {}", nodes.join(","));
-                }
-                Step::cargo("scale", &line)
+                let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+                let chosen =
+                    if nodes.is_empty() { String::new() } else { format!("--nodes {}", nodes.join(",")) };
+                let run = "run --release --quiet -p taskwork-simulation --bin scale -- --out docs/figures";
+                Step::cargo("scale", &format!("{run} {chosen}"))
             }
         }
     }

@@ -168,12 +168,11 @@ pub(crate) fn run(only: Option<&str>) -> Result<()> {
     println!("| bug | seeds until it is found | found by |\n|---|---|---|");
     for mutant in chosen {
         let found = find(&copy, mutant).with_context(|| format!("mutant {:?}", mutant.name))?;
-        match found {
-            Some((seeds, what)) => println!("| {} | {seeds} | {what} |", mutant.name),
-            None => {
-                println!("| {} | not within {SEEDS} | |", mutant.name);
-                survivors.push(mutant.name);
-            }
+        if let Some((seeds, what)) = found {
+            println!("| {} | {seeds} | {what} |", mutant.name);
+        } else {
+            println!("| {} | not within {SEEDS} | |", mutant.name);
+            survivors.push(mutant.name);
         }
     }
     ensure!(survivors.is_empty(), "these bugs were not found: {}", survivors.join(", "));
