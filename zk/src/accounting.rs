@@ -21,7 +21,7 @@ use crate::{
     blob,
     error::{Error, Result},
     paths::{AttemptPaths, ClusterPaths, parked_id},
-    store::{CreateMode, Op, Session, Store, WatchEvent},
+    store::{CreateMode, Op, Store, seen},
 };
 
 /// What a node commits.
@@ -310,9 +310,7 @@ pub async fn wait_until_empty(store: &dyn Store, attempt: &AttemptPaths) -> Resu
         if tasks.is_empty() {
             return Ok(());
         }
-        if changed.await == WatchEvent::Ended && *store.session().borrow() == Session::Expired {
-            return Err(Error::SessionExpired);
-        }
+        seen(store, &changed.await)?;
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Result},
     paths::ClusterPaths,
     queue::Runs,
-    store::{CreateMode, Op, Session, Store, WatchEvent},
+    store::{CreateMode, Op, Store, seen},
 };
 
 /// A node that stands for election.
@@ -88,11 +88,8 @@ impl Candidate {
                 return Ok(Fence { path: format!("{}/{}", self.folder, self.name) });
             };
             let (stat, gone) = self.store.exists_and_watch(&format!("{}/{before}", self.folder)).await?;
-            if stat.is_some()
-                && gone.await == WatchEvent::Ended
-                && *self.store.session().borrow() == Session::Expired
-            {
-                return Err(Error::SessionExpired);
+            if stat.is_some() {
+                seen(&*self.store, &gone.await)?;
             }
         }
     }

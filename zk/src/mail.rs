@@ -9,7 +9,7 @@ use crate::{
     blob,
     error::{Error, Result},
     paths::{AttemptPaths, ClusterPaths},
-    store::{CreateMode, OneShot, Op, Session, Store, WatchEvent},
+    store::{CreateMode, OneShot, Op, Store, seen},
 };
 
 /// How many messages may lie in a mailbox; more are not taken.
@@ -91,9 +91,7 @@ impl Mailbox {
             if let Some(changed) = &mut self.changed {
                 let event = changed.await;
                 self.changed = None;
-                if event == WatchEvent::Ended && *self.store.session().borrow() == Session::Expired {
-                    return Err(Error::SessionExpired);
-                }
+                seen(&*self.store, &event)?;
             }
             // Read first and watched only when there is nothing: a watch that nobody waits for is one for nothing.
             let mut names = self.store.children(&self.folder).await?;

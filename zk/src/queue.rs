@@ -8,7 +8,7 @@ use crate::{
     job::JobRecord,
     paths::ClusterPaths,
     record,
-    store::{OneShot, Session, Store, WatchEvent},
+    store::{OneShot, Store, WatchEvent, seen},
 };
 
 /// What a node can run.
@@ -79,9 +79,7 @@ impl JobQueue {
                     }
                 }
             }
-            if any(watches).await == WatchEvent::Ended && *self.store.session().borrow() == Session::Expired {
-                return Err(Error::SessionExpired);
-            }
+            seen(&*self.store, &any(watches).await)?;
         }
     }
 

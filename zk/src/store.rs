@@ -11,7 +11,7 @@ use std::{fmt, future::Future, pin::Pin};
 
 use tokio::sync::watch;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The answer to come of a request that is already under way.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
@@ -178,4 +178,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn session(&self) -> watch::Receiver<Session>;
     /// Ends the session; its ephemerals go at once.
     fn close(&self) -> Answer<()>;
+}
+
+/// What a watch has seen; [`Error::SessionExpired`] if it will see nothing any more. A watch that has ended while the session goes on
+/// may have missed something: whoever asks reads again in either case.
+pub(crate) fn seen(store: &dyn Store, event: &WatchEvent) -> Result<()> {
+    if *event == WatchEvent::Ended && *store.session().borrow() == Session::Expired {
+        return Err(Error::SessionExpired);
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use crate::{
     error::{Error, Result},
-    store::{CreateMode, OneShot, Session, Store, WatchEvent},
+    store::{CreateMode, OneShot, Store, seen},
 };
 
 /// What became of a value.
@@ -79,9 +79,7 @@ impl VariableWatch {
             if let Some(changed) = &mut self.changed {
                 let event = changed.await;
                 self.changed = None;
-                if event == WatchEvent::Ended && *self.store.session().borrow() == Session::Expired {
-                    return Err(Error::SessionExpired);
-                }
+                seen(&*self.store, &event)?;
             }
             let (stat, changed) = self.store.exists_and_watch(&self.path).await?;
             if stat.is_some() {

@@ -30,7 +30,7 @@ use crate::{
     error::{Error, Result},
     paths::ClusterPaths,
     record,
-    store::{CreateMode, OneShot, Op, Session, Store, Version, WatchEvent},
+    store::{CreateMode, OneShot, Op, Store, Version, seen},
 };
 
 /// Where a job stands.
@@ -156,9 +156,7 @@ impl JobWatch {
         if let Some(changed) = &mut self.changed {
             let event = changed.await;
             self.changed = None;
-            if event == WatchEvent::Ended && *self.store.session().borrow() == Session::Expired {
-                return Err(Error::SessionExpired);
-            }
+            seen(&*self.store, &event)?;
         }
         let (content, _, changed) = self.store.get_and_watch(&self.path).await?;
         self.changed = Some(changed);

@@ -41,6 +41,8 @@ struct Replica {
     tree: Tree,
     /// How many entries of the log it has applied.
     applied: u64,
+    /// The time before which it hears of nothing more that is committed.
+    hears_at: u64,
 }
 
 /// The servers, and their sessions.
@@ -87,7 +89,7 @@ pub(super) struct Client {
 
 impl Servers {
     pub(super) fn new() -> Self {
-        let replica = || Replica { tree: Tree::new(), applied: 0 };
+        let replica = || Replica { tree: Tree::new(), applied: 0, hears_at: 0 };
         let mut servers = Self {
             tree: Tree::new(),
             log: VecDeque::new(),
@@ -200,7 +202,11 @@ impl State {
             } else {
                 1
             };
-            self.after(lag, move |state| state.catch_up(replica, committed));
+            // What follows does not overtake: a replica that is behind stays behind for a while.
+            let hears_at = &mut self.servers.replicas[replica].hears_at;
+            *hears_at = (self.now + lag).max(*hears_at);
+            let wait = *hears_at - self.now;
+            self.after(wait, move |state| state.catch_up(replica, committed));
         }
     }
 
