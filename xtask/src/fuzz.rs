@@ -24,7 +24,11 @@ pub(crate) fn run(seconds: u32, only: Option<&str>) -> Result<()> {
         );
         let folder = crate::workspace::root().join("target/fuzz-corpus").join(target);
         std::fs::create_dir_all(folder)?;
-        steps.push(Step::new("fuzz", "rustup", line.split_whitespace()));
+        // Each target is a program of its own: optimising across crates would take longer than running it.
+        let step = Step::new("fuzz", "rustup", line.split_whitespace());
+        steps.push(
+            step.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+        );
     }
     step::run_chain(&steps)
 }

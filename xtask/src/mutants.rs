@@ -147,6 +147,30 @@ const MUTANTS: &[Mutant] = &[
         "            Ok((old, _)) if !improves(value, &old) => return Ok(Published::Beaten(old)),\n            Ok(_) => store.set(path, value, None).await.map(drop),\n",
     ),
     mutant(
+        "listen to strangers",
+        "taskwork/src/core/node.rs",
+        "        if !self.members.contains(&from) {\n            return;\n        }\n        let current",
+        "        let current",
+    ),
+    mutant(
+        "panic at what cannot be read",
+        "taskwork/src/shell/driver.rs",
+        "\"a message could not be read and was dropped\");\n                        None\n",
+        "\"a message could not be read and was dropped\");\n                        panic!(\"unreadable\")\n",
+    ),
+    mutant(
+        "randomness that is not the seed's",
+        "taskwork/src/core/node.rs",
+        "            random: SmallRng::seed_from_u64(seed),\n",
+        "            random: SmallRng::seed_from_u64(seed ^ rand::random::<u64>()),\n",
+    ),
+    mutant(
+        "rest while ZooKeeper is away",
+        "taskwork/src/shell/coordination/mod.rs",
+        "        if session.wait_for(|state| *state == Session::Expired).await.is_ok() {\n",
+        "        loop {\n            let now = *session.borrow_and_update();\n            match now {\n                Session::Disconnected => self.pool.stop(),\n                Session::Connected => self.pool.resume(),\n                Session::Expired => break,\n            }\n            if session.changed().await.is_err() {\n                return;\n            }\n        }\n        if true {\n",
+    ),
+    mutant(
         "forget that it was told to leave",
         "taskwork/src/shell/serve.rs",
         "        Ended::JobOver | Ended::Departed(Departure::Expelled) if told_to_leave => Ok(Some(Fate::Left)),\n",

@@ -151,7 +151,8 @@ fn shape(random: &mut SmallRng, workers: usize) -> Shape {
             1 => Shape::Lopsided { leaves: 20 * scale, length: 200 },
             _ => Shape::Refusing { seed, mean: 3, depth: 6 },
         },
-        _ => Shape::Tour(tour::Tour::random(seed, random.random_range(6..=8))),
+        8 => Shape::Tour(tour::Tour::random(seed, random.random_range(6..=8))),
+        _ => Shape::Tour(tour::Tour::found_late(seed, random.random_range(4..=6))),
     }
 }
 
