@@ -28,7 +28,7 @@ pub fn tsplib(bytes: &[u8]) {
         return;
     }
     if let Ok(instance) = parse_instance("fuzzed", bytes) {
-        assert!(instance.len() >= 3, "a tour has at least three cities");
+        assert!(!instance.is_empty(), "there is at least one city");
         let first: Vec<City> = (0..instance.len()).collect();
         let written = write_tour(&instance, &first);
         let read = parse_tour("written", written.as_bytes(), instance.len());

@@ -89,9 +89,14 @@ impl Victim {
     }
 
     pub(super) fn step(&mut self, now: u64, pool: PoolView, limits: &Limits) -> Serving {
-        let Some(first) = self.waiting.front() else { return Serving::Nothing };
+        if self.waiting.is_empty() {
+            return Serving::Nothing;
+        }
         let spare = pool.spare();
-        if spare > 0 && self.has_room_for(first.thief, limits) {
+        let can_take = |waiting: &&Waiting| self.has_room_for(waiting.thief, limits);
+        if spare > 0
+            && let Some(first) = self.waiting.iter().find(can_take)
+        {
             let share = spare.div_ceil(self.waiting.len());
             let tasks_max = share.min(limits.grant_tasks_max);
             return Serving::Take { thief: first.thief, request: first.request, tasks_max };
