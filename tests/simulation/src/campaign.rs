@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    invariants::Violation,
+    invariants::i9_history,
     plan::{Fault, Plan, Rates, Without},
     run::{self, Outcome},
     workload::{self, Shape},
@@ -102,14 +102,7 @@ fn run_one(plan: &Plan) -> Outcome {
     let mut outcome = run::run(plan, false);
     if plan.seed.is_multiple_of(TWICE_IN) {
         let again = run::run(plan, false).fingerprint;
-        if again != outcome.fingerprint {
-            let what = format!("two runs differ: {again:016x}, {:016x}", outcome.fingerprint);
-            outcome.violations.push(Violation {
-                at_ms: outcome.over_ms,
-                invariant: "I9 (one history)",
-                what,
-            });
-        }
+        outcome.violations.extend(i9_history::check(outcome.fingerprint, again, outcome.over_ms));
     }
     outcome
 }

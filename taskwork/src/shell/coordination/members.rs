@@ -1,8 +1,8 @@
 //! Who is there: the seat's roster becomes events for the job at hand.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
-use super::Coordination;
+use super::{Coordination, Roster};
 use crate::{
     core::Event,
     id::{Attempt, NodeId},
@@ -10,17 +10,17 @@ use crate::{
 
 impl Coordination {
     pub(super) async fn follow_members(self: Arc<Self>) {
-        let (mut roster, mut known) = (self.roster.clone(), BTreeSet::new());
+        let (mut roster, mut known) = (self.roster.clone(), Roster::default());
         loop {
             let now = Arc::clone(&roster.borrow_and_update());
-            for &gone in known.difference(&*now) {
+            for &gone in known.difference(&now) {
                 let clean = self.left_cleanly(gone).await;
                 self.tell(Event::Left { node: gone, clean }).await;
             }
             for &new in now.difference(&known) {
                 self.tell(Event::Joined { node: new }).await;
             }
-            known = (*now).clone();
+            known = now;
             // Whatever has changed: who came and went unseen may have taken part.
             self.member_gone.notify_one();
             if roster.changed().await.is_err() {

@@ -11,6 +11,7 @@ mod i5_autonomy;
 mod i6_bounds;
 mod i7_strangers;
 mod i8_calm;
+pub(crate) mod i9_history;
 
 use std::{
     collections::{BTreeMap, HashSet},
