@@ -108,14 +108,17 @@ impl Plan {
         let drawn = random.random_range(3..=12);
         let nodes = nodes.unwrap_or(drawn);
         let workers = random.random_range(1..=3);
-        let shape = shape(&mut random, nodes * workers);
+        // Of some kinds each so often, so that what they try is tried often enough.
+        let kind = random.random_range(0..16);
+        let shape = match kind {
+            3 => Shape::Tour(tour::Tour::found_late(random.random(), random.random_range(4..=5))),
+            _ => shape(&mut random, nodes * workers),
+        };
         // States take as long as it needs for the job to take so long.
         let job_ms = random.random_range(JOB_MS);
         let slice_states = random.random_range(1..=4_usize);
         let slices = workload::states(&shape).div_ceil(slice_states as u64);
         let slice_ms = (job_ms * (nodes * workers) as u64 / slices).clamp(1, 200);
-        // Of one kind each so often, so that each is also seen without the others.
-        let kind = random.random_range(0..16);
         let rates = rates(&mut random, kind);
         let calm_ms = job_ms + AFTER_MS;
         let faults = faults(&mut random, kind, nodes, calm_ms);
@@ -165,7 +168,7 @@ fn rates(random: &mut SmallRng, kind: u32) -> Rates {
             repeated: random.random_range(0..150),
             slow: random.random_range(0..200),
             slow_ms: random.random_range(2..400),
-            request_lost: random.random_range(0..25),
+            request_lost: if kind == 3 { 150 } else { random.random_range(0..25) },
             answer_lost: random.random_range(0..25),
             lagging: if kind == 2 { 700 } else { random.random_range(0..500) },
             lag_ms: random.random_range(1..400),
