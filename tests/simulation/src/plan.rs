@@ -98,6 +98,8 @@ pub(crate) struct Without {
 
 /// How long a job takes when nothing goes wrong, in milliseconds: the least and the most.
 const JOB_MS: std::ops::Range<u64> = 300..4_000;
+/// The same for jobs that are to end while a value is still on its way.
+const SHORT_JOB_MS: std::ops::Range<u64> = 5..100;
 /// How long things may go wrong after the job would have been over, in milliseconds.
 const AFTER_MS: u64 = 1_500;
 
@@ -115,7 +117,7 @@ impl Plan {
             _ => shape(&mut random, nodes * workers),
         };
         // States take as long as it needs for the job to take so long.
-        let job_ms = random.random_range(JOB_MS);
+        let job_ms = random.random_range(if kind == 3 { SHORT_JOB_MS } else { JOB_MS });
         let slice_states = random.random_range(1..=4_usize);
         let slices = workload::states(&shape).div_ceil(slice_states as u64);
         let slice_ms = (job_ms * (nodes * workers) as u64 / slices).clamp(1, 200);
