@@ -37,6 +37,8 @@ pub(crate) struct Rates {
     /// Requests after which the connection is lost, before they are done and after.
     pub(crate) request_lost: u32,
     pub(crate) answer_lost: u32,
+    /// The same before a request about a variable is done.
+    pub(crate) variable_lost: u32,
     /// Operations that a replica hears of late, and how late at most: reads are stale for so long.
     pub(crate) lagging: u32,
     pub(crate) lag_ms: u64,
@@ -170,7 +172,8 @@ fn rates(random: &mut SmallRng, kind: u32) -> Rates {
             repeated: random.random_range(0..150),
             slow: random.random_range(0..200),
             slow_ms: random.random_range(2..400),
-            request_lost: if kind == 3 { 150 } else { random.random_range(0..25) },
+            request_lost: random.random_range(0..25),
+            variable_lost: if kind == 3 { 500 } else { random.random_range(0..25) },
             answer_lost: random.random_range(0..25),
             lagging: if kind == 2 { 700 } else { random.random_range(0..500) },
             lag_ms: random.random_range(1..400),

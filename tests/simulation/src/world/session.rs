@@ -61,9 +61,10 @@ fn give<T>(waiting: &Waiting<T>, answer: Result<T>) {
 }
 
 impl Client {
-    /// Sends a request: `perform` is what the servers do.
+    /// Sends a request about a znode: `perform` is what the servers do.
     fn request<T: Send + 'static>(
         &self,
+        path: &str,
         perform: impl FnOnce(&mut State, SessionId) -> Result<T> + Send + 'static,
     ) -> Answer<T> {
         let (session, machine) = (self.session, self.machine);
@@ -77,6 +78,7 @@ impl Client {
             }
             Session::Connected => {}
         }
+        let of_variable = path.contains("/vars/");
         let (sender, receiver) = oneshot::channel();
         let waiting: Waiting<T> = Arc::new(Mutex::new(Some(sender)));
         self.world.with(|state| {
@@ -84,16 +86,17 @@ impl Client {
             if let Some(client) = state.servers.sessions.get_mut(&session) {
                 client.pending.push(Box::new(move |error| give(&fail, Err(error))));
             }
-            state.at(machine, move |state| state.submit(session, perform, waiting));
+            state.at(machine, move |state| state.submit(session, of_variable, perform, waiting));
         });
         Box::pin(async move { receiver.await.unwrap_or(Err(Error::ConnectionLost)) })
     }
 
     fn read<T: Send + 'static>(
         &self,
+        path: &str,
         read: impl FnOnce(&mut Tree, SessionId) -> Result<T> + Send + 'static,
     ) -> Answer<T> {
-        self.request(|state, session| state.read_at_replica(session, |tree| read(tree, session)))
+        self.request(path, |state, session| state.read_at_replica(session, |tree| read(tree, session)))
     }
 
     fn write<T: Send + 'static>(
@@ -101,7 +104,8 @@ impl Client {
         op: Op,
         answer: impl FnOnce(OpAnswer) -> Option<T> + Send + 'static,
     ) -> Answer<T> {
-        self.request(move |state, session| {
+        let path = op.path().to_owned();
+        self.request(&path, move |state, session| {
             let done = state.commit(session, vec![op], true)?.pop();
             state.sync(session);
             Ok(done.and_then(answer).expect("an operation is answered in its own kind"))
@@ -114,6 +118,7 @@ impl State {
     fn submit<T: Send + 'static>(
         &mut self,
         session: SessionId,
+        of_variable: bool,
         perform: impl FnOnce(&mut Self, SessionId) -> Result<T> + Send + 'static,
         waiting: Waiting<T>,
     ) {
@@ -129,7 +134,8 @@ impl State {
                 return;
             }
             let office = client.machine == MachineId::OFFICE;
-            if !lost && !office && state.chance(state.rates.request_lost) {
+            let rate = if of_variable { state.rates.variable_lost } else { state.rates.request_lost };
+            if !lost && !office && state.chance(rate) {
                 return state.lose_connection(session);
             }
             let answer = perform(state, session);
@@ -179,63 +185,64 @@ impl Store for Client {
     }
 
     fn get(&self, path: &str) -> Answer<(Vec<u8>, Stat)> {
-        let path = path.to_owned();
-        self.read(move |tree, session| tree.get(session, &path))
+        let asked = path.to_owned();
+        self.read(path, move |tree, session| tree.get(session, &asked))
     }
 
     fn exists(&self, path: &str) -> Answer<Option<Stat>> {
-        let path = path.to_owned();
-        self.read(move |tree, session| tree.exists(session, &path))
+        let asked = path.to_owned();
+        self.read(path, move |tree, session| tree.exists(session, &asked))
     }
 
     fn children(&self, path: &str) -> Answer<Vec<String>> {
-        let path = path.to_owned();
-        self.read(move |tree, session| tree.children(session, &path))
+        let asked = path.to_owned();
+        self.read(path, move |tree, session| tree.children(session, &asked))
     }
 
     fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>> {
-        self.request(move |state, session| {
+        let path = ops.first().map_or("/", Op::path).to_owned();
+        self.request(&path, move |state, session| {
             let answers = state.commit(session, ops, false)?;
             state.sync(session);
             Ok(answers)
         })
     }
 
-    fn sync(&self, _path: &str) -> Answer<()> {
-        self.request(|state, session| {
+    fn sync(&self, path: &str) -> Answer<()> {
+        self.request(path, |state, session| {
             state.sync(session);
             Ok(())
         })
     }
 
     fn get_and_watch(&self, path: &str) -> Answer<(Vec<u8>, Stat, OneShot)> {
-        let path = path.to_owned();
-        self.request(move |state, session| {
-            let (data, stat) = state.read_at_replica(session, |tree| tree.get(session, &path))?;
-            Ok((data, stat, one_shot(state.watch(session, &path, WatchKind::Data))))
+        let asked = path.to_owned();
+        self.request(path, move |state, session| {
+            let (data, stat) = state.read_at_replica(session, |tree| tree.get(session, &asked))?;
+            Ok((data, stat, one_shot(state.watch(session, &asked, WatchKind::Data))))
         })
     }
 
     fn exists_and_watch(&self, path: &str) -> Answer<(Option<Stat>, OneShot)> {
-        let path = path.to_owned();
-        self.request(move |state, session| {
-            let stat = state.read_at_replica(session, |tree| tree.exists(session, &path))?;
-            Ok((stat, one_shot(state.watch(session, &path, WatchKind::Data))))
+        let asked = path.to_owned();
+        self.request(path, move |state, session| {
+            let stat = state.read_at_replica(session, |tree| tree.exists(session, &asked))?;
+            Ok((stat, one_shot(state.watch(session, &asked, WatchKind::Data))))
         })
     }
 
     fn children_and_watch(&self, path: &str) -> Answer<(Vec<String>, OneShot)> {
-        let path = path.to_owned();
-        self.request(move |state, session| {
-            let names = state.read_at_replica(session, |tree| tree.children(session, &path))?;
-            Ok((names, one_shot(state.watch(session, &path, WatchKind::Children))))
+        let asked = path.to_owned();
+        self.request(path, move |state, session| {
+            let names = state.read_at_replica(session, |tree| tree.children(session, &asked))?;
+            Ok((names, one_shot(state.watch(session, &asked, WatchKind::Children))))
         })
     }
 
     fn watch_tree(&self, path: &str) -> Answer<Box<dyn Events>> {
-        let path = path.to_owned();
-        self.request(move |state, session| {
-            let events = state.watch_tree(session, &path);
+        let asked = path.to_owned();
+        self.request(path, move |state, session| {
+            let events = state.watch_tree(session, &asked);
             Ok(Box::new(Stream(events)) as Box<dyn Events>)
         })
     }
@@ -245,7 +252,7 @@ impl Store for Client {
     }
 
     fn close(&self) -> Answer<()> {
-        self.request(|state, session| {
+        self.request("/", |state, session| {
             state.end_session(session);
             state.answer(session, move |state| state.tell_end(session));
             Ok(())
