@@ -18,7 +18,8 @@ pub struct Limits {
     pub waiting_thieves_max: usize,
     /// How many tasks one grant may carry.
     pub grant_tasks_max: usize,
-    /// How many grants of one victim may be without acknowledgement; with more it denies.
+    /// How many grants of one victim may be without acknowledgement; with more it denies. So many a thief remembers of each victim,
+    /// too, so it must be the same on all nodes.
     pub open_grants_max: usize,
     /// After what time an unacknowledged grant is sent again, in milliseconds.
     pub grant_retry_ms: u64,

@@ -14,6 +14,7 @@
 //! Everything that is decided by chance is decided by one generator, in the order in which things happen; and things happen
 //! in one order, since there is one thread. So one seed has one history.
 
+mod connections;
 mod machines;
 mod network;
 mod servers;

@@ -1,0 +1,198 @@
+//! Letting things go wrong: each fault of a plan, as it is done to the cluster.
+
+use std::{sync::Arc, time::Duration};
+
+use rand::{Rng as _, seq::IndexedRandom as _};
+use taskwork::simulation::{forged_grant, forged_steal};
+use tokio::time::sleep;
+use zk::{CreateMode, Op};
+
+use super::Stage;
+use crate::{
+    invariants::STRANGER,
+    plan::Fault,
+    workload::Walk,
+    world::{MachineId, Process},
+};
+
+impl Stage<'_> {
+    fn any_machine(&self) -> Option<MachineId> {
+        self.world.with(|state| {
+            let living = state.machines.living();
+            living.choose(&mut state.random).copied()
+        })
+    }
+
+    fn leader(&self) -> Option<MachineId> {
+        self.world.with(|state| {
+            let names = state.servers.names(&self.setup.cluster.election());
+            let number = |name: &str| name.rsplit('~').next().and_then(|digits| digits.parse::<u64>().ok());
+            let first = names.into_iter().min_by_key(|name| number(name).unwrap_or(u64::MAX))?;
+            state.machines.of(first.split('~').nth(1)?.parse().ok()?)
+        })
+    }
+
+    /// Lets something go wrong.
+    pub(super) fn commit(&mut self, fault: Fault) {
+        self.world.with(|state| state.note(format_args!("{fault:?}")));
+        let Some(machine) = self.any_machine() else {
+            if matches!(fault, Fault::Join) {
+                self.join();
+            }
+            return;
+        };
+        match fault {
+            Fault::Join => self.join(),
+            Fault::Kill => self.kill(machine),
+            Fault::KillLeader => self.kill(self.leader().unwrap_or(machine)),
+            Fault::Freeze { ms } => self.world.with(|state| state.freeze(machine, ms)),
+            Fault::FreezeLeader { ms } => {
+                let leader = self.leader().unwrap_or(machine);
+                self.world.with(|state| state.freeze(leader, ms));
+            }
+            Fault::Drain => self.tell_to_leave(machine),
+            Fault::DrainTwice { ms } => {
+                self.tell_to_leave(machine);
+                self.world.with(|state| {
+                    let leave = state.machines.get(machine).leave.clone();
+                    state.after(ms, move |_| {
+                        let _ = leave.map(|leave| leave.try_send(()));
+                    });
+                });
+            }
+            Fault::DrainAll => {
+                for machine in self.world.with(|state| state.machines.living()) {
+                    self.tell_to_leave(machine);
+                }
+            }
+            Fault::Ask => self.ask_to_leave(machine),
+            Fault::Cut { .. } | Fault::CutBothWays { .. } | Fault::Isolate { .. } => self.cut(machine, fault),
+            Fault::CutFromServers { ms } => self.world.with(|state| state.cut_off(machine, ms)),
+            Fault::Disconnect => self.world.with(|state| {
+                for session in state.sessions_of(machine) {
+                    state.lose_connection(session);
+                }
+            }),
+            Fault::Expire => self.world.with(|state| {
+                for session in state.sessions_of(machine) {
+                    state.end_session(session);
+                    state.lose_connection(session);
+                }
+            }),
+            Fault::ServersAway { ms } => self.world.with(|state| state.servers_away(ms)),
+            Fault::Suspend { ms } => self.suspend(ms),
+            Fault::Stranger | Fault::Garbage => self.smuggle(machine, fault),
+            Fault::Litter => self.litter(),
+        }
+    }
+
+    fn kill(&mut self, machine: MachineId) {
+        self.world.with(|state| {
+            state.kill(machine);
+            state.note(format_args!("{machine} dies"));
+        });
+        if let Some(process) = self.processes.get(&machine) {
+            process.abort();
+        }
+    }
+
+    fn cut(&self, machine: MachineId, fault: Fault) {
+        let Some(other) = self.any_machine() else { return };
+        self.world.with(|state| match fault {
+            Fault::Cut { ms } => state.cut(machine, other, ms),
+            Fault::CutBothWays { ms } => {
+                state.cut(machine, other, ms);
+                state.cut(other, machine, ms);
+            }
+            Fault::Isolate { ms } => {
+                for other in state.machines.living() {
+                    state.cut(machine, other, ms);
+                    state.cut(other, machine, ms);
+                }
+                state.cut_off(machine, ms);
+            }
+            _ => {}
+        });
+    }
+
+    /// What an operator does by `taskwork drain`.
+    fn ask_to_leave(&self, machine: MachineId) {
+        let Some(node) = self.world.with(|state| {
+            state.machines.get(machine).process = Process::Leaves;
+            state.machines.get(machine).node
+        }) else {
+            return self.tell_to_leave(machine);
+        };
+        let (store, path) = (Arc::clone(&self.store), self.setup.cluster.drain(&node.to_string()));
+        let leave = self.world.with(|state| state.machines.get(machine).leave.clone());
+        tokio::spawn(async move {
+            // It is tried once. Should it come to nothing, the operator goes there and ends the process.
+            if store.create(&path, b"", CreateMode::Persistent).await.is_err() {
+                let _ = leave.map(|leave| leave.try_send(()));
+            }
+        });
+    }
+
+    /// What an operator does by `taskwork suspend`, and later by `taskwork resume`.
+    fn suspend(&self, ms: u64) {
+        let (store, cluster, job) = (Arc::clone(&self.store), self.setup.cluster.clone(), self.job.clone());
+        let world = self.world.clone();
+        tokio::spawn(async move {
+            let _ = zk::job::suspend(&*store, &cluster, &job).await;
+            sleep(Duration::from_millis(ms)).await;
+            let mut store = store;
+            while zk::job::resume(&*store, &cluster, &job).await.is_err() {
+                sleep(Duration::from_millis(50)).await;
+                store = world.office().await;
+            }
+        });
+    }
+
+    /// Gets messages into an inbox that no node has sent.
+    fn smuggle(&self, machine: MachineId, fault: Fault) {
+        let number = self.job.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
+        self.world.with(|state| {
+            let attempt = state.invariants.facts.latest;
+            let Some(node) = state.machines.get(machine).node else { return };
+            if fault == Fault::Stranger {
+                state.smuggle(STRANGER, node, forged_steal(number, attempt));
+                state.smuggle(STRANGER, node, forged_grant(number, attempt, STRANGER, &Walk::forged()));
+                return;
+            }
+            let living = state.machines.living();
+            let other = living.choose(&mut state.random).copied();
+            let Some(from) = other.and_then(|other| state.machines.get(other).node) else { return };
+            let length = state.random.random_range(0..200);
+            // It begins as one about a job that does not exist would: what else it says must not matter.
+            let bytes = [251, 1, 1].into_iter().chain((0..length).map(|_| state.random.random())).collect();
+            state.smuggle(from, node, bytes);
+        });
+    }
+
+    /// Puts what nobody can read where nodes look.
+    fn litter(&self) {
+        let (store, cluster, job) = (Arc::clone(&self.store), self.setup.cluster.clone(), self.job.clone());
+        let attempt = self.world.with(|state| state.invariants.facts.latest.max(1));
+        let nodes = self.world.with(|state| state.servers.names(&cluster.members()));
+        tokio::spawn(async move {
+            let paths = cluster.job(&job).attempt(attempt);
+            let mut litter = vec![
+                cluster.member("nobody"),
+                cluster.member("n00000000000000ff"),
+                format!("{}/no-candidate", cluster.election()),
+                format!("{}/no-job", cluster.jobs()),
+                paths.parked_task("no-task"),
+                format!("{}/no-node", cluster.drains()),
+            ];
+            litter.extend(nodes.iter().map(|node| format!("{}/m-litter", paths.mailbox(node))));
+            for path in litter {
+                let op = Op::Create {
+                    path,
+                    data: b"\xffnobody can read this".to_vec(),
+                    mode: CreateMode::Persistent,
+                };
+                let _ = store.multi(vec![op]).await;
+            }
+        });
+    }
+}
