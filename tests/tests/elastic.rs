@@ -135,7 +135,7 @@ fn a_job_that_is_put_aside_makes_room_and_goes_on() {
 
 #[test]
 fn nodes_that_are_killed_cost_an_attempt_each_and_nothing_else() {
-    let mut stage = Stage::new(&Setup::standalone(), 4, "300", &["--zk-session-timeout", "2"]);
+    let mut stage = Stage::new(&Setup::standalone(), 4, "1500", &["--zk-session-timeout", "2"]);
     let leader = stage.leader();
     stage.is_at_work();
     stage.cluster.nodes[leader].signal("KILL").unwrap();
@@ -166,7 +166,7 @@ fn after_too_many_lost_nodes_the_job_fails_and_says_why() {
 
 #[test]
 fn a_server_that_is_killed_and_restarted_costs_nothing() {
-    let mut stage = Stage::new(&Setup::standalone(), 3, "600", &[]);
+    let mut stage = Stage::new(&Setup::standalone(), 3, "3000", &[]);
     for _ in 0..2 {
         stage.cluster.servers.kill(0).unwrap();
         stage.cluster.servers.revive(0).unwrap();
@@ -179,7 +179,7 @@ fn a_server_that_is_killed_and_restarted_costs_nothing() {
 
 #[test]
 fn an_ensemble_that_loses_its_leader_costs_nothing() {
-    let mut stage = Stage::new(&Setup::ensemble(), 3, "600", &[]);
+    let mut stage = Stage::new(&Setup::ensemble(), 3, "2000", &[]);
     let leader = stage.cluster.servers.leader().unwrap();
     stage.cluster.servers.kill(leader).unwrap();
     stage.wait_until("another server leads", |stage| stage.cluster.servers.leader().is_some());
@@ -366,7 +366,7 @@ fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
 
 #[test]
 fn a_majority_that_is_gone_for_a_moment_costs_nothing() {
-    let mut stage = Stage::new(&Setup::ensemble(), 3, "600", &["--zk-session-timeout", "20"]);
+    let mut stage = Stage::new(&Setup::ensemble(), 3, "2000", &["--zk-session-timeout", "20"]);
     stage.cluster.servers.kill(0).unwrap();
     stage.cluster.servers.kill(1).unwrap();
     // A steal needs no ZooKeeper: the nodes go on, and commit when it is back.

@@ -65,7 +65,7 @@ fn two_nodes_that_do_not_reach_each_other_cost_nothing() {
     if !hosts::can_be_made() {
         return;
     }
-    let mut stage = Stage::new("700");
+    let mut stage = Stage::new("1500");
     stage.hosts.cut(1, 2).unwrap();
     stage.hosts.cut(2, 1).unwrap();
     thread::sleep(A_WHILE);
@@ -79,7 +79,7 @@ fn a_cut_in_one_direction_costs_nothing() {
     if !hosts::can_be_made() {
         return;
     }
-    let mut stage = Stage::new("700");
+    let mut stage = Stage::new("1500");
     stage.hosts.cut(1, 2).unwrap();
     stage.hosts.cut(3, 1).unwrap();
     thread::sleep(A_WHILE);
@@ -94,7 +94,7 @@ fn a_cut_that_nobody_mends_costs_nothing() {
     if !hosts::can_be_made() {
         return;
     }
-    let mut stage = Stage::new("500");
+    let mut stage = Stage::new("800");
     stage.hosts.cut(1, 2).unwrap();
     stage.is_at_work();
     assert_eq!(stage.ends_exactly()["attempt"], 1);
@@ -119,7 +119,7 @@ fn slow_links_are_no_loss() {
     if !hosts::can_be_made() {
         return;
     }
-    let mut stage = Stage::new("300");
+    let mut stage = Stage::new("600");
     for host in 1..4 {
         stage.hosts.slow_down(host, 256).unwrap();
     }
