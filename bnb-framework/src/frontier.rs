@@ -7,77 +7,282 @@
 //! ```
 //!
 //! So the memory of a task grows with the depth of the tree, not with its breadth, and what is given away is what probably has
-//! the most work below it.
+//! the most work below it. Where children are [in place](Children::IN_PLACE) there is one state only, that of the deepest
+//! level; the state of a level above is had by ascending from a copy of it.
+//!
+//! While nobody wants anything the levels that are being searched are the frames of a recursion, since nothing is faster. When the
+//! search pauses, the recursion returns, and its frames become levels of the stack, where they can be split, sent and gone on with.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::problem::{Children, Problem};
-
-/// A branched state and those of its children that were not visited yet.
-#[derive(Serialize, Deserialize)]
-#[serde(bound = "")]
-struct Level<P: Problem> {
-    state: P::State,
-    children: P::Children,
-}
+use crate::tree::{Children, Tree};
 
 /// The open states of a task.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
-pub struct Frontier<P: Problem> {
+pub struct Frontier<T: Tree> {
     /// The root of the tree, until it is visited.
-    root: Option<P::State>,
-    levels: Vec<Level<P>>,
+    root: Option<T::State>,
+    /// The states that were branched, one a level; in place only the deepest.
+    states: Vec<T::State>,
+    /// What is left of their children.
+    children: Vec<T::Children>,
+    /// So many of the shallowest levels are known to have no child left.
+    spent: usize,
 }
 
-impl<P: Problem> Frontier<P> {
+/// What is to be done below a state that was visited.
+#[derive(Debug)]
+pub enum Below<C> {
+    /// Its children are open.
+    Open(C),
+    /// Nothing.
+    Nothing,
+    /// Nothing, nor at its later siblings.
+    NothingNorAfter,
+}
+
+/// Who visits the states.
+pub trait Visitor<T: Tree> {
+    /// Visits a state, and says what is to be done below it.
+    fn visit(&mut self, tree: &T, state: &mut T::State) -> Below<T::Children>;
+
+    /// Whether the search is to pause, asked after each state: `opened` says whether its children are open.
+    fn pauses(&mut self, opened: bool) -> bool;
+}
+
+/// Why a search has come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Searched {
+    /// The visitor wanted a pause.
+    Paused,
+    /// No state is left.
+    Over,
+}
+
+/// How many levels the recursion goes down before its frames are put on the stack: little enough for any thread, whatever
+/// the size of a state.
+const RECURSION_MAX: u32 = if cfg!(test) { 3 } else { 64 };
+
+/// How a recursion has come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Back {
+    /// Everything below is done.
+    Done,
+    /// It was too deep.
+    TooDeep,
+    /// The visitor wanted a pause.
+    Paused,
+}
+
+impl<T: Tree> Frontier<T> {
     /// The frontier of a search that has not begun: the root alone.
-    pub fn new(problem: &P) -> Self {
-        Self { root: Some(problem.root()), levels: Vec::new() }
+    pub fn new(tree: &T) -> Self {
+        Self { root: Some(tree.root()), states: Vec::new(), children: Vec::new(), spent: 0 }
     }
 
-    /// The next state to be visited, depth first; `None` when there is none left.
-    #[inline]
-    pub fn next(&mut self, problem: &P) -> Option<P::State> {
-        while let Some(level) = self.levels.last_mut() {
-            if let Some(child) = level.children.next(problem, &level.state) {
-                return Some(child);
+    /// Visits the open states, depth first, until none is left or the visitor wants a pause.
+    pub fn search(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Searched {
+        if let Some(mut root) = self.root.take() {
+            if let Below::Open(children) = visitor.visit(tree, &mut root) {
+                self.states.push(root);
+                self.children.push(children);
             }
-            self.levels.pop();
+            if visitor.pauses(true) {
+                return Searched::Paused;
+            }
         }
-        self.root.take()
+        loop {
+            let level = self.children.len().saturating_sub(1);
+            let back = if T::Children::IN_PLACE {
+                self.search_in_place(tree, visitor)
+            } else {
+                self.search_copying(tree, visitor)
+            };
+            match back {
+                None => return Searched::Over,
+                Some(Back::Done) => {}
+                Some(back) => {
+                    // The frames have come back the deepest first.
+                    self.children[level..].reverse();
+                    if !T::Children::IN_PLACE {
+                        self.states[level..].reverse();
+                    }
+                    if back == Back::Paused {
+                        return Searched::Paused;
+                    }
+                }
+            }
+        }
     }
 
-    /// Opens the children of a state that was just visited.
-    #[inline]
-    pub fn open(&mut self, state: P::State, children: P::Children) {
-        self.levels.push(Level { state, children });
+    /// Searches below the deepest level. `None` if there is no level.
+    fn search_copying(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Option<Back> {
+        let (parent, mut left) = (self.states.pop()?, self.children.pop()?);
+        // The level keeps its place meanwhile: what comes back is put above it.
+        let level = self.children.len();
+        let back = self.below(tree, visitor, &parent, &mut left, 0);
+        if back == Back::Done {
+            self.spent = self.spent.min(level);
+        } else {
+            self.states.push(parent);
+            self.children.push(left);
+        }
+        Some(back)
+    }
+
+    fn below(
+        &mut self,
+        tree: &T,
+        visitor: &mut impl Visitor<T>,
+        parent: &T::State,
+        left: &mut T::Children,
+        depth: u32,
+    ) -> Back {
+        while let Some(mut child) = left.next(tree, parent) {
+            match visitor.visit(tree, &mut child) {
+                Below::Open(mut children) if !children.is_empty() => {
+                    let back = if visitor.pauses(true) {
+                        Back::Paused
+                    } else if depth == RECURSION_MAX {
+                        Back::TooDeep
+                    } else {
+                        self.below(tree, visitor, &child, &mut children, depth + 1)
+                    };
+                    if back != Back::Done {
+                        self.keep(child, children);
+                        return back;
+                    }
+                    continue;
+                }
+                Below::Open(_) | Below::Nothing => {}
+                Below::NothingNorAfter => break,
+            }
+            if visitor.pauses(false) {
+                return Back::Paused;
+            }
+        }
+        Back::Done
+    }
+
+    #[cold]
+    fn keep(&mut self, state: T::State, children: T::Children) {
+        self.states.push(state);
+        self.children.push(children);
+    }
+
+    /// As [`search_copying`](Self::search_copying), in place.
+    fn search_in_place(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Option<Back> {
+        let (mut here, mut left) = (self.states.pop()?, self.children.pop()?);
+        let level = self.children.len();
+        let back = self.below_in_place(tree, visitor, &mut here, &mut left, 0);
+        if back == Back::Done {
+            self.spent = self.spent.min(level);
+            if let Some(above) = self.children.last() {
+                above.ascend(tree, &mut here);
+                self.states.push(here);
+            }
+        } else {
+            self.states.push(here);
+            self.children.push(left);
+        }
+        Some(back)
+    }
+
+    fn below_in_place(
+        &mut self,
+        tree: &T,
+        visitor: &mut impl Visitor<T>,
+        here: &mut T::State,
+        left: &mut T::Children,
+        depth: u32,
+    ) -> Back {
+        while left.descend(tree, here) {
+            match visitor.visit(tree, here) {
+                Below::Open(mut children) if !children.is_empty() => {
+                    let back = if visitor.pauses(true) {
+                        Back::Paused
+                    } else if depth == RECURSION_MAX {
+                        Back::TooDeep
+                    } else {
+                        self.below_in_place(tree, visitor, here, &mut children, depth + 1)
+                    };
+                    if back != Back::Done {
+                        // Not back to the parent: the state is that of the deepest level.
+                        self.children.push(children);
+                        return back;
+                    }
+                    left.ascend(tree, here);
+                    continue;
+                }
+                Below::Open(_) | Below::Nothing => left.ascend(tree, here),
+                Below::NothingNorAfter => {
+                    left.ascend(tree, here);
+                    break;
+                }
+            }
+            if visitor.pauses(false) {
+                return Back::Paused;
+            }
+        }
+        Back::Done
     }
 
     /// Splits off children of the shallowest level that has any left. What is split off and what remains are disjoint and
     /// together what was there.
-    pub fn split(&mut self, problem: &P) -> Option<Self> {
-        let deepest = self.levels.len().checked_sub(1)?;
-        for (depth, level) in self.levels.iter_mut().enumerate() {
-            if depth == deepest && level.children.is_single(problem, &level.state) {
-                return None;
+    pub fn split(&mut self, tree: &T) -> Option<Self> {
+        self.split_levels(tree, 1)
+    }
+
+    /// As [`split`](Self::split), from several levels: from no more than so many, and no more than half of those that may have
+    /// any left. For trees where a state is as likely to have much below it at any depth, and mostly has little. In place
+    /// it is only ever one level.
+    pub fn split_levels(&mut self, tree: &T, levels_max: usize) -> Option<Self> {
+        let deepest = self.children.len().checked_sub(1)?;
+        let half = (self.children.len().saturating_sub(self.spent)).div_ceil(2);
+        let levels_max = if T::Children::IN_PLACE { 1 } else { levels_max.min(half) };
+        let mut away = Self { root: None, states: Vec::new(), children: Vec::new(), spent: 0 };
+        let mut level = self.spent;
+        while level <= deepest && away.children.len() < levels_max {
+            let state = self.state_of(tree, level)?;
+            let left = &mut self.children[level];
+            if level == deepest && away.children.is_empty() && left.is_single(tree, &state) {
+                break;
             }
-            if let Some(children) = level.children.split(problem, &level.state) {
-                let away = Level { state: level.state.clone(), children };
-                return Some(Self { root: None, levels: vec![away] });
+            match left.split(tree, &state) {
+                Some(children) => {
+                    away.states.push(state);
+                    away.children.push(children);
+                }
+                None if level == self.spent => self.spent += 1,
+                None => {}
             }
+            level += 1;
         }
-        None
+        (!away.children.is_empty()).then_some(away)
+    }
+
+    /// The state whose children are those of a level.
+    fn state_of(&self, tree: &T, level: usize) -> Option<T::State> {
+        if !T::Children::IN_PLACE {
+            return self.states.get(level).cloned();
+        }
+        let mut state = self.states.last()?.clone();
+        for above in self.children[level..].iter().rev().skip(1) {
+            above.ascend(tree, &mut state);
+        }
+        Some(state)
     }
 }
 
-impl<P: Problem> fmt::Debug for Frontier<P> {
+impl<T: Tree> fmt::Debug for Frontier<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Frontier")
             .field("begun", &self.root.is_none())
-            .field("levels", &self.levels.len())
+            .field("levels", &self.children.len())
             .finish_non_exhaustive()
     }
 }
@@ -87,63 +292,121 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::Paths;
+    use crate::testing::{Paths, Steps};
+
+    /// Notes the states in the order of their visit, and pauses when it is told to.
+    struct Notes<'a> {
+        visited: Vec<Vec<u8>>,
+        pauses: &'a mut dyn Iterator<Item = bool>,
+        /// Whether states that end so have no later siblings.
+        last: Option<u8>,
+    }
+
+    impl<T: Tree<State = Vec<u8>>> Visitor<T> for Notes<'_> {
+        fn visit(&mut self, tree: &T, state: &mut Vec<u8>) -> Below<T::Children> {
+            self.visited.push(state.clone());
+            let last = self.last.is_some() && state.last().copied() == self.last;
+            if last { Below::NothingNorAfter } else { Below::Open(tree.branch(state)) }
+        }
+
+        fn pauses(&mut self, _: bool) -> bool {
+            self.pauses.next().unwrap_or(false)
+        }
+    }
 
     /// Visits what is open, splitting at the given moments, and gives the states in the order of their visit.
-    fn visit(
-        problem: &Paths,
-        mut frontier: Frontier<Paths>,
-        splits: &mut impl Iterator<Item = bool>,
+    fn visit<T: Tree<State = Vec<u8>>>(
+        tree: &T,
+        frontier: Frontier<T>,
+        splits: &mut dyn Iterator<Item = bool>,
     ) -> Vec<Vec<u8>> {
-        let (mut visited, mut parts) = (Vec::new(), Vec::new());
-        while let Some(state) = frontier.next(problem) {
-            visited.push(state.clone());
-            let children = problem.branch(&state);
-            frontier.open(state, children);
-            if splits.next().unwrap_or(false) {
-                parts.extend(frontier.split(problem));
-            }
+        visit_splitting(tree, frontier, splits, 1)
+    }
+
+    /// As [`visit`], splitting so many levels at once.
+    fn visit_splitting<T: Tree<State = Vec<u8>>>(
+        tree: &T,
+        mut frontier: Frontier<T>,
+        splits: &mut dyn Iterator<Item = bool>,
+        levels: usize,
+    ) -> Vec<Vec<u8>> {
+        let (mut parts, mut notes) = (Vec::new(), Notes { visited: Vec::new(), pauses: splits, last: None });
+        while frontier.search(tree, &mut notes) == Searched::Paused {
+            parts.extend(frontier.split_levels(tree, levels));
         }
+        let mut visited = notes.visited;
         for part in parts {
-            visited.extend(visit(problem, part, splits));
+            visited.extend(visit_splitting(tree, part, splits, levels));
         }
         visited
     }
 
+    fn whole<T: Tree<State = Vec<u8>>>(tree: &T) -> Vec<Vec<u8>> {
+        visit(tree, Frontier::new(tree), &mut std::iter::empty())
+    }
+
     #[test]
     fn without_splits_the_visit_is_depth_first_in_the_order_of_the_children() {
-        let problem = Paths { depth: 3, breadth: 3 };
-        let visited = visit(&problem, Frontier::new(&problem), &mut std::iter::empty());
+        let visited = whole(&Paths { depth: 3, breadth: 3 });
         let mut sorted = visited.clone();
         sorted.sort();
         assert_eq!(visited, sorted, "a path sorts before what continues it, and before its later siblings");
         assert_eq!(visited.len(), 1 + 3 + 9 + 27);
+        assert_eq!(whole(&Steps(Paths { depth: 3, breadth: 3 })), visited, "in place too");
+    }
+
+    fn gives_nothing_away<T: Tree<State = Vec<u8>>>(chain: &T) {
+        let mut frontier = Frontier::new(chain);
+        assert!(frontier.split(chain).is_none());
+        let mut notes = Notes { visited: Vec::new(), pauses: &mut std::iter::repeat(true), last: None };
+        while frontier.search(chain, &mut notes) == Searched::Paused {
+            assert!(frontier.split(chain).is_none());
+        }
+        assert_eq!(notes.visited.len(), 201);
     }
 
     #[test]
     fn the_last_state_of_all_is_not_given_away() {
-        let chain = Paths { depth: 50, breadth: 1 };
-        let mut frontier = Frontier::new(&chain);
-        assert!(frontier.split(&chain).is_none());
-        while let Some(state) = frontier.next(&chain) {
-            let children = chain.branch(&state);
-            frontier.open(state, children);
-            assert!(frontier.split(&chain).is_none());
-        }
+        let chain = Paths { depth: 200, breadth: 1 };
+        gives_nothing_away(&chain);
+        gives_nothing_away(&Steps(chain));
+    }
+
+    #[test]
+    fn a_tree_deeper_than_the_recursion_is_visited_whole() {
+        let chain = Paths { depth: 250, breadth: 1 };
+        const { assert!(250 > 3 * RECURSION_MAX) };
+        assert_eq!((whole(&chain).len(), whole(&Steps(chain)).len()), (251, 251));
     }
 
     #[test]
     fn the_shallowest_level_is_split_first() {
-        let problem = Paths { depth: 4, breadth: 2 };
-        let mut frontier = Frontier::new(&problem);
-        for _ in 0..3 {
-            let state = frontier.next(&problem).unwrap();
-            let children = problem.branch(&state);
-            frontier.open(state, children);
+        let tree = Paths { depth: 4, breadth: 2 };
+        let mut frontier = Frontier::new(&tree);
+        let mut pauses = (0..).map(|state| state == 2);
+        let mut notes = Notes { visited: Vec::new(), pauses: &mut pauses, last: None };
+        assert_eq!(frontier.search(&tree, &mut notes), Searched::Paused);
+        let away = frontier.split(&tree).unwrap();
+        assert_eq!(visit(&tree, away, &mut std::iter::empty())[0], vec![1]);
+        let next = frontier.split(&tree).unwrap();
+        assert_eq!(visit(&tree, next, &mut std::iter::empty())[0], vec![0, 1]);
+    }
+
+    #[test]
+    fn nothing_after_a_state_means_its_siblings_alone() {
+        fn cut<T: Tree<State = Vec<u8>>>(tree: &T, paused: bool) -> Vec<Vec<u8>> {
+            let mut pauses = std::iter::repeat(paused);
+            let mut notes = Notes { visited: Vec::new(), pauses: &mut pauses, last: Some(1) };
+            let mut frontier = Frontier::new(tree);
+            while frontier.search(tree, &mut notes) == Searched::Paused {}
+            notes.visited
         }
-        let mut away = frontier.split(&problem).unwrap();
-        assert_eq!(away.next(&problem), Some(vec![1]));
-        assert_eq!(away.next(&problem), None);
+        let tree = Paths { depth: 2, breadth: 3 };
+        let left: Vec<Vec<u8>> = vec![vec![], vec![0], vec![0, 0], vec![0, 1], vec![1]];
+        for paused in [false, true] {
+            assert_eq!(cut(&tree, paused), left);
+            assert_eq!(cut(&Steps(tree.clone()), paused), left);
+        }
     }
 
     proptest! {
@@ -153,11 +416,16 @@ mod tests {
             breadth in 1_u8..4,
             splits: Vec<bool>,
             always: bool,
+            levels in 1_usize..5,
         ) {
-            let problem = Paths { depth, breadth };
-            let whole = visit(&problem, Frontier::new(&problem), &mut std::iter::empty());
-            let mut splits = splits.into_iter().chain(std::iter::repeat(always));
-            let mut parts = visit(&problem, Frontier::new(&problem), &mut splits);
+            let tree = Paths { depth, breadth };
+            let whole = whole(&tree);
+            let splits = || splits.iter().copied().chain(std::iter::repeat(always));
+            let mut parts = visit_splitting(&tree, Frontier::new(&tree), &mut splits(), levels);
+            parts.sort();
+            prop_assert_eq!(&parts, &whole);
+            let steps = Steps(tree);
+            let mut parts = visit_splitting(&steps, Frontier::new(&steps), &mut splits(), levels);
             parts.sort();
             prop_assert_eq!(parts, whole);
         }

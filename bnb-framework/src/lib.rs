@@ -1,7 +1,7 @@
 //! Branch and bound on the `taskwork` runtime.
 //!
-//! You describe a problem as a tree of partial solutions: its [`root`](Problem::root), how a state
-//! [branches](Problem::branch), a [bound](Problem::bound) on everything below a state, and the value of a
+//! You describe a problem as a tree of partial solutions: its [`root`](Tree::root), how a state
+//! [branches](Tree::branch), a [bound](Problem::bound) on everything below a state, and the value of a
 //! [leaf](Problem::leaf). The framework searches the tree on all cores, keeps the incumbent, prunes, splits the open states when
 //! somebody is hungry, and proves the optimum.
 //!
@@ -12,7 +12,7 @@
 //! ```
 //! use std::collections::VecDeque;
 //!
-//! use bnb_framework::{Goal, Problem, Solver};
+//! use bnb_framework::{Goal, Problem, Solver, Tree};
 //! use serde::{Deserialize, Serialize};
 //!
 //! /// Items as (value, weight), those with the most value for their weight first.
@@ -30,19 +30,16 @@
 //!     room: u64,
 //! }
 //!
-//! impl Problem for Knapsack {
+//! impl Tree for Knapsack {
 //!     type State = Packing;
 //!     type Children = VecDeque<Packing>;
-//!     type Cost = u64;
-//!     type Solution = Vec<bool>;
-//!     const GOAL: Goal = Goal::Maximise;
 //!
 //!     fn root(&self) -> Packing {
 //!         Packing { taken: vec![], value: 0, room: self.capacity }
 //!     }
 //!
 //!     /// The next item is taken, if it fits, or left.
-//!     fn branch(&self, state: &Packing) -> VecDeque<Packing> {
+//!     fn branch(&self, state: &mut Packing) -> VecDeque<Packing> {
 //!         let (value, weight) = self.items[state.taken.len()];
 //!         let child = |take: bool| {
 //!             let mut taken = state.taken.clone();
@@ -53,6 +50,12 @@
 //!         let take = (weight <= state.room).then(|| child(true));
 //!         take.into_iter().chain([child(false)]).collect()
 //!     }
+//! }
+//!
+//! impl Problem for Knapsack {
+//!     type Cost = u64;
+//!     type Solution = Vec<bool>;
+//!     const GOAL: Goal = Goal::Maximise;
 //!
 //!     /// No more than by filling the room with the best of what is left, the last item in part.
 //!     fn bound(&self, state: &mut Packing, _best: Option<u64>) -> Option<u64> {
@@ -88,7 +91,9 @@
 //!
 //! A search of another kind, one with a loop of its own, is written on [`taskwork::Task`] itself.
 
+mod tree;
 mod problem;
+mod enumerate;
 mod incumbent;
 mod frontier;
 mod step;
@@ -98,12 +103,14 @@ pub mod sequential;
 #[cfg(test)]
 mod testing;
 
-pub use taskwork::{Figures, JobError, Stopper};
+pub use taskwork::{Figures, JobError, Output, Stopper};
 
 pub use crate::{
-    frontier::Frontier,
+    enumerate::{Enumerate, EnumerationTask},
+    frontier::{Below, Frontier, Searched, Visitor},
     incumbent::{Best, Incumbent},
-    problem::{Children, Goal, Problem},
+    problem::{Goal, Problem},
     search::{Instance, SearchTask, Tally},
     solver::{Progress, Solved, Solver},
+    tree::{Children, Tree},
 };

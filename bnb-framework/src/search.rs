@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use taskwork::{Context, Outcome, Output, Task, Variables};
 
 use crate::{
-    frontier::Frontier,
+    frontier::{Below, Frontier, Searched, Visitor},
     incumbent::{Best, Incumbent},
     problem::Problem,
     step::{Visit, visit},
@@ -59,58 +59,82 @@ impl<P: Problem> SearchTask<P> {
 
     fn run<const PRUNING: bool>(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let problem = &cx.shared().problem;
-        let mut tally = Tally::default();
-        let mut best = best_known(cx);
+        let mut worker = Worker::<P, PRUNING> { best: best_known(cx), states: 0, pruned: 0, cx };
         let outcome = loop {
-            let Some(state) = self.frontier.next(problem) else { break Outcome::Complete };
-            tally.states += 1;
-            // What others want is asked after each branched state, and now and then where there are none: leaves are many
-            // and cheap, but a level may have nothing else.
-            let ask = match visit::<P, PRUNING>(problem, state, best) {
-                Visit::Open(state) => {
-                    let children = problem.branch(&state);
-                    self.frontier.open(state, children);
-                    true
-                }
-                Visit::Better(leaf, cost) => {
-                    cx.set_var::<Incumbent<P>>(Best { cost, solution: problem.solution(&leaf) });
-                    best = best_known(cx);
-                    true
-                }
-                Visit::Pruned => {
-                    tally.pruned += 1;
-                    tally.states.is_multiple_of(ASK_STATES)
-                }
-                Visit::Leaf => tally.states.is_multiple_of(ASK_STATES),
-            };
-            if !ask {
-                continue;
+            if self.frontier.search(problem, &mut worker) == Searched::Over {
+                break Outcome::Complete;
             }
-            if cx.variables_changed() {
-                best = best_known(cx);
-            }
-            if tally.states >= REPORT_STATES {
-                report(cx, &mut tally);
-            }
-            if cx.migrate() {
+            if worker.cx.migrate() {
                 break Outcome::Migrate;
             }
-            cx.potential_split(self);
+            worker.best = best_known(worker.cx);
+            worker.cx.potential_split(self);
         };
-        report(cx, &mut tally);
+        worker.report();
         outcome
+    }
+}
+
+/// Who visits the states of a task, and listens to what others want.
+struct Worker<'a, 'b, P: Problem, const PRUNING: bool> {
+    cx: &'a mut Context<'b, SearchTask<P>>,
+    best: Option<P::Cost>,
+    /// Since the last report.
+    states: u64,
+    pruned: u64,
+}
+
+impl<P: Problem, const PRUNING: bool> Visitor<P> for Worker<'_, '_, P, PRUNING> {
+    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
+    #[inline(always)]
+    fn visit(&mut self, problem: &P, state: &mut P::State) -> Below<P::Children> {
+        self.states += 1;
+        match visit::<P, PRUNING>(problem, state, self.best) {
+            Visit::Open(children) => return Below::Open(children),
+            Visit::Better(cost) => self.found(problem, state, cost),
+            Visit::Leaf => {}
+            Visit::Pruned => {
+                self.pruned += 1;
+                if P::WORST_LAST {
+                    return Below::NothingNorAfter;
+                }
+            }
+        }
+        Below::Nothing
+    }
+
+    /// What others want is asked after each branched state, and now and then where there are none: leaves are many
+    /// and cheap, but a level may have nothing else.
+    #[inline]
+    fn pauses(&mut self, opened: bool) -> bool {
+        if !opened && !self.states.is_multiple_of(ASK_STATES) {
+            return false;
+        }
+        if self.states >= REPORT_STATES {
+            self.report();
+        }
+        self.cx.is_asked()
+    }
+}
+
+impl<P: Problem, const PRUNING: bool> Worker<'_, '_, P, PRUNING> {
+    #[cold]
+    fn found(&mut self, problem: &P, leaf: &P::State, cost: P::Cost) {
+        self.cx.set_var::<Incumbent<P>>(Best { cost, solution: problem.solution(leaf) });
+        self.best = best_known(self.cx);
+    }
+
+    /// Adds what was counted to the task's output, and starts counting anew.
+    #[cold]
+    fn report(&mut self) {
+        self.cx.worked(self.states);
+        let (states, pruned) = (std::mem::take(&mut self.states), std::mem::take(&mut self.pruned));
+        self.cx.output().merge(Tally { states, pruned });
     }
 }
 
 fn best_known<P: Problem>(cx: &mut Context<'_, SearchTask<P>>) -> Option<P::Cost> {
     cx.get_var::<Incumbent<P>>().map(|best| best.cost)
-}
-
-/// Adds what was counted to the task's output, and starts counting anew.
-#[cold]
-fn report<P: Problem>(cx: &mut Context<'_, SearchTask<P>>, tally: &mut Tally) {
-    cx.worked(tally.states);
-    cx.output().merge(std::mem::take(tally));
 }
 
 impl<P: Problem> Task for SearchTask<P> {
@@ -136,7 +160,10 @@ mod tests {
     use std::{ops::Range, sync::mpsc, thread, time::Duration};
 
     use super::*;
-    use crate::{problem::Children, solver::Solver};
+    use crate::{
+        solver::Solver,
+        tree::{Children, Tree},
+    };
 
     /// A root with more children than can ever be visited, all of them leaves, or all of them to be pruned.
     #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -160,19 +187,22 @@ mod tests {
         }
     }
 
-    impl Problem for Comb {
+    impl Tree for Comb {
         type State = u64;
         type Children = Teeth;
-        type Cost = u64;
-        type Solution = u64;
 
         fn root(&self) -> u64 {
             0
         }
 
-        fn branch(&self, _: &u64) -> Teeth {
+        fn branch(&self, _: &mut u64) -> Teeth {
             Teeth(1..u64::MAX)
         }
+    }
+
+    impl Problem for Comb {
+        type Cost = u64;
+        type Solution = u64;
 
         fn leaf(&self, tooth: &u64) -> Option<u64> {
             (self.leaves && *tooth > 0).then_some(1)

@@ -1,7 +1,8 @@
 //! The plain sequential search: the reference that every parallel run is compared with. No runtime, no task, no atomics.
 
 use crate::{
-    frontier::Frontier,
+    enumerate::Enumerate,
+    frontier::{Below, Frontier, Searched, Visitor},
     incumbent::Best,
     problem::Problem,
     step::{Visit, visit},
@@ -18,7 +19,7 @@ pub struct Sequential<P: Problem> {
     pub pruned: u64,
 }
 
-/// Searches the whole tree depth first, in the order in which [`Problem::branch`] gives the children. `start` is a
+/// Searches the whole tree depth first, in the order in which [`Tree::branch`](crate::Tree::branch) gives the children. `start` is a
 /// solution to begin with.
 pub fn solve<P: Problem>(
     problem: &P,
@@ -32,25 +33,73 @@ fn search<P: Problem, const PRUNING: bool>(
     problem: &P,
     start: Option<Best<P::Cost, P::Solution>>,
 ) -> Sequential<P> {
-    let mut found = Sequential { best: start, states: 0, pruned: 0 };
-    let mut best = found.best.as_ref().map(|best| best.cost);
-    let mut frontier = Frontier::new(problem);
-    while let Some(state) = frontier.next(problem) {
+    let best = start.as_ref().map(|start| start.cost);
+    let mut alone = Alone::<P, PRUNING> { best, found: Sequential { best: start, states: 0, pruned: 0 } };
+    let searched = Frontier::new(problem).search(problem, &mut alone);
+    debug_assert_eq!(searched, Searched::Over, "it never pauses");
+    alone.found
+}
+
+/// Whom nobody wants anything of.
+struct Alone<P: Problem, const PRUNING: bool> {
+    best: Option<P::Cost>,
+    found: Sequential<P>,
+}
+
+impl<P: Problem, const PRUNING: bool> Alone<P, PRUNING> {
+    #[cold]
+    fn found(&mut self, problem: &P, leaf: &P::State, cost: P::Cost) {
+        self.best = Some(cost);
+        self.found.best = Some(Best { cost, solution: problem.solution(leaf) });
+    }
+}
+
+impl<P: Problem, const PRUNING: bool> Visitor<P> for Alone<P, PRUNING> {
+    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
+    #[inline(always)]
+    fn visit(&mut self, problem: &P, state: &mut P::State) -> Below<P::Children> {
+        let found = &mut self.found;
         found.states += 1;
-        match visit::<P, PRUNING>(problem, state, best) {
-            Visit::Open(state) => {
-                let children = problem.branch(&state);
-                frontier.open(state, children);
-            }
-            Visit::Better(leaf, cost) => {
-                best = Some(cost);
-                found.best = Some(Best { cost, solution: problem.solution(&leaf) });
-            }
-            Visit::Pruned => found.pruned += 1,
+        match visit::<P, PRUNING>(problem, state, self.best) {
+            Visit::Open(children) => return Below::Open(children),
+            Visit::Better(cost) => self.found(problem, state, cost),
             Visit::Leaf => {}
+            Visit::Pruned => {
+                found.pruned += 1;
+                if P::WORST_LAST {
+                    return Below::NothingNorAfter;
+                }
+            }
+        }
+        Below::Nothing
+    }
+
+    #[inline]
+    fn pauses(&mut self, _: bool) -> bool {
+        false
+    }
+}
+
+/// Visits the whole tree depth first, and gives what was gathered at its states.
+pub fn enumerate<E: Enumerate>(tree: &E) -> E::Output {
+    struct Alone<O>(O);
+    impl<E: Enumerate> Visitor<E> for Alone<E::Output> {
+        #[inline]
+        fn visit(&mut self, tree: &E, state: &mut E::State) -> Below<E::Children> {
+            let children = tree.branch(state);
+            tree.visit(state, &mut self.0);
+            Below::Open(children)
+        }
+
+        #[inline]
+        fn pauses(&mut self, _: bool) -> bool {
+            false
         }
     }
-    found
+    let mut alone = Alone(E::Output::default());
+    let searched = Frontier::new(tree).search(tree, &mut alone);
+    debug_assert_eq!(searched, Searched::Over, "it never pauses");
+    alone.0
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! One step of the search, the same for the parallel search and the sequential reference: what to do with a state that
-//! is visited (paper, figure 4).
+//! What to do with a state that is visited in search of the best, the same for the parallel search and the sequential reference
+//! (paper, figure 4).
 
 use crate::problem::Problem;
 
@@ -7,28 +7,29 @@ use crate::problem::Problem;
 #[derive(Debug)]
 pub(crate) enum Visit<P: Problem> {
     /// A solution with this cost, better than the best known.
-    Better(P::State, P::Cost),
+    Better(P::Cost),
     /// A solution, but no better one.
     Leaf,
     /// Nothing below it can be better than the best known.
     Pruned,
-    /// To be branched.
-    Open(P::State),
+    /// Branched.
+    Open(P::Children),
 }
 
 /// Visits a state. `PRUNING` is a constant, so that a search without it pays nothing for it.
-#[inline]
+#[allow(clippy::inline_always, reason = "the innermost step of the search")]
+#[inline(always)]
 pub(crate) fn visit<P: Problem, const PRUNING: bool>(
     problem: &P,
-    mut state: P::State,
+    state: &mut P::State,
     best: Option<P::Cost>,
 ) -> Visit<P> {
-    if let Some(cost) = problem.leaf(&state) {
+    if let Some(cost) = problem.leaf(state) {
         let better = best.is_none_or(|best| P::GOAL.better(&cost, &best));
-        return if better { Visit::Better(state, cost) } else { Visit::Leaf };
+        return if better { Visit::Better(cost) } else { Visit::Leaf };
     }
     if PRUNING {
-        let hopeful = match (problem.bound(&mut state, best), best) {
+        let hopeful = match (problem.bound(state, best), best) {
             (None, _) => false,
             (Some(_), None) => true,
             (Some(bound), Some(best)) => P::GOAL.better(&bound, &best),
@@ -37,5 +38,5 @@ pub(crate) fn visit<P: Problem, const PRUNING: bool>(
             return Visit::Pruned;
         }
     }
-    Visit::Open(state)
+    Visit::Open(problem.branch(state))
 }

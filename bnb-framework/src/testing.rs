@@ -1,10 +1,13 @@
 //! Small problems for the tests of this crate.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 use serde::{Deserialize, Serialize};
 
-use crate::problem::{Goal, Problem};
+use crate::{
+    problem::{Goal, Problem},
+    tree::{Children, Tree},
+};
 
 /// The full tree of a depth and a breadth; a state is the path to it. The cost of a leaf is a hash of its path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -13,22 +16,74 @@ pub(crate) struct Paths {
     pub(crate) breadth: u8,
 }
 
-impl Problem for Paths {
+impl Tree for Paths {
     type State = Vec<u8>;
     type Children = VecDeque<Vec<u8>>;
-    type Cost = u64;
-    type Solution = Vec<u8>;
 
     fn root(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    fn branch(&self, state: &Vec<u8>) -> VecDeque<Vec<u8>> {
+    fn branch(&self, state: &mut Vec<u8>) -> VecDeque<Vec<u8>> {
         if state.len() == usize::from(self.depth) {
             return VecDeque::new();
         }
         (0..self.breadth).map(|child| state.iter().copied().chain([child]).collect()).collect()
     }
+}
+
+/// The same tree, in place.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Steps(pub(crate) Paths);
+
+/// The last steps of the paths that are left.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct LastSteps(Range<u8>);
+
+impl Tree for Steps {
+    type State = Vec<u8>;
+    type Children = LastSteps;
+
+    fn root(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn branch(&self, state: &mut Vec<u8>) -> LastSteps {
+        LastSteps(0..if state.len() < usize::from(self.0.depth) { self.0.breadth } else { 0 })
+    }
+}
+
+impl Children<Steps> for LastSteps {
+    const IN_PLACE: bool = true;
+
+    fn next(&mut self, tree: &Steps, parent: &Vec<u8>) -> Option<Vec<u8>> {
+        let mut child = parent.clone();
+        self.descend(tree, &mut child).then_some(child)
+    }
+
+    fn descend(&mut self, _: &Steps, state: &mut Vec<u8>) -> bool {
+        self.0.next().map(|step| state.push(step)).is_some()
+    }
+
+    fn ascend(&self, _: &Steps, state: &mut Vec<u8>) {
+        state.pop();
+    }
+
+    fn split(&mut self, _: &Steps, _: &Vec<u8>) -> Option<Self> {
+        let middle = self.0.start + (self.0.end - self.0.start) / 2;
+        let away = middle..self.0.end;
+        self.0.end = middle;
+        (!away.is_empty()).then_some(Self(away))
+    }
+
+    fn is_single(&self, _: &Steps, _: &Vec<u8>) -> bool {
+        self.0.len() == 1
+    }
+}
+
+impl Problem for Paths {
+    type Cost = u64;
+    type Solution = Vec<u8>;
 
     fn leaf(&self, state: &Vec<u8>) -> Option<u64> {
         let hash = |sum: u64, &step: &u8| {
@@ -82,18 +137,15 @@ impl Knapsack {
     }
 }
 
-impl Problem for Knapsack {
+impl Tree for Knapsack {
     type State = Packing;
     type Children = VecDeque<Packing>;
-    type Cost = u64;
-    type Solution = Vec<bool>;
-    const GOAL: Goal = Goal::Maximise;
 
     fn root(&self) -> Packing {
         Packing { taken: Vec::new(), value: 0, room: self.capacity }
     }
 
-    fn branch(&self, state: &Packing) -> VecDeque<Packing> {
+    fn branch(&self, state: &mut Packing) -> VecDeque<Packing> {
         let (value, weight) = self.items[state.taken.len()];
         let with = |take: bool| {
             let mut child = state.clone();
@@ -107,6 +159,12 @@ impl Problem for Knapsack {
         let fits = (weight <= state.room).then(|| with(true));
         fits.into_iter().chain([with(false)]).collect()
     }
+}
+
+impl Problem for Knapsack {
+    type Cost = u64;
+    type Solution = Vec<bool>;
+    const GOAL: Goal = Goal::Maximise;
 
     fn leaf(&self, state: &Packing) -> Option<u64> {
         (state.taken.len() == self.items.len()).then_some(state.value)

@@ -12,6 +12,8 @@ pub struct Limits {
     pub backoff_first_ms: u64,
     /// The longest pause of a thief between two rounds, in milliseconds.
     pub backoff_max_ms: u64,
+    /// How long an idle node that was denied goes on asking before it commits what it has done, in milliseconds.
+    pub commit_patience_ms: u64,
     /// How many nodes a thief asks in one round before it pauses.
     pub round_requests_max: usize,
     /// How many thieves may wait at one victim; more are denied at once.
@@ -40,6 +42,7 @@ impl Default for Limits {
             serve_wait_ms: 50,
             backoff_first_ms: 1,
             backoff_max_ms: 64,
+            commit_patience_ms: 5,
             round_requests_max: 8,
             waiting_thieves_max: 64,
             grant_tasks_max: 16,

@@ -4,14 +4,15 @@ use std::{any::TypeId as RustType, cell::Cell, fmt, sync::Arc};
 
 use crate::{
     id::TaskId,
-    pool::{Entry, Pool, Source},
+    pool::{Entry, Pool, Signals, Source},
     task::{AnyValue, Task, Variable, value},
 };
 
 /// What a task may ask of the runtime while it is searched.
 ///
 /// The three questions of the search loop, [`migrate`](Self::migrate), [`potential_split`](Self::potential_split) and
-/// [`variables_changed`](Self::variables_changed), cost one load each while the answer is no.
+/// [`variables_changed`](Self::variables_changed), cost one load each while the answer is no; [`is_asked`](Self::is_asked) is one load
+/// for all three.
 pub struct Context<'a, T: Task> {
     pool: &'a Pool<T>,
     worker: usize,
@@ -20,8 +21,16 @@ pub struct Context<'a, T: Task> {
     output: T::Output,
     told_to_stop: Cell<bool>,
     /// The task's copies of the variables, as they were in this epoch of the node.
-    copies: Vec<Option<Arc<AnyValue>>>,
+    copies: Vec<TaskCopy>,
     epoch: u64,
+    /// The word of the signals as long as nobody wants anything, in this epoch.
+    quiet: u64,
+}
+
+/// A task's copy of a variable.
+struct TaskCopy {
+    variable: RustType,
+    value: Option<Arc<AnyValue>>,
 }
 
 /// What is left of a context when its search has returned.
@@ -40,10 +49,11 @@ impl<'a, T: Task> Context<'a, T> {
         children: Vec<TaskId>,
         output: T::Output,
     ) -> Self {
-        let copies = vec![None; pool.variables.len()];
+        let copies = pool.variables.types().map(|variable| TaskCopy { variable, value: None }).collect();
         // An epoch that never is, so that the first look reads.
-        let epoch = u64::MAX;
-        Self { pool, worker, id, children, output, told_to_stop: Cell::new(false), copies, epoch }
+        let epoch = u64::MAX / 4;
+        let quiet = Signals::quiet(epoch);
+        Self { pool, worker, id, children, output, told_to_stop: Cell::new(false), copies, epoch, quiet }
     }
 
     /// The read-only data of the job.
@@ -67,9 +77,25 @@ impl<'a, T: Task> Context<'a, T> {
     /// [`Task::split`] on `task`, which must be the task being searched (paper, 3.7).
     #[inline]
     pub fn potential_split(&mut self, task: &mut T) {
-        if self.pool.signals.demand() > 0 {
+        if self.pool.signals.split() {
             self.split(task);
         }
+    }
+
+    /// Whether anything at all may be wanted of the task or be new to it: only then are [`migrate`](Self::migrate),
+    /// [`potential_split`](Self::potential_split) and [`get_var`](Self::get_var) worth asking. One load for all of them, for
+    /// loops whose steps take a few nanoseconds.
+    #[inline]
+    pub fn is_asked(&mut self) -> bool {
+        self.pool.signals.word() != self.quiet && self.look()
+    }
+
+    #[cold]
+    fn look(&mut self) -> bool {
+        if self.variables_changed() {
+            self.refresh();
+        }
+        true
     }
 
     #[cold]
@@ -108,16 +134,20 @@ impl<'a, T: Task> Context<'a, T> {
         if self.variables_changed() {
             self.refresh();
         }
-        let slot = self.slot::<V>();
-        self.copies[slot].as_deref().map(value::<V>)
+        // A look of its own and not by `slot`: the copies lie together, and it is asked at every step of a search.
+        match self.copies.iter().find(|copy| copy.variable == RustType::of::<V>()) {
+            Some(copy) => copy.value.as_deref().map(value::<V>),
+            None => undeclared::<V>(),
+        }
     }
 
     #[cold]
     fn refresh(&mut self) {
         // The epoch is read first: a change after it is seen at the next look.
         self.epoch = self.pool.signals.epoch();
+        self.quiet = Signals::quiet(self.epoch);
         for (slot, copy) in self.copies.iter_mut().enumerate() {
-            *copy = self.pool.variables.read(slot);
+            copy.value = self.pool.variables.read(slot);
         }
     }
 
@@ -137,7 +167,7 @@ impl<'a, T: Task> Context<'a, T> {
 
     fn slot<V: Variable>(&self) -> usize {
         let slot = self.pool.variables.slot_of(RustType::of::<V>());
-        slot.unwrap_or_else(|| panic!("variable {:?} is not declared in Task::variables", V::NAME))
+        slot.unwrap_or_else(|| undeclared::<V>())
     }
 
     /// What this task has produced so far; to be added to. It counts when the task completes, exactly once.
@@ -157,6 +187,11 @@ impl<'a, T: Task> Context<'a, T> {
         let told_to_stop = self.told_to_stop.get();
         Finished { id: self.id, children: self.children, output: self.output, told_to_stop }
     }
+}
+
+#[cold]
+fn undeclared<V: Variable>() -> ! {
+    panic!("variable {:?} is not declared in Task::variables", V::NAME)
 }
 
 impl<T: Task> fmt::Debug for Context<'_, T> {

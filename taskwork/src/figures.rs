@@ -3,6 +3,7 @@
 use std::{
     ops::AddAssign,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,8 @@ pub struct Figures {
     pub parked: u64,
     /// Task ids that these transactions toggled in the global task list.
     pub toggles: u64,
+    /// How long steals took, from the request to the beginning of a stolen task.
+    pub steal_times: Times,
 }
 
 impl AddAssign for Figures {
@@ -50,6 +53,52 @@ impl AddAssign for Figures {
         self.handed_on += other.handed_on;
         self.parked += other.parked;
         self.toggles += other.toggles;
+        self.steal_times += other.steal_times;
+    }
+}
+
+/// How often something took how long, in classes that grow by a factor of √2 each: the first is up to 7.8125 µs, the
+/// seventeenth up to two milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Times([u32; 32]);
+
+/// The upper end of the first class.
+const FIRST_CLASS: Duration = Duration::from_nanos(7_812);
+
+impl Times {
+    /// Notes one more.
+    pub(crate) fn note(&mut self, took: Duration) {
+        let class = (0..31).find(|&class| took <= Self::end(class)).unwrap_or(31);
+        self.0[class] = self.0[class].saturating_add(1);
+    }
+
+    /// The upper end of a class.
+    fn end(class: usize) -> Duration {
+        FIRST_CLASS.mul_f64(std::f64::consts::SQRT_2.powi(i32::try_from(class).unwrap_or(0)))
+    }
+
+    /// How many were noted.
+    pub fn count(&self) -> u64 {
+        self.0.iter().copied().map(u64::from).sum()
+    }
+
+    /// What the given share of them did not exceed, from 0 to 1: the upper end of its class. `None` if there is none.
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let wanted = share.clamp(0.0, 1.0) * self.count() as f64;
+        let mut seen = 0;
+        let class = self.0.iter().position(|&times| {
+            seen += u64::from(times);
+            times > 0 && seen as f64 >= wanted
+        });
+        class.map(Self::end)
+    }
+}
+
+impl AddAssign for Times {
+    fn add_assign(&mut self, other: Self) {
+        for (times, others) in self.0.iter_mut().zip(other.0) {
+            *times = times.saturating_add(others);
+        }
     }
 }
 
@@ -65,5 +114,32 @@ impl Counter {
 
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_the_ends_of_their_classes() {
+        let mut times = Times::default();
+        assert_eq!(times.quantile(0.5), None);
+        for ms in 1..=99 {
+            times.note(Duration::from_millis(ms));
+        }
+        times.note(Duration::from_secs(3600));
+        let within = |share, from, to| {
+            let time = times.quantile(share).unwrap();
+            assert!((Duration::from_millis(from)..Duration::from_millis(to)).contains(&time), "{time:?}");
+        };
+        within(0.0, 1, 2);
+        within(0.5, 50, 71);
+        within(0.99, 99, 140);
+        assert!(
+            times.quantile(1.0).unwrap() < Duration::from_secs(1),
+            "the last class has no end of its own"
+        );
+        assert_eq!(times.count(), 100);
     }
 }

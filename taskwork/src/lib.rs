@@ -112,7 +112,7 @@ pub mod simulation;
 pub use crate::{
     config::Limits,
     context::Context,
-    figures::Figures,
+    figures::{Figures, Times},
     id::{Attempt, IdError, JobId, NodeId, TaskId},
     job::{Job, JobError, NODES_MAX, Progress, Report, Scaler, Stopper, WORKERS_MAX},
     task::{Outcome, Output, Task, Variable, Variables},

@@ -61,16 +61,20 @@ pub struct Running {
     shown: String,
 }
 
-/// A program of the workspace, beside the test that runs.
+/// A program of the workspace, or an example, of the same build as what runs.
 ///
 /// # Errors
 /// If it was not built.
 pub fn program(name: &str) -> Result<PathBuf> {
-    let this = std::env::current_exe().context("where this test lies is not known")?;
-    let folder = this.parent().and_then(Path::parent).context("this test lies in no build folder")?;
-    let program = folder.join(name);
-    ensure!(program.is_file(), "{} is not built: cargo build --workspace --bins", program.display());
-    Ok(program)
+    let this = std::env::current_exe().context("where this program lies is not known")?;
+    let beside = this.parent().context("this program lies in no folder")?;
+    // Tests lie in a folder below that of the programs.
+    let folder = if beside.ends_with("deps") { beside.parent().unwrap_or(beside) } else { beside };
+    let places = [folder.join(name), folder.join("examples").join(name)];
+    let found = places.into_iter().find(|place| place.is_file());
+    found.with_context(|| {
+        format!("{name} is not built in {}: cargo build --workspace --bins --examples", folder.display())
+    })
 }
 
 impl Cluster {
@@ -244,7 +248,7 @@ impl Node {
     /// # Errors
     /// If it does not in time.
     pub fn wait(&mut self) -> Result<ExitStatus> {
-        wait(&mut self.process, "a node")
+        wait(&mut self.process, "a node", SOON)
     }
 
     /// The memory it has in use, in KiB.
@@ -263,8 +267,16 @@ impl Running {
     ///
     /// # Errors
     /// If it does not end in time.
-    pub fn end(mut self) -> Result<Said> {
-        let status = wait(&mut self.process, &self.shown)?;
+    pub fn end(self) -> Result<Said> {
+        self.end_within(SOON)
+    }
+
+    /// As [`end`](Self::end), for work that takes longer.
+    ///
+    /// # Errors
+    /// If it does not end in that time.
+    pub fn end_within(mut self, patience: Duration) -> Result<Said> {
+        let status = wait(&mut self.process, &self.shown, patience)?;
         let read = |path: &Path| fs::read_to_string(path).context("what a command said is lost");
         Ok(Said { out: read(&self.out)?, err: read(&self.err)?, code: status.code().unwrap_or(-1) })
     }
@@ -283,8 +295,8 @@ impl Running {
     }
 }
 
-fn wait(process: &mut Child, what: &str) -> Result<ExitStatus> {
-    let deadline = Instant::now() + SOON;
+fn wait(process: &mut Child, what: &str, patience: Duration) -> Result<ExitStatus> {
+    let deadline = Instant::now() + patience;
     loop {
         if let Some(status) = process.try_wait()? {
             return Ok(status);
@@ -293,7 +305,7 @@ fn wait(process: &mut Child, what: &str) -> Result<ExitStatus> {
             // What does not end by itself must not stay.
             process.kill()?;
             process.wait()?;
-            bail!("{what} has not ended within {} s", SOON.as_secs());
+            bail!("{what} has not ended within {} s", patience.as_secs());
         }
         thread::sleep(LOOK_EVERY);
     }

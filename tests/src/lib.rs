@@ -5,4 +5,3 @@ pub mod data;
 pub mod cluster;
 pub mod hosts;
 pub mod tree;
-pub mod uts;

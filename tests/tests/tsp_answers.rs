@@ -70,7 +70,7 @@ fn the_papers_bound_finds_the_optimum_of_the_small_ones_without_a_start() {
         if instance.len() <= 15 {
             for (nodes, workers) in SHAPES {
                 let solver =
-                    Solver::new(PathProblem::<16>::new(instance.clone())).nodes(nodes).workers(workers);
+                    Solver::new(PathProblem::<16, 1>::new(instance.clone())).nodes(nodes).workers(workers);
                 check(
                     &solver.run().unwrap(),
                     &instance,

@@ -12,7 +12,7 @@ use tsp_example::{
 const ROUNDS: usize = 20;
 
 fn counts_are_exact(cities: usize) {
-    let problem = PathProblem::<16>::new(generate(cities, 1, Kind::Euclidean));
+    let problem = PathProblem::<16, 1>::new(generate(cities, 1, Kind::Euclidean));
     let reference = sequential::solve(&problem, false, None);
     assert_eq!(reference.states, states_without_pruning(cities as u64));
     let optimum = reference.best.map(|best| best.cost);

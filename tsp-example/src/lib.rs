@@ -5,6 +5,7 @@ pub mod distance;
 pub mod read;
 pub mod generate;
 pub mod start;
+mod set;
 pub mod path;
 pub mod one_tree;
 pub mod command;

@@ -6,74 +6,88 @@
 
 use std::fmt;
 
-use bnb_framework::{Children, Problem};
+use bnb_framework::{Children, Problem, Tree};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::instance::{City, Instance};
+use crate::{
+    instance::{City, Instance},
+    set::Set,
+};
 
-/// The travelling salesman as a tree of paths, for at most `N` cities (and no more than 256).
+/// The travelling salesman as a tree of paths, for at most `N` cities, sets of which take `W` words of 64 bits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct PathProblem<const N: usize> {
+#[serde(try_from = "Instance", into = "Instance")]
+pub struct PathProblem<const N: usize, const W: usize> {
     instance: Instance,
-    /// For each city all others, the nearest first, row by row.
-    near: Vec<u8>,
+    around: Box<[Around<N>; N]>,
+}
+
+/// What the search looks up at a city. Of fixed size, and indexed by remainders, so that no bounds are checked.
+#[derive(Debug, Clone)]
+struct Around<const N: usize> {
+    /// All other cities, the nearest first.
+    near: [Step; N],
+    /// The places of all other cities among them.
+    places: [u8; N],
+    /// The way back to the first city.
+    back: u32,
+}
+
+/// A step to a neighbour.
+#[derive(Debug, Clone, Copy, Default)]
+struct Step {
+    length: u32,
+    city: u8,
 }
 
 /// A path from city 0. Nothing of it is on the heap.
 #[derive(Clone)]
-pub struct PathState<const N: usize> {
-    length: u64,
-    cities: u16,
+pub struct PathState<const N: usize, const W: usize> {
+    end: End<W>,
     path: [u8; N],
-    visited: [u64; 4],
 }
 
-/// The cities that a path was not yet extended by: those from `next` to `end` in the list of its last city's neighbours
-/// that it has not visited.
+/// All of a path but the way it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct End<const W: usize> {
+    length: u64,
+    cities: usize,
+    last: u8,
+    /// The cities that are not on it.
+    open: Set<W>,
+}
+
+/// The cities that a path was not yet extended by.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Extensions {
-    next: u16,
-    end: u16,
+pub struct Extensions<const W: usize> {
+    /// The path's.
+    end: End<W>,
+    /// As places among the neighbours of its last city.
+    left: Set<W>,
 }
 
-impl<const N: usize> PathProblem<N> {
+impl<const N: usize, const W: usize> PathProblem<N, W> {
     /// The problem on an instance of at most `N` cities.
     ///
     /// # Panics
     /// If there are more.
     pub fn new(instance: Instance) -> Self {
         let cities = instance.len();
-        assert!(cities <= N && N <= 256, "{cities} cities, but room for {N}");
-        let mut near = Vec::with_capacity(cities * cities);
-        for city in 0..cities {
-            let mut others: Vec<City> = (0..cities).filter(|&other| other != city).collect();
-            others.sort_by_key(|&other| instance.distance(city, other));
-            near.extend(others.into_iter().map(|other| u8::try_from(other).expect("at most 256 cities")));
-        }
-        Self { instance, near }
+        Self::try_from(instance).unwrap_or_else(|_| panic!("{cities} cities, but room for {N}"))
     }
 
-    fn near(&self, state: &PathState<N>, place: u16) -> u8 {
-        self.near[usize::from(state.last()) * (self.instance.len() - 1) + usize::from(place)]
-    }
-
-    /// The places in the list of neighbours that are still open.
-    fn open<'a>(&'a self, state: &'a PathState<N>, e: &Extensions) -> impl Iterator<Item = u16> + 'a {
-        (e.next..e.end).filter(|&place| !state.has_visited(self.near(state, place)))
+    fn around(&self, city: u8) -> &Around<N> {
+        &self.around[usize::from(city) % N]
     }
 
     /// The length of a minimum spanning tree of the cities that a path has not visited.
-    fn spanning_tree(&self, state: &PathState<N>) -> u64 {
+    fn spanning_tree(&self, state: &PathState<N, W>) -> u64 {
         let mut open = [0_u8; N];
         let mut reach = [u32::MAX; N];
         let mut left = 0;
-        for city in 0..self.instance.len() {
-            #[allow(clippy::cast_possible_truncation, reason = "at most 256 cities")]
-            let name = city as u8;
-            if !state.has_visited(name) {
-                open[left] = name;
-                left += 1;
-            }
+        for city in state.end.open {
+            open[left] = name(city);
+            left += 1;
         }
         let mut length = 0;
         let Some(mut last) = left.checked_sub(1).map(|end| open[end]) else { return 0 };
@@ -96,116 +110,191 @@ impl<const N: usize> PathProblem<N> {
     }
 }
 
-impl<const N: usize> PathState<N> {
-    fn last(&self) -> u8 {
-        self.path[usize::from(self.cities) - 1]
-    }
+impl<const N: usize, const W: usize> TryFrom<Instance> for PathProblem<N, W> {
+    type Error = TooManyCities;
 
-    fn has_visited(&self, city: u8) -> bool {
-        self.visited[usize::from(city >> 6)] & (1 << (city & 63)) != 0
-    }
-
-    fn push(&mut self, city: u8) {
-        self.path[usize::from(self.cities)] = city;
-        self.cities += 1;
-        self.visited[usize::from(city >> 6)] |= 1 << (city & 63);
-    }
-
-    fn cities(&self) -> &[u8] {
-        &self.path[..usize::from(self.cities)]
+    fn try_from(instance: Instance) -> Result<Self, TooManyCities> {
+        let cities = instance.len();
+        if cities > N || N > 64 * W || N > 256 {
+            return Err(TooManyCities { cities, room: N });
+        }
+        let nowhere = Around { near: [Step::default(); N], places: [0; N], back: 0 };
+        let mut around = vec![nowhere; N];
+        for (city, around) in around.iter_mut().enumerate().take(cities) {
+            let mut others: Vec<City> = (0..cities).filter(|&other| other != city).collect();
+            others.sort_by_key(|&other| instance.distance(city, other));
+            for (place, other) in others.into_iter().enumerate() {
+                around.near[place] = Step { length: instance.distance(city, other), city: name(other) };
+                around.places[other] = name(place);
+            }
+            around.back = instance.distance(city, 0);
+        }
+        let around = around.try_into().expect("N of them");
+        Ok(Self { instance, around })
     }
 }
 
-impl<const N: usize> Problem for PathProblem<N> {
-    type State = PathState<N>;
-    type Children = Extensions;
+/// An instance is larger than its type of path has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{cities} cities, but room for {room}")]
+pub struct TooManyCities {
+    cities: usize,
+    room: usize,
+}
+
+impl<const N: usize, const W: usize> From<PathProblem<N, W>> for Instance {
+    fn from(problem: PathProblem<N, W>) -> Self {
+        problem.instance
+    }
+}
+
+impl<const N: usize, const W: usize> PathState<N, W> {
+    /// The path that has visited no city yet.
+    fn empty(cities: usize) -> Self {
+        let end = End { length: 0, cities: 0, last: 0, open: Set::first(cities) };
+        Self { end, path: [0; N] }
+    }
+
+    /// Extends a path that ended so.
+    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
+    #[inline(always)]
+    fn extend(&mut self, end: &End<W>, step: Step) {
+        self.path[end.cities % N] = step.city;
+        self.end = End {
+            length: end.length + u64::from(step.length),
+            cities: end.cities + 1,
+            last: step.city,
+            open: end.open.without(usize::from(step.city)),
+        };
+    }
+
+    fn cities(&self) -> &[u8] {
+        &self.path[..self.end.cities]
+    }
+}
+
+impl<const N: usize, const W: usize> Tree for PathProblem<N, W> {
+    type State = PathState<N, W>;
+    type Children = Extensions<W>;
+
+    fn root(&self) -> PathState<N, W> {
+        let mut root = PathState::empty(self.instance.len());
+        let end = root.end;
+        root.extend(&end, Step { length: 0, city: 0 });
+        root
+    }
+
+    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
+    #[inline(always)]
+    fn branch(&self, state: &mut PathState<N, W>) -> Extensions<W> {
+        let end = state.end;
+        let places = &self.around(end.last).places;
+        let mut left = Set::default();
+        for city in end.open {
+            left.insert(usize::from(places[city % N]));
+        }
+        Extensions { end, left }
+    }
+}
+
+impl<const N: usize, const W: usize> Problem for PathProblem<N, W> {
     type Cost = u64;
     type Solution = Vec<City>;
 
-    fn root(&self) -> PathState<N> {
-        let mut state = PathState { length: 0, cities: 0, path: [0; N], visited: [0; 4] };
-        state.push(0);
-        state
+    #[inline]
+    fn leaf(&self, state: &PathState<N, W>) -> Option<u64> {
+        let End { open, length, last, .. } = &state.end;
+        open.is_empty().then(|| length + u64::from(self.around(*last).back))
     }
 
-    fn branch(&self, _: &PathState<N>) -> Extensions {
-        Extensions { next: 0, end: u16::try_from(self.instance.len() - 1).expect("at most 256 cities") }
+    fn bound(&self, state: &mut PathState<N, W>, _: Option<u64>) -> Option<u64> {
+        Some(state.end.length + self.spanning_tree(state))
     }
 
-    fn leaf(&self, state: &PathState<N>) -> Option<u64> {
-        let complete = usize::from(state.cities) == self.instance.len();
-        complete.then(|| state.length + u64::from(self.instance.distance(usize::from(state.last()), 0)))
-    }
-
-    fn bound(&self, state: &mut PathState<N>, _: Option<u64>) -> Option<u64> {
-        Some(state.length + self.spanning_tree(state))
-    }
-
-    fn solution(&self, leaf: &PathState<N>) -> Vec<City> {
+    fn solution(&self, leaf: &PathState<N, W>) -> Vec<City> {
         leaf.cities().iter().map(|&city| usize::from(city)).collect()
     }
 }
 
-impl<const N: usize> Children<PathProblem<N>> for Extensions {
-    #[allow(
-        clippy::inline_always,
-        reason = "the innermost step of the search: a call of its own costs a tenth of a state"
-    )]
+impl<const N: usize, const W: usize> Children<PathProblem<N, W>> for Extensions<W> {
+    const IN_PLACE: bool = true;
+
+    fn next(&mut self, problem: &PathProblem<N, W>, parent: &PathState<N, W>) -> Option<PathState<N, W>> {
+        let mut child = parent.clone();
+        self.descend(problem, &mut child).then_some(child)
+    }
+
+    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
     #[inline(always)]
-    fn next(&mut self, problem: &PathProblem<N>, parent: &PathState<N>) -> Option<PathState<N>> {
-        while self.next < self.end {
-            let city = problem.near(parent, self.next);
-            self.next += 1;
-            if !parent.has_visited(city) {
-                let step = problem.instance.distance(usize::from(parent.last()), usize::from(city));
-                let mut child = parent.clone();
-                child.length += u64::from(step);
-                child.push(city);
-                return Some(child);
-            }
+    fn descend(&mut self, problem: &PathProblem<N, W>, path: &mut PathState<N, W>) -> bool {
+        let Some(place) = self.left.next() else { return false };
+        path.extend(&self.end, problem.around(self.end.last).near[place % N]);
+        true
+    }
+
+    /// The path up to here was not touched, and its end is kept by the extensions.
+    fn ascend(&self, _: &PathProblem<N, W>, _: &mut PathState<N, W>) {}
+
+    fn split(&mut self, _: &PathProblem<N, W>, _: &PathState<N, W>) -> Option<Self> {
+        let (all, mut away) = (self.left, self.left);
+        self.left = Set::default();
+        for _ in 0..all.len() / 2 {
+            self.left.extend(away.next());
         }
-        None
+        (!away.is_empty()).then_some(Self { end: self.end, left: away })
     }
 
-    fn split(&mut self, problem: &PathProblem<N>, parent: &PathState<N>) -> Option<Self> {
-        let open = problem.open(parent, self).count();
-        let middle = problem.open(parent, self).nth(open / 2)?;
-        let away = Self { next: middle, end: self.end };
-        self.end = middle;
-        Some(away)
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.left.is_empty()
     }
 
-    fn is_single(&self, problem: &PathProblem<N>, parent: &PathState<N>) -> bool {
-        problem.open(parent, self).take(2).count() == 1
+    fn is_single(&self, _: &PathProblem<N, W>, _: &PathState<N, W>) -> bool {
+        self.left.len() == 1
     }
 }
 
-impl<const N: usize> fmt::Debug for PathState<N> {
+/// A city, or a place among its neighbours, as a byte.
+#[inline]
+fn name(city: City) -> u8 {
+    debug_assert!(city < 256, "at most 256 cities");
+    #[allow(clippy::cast_possible_truncation, reason = "at most 256 cities")]
+    let name = city as u8;
+    name
+}
+
+impl<const N: usize, const W: usize> fmt::Debug for PathState<N, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PathState")
-            .field("length", &self.length)
+            .field("length", &self.end.length)
             .field("cities", &self.cities())
             .finish_non_exhaustive()
     }
 }
 
-/// As its cities and its length: the rest follows.
-impl<const N: usize> Serialize for PathState<N> {
+/// As its length, its cities, and how many cities there are: the rest follows.
+impl<const N: usize, const W: usize> Serialize for PathState<N, W> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (self.length, self.cities()).serialize(serializer)
+        (self.end.length, self.cities(), self.end.cities + self.end.open.len()).serialize(serializer)
     }
 }
 
-impl<'de, const N: usize> Deserialize<'de> for PathState<N> {
+impl<'de, const N: usize, const W: usize> Deserialize<'de> for PathState<N, W> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (length, cities) = <(u64, Vec<u8>)>::deserialize(deserializer)?;
-        if cities.is_empty() || cities.len() > N {
-            return Err(D::Error::custom(format!("a path of {} cities where 1 to {N} fit", cities.len())));
+        let (length, cities, all) = <(u64, Vec<u8>, usize)>::deserialize(deserializer)?;
+        if cities.is_empty() || cities.len() > all || all > N {
+            let (cities, all) = (cities.len(), all);
+            return Err(D::Error::custom(format!("a path of {cities} of {all} cities where 1 to {N} fit")));
         }
-        let mut state = Self { length, cities: 0, path: [0; N], visited: [0; 4] };
+        let mut state = Self::empty(all);
         for city in cities {
-            state.push(city);
+            let end = state.end;
+            if !end.open.contains(usize::from(city)) {
+                return Err(D::Error::custom(format!("a path with city {city} twice, or of {all} cities")));
+            }
+            state.extend(&end, Step { length: 0, city });
         }
+        state.end.length = length;
         Ok(state)
     }
 }
@@ -243,7 +332,7 @@ mod tests {
     fn every_path_is_visited_once_without_pruning() {
         assert_eq!(states_without_pruning(12), 108_505_112);
         for cities in 1..=9 {
-            let found = sequential::solve(&PathProblem::<16>::new(instance(cities)), false, None);
+            let found = sequential::solve(&PathProblem::<16, 1>::new(instance(cities)), false, None);
             assert_eq!(found.states, states_without_pruning(cities as u64), "{cities} cities");
         }
     }
@@ -251,9 +340,9 @@ mod tests {
     #[test]
     fn pruning_does_not_change_the_optimum_and_room_does_not_change_the_search() {
         for cities in 1..=9 {
-            let whole = sequential::solve(&PathProblem::<16>::new(instance(cities)), false, None);
-            let pruned = sequential::solve(&PathProblem::<16>::new(instance(cities)), true, None);
-            let roomy = sequential::solve(&PathProblem::<256>::new(instance(cities)), true, None);
+            let whole = sequential::solve(&PathProblem::<16, 1>::new(instance(cities)), false, None);
+            let pruned = sequential::solve(&PathProblem::<16, 1>::new(instance(cities)), true, None);
+            let roomy = sequential::solve(&PathProblem::<256, 4>::new(instance(cities)), true, None);
             let best = whole.best.unwrap();
             assert_eq!(best.cost, instance(cities).tour_length(&best.solution));
             assert_eq!(pruned.best.unwrap().cost, best.cost);
@@ -264,13 +353,15 @@ mod tests {
 
     #[test]
     fn a_state_survives_its_way_over_the_wire() {
-        let problem = PathProblem::<16>::new(instance(6));
-        let root = problem.root();
-        let child = problem.branch(&root).next(&problem, &root).unwrap();
+        let problem = PathProblem::<16, 1>::new(instance(6));
+        let mut root = problem.root();
+        let child = problem.branch(&mut root).next(&problem, &root).unwrap();
         let text = serde_json::to_string(&child).unwrap();
-        let back: PathState<16> = serde_json::from_str(&text).unwrap();
+        let back: PathState<16, 1> = serde_json::from_str(&text).unwrap();
         assert_eq!(format!("{back:?}"), format!("{child:?}"));
-        assert_eq!(back.visited, child.visited);
-        assert!(serde_json::from_str::<PathState<16>>("[3,[]]").is_err());
+        assert_eq!(back.end, child.end);
+        for spoilt in ["[3,[],6]", "[3,[0,0],6]", "[3,[0,6],6]", "[3,[0],17]", "[3,[0,1],1]"] {
+            assert!(serde_json::from_str::<PathState<16, 1>>(spoilt).is_err(), "{spoilt}");
+        }
     }
 }

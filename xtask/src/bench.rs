@@ -1,40 +1,64 @@
 //! `cargo xtask bench`: what is measured, each by one command.
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::Args;
 
-use crate::step::{self, Step};
+use crate::{
+    install,
+    step::{self, Step},
+};
 
-/// What can be measured.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
-    /// How the runtime scales, in the simulator: 10 to 1,000 nodes. Writes its figures and a plot to docs/figures
-    Scale {
-        /// Numbers of nodes
-        #[arg(long, value_delimiter = ',')]
-        nodes: Vec<usize>,
-    },
+/// What is to be measured.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// `scale` (in the simulator, 10 to 1,000 nodes), `all` of the others, or some of them: uts, queens, paths, mst, tsp, clique,
+    /// polls, nodes, waits, memory, termination
+    #[arg(required = true)]
+    names: Vec<String>,
+    /// How often each comparison is repeated
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// For `scale`: numbers of nodes
+    #[arg(long, value_delimiter = ',')]
+    nodes: Vec<usize>,
 }
 
-/// Measures, and prints a table.
+/// Measures, and prints a table. What `scale` and `all` find is written to docs/figures.
 ///
 /// # Errors
 /// A step failed.
 pub(crate) fn run(bench: &Bench) -> Result<()> {
-    step::run_chain(&[bench.step()])
+    let steps = bench.steps();
+    if steps.len() > 1 {
+        install::debian_packages(zk_server::PACKAGES)?;
+    }
+    step::run_chain(&steps)
 }
 
 impl Bench {
-    fn step(&self) -> Step {
-        match self {
-            Self::Scale { nodes } => {
-                let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-                let chosen =
-                    if nodes.is_empty() { String::new() } else { format!("--nodes {}", nodes.join(",")) };
-                let run = "run --release --quiet -p taskwork-simulation --bin scale -- --out docs/figures";
-                Step::cargo("scale", &format!("{run} {chosen}"))
-            }
+    fn steps(&self) -> Vec<Step> {
+        if self.names == ["scale"] {
+            return vec![self.scale()];
         }
+        let all = self.names == ["all"];
+        let names = if all { String::new() } else { self.names.join(" ") };
+        let out = if all { "--out docs/figures/performance.json" } else { "" };
+        let measure = format!("--rounds {} {out} {names}", self.rounds);
+        vec![
+            Step::cargo("programs", "build --release -p tsp-example -p taskwork-benches --bins"),
+            Step::cargo("examples", "build --release -p bnb-framework --example uts"),
+            Step::cargo(
+                "bench",
+                &format!("run --release --quiet -p taskwork-benches --bin bench -- {measure}"),
+            ),
+        ]
+    }
+
+    fn scale(&self) -> Step {
+        let nodes: Vec<String> = self.nodes.iter().map(ToString::to_string).collect();
+        let chosen = if nodes.is_empty() { String::new() } else { format!("--nodes {}", nodes.join(",")) };
+        let run = "run --release --quiet -p taskwork-simulation --bin scale -- --out docs/figures";
+        Step::cargo("scale", &format!("{run} {chosen}"))
     }
 }
 
@@ -42,9 +66,23 @@ impl Bench {
 mod tests {
     use super::*;
 
+    fn last_line(names: &[&str], nodes: &[usize]) -> String {
+        let names = names.iter().map(ToString::to_string).collect();
+        let bench = Bench { names, rounds: 3, nodes: nodes.to_vec() };
+        bench.steps().last().expect("something is run").line()
+    }
+
     #[test]
     fn numbers_of_nodes_are_handed_on() {
-        let line = Bench::Scale { nodes: vec![10, 20] }.step().line();
+        let line = last_line(&["scale"], &[10, 20]);
         assert!(line.ends_with("--out docs/figures --nodes 10,20"), "{line}");
+    }
+
+    #[test]
+    fn only_everything_is_written_down() {
+        let some = last_line(&["uts", "polls"], &[]);
+        assert!(some.ends_with("--bin bench -- --rounds 3 uts polls"), "{some}");
+        let all = last_line(&["all"], &[]);
+        assert!(all.ends_with("--rounds 3 --out docs/figures/performance.json"), "{all}");
     }
 }

@@ -57,10 +57,7 @@ enum Command {
         only: Option<String>,
     },
     /// Measure
-    Bench {
-        #[command(subcommand)]
-        bench: bench::Bench,
-    },
+    Bench(bench::Bench),
     /// Start a cluster on this machine, ZooKeeper and nodes, until Ctrl-C
     Cluster(cluster::Arguments),
 }
@@ -73,7 +70,7 @@ fn main() -> ExitCode {
         Command::Sim { arguments } => sim::run(&arguments),
         Command::Fuzz { seconds, only } => fuzz::run(seconds, only.as_deref()),
         Command::Mutants { only } => mutants::run(only.as_deref()),
-        Command::Bench { bench } => bench::run(&bench),
+        Command::Bench(bench) => bench::run(&bench),
         Command::Cluster(arguments) => cluster::run(&arguments),
     };
     // Not by returning it: with RUST_BACKTRACE set, a backtrace of xtask would bury the one line that matters.

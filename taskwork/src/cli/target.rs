@@ -91,9 +91,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 
 /// The threads that a command needs for its connections.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("taskwork-io")
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("no thread could be started: {error}")))

@@ -10,6 +10,7 @@ use super::{
     victim::{Serving, Victim, Waiting},
 };
 use crate::{
+    config::Limits,
     envelope::Envelope,
     id::{Attempt, NodeId},
 };
@@ -26,8 +27,9 @@ pub(super) struct Run {
 
 impl Run {
     /// The times at which something is due.
-    pub(super) fn deadlines(&self) -> impl Iterator<Item = u64> {
-        self.thief.deadline().into_iter().chain(self.victim.deadlines()).chain(self.accounting.deadline())
+    pub(super) fn deadlines(&self, limits: &Limits) -> impl Iterator<Item = u64> {
+        let asking = self.thief.deadline().into_iter().chain(self.thief.commits_at(limits));
+        asking.chain(self.victim.deadlines()).chain(self.accounting.deadline())
     }
 }
 
@@ -109,7 +111,7 @@ impl Node {
     pub(super) fn left(&mut self, node: NodeId, clean: bool) {
         self.members.remove(&node);
         let Phase::Active(run) = &mut self.phase else { return };
-        run.thief.unreachable(node);
+        run.thief.unreachable(self.now, node);
         if clean {
             run.receipts.left_cleanly(node);
         }

@@ -137,7 +137,7 @@ impl Node {
         let Phase::Active(run) = &self.phase else { return None };
         let drain = self.drain.iter().flat_map(Drain::deadlines);
         // What was due was done when the last event was handled.
-        run.deadlines().chain(drain).filter(|&due| due > self.now).min()
+        run.deadlines(&self.limits).chain(drain).filter(|&due| due > self.now).min()
     }
 
     /// What this node has done, besides what its pool counts.
@@ -158,7 +158,7 @@ impl Node {
             Event::Packet { from, packet } => self.packet(from, packet),
             Event::Unreachable { to } => {
                 if let Phase::Active(run) = &mut self.phase {
-                    run.thief.unreachable(to);
+                    run.thief.unreachable(self.now, to);
                 }
             }
             Event::Taken { thief, request, tasks } => self.taken(thief, request, tasks),
@@ -220,7 +220,8 @@ impl Node {
             self.actions.push(Action::Transact { attempt: run.attempt, transaction });
             return;
         }
-        let nothing_to_come = self.members.is_empty() || run.thief.was_denied();
+        let nothing_to_come =
+            self.members.is_empty() || run.thief.commits_at(&self.limits).is_some_and(|at| self.now >= at);
         let due = self.pool.batch_ids >= self.limits.batch_ids_commit
             || (self.pool.batch_ids > 0 && self.pool.is_idle() && nothing_to_come);
         if due {
@@ -250,7 +251,7 @@ impl Node {
         let Phase::Active(run) = &mut self.phase else { return };
         match message {
             Message::Steal { .. } => {}
-            Message::Deny { request } => run.thief.denied(request),
+            Message::Deny { request } => run.thief.denied(self.now, request),
             Message::Grant { grant, request, settled_below, tasks } => {
                 let accepting = self.drain.is_none();
                 let open_max = self.limits.open_grants_max;

@@ -30,8 +30,8 @@ pub(super) struct Thief {
     next_request: u64,
     asked: BTreeSet<NodeId>,
     pause_ms: u64,
-    /// Nobody had anything for us since we last got a task.
-    denied: bool,
+    /// When somebody was first asked in vain since we last had a task.
+    denied_at: Option<u64>,
 }
 
 /// How long a node with busy workers waits for a split of its own before it asks others, in milliseconds.
@@ -46,7 +46,7 @@ pub(super) struct Request {
 
 impl Thief {
     pub(super) fn new(next_request: u64) -> Self {
-        Self { state: State::Content, next_request, asked: BTreeSet::new(), pause_ms: 0, denied: false }
+        Self { state: State::Content, next_request, asked: BTreeSet::new(), pause_ms: 0, denied_at: None }
     }
 
     /// The number the next request will have; numbers are never used twice on a node.
@@ -54,9 +54,10 @@ impl Thief {
         self.next_request
     }
 
-    /// Whether somebody was asked in vain since the last task came.
-    pub(super) fn was_denied(&self) -> bool {
-        self.denied
+    /// When it is time to commit what was done, since nothing more may come: somebody was asked in vain a while ago. Not at once: among
+    /// many small tasks a node is idle every few milliseconds, and a commit is the most costly thing there is.
+    pub(super) fn commits_at(&self, limits: &Limits) -> Option<u64> {
+        self.denied_at.map(|at| at + limits.commit_patience_ms)
     }
 
     /// Decides what to do about the pool as it is.
@@ -82,7 +83,7 @@ impl Thief {
                 self.ask(now, members, limits, random)
             }
             State::Asking { until, .. } if now >= until => {
-                self.denied = true;
+                self.denied_at.get_or_insert(now);
                 self.ask(now, members, limits, random)
             }
             State::Pausing { until } if now >= until => {
@@ -98,7 +99,7 @@ impl Thief {
         self.state = State::Content;
         self.asked.clear();
         self.pause_ms = 0;
-        self.denied = false;
+        self.denied_at = None;
     }
 
     fn ask(
@@ -132,19 +133,19 @@ impl Thief {
     }
 
     /// A request was denied. The next step asks somebody else.
-    pub(super) fn denied(&mut self, request: u64) {
+    pub(super) fn denied(&mut self, now: u64, request: u64) {
         if matches!(self.state, State::Asking { request: asked, .. } if asked == request) {
-            self.denied = true;
+            self.denied_at.get_or_insert(now);
             self.state = State::Patient { until: 0 };
         }
     }
 
     /// A node could not be reached, or is no member any more.
-    pub(super) fn unreachable(&mut self, node: NodeId) {
+    pub(super) fn unreachable(&mut self, now: u64, node: NodeId) {
         if let State::Asking { request, victim, .. } = self.state
             && victim == node
         {
-            self.denied(request);
+            self.denied(now, request);
         }
     }
 
@@ -221,7 +222,7 @@ mod tests {
             let mut asked = BTreeSet::new();
             while let Some(request) = desk.step(now, HUNGRY) {
                 asked.insert(request.to);
-                desk.thief.denied(request.request);
+                desk.thief.denied(now, request.request);
             }
             assert_eq!(asked, desk.members);
             let until = desk.thief.deadline().unwrap();
@@ -240,8 +241,22 @@ mod tests {
         let until = desk.thief.deadline().unwrap();
         let second = desk.step(until, HUNGRY).unwrap();
         assert_ne!((first.to, first.request), (second.to, second.request));
-        desk.thief.denied(first.request);
+        desk.thief.denied(until, first.request);
         assert_eq!(desk.step(until, HUNGRY), None, "a late denial does not disturb the request under way");
+    }
+
+    #[test]
+    fn a_commit_waits_until_nothing_has_come_for_a_while() {
+        let mut desk = Desk::with_members([1, 2]);
+        let limits = Limits::default();
+        let first = desk.step(10, HUNGRY).unwrap();
+        assert_eq!(desk.thief.commits_at(&limits), None);
+        desk.thief.denied(11, first.request);
+        let second = desk.step(11, HUNGRY).unwrap();
+        desk.thief.denied(12, second.request);
+        assert_eq!(desk.thief.commits_at(&limits), Some(11 + limits.commit_patience_ms));
+        assert_eq!(desk.step(13, FED), None);
+        assert_eq!(desk.thief.commits_at(&limits), None, "there is work again");
     }
 
     #[test]

@@ -152,6 +152,9 @@ fn the_demand_is_right_when_all_is_quiet() {
         desk.queue.set_thieves(2, &desk.signals);
         desk.queue.put([task(0)], &desk.signals);
         assert!(worker.join().unwrap());
-        assert_eq!(desk.signals.demand(), 2, "two thieves wait, no worker, and nothing is queued");
+        desk.queue.put([task(8)], &desk.signals);
+        assert!(desk.signals.split(), "two thieves wait, no worker, and one task is queued");
+        desk.queue.put([task(9)], &desk.signals);
+        assert!(!desk.signals.split(), "two tasks are queued for two thieves");
     });
 }

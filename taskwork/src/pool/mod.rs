@@ -170,6 +170,7 @@ impl<T: Task> Pool<T> {
             worked: self.worked.iter().map(Counter::get).sum(),
             tasks: self.completed.get(),
             splits: self.splits.get(),
+            steal_times: self.queue.steal_times(),
             ..Figures::default()
         }
     }

@@ -3,20 +3,36 @@
 //! One lock guards both, so that the question "is anybody hungry?" always has one answer. The lock is taken when a
 //! task is split off, begun or ended; never while a task is searched.
 
-use std::{collections::VecDeque, sync::PoisonError};
+use std::{
+    collections::VecDeque,
+    hint,
+    sync::{PoisonError, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use tokio::time::Instant;
 
 use super::{
     Entry, PoolView,
     signals::Signals,
-    sync::{Condvar, Mutex, MutexGuard},
+    sync::{AtomicU64, Condvar, Mutex, MutexGuard},
 };
-use crate::task::Task;
+use crate::{figures::Times, task::Task};
 
 /// The queue of a pool.
 pub(super) struct Queue<T: Task> {
     state: Mutex<State<T>>,
     wake: Condvar,
+    stirred: Stirred,
 }
+
+/// Grows when there may be something for a worker that waits. On a cache line of its own: it is watched.
+#[repr(align(128))]
+struct Stirred(AtomicU64);
+
+/// How long a worker watches for a task before it lies down, while others of its pool work: mostly one of them splits within
+/// microseconds, and to wake a thread takes longer than that.
+const WATCH: Duration = if cfg!(feature = "loom") { Duration::ZERO } else { Duration::from_micros(50) };
 
 /// What there is for a worker that does not wait.
 #[cfg(feature = "simulation")]
@@ -32,8 +48,13 @@ struct State<T: Task> {
     tasks: VecDeque<Entry<T>>,
     workers: usize,
     idle: usize,
+    /// Those of the idle that sleep.
+    asleep: usize,
     thieves: usize,
     gate: Gate,
+    /// When the stolen tasks were asked for of which none has begun yet.
+    asked: Option<Instant>,
+    steal_times: Times,
 }
 
 /// Whether workers may begin tasks.
@@ -48,8 +69,17 @@ enum Gate {
 
 impl<T: Task> Queue<T> {
     pub(super) fn new(workers: usize) -> Self {
-        let state = State { tasks: VecDeque::new(), workers, idle: 0, thieves: 0, gate: Gate::Open };
-        Self { state: Mutex::new(state), wake: Condvar::new() }
+        let state = State {
+            tasks: VecDeque::new(),
+            workers,
+            idle: 0,
+            asleep: 0,
+            thieves: 0,
+            gate: Gate::Open,
+            asked: None,
+            steal_times: Times::default(),
+        };
+        Self { state: Mutex::new(state), wake: Condvar::new(), stirred: Stirred(AtomicU64::new(0)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -65,14 +95,33 @@ impl<T: Task> Queue<T> {
         let added = state.tasks.len() - before;
         state.signal(signals);
         let thief_waits = state.thieves > 0;
+        let to_wake = added.min(state.asleep);
+        self.stir();
         drop(state);
-        for _ in 0..added {
+        for _ in 0..to_wake {
             self.wake.notify_one();
         }
         thief_waits
     }
 
-    /// Waits for a task to run; `None` when the pool is closed. `hungry` is called when there is none at once.
+    /// Puts tasks that were asked for, elsewhere and at that time, into the queue.
+    pub(super) fn put_stolen(
+        &self,
+        entries: impl IntoIterator<Item = Entry<T>>,
+        asked: Option<Instant>,
+        signals: &Signals,
+    ) {
+        self.lock().asked = asked;
+        self.put(entries, signals);
+    }
+
+    /// How long steals took.
+    pub(super) fn steal_times(&self) -> Times {
+        self.lock().steal_times
+    }
+
+    /// Waits for a task to run; `None` when the pool is closed. `hungry` is called when none can begin at once, nor soon if
+    /// others of the pool work.
     pub(super) fn next(&self, signals: &Signals, hungry: impl FnOnce()) -> Option<Entry<T>> {
         let mut state = self.lock();
         if let Some(entry) = state.begin(signals) {
@@ -80,17 +129,43 @@ impl<T: Task> Queue<T> {
         }
         state.idle += 1;
         state.signal(signals);
-        drop(state);
-        hungry();
-        let mut state = self.lock();
+        if state.idle < state.workers && state.gate == Gate::Open {
+            state = self.watch(state);
+        }
+        if !state.can_begin() {
+            drop(state);
+            hungry();
+            state = self.lock();
+        }
         while state.gate != Gate::Closed {
-            if state.gate == Gate::Open && !state.tasks.is_empty() {
+            if state.can_begin() {
                 state.idle -= 1;
                 return state.begin(signals);
             }
+            state.asleep += 1;
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.asleep -= 1;
         }
         None
+    }
+
+    /// Watches for a task for a moment, without the lock.
+    fn watch<'a>(&'a self, mut state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
+        let until = Instant::now() + WATCH;
+        while state.gate == Gate::Open && !state.can_begin() && Instant::now() < until {
+            let seen = self.stirred.0.load(Relaxed);
+            drop(state);
+            while self.stirred.0.load(Relaxed) == seen && Instant::now() < until {
+                hint::spin_loop();
+            }
+            state = self.lock();
+        }
+        state
+    }
+
+    /// Under the lock, so that whoever has seen the state has seen this too, or sees it change.
+    fn stir(&self) {
+        self.stirred.0.fetch_add(1, Relaxed);
     }
 
     /// A task to run, if there is one now: what [`next`](Self::next) does, without its waiting. `waits` is the caller's, and
@@ -101,7 +176,7 @@ impl<T: Task> Queue<T> {
         if state.gate == Gate::Closed {
             return Next::Closed;
         }
-        if state.gate == Gate::Open && !state.tasks.is_empty() {
+        if state.can_begin() {
             state.idle -= usize::from(std::mem::take(waits));
             return state.begin(signals).map_or(Next::Nothing, Next::Task);
         }
@@ -145,6 +220,7 @@ impl<T: Task> Queue<T> {
         }
         signals.set_stop(true);
         state.signal(signals);
+        self.stir();
     }
 
     /// Lets workers begin tasks again.
@@ -155,6 +231,7 @@ impl<T: Task> Queue<T> {
         }
         signals.set_stop(false);
         state.signal(signals);
+        self.stir();
         drop(state);
         self.wake.notify_all();
     }
@@ -164,6 +241,7 @@ impl<T: Task> Queue<T> {
         let mut state = self.lock();
         state.gate = Gate::Closed;
         signals.set_stop(true);
+        self.stir();
         drop(state);
         self.wake.notify_all();
     }
@@ -181,8 +259,17 @@ impl<T: Task> Queue<T> {
 }
 
 impl<T: Task> State<T> {
+    fn can_begin(&self) -> bool {
+        self.gate == Gate::Open && !self.tasks.is_empty()
+    }
+
     fn begin(&mut self, signals: &Signals) -> Option<Entry<T>> {
         let entry = if self.gate == Gate::Open { self.tasks.pop_front() } else { None };
+        if entry.is_some()
+            && let Some(asked) = self.asked.take()
+        {
+            self.steal_times.note(asked.elapsed());
+        }
         self.signal(signals);
         entry
     }
@@ -190,7 +277,6 @@ impl<T: Task> State<T> {
     /// Says what is wanted now. Under the lock, so that the last word is right.
     fn signal(&self, signals: &Signals) {
         let wanted = if self.gate == Gate::Open { self.idle + self.thieves } else { 0 };
-        let (wanted, queued) = (wanted.cast_signed(), self.tasks.len().cast_signed());
-        signals.set_demand(wanted - queued);
+        signals.set_split(wanted > self.tasks.len());
     }
 }

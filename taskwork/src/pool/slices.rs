@@ -3,7 +3,7 @@
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     Batch, Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, queue::Next, worker::Searched,
@@ -109,8 +109,8 @@ impl<T: Task> Work for Slices<T> {
         self.pool.variables()
     }
 
-    fn put(&self, envelopes: Vec<Envelope>) -> Result<(), PoolFault> {
-        let done = Work::put(&self.pool, envelopes);
+    fn put(&self, envelopes: Vec<Envelope>, asked: Option<Instant>) -> Result<(), PoolFault> {
+        let done = Work::put(&self.pool, envelopes, asked);
         self.look.notify_waiters();
         done
     }

@@ -69,7 +69,7 @@ impl Bench {
 
     fn put_root(&self) {
         let root = Entry::new(TaskId::ROOT, Leaves { open: vec![HEIGHT] });
-        self.pool.put(vec![root.seal().unwrap()]).unwrap();
+        self.pool.put(vec![root.seal().unwrap()], None).unwrap();
     }
 
     /// Waits until something holds, looking again whenever the pool says that it has changed, and now and then.
@@ -118,12 +118,32 @@ fn tasks_that_go_back_and_forth_between_two_pools_are_neither_lost_nor_doubled()
             let (giver, taker) = (&pair[from].pool, &pair[1 - from].pool);
             giver.set_thieves(1);
             let taken = giver.take(random.random_range(1..4)).unwrap();
-            taker.put(taken).unwrap();
+            taker.put(taken, None).unwrap();
             giver.set_thieves(0);
         }
         let outputs = pair.each_ref().map(|bench| bench.pool.take_batch().unwrap().output);
         assert_eq!(merge::<u64>(&outputs).unwrap(), LEAVES, "round {round}");
         pair.into_iter().for_each(Bench::end);
+    }
+}
+
+/// Whoever drives the node looks only when it is told to: a worker that has put its task back must say so, though there is a task.
+#[test]
+fn a_pool_that_is_stopped_says_when_it_is_quiet() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    for round in 0..40 {
+        let bench = Bench::start(1 + round % 3);
+        bench.put_root();
+        bench.wait_for("some work done", |pool| Work::figures(pool).worked > 100);
+        bench.pool.stop();
+        let quiet = async {
+            while !bench.pool.view().is_quiet() {
+                bench.pool.changed().await;
+            }
+        };
+        let heard = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), quiet).await });
+        assert!(heard.is_ok(), "round {round}: nothing was said: {:?}", bench.pool.view());
+        bench.end();
     }
 }
 
@@ -135,7 +155,7 @@ fn a_pool_that_is_stopped_and_unloaded_gives_up_everything() {
         first.wait_for("some work done", |pool| Work::figures(pool).worked > 100);
         first.pool.stop();
         first.wait_for("a quiet pool", |pool| pool.view().is_quiet());
-        second.pool.put(first.pool.unload().unwrap()).unwrap();
+        second.pool.put(first.pool.unload().unwrap(), None).unwrap();
         second.wait_until_idle();
         let outputs = [first.pool.take_batch().unwrap().output, second.pool.take_batch().unwrap().output];
         assert_eq!(merge::<u64>(&outputs).unwrap(), LEAVES, "round {round}");
@@ -171,7 +191,7 @@ impl Task for Bad {
 fn a_task_that_panics_is_a_fault_of_the_program_and_no_end_of_the_worker() {
     let pool = Arc::new(Pool::<Bad>::new(NodeId(1), Arc::new(()), 1, LIMITS));
     let workers = Workers::start(&pool).unwrap();
-    pool.put(vec![Entry::new(TaskId::ROOT, Bad).seal().unwrap()]).unwrap();
+    pool.put(vec![Entry::new(TaskId::ROOT, Bad).seal().unwrap()], None).unwrap();
     let give_up = Instant::now() + Duration::from_secs(60);
     while pool.fault().is_none() {
         assert!(Instant::now() < give_up, "waited in vain for the fault");

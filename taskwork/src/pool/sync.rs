@@ -2,12 +2,6 @@
 //! can come between each other.
 
 #[cfg(feature = "loom")]
-pub(super) use loom::sync::{
-    Condvar, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicIsize, AtomicU64},
-};
+pub(super) use loom::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicU64};
 #[cfg(not(feature = "loom"))]
-pub(super) use std::sync::{
-    Condvar, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicIsize, AtomicU64},
-};
+pub(super) use std::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicU64};

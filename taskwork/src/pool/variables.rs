@@ -72,6 +72,11 @@ impl VariableTable {
         self.slots.iter().map(|slot| slot.declared.name)
     }
 
+    /// The types of the variables, in the order of their declaration.
+    pub(crate) fn types(&self) -> impl Iterator<Item = RustType> + '_ {
+        self.slots.iter().map(|slot| slot.declared.variable)
+    }
+
     /// The place of a variable.
     pub(crate) fn slot_of(&self, variable: RustType) -> Option<usize> {
         self.slots.iter().position(|slot| slot.declared.variable == variable)

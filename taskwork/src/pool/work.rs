@@ -3,6 +3,7 @@
 use std::{future::Future, pin::Pin};
 
 use thiserror::Error;
+use tokio::time::Instant;
 
 use super::{Entry, Pool, Signals, VariableTable, ledger::Ledger, lock};
 use crate::{
@@ -88,8 +89,8 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn figures(&self) -> Figures;
     fn signals(&self) -> &Signals;
     fn variables(&self) -> &VariableTable;
-    /// Takes tasks from elsewhere.
-    fn put(&self, envelopes: Vec<Envelope>) -> Result<(), PoolFault>;
+    /// Takes tasks from elsewhere, which were asked for at that time.
+    fn put(&self, envelopes: Vec<Envelope>, asked: Option<Instant>) -> Result<(), PoolFault>;
     /// Gives tasks to a thief, if some are queued.
     fn take(&self, tasks_max: usize) -> Result<Vec<Envelope>, PoolFault>;
     /// How many thieves wait for a split.
@@ -135,13 +136,13 @@ impl<T: Task> Work for Pool<T> {
         &self.variables
     }
 
-    fn put(&self, envelopes: Vec<Envelope>) -> Result<(), PoolFault> {
+    fn put(&self, envelopes: Vec<Envelope>, asked: Option<Instant>) -> Result<(), PoolFault> {
         let open = |envelope: Envelope| {
             let task = envelope.id;
             Entry::open(envelope).map_err(|e| PoolFault::Unreadable { task, reason: e.to_string() })
         };
         let entries: Vec<Entry<T>> = envelopes.into_iter().map(open).collect::<Result<_, _>>()?;
-        self.queue.put(entries, &self.signals);
+        self.queue.put_stolen(entries, asked, &self.signals);
         Ok(())
     }
 

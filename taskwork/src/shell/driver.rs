@@ -56,6 +56,10 @@ pub(crate) struct Driver {
     /// What has happened to the node, for whoever looks later.
     pub(crate) moments: Arc<Moments>,
     pub(crate) clock: Clock,
+    /// Whether there was ever a task here.
+    pub(crate) fed: bool,
+    /// When tasks were last asked for, if none have come since.
+    pub(crate) asked: Option<time::Instant>,
     /// The variables of the pool as they were when last looked at.
     pub(crate) epoch: u64,
 }
@@ -88,7 +92,7 @@ impl Driver {
     /// Runs the node until it has left, the job is over, or it is shut down. The pool is closed then; the network is given
     /// back.
     pub(crate) async fn run(mut self) -> (Ended, Option<Network>) {
-        let (mut faulty, mut fed) = (false, false);
+        let mut faulty = false;
         let ended = loop {
             let event = match self.wait().await {
                 Happening::ShutDown => break Ended::ShutDown,
@@ -113,11 +117,6 @@ impl Driver {
             }
             if over {
                 break Ended::JobOver;
-            }
-            if !fed && !self.pool.view().is_idle() {
-                fed = true;
-                tracing::info!("the node has its first task");
-                self.moments.note(What::FirstTask, "");
             }
             if !faulty && let Some(fault) = self.pool.fault() {
                 faulty = true;
@@ -228,7 +227,13 @@ impl Driver {
     fn perform(&mut self, action: Action) -> Result<Option<Event>, Refusal> {
         match action {
             Action::Send { to, packet } => self.send(to, packet),
-            Action::Put { tasks } => self.pool.put(tasks)?,
+            Action::Put { tasks } => {
+                if !tasks.is_empty() && !std::mem::replace(&mut self.fed, true) {
+                    tracing::info!("the node has its first task");
+                    self.moments.note(What::FirstTask, "");
+                }
+                self.pool.put(tasks, self.asked.take())?;
+            }
             Action::Take { thief, request, tasks_max } => {
                 return Ok(Some(Event::Taken { thief, request, tasks: self.pool.take(tasks_max)? }));
             }
@@ -249,6 +254,9 @@ impl Driver {
     }
 
     fn send(&mut self, to: NodeId, packet: core::Packet) {
+        if matches!(packet.message, Message::Steal { .. }) {
+            self.asked = Some(time::Instant::now());
+        }
         let asks_or_gives = matches!(packet.message, Message::Steal { .. } | Message::Grant { .. });
         let riders = if asks_or_gives { self.riders() } else { Vec::new() };
         let parcel = Parcel { job: self.job.number(), packet, riders };

@@ -61,13 +61,8 @@ fn runs() -> Runs {
 
 /// Runs a job to its end.
 pub(crate) fn run<T: Task>(setup: Setup<T>) -> Result<Report<T>, JobError> {
-    let io_threads = if setup.nodes == 1 { 1 } else { 2 };
-    let runtime = runtime::Builder::new_multi_thread()
-        .worker_threads(io_threads)
-        .thread_name("taskwork-io")
-        .enable_all()
-        .build()
-        .map_err(JobError::Thread)?;
+    // On this thread alone: who is woken on another thread is woken late.
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(JobError::Thread)?;
     runtime.block_on(run_on(&MemoryTree::new(), setup))
 }
 

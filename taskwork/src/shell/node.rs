@@ -123,6 +123,8 @@ impl RunningNode {
             figures,
             moments,
             clock: Clock::start(),
+            fed: false,
+            asked: None,
             epoch: 0,
         };
         let driver = tokio::spawn(driver.run().instrument(span));

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, time::Instant};
 
-use bnb_framework::{Best, Figures, Problem, Progress, SearchTask, Solved, Solver, sequential};
+use bnb_framework::{Best, Figures, Problem, Progress, SearchTask, Solved, Solver, Tree as _, sequential};
 use clap::ValueEnum;
 use indicatif::{HumanCount, HumanDuration};
 use taskwork::cli::{Failure, Kinds, Prepared, Shown};
@@ -60,10 +60,10 @@ pub(super) enum Start {
 pub(super) fn kinds(kinds: &mut Kinds) {
     kinds
         .add::<SearchTask<OneTreeProblem>>("one-tree")
-        .add::<SearchTask<PathProblem<16>>>("path-16")
-        .add::<SearchTask<PathProblem<32>>>("path-32")
-        .add::<SearchTask<PathProblem<64>>>("path-64")
-        .add::<SearchTask<PathProblem<256>>>("path-256");
+        .add::<SearchTask<PathProblem<16, 1>>>("path-16")
+        .add::<SearchTask<PathProblem<32, 1>>>("path-32")
+        .add::<SearchTask<PathProblem<64, 1>>>("path-64")
+        .add::<SearchTask<PathProblem<256, 4>>>("path-256");
 }
 
 /// With fewer cities there is one tour at most: nothing to decide.
@@ -82,10 +82,10 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     }
     let asked = Asked { arguments, instance };
     match cities {
-        0..=16 => asked.prepare_paths::<16>("path-16"),
-        17..=32 => asked.prepare_paths::<32>("path-32"),
-        33..=64 => asked.prepare_paths::<64>("path-64"),
-        65..=256 => asked.prepare_paths::<256>("path-256"),
+        0..=16 => asked.prepare_paths::<16, 1>("path-16"),
+        17..=32 => asked.prepare_paths::<32, 1>("path-32"),
+        33..=64 => asked.prepare_paths::<64, 1>("path-64"),
+        65..=256 => asked.prepare_paths::<256, 4>("path-256"),
         _ => Err(Failure::usage(format!(
             "{} has {cities} cities; --bound mst and --no-pruning take at most 256 (and are hopeless long before)",
             asked.arguments.file.display()
@@ -100,8 +100,8 @@ struct Asked {
 }
 
 impl Asked {
-    fn prepare_paths<const N: usize>(self, kind: &'static str) -> Result<Prepared, Failure> {
-        let problem = PathProblem::<N>::new(self.instance.clone());
+    fn prepare_paths<const N: usize, const W: usize>(self, kind: &'static str) -> Result<Prepared, Failure> {
+        let problem = PathProblem::<N, W>::new(self.instance.clone());
         let root = problem.clone();
         self.prepare(kind, problem, move |best| root.bound(&mut root.root(), best).unwrap_or(0))
     }

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::VecDeque};
 
-use bnb_framework::Problem;
+use bnb_framework::{Problem, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -177,11 +177,9 @@ fn scaled(cost: u64) -> i64 {
     i64::try_from(cost).unwrap_or(i64::MAX / SCALE).saturating_mul(SCALE)
 }
 
-impl Problem for OneTreeProblem {
+impl Tree for OneTreeProblem {
     type State = OneTreeState;
     type Children = VecDeque<OneTreeState>;
-    type Cost = u64;
-    type Solution = Vec<City>;
 
     fn root(&self) -> OneTreeState {
         let cities = self.instance.len();
@@ -193,7 +191,7 @@ impl Problem for OneTreeProblem {
         }
     }
 
-    fn branch(&self, state: &OneTreeState) -> VecDeque<OneTreeState> {
+    fn branch(&self, state: &mut OneTreeState) -> VecDeque<OneTreeState> {
         match &state.next {
             Next::Unknown | Next::Leaf(_) => VecDeque::new(),
             Next::Tour(tour) => {
@@ -222,6 +220,11 @@ impl Problem for OneTreeProblem {
             }
         }
     }
+}
+
+impl Problem for OneTreeProblem {
+    type Cost = u64;
+    type Solution = Vec<City>;
 
     fn leaf(&self, state: &OneTreeState) -> Option<u64> {
         match &state.next {

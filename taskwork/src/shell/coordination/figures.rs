@@ -19,6 +19,7 @@ impl Coordination {
         let mut figures = *self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         let pool = self.pool.figures();
         (figures.worked, figures.tasks, figures.splits) = (pool.worked, pool.tasks, pool.splits);
+        figures.steal_times = pool.steal_times;
         figures.retries += self.rebuilds.get();
         figures
     }

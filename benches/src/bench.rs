@@ -1,0 +1,60 @@
+//! What can be measured, by name.
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::{cluster, inside, row::Row};
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Bench {
+    /// UTS on one and two workers, against a loop, rayon and crossbeam.
+    Uts,
+    /// N-Queens against a recursion.
+    Queens,
+    /// Every tour of twelve cities, against a stack and a recursion.
+    Paths,
+    /// The travelling salesman by spanning trees, against a recursion.
+    Mst,
+    /// `tsp solve` as a user runs it, on sixty cities.
+    Tsp,
+    /// The largest clique, against a recursion.
+    Clique,
+    /// What it costs to ask whether anything is wanted.
+    Polls,
+    /// UTS on node processes over ZooKeeper and QUIC.
+    Nodes,
+    /// Sixty node processes on states that only take time.
+    Waits,
+    /// The memory of a node.
+    Memory,
+    /// How long a job goes on after its last task.
+    Termination,
+}
+
+impl Bench {
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Measures, comparing so often.
+    ///
+    /// # Errors
+    /// If something that is measured gives a wrong answer, or none.
+    pub fn run(self, rounds: usize) -> Result<Vec<Row>> {
+        match self {
+            Self::Uts => inside::uts::run(rounds),
+            Self::Queens => inside::queens::run(rounds),
+            Self::Paths => inside::tsp::paths(rounds),
+            Self::Mst => inside::tsp::mst(rounds),
+            Self::Tsp => inside::tsp::solve(rounds),
+            Self::Clique => inside::clique::run(rounds),
+            Self::Polls => inside::polls::run(rounds),
+            Self::Nodes => cluster::nodes::run(rounds),
+            Self::Waits => cluster::waits::run(),
+            Self::Memory => cluster::memory::run(),
+            Self::Termination => cluster::termination::run(rounds),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The largest clique, against a recursion with the same bound in the same order.
+
+use std::cell::RefCell;
+
+use anyhow::{Result, ensure};
+use bnb_framework::Solver;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use crate::{
+    measure::{Contender, Sample, in_turn},
+    problems::maxclique::{
+        clique::{MaxClique, order},
+        graph::Graph,
+    },
+    reference::clique as reference,
+    row::{Row, Target},
+};
+
+const VERTICES: usize = 200;
+const DENSITY: f64 = 0.9;
+/// Of the random graph.
+const SEED: u64 = 1;
+
+/// Measures.
+///
+/// # Errors
+/// If two searches give cliques of different sizes.
+pub fn run(rounds: usize) -> Result<Vec<Row>> {
+    let graph = graph();
+    let order = order(&graph);
+    let problem = MaxClique::<4>::new(graph.clone()).map_err(anyhow::Error::msg)?;
+    let first = reference::sequential::<4>(&graph, &order);
+    let right = |vertices: usize| {
+        ensure!(vertices == first.vertices, "{} vertices were expected, {vertices} found", first.vertices);
+        Ok(())
+    };
+    // Two workers visit other states than one: who finds the best clique, and when, is chance.
+    let rates = RefCell::new(Vec::new());
+    let on = |workers| {
+        let solved = Solver::new(problem.clone()).workers(workers).run()?;
+        if workers == 2 {
+            let expanded = (solved.states - solved.pruned) as f64;
+            rates.borrow_mut().push(expanded / solved.elapsed.as_secs_f64());
+        }
+        right(solved.best.map_or(0, |best| best.solution.len()))
+    };
+    let times = in_turn(
+        rounds,
+        vec![
+            Contender::new("recursion", || right(reference::sequential::<4>(&graph, &order).vertices)),
+            Contender::new("1 worker", || on(1)),
+            Contender::new("2 workers", || on(2)),
+        ],
+    )?;
+    let what = format!("clique, {VERTICES} vertices, density {DENSITY}");
+    let seconds = |how: &str, of| Row::new(format!("{what}, {how}"), "s", Target::Told, times.seconds(of));
+    let states = first.states as f64;
+    // The first is the one that does not count.
+    let by_rate = rates.borrow()[1..]
+        .iter()
+        .zip(times.of("recursion"))
+        .map(|(rate, alone)| rate * alone / states)
+        .collect::<Vec<_>>();
+    Ok(vec![
+        Row::new(
+            format!("{what}, recursion"),
+            "M states/s",
+            Target::Told,
+            times.rate("recursion", states / 1e6),
+        ),
+        seconds("recursion", "recursion"),
+        seconds("2 workers", "2 workers"),
+        Row::new(
+            format!("{what}, 1 worker ÷ recursion"),
+            "",
+            Target::Told,
+            times.speedup("1 worker", "recursion"),
+        ),
+        Row::new(
+            format!("{what}, 2 workers ÷ recursion, states/s"),
+            "",
+            Target::AtLeast(1.92),
+            Sample::of(by_rate),
+        ),
+        Row::new(
+            format!("{what}, 2 workers ÷ recursion, time"),
+            "",
+            Target::Told,
+            times.speedup("2 workers", "recursion"),
+        ),
+    ])
+}
+
+fn graph() -> Graph {
+    let mut random = StdRng::seed_from_u64(SEED);
+    let mut graph = Graph::new(VERTICES);
+    for a in 0..VERTICES {
+        for b in 0..a {
+            if random.random_bool(DENSITY) {
+                graph.connect(a, b);
+            }
+        }
+    }
+    graph
+}

@@ -1,0 +1,93 @@
+//! What it costs a task to ask whether anything is wanted of it, while nothing is.
+
+use std::{
+    hint,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use taskwork::{Context, Job, Outcome, Task, Variable, Variables};
+
+use crate::{
+    measure::Sample,
+    row::{Row, Target},
+};
+
+const ASKED: u32 = 100_000_000;
+
+/// What a run has measured: a task's outputs are for its job's result, and this is none.
+static TOOK: Mutex<Vec<(Duration, Duration)>> = Mutex::new(Vec::new());
+
+fn lock() -> MutexGuard<'static, Vec<(Duration, Duration)>> {
+    TOOK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+struct Best;
+
+impl Variable for Best {
+    type Value = u64;
+    const NAME: &'static str = "best";
+
+    fn improves(new: &u64, old: &u64) -> bool {
+        new < old
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Asks;
+
+impl Task for Asks {
+    type Shared = ();
+    type Output = u64;
+
+    fn variables(declare: &mut Variables) {
+        declare.declare::<Best>();
+    }
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        cx.set_var::<Best>(1);
+        let started = Instant::now();
+        for _ in 0..ASKED {
+            if cx.migrate() {
+                return Outcome::Migrate;
+            }
+            cx.potential_split(self);
+            // As a search does: there is nothing to be found if the best is as good as can be.
+            if cx.get_var::<Best>().is_some_and(|best| *best == 0) {
+                return Outcome::Complete;
+            }
+        }
+        let asked = started.elapsed();
+        let started = Instant::now();
+        for _ in 0..ASKED {
+            hint::black_box(cx.is_asked());
+        }
+        lock().push((asked, started.elapsed()));
+        Outcome::Complete
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// If a job fails.
+pub fn run(rounds: usize) -> Result<Vec<Row>> {
+    for _ in 0..rounds {
+        Job::new(Asks, ()).workers(1).run()?;
+    }
+    let took = std::mem::take(&mut *lock());
+    let each = |time: Duration| time.as_secs_f64() * 1e9 / f64::from(ASKED);
+    let all = Sample::of(took.iter().map(|(all, _)| each(*all)));
+    let one = Sample::of(took.iter().map(|(_, one)| each(*one)));
+    Ok(vec![
+        Row::new("migrate, potential_split and get_var, together", "ns", Target::AtMost(2.0), all),
+        Row::new("is_asked", "ns", Target::Told, one),
+    ])
+}

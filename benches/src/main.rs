@@ -1,0 +1,40 @@
+//! `cargo xtask bench`: measures the runtime against references, prints a table, and writes the figures as JSON.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, ValueEnum};
+use taskwork_benches::{bench::Bench, machine, row};
+
+/// Measures, each thing against its reference in turn.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench")]
+struct Arguments {
+    /// What to measure; everything if nothing is named.
+    benches: Vec<Bench>,
+    /// How often each comparison is repeated.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// The file that the figures are written to.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let benches = if arguments.benches.is_empty() { Bench::value_variants() } else { &arguments.benches };
+    let mut rows = Vec::new();
+    for bench in benches {
+        eprintln!("{} …", bench.name());
+        let measured = bench.run(arguments.rounds).with_context(|| format!("{} failed", bench.name()))?;
+        eprintln!("{}\n", row::table(&measured));
+        rows.extend(measured);
+    }
+    println!("{}", row::table(&rows));
+    if let Some(file) = &arguments.out {
+        let json = serde_json::json!({ "machine": machine::describe(), "figures": rows });
+        fs::write(file, serde_json::to_string_pretty(&json)? + "\n")
+            .with_context(|| format!("{} cannot be written", file.display()))?;
+    }
+    Ok(())
+}

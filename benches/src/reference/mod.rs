@@ -1,0 +1,8 @@
+//! The same searches by hand, without the runtime: what it is measured against.
+
+#![allow(clippy::cast_possible_truncation, reason = "cities, vertices and places are few")]
+
+pub(crate) mod clique;
+pub(crate) mod queens;
+pub(crate) mod tsp;
+pub(crate) mod uts;

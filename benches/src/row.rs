@@ -1,0 +1,100 @@
+//! A figure with what it is to be, and the table of several.
+
+use comfy_table::{Table, presets::ASCII_MARKDOWN};
+use serde::Serialize;
+
+use crate::measure::Sample;
+
+/// What a figure is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// Not less.
+    AtLeast(f64),
+    /// Not more.
+    AtMost(f64),
+    /// It is told, and nothing is asked of it.
+    Told,
+}
+
+/// A figure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Of what.
+    pub what: String,
+    /// Its unit; empty for ratios.
+    pub unit: &'static str,
+    /// What it is to be.
+    pub target: Target,
+    /// What it is.
+    pub sample: Sample,
+}
+
+impl Row {
+    /// A figure.
+    pub fn new(what: impl Into<String>, unit: &'static str, target: Target, sample: Sample) -> Self {
+        Self { what: what.into(), unit, target, sample }
+    }
+
+    /// Whether it is what it is to be; `None` if nothing is asked of it.
+    pub fn is_reached(&self) -> Option<bool> {
+        match self.target {
+            Target::AtLeast(least) => Some(self.sample.median >= least),
+            Target::AtMost(most) => Some(self.sample.median <= most),
+            Target::Told => None,
+        }
+    }
+}
+
+/// Figures for people.
+pub fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(ASCII_MARKDOWN).set_header(["what", "target", "median", "least to most", "reached"]);
+    for row in rows {
+        let target = match row.target {
+            Target::AtLeast(least) => format!("≥ {}", digits(least)),
+            Target::AtMost(most) => format!("≤ {}", digits(most)),
+            Target::Told => String::new(),
+        };
+        let Sample { median, least, most, .. } = row.sample;
+        let reached = match row.is_reached() {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "",
+        };
+        table.add_row([
+            row.what.clone(),
+            target,
+            format!("{} {}", digits(median), row.unit).trim_end().to_owned(),
+            format!("{} to {}", digits(least), digits(most)),
+            reached.to_owned(),
+        ]);
+    }
+    table
+}
+
+/// Three digits or so.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size < 0.0995 => format!("{value:.4}"),
+        size if size < 9.995 => format!("{value:.3}"),
+        size if size < 99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missed_is_said_loudly() {
+        let row = |target| Row::new("speed", "", target, Sample::of([0.96]));
+        assert_eq!(row(Target::AtLeast(0.97)).is_reached(), Some(false));
+        assert_eq!(row(Target::AtMost(0.97)).is_reached(), Some(true));
+        assert_eq!(row(Target::Told).is_reached(), None);
+        let table = table(&[row(Target::AtLeast(0.97))]).to_string();
+        assert!(table.contains("≥ 0.970") && table.contains("| NO"), "{table}");
+    }
+}

@@ -1,0 +1,209 @@
+//! The largest clique of a graph: branch on a vertex, bound by colours (after E. Tomita and T. Seki, 2003, with the bit sets of
+//! P. San Segundo et al., 2011).
+//!
+//! A **colouring** gives neighbours different colours, so a clique has no two vertices of one colour: it has at most as many vertices
+//! as there are colours. Vertices of high colours are tried first; one whose colour is too low to better the best clique known ends
+//! its level, since those after it have no higher colours.
+
+use bnb_framework::{Children, Goal, Problem, Tree};
+use serde::{Deserialize, Serialize};
+
+use super::{graph::Graph, set::Set};
+
+/// The largest clique of a graph with at most `64 * W` vertices.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Graph", into = "Graph")]
+pub(crate) struct MaxClique<const W: usize> {
+    graph: Graph,
+    /// The vertices in the order of the search, those with few neighbours last.
+    order: Vec<usize>,
+    /// The neighbours of each, as places in the order.
+    near: Vec<Set<W>>,
+}
+
+/// A clique that can be extended: one for a whole search, changed in place.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Clique<const W: usize> {
+    /// Its vertices, as places in the order.
+    vertices: Vec<u16>,
+    /// No clique that extends it has more vertices.
+    bound: u16,
+    /// How many the best clique known had when that was last asked.
+    best: u16,
+    /// Who may extend it: those that are connected with all its vertices.
+    open: Set<W>,
+    /// The vertices to branch on, with the bounds of what they lead to, the worst first; of all levels, one upon the other.
+    listed: Vec<(u16, u16)>,
+}
+
+/// The vertices of a level that were not tried yet: those listed from `first` to before `next`, to be tried from the last.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Untried<const W: usize> {
+    first: usize,
+    next: usize,
+    /// Where the list of the level ends.
+    end: usize,
+    /// Who may extend the clique of the level, but those already tried.
+    open: Set<W>,
+}
+
+impl<const W: usize> MaxClique<W> {
+    /// The problem on a graph.
+    ///
+    /// # Errors
+    /// If the graph has more than `64 * W` vertices.
+    pub(crate) fn new(graph: Graph) -> Result<Self, String> {
+        let vertices = graph.vertices();
+        if vertices > 64 * W || vertices > usize::from(u16::MAX) {
+            return Err(format!("{vertices} vertices, but room for {}", 64 * W));
+        }
+        let order = order(&graph);
+        let row = |&vertex: &usize| {
+            (0..vertices).filter(|&place| graph.has_edge(vertex, order[place])).collect::<Set<W>>()
+        };
+        let near = order.iter().map(row).collect();
+        Ok(Self { graph, order, near })
+    }
+}
+
+/// The vertices in such an order that each has as few neighbours as can be among those before it.
+pub(crate) fn order(graph: &Graph) -> Vec<usize> {
+    let mut left: Vec<usize> = (0..graph.vertices()).collect();
+    let mut degree: Vec<usize> = left.iter().map(|&vertex| graph.degree(vertex)).collect();
+    let mut order = Vec::with_capacity(left.len());
+    while let Some(place) = (0..left.len()).min_by_key(|&place| degree[left[place]]) {
+        let vertex = left.swap_remove(place);
+        for &other in left.iter().filter(|&&other| graph.has_edge(vertex, other)) {
+            degree[other] -= 1;
+        }
+        order.push(vertex);
+    }
+    order.reverse();
+    order
+}
+
+/// A number of vertices, or the place of one, as the search keeps it.
+fn short(number: usize) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
+
+impl<const W: usize> Tree for MaxClique<W> {
+    type State = Clique<W>;
+    type Children = Untried<W>;
+
+    fn root(&self) -> Clique<W> {
+        let vertices = self.order.len();
+        let open = (0..vertices).collect();
+        Clique { vertices: Vec::new(), bound: short(vertices), best: 0, open, listed: Vec::new() }
+    }
+
+    /// Gives the vertices that may extend the clique colours, one colour after the other, and lists those that may better the best.
+    fn branch(&self, clique: &mut Clique<W>) -> Untried<W> {
+        let first = clique.listed.len();
+        let mut bound = short(clique.vertices.len());
+        let mut left = clique.open;
+        while !left.is_empty() {
+            bound += 1;
+            let mut free = left;
+            for word in 0..W {
+                while let Some(vertex) = free.first_of(word) {
+                    left.remove(vertex);
+                    free.remove(vertex);
+                    free.subtract_from(word, &self.near[vertex]);
+                    if bound > clique.best {
+                        clique.listed.push((short(vertex), bound));
+                    }
+                }
+            }
+        }
+        let end = clique.listed.len();
+        Untried { first, next: end, end, open: clique.open }
+    }
+}
+
+impl<const W: usize> Children<MaxClique<W>> for Untried<W> {
+    const IN_PLACE: bool = true;
+
+    fn next(&mut self, problem: &MaxClique<W>, parent: &Clique<W>) -> Option<Clique<W>> {
+        let mut child = parent.clone();
+        self.descend(problem, &mut child).then_some(child)
+    }
+
+    #[inline]
+    fn descend(&mut self, problem: &MaxClique<W>, clique: &mut Clique<W>) -> bool {
+        if self.next <= self.first {
+            return false;
+        }
+        self.next -= 1;
+        let (vertex, bound) = clique.listed[self.next];
+        clique.vertices.push(vertex);
+        clique.bound = bound;
+        clique.open = self.open.common(&problem.near[usize::from(vertex)]);
+        self.open.remove(usize::from(vertex));
+        true
+    }
+
+    #[inline]
+    fn ascend(&self, _: &MaxClique<W>, clique: &mut Clique<W>) {
+        clique.vertices.pop();
+        clique.listed.truncate(self.end);
+    }
+
+    fn split(&mut self, _: &MaxClique<W>, clique: &Clique<W>) -> Option<Self> {
+        let middle = self.first + (self.next - self.first).div_ceil(2);
+        let mut away = Self { next: middle, ..self.clone() };
+        for &(vertex, _) in &clique.listed[middle..self.next] {
+            away.open.remove(usize::from(vertex));
+        }
+        self.first = middle;
+        (!away.is_empty()).then_some(away)
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.first == self.next
+    }
+
+    fn is_single(&self, _: &MaxClique<W>, _: &Clique<W>) -> bool {
+        self.next - self.first == 1
+    }
+}
+
+impl<const W: usize> Problem for MaxClique<W> {
+    /// Vertices.
+    type Cost = u16;
+    /// Their numbers, from 0.
+    type Solution = Vec<usize>;
+    const GOAL: Goal = Goal::Maximise;
+    const WORST_LAST: bool = true;
+
+    fn leaf(&self, clique: &Clique<W>) -> Option<u16> {
+        clique.open.is_empty().then(|| short(clique.vertices.len()))
+    }
+
+    fn bound(&self, clique: &mut Clique<W>, best: Option<u16>) -> Option<u16> {
+        clique.best = best.unwrap_or(0);
+        Some(clique.bound)
+    }
+
+    fn solution(&self, clique: &Clique<W>) -> Vec<usize> {
+        let mut vertices: Vec<usize> =
+            clique.vertices.iter().map(|&place| self.order[usize::from(place)]).collect();
+        vertices.sort_unstable();
+        vertices
+    }
+}
+
+impl<const W: usize> TryFrom<Graph> for MaxClique<W> {
+    type Error = String;
+
+    fn try_from(graph: Graph) -> Result<Self, String> {
+        Self::new(graph)
+    }
+}
+
+impl<const W: usize> From<MaxClique<W>> for Graph {
+    fn from(problem: MaxClique<W>) -> Self {
+        problem.graph
+    }
+}

@@ -1,0 +1,131 @@
+//! Visiting every state of a tree, and gathering something at each: counting, mostly.
+
+use serde::{Deserialize, Serialize};
+use taskwork::{Context, Job, Outcome, Output, Task};
+
+use crate::{
+    frontier::{Below, Frontier, Searched, Visitor},
+    tree::Tree,
+};
+
+/// A tree of which every state is visited.
+///
+/// ```
+/// use std::collections::VecDeque;
+///
+/// use bnb_framework::{Enumerate, EnumerationTask, Tree};
+/// use serde::{Deserialize, Serialize};
+///
+/// /// The subsets of a row of numbers, one number after the other taken or left.
+/// #[derive(Serialize, Deserialize)]
+/// struct Subsets {
+///     numbers: Vec<u64>,
+///     sum: u64,
+/// }
+///
+/// impl Tree for Subsets {
+///     /// How many numbers are decided, and the sum of those taken.
+///     type State = (usize, u64);
+///     type Children = VecDeque<(usize, u64)>;
+///
+///     fn root(&self) -> (usize, u64) {
+///         (0, 0)
+///     }
+///
+///     fn branch(&self, &mut (decided, sum): &mut (usize, u64)) -> VecDeque<(usize, u64)> {
+///         let number = self.numbers.get(decided);
+///         number.map(|n| [(decided + 1, sum + n), (decided + 1, sum)].into()).unwrap_or_default()
+///     }
+/// }
+///
+/// impl Enumerate for Subsets {
+///     /// How many subsets have the sum.
+///     type Output = u64;
+///
+///     fn visit(&self, &(decided, sum): &(usize, u64), subsets: &mut u64) {
+///         *subsets += u64::from(decided == self.numbers.len() && sum == self.sum);
+///     }
+/// }
+///
+/// let subsets = Subsets { numbers: (1..=10).collect(), sum: 10 };
+/// assert_eq!(EnumerationTask::job(subsets).run()?.output, 10);
+/// # Ok::<(), bnb_framework::JobError>(())
+/// ```
+pub trait Enumerate: Tree {
+    /// What is gathered: merged in any order and any grouping, it must come to the same.
+    type Output: Output;
+
+    /// Gathers what there is at a state. Called once for each state of the tree, after it was branched.
+    fn visit(&self, state: &Self::State, output: &mut Self::Output);
+}
+
+/// A part of a tree, to be visited.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct EnumerationTask<E: Enumerate> {
+    frontier: Frontier<E>,
+}
+
+impl<E: Enumerate> EnumerationTask<E> {
+    /// The visit of a whole tree, as a job of the runtime: to be run here or on a cluster.
+    pub fn job(tree: E) -> Job<Self> {
+        Job::new(Self { frontier: Frontier::new(&tree) }, tree)
+    }
+}
+
+/// After how many states progress is reported.
+const REPORT_STATES: u64 = 4096;
+
+/// From how many levels a split takes states at most. Nothing is lost by many: there is no order in which states should be visited.
+const SPLIT_LEVELS_MAX: usize = 64;
+
+/// Who visits the states of a task, and listens to what others want.
+struct Worker<'a, 'b, E: Enumerate> {
+    cx: &'a mut Context<'b, EnumerationTask<E>>,
+    /// Since the last report.
+    states: u64,
+}
+
+impl<E: Enumerate> Visitor<E> for Worker<'_, '_, E> {
+    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
+    #[inline(always)]
+    fn visit(&mut self, tree: &E, state: &mut E::State) -> Below<E::Children> {
+        self.states += 1;
+        if self.states >= REPORT_STATES {
+            self.cx.worked(std::mem::take(&mut self.states));
+        }
+        let children = tree.branch(state);
+        tree.visit(state, self.cx.output());
+        Below::Open(children)
+    }
+
+    #[inline]
+    fn pauses(&mut self, _: bool) -> bool {
+        self.cx.is_asked()
+    }
+}
+
+impl<E: Enumerate> Task for EnumerationTask<E> {
+    type Shared = E;
+    type Output = E::Output;
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        let tree = cx.shared();
+        let mut worker = Worker { cx, states: 0 };
+        let outcome = loop {
+            if self.frontier.search(tree, &mut worker) == Searched::Over {
+                break Outcome::Complete;
+            }
+            if worker.cx.migrate() {
+                break Outcome::Migrate;
+            }
+            worker.cx.potential_split(self);
+        };
+        worker.cx.worked(worker.states);
+        outcome
+    }
+
+    fn split(&mut self, tree: &E) -> Option<Self> {
+        self.frontier.split_levels(tree, SPLIT_LEVELS_MAX).map(|frontier| Self { frontier })
+    }
+}
