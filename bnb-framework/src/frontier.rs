@@ -122,9 +122,8 @@ impl<T: Tree> Frontier<T> {
     /// Searches below the deepest level. `None` if there is no level.
     fn search_copying(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Option<Back> {
         let (parent, mut left) = (self.states.pop()?, self.children.pop()?);
-        // The level keeps its place meanwhile: what comes back is put above it.
         let level = self.children.len();
-        let back = self.below(tree, visitor, &parent, &mut left, 0);
+        let back = Recursion { frontier: self, tree, visitor }.below(&parent, &mut left, 0);
         if back == Back::Done {
             self.spent = self.spent.min(level);
         } else {
@@ -134,51 +133,11 @@ impl<T: Tree> Frontier<T> {
         Some(back)
     }
 
-    fn below(
-        &mut self,
-        tree: &T,
-        visitor: &mut impl Visitor<T>,
-        parent: &T::State,
-        left: &mut T::Children,
-        depth: u32,
-    ) -> Back {
-        while let Some(mut child) = left.next(tree, parent) {
-            match visitor.visit(tree, &mut child) {
-                Below::Open(mut children) if !children.is_empty() => {
-                    let back = if visitor.pauses(true) {
-                        Back::Paused
-                    } else if depth == RECURSION_MAX {
-                        Back::TooDeep
-                    } else {
-                        self.below(tree, visitor, &child, &mut children, depth + 1)
-                    };
-                    if back != Back::Done {
-                        self.keep(child, children);
-                        return back;
-                    }
-                    continue;
-                }
-                Below::Open(_) | Below::Nothing => {}
-                Below::NothingNorAfter => break,
-            }
-            if visitor.pauses(false) {
-                return Back::Paused;
-            }
-        }
-        Back::Done
-    }
-
-    #[cold]
-    fn keep(&mut self, state: T::State, children: T::Children) {
-        self.states.push(state);
-        self.children.push(children);
-    }
-
     /// As [`search_copying`](Self::search_copying), in place.
     fn search_in_place(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Option<Back> {
         let (mut here, mut left) = (self.states.pop()?, self.children.pop()?);
         let level = self.children.len();
-        let back = self.below_in_place(tree, visitor, &mut here, &mut left, 0);
+        let back = Recursion { frontier: self, tree, visitor }.below_in_place(&mut here, &mut left, 0);
         if back == Back::Done {
             self.spent = self.spent.min(level);
             if let Some(above) = self.children.last() {
@@ -190,45 +149,6 @@ impl<T: Tree> Frontier<T> {
             self.children.push(left);
         }
         Some(back)
-    }
-
-    fn below_in_place(
-        &mut self,
-        tree: &T,
-        visitor: &mut impl Visitor<T>,
-        here: &mut T::State,
-        left: &mut T::Children,
-        depth: u32,
-    ) -> Back {
-        while left.descend(tree, here) {
-            match visitor.visit(tree, here) {
-                Below::Open(mut children) if !children.is_empty() => {
-                    let back = if visitor.pauses(true) {
-                        Back::Paused
-                    } else if depth == RECURSION_MAX {
-                        Back::TooDeep
-                    } else {
-                        self.below_in_place(tree, visitor, here, &mut children, depth + 1)
-                    };
-                    if back != Back::Done {
-                        // Not back to the parent: the state is that of the deepest level.
-                        self.children.push(children);
-                        return back;
-                    }
-                    left.ascend(tree, here);
-                    continue;
-                }
-                Below::Open(_) | Below::Nothing => left.ascend(tree, here),
-                Below::NothingNorAfter => {
-                    left.ascend(tree, here);
-                    break;
-                }
-            }
-            if visitor.pauses(false) {
-                return Back::Paused;
-            }
-        }
-        Back::Done
     }
 
     /// Splits off children of the shallowest level that has any left. What is split off and what remains are disjoint and
@@ -275,6 +195,80 @@ impl<T: Tree> Frontier<T> {
             above.ascend(tree, &mut state);
         }
         Some(state)
+    }
+}
+
+/// A search under way: its frames are levels. Those that come back undone are put on the frontier, the deepest first.
+struct Recursion<'a, T: Tree, V> {
+    frontier: &'a mut Frontier<T>,
+    tree: &'a T,
+    visitor: &'a mut V,
+}
+
+impl<T: Tree, V: Visitor<T>> Recursion<'_, T, V> {
+    fn below(&mut self, parent: &T::State, left: &mut T::Children, depth: u32) -> Back {
+        while let Some(mut child) = left.next(self.tree, parent) {
+            match self.visitor.visit(self.tree, &mut child) {
+                Below::Open(mut children) if !children.is_empty() => {
+                    let back = if self.visitor.pauses(true) {
+                        Back::Paused
+                    } else if depth == RECURSION_MAX {
+                        Back::TooDeep
+                    } else {
+                        self.below(&child, &mut children, depth + 1)
+                    };
+                    if back != Back::Done {
+                        self.keep(child, children);
+                        return back;
+                    }
+                    continue;
+                }
+                Below::Open(_) | Below::Nothing => {}
+                Below::NothingNorAfter => break,
+            }
+            if self.visitor.pauses(false) {
+                return Back::Paused;
+            }
+        }
+        Back::Done
+    }
+
+    #[cold]
+    fn keep(&mut self, state: T::State, children: T::Children) {
+        self.frontier.states.push(state);
+        self.frontier.children.push(children);
+    }
+
+    fn below_in_place(&mut self, here: &mut T::State, left: &mut T::Children, depth: u32) -> Back {
+        while left.descend(self.tree, here) {
+            match self.visitor.visit(self.tree, here) {
+                Below::Open(mut children) if !children.is_empty() => {
+                    let back = if self.visitor.pauses(true) {
+                        Back::Paused
+                    } else if depth == RECURSION_MAX {
+                        Back::TooDeep
+                    } else {
+                        self.below_in_place(here, &mut children, depth + 1)
+                    };
+                    if back != Back::Done {
+                        // Not back to the parent: the state is that of the deepest level.
+                        self.frontier.children.push(children);
+                        return back;
+                    }
+                    left.ascend(self.tree, here);
+                    continue;
+                }
+                Below::Open(_) | Below::Nothing => left.ascend(self.tree, here),
+                Below::NothingNorAfter => {
+                    left.ascend(self.tree, here);
+                    break;
+                }
+            }
+            if self.visitor.pauses(false) {
+                return Back::Paused;
+            }
+        }
+        Back::Done
     }
 }
 

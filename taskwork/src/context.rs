@@ -131,7 +131,7 @@ impl<'a, T: Task> Context<'a, T> {
     /// If the program did not declare the variable in [`Task::variables`].
     #[inline]
     pub fn get_var<V: Variable>(&mut self) -> Option<&V::Value> {
-        if self.variables_changed() {
+        if self.pool.signals.word() != self.quiet && self.variables_changed() {
             self.refresh();
         }
         // A look of its own and not by `slot`: the copies lie together, and it is asked at every step of a search.

@@ -33,6 +33,8 @@ pub(crate) fn run(long: bool) -> Result<()> {
 fn steps(data: &Data, long: bool) -> Vec<Step> {
     // One failing crate must not hide what the others have to say.
     let steps = [
+        // Scenarios start examples too, which the tests below build only as tests of their own.
+        Step::cargo("examples", "build --workspace --examples"),
         Step::cargo("tests", "test --workspace --all-targets --no-fail-fast"),
         Step::cargo("doc tests", "test --workspace --doc --no-fail-fast"),
         Step::cargo("interleavings", "test -p taskwork --lib --features loom interleavings"),
@@ -55,6 +57,7 @@ mod tests {
         assert_eq!(
             lines,
             [
+                "TASKWORK_DATA=/d cargo build --workspace --examples",
                 "TASKWORK_DATA=/d cargo test --workspace --all-targets --no-fail-fast",
                 "TASKWORK_DATA=/d cargo test --workspace --doc --no-fail-fast",
                 "TASKWORK_DATA=/d cargo test -p taskwork --lib --features loom interleavings",
@@ -65,7 +68,7 @@ mod tests {
     #[test]
     fn long_is_said_to_every_step() {
         for step in steps(&Data::Absent("/d".into()), true) {
-            assert!(step.line().starts_with("TASKWORK_DATA=/d TASKWORK_LONG=1 cargo test"), "{step:?}");
+            assert!(step.line().starts_with("TASKWORK_DATA=/d TASKWORK_LONG=1 cargo "), "{step:?}");
         }
     }
 }
