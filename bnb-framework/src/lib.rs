@@ -89,6 +89,9 @@
 //! [`Solver`] runs on all cores; `.nodes(4)` makes it four nodes within the process. [`sequential::solve`] is the plain
 //! reference: without the runtime, and without pruning too it visits exactly as many states.
 //!
+//! Where nothing is best and every state counts, implement [`Enumerate`] instead of [`Problem`]. The examples beside this crate (`uts`, `nqueens`,
+//! `numerical-semigroups`, `golomb`, `maxclique`) are a page of problem each; `maxclique` changes its state [in place](Children::IN_PLACE).
+//!
 //! A search of another kind, one with a loop of its own, is written on [`taskwork::Task`] itself.
 
 mod tree;
