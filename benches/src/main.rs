@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
 use taskwork_benches::{bench::Bench, machine, row};
 
@@ -22,6 +22,7 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    ensure!(arguments.rounds > 0, "--rounds 0 would measure nothing");
     let benches = if arguments.benches.is_empty() { Bench::value_variants() } else { &arguments.benches };
     let mut rows = Vec::new();
     for bench in benches {

@@ -51,7 +51,7 @@ pub trait Children<T: Tree>: Serialize + DeserializeOwned + Send + 'static {
     /// # Panics
     /// If it is not implemented.
     fn ascend(&self, _tree: &T, _state: &mut T::State) {
-        unimplemented!("children that are IN_PLACE need an `ascend`");
+        panic!("children that are IN_PLACE have no `ascend`");
     }
 
     /// Splits off some of the children that are left, those visited last, for another task. `None` only if none

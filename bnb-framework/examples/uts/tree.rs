@@ -156,7 +156,7 @@ impl Geometric {
         let mean = match self.decay {
             _ if depth == 0 => self.mean,
             Decay::Fixed if depth < self.depth => self.mean,
-            Decay::Cyclic if depth <= 5 * self.depth => {
+            Decay::Cyclic if depth <= self.depth.saturating_mul(5) => {
                 self.mean.powf((2.0 * std::f64::consts::PI * f64::from(depth) / f64::from(self.depth)).sin())
             }
             Decay::Fixed | Decay::Cyclic => return 0,

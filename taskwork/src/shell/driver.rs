@@ -199,6 +199,12 @@ impl Driver {
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
             self.publish.notify_one();
         }
+        // What comes from now on was not asked for then.
+        if let Event::Packet { packet, .. } = &event
+            && matches!(packet.message, Message::Deny { .. })
+        {
+            self.asked = None;
+        }
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let actions = self.core.handle(self.clock.now_ms(), self.pool.view(), event);
