@@ -17,7 +17,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tree::{Children, Tree};
+use crate::tree::{COUNT_MAX, Children, Tree};
 
 /// The open states of a task.
 #[derive(Serialize, Deserialize)]
@@ -31,6 +31,19 @@ pub struct Frontier<T: Tree> {
     children: Vec<T::Children>,
     /// So many of the shallowest levels are known to have no child left.
     spent: usize,
+    /// Which share of the whole tree the root, or the state of the first level, is taken for.
+    share: f64,
+    /// Which share each child of a level is taken for, as far as that was asked: of the shallowest levels.
+    shares: Vec<f64>,
+}
+
+/// What was not visited when a search was given up.
+#[derive(Debug)]
+pub(crate) enum Unvisited<S> {
+    /// A state.
+    State(S),
+    /// So many children of a visited state that they were not looked at one by one.
+    Below(S),
 }
 
 /// What is to be done below a state that was visited.
@@ -81,7 +94,27 @@ enum Back {
 impl<T: Tree> Frontier<T> {
     /// The frontier of a search that has not begun: the root alone.
     pub fn new(tree: &T) -> Self {
-        Self { root: Some(tree.root()), states: Vec::new(), children: Vec::new(), spent: 0 }
+        Self::at(tree.root(), 1.0)
+    }
+
+    /// A search that is to begin at a state, which is taken for that share of the whole tree.
+    pub(crate) fn at(root: T::State, share: f64) -> Self {
+        Self { root: Some(root), share, ..Self::nothing() }
+    }
+
+    /// A search below a state that was branched, which is taken for that share of the whole tree.
+    pub(crate) fn below(state: T::State, children: T::Children, share: f64) -> Self {
+        Self { states: vec![state], children: vec![children], share, ..Self::nothing() }
+    }
+
+    /// Takes back the root of a search that has not begun.
+    pub(crate) fn take_root(&mut self) -> Option<T::State> {
+        self.root.take()
+    }
+
+    fn nothing() -> Self {
+        let (states, children, shares) = (Vec::new(), Vec::new(), Vec::new());
+        Self { root: None, states, children, spent: 0, share: 0.0, shares }
     }
 
     /// Visits the open states, depth first, until none is left or the visitor wants a pause.
@@ -125,7 +158,7 @@ impl<T: Tree> Frontier<T> {
         let level = self.children.len();
         let back = Recursion { frontier: self, tree, visitor }.below(&parent, &mut left, 0);
         if back == Back::Done {
-            self.spent = self.spent.min(level);
+            self.forget(level);
         } else {
             self.states.push(parent);
             self.children.push(left);
@@ -139,7 +172,7 @@ impl<T: Tree> Frontier<T> {
         let level = self.children.len();
         let back = Recursion { frontier: self, tree, visitor }.below_in_place(&mut here, &mut left, 0);
         if back == Back::Done {
-            self.spent = self.spent.min(level);
+            self.forget(level);
             if let Some(above) = self.children.last() {
                 above.ascend(tree, &mut here);
                 self.states.push(here);
@@ -149,6 +182,12 @@ impl<T: Tree> Frontier<T> {
             self.children.push(left);
         }
         Some(back)
+    }
+
+    /// Forgets what was known of a level, and of those below it: it is done.
+    fn forget(&mut self, level: usize) {
+        self.spent = self.spent.min(level);
+        self.shares.truncate(level);
     }
 
     /// Splits off children of the shallowest level that has any left. What is split off and what remains are disjoint and
@@ -161,21 +200,21 @@ impl<T: Tree> Frontier<T> {
     /// any left. For trees where a state is as likely to have much below it at any depth, and mostly has little. In place
     /// it is only ever one level.
     pub fn split_levels(&mut self, tree: &T, levels_max: usize) -> Option<Self> {
-        let deepest = self.children.len().checked_sub(1)?;
         let half = (self.children.len().saturating_sub(self.spent)).div_ceil(2);
         let levels_max = if T::Children::IN_PLACE { 1 } else { levels_max.min(half) };
-        let mut away = Self { root: None, states: Vec::new(), children: Vec::new(), spent: 0 };
+        let mut away = Self::nothing();
         let mut level = self.spent;
-        while level <= deepest && away.children.len() < levels_max {
-            let state = self.state_of(tree, level)?;
-            let left = &mut self.children[level];
-            if level == deepest && away.children.is_empty() && left.is_single(tree, &state) {
+        while level < self.children.len() && away.children.len() < levels_max {
+            let state = self.state_at(tree, level)?;
+            if away.children.is_empty() && self.is_last(tree, level, &state) {
                 break;
             }
-            match left.split(tree, &state) {
+            let share = self.share_of_child(tree, level);
+            match self.children[level].split(tree, &state) {
                 Some(children) => {
                     away.states.push(state);
                     away.children.push(children);
+                    away.shares.push(share);
                 }
                 None if level == self.spent => self.spent += 1,
                 None => {}
@@ -185,16 +224,116 @@ impl<T: Tree> Frontier<T> {
         (!away.children.is_empty()).then_some(away)
     }
 
-    /// The state whose children are those of a level.
-    fn state_of(&self, tree: &T, level: usize) -> Option<T::State> {
+    /// Splits off children of a level, counted from the shallowest. `None` if it has none left, or only the last state of all.
+    pub fn split_at(&mut self, tree: &T, level: usize) -> Option<Self> {
+        let state = self.state_at(tree, level)?;
+        if self.is_last(tree, level, &state) {
+            return None;
+        }
+        let share = self.share_of_child(tree, level);
+        let children = self.children[level].split(tree, &state)?;
+        let mut away = Self::below(state, children, 0.0);
+        away.shares.push(share);
+        Some(away)
+    }
+
+    /// Splits off the next state of the shallowest level that has any left.
+    pub fn split_state(&mut self, tree: &T) -> Option<Self> {
+        loop {
+            let level = self.spent;
+            let parent = self.state_at(tree, level)?;
+            if self.is_last(tree, level, &parent) {
+                return None;
+            }
+            let share = self.share_of_child(tree, level);
+            match self.children[level].next(tree, &parent) {
+                Some(state) => return Some(Self::at(state, share)),
+                None => self.spent += 1,
+            }
+        }
+    }
+
+    /// Whether a level has one state left, and none is below it: to give it away would only move the work.
+    fn is_last(&self, tree: &T, level: usize, state: &T::State) -> bool {
+        level + 1 == self.children.len() && self.children[level].is_single(tree, state)
+    }
+
+    /// How many levels there are.
+    pub fn levels(&self) -> usize {
+        self.children.len()
+    }
+
+    /// The state whose children are those of a level. `None` if there is no such level.
+    pub fn state_at(&self, tree: &T, level: usize) -> Option<T::State> {
         if !T::Children::IN_PLACE {
             return self.states.get(level).cloned();
         }
+        let levels = self.children.get(level..)?.iter();
         let mut state = self.states.last()?.clone();
-        for above in self.children[level..].iter().rev().skip(1) {
+        for above in levels.rev().skip(1) {
             above.ascend(tree, &mut state);
         }
         Some(state)
+    }
+
+    /// The share of the whole tree that a child of a level is taken for: the share of the level, divided among the children that it
+    /// has when that is first asked.
+    fn share_of_child(&mut self, tree: &T, level: usize) -> f64 {
+        while self.shares.len() <= level {
+            let at = self.shares.len();
+            let whole = if at == 0 { self.share } else { self.shares[at - 1] };
+            let count = self.state_at(tree, at).map_or(0, |state| self.children[at].count(tree, &state));
+            // The one that the levels below belong to has left its level, but is not done.
+            let under_way = u64::from(at + 1 < self.children.len());
+            self.shares.push(whole / (count + under_way).max(1) as f64);
+        }
+        self.shares[level]
+    }
+
+    /// Which share of the whole tree is open here: an estimate, that gives each child of a state the same weight (after P. Kilby,
+    /// J. Slaney, S. Thiébaux and T. Walsh, Estimating search tree size, 2006).
+    pub(crate) fn share_left(&mut self, tree: &T) -> f64 {
+        /// What weighs less, of what was counted, is not looked at.
+        const NEGLIGIBLE: f64 = 1e-3;
+        if self.root.is_some() {
+            return self.share;
+        }
+        let mut left = 0.0;
+        for level in 0..self.children.len() {
+            let child = self.share_of_child(tree, level);
+            let count =
+                self.state_at(tree, level).map_or(0, |state| self.children[level].count(tree, &state));
+            left += child * count as f64;
+            if child < NEGLIGIBLE * left {
+                return left + if level + 1 < self.children.len() { child } else { 0.0 };
+            }
+        }
+        left
+    }
+
+    /// Gives up: tells everything that is open.
+    pub(crate) fn close(&mut self, tree: &T, tell: &mut dyn FnMut(Unvisited<T::State>)) {
+        if let Some(root) = self.root.take() {
+            tell(Unvisited::State(root));
+        }
+        while let Some(deepest) = self.children.len().checked_sub(1) {
+            let state = self.state_at(tree, deepest);
+            let (Some(mut left), Some(state)) = (self.children.pop(), state) else { return };
+            if T::Children::IN_PLACE {
+                if let (Some(above), Some(state)) = (self.children.last(), self.states.last_mut()) {
+                    above.ascend(tree, state);
+                }
+            } else {
+                self.states.pop();
+            }
+            if left.count(tree, &state) >= COUNT_MAX {
+                tell(Unvisited::Below(state));
+            } else {
+                while let Some(child) = left.next(tree, &state) {
+                    tell(Unvisited::State(child));
+                }
+            }
+        }
     }
 }
 

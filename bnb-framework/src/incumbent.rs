@@ -18,6 +18,16 @@ pub struct Best<C, S> {
     pub cost: C,
     /// The solution itself: it travels with its cost, so it outlives the node that found it.
     pub solution: S,
+    /// Where in the tree it was found, if that decides between solutions of the same cost: the number of the child at each level,
+    /// down to a part that one worker searches alone. Empty if it does not matter.
+    pub position: Vec<u32>,
+}
+
+impl<C, S> Best<C, S> {
+    /// A solution of which it does not matter where it comes from.
+    pub fn new(cost: C, solution: S) -> Self {
+        Self { cost, solution, position: Vec::new() }
+    }
 }
 
 impl<P: Problem> Variable for Incumbent<P> {
@@ -25,6 +35,6 @@ impl<P: Problem> Variable for Incumbent<P> {
     const NAME: &'static str = "incumbent";
 
     fn improves(new: &Self::Value, old: &Self::Value) -> bool {
-        P::GOAL.better(&new.cost, &old.cost)
+        P::GOAL.better(&new.cost, &old.cost) || new.cost == old.cost && new.position < old.position
     }
 }

@@ -95,25 +95,39 @@
 //! A search of another kind, one with a loop of its own, is written on [`taskwork::Task`] itself.
 
 mod tree;
+mod cost;
 mod problem;
+mod options;
 mod enumerate;
 mod incumbent;
+mod collected;
+mod limits;
 mod frontier;
+mod agenda;
+mod parts;
 mod step;
+mod worker;
 mod search;
 mod solver;
 pub mod sequential;
+pub mod cli;
+pub mod words;
+pub mod assignment;
 #[cfg(test)]
 mod testing;
 
+pub use ordered_float::{NotNan, OrderedFloat};
 pub use taskwork::{Figures, JobError, Output, Stopper};
 
 pub use crate::{
+    cost::Cost,
     enumerate::{Enumerate, EnumerationTask},
     frontier::{Below, Frontier, Searched, Visitor},
     incumbent::{Best, Incumbent},
+    limits::Halt,
+    options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
     problem::{Goal, Problem},
     search::{Instance, SearchTask, Tally},
-    solver::{Progress, Solved, Solver},
-    tree::{Children, Tree},
+    solver::{End, Progress, Solved, Solver},
+    tree::{COUNT_MAX, Children, Tree},
 };

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::tree::Tree;
+use crate::{cost::Cost, tree::Tree};
 
 /// Whether small or large costs are sought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,20 @@ impl Goal {
             Self::Maximise => a > b,
         }
     }
+
+    /// The better of two.
+    pub fn best<C: Ord>(self, a: C, b: C) -> C {
+        if self.better(&b, &a) { b } else { a }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub fn opposite(self) -> Self {
+        match self {
+            Self::Minimise => Self::Maximise,
+            Self::Maximise => Self::Minimise,
+        }
+    }
 }
 
 /// A problem to be solved by branch and bound: a tree with solutions at its leaves, of which the best is sought (paper, 4.1).
@@ -30,7 +44,7 @@ impl Goal {
 /// It must be the same everywhere: `bound` and `leaf` may depend on nothing but the instance and their arguments.
 pub trait Problem: Tree {
     /// What is minimised or maximised.
-    type Cost: Copy + Ord + Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
+    type Cost: Cost;
     /// A complete solution.
     type Solution: Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
     /// Which costs are sought.
@@ -52,4 +66,10 @@ pub trait Problem: Tree {
 
     /// The solution at a leaf.
     fn solution(&self, leaf: &Self::State) -> Self::Solution;
+
+    /// What a solution costs that comes from elsewhere: a user gives it to a search, or it is looked at again at the end. `None`
+    /// if it is none, or if the program cannot tell, as by default: such solutions are refused.
+    fn cost_of(&self, _solution: &Self::Solution) -> Option<Self::Cost> {
+        None
+    }
 }

@@ -1,15 +1,18 @@
 //! The search loop of the paper's figure 4, as a task of the runtime.
 
-use std::marker::PhantomData;
-
 use serde::{Deserialize, Serialize};
 use taskwork::{Context, Outcome, Output, Task, Variables};
 
 use crate::{
-    frontier::{Below, Frontier, Searched, Visitor},
-    incumbent::{Best, Incumbent},
+    agenda::{Agenda, split_frontier},
+    collected::{Collected, Shortlist},
+    frontier::{Frontier, Searched, Unvisited},
+    incumbent::Incumbent,
+    limits::{Halt, Spending},
+    options::{Options, Strategy},
+    parts::Parts,
     problem::Problem,
-    step::{Visit, visit},
+    worker::{PLAIN, RULED, WHOLE, Worker},
 };
 
 /// What all tasks of a search share.
@@ -18,221 +21,210 @@ use crate::{
 pub struct Instance<P: Problem> {
     /// The problem.
     pub problem: P,
-    /// Whether states are pruned by their bounds; without, everything is visited.
-    pub pruning: bool,
+    /// How it is searched.
+    pub options: Options<P::Cost>,
 }
 
 /// A part of the tree, to be searched.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct SearchTask<P: Problem> {
-    frontier: Frontier<P>,
-    problem: PhantomData<fn() -> P>,
+    open: Open<P>,
+    /// Which share of the whole tree was open here when that was last estimated.
+    share_left: f64,
 }
 
-/// How many states tasks have visited: each counts once, however often its task has moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Tally {
+/// What is open, in the form that suits the order in which it is searched.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+enum Open<P: Problem> {
+    DepthFirst(Frontier<P>),
+    Ordered(Agenda<P>),
+    Replicable(Parts<P>),
+}
+
+/// What the tasks of a search produce: each state counts once, however often its task has moved.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Tally<P: Problem> {
     /// States visited.
     pub states: u64,
     /// States below which nothing was visited because of their bound.
     pub pruned: u64,
+    /// The best bound of what was left although it might hold something better: because of a tolerance, or of a limit. `None` if
+    /// nothing was left.
+    pub left: Option<P::Cost>,
+    /// Why the search has ended before its end.
+    pub halt: Option<Halt>,
+    pub(crate) collected: Collected<P>,
 }
 
-impl Output for Tally {
+impl<P: Problem> Default for Tally<P> {
+    fn default() -> Self {
+        Self { states: 0, pruned: 0, left: None, halt: None, collected: Collected::default() }
+    }
+}
+
+impl<P: Problem> Output for Tally<P> {
     fn merge(&mut self, other: Self) {
         self.states += other.states;
         self.pruned += other.pruned;
+        self.left = [self.left, other.left].into_iter().flatten().reduce(|a, b| P::GOAL.best(a, b));
+        self.halt = self.halt.max(other.halt);
+        self.collected.merge(other.collected);
     }
 }
 
-/// After how many states progress is reported.
-const REPORT_STATES: u64 = 4096;
-/// Among how many states without children others are asked at least once.
-const ASK_STATES: u64 = 64;
+impl<P: Problem> Tally<P> {
+    /// Notes the bound of something that is left.
+    pub(crate) fn leave(&mut self, bound: P::Cost) {
+        self.left = Some(self.left.map_or(bound, |left| P::GOAL.best(left, bound)));
+    }
+}
 
 impl<P: Problem> SearchTask<P> {
     /// The whole tree.
-    pub fn root(problem: &P) -> Self {
-        Self { frontier: Frontier::new(problem), problem: PhantomData }
+    pub fn root(instance: &Instance<P>) -> Self {
+        let Instance { problem, options } = instance;
+        // Where everything is visited, no order is better than another.
+        let open = match (options.replicable, options.strategy) {
+            _ if !options.pruning => Open::DepthFirst(Frontier::new(problem)),
+            (Some(replicable), _) => Open::Replicable(Parts::new(problem, replicable)),
+            (None, Strategy::DepthFirst) => Open::DepthFirst(Frontier::new(problem)),
+            (None, _) => Open::Ordered(Agenda::new(problem)),
+        };
+        Self { open, share_left: 1.0 }
     }
 
-    fn run<const PRUNING: bool>(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
-        let problem = &cx.shared().problem;
-        let mut worker = Worker::<P, PRUNING> { best: best_known(cx), states: 0, pruned: 0, cx };
+    fn run<const KIND: u8>(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        let instance = cx.shared();
+        let mut worker = Worker::<P, KIND>::new(cx, instance);
         let outcome = loop {
-            if self.frontier.search(problem, &mut worker) == Searched::Over {
+            if let Some(halt) = worker.halts() {
+                self.give_up(instance, &mut worker, halt);
+                break Outcome::Complete;
+            }
+            if self.open.search(instance, &mut worker) == Searched::Over {
                 break Outcome::Complete;
             }
             if worker.cx.migrate() {
                 break Outcome::Migrate;
             }
-            worker.best = best_known(worker.cx);
+            if worker.takes_stock() {
+                self.take_stock(&instance.problem, worker.cx);
+            }
+            worker.hear();
             worker.cx.potential_split(self);
         };
-        worker.report();
+        worker.end();
+        if outcome == Outcome::Complete {
+            worker.cx.progressed(self.share_left);
+        }
         outcome
     }
+
+    /// Says how much of the tree was done since that was last said.
+    fn take_stock(&mut self, problem: &P, cx: &mut Context<'_, Self>) {
+        let left = self.open.share_left(problem);
+        cx.progressed(self.share_left - left);
+        // What was estimated too low is not taken back.
+        self.share_left = self.share_left.min(left);
+    }
+
+    /// Completes the task although states are open: all that is left of them are their bounds.
+    fn give_up<const KIND: u8>(
+        &mut self,
+        instance: &Instance<P>,
+        worker: &mut Worker<'_, '_, P, KIND>,
+        halt: Halt,
+    ) {
+        worker.cx.output().halt = Some(halt);
+        if halt == Halt::Target {
+            return;
+        }
+        let mut bounds = Vec::new();
+        let mut states = Vec::new();
+        self.open.close(&instance.problem, &mut |bound| bounds.push(bound), &mut |state| states.push(state));
+        for bound in bounds {
+            worker.leave(bound);
+        }
+        for state in states {
+            worker.leave_state(&instance.problem, state);
+        }
+    }
 }
 
-/// Who visits the states of a task, and listens to what others want.
-struct Worker<'a, 'b, P: Problem, const PRUNING: bool> {
-    cx: &'a mut Context<'b, SearchTask<P>>,
-    best: Option<P::Cost>,
-    /// Since the last report.
-    states: u64,
-    pruned: u64,
-}
-
-impl<P: Problem, const PRUNING: bool> Visitor<P> for Worker<'_, '_, P, PRUNING> {
-    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
-    #[inline(always)]
-    fn visit(&mut self, problem: &P, state: &mut P::State) -> Below<P::Children> {
-        self.states += 1;
-        match visit::<P, PRUNING>(problem, state, self.best) {
-            Visit::Open(children) => return Below::Open(children),
-            Visit::Better(cost) => self.found(problem, state, cost),
-            Visit::Leaf => {}
-            Visit::Pruned => {
-                self.pruned += 1;
-                if P::WORST_LAST {
-                    return Below::NothingNorAfter;
-                }
+impl<P: Problem> Open<P> {
+    fn search<const KIND: u8>(
+        &mut self,
+        instance: &Instance<P>,
+        worker: &mut Worker<'_, '_, P, KIND>,
+    ) -> Searched {
+        let Instance { problem, options } = instance;
+        match self {
+            Self::DepthFirst(frontier) => frontier.search(problem, worker),
+            Self::Ordered(agenda) => agenda.search(problem, options.strategy, worker),
+            Self::Replicable(parts) => {
+                parts.search(problem, options.replicable.map_or(0, |replicable| replicable.parts), worker)
             }
         }
-        Below::Nothing
     }
 
-    /// What others want is asked after each branched state, and now and then where there are none: leaves are many
-    /// and cheap, but a level may have nothing else.
-    #[inline]
-    fn pauses(&mut self, opened: bool) -> bool {
-        if !opened && !self.states.is_multiple_of(ASK_STATES) {
-            return false;
+    fn split(&mut self, Instance { problem, options }: &Instance<P>) -> Option<Self> {
+        match self {
+            Self::DepthFirst(frontier) => {
+                split_frontier(frontier, problem, options.split).map(Self::DepthFirst)
+            }
+            Self::Ordered(agenda) => agenda.split(problem, options.split).map(Self::Ordered),
+            Self::Replicable(parts) => parts.split().map(Self::Replicable),
         }
-        if self.states >= REPORT_STATES {
-            self.report();
+    }
+
+    fn share_left(&mut self, problem: &P) -> f64 {
+        match self {
+            Self::DepthFirst(frontier) => frontier.share_left(problem),
+            Self::Ordered(agenda) => agenda.share_left(problem),
+            Self::Replicable(parts) => parts.share_left(problem),
         }
-        self.cx.is_asked()
-    }
-}
-
-impl<P: Problem, const PRUNING: bool> Worker<'_, '_, P, PRUNING> {
-    #[cold]
-    fn found(&mut self, problem: &P, leaf: &P::State, cost: P::Cost) {
-        self.cx.set_var::<Incumbent<P>>(Best { cost, solution: problem.solution(leaf) });
-        self.best = best_known(self.cx);
     }
 
-    /// Adds what was counted to the task's output, and starts counting anew.
-    #[cold]
-    fn report(&mut self) {
-        self.cx.worked(self.states);
-        let (states, pruned) = (std::mem::take(&mut self.states), std::mem::take(&mut self.pruned));
-        self.cx.output().merge(Tally { states, pruned });
+    fn close(
+        &mut self,
+        problem: &P,
+        bounds: &mut dyn FnMut(P::Cost),
+        tell: &mut dyn FnMut(Unvisited<P::State>),
+    ) {
+        match self {
+            Self::DepthFirst(frontier) => frontier.close(problem, tell),
+            Self::Ordered(agenda) => agenda.close(problem, bounds, tell),
+            Self::Replicable(parts) => parts.close(problem, bounds, tell),
+        }
     }
-}
-
-fn best_known<P: Problem>(cx: &mut Context<'_, SearchTask<P>>) -> Option<P::Cost> {
-    cx.get_var::<Incumbent<P>>().map(|best| best.cost)
 }
 
 impl<P: Problem> Task for SearchTask<P> {
     type Shared = Instance<P>;
-    type Output = Tally;
+    type Output = Tally<P>;
 
     fn variables(declare: &mut Variables) {
-        declare.declare::<Incumbent<P>>();
+        declare.declare::<Incumbent<P>>().declare::<Spending>().declare::<Shortlist<P>>();
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
-        if cx.shared().pruning { self.run::<true>(cx) } else { self.run::<false>(cx) }
-    }
-
-    fn split(&mut self, shared: &Instance<P>) -> Option<Self> {
-        let frontier = self.frontier.split(&shared.problem)?;
-        Some(Self { frontier, problem: PhantomData })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{ops::Range, sync::mpsc, thread, time::Duration};
-
-    use super::*;
-    use crate::{
-        solver::Solver,
-        tree::{Children, Tree},
-    };
-
-    /// A root with more children than can ever be visited, all of them leaves, or all of them to be pruned.
-    #[derive(Debug, Clone, Serialize, Deserialize)]
-    struct Comb {
-        leaves: bool,
-    }
-
-    #[derive(Serialize, Deserialize)]
-    struct Teeth(Range<u64>);
-
-    impl Children<Comb> for Teeth {
-        fn next(&mut self, _: &Comb, _: &u64) -> Option<u64> {
-            self.0.next()
-        }
-
-        fn split(&mut self, _: &Comb, _: &u64) -> Option<Self> {
-            let Range { start, end } = self.0;
-            let middle = u64::midpoint(start, end);
-            self.0.end = middle;
-            (middle < end).then_some(Self(middle..end))
+        let options = &cx.shared().options;
+        if !options.pruning {
+            self.run::<WHOLE>(cx)
+        } else if options.is_plain() {
+            self.run::<PLAIN>(cx)
+        } else {
+            self.run::<RULED>(cx)
         }
     }
 
-    impl Tree for Comb {
-        type State = u64;
-        type Children = Teeth;
-
-        fn root(&self) -> u64 {
-            0
-        }
-
-        fn branch(&self, _: &mut u64) -> Teeth {
-            Teeth(1..u64::MAX)
-        }
-    }
-
-    impl Problem for Comb {
-        type Cost = u64;
-        type Solution = u64;
-
-        fn leaf(&self, tooth: &u64) -> Option<u64> {
-            (self.leaves && *tooth > 0).then_some(1)
-        }
-
-        fn bound(&self, tooth: &mut u64, _: Option<u64>) -> Option<u64> {
-            (*tooth == 0).then_some(0)
-        }
-
-        fn solution(&self, tooth: &u64) -> u64 {
-            *tooth
-        }
-    }
-
-    #[test]
-    fn a_level_without_a_branch_is_split_and_reported_and_can_be_left() {
-        for leaves in [true, false] {
-            let (done, ended) = mpsc::channel();
-            thread::spawn(move || {
-                let solver = Solver::new(Comb { leaves }).nodes(2).workers(1);
-                let stopper = solver.stopper();
-                let solver = solver.on_progress(Duration::from_millis(5), move |progress| {
-                    if progress.states > 0 && progress.figures.stolen_tasks > 0 {
-                        stopper.stop();
-                    }
-                });
-                let _ = done.send(solver.run());
-            });
-            let solved = ended.recv_timeout(Duration::from_secs(60)).expect("it is stopped in time").unwrap();
-            assert!(!solved.proven && solved.states > 0);
-        }
+    fn split(&mut self, instance: &Instance<P>) -> Option<Self> {
+        let mut open = self.open.split(instance)?;
+        let share_left = open.share_left(&instance.problem).min(self.share_left);
+        self.share_left -= share_left;
+        Some(Self { open, share_left })
     }
 }

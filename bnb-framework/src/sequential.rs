@@ -1,10 +1,15 @@
 //! The plain sequential search: the reference that every parallel run is compared with. No runtime, no task, no atomics.
 
+use std::time::Duration;
+
+use taskwork::Figures;
+
 use crate::{
     enumerate::Enumerate,
     frontier::{Below, Frontier, Searched, Visitor},
     incumbent::Best,
     problem::Problem,
+    solver::{End, Solved},
     step::{Visit, visit},
 };
 
@@ -17,6 +22,24 @@ pub struct Sequential<P: Problem> {
     pub states: u64,
     /// States below which nothing was visited because of their bound.
     pub pruned: u64,
+}
+
+impl<P: Problem> Sequential<P> {
+    /// The same as the end of a search that took so long.
+    pub(crate) fn solved(self, elapsed: Duration) -> Solved<P> {
+        Solved {
+            bound: self.best.as_ref().map(|best| best.cost),
+            best: self.best,
+            proven: true,
+            end: End::Proven,
+            collected: Vec::new(),
+            collected_all: true,
+            states: self.states,
+            pruned: self.pruned,
+            figures: Figures::default(),
+            elapsed,
+        }
+    }
 }
 
 /// Searches the whole tree depth first, in the order in which [`Tree::branch`](crate::Tree::branch) gives the children. `start` is a
@@ -50,7 +73,7 @@ impl<P: Problem, const PRUNING: bool> Alone<P, PRUNING> {
     #[cold]
     fn found(&mut self, problem: &P, leaf: &P::State, cost: P::Cost) {
         self.best = Some(cost);
-        self.found.best = Some(Best { cost, solution: problem.solution(leaf) });
+        self.found.best = Some(Best::new(cost, problem.solution(leaf)));
     }
 }
 

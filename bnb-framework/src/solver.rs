@@ -1,20 +1,24 @@
-//! Solving a problem within this process.
+//! Solving a problem: what is asked for, and what comes of it.
 
 use std::time::Duration;
 
 use taskwork::{Figures, Job, JobError, Report, Stopper};
 
 use crate::{
+    cost::Cost as _,
     incumbent::{Best, Incumbent},
+    limits::Halt,
+    options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
     problem::Problem,
     search::{Instance, SearchTask},
+    worker::near,
 };
 
-/// A problem, and how it is to be solved. By default on one node with a worker for each processor, with pruning.
+/// A problem, and how it is to be solved. By default on one node with a worker for each processor: the optimum, depth first.
 #[derive(Debug)]
 pub struct Solver<P: Problem> {
     problem: P,
-    pruning: bool,
+    options: Options<P::Cost>,
     nodes: usize,
     workers: Option<usize>,
     start: Option<Best<P::Cost, P::Solution>>,
@@ -37,20 +41,47 @@ pub struct Progress<P: Problem> {
     pub states: u64,
     /// The cost of the best solution so far.
     pub best: Option<P::Cost>,
+    /// Which share of the tree is done, from 0 to 1: an estimate, that takes the children of a state for equally large. `None` as long as
+    /// there is none.
+    pub share: Option<f64>,
     /// What the runtime has done so far.
     pub figures: Figures,
     /// The time since the start.
     pub elapsed: Duration,
 }
 
+/// Why a search has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The whole tree was searched, but for what a tolerance allowed to leave.
+    Proven,
+    /// A solution is as good as the target.
+    Target,
+    /// As many states were visited as were allowed.
+    StateLimit,
+    /// The time was up.
+    TimeLimit,
+    /// It was stopped from outside.
+    Stopped,
+}
+
 /// The end of a search.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Solved<P: Problem> {
-    /// The best solution; `None` if there is none.
+    /// The best solution; `None` if there is none, or none of interest.
     pub best: Option<Best<P::Cost, P::Solution>>,
-    /// Whether the whole tree was searched, so that there is nothing better.
+    /// Whether the whole tree was searched, so that there is nothing better, but for what a tolerance allows.
     pub proven: bool,
+    /// Why it has ended.
+    pub end: End,
+    /// What no solution is better than. `None` if nothing is known of it: the search was stopped, or has ended at its target; or
+    /// there is no solution.
+    pub bound: Option<P::Cost>,
+    /// The solutions that were [collected](Solver::collect), the best first.
+    pub collected: Vec<Best<P::Cost, P::Solution>>,
+    /// Whether these are all that were asked for: there were not more than could be kept.
+    pub collected_all: bool,
     /// States visited.
     pub states: u64,
     /// States below which nothing was visited because of their bound. If the search was stopped, only those of the
@@ -66,7 +97,7 @@ impl<P: Problem> Solver<P> {
     /// A solver for a problem.
     pub fn new(problem: P) -> Self {
         let (stopper, observer) = (Stopper::default(), None);
-        Self { problem, pruning: true, nodes: 1, workers: None, start: None, stopper, observer }
+        Self { problem, options: Options::default(), nodes: 1, workers: None, start: None, stopper, observer }
     }
 
     /// The number of nodes within this process. More than one speak the whole protocol with each other.
@@ -83,17 +114,82 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Whether states are pruned by their bounds. Without pruning everything is visited.
+    /// Whether states are pruned by their bounds. Without pruning everything is visited, in the order of the children.
     #[must_use]
     pub fn pruning(mut self, pruning: bool) -> Self {
-        self.pruning = pruning;
+        self.options.pruning = pruning;
+        self
+    }
+
+    /// In which order states are visited.
+    #[must_use]
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.options.strategy = strategy;
+        self
+    }
+
+    /// What is split off when somebody is hungry.
+    #[must_use]
+    pub fn split(mut self, split: Split) -> Self {
+        self.options.split = split;
+        self
+    }
+
+    /// Lets the search visit the same states and find the same solution however many workers and nodes there are. Parts of the tree then
+    /// do not learn from each other, so more is visited. A limit, or a target, still ends it where it does.
+    #[must_use]
+    pub fn replicable(mut self, replicable: Replicable) -> Self {
+        self.options.replicable = Some(replicable);
+        self
+    }
+
+    /// Decides instead of optimising: is there a solution that is as good as this? The first that is found ends the search
+    /// everywhere; without one, it is proven that there is none.
+    #[must_use]
+    pub fn target(mut self, cost: P::Cost) -> Self {
+        self.options.target = Some(cost);
+        self
+    }
+
+    /// Looks only for solutions that are better than this: where the cost of one is known, but not the solution.
+    #[must_use]
+    pub fn cutoff(mut self, cost: P::Cost) -> Self {
+        self.options.cutoff = Some(cost);
+        self
+    }
+
+    /// How far from the optimum is good enough.
+    #[must_use]
+    pub fn tolerance(mut self, tolerance: Tolerance) -> Self {
+        self.options.tolerance = tolerance;
+        self
+    }
+
+    /// How long the search takes at most, from its first state, by the clocks on the walls of its nodes.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.options.time_limit_ms = Some(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// About how many states are visited at most, by all nodes together. It is passed by a few: nobody counts for all.
+    #[must_use]
+    pub fn state_limit(mut self, states: u64) -> Self {
+        self.options.states_max = Some(states);
+        self
+    }
+
+    /// Collects the best solutions besides the best one. The same are collected however many nodes there are.
+    #[must_use]
+    pub fn collect(mut self, collect: Collect) -> Self {
+        self.options.collect = Some(collect);
         self
     }
 
     /// A solution to begin with: what is not better is pruned from the first state on.
     #[must_use]
     pub fn start(mut self, cost: P::Cost, solution: P::Solution) -> Self {
-        self.start = Some(Best { cost, solution });
+        self.start = Some(Best::new(cost, solution));
         self
     }
 
@@ -109,18 +205,51 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Searches the whole tree, or until it is [stopped](Self::stopper).
+    /// Searches the whole tree, or until a limit is reached, or it is [stopped](Self::stopper).
     ///
     /// # Errors
     /// As [`Job::run`]: if the job cannot be set up, or the problem's code panics.
+    ///
+    /// # Panics
+    /// As [`job`](Self::job).
     pub fn run(self) -> Result<Solved<P>, JobError> {
-        Ok(Solved::of(&self.job().run()?))
+        let options = self.options.clone();
+        Ok(Solved::of(&self.job().run()?, &options))
+    }
+
+    /// The problem.
+    pub fn problem(&self) -> &P {
+        &self.problem
+    }
+
+    /// The solution that the search begins with.
+    pub(crate) fn started_from(self) -> Option<Best<P::Cost, P::Solution>> {
+        self.start
+    }
+
+    /// How the problem is to be searched, as it was chosen.
+    pub fn options(&self) -> &Options<P::Cost> {
+        &self.options
     }
 
     /// The search as a job of the runtime, to be run here or on a cluster. [`Solved::of`] says what its report means.
+    ///
+    /// # Panics
+    /// If a replicable search is to collect solutions: what is collected by one part would be known in another.
     pub fn job(self) -> Job<SearchTask<P>> {
-        let root = SearchTask::root(&self.problem);
-        let instance = Instance { problem: self.problem, pruning: self.pruning };
+        let mut options = self.options;
+        assert!(
+            options.replicable.is_none() || options.collect.is_none(),
+            "a search that collects solutions cannot be replicable; the solutions are the same in any case"
+        );
+        if let Some(start) = &self.start
+            && options.replicable.is_some()
+        {
+            let cutoff = options.cutoff.map_or(start.cost, |cutoff| P::GOAL.best(cutoff, start.cost));
+            options.cutoff = Some(cutoff);
+        }
+        let instance = Instance { problem: self.problem, options };
+        let root = SearchTask::root(&instance);
         let mut job = Job::new(root, instance).nodes(self.nodes).stopped_by(self.stopper);
         if let Some(workers) = self.workers {
             job = job.workers(workers);
@@ -141,6 +270,7 @@ impl<P: Problem> Progress<P> {
         Self {
             states: progress.figures.worked,
             best: progress.var::<Incumbent<P>>().map(|best| best.cost),
+            share: progress.figures.share(),
             figures: progress.figures,
             elapsed: progress.elapsed,
         }
@@ -149,16 +279,56 @@ impl<P: Problem> Progress<P> {
 
 impl<P: Problem> Solved<P> {
     /// What the report of a search's job means.
-    pub fn of(report: &Report<SearchTask<P>>) -> Self {
-        let best = report.var::<Incumbent<P>>();
+    pub fn of(report: &Report<SearchTask<P>>, options: &Options<P::Cost>) -> Self {
+        let best = report.var::<Incumbent<P>>().map(|best| (*best).clone());
+        let tally = &report.output;
+        let end = match tally.halt {
+            _ if !report.finished => End::Stopped,
+            None => End::Proven,
+            Some(Halt::Target) => End::Target,
+            Some(Halt::States) => End::StateLimit,
+            Some(Halt::Time) => End::TimeLimit,
+        };
+        let known = [best.as_ref().map(|best| best.cost), tally.left].into_iter().flatten();
+        let bound = match end {
+            End::Stopped | End::Target => None,
+            End::Proven | End::StateLimit | End::TimeLimit => known.reduce(|a, b| P::GOAL.best(a, b)),
+        };
+        let (mut collected, mut collected_all) = (tally.collected.solutions(), true);
+        if let Some(Collect { at_most, within }) = options.collect {
+            if let (Some(tolerance), Some(best)) = (within, &best) {
+                let worst = near::<P>(best.cost, tolerance);
+                collected.retain(|one| !P::GOAL.better(&worst, &one.cost));
+            }
+            collected_all = end == End::Proven && collected.len() <= at_most;
+            collected.truncate(at_most);
+        }
         Self {
-            best: best.map(|best| (*best).clone()),
-            proven: report.finished,
-            states: if report.finished { report.output.states } else { report.figures.worked },
-            pruned: report.output.pruned,
+            best,
+            proven: end == End::Proven,
+            end,
+            bound,
+            collected,
+            collected_all,
+            states: if report.finished { tally.states } else { report.figures.worked },
+            pruned: tally.pruned,
             figures: report.figures,
             elapsed: report.elapsed,
         }
+    }
+
+    /// How far the best solution is from the bound, as a share of its cost. `None` if one of them is not known, or costs are no
+    /// numbers.
+    pub fn gap(&self) -> Option<f64> {
+        let best = self.best.as_ref()?.cost;
+        let (best, bound) = (best.as_number()?, self.bound?.as_number()?);
+        let apart = (best - bound).abs();
+        Some(if apart == 0.0 { 0.0 } else { apart / best.abs() })
+    }
+
+    /// Whether the search has answered what it was asked: all was searched, or the target was met.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.end, End::Proven | End::Target)
     }
 }
 

@@ -6,33 +6,34 @@ use crate::problem::Problem;
 /// What a visited state turned out to be.
 #[derive(Debug)]
 pub(crate) enum Visit<P: Problem> {
-    /// A solution with this cost, better than the best known.
+    /// A solution with this cost, better than the limit.
     Better(P::Cost),
     /// A solution, but no better one.
     Leaf,
-    /// Nothing below it can be better than the best known.
+    /// Nothing below it can be better than the limit.
     Pruned,
     /// Branched.
     Open(P::Children),
 }
 
-/// Visits a state. `PRUNING` is a constant, so that a search without it pays nothing for it.
+/// Visits a state. `limit` is what is pruned by, the best solution known mostly: only what is better is of interest.
+/// `PRUNING` is a constant, so that a search without it pays nothing for it.
 #[allow(clippy::inline_always, reason = "the innermost step of the search")]
 #[inline(always)]
 pub(crate) fn visit<P: Problem, const PRUNING: bool>(
     problem: &P,
     state: &mut P::State,
-    best: Option<P::Cost>,
+    limit: Option<P::Cost>,
 ) -> Visit<P> {
     if let Some(cost) = problem.leaf(state) {
-        let better = best.is_none_or(|best| P::GOAL.better(&cost, &best));
+        let better = limit.is_none_or(|limit| P::GOAL.better(&cost, &limit));
         return if better { Visit::Better(cost) } else { Visit::Leaf };
     }
     if PRUNING {
-        let hopeful = match (problem.bound(state, best), best) {
+        let hopeful = match (problem.bound(state, limit), limit) {
             (None, _) => false,
             (Some(_), None) => true,
-            (Some(bound), Some(best)) => P::GOAL.better(&bound, &best),
+            (Some(bound), Some(limit)) => P::GOAL.better(&bound, &limit),
         };
         if !hopeful {
             return Visit::Pruned;

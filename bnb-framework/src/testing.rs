@@ -37,7 +37,7 @@ impl Tree for Paths {
 pub(crate) struct Steps(pub(crate) Paths);
 
 /// The last steps of the paths that are left.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct LastSteps(Range<u8>);
 
 impl Tree for Steps {

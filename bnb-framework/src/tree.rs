@@ -4,6 +4,11 @@ use std::collections::VecDeque;
 
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::frontier::Frontier;
+
+/// Up to how many children are counted.
+pub const COUNT_MAX: u64 = 1000;
+
 /// A tree of states (paper, 4.1).
 ///
 /// The value that implements it holds the instance (the graph, the items); it is sent to every node once. It must be the
@@ -21,13 +26,19 @@ pub trait Tree: Serialize + DeserializeOwned + Send + Sync + Sized + 'static {
     /// The children of a state: disjoint, and together everything that lies below it. It may keep in the state what they
     /// have in common.
     fn branch(&self, state: &mut Self::State) -> Self::Children;
+
+    /// Splits off a part of what is open, the application's own way, if that was
+    /// [chosen](crate::Split::Own). By default as [`Split::Half`](crate::Split::Half).
+    fn split(&self, open: &mut Frontier<Self>) -> Option<Frontier<Self>> {
+        open.split(self)
+    }
 }
 
 /// The children of a state that were not visited yet: one generator a level of the search.
 ///
 /// Each child is a state of its own, made by [`next`](Self::next) from its parent, unless [`IN_PLACE`](Self::IN_PLACE) says that
 /// the search is to move a single state up and down the tree.
-pub trait Children<T: Tree>: Serialize + DeserializeOwned + Send + 'static {
+pub trait Children<T: Tree>: Clone + Serialize + DeserializeOwned + Send + 'static {
     /// Whether the search moves a single state through the tree, by [`descend`](Self::descend) and [`ascend`](Self::ascend),
     /// instead of keeping a state for each level: what pays where a state is large, or a step small.
     const IN_PLACE: bool = false;
@@ -58,6 +69,12 @@ pub trait Children<T: Tree>: Serialize + DeserializeOwned + Send + 'static {
     /// is left.
     fn split(&mut self, tree: &T, parent: &T::State) -> Option<Self>;
 
+    /// How many are left, [1000](COUNT_MAX) standing for all that is more.
+    fn count(&self, tree: &T, parent: &T::State) -> u64 {
+        let mut left = self.clone();
+        (0..COUNT_MAX).take_while(|_| left.next(tree, parent).is_some()).count() as u64
+    }
+
     /// Whether it is plain to see that no child is left: then nothing is kept for it. To say no costs only a moment.
     fn is_empty(&self) -> bool {
         false
@@ -78,6 +95,10 @@ impl<T: Tree> Children<T> for VecDeque<T::State> {
     /// The later half, the middle one included.
     fn split(&mut self, _: &T, _: &T::State) -> Option<Self> {
         if VecDeque::is_empty(self) { None } else { Some(self.split_off(self.len() / 2)) }
+    }
+
+    fn count(&self, _: &T, _: &T::State) -> u64 {
+        COUNT_MAX.min(self.len() as u64)
     }
 
     fn is_empty(&self) -> bool {

@@ -3,7 +3,8 @@
 use std::{any::TypeId as RustType, cell::Cell, fmt, sync::Arc};
 
 use crate::{
-    id::TaskId,
+    figures::Figures,
+    id::{NodeId, TaskId},
     pool::{Entry, Pool, Signals, Source},
     task::{AnyValue, Task, Variable, value},
 };
@@ -181,6 +182,23 @@ impl<'a, T: Task> Context<'a, T> {
     #[inline]
     pub fn worked(&self, units: u64) {
         self.pool.worked(self.worker).add(units);
+    }
+
+    /// Reports that so much of the whole job is done, of 1, as far as the program can tell. The sum over all tasks is shown to who
+    /// watches ([`Figures::share`](crate::Figures::share)).
+    #[inline]
+    pub fn progressed(&self, share: f64) {
+        self.pool.done(self.worker).add(Figures::attos(share));
+    }
+
+    /// The units of work that were reported on this node for this job, by all its workers.
+    pub fn worked_here(&self) -> u64 {
+        self.pool.worked_here()
+    }
+
+    /// The node that this task is on now.
+    pub fn node(&self) -> NodeId {
+        self.pool.node
     }
 
     pub(crate) fn finish(self) -> Finished<T::Output> {

@@ -38,6 +38,22 @@ pub struct Figures {
     pub toggles: u64,
     /// How long steals took, from the request to the beginning of a stolen task.
     pub steal_times: Times,
+    /// Which share of the whole is done, as the program estimates it, in units of 10⁻¹⁸.
+    pub done_attos: u64,
+}
+
+impl Figures {
+    /// Which share of the whole is done, from 0 to 1, as the program estimates it by [`Context::progressed`](crate::Context::progressed).
+    /// `None` if nothing was said of it.
+    pub fn share(&self) -> Option<f64> {
+        (self.done_attos > 0).then(|| (self.done_attos as f64 * 1e-18).min(1.0))
+    }
+
+    /// A share in units of 10⁻¹⁸; nothing if it is none.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is within range")]
+    pub(crate) fn attos(share: f64) -> u64 {
+        (share.clamp(0.0, 1.0) * 1e18) as u64
+    }
 }
 
 impl AddAssign for Figures {
@@ -54,6 +70,7 @@ impl AddAssign for Figures {
         self.parked += other.parked;
         self.toggles += other.toggles;
         self.steal_times += other.steal_times;
+        self.done_attos = self.done_attos.saturating_add(other.done_attos);
     }
 }
 
@@ -114,6 +131,10 @@ impl Counter {
 
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
+    }
+
+    pub(crate) fn reset(&self) {
+        self.0.store(0, Relaxed);
     }
 }
 

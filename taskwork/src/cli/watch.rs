@@ -33,8 +33,10 @@ pub(super) fn line_of(progress: &Progress) -> String {
     let rate = figures.worked as f64 / elapsed.as_secs_f64().max(1e-3);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for the eye")]
     let rate = HumanCount(rate as u64);
+    let share = figures.share().map(|share| format!("about {:.1} % done; ", 100.0 * share));
     format!(
-        "{} units of work, {rate}/s; {} tasks, {} steals; {}",
+        "{}{} units of work, {rate}/s; {} tasks, {} steals; {}",
+        share.unwrap_or_default(),
         HumanCount(figures.worked),
         HumanCount(figures.tasks),
         HumanCount(figures.steals),

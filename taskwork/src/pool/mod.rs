@@ -78,6 +78,8 @@ pub(crate) struct Pool<T: Task> {
     tasks_made: AtomicU64,
     /// Units of work, a counter for each worker.
     worked: Vec<Counter>,
+    /// Shares of the whole that are done, likewise, of the present attempt.
+    done: Vec<Counter>,
     completed: Counter,
     splits: Counter,
     changed: Notify,
@@ -121,6 +123,7 @@ impl<T: Task> Pool<T> {
             fault: Mutex::default(),
             tasks_made: AtomicU64::new(0),
             worked: (0..workers).map(|_| Counter::default()).collect(),
+            done: (0..workers).map(|_| Counter::default()).collect(),
             completed: Counter::default(),
             splits: Counter::default(),
             changed: Notify::new(),
@@ -156,6 +159,14 @@ impl<T: Task> Pool<T> {
         &self.worked[worker]
     }
 
+    pub(crate) fn worked_here(&self) -> u64 {
+        self.worked.iter().map(Counter::get).sum()
+    }
+
+    pub(crate) fn done(&self, worker: usize) -> &Counter {
+        &self.done[worker]
+    }
+
     pub(crate) fn notify_changed(&self) {
         self.changed.notify_one();
     }
@@ -167,7 +178,8 @@ impl<T: Task> Pool<T> {
 
     fn figures(&self) -> Figures {
         Figures {
-            worked: self.worked.iter().map(Counter::get).sum(),
+            worked: self.worked_here(),
+            done_attos: self.done.iter().map(Counter::get).fold(0, u64::saturating_add),
             tasks: self.completed.get(),
             splits: self.splits.get(),
             steal_times: self.queue.steal_times(),

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Entry, Pool, Signals, VariableTable, ledger::Ledger, lock};
 use crate::{
     envelope::Envelope,
-    figures::Figures,
+    figures::{Counter, Figures},
     id::TaskId,
     task::{Output, Task},
     wire::codec::{self, EncodeError},
@@ -168,6 +168,8 @@ impl<T: Task> Work for Pool<T> {
 
     fn discard(&self) {
         self.queue.take(usize::MAX, &self.signals);
+        // Another attempt begins from nothing.
+        self.done.iter().for_each(Counter::reset);
         *lock(&self.ledger) = Ledger::default();
     }
 

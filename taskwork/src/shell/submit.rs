@@ -40,10 +40,16 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it is looked whether they have come.
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
 
-fn sum(told: Vec<(String, NodeFigures<Figures>)>) -> Figures {
+/// What all nodes have done, together. How much of the whole is done is said of the last attempt alone.
+pub(crate) fn sum<'a>(told: impl Iterator<Item = &'a NodeFigures<Figures>> + Clone) -> Figures {
     let mut sum = Figures::default();
-    for (_, said) in told {
-        sum += said.figures;
+    let attempt = told.clone().map(|said| said.attempt).max();
+    for said in told {
+        let mut figures = said.figures;
+        if Some(said.attempt) != attempt {
+            figures.done_attos = 0;
+        }
+        sum += figures;
     }
     sum
 }
@@ -135,14 +141,15 @@ impl Submitted {
                 participants.iter().all(|node| told.iter().any(|(name, said)| name == node && said.last));
             if all || time::Instant::now() >= deadline {
                 tracing::debug!(job = %self.job, all, "the nodes' figures were read");
-                return Ok(sum(told));
+                return Ok(sum(told.iter().map(|(_, said)| said)));
             }
             time::sleep(LOOK_AGAIN).await;
         }
     }
 
     async fn told_figures(&self) -> Result<Figures, JobError> {
-        Ok(sum(figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?))
+        let told = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
+        Ok(sum(told.iter().map(|(_, said)| said)))
     }
 
     /// What the job has produced. If it was stopped, what was committed by then.

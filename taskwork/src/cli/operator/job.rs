@@ -14,7 +14,7 @@ use super::{
     overview::{Stage, job_json},
     table::{self, count, lapse},
 };
-use crate::{cli::Failure, figures::Figures};
+use crate::{cli::Failure, figures::Figures, shell::submit::sum};
 
 /// Everything about a job at one moment.
 struct Facts {
@@ -76,12 +76,11 @@ impl Facts {
     }
 
     fn sums(&self) -> (Figures, Requests) {
-        let (mut figures, mut requests) = (Figures::default(), Requests::default());
+        let mut requests = Requests::default();
         for (_, _, said) in &self.nodes {
-            figures += said.figures;
             requests += said.requests;
         }
-        (figures, requests)
+        (sum(self.nodes.iter().map(|(_, _, said)| said)), requests)
     }
 
     fn json(&self) -> serde_json::Value {
@@ -109,6 +108,7 @@ impl Facts {
         let cost = Cost::of(figures, requests);
         if let Some(fields) = object.as_object_mut() {
             fields.insert("figures".to_owned(), json!(figures));
+            fields.insert("share_done".to_owned(), json!(figures.share()));
             fields.insert("requests".to_owned(), json!(requests));
             fields.insert("nodes".to_owned(), json!(nodes));
             fields.insert("timeline".to_owned(), json!(timeline));
@@ -145,7 +145,8 @@ impl Facts {
             rows.push(("reason", reason.clone()));
         }
         let (figures, requests) = self.sums();
-        rows.push(("worked", format!("{} units", count(figures.worked))));
+        let share = figures.share().map(|share| format!(", an estimated {:.1} % of the whole", 100.0 * share));
+        rows.push(("worked", format!("{} units{}", count(figures.worked), share.unwrap_or_default())));
         let split =
             format!("{} completed, {} of them split off", count(figures.tasks), count(figures.splits));
         rows.push(("tasks", split));

@@ -1,0 +1,249 @@
+//! The open states of one task, each with its bound, the most promising first.
+//!
+//! A state is visited when it is put on the agenda: there its bound is known. It is taken off again to be branched, when its turn comes. When
+//! there are too many, the search dives: it goes on depth first below the next state until nothing is left there.
+
+use std::{cmp::Ordering, collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    frontier::{Frontier, Searched, Unvisited, Visitor},
+    options::{Split, Strategy},
+    problem::Problem,
+    tree::Children as _,
+};
+
+/// Open states in the order of their turn.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct Agenda<P: Problem> {
+    open: BTreeMap<Turn<P>, Open<P>>,
+    /// What is searched depth first now.
+    dive: Option<Frontier<P>>,
+}
+
+/// Which state is next.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+struct Turn<P: Problem> {
+    /// Its bound, if the best are first wherever they are.
+    first: Option<P::Cost>,
+    /// Where it is in the tree: the rank among its siblings, level by level.
+    position: Vec<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+struct Open<P: Problem> {
+    bound: P::Cost,
+    state: P::State,
+    /// Which share of the whole tree it is taken for.
+    share: f64,
+}
+
+/// What a state that is put on the agenda turned out to be.
+pub(crate) enum Assessed<C> {
+    /// Open, with this bound.
+    Open(C),
+    /// Nothing is to be done below it.
+    Nothing,
+    /// Nor at its later siblings.
+    NothingNorAfter,
+}
+
+/// Who visits the states of an agenda.
+pub(crate) trait Assessor<P: Problem>: Visitor<P> {
+    /// Visits a state but does not branch it.
+    fn assess(&mut self, problem: &P, state: &mut P::State) -> Assessed<P::Cost>;
+
+    /// Whether a state with this bound is still worth branching. If not, that is noted.
+    fn is_hopeful(&mut self, bound: P::Cost) -> bool;
+}
+
+impl<P: Problem> Agenda<P> {
+    /// The agenda of a search that has not begun.
+    pub(crate) fn new(problem: &P) -> Self {
+        Self { open: BTreeMap::new(), dive: Some(Frontier::new(problem)) }
+    }
+
+    fn nothing() -> Self {
+        Self { open: BTreeMap::new(), dive: None }
+    }
+
+    /// Visits the open states until none is left or the visitor wants a pause.
+    pub(crate) fn search(
+        &mut self,
+        problem: &P,
+        strategy: Strategy,
+        visitor: &mut impl Assessor<P>,
+    ) -> Searched {
+        let (by_bound, open_max) = match strategy {
+            Strategy::BestFirst { open_max } => (true, open_max),
+            Strategy::BestChildFirst { open_max } => (false, open_max),
+            Strategy::DepthFirst => (false, 0),
+        };
+        if let Some(root) = self.dive.as_mut().and_then(Frontier::take_root) {
+            self.dive = None;
+            self.add(problem, vec![(root, 1.0)], &[], by_bound, visitor);
+        }
+        loop {
+            if let Some(dive) = &mut self.dive {
+                if dive.search(problem, visitor) == Searched::Paused {
+                    return Searched::Paused;
+                }
+                self.dive = None;
+            }
+            let Some((turn, Open { bound, mut state, share })) = self.open.pop_first() else {
+                return Searched::Over;
+            };
+            if visitor.is_hopeful(bound) {
+                let mut children = problem.branch(&mut state);
+                if self.open.len() >= open_max {
+                    self.dive = Some(Frontier::below(state, children, share));
+                    continue;
+                }
+                let mut states = Vec::new();
+                while let Some(child) = children.next(problem, &state) {
+                    states.push(child);
+                }
+                let each = share / states.len().max(1) as f64;
+                let states = states.into_iter().map(|state| (state, each)).collect();
+                self.add(problem, states, &turn.position, by_bound, visitor);
+            }
+            if visitor.pauses(true) {
+                return Searched::Paused;
+            }
+        }
+    }
+
+    /// Visits siblings, and puts those on the agenda that are open.
+    fn add(
+        &mut self,
+        problem: &P,
+        siblings: Vec<(P::State, f64)>,
+        parent: &[u32],
+        by_bound: bool,
+        visitor: &mut impl Assessor<P>,
+    ) {
+        let mut open = Vec::with_capacity(siblings.len());
+        for (mut state, share) in siblings {
+            match visitor.assess(problem, &mut state) {
+                Assessed::Open(bound) => open.push(Open { bound, state, share }),
+                Assessed::Nothing => {}
+                Assessed::NothingNorAfter => break,
+            }
+        }
+        // A stable order: siblings of the same bound stay in the application's.
+        open.sort_by(|a, b| better_first::<P>(&a.bound, &b.bound));
+        for (open, rank) in open.into_iter().zip(0_u32..) {
+            let position = parent.iter().copied().chain([rank]).collect();
+            self.open.insert(Turn { first: by_bound.then_some(open.bound), position }, open);
+        }
+    }
+
+    /// Splits off some of the shallowest states, or a part of the dive if there are no others.
+    pub(crate) fn split(&mut self, problem: &P, split: Split) -> Option<Self> {
+        if self.open.is_empty() {
+            let dive = split_frontier(self.dive.as_mut()?, problem, split)?;
+            return Some(Self { dive: Some(dive), ..Self::nothing() });
+        }
+        // The last state of all stays.
+        if self.open.len() == 1 && self.dive.is_none() {
+            return None;
+        }
+        let depth = self.open.keys().map(|turn| turn.position.len()).min()?;
+        let shallowest = || self.open.keys().filter(|turn| turn.position.len() == depth);
+        // Every second one, so that both have as good ones, beginning with the second.
+        let (from, step) = match split {
+            Split::Shallowest => (0, usize::MAX),
+            Split::Half | Split::Own => (usize::from(shallowest().count() > 1), 2),
+        };
+        let away: Vec<Turn<P>> = shallowest().skip(from).step_by(step).map(Turn::copy).collect();
+        let taken = away.into_iter().filter_map(|turn| self.open.remove_entry(&turn));
+        Some(Self { open: taken.collect(), dive: None })
+    }
+
+    /// Which share of the whole tree is open here: an estimate.
+    pub(crate) fn share_left(&mut self, problem: &P) -> f64 {
+        let dive = self.dive.as_mut().map_or(0.0, |dive| dive.share_left(problem));
+        dive + self.open.values().map(|open| open.share).sum::<f64>()
+    }
+
+    /// Gives up: tells the bounds of the states that were visited and not branched, and all others.
+    pub(crate) fn close(
+        &mut self,
+        problem: &P,
+        bounds: &mut dyn FnMut(P::Cost),
+        tell: &mut dyn FnMut(Unvisited<P::State>),
+    ) {
+        while let Some((_, open)) = self.open.pop_first() {
+            bounds(open.bound);
+        }
+        if let Some(mut dive) = self.dive.take() {
+            dive.close(problem, tell);
+        }
+    }
+}
+
+/// Splits a frontier as it was chosen.
+pub(crate) fn split_frontier<P: Problem>(
+    frontier: &mut Frontier<P>,
+    problem: &P,
+    split: Split,
+) -> Option<Frontier<P>> {
+    match split {
+        Split::Half => frontier.split(problem),
+        Split::Shallowest => frontier.split_state(problem),
+        Split::Own => problem.split(frontier),
+    }
+}
+
+fn better_first<P: Problem>(a: &P::Cost, b: &P::Cost) -> Ordering {
+    if P::GOAL.better(a, b) {
+        Ordering::Less
+    } else if P::GOAL.better(b, a) {
+        Ordering::Greater
+    } else {
+        Ordering::Equal
+    }
+}
+
+impl<P: Problem> Turn<P> {
+    fn copy(&self) -> Self {
+        Self { first: self.first, position: self.position.clone() }
+    }
+}
+
+impl<P: Problem> Ord for Turn<P> {
+    /// Of the same bound, the deeper is first: it is nearer to a solution.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let bounds = match (&self.first, &other.first) {
+            (Some(a), Some(b)) => {
+                better_first::<P>(a, b).then_with(|| other.position.len().cmp(&self.position.len()))
+            }
+            _ => Ordering::Equal,
+        };
+        bounds.then_with(|| self.position.cmp(&other.position))
+    }
+}
+
+impl<P: Problem> PartialOrd for Turn<P> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<P: Problem> PartialEq for Turn<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<P: Problem> Eq for Turn<P> {}
+
+impl<P: Problem> fmt::Debug for Agenda<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agenda").field("open", &self.open.len()).field("dive", &self.dive).finish()
+    }
+}

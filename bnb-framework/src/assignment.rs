@@ -1,0 +1,197 @@
+//! The assignment problem: each row gets a column of its own, at the least cost in all. The bound of many problems.
+//!
+//! Solved by shortest augmenting paths with potentials, row after row (R. Jonker and A. Volgenant, A shortest augmenting path algorithm for dense and
+//! sparse linear assignment problems, 1987): n² steps for each row. The potentials are worth as much as the assignment: with them, what is left of
+//! a cost says how much any assignment costs more that uses it.
+//!
+//! ```
+//! use bnb_framework::assignment::Assignment;
+//!
+//! let costs = [[4, 1, 3], [2, 0, 5], [3, 2, 2]];
+//! let mut assignment = Assignment::new(3);
+//! let cost = assignment.solve(|row, column| costs[row][column]);
+//! assert_eq!(cost, Some(5));
+//! assert_eq!(assignment.columns(), [1, 0, 2]);
+//! // Another column for the first row costs at least so much more.
+//! assert_eq!(assignment.reduced(0, 0, costs[0][0]), 1);
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+/// A cost that cannot be paid: whatever is as high or higher is no choice. Costs that can be paid are well below, so that sums do not
+/// overflow.
+pub const FORBIDDEN: i64 = i64::MAX / 4;
+
+/// An assignment of rows to columns, with the potentials that prove it to be cheapest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The column of each row; `NONE` as long as it has none.
+    column_of: Vec<u32>,
+    /// The row of each column, likewise.
+    row_of: Vec<u32>,
+    row_potentials: Vec<i64>,
+    column_potentials: Vec<i64>,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Assignment {
+    /// So many rows and columns, of which none is assigned.
+    pub fn new(size: usize) -> Self {
+        let nobody = vec![NONE; size];
+        Self {
+            column_of: nobody.clone(),
+            row_of: nobody,
+            row_potentials: vec![0; size],
+            column_potentials: vec![0; size],
+        }
+    }
+
+    /// Assigns every row that has no column, and gives the cost of all. `None` if there is no assignment without a cost that is
+    /// [`FORBIDDEN`].
+    ///
+    /// What was assigned before must have been so at the same costs, or at lower ones for what was not chosen: then call
+    /// [`release`](Self::release) first.
+    pub fn solve(&mut self, cost: impl Fn(usize, usize) -> i64) -> Option<i64> {
+        for row in 0..self.column_of.len() {
+            if self.column_of[row] == NONE {
+                self.assign(row, &cost)?;
+            }
+        }
+        let columns = self.column_of.iter().enumerate();
+        Some(columns.map(|(row, &column)| cost(row, column as usize)).sum())
+    }
+
+    /// Takes a row's column away: its cost has grown, or is forbidden now. The next [`solve`](Self::solve) takes one step for each row that
+    /// was released.
+    pub fn release(&mut self, row: usize) {
+        let column = std::mem::replace(&mut self.column_of[row], NONE);
+        if column != NONE {
+            self.row_of[column as usize] = NONE;
+        }
+    }
+
+    /// The column of each row.
+    pub fn columns(&self) -> Vec<usize> {
+        self.column_of.iter().map(|&column| column as usize).collect()
+    }
+
+    /// The column of a row that has one.
+    pub fn column(&self, row: usize) -> usize {
+        self.column_of[row] as usize
+    }
+
+    /// What is left of a cost: any assignment with this choice costs at least so much more than the cheapest.
+    pub fn reduced(&self, row: usize, column: usize, cost: i64) -> i64 {
+        cost - self.row_potentials[row] - self.column_potentials[column]
+    }
+
+    /// Finds the cheapest way to give a row a column: those in its way take others.
+    fn assign(&mut self, row: usize, cost: &impl Fn(usize, usize) -> i64) -> Option<()> {
+        let size = self.column_of.len();
+        let mut distances = vec![FORBIDDEN; size];
+        let mut before = vec![NONE; size];
+        let mut done = vec![false; size];
+        let (mut here, mut reached) = (row, 0);
+        let mut from = NONE;
+        let end = loop {
+            let mut nearest = None;
+            for column in 0..size {
+                if done[column] {
+                    continue;
+                }
+                let price = cost(here, column);
+                if price < FORBIDDEN {
+                    let distance = reached + self.reduced(here, column, price);
+                    if distance < distances[column] {
+                        (distances[column], before[column]) = (distance, from);
+                    }
+                }
+                if nearest.is_none_or(|nearest: usize| distances[column] < distances[nearest]) {
+                    nearest = Some(column);
+                }
+            }
+            let column = nearest.filter(|&column| distances[column] < FORBIDDEN)?;
+            (done[column], reached) = (true, distances[column]);
+            if self.row_of[column] == NONE {
+                break column;
+            }
+            // The way goes on over the row that has this column.
+            (here, from) = (self.row_of[column] as usize, u32::try_from(column).unwrap_or(NONE));
+        };
+        self.row_potentials[row] += reached;
+        for column in (0..size).filter(|&column| done[column] && column != end) {
+            let slack = reached - distances[column];
+            self.column_potentials[column] -= slack;
+            self.row_potentials[self.row_of[column] as usize] += slack;
+        }
+        // Everybody on the way moves one column on.
+        let mut column = end;
+        loop {
+            let previous = before[column];
+            let taker = if previous == NONE { row } else { self.row_of[previous as usize] as usize };
+            self.row_of[column] = u32::try_from(taker).unwrap_or(NONE);
+            self.column_of[taker] = u32::try_from(column).unwrap_or(NONE);
+            if previous == NONE {
+                return Some(());
+            }
+            column = previous as usize;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cheapest(costs: &[Vec<i64>], row: usize, taken: u32) -> Option<i64> {
+        if row == costs.len() {
+            return Some(0);
+        }
+        let free =
+            (0..costs.len()).filter(|&column| taken & (1 << column) == 0 && costs[row][column] < FORBIDDEN);
+        free.filter_map(|column| Some(costs[row][column] + cheapest(costs, row + 1, taken | 1 << column)?))
+            .min()
+    }
+
+    fn check(costs: &[Vec<i64>], assignment: &mut Assignment) -> Result<(), TestCaseError> {
+        let cost = assignment.solve(|row, column| costs[row][column]);
+        prop_assert_eq!(cost, cheapest(costs, 0, 0));
+        if cost.is_some() {
+            for row in 0..costs.len() {
+                prop_assert_eq!(
+                    assignment.reduced(row, assignment.column(row), costs[row][assignment.column(row)]),
+                    0
+                );
+                for column in 0..costs.len() {
+                    prop_assert!(assignment.reduced(row, column, costs[row][column]) >= 0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_cheaper_and_the_potentials_prove_it(
+            costs in (1_usize..6).prop_flat_map(|size| {
+                let cost = prop_oneof![4 => -9_i64..30, 1 => Just(FORBIDDEN)];
+                prop::collection::vec(prop::collection::vec(cost, size), size)
+            }),
+            raised: prop::sample::Index,
+        ) {
+            let mut assignment = Assignment::new(costs.len());
+            check(&costs, &mut assignment)?;
+            // A choice that is forbidden later costs one more step.
+            if assignment.columns().iter().all(|&column| column < costs.len()) {
+                let row = raised.index(costs.len());
+                let mut costs = costs;
+                costs[row][assignment.column(row)] = FORBIDDEN;
+                assignment.release(row);
+                check(&costs, &mut assignment)?;
+            }
+        }
+    }
+}

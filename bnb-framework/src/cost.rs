@@ -1,0 +1,140 @@
+//! What solutions cost: any totally ordered type, and, where it is a number, how far two costs are apart.
+
+use std::{cmp::Reverse, fmt::Debug};
+
+use ordered_float::{NotNan, OrderedFloat};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::problem::Goal;
+
+/// What a solution costs, or is worth.
+///
+/// Any totally ordered type will do. Integers, and floats that are wrapped so that they are ordered
+/// ([`NotNan`], which is re-exported here, or [`OrderedFloat`]), are ready. For a type of your own, such as a pair of costs of which the first counts
+/// more, an empty implementation is enough:
+///
+/// ```
+/// use bnb_framework::Cost;
+/// use serde::{Deserialize, Serialize};
+///
+/// /// Few trucks first, then few miles.
+/// #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// struct Tour {
+///     trucks: u32,
+///     miles: u32,
+/// }
+///
+/// impl Cost for Tour {}
+/// ```
+///
+/// Without [`as_number`](Self::as_number) there are no gaps: a search with a tolerance is then exact.
+pub trait Cost: Copy + Ord + Debug + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The cost as a number, for gaps and for people. `None` if it has no such form.
+    fn as_number(self) -> Option<f64> {
+        None
+    }
+
+    /// The cost that is worse by so much (0 or more), or the last before it. `None` if costs are no numbers.
+    fn worse_by(self, _goal: Goal, _by: f64) -> Option<Self> {
+        None
+    }
+
+    /// The next worse cost, with none in between. `None` if there is none, or the type is not of that kind.
+    fn next_worse(self, _goal: Goal) -> Option<Self> {
+        None
+    }
+}
+
+macro_rules! integers {
+    ($($integer:ty),*) => {$(
+        impl Cost for $integer {
+            fn as_number(self) -> Option<f64> {
+                Some(self as f64)
+            }
+
+            fn worse_by(self, goal: Goal, by: f64) -> Option<Self> {
+                let by = by.floor() as Self;
+                Some(match goal {
+                    Goal::Minimise => self.saturating_add(by),
+                    Goal::Maximise => self.saturating_sub(by),
+                })
+            }
+
+            fn next_worse(self, goal: Goal) -> Option<Self> {
+                match goal {
+                    Goal::Minimise => self.checked_add(1),
+                    Goal::Maximise => self.checked_sub(1),
+                }
+            }
+        }
+    )*};
+}
+
+#[allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the casts saturate"
+)]
+mod integers {
+    use super::{Cost, Goal};
+
+    integers!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize);
+}
+
+macro_rules! floats {
+    ($($float:ty, $inner:ty;)*) => {$(
+        impl Cost for $float {
+            fn as_number(self) -> Option<f64> {
+                Some(f64::from(self.into_inner())).filter(|number| number.is_finite())
+            }
+
+            fn worse_by(self, goal: Goal, by: f64) -> Option<Self> {
+                let by = if goal == Goal::Minimise { by } else { -by };
+                // A sum of two infinities is no number: then it is as it was.
+                let worse = <$float>::try_from((f64::from(self.into_inner()) + by) as $inner);
+                Some(worse.unwrap_or(self))
+            }
+        }
+    )*};
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "to the nearest of its own kind")]
+mod floats {
+    use super::{Cost, Goal, NotNan, OrderedFloat};
+
+    floats!(NotNan<f32>, f32; NotNan<f64>, f64; OrderedFloat<f32>, f32; OrderedFloat<f64>, f64;);
+}
+
+impl<C: Cost> Cost for Reverse<C> {
+    fn as_number(self) -> Option<f64> {
+        self.0.as_number()
+    }
+
+    fn worse_by(self, goal: Goal, by: f64) -> Option<Self> {
+        self.0.worse_by(goal.opposite(), by).map(Reverse)
+    }
+
+    fn next_worse(self, goal: Goal) -> Option<Self> {
+        self.0.next_worse(goal.opposite()).map(Reverse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_get_worse_as_far_as_they_go() {
+        assert_eq!(7_u8.worse_by(Goal::Minimise, 2.9), Some(9));
+        assert_eq!(250_u8.worse_by(Goal::Minimise, 1e9), Some(255));
+        assert_eq!(7_u8.worse_by(Goal::Maximise, 9.0), Some(0));
+        assert_eq!((255_u8.next_worse(Goal::Minimise), 0_u8.next_worse(Goal::Maximise)), (None, None));
+        assert_eq!(Reverse(7_i32).worse_by(Goal::Maximise, 2.0), Some(Reverse(9)));
+        let third = NotNan::new(1.0 / 3.0).unwrap();
+        assert_eq!(third.next_worse(Goal::Minimise), None, "there is another in between");
+        assert!(third.worse_by(Goal::Maximise, 0.25).unwrap() < third);
+        let infinite = NotNan::new(f64::INFINITY).unwrap();
+        assert_eq!(infinite.worse_by(Goal::Maximise, f64::INFINITY), Some(infinite));
+    }
+}

@@ -1,0 +1,238 @@
+//! A search that visits the same states however many workers and nodes there are.
+//!
+//! What a worker prunes by must not depend on when it hears of it. So nobody hears of anything:
+//!
+//! 1. **first**: one task visits so many states, depth first, and keeps the best solution that it finds;
+//! 2. **cut**: the same task branches the tree, level by level, until so many states are open: the parts;
+//! 3. **parts**: the parts are divided among all; each is searched by one worker, which prunes by the first solution and by what it
+//!    finds in that part.
+//!
+//! Of two solutions that cost the same the one that is found in the earlier part is taken, so the answer is the same, too. The
+//! price is that parts do not learn from each other.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    agenda::{Assessed, Assessor},
+    frontier::{Frontier, Searched, Unvisited},
+    options::Replicable,
+    problem::Problem,
+    tree::Children as _,
+};
+
+/// The parts that a task has to search.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct Parts<P: Problem> {
+    stage: Stage<P>,
+    /// What is pruned by in all parts, if anything was found before they were cut.
+    limit: Option<P::Cost>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+enum Stage<P: Problem> {
+    First {
+        frontier: Frontier<P>,
+        states_left: u64,
+        limit: Option<P::Cost>,
+    },
+    /// Open states by their depth and position. Nobody but the task that has begun the search gets here.
+    Cut {
+        open: BTreeMap<(usize, Vec<u32>), Part<P>>,
+    },
+    Search {
+        parts: BTreeMap<Vec<u32>, Part<P>>,
+        now: Option<Now<P>>,
+    },
+}
+
+/// A state that was visited and is to be branched, with everything below.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+struct Part<P: Problem> {
+    bound: P::Cost,
+    state: P::State,
+    /// Which share of the whole tree it is taken for.
+    share: f64,
+}
+
+/// The part that is being searched.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+struct Now<P: Problem> {
+    position: Vec<u32>,
+    frontier: Frontier<P>,
+    /// What is pruned by: what was found in this part, too.
+    limit: Option<P::Cost>,
+}
+
+/// Who visits the states of the parts, pruning by nothing but what it is told here.
+pub(crate) trait Closed<P: Problem>: Assessor<P> {
+    /// From now on prunes by this, or by what was given with the search; what is found is found at this position.
+    fn enter(&mut self, limit: Option<P::Cost>, position: &[u32]);
+    /// What it prunes by now, unless that was given with the search.
+    fn limit(&self) -> Option<P::Cost>;
+    /// Lets `pauses` say yes when so many states were visited.
+    fn pause_after(&mut self, states: Option<u64>);
+    /// How many states are left of these.
+    fn states_ahead(&self) -> u64;
+}
+
+impl<P: Problem> Parts<P> {
+    /// A search that has not begun.
+    pub(crate) fn new(problem: &P, options: Replicable) -> Self {
+        let (frontier, states_left) = (Frontier::new(problem), options.first_states);
+        Self { stage: Stage::First { frontier, states_left, limit: None }, limit: None }
+    }
+
+    /// Visits the open states until none is left or the visitor wants a pause.
+    pub(crate) fn search(&mut self, problem: &P, parts: usize, visitor: &mut impl Closed<P>) -> Searched {
+        loop {
+            match &mut self.stage {
+                Stage::First { frontier, states_left, limit } => {
+                    visitor.enter(*limit, &[]);
+                    if *states_left > 0 {
+                        visitor.pause_after(Some(*states_left));
+                        let searched = frontier.search(problem, visitor);
+                        *states_left = visitor.states_ahead();
+                        visitor.pause_after(None);
+                        *limit = visitor.limit();
+                        if searched == Searched::Over {
+                            return Searched::Over;
+                        }
+                        if *states_left > 0 {
+                            return Searched::Paused;
+                        }
+                    }
+                    // Only a solution that is better than the first is worth a place; the root is visited again.
+                    self.limit = *limit;
+                    let mut open = BTreeMap::new();
+                    add(&mut open, problem, vec![problem.root()], &[], 1.0, visitor);
+                    self.limit = visitor.limit();
+                    self.stage = Stage::Cut { open };
+                }
+                Stage::Cut { open } => {
+                    while open.len() < parts {
+                        let Some(((_, position), part)) = open.pop_first() else { break };
+                        let Part { mut state, share, .. } = part;
+                        let mut children = problem.branch(&mut state);
+                        let mut states = Vec::new();
+                        while let Some(child) = children.next(problem, &state) {
+                            states.push(child);
+                        }
+                        visitor.enter(self.limit, &[]);
+                        add(open, problem, states, &position, share, visitor);
+                        self.limit = visitor.limit();
+                        if visitor.pauses(true) {
+                            return Searched::Paused;
+                        }
+                    }
+                    let parts = std::mem::take(open).into_iter();
+                    let parts = parts.map(|((_, position), part)| (position, part)).collect();
+                    self.stage = Stage::Search { parts, now: None };
+                }
+                Stage::Search { parts, now } => {
+                    if now.is_none() {
+                        let Some((position, Part { mut state, share, .. })) = parts.pop_first() else {
+                            return Searched::Over;
+                        };
+                        let children = problem.branch(&mut state);
+                        let frontier = Frontier::below(state, children, share);
+                        *now = Some(Now { position, frontier, limit: self.limit });
+                    }
+                    if let Some(part) = now {
+                        visitor.enter(part.limit, &part.position);
+                        let searched = part.frontier.search(problem, visitor);
+                        part.limit = visitor.limit();
+                        if searched == Searched::Paused {
+                            return Searched::Paused;
+                        }
+                        *now = None;
+                    }
+                    if visitor.pauses(true) {
+                        return Searched::Paused;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Splits off the later half of the parts that were not begun.
+    pub(crate) fn split(&mut self) -> Option<Self> {
+        let Stage::Search { parts, now } = &mut self.stage else { return None };
+        // The last of all stays.
+        let away = if now.is_some() { parts.len().div_ceil(2) } else { parts.len() / 2 };
+        let first = parts.keys().nth(parts.len() - away)?.clone();
+        let parts = parts.split_off(&first);
+        Some(Self { stage: Stage::Search { parts, now: None }, limit: self.limit })
+    }
+
+    /// Which share of the whole tree is open here: an estimate.
+    pub(crate) fn share_left(&mut self, problem: &P) -> f64 {
+        match &mut self.stage {
+            Stage::First { .. } => 1.0,
+            Stage::Cut { open } => open.values().map(|part| part.share).sum(),
+            Stage::Search { parts, now } => {
+                let now = now.as_mut().map_or(0.0, |now| now.frontier.share_left(problem));
+                now + parts.values().map(|part| part.share).sum::<f64>()
+            }
+        }
+    }
+
+    /// Gives up: tells the bounds of the states that were visited and not branched, and all others.
+    pub(crate) fn close(
+        &mut self,
+        problem: &P,
+        bounds: &mut dyn FnMut(P::Cost),
+        tell: &mut dyn FnMut(Unvisited<P::State>),
+    ) {
+        let nothing = Stage::Search { parts: BTreeMap::new(), now: None };
+        match std::mem::replace(&mut self.stage, nothing) {
+            Stage::First { mut frontier, .. } => frontier.close(problem, tell),
+            Stage::Cut { open } => open.into_values().for_each(|part| bounds(part.bound)),
+            Stage::Search { parts, now } => {
+                parts.into_values().for_each(|part| bounds(part.bound));
+                if let Some(mut now) = now {
+                    now.frontier.close(problem, tell);
+                }
+            }
+        }
+    }
+}
+
+/// Visits siblings, and keeps those that are open.
+fn add<P: Problem>(
+    open: &mut BTreeMap<(usize, Vec<u32>), Part<P>>,
+    problem: &P,
+    siblings: Vec<P::State>,
+    parent: &[u32],
+    share: f64,
+    visitor: &mut impl Closed<P>,
+) {
+    let share = share / siblings.len().max(1) as f64;
+    for (mut state, number) in siblings.into_iter().zip(0_u32..) {
+        let position: Vec<u32> = parent.iter().copied().chain([number]).collect();
+        visitor.enter(visitor.limit(), &position);
+        match visitor.assess(problem, &mut state) {
+            Assessed::Open(bound) => {
+                open.insert((position.len(), position), Part { bound, state, share });
+            }
+            Assessed::Nothing => {}
+            Assessed::NothingNorAfter => break,
+        }
+    }
+}
+
+impl<P: Problem> fmt::Debug for Parts<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (stage, parts) = match &self.stage {
+            Stage::First { .. } => ("first", 1),
+            Stage::Cut { open } => ("cut", open.len()),
+            Stage::Search { parts, .. } => ("search", parts.len()),
+        };
+        f.debug_struct("Parts").field("stage", &stage).field("parts", &parts).finish_non_exhaustive()
+    }
+}

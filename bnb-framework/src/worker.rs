@@ -1,0 +1,416 @@
+//! Who visits the states of a task, and listens to what others want.
+
+use std::time::{Duration, Instant};
+
+use taskwork::Context;
+
+use crate::{
+    agenda::{Assessed, Assessor},
+    collected::Shortlist,
+    cost::Cost,
+    frontier::{Below, Unvisited, Visitor},
+    incumbent::{Best, Incumbent},
+    limits::{Halt, Limits, Spending},
+    options::{Options, Tolerance},
+    parts::Closed,
+    problem::Problem,
+    search::{Instance, SearchTask},
+    step::{Visit, visit},
+};
+
+/// Everything is visited.
+pub(crate) const WHOLE: u8 = 0;
+/// What cannot better the incumbent is pruned: nothing else is to be thought of.
+pub(crate) const PLAIN: u8 = 1;
+/// What is pruned depends on more than the incumbent.
+pub(crate) const RULED: u8 = 2;
+
+/// Among how many states without children others are asked at least once.
+const ASK_STATES: u64 = 64;
+/// How long it takes about from one report to the next.
+const REPORT_EVERY: Duration = Duration::from_millis(5);
+/// The most states from one report to the next.
+const REPORT_STATES_MAX: u64 = 1 << 20;
+/// How often it is estimated how much of the tree is left.
+const TAKE_STOCK_EVERY: Duration = Duration::from_millis(200);
+
+/// The visitor of a task's states.
+pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
+    pub(crate) cx: &'a mut Context<'b, SearchTask<P>>,
+    options: &'a Options<P::Cost>,
+    /// What is pruned by: only what is better is of interest.
+    limit: Option<P::Cost>,
+    /// Whether what is only as good as the limit is of interest, too.
+    inclusive: bool,
+    /// The cost of the best solution known.
+    best: Option<P::Cost>,
+    /// Since the last report.
+    states: u64,
+    pruned: u64,
+    /// At how many states the next report is due.
+    report_at: u64,
+    reported: Instant,
+    took_stock: Instant,
+    stock_is_due: bool,
+    limits: Option<Limits>,
+    halt: Option<Halt>,
+    /// If the search is replicable: what it prunes by before anything is found, where it is in the tree, and how many states it may
+    /// visit before a pause.
+    base: Option<(P::Cost, bool)>,
+    position: Vec<u32>,
+    states_ahead: Option<u64>,
+}
+
+impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
+    pub(crate) fn new(cx: &'a mut Context<'b, SearchTask<P>>, instance: &'a Instance<P>) -> Self {
+        let options = &instance.options;
+        let now = Instant::now();
+        let mut worker = Self {
+            cx,
+            options,
+            limit: None,
+            inclusive: false,
+            best: None,
+            states: 0,
+            pruned: 0,
+            report_at: ASK_STATES,
+            reported: now,
+            took_stock: now,
+            stock_is_due: false,
+            limits: Limits::new(options.time_limit_ms, options.states_max),
+            halt: None,
+            base: None,
+            position: Vec::new(),
+            states_ahead: None,
+        };
+        if let Some(limits) = &worker.limits
+            && worker.cx.get_var::<Spending>().is_none()
+        {
+            worker.cx.set_var::<Spending>(limits.spent().clone());
+        }
+        if KIND == RULED && options.replicable.is_some() {
+            let (limit, inclusive) = worker.limit_by_rule();
+            worker.base = limit.map(|limit| (limit, inclusive));
+        }
+        worker.hear();
+        if let Some(limits) = &worker.limits {
+            worker.halt = worker.halt.or(limits.halts(worker.cx.node(), worker.cx.worked_here(), now));
+        }
+        worker
+    }
+
+    /// Whether the search is to end here.
+    pub(crate) fn halts(&self) -> Option<Halt> {
+        self.halt
+    }
+
+    /// Whether it is time to estimate how much is left. Says so once.
+    pub(crate) fn takes_stock(&mut self) -> bool {
+        std::mem::take(&mut self.stock_is_due)
+    }
+
+    /// Takes note of what others have found and done.
+    pub(crate) fn hear(&mut self) {
+        self.best = self.cx.get_var::<Incumbent<P>>().map(|best| best.cost);
+        if let Some(limits) = &mut self.limits
+            && let Some(spent) = self.cx.get_var::<Spending>()
+        {
+            limits.hear(spent);
+        }
+        self.share_shortlist();
+        if KIND != RULED || self.options.replicable.is_none() {
+            self.set_limit();
+        }
+        if let (Some(target), Some(best)) = (self.options.target, self.best)
+            && !P::GOAL.better(&target, &best)
+        {
+            self.halt = Some(Halt::Target);
+        }
+    }
+
+    /// What is pruned by, as far as it is known.
+    fn set_limit(&mut self) {
+        (self.limit, self.inclusive) = match KIND {
+            RULED => self.limit_by_rule(),
+            _ => (self.best, false),
+        };
+    }
+
+    fn limit_by_rule(&mut self) -> (Option<P::Cost>, bool) {
+        let Options { target, cutoff, collect, .. } = self.options;
+        // What is worse than these is of no interest; as good is.
+        let mut worst = *target;
+        if let Some(collect) = collect {
+            let own = self.cx.output().collected.worst_of_all(collect.kept());
+            let listed = self.cx.get_var::<Shortlist<P>>().and_then(|list| list.get(collect.kept() - 1));
+            let listed = listed.map(|(cost, _)| *cost);
+            let near = collect.within.and_then(|tolerance| self.best.map(|best| near::<P>(best, tolerance)));
+            worst = [worst, own, listed, near].into_iter().flatten().reduce(|a, b| P::GOAL.best(a, b));
+        }
+        // What is as good as these is of no interest either.
+        let best = self.best.filter(|_| collect.is_none());
+        let known = [*cutoff, best].into_iter().flatten().reduce(|a, b| P::GOAL.best(a, b));
+        match (worst, known) {
+            (None, known) => (known, false),
+            (Some(worst), Some(known)) if !P::GOAL.better(&worst, &known) => (Some(known), false),
+            (Some(worst), _) => match worst.next_worse(P::GOAL) {
+                Some(next) => (Some(next), false),
+                None => (Some(worst), true),
+            },
+        }
+    }
+
+    /// Adds what this task has collected to what is known of all.
+    fn share_shortlist(&mut self) {
+        if KIND != RULED || self.options.collect.is_none() {
+            return;
+        }
+        let known = self.cx.get_var::<Shortlist<P>>().cloned().unwrap_or_default();
+        if let Some(list) = self.cx.output().collected.shorten(&known) {
+            self.cx.set_var::<Shortlist<P>>(list);
+        }
+    }
+
+    #[cold]
+    fn found(&mut self, problem: &P, leaf: &P::State, cost: P::Cost) {
+        let solution = problem.solution(leaf);
+        if KIND == RULED {
+            if let Some(collect) = self.options.collect {
+                let collected = &mut self.cx.output().collected;
+                collected.add(cost, &solution, collect.kept());
+                if let (Some(tolerance), Some(best)) = (collect.within, self.best) {
+                    collected.drop_worse(near::<P>(P::GOAL.best(best, cost), tolerance));
+                }
+            }
+            if self.options.replicable.is_some() {
+                let position = self.position.clone();
+                self.cx.set_var::<Incumbent<P>>(Best { cost, solution, position });
+                (self.limit, self.inclusive) = (Some(cost), false);
+                return;
+            }
+        }
+        if self.best.is_none_or(|best| P::GOAL.better(&cost, &best)) {
+            self.cx.set_var::<Incumbent<P>>(Best::new(cost, solution));
+        }
+        self.hear();
+    }
+
+    /// What pruning by rule makes of a bound: whether what has it is to be visited.
+    fn admits(&mut self, bound: P::Cost) -> bool {
+        let Some(limit) = self.limit else { return true };
+        let admitted = P::GOAL.better(&bound, &limit) || self.inclusive && bound == limit;
+        if admitted && self.is_near_enough(bound) {
+            self.cx.output().leave(bound);
+            return false;
+        }
+        admitted
+    }
+
+    /// Whether the best solution is as good as need be, compared with a bound.
+    fn is_near_enough(&self, bound: P::Cost) -> bool {
+        let tolerance = self.options.tolerance;
+        if tolerance == Tolerance::NONE || self.options.collect.is_some() {
+            return false;
+        }
+        let best = if self.options.replicable.is_some() { self.limit } else { self.best };
+        let numbers = best.and_then(Cost::as_number).zip(bound.as_number());
+        numbers.is_some_and(|(best, bound)| (best - bound).abs() <= tolerance.beside(best))
+    }
+
+    fn is_better(&self, cost: P::Cost) -> bool {
+        let Some(limit) = self.limit else { return true };
+        P::GOAL.better(&cost, &limit) || self.inclusive && cost == limit
+    }
+
+    /// What the problem is told of the best solution: as it may then stop at bounds that are only as good, nothing if these are of
+    /// interest.
+    fn told_limit(&self) -> Option<P::Cost> {
+        self.limit.filter(|_| !self.inclusive)
+    }
+
+    /// Says what was done, and looks at the clock.
+    #[cold]
+    fn report(&mut self) {
+        self.end();
+        let now = Instant::now();
+        let took = now - std::mem::replace(&mut self.reported, now);
+        if took < REPORT_EVERY / 2 {
+            self.report_at = (self.report_at * 2).min(REPORT_STATES_MAX);
+        } else if took > REPORT_EVERY * 2 {
+            self.report_at = (self.report_at / 2).max(1);
+        }
+        if now - self.took_stock >= TAKE_STOCK_EVERY {
+            self.took_stock = now;
+            self.stock_is_due = true;
+        }
+        if let Some(limits) = &self.limits {
+            let (node, here) = (self.cx.node(), self.cx.worked_here());
+            if let Some(spent) = limits.says(node, here) {
+                self.cx.set_var::<Spending>(spent);
+            }
+            self.report_at = self.report_at.min(limits.states_ahead(node, here));
+            self.halt = self.halt.or(limits.halts(node, here, now));
+        }
+    }
+
+    /// Adds what was counted to the task's output, and starts counting anew.
+    pub(crate) fn end(&mut self) {
+        self.cx.worked(self.states);
+        let (states, pruned) = (std::mem::take(&mut self.states), std::mem::take(&mut self.pruned));
+        self.states_ahead = self.states_ahead.map(|ahead| ahead.saturating_sub(states));
+        let output = self.cx.output();
+        output.states += states;
+        output.pruned += pruned;
+    }
+
+    /// Notes the bound of states that are left.
+    pub(crate) fn leave(&mut self, bound: P::Cost) {
+        if KIND == WHOLE || self.is_better(bound) {
+            self.cx.output().leave(bound);
+        }
+    }
+
+    /// Notes the bound of a state that is left. If it is a solution, that counts.
+    pub(crate) fn leave_state(&mut self, problem: &P, state: Unvisited<P::State>) {
+        let mut state = match state {
+            Unvisited::State(state) => {
+                if let Some(cost) = problem.leaf(&state) {
+                    if self.is_better(cost) {
+                        self.found(problem, &state, cost);
+                    }
+                    return;
+                }
+                state
+            }
+            Unvisited::Below(state) => state,
+        };
+        if let Some(bound) = problem.bound(&mut state, self.told_limit()) {
+            self.leave(bound);
+        }
+    }
+}
+
+impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
+    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
+    #[inline(always)]
+    fn visit(&mut self, problem: &P, state: &mut P::State) -> Below<P::Children> {
+        self.states += 1;
+        let visited = match KIND {
+            WHOLE => visit::<P, false>(problem, state, self.limit),
+            PLAIN => visit::<P, true>(problem, state, self.limit),
+            _ => match self.look_at(problem, state) {
+                Looked::Leaf(cost) if self.is_better(cost) => Visit::Better(cost),
+                Looked::Leaf(_) => Visit::Leaf,
+                Looked::Pruned => Visit::Pruned,
+                Looked::Hopeful(_) => Visit::Open(problem.branch(state)),
+            },
+        };
+        match visited {
+            Visit::Open(children) => return Below::Open(children),
+            Visit::Better(cost) => self.found(problem, state, cost),
+            Visit::Leaf => {}
+            Visit::Pruned => {
+                self.pruned += 1;
+                if P::WORST_LAST {
+                    return Below::NothingNorAfter;
+                }
+            }
+        }
+        Below::Nothing
+    }
+
+    /// What others want is asked after each branched state, and now and then where there are none: leaves are many
+    /// and cheap, but a level may have nothing else.
+    #[inline]
+    fn pauses(&mut self, opened: bool) -> bool {
+        let at_once = || self.halt.is_some() || self.states_ahead.is_some_and(|ahead| self.states >= ahead);
+        if KIND == RULED && at_once() {
+            return true;
+        }
+        if !opened && !self.states.is_multiple_of(ASK_STATES) {
+            return false;
+        }
+        if self.states >= self.report_at {
+            self.report();
+            if self.stock_is_due || self.halt.is_some() {
+                return true;
+            }
+        }
+        self.cx.is_asked()
+    }
+}
+
+/// What there is to see in a state.
+enum Looked<C> {
+    Leaf(C),
+    Pruned,
+    Hopeful(C),
+}
+
+impl<P: Problem, const KIND: u8> Worker<'_, '_, P, KIND> {
+    fn look_at(&mut self, problem: &P, state: &mut P::State) -> Looked<P::Cost> {
+        if let Some(cost) = problem.leaf(state) {
+            return Looked::Leaf(cost);
+        }
+        match problem.bound(state, self.told_limit()) {
+            Some(bound) if self.admits(bound) => Looked::Hopeful(bound),
+            _ => Looked::Pruned,
+        }
+    }
+}
+
+impl<P: Problem, const KIND: u8> Assessor<P> for Worker<'_, '_, P, KIND> {
+    fn assess(&mut self, problem: &P, state: &mut P::State) -> Assessed<P::Cost> {
+        self.states += 1;
+        match self.look_at(problem, state) {
+            Looked::Hopeful(bound) => return Assessed::Open(bound),
+            Looked::Leaf(cost) if self.is_better(cost) => self.found(problem, state, cost),
+            Looked::Leaf(_) => {}
+            Looked::Pruned => {
+                self.pruned += 1;
+                if P::WORST_LAST {
+                    return Assessed::NothingNorAfter;
+                }
+            }
+        }
+        Assessed::Nothing
+    }
+
+    fn is_hopeful(&mut self, bound: P::Cost) -> bool {
+        let hopeful = self.admits(bound);
+        self.pruned += u64::from(!hopeful);
+        hopeful
+    }
+}
+
+impl<P: Problem, const KIND: u8> Closed<P> for Worker<'_, '_, P, KIND> {
+    fn enter(&mut self, limit: Option<P::Cost>, position: &[u32]) {
+        (self.limit, self.inclusive) = match (limit, self.base) {
+            (Some(limit), _) => (Some(limit), false),
+            (None, Some((base, inclusive))) => (Some(base), inclusive),
+            (None, None) => (None, false),
+        };
+        self.position.clear();
+        self.position.extend_from_slice(position);
+    }
+
+    /// Only what was found is told: what was given is known everywhere.
+    fn limit(&self) -> Option<P::Cost> {
+        self.limit.filter(|limit| self.base.is_none_or(|(base, _)| P::GOAL.better(limit, &base)))
+    }
+
+    fn pause_after(&mut self, states: Option<u64>) {
+        self.end();
+        self.states_ahead = states;
+    }
+
+    fn states_ahead(&self) -> u64 {
+        self.states_ahead.map_or(u64::MAX, |ahead| ahead.saturating_sub(self.states))
+    }
+}
+
+/// The worst cost that is within a tolerance of the best.
+pub(crate) fn near<P: Problem>(best: P::Cost, tolerance: Tolerance) -> P::Cost {
+    let by = best.as_number().map(|number| tolerance.beside(number));
+    by.and_then(|by| best.worse_by(P::GOAL, by)).unwrap_or(best)
+}
