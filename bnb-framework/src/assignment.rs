@@ -160,13 +160,11 @@ mod tests {
         let cost = assignment.solve(|row, column| costs[row][column]);
         prop_assert_eq!(cost, cheapest(costs, 0, 0));
         if cost.is_some() {
-            for row in 0..costs.len() {
-                prop_assert_eq!(
-                    assignment.reduced(row, assignment.column(row), costs[row][assignment.column(row)]),
-                    0
-                );
-                for column in 0..costs.len() {
-                    prop_assert!(assignment.reduced(row, column, costs[row][column]) >= 0);
+            for (row, costs) in costs.iter().enumerate() {
+                let chosen = assignment.column(row);
+                prop_assert_eq!(assignment.reduced(row, chosen, costs[chosen]), 0);
+                for (column, &cost) in costs.iter().enumerate() {
+                    prop_assert!(assignment.reduced(row, column, cost) >= 0);
                 }
             }
         }

@@ -94,6 +94,7 @@ pub struct SearchArguments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(clippy::enum_variant_names, reason = "that is what they are called")]
 enum Order {
     /// In the order of the children.
     DepthFirst,
@@ -165,6 +166,12 @@ impl SearchArguments {
             solver = solver.state_limit(states);
         }
         if let Some(collect) = self.collect() {
+            if !P::EVERY_SOLUTION {
+                return Err(Failure::usage(
+                    "--best, --within and --within-relative are for searches that come by every solution; this one \
+                     stops short at the best below a state",
+                ));
+            }
             solver = solver.collect(collect);
         }
         Ok(solver)
@@ -343,26 +350,17 @@ fn nothing<P: Shows>(problem: &P, solved: &Solved<P>, options: &Options<P::Cost>
 }
 
 fn as_json<P: Shows>(problem: &P, solved: &Solved<P>) -> Value {
-    let end = match solved.end {
-        End::Proven => "proven",
-        End::Target => "target",
-        End::StateLimit => "state limit",
-        End::TimeLimit => "time limit",
-        End::Stopped => "stopped",
-    };
     let one = |one: &Best<P::Cost, P::Solution>| {
         let mut object = serde_json::Map::new();
         object.insert(P::COST.to_owned(), problem.show_cost(one.cost).1);
         object.insert(P::SOLUTION.to_owned(), problem.show(&one.solution).1);
         object
     };
-    let mut object = solved.best.as_ref().map(one).unwrap_or_else(|| {
-        let names = [P::COST, P::SOLUTION].map(|name| (name.to_owned(), Value::Null));
-        names.into_iter().collect()
-    });
+    let none = || [P::COST, P::SOLUTION].map(|name| (name.to_owned(), Value::Null)).into_iter().collect();
+    let mut object = solved.best.as_ref().map_or_else(none, one);
     let more = json!({
         "proven": solved.proven,
-        "end": end,
+        "end": solved.end.to_string(),
         "bound": solved.bound.map(|bound| problem.show_cost(bound).1),
         "gap": solved.gap(),
         "collected": solved.collected.iter().map(one).collect::<Vec<_>>(),

@@ -194,7 +194,9 @@ impl<P: Problem> Parts<P> {
             Stage::First { mut frontier, .. } => frontier.close(problem, tell),
             Stage::Cut { open } => open.into_values().for_each(|part| bounds(part.bound)),
             Stage::Search { parts, now } => {
-                parts.into_values().for_each(|part| bounds(part.bound));
+                for part in parts.into_values() {
+                    bounds(part.bound);
+                }
                 if let Some(mut now) = now {
                     now.frontier.close(problem, tell);
                 }

@@ -53,6 +53,10 @@ pub trait Problem: Tree {
     /// takes all its later siblings with it: they are not even generated.
     const WORST_LAST: bool = false;
 
+    /// Whether every solution is at some leaf. A problem whose states may stop short, at the best solution below them, says no; then it
+    /// is not for [collecting](crate::Solver::collect) others than the best.
+    const EVERY_SOLUTION: bool = true;
+
     /// If the state is a leaf, the cost of its solution. Leaves are not branched.
     fn leaf(&self, state: &Self::State) -> Option<Self::Cost>;
 

@@ -65,6 +65,18 @@ pub enum End {
     Stopped,
 }
 
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Proven => "proven",
+            Self::Target => "target",
+            Self::StateLimit => "state limit",
+            Self::TimeLimit => "time limit",
+            Self::Stopped => "stopped",
+        })
+    }
+}
+
 /// The end of a search.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -235,12 +247,17 @@ impl<P: Problem> Solver<P> {
     /// The search as a job of the runtime, to be run here or on a cluster. [`Solved::of`] says what its report means.
     ///
     /// # Panics
-    /// If a replicable search is to collect solutions: what is collected by one part would be known in another.
+    /// If a replicable search is to collect solutions: what is collected by one part would be known in another. If solutions are to be
+    /// collected of a problem that does not visit [every one](Problem::EVERY_SOLUTION).
     pub fn job(self) -> Job<SearchTask<P>> {
         let mut options = self.options;
         assert!(
             options.replicable.is_none() || options.collect.is_none(),
             "a search that collects solutions cannot be replicable; the solutions are the same in any case"
+        );
+        assert!(
+            P::EVERY_SOLUTION || options.collect.is_none(),
+            "solutions are collected where every one of them is a leaf"
         );
         if let Some(start) = &self.start
             && options.replicable.is_some()

@@ -77,7 +77,8 @@ pub struct Words<'a> {
     file: &'a str,
     lines: std::iter::Enumerate<std::str::Lines<'a>>,
     line: usize,
-    words: std::str::SplitWhitespace<'a>,
+    /// What is left of the line.
+    rest: std::str::SplitWhitespace<'a>,
     lines_in_all: usize,
 }
 
@@ -86,19 +87,19 @@ impl<'a> Words<'a> {
     pub fn new(file: &'a str, text: &'a str) -> Self {
         // A mark at the beginning, which some editors write, is no word.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let words = "".split_whitespace();
-        Self { file, lines: text.lines().enumerate(), line: 0, words, lines_in_all: text.lines().count() }
+        let rest = "".split_whitespace();
+        Self { file, lines: text.lines().enumerate(), line: 0, rest, lines_in_all: text.lines().count() }
     }
 
     /// The next word.
     fn next(&mut self) -> Option<&'a str> {
         loop {
-            if let Some(word) = self.words.next() {
+            if let Some(word) = self.rest.next() {
                 return Some(word);
             }
             let (line, text) = self.lines.next()?;
             self.line = line + 1;
-            self.words = text.split_whitespace();
+            self.rest = text.split_whitespace();
         }
     }
 
@@ -107,7 +108,7 @@ impl<'a> Words<'a> {
     /// # Errors
     /// If there is none.
     pub fn word(&mut self, expected: &str) -> Result<&'a str, ReadError> {
-        self.next().ok_or_else(|| self.at_end(expected))
+        self.next().ok_or_else(|| self.missing(expected))
     }
 
     /// The next word, as a number or whatever is read from a single word.
@@ -134,6 +135,30 @@ impl<'a> Words<'a> {
         number.ok_or_else(|| self.wrong(word, &expected))
     }
 
+    /// The next word of the line that the last one was on.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn word_here(&mut self, expected: &str) -> Result<&'a str, ReadError> {
+        let word = self.rest.next();
+        word.ok_or_else(|| ReadError { found: "the end of the line".to_owned(), ..self.wrong("", expected) })
+    }
+
+    /// The next word of this line, as a number within a range.
+    ///
+    /// # Errors
+    /// If there is none, or it is something else.
+    pub fn number_here<T: FromStr + PartialOrd + fmt::Display>(
+        &mut self,
+        what: &str,
+        range: RangeInclusive<T>,
+    ) -> Result<T, ReadError> {
+        let expected = format!("{what} from {} to {}", range.start(), range.end());
+        let word = self.word_here(&expected)?;
+        let number = word.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| self.wrong(word, &expected))
+    }
+
     /// Whether there are no words left.
     pub fn is_at_end(&self) -> bool {
         self.clone().next().is_none()
@@ -146,7 +171,7 @@ impl<'a> Words<'a> {
 
     /// Passes over the rest of the line that the last word was on.
     pub fn skip_line(&mut self) {
-        self.words = "".split_whitespace();
+        self.rest = "".split_whitespace();
     }
 
     /// Says that nothing is to follow.
@@ -172,7 +197,8 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn at_end(&self, expected: &str) -> ReadError {
+    /// That the file ends where something was expected.
+    pub fn missing(&self, expected: &str) -> ReadError {
         ReadError {
             file: self.file.to_owned(),
             line: Some(self.lines_in_all.max(1)),

@@ -11,7 +11,7 @@ pub const DISTANCE_MAX: u32 = i32::MAX as u32;
 /// The most memory that the distances of an instance may take, in bytes.
 pub const MATRIX_BYTES_MAX: u64 = 512 << 20;
 
-/// Cities and the distances between them, the same in both directions.
+/// Cities and the distances between them: the same in both directions, unless it is directed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
     /// What the file calls it.
@@ -21,6 +21,7 @@ pub struct Instance {
     cities: usize,
     /// Row by row.
     distances: Vec<u32>,
+    directed: bool,
 }
 
 /// The memory that the distances between so many cities take, in bytes.
@@ -46,7 +47,28 @@ impl Instance {
                 distances[j * cities + i] = d;
             }
         }
-        Ok(Self { name: name.into(), names: None, cities, distances })
+        Ok(Self { name: name.into(), names: None, cities, distances, directed: false })
+    }
+
+    /// An instance whose distances depend on the direction, given row by row.
+    ///
+    /// # Panics
+    /// If there are not as many distances as pairs of cities.
+    pub fn directed(name: impl Into<String>, cities: usize, distances: Vec<u32>) -> Self {
+        assert_eq!(distances.len(), cities * cities, "a distance from each of {cities} cities to each");
+        Self { name: name.into(), names: None, cities, distances, directed: true }
+    }
+
+    /// Whether distances depend on the direction.
+    pub fn is_directed(&self) -> bool {
+        self.directed
+    }
+
+    /// The length of a tour from elsewhere. `None` if it does not visit every city once.
+    pub fn checked_length(&self, tour: &[City]) -> Option<u64> {
+        let mut sorted = tour.to_vec();
+        sorted.sort_unstable();
+        sorted.into_iter().eq(0..self.cities).then(|| self.tour_length(tour))
     }
 
     /// The number of cities.

@@ -8,4 +8,5 @@ pub mod start;
 mod set;
 pub mod path;
 pub mod one_tree;
+pub mod directed;
 pub mod command;

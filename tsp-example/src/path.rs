@@ -211,6 +211,10 @@ impl<const N: usize, const W: usize> Problem for PathProblem<N, W> {
         Some(state.end.length + self.spanning_tree(state))
     }
 
+    fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
+        self.instance.checked_length(tour)
+    }
+
     fn solution(&self, leaf: &PathState<N, W>) -> Vec<City> {
         leaf.cities().iter().map(|&city| usize::from(city)).collect()
     }

@@ -22,11 +22,23 @@ pub fn tour(instance: &Instance) -> (u64, Vec<City>) {
         }
         (instance.tour_length(&tour), tour)
     });
-    let (length, mut tour) = tours.min().unwrap_or_default();
+    let (length, tour) = tours.min().unwrap_or_default();
+    (length, from_first(tour))
+}
+
+/// A tour made shorter, if it is not too large for that.
+pub(crate) fn improved(instance: &Instance, mut tour: Vec<City>) -> Vec<City> {
+    if tour.len() <= IMPROVED_CITIES_MAX {
+        improve(instance, &mut tour);
+    }
+    from_first(tour)
+}
+
+fn from_first(mut tour: Vec<City>) -> Vec<City> {
     if let Some(first) = tour.iter().position(|&city| city == 0) {
         tour.rotate_left(first);
     }
-    (length, tour)
+    tour
 }
 
 fn nearest_neighbour(instance: &Instance, start: City) -> Vec<City> {
@@ -43,7 +55,8 @@ fn nearest_neighbour(instance: &Instance, start: City) -> Vec<City> {
 
 /// Applies improving moves until there is none left. Each makes the tour shorter by a whole number, so it ends.
 fn improve(instance: &Instance, tour: &mut [City]) {
-    while two_opt(instance, tour) || or_opt(instance, tour) {}
+    // To reverse a stretch is a way of another length where distances depend on the direction.
+    while !instance.is_directed() && two_opt(instance, tour) || or_opt(instance, tour) {}
 }
 
 /// Reverses stretches of the tour while that makes it shorter. Says whether it did.
@@ -87,6 +100,7 @@ fn move_front(instance: &Instance, tour: &mut [City], length: usize) -> bool {
     let costs = (length..n - 1).map(|place| {
         let (a, b) = (tour[place], tour[place + 1]);
         let (forwards, backwards) = (d(a, first) + d(last, b) - d(a, b), d(a, last) + d(first, b) - d(a, b));
+        let backwards = if instance.is_directed() { forwards } else { backwards };
         (forwards.min(backwards), place, backwards < forwards)
     });
     match costs.min() {

@@ -28,7 +28,7 @@ const SEED: u64 = 1;
 pub fn run(rounds: usize) -> Result<Vec<Row>> {
     let graph = graph();
     let order = order(&graph);
-    let problem = MaxClique::<4>::new(graph.clone()).map_err(anyhow::Error::msg)?;
+    let problem = MaxClique::<4, false>::new(graph.clone()).map_err(anyhow::Error::msg)?;
     let first = reference::sequential::<4>(&graph, &order);
     let right = |vertices: usize| {
         ensure!(vertices == first.vertices, "{} vertices were expected, {vertices} found", first.vertices);

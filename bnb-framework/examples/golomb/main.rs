@@ -6,8 +6,11 @@
 
 use std::process::ExitCode;
 
-use bnb_framework::{SearchTask, Solved, Solver};
-use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown};
+use bnb_framework::{
+    SearchTask, Solver,
+    cli::{self, SearchArguments},
+};
+use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
 
 use crate::ruler::{Golomb, MARKS_MAX};
 
@@ -18,6 +21,8 @@ mod ruler;
 struct Arguments {
     /// How many marks the ruler has, 2 to 32.
     marks: usize,
+    #[command(flatten)]
+    search: SearchArguments,
 }
 
 #[derive(Debug)]
@@ -34,27 +39,9 @@ impl Program for Command {
         kinds.add::<SearchTask<Golomb>>("golomb");
     }
 
-    fn prepare(Arguments { marks }: Arguments, _: Place) -> Result<Prepared, Failure> {
+    fn prepare(Arguments { marks, search }: Arguments, _: Place) -> Result<Prepared, Failure> {
         let wrong = || Failure::usage(format!("a ruler of {marks} marks: 2 to {MARKS_MAX} were expected"));
-        let golomb = Golomb::new(marks).ok_or_else(wrong)?;
-        Ok(Prepared::new("golomb", Solver::new(golomb).job(), |report| {
-            let solved = Solved::of(&report);
-            let (length, ruler) = solved.best.map(|best| (best.cost, best.solution)).unzip();
-            let sure = if solved.proven { "a shortest ruler" } else { "the shortest ruler so far" };
-            let text = match (&length, &ruler) {
-                (Some(length), Some(ruler)) => format!("{sure} has length {length}: {ruler:?}"),
-                _ => "no ruler was found".to_owned(),
-            };
-            let json = serde_json::json!({
-                "length": length,
-                "ruler": ruler,
-                "proven": solved.proven,
-                "states": solved.states,
-                "seconds": solved.elapsed.as_secs_f64(),
-                "figures": solved.figures,
-            });
-            Ok(Shown { text, json, complete: solved.proven })
-        }))
+        cli::prepare("golomb", Solver::new(Golomb::new(marks).ok_or_else(wrong)?), &search)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The shortest Golomb ruler: marks on a ruler such that no two pairs of them are the same distance apart. (OEIS A003022)
 
-use bnb_framework::{Children, Problem, Tree};
+use bnb_framework::{Children, Problem, Tree, cli::Shows};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// Rulers of so many marks.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -142,5 +143,25 @@ impl Problem for Golomb {
 
     fn solution(&self, ruler: &Ruler) -> Vec<u16> {
         ruler.marks.clone()
+    }
+
+    fn cost_of(&self, marks: &Vec<u16>) -> Option<u16> {
+        let pairs =
+            marks.iter().enumerate().flat_map(|(at, a)| marks[..at].iter().map(move |b| a.checked_sub(*b)));
+        let mut distances: Vec<u16> = pairs.collect::<Option<_>>()?;
+        distances.sort_unstable();
+        let sound = marks.len() == self.marks
+            && distances.is_sorted_by(|a, b| a < b)
+            && distances.first() != Some(&0);
+        marks.last().filter(|_| sound && marks.first() == Some(&0)).copied()
+    }
+}
+
+impl Shows for Golomb {
+    const COST: &'static str = "length";
+    const SOLUTION: &'static str = "ruler";
+
+    fn show(&self, marks: &Vec<u16>) -> (String, Value) {
+        (format!("{marks:?}"), json!(marks))
     }
 }

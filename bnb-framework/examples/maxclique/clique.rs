@@ -1,24 +1,28 @@
-//! The largest clique of a graph: branch on a vertex, bound by colours (after E. Tomita and T. Seki, 2003, with the bit sets of
+//! The largest clique of a graph, or the heaviest: branch on a vertex, bound by colours (after E. Tomita and T. Seki, 2003, with the bit sets of
 //! P. San Segundo et al., 2011).
 //!
 //! A **colouring** gives neighbours different colours, so a clique has no two vertices of one colour: it has at most as many vertices
 //! as there are colours. Vertices of high colours are tried first; one whose colour is too low to better the best clique known ends
-//! its level, since those after it have no higher colours.
+//! its level, since those after it have no higher colours. Where vertices have weights, each colour counts as much as the heaviest vertex that
+//! has it (D. Kumlander, 2004).
 
-use bnb_framework::{Children, Goal, Problem, Tree};
+use bnb_framework::{Children, Goal, Problem, Tree, cli::Shows};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::{graph::Graph, set::Set};
 
-/// The largest clique of a graph with at most `64 * W` vertices.
+/// The largest clique of a graph with at most `64 * W` vertices; the heaviest, if they are `WEIGHTED`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "Graph", into = "Graph")]
-pub(crate) struct MaxClique<const W: usize> {
+pub(crate) struct MaxClique<const W: usize, const WEIGHTED: bool> {
     graph: Graph,
     /// The vertices in the order of the search, those with few neighbours last.
     order: Vec<usize>,
     /// The neighbours of each, as places in the order.
     near: Vec<Set<W>>,
+    /// What each counts, in this order.
+    weights: Vec<u32>,
 }
 
 /// A clique that can be extended: one for a whole search, changed in place.
@@ -26,14 +30,16 @@ pub(crate) struct MaxClique<const W: usize> {
 pub(crate) struct Clique<const W: usize> {
     /// Its vertices, as places in the order.
     vertices: Vec<u16>,
-    /// No clique that extends it has more vertices.
-    bound: u16,
-    /// How many the best clique known had when that was last asked.
-    best: u16,
+    /// What they count together.
+    weight: u32,
+    /// No clique that extends it counts more.
+    bound: u32,
+    /// What the best clique known counted when that was last asked.
+    best: u32,
     /// Who may extend it: those that are connected with all its vertices.
     open: Set<W>,
     /// The vertices to branch on, with the bounds of what they lead to, the worst first; of all levels, one upon the other.
-    listed: Vec<(u16, u16)>,
+    listed: Vec<(u16, u32)>,
 }
 
 /// The vertices of a level that were not tried yet: those listed from `first` to before `next`, to be tried from the last.
@@ -47,7 +53,7 @@ pub(crate) struct Untried<const W: usize> {
     open: Set<W>,
 }
 
-impl<const W: usize> MaxClique<W> {
+impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
     /// The problem on a graph.
     ///
     /// # Errors
@@ -62,7 +68,8 @@ impl<const W: usize> MaxClique<W> {
             (0..vertices).filter(|&place| graph.has_edge(vertex, order[place])).collect::<Set<W>>()
         };
         let near = order.iter().map(row).collect();
-        Ok(Self { graph, order, near })
+        let weights = order.iter().map(|&vertex| if WEIGHTED { graph.weight(vertex) } else { 1 }).collect();
+        Ok(Self { graph, order, near, weights })
     }
 }
 
@@ -87,33 +94,45 @@ fn short(number: usize) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
 }
 
-impl<const W: usize> Tree for MaxClique<W> {
+impl<const W: usize, const WEIGHTED: bool> Tree for MaxClique<W, WEIGHTED> {
     type State = Clique<W>;
     type Children = Untried<W>;
 
     fn root(&self) -> Clique<W> {
-        let vertices = self.order.len();
-        let open = (0..vertices).collect();
-        Clique { vertices: Vec::new(), bound: short(vertices), best: 0, open, listed: Vec::new() }
+        let open = (0..self.order.len()).collect();
+        let bound = self.weights.iter().sum();
+        Clique { vertices: Vec::new(), weight: 0, bound, best: 0, open, listed: Vec::new() }
     }
 
     /// Gives the vertices that may extend the clique colours, one colour after the other, and lists those that may better the best.
     fn branch(&self, clique: &mut Clique<W>) -> Untried<W> {
         let first = clique.listed.len();
-        let mut bound = short(clique.vertices.len());
+        let mut bound = clique.weight;
         let mut left = clique.open;
         while !left.is_empty() {
-            bound += 1;
+            let (coloured, before) = (clique.listed.len(), bound);
+            if !WEIGHTED {
+                bound += 1;
+            }
             let mut free = left;
             for word in 0..W {
                 while let Some(vertex) = free.first_of(word) {
                     left.remove(vertex);
                     free.remove(vertex);
                     free.subtract_from(word, &self.near[vertex]);
-                    if bound > clique.best {
+                    if WEIGHTED {
+                        bound = bound.max(before + self.weights[vertex]);
+                    }
+                    if WEIGHTED || bound > clique.best {
                         clique.listed.push((short(vertex), bound));
                     }
                 }
+            }
+            // Only when the colour is given to all is it known what it counts.
+            if WEIGHTED && bound > clique.best {
+                clique.listed[coloured..].iter_mut().for_each(|listed| listed.1 = bound);
+            } else if WEIGHTED {
+                clique.listed.truncate(coloured);
             }
         }
         let end = clique.listed.len();
@@ -121,22 +140,23 @@ impl<const W: usize> Tree for MaxClique<W> {
     }
 }
 
-impl<const W: usize> Children<MaxClique<W>> for Untried<W> {
+impl<const W: usize, const WEIGHTED: bool> Children<MaxClique<W, WEIGHTED>> for Untried<W> {
     const IN_PLACE: bool = true;
 
-    fn next(&mut self, problem: &MaxClique<W>, parent: &Clique<W>) -> Option<Clique<W>> {
+    fn next(&mut self, problem: &MaxClique<W, WEIGHTED>, parent: &Clique<W>) -> Option<Clique<W>> {
         let mut child = parent.clone();
         self.descend(problem, &mut child).then_some(child)
     }
 
     #[inline]
-    fn descend(&mut self, problem: &MaxClique<W>, clique: &mut Clique<W>) -> bool {
+    fn descend(&mut self, problem: &MaxClique<W, WEIGHTED>, clique: &mut Clique<W>) -> bool {
         if self.next <= self.first {
             return false;
         }
         self.next -= 1;
         let (vertex, bound) = clique.listed[self.next];
         clique.vertices.push(vertex);
+        clique.weight += problem.weights[usize::from(vertex)];
         clique.bound = bound;
         clique.open = self.open.common(&problem.near[usize::from(vertex)]);
         self.open.remove(usize::from(vertex));
@@ -144,19 +164,21 @@ impl<const W: usize> Children<MaxClique<W>> for Untried<W> {
     }
 
     #[inline]
-    fn ascend(&self, _: &MaxClique<W>, clique: &mut Clique<W>) {
-        clique.vertices.pop();
+    fn ascend(&self, problem: &MaxClique<W, WEIGHTED>, clique: &mut Clique<W>) {
+        if let Some(vertex) = clique.vertices.pop() {
+            clique.weight -= problem.weights[usize::from(vertex)];
+        }
         clique.listed.truncate(self.end);
     }
 
-    fn split(&mut self, _: &MaxClique<W>, clique: &Clique<W>) -> Option<Self> {
+    fn split(&mut self, _: &MaxClique<W, WEIGHTED>, clique: &Clique<W>) -> Option<Self> {
         let middle = self.first + (self.next - self.first).div_ceil(2);
         let mut away = Self { next: middle, ..self.clone() };
         for &(vertex, _) in &clique.listed[middle..self.next] {
             away.open.remove(usize::from(vertex));
         }
         self.first = middle;
-        (!away.is_empty()).then_some(away)
+        (away.first < away.next).then_some(away)
     }
 
     #[inline]
@@ -164,24 +186,28 @@ impl<const W: usize> Children<MaxClique<W>> for Untried<W> {
         self.first == self.next
     }
 
-    fn is_single(&self, _: &MaxClique<W>, _: &Clique<W>) -> bool {
+    fn is_single(&self, _: &MaxClique<W, WEIGHTED>, _: &Clique<W>) -> bool {
         self.next - self.first == 1
+    }
+
+    fn count(&self, _: &MaxClique<W, WEIGHTED>, _: &Clique<W>) -> u64 {
+        (self.next - self.first) as u64
     }
 }
 
-impl<const W: usize> Problem for MaxClique<W> {
-    /// Vertices.
-    type Cost = u16;
+impl<const W: usize, const WEIGHTED: bool> Problem for MaxClique<W, WEIGHTED> {
+    /// Vertices, or their weight.
+    type Cost = u32;
     /// Their numbers, from 0.
     type Solution = Vec<usize>;
     const GOAL: Goal = Goal::Maximise;
     const WORST_LAST: bool = true;
 
-    fn leaf(&self, clique: &Clique<W>) -> Option<u16> {
-        clique.open.is_empty().then(|| short(clique.vertices.len()))
+    fn leaf(&self, clique: &Clique<W>) -> Option<u32> {
+        clique.open.is_empty().then_some(clique.weight)
     }
 
-    fn bound(&self, clique: &mut Clique<W>, best: Option<u16>) -> Option<u16> {
+    fn bound(&self, clique: &mut Clique<W>, best: Option<u32>) -> Option<u32> {
         clique.best = best.unwrap_or(0);
         Some(clique.bound)
     }
@@ -192,9 +218,26 @@ impl<const W: usize> Problem for MaxClique<W> {
         vertices.sort_unstable();
         vertices
     }
+
+    fn cost_of(&self, vertices: &Vec<usize>) -> Option<u32> {
+        let sound = vertices.is_sorted_by(|a, b| a < b) && vertices.iter().all(|&v| v < self.order.len());
+        let weight = |&vertex: &usize| if WEIGHTED { self.graph.weight(vertex) } else { 1 };
+        (sound && self.graph.is_clique(vertices)).then(|| vertices.iter().map(weight).sum())
+    }
 }
 
-impl<const W: usize> TryFrom<Graph> for MaxClique<W> {
+impl<const W: usize, const WEIGHTED: bool> Shows for MaxClique<W, WEIGHTED> {
+    const COST: &'static str = if WEIGHTED { "weight" } else { "vertices" };
+    const SOLUTION: &'static str = "clique";
+
+    /// People count vertices from 1, as the files do.
+    fn show(&self, vertices: &Vec<usize>) -> (String, Value) {
+        let vertices: Vec<usize> = vertices.iter().map(|vertex| vertex + 1).collect();
+        (format!("{vertices:?}"), json!(vertices))
+    }
+}
+
+impl<const W: usize, const WEIGHTED: bool> TryFrom<Graph> for MaxClique<W, WEIGHTED> {
     type Error = String;
 
     fn try_from(graph: Graph) -> Result<Self, String> {
@@ -202,8 +245,8 @@ impl<const W: usize> TryFrom<Graph> for MaxClique<W> {
     }
 }
 
-impl<const W: usize> From<MaxClique<W>> for Graph {
-    fn from(problem: MaxClique<W>) -> Self {
+impl<const W: usize, const WEIGHTED: bool> From<MaxClique<W, WEIGHTED>> for Graph {
+    fn from(problem: MaxClique<W, WEIGHTED>) -> Self {
         problem.graph
     }
 }

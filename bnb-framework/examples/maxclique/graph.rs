@@ -1,25 +1,25 @@
 //! A graph as the search wants it, and its reader.
 
-use std::{fmt, fs, path::Path};
-
+use bnb_framework::words::{ReadError, Words};
 use serde::{Deserialize, Serialize};
 
 /// The largest graph that is read, in vertices: as many as the search has room for.
 pub(crate) const VERTICES_MAX: usize = 4096;
 
-/// A graph: for each vertex its neighbours, one bit each.
+/// A graph: for each vertex its neighbours, one bit each, and its weight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Graph {
     vertices: usize,
     words: usize,
     rows: Vec<u64>,
+    weights: Vec<u32>,
 }
 
 impl Graph {
     /// A graph without edges.
     pub(crate) fn new(vertices: usize) -> Self {
         let words = vertices.div_ceil(64);
-        Self { vertices, words, rows: vec![0; vertices * words] }
+        Self { vertices, words, rows: vec![0; vertices * words], weights: vec![1; vertices] }
     }
 
     /// How many vertices it has, numbered from 0.
@@ -39,6 +39,11 @@ impl Graph {
         self.rows[a * self.words + b / 64] & (1 << (b % 64)) != 0
     }
 
+    /// The weight of a vertex: 1 unless another was set.
+    pub(crate) fn weight(&self, vertex: usize) -> u32 {
+        self.weights[vertex]
+    }
+
     /// How many neighbours a vertex has.
     pub(crate) fn degree(&self, vertex: usize) -> usize {
         self.row(vertex).iter().map(|word| word.count_ones() as usize).sum()
@@ -56,83 +61,46 @@ impl Graph {
     }
 }
 
-/// What is wrong with a file.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
-    line: usize,
-    found: String,
-    expected: String,
-}
+/// The largest weight: those of all vertices together stay within 32 bits.
+const WEIGHT_MAX: u32 = 1_000_000;
 
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { line, found, expected } = self;
-        write!(f, "line {line}: found {found}, expected {expected}")
-    }
-}
-
-/// Reads a graph from a file in DIMACS format.
+/// Reads a graph in DIMACS format: `p edge VERTICES EDGES` (or `p col`), then `e A B` for each edge and `n A WEIGHT` for vertices that count
+/// other than 1, vertices from 1. Comments (`c`) and what describes the graph otherwise (`d`, `v`, `x`) are passed over.
 ///
 /// # Errors
 /// Says the file, the line, what was found and what was expected.
-pub(crate) fn read(file: &Path) -> Result<Graph, String> {
-    let name = file.display();
-    let bytes = fs::read(file).map_err(|error| format!("{name}: the file cannot be read: {error}"))?;
-    // Comments may be of any encoding.
-    parse(&String::from_utf8_lossy(&bytes)).map_err(|wrong| format!("{name}: {wrong}"))
-}
-
-/// Reads a graph in DIMACS format: `p edge VERTICES EDGES` (or `p col`), then `e A B` for each edge, vertices from 1.
-/// Comments (`c`) and weights of vertices (`n`) are passed over.
-///
-/// # Errors
-/// At the first line that is something else.
-pub(crate) fn parse(text: &str) -> Result<Graph, Wrong> {
+pub(crate) fn parse(file: &str, text: &str) -> Result<Graph, ReadError> {
+    const LINES: &str = "e VERTEX VERTEX, n VERTEX WEIGHT, or a comment: c …";
+    let mut words = Words::new(file, text);
     let mut graph: Option<Graph> = None;
-    for (line, words) in text.lines().map(|line| line.split_whitespace()).enumerate() {
-        let words: Vec<&str> = words.collect();
-        let wrong = |found: &str, expected: &str| Wrong {
-            line: line + 1,
-            found: format!("{found:?}"),
-            expected: expected.to_owned(),
-        };
-        match (words.as_slice(), &mut graph) {
-            ([] | ["c", ..], _) => {}
-            ([first, ..], _) if first.starts_with('c') && first.len() > 1 => {}
-            (["p", _, vertices, _edges, ..], None) => {
-                let vertices = vertices.parse().ok().filter(|&vertices| vertices <= VERTICES_MAX);
-                let expected = || wrong(words[2], &format!("a number of vertices, at most {VERTICES_MAX}"));
-                graph = Some(Graph::new(vertices.ok_or_else(expected)?));
+    while !words.is_at_end() {
+        match (words.word(LINES)?, &mut graph) {
+            ("d" | "v" | "x", _) => words.skip_line(),
+            (comment, _) if comment.starts_with('c') => words.skip_line(),
+            ("p", None) => {
+                words.word_here("p edge VERTICES EDGES")?;
+                let vertices = words.number_here("a number of vertices", 0..=VERTICES_MAX)?;
+                words.skip_line();
+                graph = Some(Graph::new(vertices));
             }
-            (["p", ..], None) => return Err(wrong(&words.join(" "), "p edge VERTICES EDGES")),
-            (["p", ..], Some(_)) => return Err(wrong(&words.join(" "), "only one line p")),
-            (_, None) => return Err(wrong(&words.join(" "), "p edge VERTICES EDGES before all else")),
-            (["n", vertex, weight, ..], Some(graph)) => {
-                vertex_of(vertex, graph).ok_or_else(|| wrong(vertex, &range(graph)))?;
-                weight.parse::<i64>().map_err(|_| wrong(weight, "a weight, a whole number"))?;
+            ("p", Some(_)) => return Err(words.wrong("p", "only one line p")),
+            (other, None) => return Err(words.wrong(other, "p edge VERTICES EDGES before all else")),
+            ("n", Some(graph)) => {
+                let vertex = words.number_here("a vertex", 1..=graph.vertices)?;
+                graph.weights[vertex - 1] = words.number_here("a weight", 0..=WEIGHT_MAX)?;
+                words.skip_line();
             }
-            (["e", a, b, ..], Some(graph)) => {
-                let end = |word| vertex_of(word, graph).ok_or_else(|| wrong(word, &range(graph)));
-                let (a, b) = (end(a)?, end(b)?);
+            ("e", Some(graph)) => {
+                let a = words.number_here("a vertex", 1..=graph.vertices)?;
+                let b = words.number_here("a vertex", 1..=graph.vertices)?;
                 if a == b {
-                    return Err(wrong(&words.join(" "), "an edge between two different vertices"));
+                    return Err(words.wrong(&format!("e {a} {b}"), "an edge between two different vertices"));
                 }
-                graph.connect(a, b);
+                graph.connect(a - 1, b - 1);
+                words.skip_line();
             }
-            _ => return Err(wrong(&words.join(" "), "e VERTEX VERTEX, n VERTEX WEIGHT, or a comment: c …")),
+            (other, _) => return Err(words.wrong(other, LINES)),
         }
     }
-    graph.ok_or_else(|| Wrong {
-        line: text.lines().count() + 1,
-        found: "the end of the file".to_owned(),
-        expected: "p edge VERTICES EDGES".to_owned(),
-    })
-}
-
-fn vertex_of(word: &str, graph: &Graph) -> Option<usize> {
-    word.parse::<usize>().ok()?.checked_sub(1).filter(|&vertex| vertex < graph.vertices)
-}
-
-fn range(graph: &Graph) -> String {
-    format!("a vertex from 1 to {}", graph.vertices)
+    graph.ok_or_else(|| words.missing("p edge VERTICES EDGES"))
 }

@@ -1,4 +1,4 @@
-//! `maxclique`: finds a largest clique of a graph.
+//! `maxclique`: finds a largest clique of a graph, or a heaviest.
 //!
 //! ```text
 //! cargo run --release -p bnb-framework --example maxclique -- solve brock400_4.clq
@@ -6,8 +6,12 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use bnb_framework::{SearchTask, Solved, Solver};
-use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown};
+use bnb_framework::{
+    SearchTask, Solver,
+    cli::{self, SearchArguments},
+    words,
+};
+use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
 
 use crate::{clique::MaxClique, graph::Graph};
 
@@ -20,6 +24,11 @@ mod set;
 struct Arguments {
     /// The graph, in DIMACS format.
     file: PathBuf,
+    /// Seek the heaviest clique, by the weights of the vertices (lines n), instead of the one with the most vertices.
+    #[arg(long)]
+    weighted: bool,
+    #[command(flatten)]
+    search: SearchArguments,
 }
 
 #[derive(Debug)]
@@ -34,46 +43,38 @@ impl Program for Command {
 
     fn kinds(kinds: &mut Kinds) {
         kinds
-            .add::<SearchTask<MaxClique<4>>>("maxclique-256")
-            .add::<SearchTask<MaxClique<8>>>("maxclique-512")
-            .add::<SearchTask<MaxClique<16>>>("maxclique-1024")
-            .add::<SearchTask<MaxClique<64>>>("maxclique-4096");
+            .add::<SearchTask<MaxClique<4, false>>>("maxclique-256")
+            .add::<SearchTask<MaxClique<8, false>>>("maxclique-512")
+            .add::<SearchTask<MaxClique<16, false>>>("maxclique-1024")
+            .add::<SearchTask<MaxClique<64, false>>>("maxclique-4096")
+            .add::<SearchTask<MaxClique<4, true>>>("weighted-256")
+            .add::<SearchTask<MaxClique<16, true>>>("weighted-1024")
+            .add::<SearchTask<MaxClique<64, true>>>("weighted-4096");
     }
 
-    fn prepare(Arguments { file }: Arguments, _: Place) -> Result<Prepared, Failure> {
-        let graph = graph::read(&file).map_err(Failure::usage)?;
-        match graph.vertices() {
-            0..=256 => prepare::<4>("maxclique-256", graph),
-            257..=512 => prepare::<8>("maxclique-512", graph),
-            513..=1024 => prepare::<16>("maxclique-1024", graph),
-            _ => prepare::<64>("maxclique-4096", graph),
+    fn prepare(Arguments { file, weighted, search }: Arguments, _: Place) -> Result<Prepared, Failure> {
+        let text = words::text_of(&file).map_err(Failure::usage)?;
+        let graph = graph::parse(&file.display().to_string(), &text).map_err(Failure::usage)?;
+        match (graph.vertices(), weighted) {
+            (0..=256, false) => prepare::<4, false>("maxclique-256", graph, &search),
+            (257..=512, false) => prepare::<8, false>("maxclique-512", graph, &search),
+            (513..=1024, false) => prepare::<16, false>("maxclique-1024", graph, &search),
+            (_, false) => prepare::<64, false>("maxclique-4096", graph, &search),
+            (0..=256, true) => prepare::<4, true>("weighted-256", graph, &search),
+            (257..=1024, true) => prepare::<16, true>("weighted-1024", graph, &search),
+            (_, true) => prepare::<64, true>("weighted-4096", graph, &search),
         }
     }
 }
 
 /// The search on a graph of at most `64 * W` vertices.
-fn prepare<const W: usize>(kind: &'static str, graph: Graph) -> Result<Prepared, Failure> {
-    let problem = MaxClique::<W>::new(graph.clone()).map_err(Failure::usage)?;
-    Ok(Prepared::new(kind, Solver::new(problem).job(), move |report| {
-        let solved = Solved::of(&report);
-        if let Some(best) = solved.best.as_ref().filter(|best| !graph.is_clique(&best.solution)) {
-            return Err(Failure::failed(format!("{:?} were found, but are no clique", best.solution)));
-        }
-        // People count vertices from 1, as the files do.
-        let clique: Vec<usize> =
-            solved.best.iter().flat_map(|best| &best.solution).map(|vertex| vertex + 1).collect();
-        let sure = if solved.proven { "a largest clique" } else { "the largest clique so far" };
-        let text = format!("{sure} has {} vertices: {clique:?}\n{} states", clique.len(), solved.states);
-        let json = serde_json::json!({
-            "clique": clique,
-            "vertices": clique.len(),
-            "proven": solved.proven,
-            "states": solved.states,
-            "seconds": solved.elapsed.as_secs_f64(),
-            "figures": solved.figures,
-        });
-        Ok(Shown { text, json, complete: solved.proven })
-    }))
+fn prepare<const W: usize, const WEIGHTED: bool>(
+    kind: &'static str,
+    graph: Graph,
+    search: &SearchArguments,
+) -> Result<Prepared, Failure> {
+    let problem = MaxClique::<W, WEIGHTED>::new(graph).map_err(Failure::usage)?;
+    cli::prepare(kind, Solver::new(problem), search)
 }
 
 fn main() -> ExitCode {

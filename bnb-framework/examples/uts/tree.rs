@@ -187,7 +187,7 @@ impl Node {
 }
 
 /// The numbers of the children of a node that were not visited yet.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Numbers(Range<u32>);
 
 impl Uts {

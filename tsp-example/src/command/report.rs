@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bnb_framework::Figures;
+use bnb_framework::{End, Figures};
 use indicatif::HumanCount;
 use serde_json::{Value, json};
 
@@ -19,8 +19,10 @@ pub(super) struct Report<'a> {
 pub(super) struct Search {
     pub(super) length: Option<u64>,
     pub(super) tour: Option<Vec<City>>,
-    /// No tour is shorter.
-    pub(super) proven: bool,
+    pub(super) end: End,
+    /// The tours that were collected, with their lengths.
+    pub(super) collected: Vec<(u64, Vec<City>)>,
+    pub(super) collected_all: bool,
     /// No tour is shorter than this.
     pub(super) bound: u64,
     pub(super) states: u64,
@@ -41,9 +43,14 @@ impl Report<'_> {
 
     /// As an object.
     pub(super) fn json(&self) -> Value {
-        let Search { length, tour, proven, bound, states, pruned, seconds } = &self.search;
-        let numbers: Option<Vec<usize>> =
-            tour.as_ref().map(|tour| tour.iter().map(|city| city + 1).collect());
+        let Search { length, tour, end, collected, collected_all, bound, states, pruned, seconds } =
+            &self.search;
+        let numbered = |tour: &Vec<City>| -> Vec<usize> { tour.iter().map(|city| city + 1).collect() };
+        let numbers = tour.as_ref().map(numbered);
+        let collected: Vec<Value> = collected
+            .iter()
+            .map(|(length, tour)| json!({ "length": length, "tour": numbered(tour) }))
+            .collect();
         let names: Option<Vec<&str>> = self
             .instance
             .names
@@ -55,7 +62,10 @@ impl Report<'_> {
             "instance": self.instance.name,
             "cities": self.instance.len(),
             "length": length,
-            "proven": proven,
+            "proven": *end == End::Proven,
+            "end": end.to_string(),
+            "collected": collected,
+            "collected_all": collected_all,
             "tour": numbers,
             "names": names,
             "bound": bound,
@@ -77,8 +87,17 @@ impl Report<'_> {
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         match &self.search.tour {
-            None => text.push_str("no tour was found\n"),
+            None if self.search.end == End::Proven => text.push_str("there is no such tour: proven\n"),
+            None => text.push_str("no such tour was found\n"),
             Some(tour) => self.write_tour(&mut text, tour),
+        }
+        if !self.search.collected.is_empty() {
+            let more = if self.search.collected_all { "" } else { "; there may be more" };
+            let _ = writeln!(text, "{} tours collected{more}", self.search.collected.len());
+            for (length, tour) in &self.search.collected {
+                let labels: Vec<String> = tour.iter().map(|&city| self.instance.label(city)).collect();
+                let _ = writeln!(text, "{length:>16} {}", labels.join(" "));
+            }
         }
         self.write_figures(&mut text);
         text
@@ -98,14 +117,18 @@ impl Report<'_> {
             text.push_str(end);
         }
         let length = self.search.length.unwrap_or_default();
-        // Writing into a string cannot fail.
-        let _ = if self.search.proven {
-            writeln!(text, "\nlength {length}, proven optimal")
-        } else {
-            let (bound, gap) = (self.search.bound, 100.0 * self.gap().unwrap_or_default());
-            let known = format!("no tour is shorter than {bound} (gap {gap:.2} %)");
-            writeln!(text, "\nlength {length}, NOT proven optimal: the search was stopped; {known}")
+        let (bound, gap) = (self.search.bound, 100.0 * self.gap().unwrap_or_default());
+        let known = format!("no tour is shorter than {bound} (gap {gap:.2} %)");
+        let quality = match self.search.end {
+            End::Proven if gap == 0.0 => "proven optimal".to_owned(),
+            End::Proven => format!("good enough: {known}"),
+            End::Target => "which meets the target".to_owned(),
+            End::StateLimit => format!("NOT proven optimal: the limit of states was reached; {known}"),
+            End::TimeLimit => format!("NOT proven optimal: the time was up; {known}"),
+            End::Stopped => format!("NOT proven optimal: the search was stopped; {known}"),
         };
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "\nlength {length}, {quality}");
     }
 
     fn write_figures(&self, text: &mut String) {

@@ -2,13 +2,17 @@
 
 use std::{fs, path::PathBuf, time::Instant};
 
-use bnb_framework::{Best, Figures, Problem, Progress, SearchTask, Solved, Solver, Tree as _, sequential};
+use bnb_framework::{
+    Best, End, Figures, Problem, SearchTask, Solved, Solver, Tree as _,
+    cli::{SearchArguments, line},
+    sequential,
+};
 use clap::ValueEnum;
-use indicatif::{HumanCount, HumanDuration};
 use taskwork::cli::{Failure, Kinds, Prepared, Shown};
 
 use super::report::{Report, Search};
 use crate::{
+    directed::DirectedProblem,
     instance::{City, Instance},
     one_tree::OneTreeProblem,
     path::PathProblem,
@@ -19,23 +23,19 @@ use crate::{
 /// What `tsp solve` and `tsp submit` are asked.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The instance: TSPLIB (TYPE TSP), or CSV with lines of name,x,y or name,lat,lon.
+    /// The instance: TSPLIB (TYPE TSP or ATSP), or CSV with lines of name,x,y or name,lat,lon.
     file: PathBuf,
-    /// What a tour through a state costs at least.
-    #[arg(long, value_enum, default_value = "one-tree")]
-    bound: Bound,
+    /// What a tour through a state costs at least. [default: one-tree, or assignment where distances depend on the direction]
+    #[arg(long, value_enum)]
+    bound: Option<Bound>,
     /// The tour to begin with.
     #[arg(long, value_enum, default_value = "heuristic")]
     start: Start,
-    /// Visit every state: all paths from the first city, whatever the bound.
-    #[arg(long)]
-    no_pruning: bool,
-    /// Search without the runtime, by the plain sequential reference: to compare with.
-    #[arg(long)]
-    sequential: bool,
     /// Write the tour to this file, in TSPLIB format, when it is found.
     #[arg(long, value_name = "TOUR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    search: SearchArguments,
 }
 
 /// What a tour through a state costs at least.
@@ -43,8 +43,10 @@ pub(super) struct Arguments {
 pub(super) enum Bound {
     /// Held and Karp's one-trees with subgradient steps: branches on edges.
     OneTree,
-    /// The path so far and a spanning tree of the unvisited cities: extends paths city by city.
+    /// The path so far and a spanning tree of the unvisited cities: extends paths city by city. Also taken with --no-pruning.
     Mst,
+    /// Every city gets one to follow it; then subtours are connected: branches on arcs.
+    Assignment,
 }
 
 /// The tour to begin with.
@@ -60,6 +62,7 @@ pub(super) enum Start {
 pub(super) fn kinds(kinds: &mut Kinds) {
     kinds
         .add::<SearchTask<OneTreeProblem>>("one-tree")
+        .add::<SearchTask<DirectedProblem>>("assignment")
         .add::<SearchTask<PathProblem<16, 1>>>("path-16")
         .add::<SearchTask<PathProblem<32, 1>>>("path-32")
         .add::<SearchTask<PathProblem<64, 1>>>("path-64")
@@ -73,14 +76,38 @@ const CITIES_OF_CHOICE: usize = 4;
 pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     let instance = read_instance(&arguments.file).map_err(Failure::usage)?;
     let cities = instance.len();
-    let paths = arguments.no_pruning || arguments.bound == Bound::Mst || cities < CITIES_OF_CHOICE;
-    if !paths {
-        let problem = OneTreeProblem::new(instance.clone());
-        let root_bound = problem.clone();
-        let asked = Asked { arguments, instance };
-        return asked.prepare("one-tree", problem, move |best| root_bound.root_bound(best));
+    let everything = arguments.search.is_without_pruning();
+    let bound = match arguments.bound {
+        Some(bound @ (Bound::OneTree | Bound::Mst)) if instance.is_directed() && !everything => {
+            return Err(Failure::usage(format!(
+                "{}: its distances depend on the direction, so --bound {} is none: --bound assignment is",
+                arguments.file.display(),
+                bound.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+            )));
+        }
+        Some(bound) => bound,
+        None if instance.is_directed() => Bound::Assignment,
+        None => Bound::OneTree,
+    };
+    match bound {
+        _ if everything => {}
+        Bound::Mst => {}
+        Bound::OneTree if cities < CITIES_OF_CHOICE => {}
+        Bound::OneTree => {
+            let problem = OneTreeProblem::new(instance.clone());
+            let root_bound = problem.clone();
+            let start = || start::tour(&instance);
+            let asked = Asked { arguments, start: start(), instance };
+            return asked.prepare("one-tree", problem, move |best| root_bound.root_bound(best));
+        }
+        Bound::Assignment => {
+            let problem = DirectedProblem::new(instance.clone());
+            let root_bound = problem.clone();
+            let asked = Asked { arguments, start: problem.start(), instance };
+            return asked.prepare("assignment", problem, move |best| root_bound.root_bound(best));
+        }
     }
-    let asked = Asked { arguments, instance };
+    let asked = Asked { start: start::tour(&instance), arguments, instance };
     match cities {
         0..=16 => asked.prepare_paths::<16, 1>("path-16"),
         17..=32 => asked.prepare_paths::<32, 1>("path-32"),
@@ -97,6 +124,8 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
 struct Asked {
     arguments: Arguments,
     instance: Instance,
+    /// The tour of the heuristics, and its length.
+    start: (u64, Vec<City>),
 }
 
 impl Asked {
@@ -115,17 +144,19 @@ impl Asked {
         root_bound: impl FnOnce(Option<u64>) -> u64 + Send + 'static,
     ) -> Result<Prepared, Failure> {
         let heuristic = self.arguments.start == Start::Heuristic;
-        let start = heuristic.then(|| start::tour(&self.instance));
-        if self.arguments.sequential {
-            let search = search_sequentially(&problem, !self.arguments.no_pruning, start);
+        let start = heuristic.then(|| self.start.clone());
+        let arguments = &self.arguments.search;
+        if arguments.is_sequential() {
+            let search = search_sequentially(&problem, !arguments.is_without_pruning(), start);
             return Ok(Prepared::at_once(self.shown(search, Figures::default())?));
         }
-        let mut solver = Solver::new(problem).pruning(!self.arguments.no_pruning);
+        let mut solver = arguments.apply(Solver::new(problem))?;
         if let Some((length, tour)) = start {
             solver = solver.start(length, tour);
         }
+        let options = solver.options().clone();
         Ok(Prepared::watched(kind, solver.job(), line::<P>, move |report| {
-            let solved = Solved::of(&report);
+            let solved = Solved::of(&report, &options);
             let figures = solved.figures;
             self.shown(search(solved, root_bound), figures)
         }))
@@ -138,7 +169,14 @@ impl Asked {
                 Failure::usage(format!("{}: the file cannot be written: {error}", file.display()))
             })?;
         }
-        let complete = search.proven;
+        if let Some(tour) = &search.tour
+            && self.instance.checked_length(tour) != search.length
+        {
+            return Err(Failure::failed(format!(
+                "{tour:?} was found, but is no tour of that length: a mistake"
+            )));
+        }
+        let complete = matches!(search.end, End::Proven | End::Target);
         let report = Report { instance: &self.instance, search, figures };
         Ok(Shown { text: report.text(), json: report.json(), complete })
     }
@@ -149,12 +187,15 @@ fn search<P: Problem<Cost = u64, Solution = Vec<City>>>(
     solved: Solved<P>,
     root_bound: impl FnOnce(Option<u64>) -> u64,
 ) -> Search {
+    let collected = solved.collected.into_iter().map(|tour| (tour.cost, tour.solution)).collect();
     let (length, tour) = solved.best.map(|best| (best.cost, best.solution)).unzip();
-    let bound = length.filter(|_| solved.proven).unwrap_or_else(|| root_bound(length));
+    let bound = solved.bound.unwrap_or_else(|| root_bound(length));
     Search {
         length,
         tour,
-        proven: solved.proven,
+        end: solved.end,
+        collected,
+        collected_all: solved.collected_all,
         // A bound beyond the best tour says that there is no better one.
         bound: length.map_or(bound, |length| bound.min(length)),
         states: solved.states,
@@ -169,33 +210,19 @@ fn search_sequentially<P: Problem<Cost = u64, Solution = Vec<City>>>(
     start: Option<(u64, Vec<City>)>,
 ) -> Search {
     let started = Instant::now();
-    let start = start.map(|(cost, solution)| Best { cost, solution });
+    let start = start.map(|(cost, solution)| Best::new(cost, solution));
     let found = sequential::solve(problem, pruning, start);
     let seconds = started.elapsed().as_secs_f64();
     let (length, tour) = found.best.map(|best| (best.cost, best.solution)).unzip();
     Search {
         length,
         tour,
-        proven: true,
+        end: End::Proven,
+        collected: Vec::new(),
+        collected_all: true,
         bound: length.unwrap_or_default(),
         states: found.states,
         pruned: found.pruned,
         seconds,
     }
-}
-
-/// How the search gets on, in a line.
-fn line<P: Problem<Cost = u64>>(progress: &taskwork::Progress) -> String {
-    let progress = Progress::<P>::of(progress);
-    let rate = progress.states as f64 / progress.elapsed.as_secs_f64().max(1e-3);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for the eye")]
-    let rate = HumanCount(rate as u64);
-    let best = progress.best.map_or_else(|| "none".to_owned(), |best| best.to_string());
-    format!(
-        "{} states, {rate}/s; {} tasks, {} steals; best tour {best}; {}",
-        HumanCount(progress.states),
-        HumanCount(progress.figures.tasks),
-        HumanCount(progress.figures.steals),
-        HumanDuration(progress.elapsed),
-    )
 }

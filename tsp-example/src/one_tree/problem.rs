@@ -225,6 +225,7 @@ impl Tree for OneTreeProblem {
 impl Problem for OneTreeProblem {
     type Cost = u64;
     type Solution = Vec<City>;
+    const EVERY_SOLUTION: bool = false;
 
     fn leaf(&self, state: &OneTreeState) -> Option<u64> {
         match &state.next {
@@ -265,6 +266,10 @@ impl Problem for OneTreeProblem {
                 }
             }
         })
+    }
+
+    fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
+        self.instance.checked_length(tour)
     }
 
     fn solution(&self, leaf: &OneTreeState) -> Vec<City> {

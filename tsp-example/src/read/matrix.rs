@@ -65,12 +65,7 @@ pub(super) fn parse(
     format: Format,
     words: &[Word<'_>],
 ) -> Result<Instance, ReadError> {
-    let expected = format.entries(cities).count();
-    if words.len() != expected {
-        let line = words.get(expected).or(words.last()).map_or_else(|| text.last_line(), |word| word.line);
-        let wanted = format!("{expected} for {cities} cities in this format");
-        return Err(text.error(line, format!("{} distances", words.len()), wanted));
-    }
+    check_count(text, cities, format, words)?;
     let mut given = vec![None; cities * cities];
     for ((i, j), &word) in format.entries(cities).zip(words) {
         let distance = weight(text, word, i == j)?;
@@ -85,6 +80,39 @@ pub(super) fn parse(
     }
     let entry = |i: City, j: City| given[i * cities + j].or(given[j * cities + i]);
     Instance::new(name, cities, |i, j| Ok(entry(i, j).expect("every format gives every pair at least once")))
+}
+
+/// Reads the entries of a full matrix of distances that depend on the direction.
+pub(super) fn parse_directed(
+    text: &Text,
+    name: &str,
+    cities: usize,
+    format: Format,
+    words: &[Word<'_>],
+) -> Result<Instance, ReadError> {
+    if format != Format::Full {
+        let found = "half a matrix of distances that depend on the direction";
+        return Err(text.error(
+            words.first().map_or(1, |word| word.line),
+            found,
+            "EDGE_WEIGHT_FORMAT: FULL_MATRIX",
+        ));
+    }
+    check_count(text, cities, format, words)?;
+    let entries = format.entries(cities).zip(words);
+    let distances: Result<Vec<u32>, ReadError> =
+        entries.map(|((i, j), &word)| weight(text, word, i == j)).collect();
+    Ok(Instance::directed(name, cities, distances?))
+}
+
+fn check_count(text: &Text, cities: usize, format: Format, words: &[Word<'_>]) -> Result<(), ReadError> {
+    let expected = format.entries(cities).count();
+    if words.len() == expected {
+        return Ok(());
+    }
+    let line = words.get(expected).or(words.last()).map_or_else(|| text.last_line(), |word| word.line);
+    let wanted = format!("{expected} for {cities} cities in this format");
+    Err(text.error(line, format!("{} distances", words.len()), wanted))
 }
 
 /// A distance. What stands on the diagonal is not one, and only has to be a number.

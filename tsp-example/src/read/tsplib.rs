@@ -121,10 +121,10 @@ enum Weights {
     Computed(Metric, usize),
 }
 
-/// Reads an instance of TYPE TSP.
+/// Reads an instance of TYPE TSP or ATSP.
 pub(super) fn parse(text: &Text) -> Result<Instance, ReadError> {
     let specification = Specification::parse(text)?;
-    check_type(text, &specification)?;
+    let directed = is_directed(text, &specification)?;
     let cities = specification.dimension(text)?;
     for (section, line, _) in &specification.sections {
         let problem = match section {
@@ -139,10 +139,21 @@ pub(super) fn parse(text: &Text) -> Result<Instance, ReadError> {
     }
     let name = specification.get(Header::Name).map_or("unnamed", |(_, name)| name);
     match weights(text, &specification)? {
+        Weights::Computed(..) if directed => {
+            let line = specification.get(Header::EdgeWeightType).map_or(1, |(line, _)| line);
+            Err(text.error(
+                line,
+                "distances from coordinates, which are the same in both directions",
+                "EDGE_WEIGHT_TYPE: EXPLICIT",
+            ))
+        }
         Weights::Explicit => {
             let format = format(text, &specification)?;
             let words = specification.section(Section::EdgeWeight);
             let words = words.ok_or_else(|| missing(text, "EDGE_WEIGHT_SECTION"))?;
+            if directed {
+                return matrix::parse_directed(text, name, cities, format, words);
+            }
             matrix::parse(text, name, cities, format, words)
         }
         Weights::Computed(metric, axes) => {
@@ -158,17 +169,17 @@ fn missing(text: &Text, section: &str) -> ReadError {
     text.error(text.last_line(), "the end of the file", section)
 }
 
-fn check_type(text: &Text, specification: &Specification<'_>) -> Result<(), ReadError> {
+/// Whether the distances depend on the direction: TYPE ATSP.
+fn is_directed(text: &Text, specification: &Specification<'_>) -> Result<bool, ReadError> {
+    const EXPECTED: &str = "TYPE: TSP, or ATSP";
     let Some((line, value)) = specification.value(Header::Type) else {
-        return Err(text.error(text.last_line(), "no TYPE", "TYPE: TSP"));
+        return Err(text.error(text.last_line(), "no TYPE", EXPECTED));
     };
     // Some files add a name in parentheses: the first word decides.
     match value.split_whitespace().next() {
-        Some("TSP") => Ok(()),
-        Some("ATSP") => {
-            Err(text.error(line, "TYPE: ATSP, distances that depend on the direction", "TYPE: TSP"))
-        }
-        _ => Err(text.error(line, format!("TYPE: {}", quote(&value)), "TYPE: TSP")),
+        Some("TSP") => Ok(false),
+        Some("ATSP") => Ok(true),
+        _ => Err(text.error(line, format!("TYPE: {}", quote(&value)), EXPECTED)),
     }
 }
 

@@ -145,7 +145,8 @@ impl Facts {
             rows.push(("reason", reason.clone()));
         }
         let (figures, requests) = self.sums();
-        let share = figures.share().map(|share| format!(", an estimated {:.1} % of the whole", 100.0 * share));
+        let share =
+            figures.share().map(|share| format!(", an estimated {:.1} % of the whole", 100.0 * share));
         rows.push(("worked", format!("{} units{}", count(figures.worked), share.unwrap_or_default())));
         let split =
             format!("{} completed, {} of them split off", count(figures.tasks), count(figures.splits));
