@@ -1,5 +1,7 @@
 //! Visiting every state of a tree, and gathering something at each: counting, mostly.
 
+use std::time::{Duration, Instant};
+
 use serde::{Deserialize, Serialize};
 use taskwork::{Context, Job, Outcome, Output, Task};
 
@@ -64,14 +66,19 @@ pub trait Enumerate: Tree {
 #[serde(bound = "")]
 pub struct EnumerationTask<E: Enumerate> {
     frontier: Frontier<E>,
+    /// Which share of the whole tree was open here when that was last estimated.
+    share_left: f64,
 }
 
 impl<E: Enumerate> EnumerationTask<E> {
     /// The visit of a whole tree, as a job of the runtime: to be run here or on a cluster.
     pub fn job(tree: E) -> Job<Self> {
-        Job::new(Self { frontier: Frontier::new(&tree) }, tree)
+        Job::new(Self { frontier: Frontier::new(&tree), share_left: 1.0 }, tree)
     }
 }
+
+/// How often it is estimated how much of the tree is left.
+const TAKE_STOCK_EVERY: Duration = Duration::from_millis(200);
 
 /// After how many states progress is reported.
 const REPORT_STATES: u64 = 4096;
@@ -84,6 +91,19 @@ struct Worker<'a, 'b, E: Enumerate> {
     cx: &'a mut Context<'b, EnumerationTask<E>>,
     /// Since the last report.
     states: u64,
+    took_stock: Instant,
+    stock_is_due: bool,
+}
+
+impl<E: Enumerate> Worker<'_, '_, E> {
+    #[cold]
+    fn report(&mut self) {
+        self.cx.worked(std::mem::take(&mut self.states));
+        let now = Instant::now();
+        if now - self.took_stock >= TAKE_STOCK_EVERY {
+            (self.took_stock, self.stock_is_due) = (now, true);
+        }
+    }
 }
 
 impl<E: Enumerate> Visitor<E> for Worker<'_, '_, E> {
@@ -92,7 +112,7 @@ impl<E: Enumerate> Visitor<E> for Worker<'_, '_, E> {
     fn visit(&mut self, tree: &E, state: &mut E::State) -> Below<E::Children> {
         self.states += 1;
         if self.states >= REPORT_STATES {
-            self.cx.worked(std::mem::take(&mut self.states));
+            self.report();
         }
         let children = tree.branch(state);
         tree.visit(state, self.cx.output());
@@ -101,7 +121,7 @@ impl<E: Enumerate> Visitor<E> for Worker<'_, '_, E> {
 
     #[inline]
     fn pauses(&mut self, _: bool) -> bool {
-        self.cx.is_asked()
+        self.cx.is_asked() || self.stock_is_due
     }
 }
 
@@ -111,7 +131,7 @@ impl<E: Enumerate> Task for EnumerationTask<E> {
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let tree = cx.shared();
-        let mut worker = Worker { cx, states: 0 };
+        let mut worker = Worker { cx, states: 0, took_stock: Instant::now(), stock_is_due: false };
         let outcome = loop {
             if self.frontier.search(tree, &mut worker) == Searched::Over {
                 break Outcome::Complete;
@@ -119,13 +139,24 @@ impl<E: Enumerate> Task for EnumerationTask<E> {
             if worker.cx.migrate() {
                 break Outcome::Migrate;
             }
+            if std::mem::take(&mut worker.stock_is_due) {
+                let left = self.frontier.share_left(tree).min(self.share_left);
+                worker.cx.progressed(self.share_left - left);
+                self.share_left = left;
+            }
             worker.cx.potential_split(self);
         };
         worker.cx.worked(worker.states);
+        if outcome == Outcome::Complete {
+            worker.cx.progressed(self.share_left);
+        }
         outcome
     }
 
     fn split(&mut self, tree: &E) -> Option<Self> {
-        self.frontier.split_levels(tree, SPLIT_LEVELS_MAX).map(|frontier| Self { frontier })
+        let mut frontier = self.frontier.split_levels(tree, SPLIT_LEVELS_MAX)?;
+        let share_left = frontier.share_left(tree).min(self.share_left);
+        self.share_left -= share_left;
+        Some(Self { frontier, share_left })
     }
 }

@@ -115,6 +115,8 @@ pub mod words;
 pub mod assignment;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod kinds_tests;
 
 pub use ordered_float::{NotNan, OrderedFloat};
 pub use taskwork::{Figures, JobError, Output, Stopper};

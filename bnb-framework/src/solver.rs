@@ -299,10 +299,12 @@ impl<P: Problem> Solved<P> {
     pub fn of(report: &Report<SearchTask<P>>, options: &Options<P::Cost>) -> Self {
         let best = report.var::<Incumbent<P>>().map(|best| (*best).clone());
         let tally = &report.output;
+        let target = options.target.zip(best.as_ref().map(|best| best.cost));
+        let is_met = target.is_some_and(|(target, best)| !P::GOAL.better(&target, &best));
         let end = match tally.halt {
+            _ if is_met => End::Target,
             _ if !report.finished => End::Stopped,
-            None => End::Proven,
-            Some(Halt::Target) => End::Target,
+            None | Some(Halt::Target) => End::Proven,
             Some(Halt::States) => End::StateLimit,
             Some(Halt::Time) => End::TimeLimit,
         };

@@ -5,6 +5,7 @@ use std::{collections::VecDeque, ops::Range};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    enumerate::Enumerate,
     problem::{Goal, Problem},
     tree::{Children, Tree},
 };
@@ -78,6 +79,14 @@ impl Children<Steps> for LastSteps {
 
     fn is_single(&self, _: &Steps, _: &Vec<u8>) -> bool {
         self.0.len() == 1
+    }
+}
+
+impl Enumerate for Steps {
+    type Output = u64;
+
+    fn visit(&self, _: &Vec<u8>, states: &mut u64) {
+        *states += 1;
     }
 }
 

@@ -1,0 +1,227 @@
+//! Every kind of search against brute force: whatever is chosen, and however many nodes there are.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::{
+    enumerate::EnumerationTask,
+    options::{Collect, Replicable, Split, Strategy as Order, Tolerance},
+    problem::Problem,
+    solver::{End, Solved, Solver},
+    testing::{Knapsack, Paths, Steps},
+    tree::Tree as _,
+};
+
+/// Every packing that fits, with its value, the best first; of equal value in the order of the bits.
+fn packings(knapsack: &Knapsack) -> Vec<(u64, Vec<bool>)> {
+    let items = &knapsack.items;
+    let mut packings: Vec<(u64, Vec<bool>)> = (0..1_u32 << items.len())
+        .filter_map(|set| {
+            let taken: Vec<bool> = (0..items.len()).map(|item| set & (1 << item) != 0).collect();
+            let sum = |of: fn(&(u64, u64)) -> u64| -> u64 {
+                taken.iter().zip(items).filter(|(taken, _)| **taken).map(|(_, item)| of(item)).sum()
+            };
+            let (value, weight) = (sum(|item| item.0), sum(|item| item.1));
+            (weight <= knapsack.capacity).then_some((value, taken))
+        })
+        .collect();
+    packings.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    packings
+}
+
+fn knapsacks() -> impl Strategy<Value = Knapsack> {
+    let items = prop::collection::vec((1_u64..40, 1_u64..25), 0..11);
+    (0_u64..60, items).prop_map(|(capacity, items)| Knapsack::new(capacity, items))
+}
+
+fn orders() -> impl Strategy<Value = Order> {
+    let bounded = (0_usize..20).prop_flat_map(|open_max| {
+        prop_oneof![Just(Order::BestFirst { open_max }), Just(Order::BestChildFirst { open_max })]
+    });
+    prop_oneof![Just(Order::DepthFirst), bounded]
+}
+
+fn splits() -> impl Strategy<Value = Split> {
+    prop_oneof![Just(Split::Half), Just(Split::Shallowest), Just(Split::Own)]
+}
+
+fn collected(solved: &Solved<Knapsack>) -> Vec<(u64, Vec<bool>)> {
+    solved.collected.iter().map(|one| (one.cost, one.solution.clone())).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn every_order_finds_the_optimum(
+        knapsack in knapsacks(),
+        order in orders(),
+        split in splits(),
+        nodes in 1_usize..3,
+        workers in 1_usize..3,
+    ) {
+        let best = packings(&knapsack)[0].0;
+        let solver = Solver::new(knapsack).strategy(order).split(split).nodes(nodes).workers(workers);
+        let solved = solver.run().unwrap();
+        prop_assert_eq!(solved.best.as_ref().map(|best| best.cost), Some(best));
+        prop_assert!(solved.proven && solved.bound == Some(best) && solved.gap() == Some(0.0));
+    }
+
+    #[test]
+    fn a_target_is_met_or_proven_to_be_out_of_reach(
+        knapsack in knapsacks(),
+        order in orders(),
+        nodes in 1_usize..3,
+        beside in -3_i64..3,
+    ) {
+        let best = packings(&knapsack)[0].0;
+        let target = best.saturating_add_signed(beside);
+        let solved = Solver::new(knapsack).target(target).strategy(order).nodes(nodes).run().unwrap();
+        if target <= best {
+            prop_assert_eq!(solved.end, End::Target);
+            prop_assert!(solved.best.unwrap().cost >= target);
+        } else {
+            prop_assert!(solved.best.is_none());
+            prop_assert_eq!(solved.end, End::Proven);
+        }
+    }
+
+    #[test]
+    fn nothing_worse_than_the_cutoff_is_found(knapsack in knapsacks(), beside in -3_i64..3) {
+        let best = packings(&knapsack)[0].0;
+        let cutoff = best.saturating_add_signed(beside);
+        let solved = Solver::new(knapsack).cutoff(cutoff).run().unwrap();
+        prop_assert_eq!(solved.best.map(|best| best.cost), (cutoff < best).then_some(best));
+        prop_assert!(solved.proven);
+    }
+
+    #[test]
+    fn a_tolerance_is_kept(
+        knapsack in knapsacks(),
+        order in orders(),
+        absolute in 0_u32..30,
+        percents in 0_u32..30,
+        nodes in 1_usize..3,
+    ) {
+        let best = packings(&knapsack)[0].0;
+        let (absolute, relative) = (f64::from(absolute), f64::from(percents) / 100.0);
+        let tolerance = Tolerance { absolute, relative };
+        let solved = Solver::new(knapsack).tolerance(tolerance).strategy(order).nodes(nodes).run().unwrap();
+        let (found, bound) = (solved.best.unwrap().cost, solved.bound.unwrap());
+        prop_assert!(found <= best && best <= bound, "{found} <= {best} <= {bound}");
+        prop_assert!((bound - found) as f64 <= absolute.max(relative * found as f64) + 1e-9);
+    }
+
+    #[test]
+    fn the_best_are_collected(
+        knapsack in knapsacks(),
+        at_most in 1_usize..9,
+        order in orders(),
+        nodes in 1_usize..4,
+    ) {
+        let all = packings(&knapsack);
+        let collect = Collect { at_most, within: None };
+        let solved = Solver::new(knapsack).collect(collect).strategy(order).nodes(nodes).run().unwrap();
+        prop_assert_eq!(collected(&solved), &all[..at_most.min(all.len())]);
+        prop_assert!(solved.collected_all);
+    }
+
+    #[test]
+    fn those_near_the_optimum_are_collected(
+        knapsack in knapsacks(),
+        at_most in 1_usize..30,
+        absolute in 0_u32..12,
+        order in orders(),
+        nodes in 1_usize..4,
+    ) {
+        let all = packings(&knapsack);
+        let worst = all[0].0.saturating_sub(u64::from(absolute));
+        let near: Vec<_> = all.into_iter().take_while(|(value, _)| *value >= worst).collect();
+        let within = Some(Tolerance { absolute: f64::from(absolute), relative: 0.0 });
+        let solver = Solver::new(knapsack).collect(Collect { at_most, within }).strategy(order).nodes(nodes);
+        let solved = solver.run().unwrap();
+        prop_assert_eq!(collected(&solved), &near[..at_most.min(near.len())]);
+        prop_assert_eq!(solved.collected_all, near.len() <= at_most);
+    }
+
+    #[test]
+    fn at_a_limit_the_bound_is_exact_for_what_is_open(
+        knapsack in knapsacks(),
+        order in orders(),
+        states in 1_u64..60,
+        nodes in 1_usize..3,
+    ) {
+        let best = packings(&knapsack)[0].0;
+        let root = knapsack.bound(&mut knapsack.root(), None).unwrap();
+        let solved = Solver::new(knapsack).state_limit(states).strategy(order).nodes(nodes).run().unwrap();
+        let found = solved.best.as_ref().map_or(0, |best| best.cost);
+        let bound = solved.bound.unwrap();
+        prop_assert!(found <= best && best <= bound && bound <= root, "{found} <= {best} <= {bound} <= {root}");
+        prop_assert!(solved.end == End::StateLimit || found == best && bound == best);
+    }
+
+    #[test]
+    fn a_replicable_search_does_not_depend_on_who_does_it(
+        depth in 1_u8..7,
+        breadth in 1_u8..5,
+        first_states in 0_u64..40,
+        parts in 0_usize..40,
+    ) {
+        let replicable = Replicable { first_states, parts };
+        let run = |nodes: usize, workers: usize| {
+            let paths = Paths { depth, breadth };
+            let solved = Solver::new(paths).replicable(replicable).nodes(nodes).workers(workers).run().unwrap();
+            (solved.states, solved.pruned, solved.best.map(|best| (best.cost, best.solution)))
+        };
+        let alone = run(1, 1);
+        for (nodes, workers) in [(1, 2), (2, 1), (3, 2)] {
+            prop_assert_eq!(&run(nodes, workers), &alone);
+        }
+    }
+}
+
+#[test]
+fn a_start_that_cannot_be_bettered_is_the_answer_of_a_replicable_search() {
+    let knapsack = Knapsack::new(50, vec![(60, 10), (100, 20), (120, 30)]);
+    let solver = Solver::new(knapsack.clone()).replicable(Replicable::default());
+    let solved = solver.start(220, vec![false, true, true]).run().unwrap();
+    assert_eq!(solved.best.unwrap().cost, 220);
+    let best = Solver::new(knapsack).replicable(Replicable::default()).run().unwrap().best.unwrap();
+    assert_eq!((best.cost, best.solution), (220, vec![false, true, true]));
+}
+
+#[test]
+fn when_the_time_is_up_everybody_stops_and_the_bound_holds() {
+    // A tree that nobody can search whole, and without pruning.
+    let paths = Paths { depth: 60, breadth: 4 };
+    for nodes in [1, 3] {
+        let solver = Solver::new(paths.clone()).pruning(false).nodes(nodes);
+        let solved = solver.time_limit(Duration::from_millis(300)).run().unwrap();
+        assert_eq!(solved.end, End::TimeLimit);
+        assert!(!solved.proven && solved.states > 0);
+        assert_eq!(solved.bound, Some(0), "the bound of every state");
+    }
+}
+
+#[test]
+fn a_limit_of_states_is_passed_by_little() {
+    for nodes in [1, 4] {
+        let solver = Solver::new(Paths { depth: 60, breadth: 4 }).pruning(false).nodes(nodes).workers(2);
+        let solved = solver.state_limit(200_000).run().unwrap();
+        assert_eq!(solved.end, End::StateLimit);
+        assert!((200_000..400_000).contains(&solved.states), "{} states on {nodes} nodes", solved.states);
+    }
+}
+
+#[test]
+fn all_of_the_tree_is_done_at_the_end_as_far_as_is_estimated() {
+    for nodes in [1, 3] {
+        let solved = Solver::new(Paths { depth: 9, breadth: 4 }).pruning(false).nodes(nodes).run().unwrap();
+        let share = solved.figures.share().unwrap();
+        assert!((share - 1.0).abs() < 1e-6, "{share} on {nodes} nodes");
+        let steps = Steps(Paths { depth: 9, breadth: 4 });
+        let share = EnumerationTask::job(steps).nodes(nodes).run().unwrap().figures.share();
+        assert!((share.unwrap() - 1.0).abs() < 1e-6, "{share:?} on {nodes} nodes, in place");
+    }
+}
