@@ -12,9 +12,13 @@ use std::{
 use clap::{Args, ValueEnum};
 use indicatif::{HumanCount, HumanDuration};
 use serde_json::{Value, json};
-use taskwork::cli::{Failure, Prepared, Shown};
+use taskwork::{
+    Figures,
+    cli::{Failure, Prepared, Shown},
+};
 
 use crate::{
+    enumerate::{Enumerate, EnumerationTask},
     incumbent::Best,
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
     problem::Problem,
@@ -374,4 +378,40 @@ fn as_json<P: Shows>(problem: &P, solved: &Solved<P>) -> Value {
         object.extend(more);
     }
     Value::Object(object)
+}
+
+/// How a tree is to be visited whose states are counted.
+#[derive(Debug, Clone, Args)]
+#[group(skip)]
+pub struct CountArguments {
+    /// Visit the tree without the runtime, by the plain sequential reference: to compare with.
+    #[arg(long)]
+    sequential: bool,
+}
+
+/// Makes a job of the visit of a whole tree. `show` says what was counted, for people and as a JSON object.
+pub fn prepare_count<E: Enumerate>(
+    kind: &'static str,
+    tree: E,
+    arguments: &CountArguments,
+    show: impl Fn(&E::Output) -> (String, Value) + Send + 'static,
+) -> Prepared {
+    let shown = move |output: &E::Output, finished: bool, elapsed: Duration, figures: Figures| {
+        let (text, mut json) = show(output);
+        if let Some(object) = json.as_object_mut() {
+            object.insert("finished".to_owned(), json!(finished));
+            object.insert("seconds".to_owned(), json!(elapsed.as_secs_f64()));
+            object.insert("figures".to_owned(), json!(figures));
+        }
+        let stopped = if finished { "" } else { " so far: the visit was stopped" };
+        Shown { text: format!("{text}{stopped}"), json, complete: finished }
+    };
+    if arguments.sequential {
+        let started = Instant::now();
+        let output = sequential::enumerate(&tree);
+        return Prepared::at_once(shown(&output, true, started.elapsed(), Figures::default()));
+    }
+    Prepared::new(kind, EnumerationTask::job(tree), move |report| {
+        Ok(shown(&report.output, report.finished, report.elapsed, report.figures))
+    })
 }

@@ -6,8 +6,12 @@
 
 use std::process::ExitCode;
 
-use bnb_framework::EnumerationTask;
-use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown};
+use bnb_framework::{
+    EnumerationTask,
+    cli::{CountArguments, prepare_count},
+};
+use serde_json::json;
+use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
 
 use crate::board::Board;
 
@@ -18,6 +22,8 @@ mod board;
 struct Arguments {
     /// The size of the board, up to 31.
     size: u32,
+    #[command(flatten)]
+    count: CountArguments,
 }
 
 #[derive(Debug)]
@@ -34,19 +40,10 @@ impl Program for Command {
         kinds.add::<EnumerationTask<Board>>("nqueens");
     }
 
-    fn prepare(Arguments { size }: Arguments, _: Place) -> Result<Prepared, Failure> {
+    fn prepare(Arguments { size, count }: Arguments, _: Place) -> Result<Prepared, Failure> {
         let too_large = || Failure::usage(format!("a board of {size} is too large: at most 31"));
         let board = Board::new(size).ok_or_else(too_large)?;
-        Ok(Prepared::new("nqueens", EnumerationTask::job(board), |report| {
-            let text = format!("{} ways", report.output);
-            let json = serde_json::json!({
-                "ways": report.output,
-                "finished": report.finished,
-                "seconds": report.elapsed.as_secs_f64(),
-                "figures": report.figures,
-            });
-            Ok(Shown { text, json, complete: report.finished })
-        }))
+        Ok(prepare_count("nqueens", board, &count, |ways| (format!("{ways} ways"), json!({ "ways": ways }))))
     }
 }
 

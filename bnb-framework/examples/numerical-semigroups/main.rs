@@ -6,8 +6,12 @@
 
 use std::process::ExitCode;
 
-use bnb_framework::EnumerationTask;
-use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown};
+use bnb_framework::{
+    EnumerationTask,
+    cli::{CountArguments, prepare_count},
+};
+use serde_json::json;
+use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
 
 use crate::semigroups::Semigroups;
 
@@ -18,6 +22,8 @@ mod semigroups;
 struct Arguments {
     /// The genus, up to 80.
     genus: u8,
+    #[command(flatten)]
+    count: CountArguments,
 }
 
 #[derive(Debug)]
@@ -34,18 +40,11 @@ impl Program for Command {
         kinds.add::<EnumerationTask<Semigroups>>("numerical-semigroups");
     }
 
-    fn prepare(Arguments { genus }: Arguments, _: Place) -> Result<Prepared, Failure> {
+    fn prepare(Arguments { genus, count }: Arguments, _: Place) -> Result<Prepared, Failure> {
         let too_large = || Failure::usage(format!("a genus of {genus} is too large: at most 80"));
         let semigroups = Semigroups::new(genus).ok_or_else(too_large)?;
-        Ok(Prepared::new("numerical-semigroups", EnumerationTask::job(semigroups), |report| {
-            let text = format!("{} numerical semigroups", report.output);
-            let json = serde_json::json!({
-                "semigroups": report.output,
-                "finished": report.finished,
-                "seconds": report.elapsed.as_secs_f64(),
-                "figures": report.figures,
-            });
-            Ok(Shown { text, json, complete: report.finished })
+        Ok(prepare_count("numerical-semigroups", semigroups, &count, |count| {
+            (format!("{count} numerical semigroups"), json!({ "semigroups": count }))
         }))
     }
 }

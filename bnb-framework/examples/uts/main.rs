@@ -6,8 +6,12 @@
 
 use std::process::ExitCode;
 
-use bnb_framework::EnumerationTask;
-use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown};
+use bnb_framework::{
+    EnumerationTask,
+    cli::{CountArguments, prepare_count},
+};
+use serde_json::json;
+use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
 
 use crate::tree::Uts;
 
@@ -27,6 +31,8 @@ struct Arguments {
     /// How long each node is waited for, in microseconds: work that needs no processor.
     #[arg(long, default_value_t = 0)]
     wait_us: u64,
+    #[command(flatten)]
+    count: CountArguments,
 }
 
 #[derive(Debug)]
@@ -43,7 +49,10 @@ impl Program for Command {
         kinds.add::<EnumerationTask<Uts>>("uts");
     }
 
-    fn prepare(Arguments { tree, depth, spin, wait_us }: Arguments, _: Place) -> Result<Prepared, Failure> {
+    fn prepare(
+        Arguments { tree, depth, spin, wait_us, count }: Arguments,
+        _: Place,
+    ) -> Result<Prepared, Failure> {
         let unknown =
             || Failure::usage(format!("there is no tree {tree:?}: T1 to T5, T1L, T2L, T3L, T1XL, …"));
         let mut uts = Uts { spin, wait_us, ..Uts::named(&tree).ok_or_else(unknown)? };
@@ -52,18 +61,9 @@ impl Program for Command {
                 || Failure::usage(format!("{tree} is no geometric tree: it has no depth to be given"));
             uts = uts.to_depth(depth).ok_or_else(other)?;
         }
-        Ok(Prepared::new("uts", EnumerationTask::job(uts), |report| {
-            let counts = report.output;
+        Ok(prepare_count("uts", uts, &count, |counts| {
             let text = format!("{} nodes, {} leaves, depth {}", counts.nodes, counts.leaves, counts.depth);
-            let json = serde_json::json!({
-                "nodes": counts.nodes,
-                "leaves": counts.leaves,
-                "depth": counts.depth,
-                "finished": report.finished,
-                "seconds": report.elapsed.as_secs_f64(),
-                "figures": report.figures,
-            });
-            Ok(Shown { text, json, complete: report.finished })
+            (text, json!({ "nodes": counts.nodes, "leaves": counts.leaves, "depth": counts.depth }))
         }))
     }
 }
