@@ -76,4 +76,9 @@ pub trait Problem: Tree {
     fn cost_of(&self, _solution: &Self::Solution) -> Option<Self::Cost> {
         None
     }
+
+    /// A solution as a user gives it to a running search (`taskwork inject`). By default as it is serialised.
+    fn read_solution(&self, given: serde_json::Value) -> Option<Self::Solution> {
+        serde_json::from_value(given).ok()
+    }
 }

@@ -1,13 +1,13 @@
 //! The search loop of the paper's figure 4, as a task of the runtime.
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Outcome, Output, Task, Variables};
+use taskwork::{Context, Outcome, Output, Suggested, Task, Variables};
 
 use crate::{
     agenda::{Agenda, split_frontier},
     collected::{Collected, Shortlist},
     frontier::{Frontier, Searched, Unvisited},
-    incumbent::Incumbent,
+    incumbent::{Best, Incumbent},
     limits::{Halt, Spending},
     options::{Options, Strategy},
     parts::Parts,
@@ -219,6 +219,20 @@ impl<P: Problem> Task for SearchTask<P> {
         } else {
             self.run::<RULED>(cx)
         }
+    }
+
+    /// Takes a solution, if the problem can say what it costs.
+    fn suggest(instance: &Instance<P>, given: serde_json::Value) -> Result<Suggested, String> {
+        let Instance { problem, options } = instance;
+        if options.replicable.is_some() {
+            return Err(
+                "the search is replicable: what it finds must not depend on what it is told".to_owned()
+            );
+        }
+        let solution =
+            problem.read_solution(given).ok_or("it does not look like a solution of this problem")?;
+        let cost = problem.cost_of(&solution).ok_or("it is no solution, or the program cannot tell")?;
+        Ok(Suggested::of::<Incumbent<P>>(Best::new(cost, solution), format!("a solution of cost {cost:?}")))
     }
 
     fn split(&mut self, instance: &Instance<P>) -> Option<Self> {

@@ -115,6 +115,6 @@ pub use crate::{
     figures::{Figures, Times},
     id::{Attempt, IdError, JobId, NodeId, TaskId},
     job::{Job, JobError, NODES_MAX, Progress, Report, Scaler, Stopper, WORKERS_MAX},
-    task::{Outcome, Output, Task, Variable, Variables},
+    task::{Outcome, Output, Suggested, Task, Variable, Variables},
     wire::codec::{DecodeError, EncodeError},
 };

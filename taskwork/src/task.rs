@@ -25,6 +25,15 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// [`Outcome::Migrate`], and a later call, maybe on another machine, goes on from `self` as it was left.
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome;
 
+    /// Takes what a user says to a running job (`taskwork inject`), such as a better solution: reads it, checks it, and says which
+    /// variable it is a value of. By default nothing is taken.
+    ///
+    /// # Errors
+    /// Why it is not taken: said to the user.
+    fn suggest(_shared: &Self::Shared, _given: serde_json::Value) -> Result<Suggested, String> {
+        Err("this program takes no suggestions".to_owned())
+    }
+
     /// Splits off a part of the work, disjoint from what remains, or says `None` if there is nothing worth
     /// giving away.
     fn split(&mut self, shared: &Self::Shared) -> Option<Self>;
@@ -70,6 +79,26 @@ pub trait Variable: 'static {
     const NAME: &'static str;
     /// Whether `new` is to replace `old`. Must be a strict order: never true both ways, nor of a value and itself.
     fn improves(new: &Self::Value, old: &Self::Value) -> bool;
+}
+
+/// A value of a variable that was given by a user.
+pub struct Suggested {
+    pub(crate) variable: RustType,
+    pub(crate) value: Arc<AnyValue>,
+    pub(crate) said: String,
+}
+
+impl Suggested {
+    /// A value of a variable, and what to call it in the answer: `cost 39`.
+    pub fn of<V: Variable>(value: V::Value, said: impl Into<String>) -> Self {
+        Self { variable: RustType::of::<V>(), value: Arc::new(value), said: said.into() }
+    }
+}
+
+impl fmt::Debug for Suggested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Suggested").field("said", &self.said).finish_non_exhaustive()
+    }
 }
 
 /// The variables that a program declares, in the order of their declaration.

@@ -29,6 +29,15 @@ pub fn matrix_bytes(cities: u64) -> u64 {
     cities.saturating_mul(cities).saturating_mul(4)
 }
 
+/// A tour as `tsp solve --json` prints it: cities by their numbers in the file, from 1; alone, or as `tour` of an object.
+pub(crate) fn read_numbered(mut given: serde_json::Value) -> Option<Vec<City>> {
+    if let Some(tour) = given.get_mut("tour") {
+        given = tour.take();
+    }
+    let numbers: Vec<City> = serde_json::from_value(given).ok()?;
+    numbers.into_iter().map(|number| number.checked_sub(1)).collect()
+}
+
 impl Instance {
     /// An instance whose distances are given by a function of two different cities, the smaller first.
     ///

@@ -10,7 +10,7 @@ use bnb_framework::{Children, Problem, Tree};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{
-    instance::{City, Instance},
+    instance::{City, Instance, read_numbered},
     set::Set,
 };
 
@@ -213,6 +213,10 @@ impl<const N: usize, const W: usize> Problem for PathProblem<N, W> {
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
         self.instance.checked_length(tour)
+    }
+
+    fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {
+        read_numbered(given)
     }
 
     fn solution(&self, leaf: &PathState<N, W>) -> Vec<City> {

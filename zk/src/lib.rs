@@ -10,6 +10,7 @@
 //! | [`queue`] | which job comes next |
 //! | [`mail`] | what does one node say to another that the network does not reach |
 //! | [`figures`] | what each node has done for a job |
+//! | [`suggestion`] | what does a user say to a job that is at work |
 //!
 //! The recipes are written on [`Store`], a small trait that has ZooKeeper's interface and no more. [`Connect`] opens one over
 //! a real ZooKeeper; [`MemoryTree`] is one within this process, over the pure [`tree::Tree`], and injects faults for tests.
@@ -36,6 +37,7 @@ pub mod job;
 pub mod queue;
 pub mod figures;
 pub mod mail;
+pub mod suggestion;
 #[cfg(test)]
 mod recipes_tests;
 #[cfg(test)]

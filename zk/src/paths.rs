@@ -11,6 +11,7 @@
 //!     shared/<k>                read-only data in chunks
 //!     vars/<name>               variables; they outlive an attempt
 //!     figures/<node>            what a node says of its part in the job
+//!     suggestions/s-<number>      what a user says to the job, and the answer
 //!     result                    written once: which attempt's chunks it is
 //!     attempts/<k>/
 //!       list/<task>             the global task list
@@ -192,6 +193,16 @@ impl JobPaths {
     /// What a node says of its part in the job.
     pub fn node_figures(&self, node: &str) -> String {
         format!("{}/figures/{node}", self.0)
+    }
+
+    /// The folder of suggestions.
+    pub fn suggestions(&self) -> String {
+        format!("{}/suggestions", self.0)
+    }
+
+    /// A suggestion.
+    pub fn suggestion(&self, name: &str) -> String {
+        format!("{}/suggestions/{name}", self.0)
     }
 
     /// The result.

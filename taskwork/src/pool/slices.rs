@@ -148,6 +148,10 @@ impl<T: Task> Work for Slices<T> {
         self.pool.merge(outputs, show)
     }
 
+    fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String> {
+        self.pool.suggest(given)
+    }
+
     fn close(&self) {
         self.pool.close();
         self.look.notify_waiters();

@@ -1,16 +1,20 @@
 //! What the rest of a node sees of its pool, whatever the program: tasks are bytes there, outputs too.
 
-use std::{future::Future, pin::Pin};
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+};
 
 use thiserror::Error;
 use tokio::time::Instant;
 
-use super::{Entry, Pool, Signals, VariableTable, ledger::Ledger, lock};
+use super::{Entry, Pool, Signals, Source, VariableTable, ledger::Ledger, lock};
 use crate::{
     envelope::Envelope,
     figures::{Counter, Figures},
     id::TaskId,
-    task::{Output, Task},
+    task::{Output, Suggested, Task},
     wire::codec::{self, EncodeError},
 };
 
@@ -107,6 +111,8 @@ pub(crate) trait Work: Send + Sync + 'static {
     /// Merges outputs of nodes, empty ones being those of nodes that have produced nothing yet.
     /// As bytes, and, if they are to be shown, as people can read them.
     fn merge(&self, outputs: &[Vec<u8>], show: bool) -> Result<(Vec<u8>, serde_json::Value), PoolFault>;
+    /// Offers what a user says. Says whether it made a difference, and what there is to say of it.
+    fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String>;
     /// Ends the pool: running tasks are asked to stop, workers return.
     fn close(&self);
 }
@@ -185,6 +191,20 @@ impl<T: Task> Work for Pool<T> {
         let shown =
             if show { serde_json::to_value(&merged).unwrap_or_default() } else { serde_json::Value::Null };
         Ok((encode()?, shown))
+    }
+
+    fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String> {
+        // It comes from outside, and the program's own code looks at it.
+        let read = catch_unwind(AssertUnwindSafe(|| T::suggest(&self.shared, given)));
+        let Suggested { variable, value, said } =
+            read.map_err(|_| "the program has panicked at what was given".to_owned())??;
+        let slot = self.variables.slot_of(variable);
+        let slot = slot.ok_or("the program has not declared the variable it is for")?;
+        let taken = self.variables.offer(slot, value, Source::Node, &self.signals);
+        if taken {
+            self.notify_changed();
+        }
+        Ok((taken, said))
     }
 
     fn close(&self) {

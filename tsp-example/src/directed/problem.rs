@@ -13,7 +13,7 @@ use super::{
     patch::{patch, subtours},
 };
 use crate::{
-    instance::{City, Instance},
+    instance::{City, Instance, read_numbered},
     start,
 };
 
@@ -249,5 +249,9 @@ impl Problem for DirectedProblem {
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
         self.instance.checked_length(tour)
+    }
+
+    fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {
+        read_numbered(given)
     }
 }

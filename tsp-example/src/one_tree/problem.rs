@@ -10,7 +10,7 @@ use super::{
     edges::{Edges, Impossible},
     tree::{OneTree, weight},
 };
-use crate::instance::{City, Instance};
+use crate::instance::{City, Instance, read_numbered};
 
 /// The travelling salesman as a tree of decisions about edges, for four cities or more.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -270,6 +270,10 @@ impl Problem for OneTreeProblem {
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
         self.instance.checked_length(tour)
+    }
+
+    fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {
+        read_numbered(given)
     }
 
     fn solution(&self, leaf: &OneTreeState) -> Vec<City> {

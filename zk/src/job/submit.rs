@@ -99,6 +99,7 @@ async fn write_job(
         create(job.root(), &root),
         create(job.vars(), b""),
         create(job.figures(), b""),
+        create(job.suggestions(), b""),
         create(job.attempts(), b""),
     ];
     ops.extend(new.variables.iter().map(|(name, value)| create(job.var(name), value)));

@@ -1,10 +1,10 @@
 //! What an operator can do.
 
-use std::time::Duration;
+use std::{fs, io, path::Path, process::ExitCode, time::Duration};
 
 use serde_json::json;
 use tokio::time::{self, Instant};
-use zk::{CreateMode, WatchEvent, job};
+use zk::{CreateMode, WatchEvent, job, suggestion};
 
 use super::{Desk, job::record};
 use crate::{cli::Failure, shell::clock::unix_ms};
@@ -69,6 +69,40 @@ async fn wait_until_gone(desk: &Desk, node: &str, patience: Duration) -> Result<
             }
         }
     }
+}
+
+/// Says something to a job, and prints the answer. That it made no difference is exit code 1.
+pub(super) async fn inject(
+    desk: &Desk,
+    id: &str,
+    file: &Path,
+    patience: Duration,
+) -> Result<ExitCode, Failure> {
+    let name = file.display();
+    let read =
+        if file == Path::new("-") { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
+    let text = read.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let value = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("{name}: found something else, expected JSON: {error}")))?;
+    let job = record(desk, id).await?;
+    if job.state.is_over() {
+        return Err(not_that(id, &job, "only one that is not over can be told anything"));
+    }
+    let suggested = suggestion::suggest(&*desk.store, &desk.cluster, id, value).await?;
+    let answered = suggestion::answered(&*desk.store, &desk.cluster, id, &suggested);
+    let Ok(answer) = time::timeout(patience, answered).await else {
+        let waited = patience.as_secs_f64();
+        return Err(Failure::failed(format!(
+            "no node has answered within {waited} s; what was said stays with job {id} until one works on it"
+        )));
+    };
+    let answer = answer?;
+    let what = if answer.taken { "took" } else { "did not take" };
+    desk.say(
+        || json!({ "job": id, "taken": answer.taken, "said": answer.said }),
+        || format!("job {id} {what} it: {}", answer.said),
+    );
+    Ok(if answer.taken { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Stops a job.

@@ -8,7 +8,7 @@ mod overview;
 mod status;
 mod table;
 
-use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::{Parser, Subcommand};
 use zk::{ClusterPaths, Connect, Store, is_name};
@@ -45,6 +45,8 @@ enum Command {
     Result(OfJob),
     /// Let a node leave: it hands on its unfinished tasks first. Asked again, it leaves at once.
     Drain(Drain),
+    /// Say something to a job that is at work: give it a solution, mostly, in JSON. Its program checks it.
+    Inject(Inject),
     /// Stop a job.
     Cancel(Cancel),
     /// Put a job aside: its tasks are parked, its nodes take the next job.
@@ -111,6 +113,20 @@ struct Cancel {
 }
 
 #[derive(Debug, clap::Args)]
+struct Inject {
+    /// The job, as `taskwork jobs` lists it; the number alone will do.
+    #[arg(value_name = "ID", value_parser = job_id)]
+    job: String,
+    /// A file with what to say, in JSON; - is standard input.
+    file: PathBuf,
+    /// How long to wait for the answer, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    timeout: Duration,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
 struct Forget {
     /// The jobs, as `taskwork jobs` lists them; the numbers alone will do.
     #[arg(value_name = "ID", value_parser = job_id, required_unless_present = "all")]
@@ -156,6 +172,7 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         | Command::Suspend(OfJob { common, .. })
         | Command::Resume(OfJob { common, .. })
         | Command::Drain(Drain { common, .. })
+        | Command::Inject(Inject { common, .. })
         | Command::Cancel(Cancel { common, .. })
         | Command::Forget(Forget { common, .. }) => common,
     };
@@ -198,6 +215,9 @@ impl Desk {
             Command::Result(OfJob { job, .. }) => act::result(self, &job).await?,
             Command::Drain(Drain { node, wait, timeout, .. }) => {
                 act::drain(self, &node, wait.then_some(timeout)).await?;
+            }
+            Command::Inject(Inject { job, file, timeout, .. }) => {
+                return act::inject(self, &job, &file, timeout).await;
             }
             Command::Cancel(Cancel { job, reason, .. }) => act::cancel(self, &job, &reason).await?,
             Command::Suspend(OfJob { job, .. }) => act::suspend(self, &job).await?,

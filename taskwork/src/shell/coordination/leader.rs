@@ -10,6 +10,7 @@ use zk::{
     election::{Candidate, Fence},
     figures::What,
     job::{self, Closing, JobWatch, LeadError, NewAttempt},
+    suggestion::{self, Answer, Suggestions},
 };
 
 use super::{Coordination, RETRY_PAUSE};
@@ -78,6 +79,7 @@ impl Coordination {
     async fn lead_attempt(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
         let paths = self.job_paths().attempt(attempt.0);
         let mut watch = JobWatch::open(self.store(), &self.cluster, &self.job.0).await?;
+        let mut suggestions = Suggestions::new(self.store(), self.cluster.clone(), &self.job.0);
         let empty = accounting::wait_until_empty(&*self.store, &paths);
         tokio::pin!(empty);
         loop {
@@ -90,6 +92,10 @@ impl Coordination {
                 done = &mut empty => {
                     done?;
                     return self.close(fence, attempt).await;
+                }
+                suggested = suggestions.next(), if self.seen => {
+                    let (name, value) = suggested?;
+                    self.take_suggestion(&name, value).await?;
                 }
                 () = self.member_gone.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -104,6 +110,18 @@ impl Coordination {
                 }
             }
         }
+    }
+
+    /// Takes note of what a user says, and answers.
+    async fn take_suggestion(&self, name: &str, value: serde_json::Value) -> zk::Result<()> {
+        let answer = match self.pool.suggest(value) {
+            Ok((taken, said)) => Answer { taken, said },
+            Err(reason) => Answer { taken: false, said: reason },
+        };
+        tracing::info!(taken = answer.taken, said = answer.said, "something was suggested to the job");
+        // It counts when all can see it.
+        self.flush_variables().await?;
+        suggestion::answer(&*self.store, &self.cluster, &self.job.0, name, answer).await
     }
 
     /// Some nodes were lost with what they held: the attempt cannot end any more.

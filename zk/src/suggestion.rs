@@ -1,0 +1,149 @@
+//! What a user says to a job that is at work: a better solution, mostly. Whoever leads takes note of it and answers.
+//!
+//! A suggestion is a znode of its own; its answer is written into it, and who has made it removes it then.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    error::{Error, Result},
+    paths::ClusterPaths,
+    record,
+    store::{CreateMode, OneShot, Store, seen},
+};
+
+/// The largest suggestion, in bytes of JSON.
+pub const SUGGESTION_BYTES_MAX: usize = 512 << 10;
+
+/// How many suggestions may lie with a job; more are not taken.
+pub const SUGGESTIONS_MAX: usize = 256;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Suggestion {
+    value: Value,
+    answer: Option<Answer>,
+}
+
+/// What became of a suggestion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Whether it made a difference.
+    pub taken: bool,
+    /// What there is to say of it.
+    pub said: String,
+}
+
+/// Suggests something to a job; gives the name of the suggestion.
+///
+/// # Errors
+/// Whatever the store refuses; [`Error::NoNode`] if there is no such job; [`Error::TooLarge`] for more than
+/// [`SUGGESTION_BYTES_MAX`], or if there are [`SUGGESTIONS_MAX`] already.
+pub async fn suggest(store: &dyn Store, cluster: &ClusterPaths, job: &str, value: Value) -> Result<String> {
+    let folder = cluster.job(job).suggestions();
+    let content = record::write(&Suggestion { value, answer: None });
+    let lying = store.children(&folder).await?.len();
+    if content.len() > SUGGESTION_BYTES_MAX {
+        return Err(Error::TooLarge { path: folder, size: content.len(), limit: SUGGESTION_BYTES_MAX });
+    }
+    if lying >= SUGGESTIONS_MAX {
+        return Err(Error::TooLarge { path: folder, size: lying, limit: SUGGESTIONS_MAX });
+    }
+    let path = format!("{folder}/s-");
+    let made = store.create(&path, &content, CreateMode::PersistentSequential).await?;
+    Ok(made.rsplit('/').next().unwrap_or_default().to_owned())
+}
+
+/// Waits for the answer to a suggestion, and removes it.
+///
+/// # Errors
+/// Whatever the store refuses.
+///
+/// # Cancellation safety
+/// Dropping the future loses nothing but, at worst, an answer that was just read.
+pub async fn answered(store: &dyn Store, cluster: &ClusterPaths, job: &str, name: &str) -> Result<Answer> {
+    let path = cluster.job(job).suggestion(name);
+    loop {
+        let (content, _, changed) = store.get_and_watch(&path).await?;
+        if let Some(answer) = record::read::<Suggestion>(&path, &content)?.answer {
+            match store.delete(&path, None).await {
+                Ok(()) | Err(Error::NoNode { .. }) => return Ok(answer),
+                Err(error) => return Err(error),
+            }
+        }
+        seen(store, &changed.await)?;
+    }
+}
+
+/// Answers a suggestion. That it is gone is no error: nobody waits for the answer then.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn answer(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    name: &str,
+    answer: Answer,
+) -> Result<()> {
+    let content = record::write(&Suggestion { value: Value::Null, answer: Some(answer) });
+    match store.set(&cluster.job(job).suggestion(name), &content, None).await {
+        Ok(_) | Err(Error::NoNode { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The suggestions that are made to a job.
+pub struct Suggestions {
+    store: Arc<dyn Store>,
+    cluster: ClusterPaths,
+    job: String,
+    changed: Option<OneShot>,
+}
+
+impl Suggestions {
+    /// Begins to look for them.
+    pub fn new(store: Arc<dyn Store>, cluster: ClusterPaths, job: &str) -> Self {
+        Self { store, cluster, job: job.to_owned(), changed: None }
+    }
+
+    /// The next one that has no answer, and its name. It is given again until it has.
+    ///
+    /// # Errors
+    /// Whatever the store refuses.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Result<(String, Value)> {
+        let paths = self.cluster.job(&self.job);
+        loop {
+            if let Some(changed) = &mut self.changed {
+                let event = changed.await;
+                self.changed = None;
+                seen(&*self.store, &event)?;
+            }
+            let (names, changed) = self.store.children_and_watch(&paths.suggestions()).await?;
+            for name in names {
+                let path = paths.suggestion(&name);
+                let content = match self.store.get(&path).await {
+                    Ok((content, _)) => content,
+                    Err(Error::NoNode { .. }) => continue,
+                    Err(error) => return Err(error),
+                };
+                match record::read::<Suggestion>(&path, &content) {
+                    Ok(Suggestion { value, answer: None }) => return Ok((name, value)),
+                    Ok(_) => {}
+                    Err(error) => tracing::warn!(%error, "a suggestion cannot be read; it is passed over"),
+                }
+            }
+            self.changed = Some(changed);
+        }
+    }
+}
+
+impl fmt::Debug for Suggestions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Suggestions").field("job", &self.job).finish_non_exhaustive()
+    }
+}
