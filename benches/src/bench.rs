@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{cluster, inside, row::Row};
+use crate::{cluster, examples, inside, row::Row};
 
 /// What can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -26,6 +26,12 @@ pub enum Bench {
     Nodes,
     /// Sixty node processes on states that only take time.
     Waits,
+    /// How soon eight node processes stop when a target is met.
+    Decide,
+    /// What a second worker gives to the examples.
+    Workers,
+    /// What a replicable search costs.
+    Replicable,
     /// The memory of a node.
     Memory,
     /// How long a job goes on after its last task.
@@ -53,6 +59,9 @@ impl Bench {
             Self::Polls => inside::polls::run(rounds),
             Self::Nodes => cluster::nodes::run(rounds),
             Self::Waits => cluster::waits::run(),
+            Self::Decide => cluster::decide::run(rounds),
+            Self::Workers => examples::workers(rounds),
+            Self::Replicable => examples::replicable(rounds),
             Self::Memory => cluster::memory::run(),
             Self::Termination => cluster::termination::run(rounds),
         }

@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod cluster;
+pub mod examples;
 pub mod inside;
 pub mod machine;
 pub mod measure;

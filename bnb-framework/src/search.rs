@@ -139,6 +139,7 @@ impl<P: Problem> SearchTask<P> {
         halt: Halt,
     ) {
         worker.cx.output().halt = Some(halt);
+        tracing::debug!(?halt, "a task ends before its end");
         if halt == Halt::Target {
             return;
         }

@@ -19,7 +19,7 @@
 //!
 //! assert_eq!(parse("50\n60 10\n100 20").unwrap(), (50, vec![(60, 10), (100, 20)]));
 //! let error = parse("50\n60 10\n100 heavy").unwrap_err();
-//! assert_eq!(error.to_string(), "items.txt, line 3: found \"heavy\", expected a weight");
+//! assert_eq!(error.to_string(), "items.txt:3: found \"heavy\"; expected a weight");
 //! ```
 
 use std::{fmt, fs, ops::RangeInclusive, path::Path, str::FromStr};
@@ -38,8 +38,8 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, found, expected } = self;
         match line {
-            Some(line) => write!(f, "{file}, line {line}: found {found}, expected {expected}"),
-            None => write!(f, "{file}: {found}, expected {expected}"),
+            Some(line) => write!(f, "{file}:{line}: found {found}; expected {expected}"),
+            None => write!(f, "{file}: {found}; expected {expected}"),
         }
     }
 }
@@ -218,9 +218,9 @@ mod tests {
         assert_eq!(words.number::<u8>("a number"), Ok(1));
         assert_eq!(words.number_in("a number", 2..=3), Ok(2));
         let wrong = words.number_in("a number", 4..=5).unwrap_err();
-        assert_eq!(wrong.to_string(), "f, line 3: found \"three\", expected a number from 4 to 5");
+        assert_eq!(wrong.to_string(), "f:3: found \"three\"; expected a number from 4 to 5");
         let wrong = words.word("four").unwrap_err();
-        assert_eq!(wrong.to_string(), "f, line 3: found the end of the file, expected four");
+        assert_eq!(wrong.to_string(), "f:3: found the end of the file; expected four");
         assert_eq!(words.end(), Ok(()));
     }
 

@@ -190,6 +190,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             }
         }
         if self.best.is_none_or(|best| P::GOAL.better(&cost, &best)) {
+            tracing::debug!(?cost, "a better solution");
             self.cx.set_var::<Incumbent<P>>(Best::new(cost, solution));
         }
         self.hear();

@@ -4,4 +4,5 @@
 pub mod data;
 pub mod cluster;
 pub mod hosts;
+pub mod published;
 pub mod tree;

@@ -1,5 +1,6 @@
 //! Node processes over a real `ZooKeeper` and QUIC, on this machine.
 
+pub mod decide;
 pub mod memory;
 pub mod nodes;
 pub mod termination;

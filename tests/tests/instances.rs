@@ -1,0 +1,207 @@
+//! Files of instances as they come: in every form that their formats allow; and spoilt, when the file, the line, what was found and what was
+//! expected are said, and the exit code is 2.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+use taskwork_tests::cluster::program;
+
+fn solve(name: &str, file: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(program(name).unwrap());
+    command.arg("solve").arg(file).args(["--quiet", "--json"]).args(more).output().unwrap()
+}
+
+/// What a program says of a text.
+fn read(name: &str, text: &str, more: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("instance.txt");
+    fs::write(&file, text).unwrap();
+    solve(name, &file, more)
+}
+
+fn answer(name: &str, text: &str, more: &[&str]) -> Value {
+    let said = read(name, text, more);
+    assert!(said.status.success(), "{name} {text:?}: {}", String::from_utf8_lossy(&said.stderr));
+    serde_json::from_slice(&said.stdout).unwrap()
+}
+
+fn is_refused(name: &str, texts: &[(&str, &str)]) {
+    for (text, wrong) in texts {
+        let said = read(name, text, &[]);
+        let error = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(said.status.code(), Some(2), "{name} {text:?}: {error}");
+        assert!(error.contains("instance.txt") && error.contains(wrong), "{name} {text:?}: {error}");
+    }
+    let said = solve(name, Path::new("/no/such/file"), &[]);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("/no/such/file"));
+}
+
+#[test]
+fn graphs() {
+    let free =
+        "c a comment\r\n\r\np\tcol 4 4\r\nn 1 7\r\nn 4 20\r\nd 3 1\r\ne 1\t2\r\ne 2 3\r\ne 3 1\r\ne 3 4\r\n";
+    assert_eq!(answer("maxclique", free, &[])["clique"], serde_json::json!([1, 2, 3]));
+    let heaviest = answer("maxclique", free, &["--weighted"]);
+    assert_eq!((&heaviest["clique"], &heaviest["weight"]), (&serde_json::json!([3, 4]), &21.into()));
+    assert_eq!(answer("maxclique", "p edge 0 0\n", &[])["vertices"], 0);
+    is_refused(
+        "maxclique",
+        &[
+            ("", ":1: found the end of the file"),
+            ("e 1 2\n", "before all else"),
+            ("p edge many 3\n", ":1: found \"many\"; expected a number of vertices"),
+            ("p edge 5000 3\n", "to 4096"),
+            ("p edge\n", ":1: found the end of the line; expected a number of vertices"),
+            ("p edge 3 1\np edge 3 1\n", ":2:"),
+            ("p edge 3 1\ne 1 4\n", ":2: found \"4\"; expected a vertex from 1 to 3"),
+            ("p edge 3 1\ne 1\n2\n", ":2: found the end of the line"),
+            ("p edge 3 1\ne 0 1\n", ":2: found \"0\""),
+            ("p edge 3 1\ne 2 2\n", "two different vertices"),
+            ("p edge 3 1\nn 1 heavy\n", "a weight"),
+            ("p edge 3 1\nn 1 -4\n", ":2: found \"-4\"; expected a weight"),
+            ("p edge 3 1\nq 1 2\n", ":2: found \"q\""),
+        ],
+    );
+}
+
+#[test]
+fn knapsacks() {
+    for text in ["3 50\n60 10\n100 20\n120 30\n", "3\r\n50\r\n60 10 100\t20\r\n120 30\r\n0 1 1\r\n"] {
+        let said = answer("knapsack", text, &[]);
+        assert_eq!((&said["value"], &said["items"]), (&220.into(), &serde_json::json!([2, 3])));
+    }
+    let said = answer("knapsack", "2 10.5\n0.125 10.25\n.25 10.5\n", &[]);
+    assert_eq!((&said["value"], &said["items"]), (&0.25.into(), &serde_json::json!([2])));
+    is_refused(
+        "knapsack",
+        &[
+            ("", "expected a number of items"),
+            ("0 5", "found \"0\""),
+            ("2 -5", ":1: found \"-5\"; expected the capacity"),
+            ("2 5\n1 1\n2\n", ":3: found the end of the file; expected the weight of an item"),
+            ("2 5\n1 1\n2 x\n", ":3: found \"x\""),
+            ("2 5\n1 1\n2 1e9\n", ":3: found \"1e9\""),
+            ("1 5\n1 1\n2\n", "expected whether an item is in the solution"),
+            ("1 5\n1 1\n0 7\n", "expected the end of the file"),
+            ("2 5\n9223372036854775807 1\n9223372036854775807 1\n", "below 2^63"),
+            ("1 5\n. 1\n", "found \".\""),
+        ],
+    );
+}
+
+#[test]
+fn quadratic_assignments() {
+    let text = "2\r\n\r\n0 3 5 0\r\n\r\n0 10\r\n1 0\r\n";
+    assert_eq!(answer("qap", text, &[])["cost"], 3 * 10 + 5);
+    assert_eq!(answer("qap", "1 7 3", &[])["cost"], 21);
+    is_refused(
+        "qap",
+        &[
+            ("", "expected a number of facilities"),
+            ("200", "from 1 to 128"),
+            ("2\n1 2 3 4\n1 2 3", ":3: found the end of the file"),
+            ("2\n1 2 3 4\n1 2 3 4 5", "expected the end of the file"),
+            ("1 99999999 1", "an entry of the first matrix"),
+            ("1 1 1.5", ":1: found \"1.5\"; expected an entry of the second matrix"),
+        ],
+    );
+}
+
+#[test]
+fn flow_shops() {
+    let plain = "2 2\n3 1\n1 4\n";
+    assert_eq!(answer("flowshop", plain, &[])["makespan"], 6);
+    let titled = "number of jobs, number of machines, initial seed, upper bound and lower bound :\r\n  2 2 17 6 6\r\n\
+                  processing times :\r\n 3 1\r\n 1 4\r\nnumber of jobs, …\r\n 1 1 1 1 1\r\nprocessing times :\r\n 9\r\n";
+    assert_eq!(answer("flowshop", titled, &[])["makespan"], 6);
+    assert_eq!(answer("flowshop", titled, &["--instance", "2"])["makespan"], 9);
+    is_refused(
+        "flowshop",
+        &[
+            ("", "expected a number of jobs"),
+            ("2", "expected a number of machines"),
+            ("2 2\n1 2\n3", ":3: found the end of the file; expected the time of a job on a machine"),
+            ("2 2\n1 2\n3 -4", ":3: found \"-4\""),
+            ("5000 2\n", "from 1 to 1000"),
+        ],
+    );
+    let third = read("flowshop", titled, &["--instance", "3"]);
+    assert_eq!(third.status.code(), Some(2));
+}
+
+#[test]
+fn directed_tours() {
+    let text = "NAME: three\nTYPE: ATSP\nDIMENSION: 3\nEDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: FULL_MATRIX\n\
+                EDGE_WEIGHT_SECTION\n99 1 5\n5 99 1\n1 5 99\nEOF\n";
+    let said = answer("tsp", text, &[]);
+    assert_eq!((&said["length"], &said["tour"]), (&3.into(), &serde_json::json!([1, 2, 3])));
+    for cities in ["1", "2"] {
+        let matrix = if cities == "1" { "7" } else { "7 2 3 7" };
+        let text = text.replace("DIMENSION: 3", &format!("DIMENSION: {cities}"));
+        let text = text.replace("99 1 5\n5 99 1\n1 5 99", matrix);
+        assert_eq!(answer("tsp", &text, &[])["length"], if cities == "1" { 0 } else { 5 }, "{text}");
+    }
+    let (before, _) = text.split_once("99 1 5").unwrap();
+    let half = text.replace("FULL_MATRIX", "UPPER_ROW");
+    let coordinates = text.replace("EXPLICIT", "EUC_2D");
+    is_refused(
+        "tsp",
+        &[
+            (&format!("{before}99 1 5\n5 99 1\n1 5\n"), "8 distances"),
+            (&format!("{before}99 1 5\n5 99 far\n1 5 99\n"), ":8:"),
+            (&half, "FULL_MATRIX"),
+            (&coordinates, ":4:"),
+        ],
+    );
+    let said = read("tsp", text, &["--bound", "one-tree"]);
+    assert_eq!(said.status.code(), Some(2), "{}", String::from_utf8_lossy(&said.stderr));
+}
+
+#[test]
+fn what_cannot_be_counted_is_refused() {
+    for (example, argument, wrong) in [
+        ("uts", "T9", "no tree"),
+        ("nqueens", "32", "at most 31"),
+        ("numerical-semigroups", "81", "at most 80"),
+        ("golomb", "1", "2 to 32"),
+    ] {
+        let said = Command::new(program(example).unwrap()).args(["solve", argument]).output().unwrap();
+        let error = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(said.status.code(), Some(2), "{example} {argument}: {error}");
+        assert!(error.contains(wrong), "{example} {argument}: {error}");
+    }
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    let graph = "p edge 3 1\ne 1 2\n";
+    for (more, wrong) in [
+        (&["--target", "many"][..], "--target: found \"many\"; expected a cost"),
+        (&["--gap=-1"], "0 or more"),
+        (&["--relative-gap", "nan"], "0 or more"),
+        (&["--time-limit", "soon"], "a number of seconds"),
+        (&["--state-limit", "0"], "state-limit"),
+        (&["--best", "0"], "--best"),
+        (&["--replicable", "--best", "3"], "cannot be used with"),
+        (&["--sequential", "--target", "3"], "cannot be used with"),
+    ] {
+        let said = read("maxclique", graph, more);
+        let error = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(said.status.code(), Some(2), "{more:?}: {error}");
+        assert!(error.contains(wrong), "{more:?}: {error}");
+    }
+    // A search that stops short cannot collect.
+    let tour = "NAME: t\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: UPPER_ROW\n\
+                EDGE_WEIGHT_SECTION\n1 2 3 4 5 6\nEOF\n";
+    let said = read("tsp", tour, &["--best", "3"]);
+    assert_eq!(said.status.code(), Some(2));
+    let said = answer("tsp", tour, &["--best", "3", "--bound", "mst"]);
+    assert_eq!(said["collected"].as_array().unwrap().len(), 3);
+}
