@@ -194,7 +194,7 @@ impl SearchArguments {
 }
 
 fn cost<C: FromStr>(option: &str, text: &str) -> Result<C, Failure> {
-    let wrong = || Failure::usage(format!("{option}: found {text:?}, expected a cost of this problem"));
+    let wrong = || Failure::usage(format!("{option}: found {text:?}; expected a cost of this problem"));
     text.parse().map_err(|_| wrong())
 }
 

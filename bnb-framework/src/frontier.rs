@@ -265,12 +265,14 @@ impl<T: Tree> Frontier<T> {
 
     /// The state whose children are those of a level. `None` if there is no such level.
     pub fn state_at(&self, tree: &T, level: usize) -> Option<T::State> {
+        if level >= self.children.len() {
+            return None;
+        }
         if !T::Children::IN_PLACE {
             return self.states.get(level).cloned();
         }
-        let levels = self.children.get(level..)?.iter();
         let mut state = self.states.last()?.clone();
-        for above in levels.rev().skip(1) {
+        for above in self.children[level..].iter().rev().skip(1) {
             above.ascend(tree, &mut state);
         }
         Some(state)
@@ -456,7 +458,7 @@ mod tests {
         visit_splitting(tree, frontier, splits, 1)
     }
 
-    /// As [`visit`], splitting so many levels at once.
+    /// As [`visit`], splitting so many levels at once, or, if that is 0, one state.
     fn visit_splitting<T: Tree<State = Vec<u8>>>(
         tree: &T,
         mut frontier: Frontier<T>,
@@ -465,7 +467,12 @@ mod tests {
     ) -> Vec<Vec<u8>> {
         let (mut parts, mut notes) = (Vec::new(), Notes { visited: Vec::new(), pauses: splits, last: None });
         while frontier.search(tree, &mut notes) == Searched::Paused {
-            parts.extend(frontier.split_levels(tree, levels));
+            // None at once: one state.
+            parts.extend(if levels == 0 {
+                frontier.split_state(tree)
+            } else {
+                frontier.split_levels(tree, levels)
+            });
         }
         let mut visited = notes.visited;
         for part in parts {
@@ -549,7 +556,7 @@ mod tests {
             breadth in 1_u8..4,
             splits: Vec<bool>,
             always: bool,
-            levels in 1_usize..5,
+            levels in 0_usize..5,
         ) {
             let tree = Paths { depth, breadth };
             let whole = whole(&tree);
