@@ -1,0 +1,156 @@
+//! The kinds of search as users ask for them, on nodes within a process and on a cluster: deciding, collecting, limits, suggestions, and searches
+//! that are replicable.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use serde_json::{Value, json};
+use taskwork_tests::{
+    cluster::{Cluster, Said, program},
+    data,
+};
+use zk_server::Setup;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn solve(name: &str, arguments: &[&str]) -> Value {
+    let said =
+        Command::new(program(name).unwrap()).args(["solve", "--quiet", "--json"]).args(arguments).output();
+    serde_json::from_slice(&said.unwrap().stdout).unwrap()
+}
+
+fn submit(cluster: &Cluster, name: &str, arguments: &[&str]) -> Said {
+    let submit = ["submit", "--wait", "--quiet", "--json"];
+    cluster.begin(name, &[&submit[..], arguments].concat()).unwrap().end_within(PATIENCE).unwrap()
+}
+
+fn json_of(said: &Said) -> Value {
+    serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn to_decide_ends_everywhere_at_the_first_solution_or_proves_that_there_is_none() {
+    let Some(folder) = data::folder() else { return };
+    let graph = folder.join("clique/p_hat300-3.clq");
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("maxclique", 8, &["--workers", "1"]).unwrap();
+    let met = submit(&cluster, "maxclique", &[text(&graph), "--target", "36"]);
+    assert_eq!(
+        (met.code, &json_of(&met)["end"], &json_of(&met)["vertices"]),
+        (0, &json!("target"), &json!(36))
+    );
+    let none = submit(&cluster, "maxclique", &[text(&graph), "--target", "37"]);
+    assert_eq!(
+        (none.code, &json_of(&none)["end"], &json_of(&none)["clique"]),
+        (0, &json!("proven"), &Value::Null)
+    );
+}
+
+/// The same set whoever finds it, and though a node is killed meanwhile.
+#[test]
+fn what_is_collected_does_not_depend_on_the_nodes() {
+    let Some(folder) = data::folder() else { return };
+    let items = folder.join("knapsack/low/f8_l-d_kp_23_10000");
+    let near = [text(&items), "--within", "3"];
+    let alone = solve("knapsack", &[&near[..], &["--workers", "1"]].concat());
+    assert!(alone["collected"].as_array().unwrap().len() > 10 && alone["collected_all"] == true, "{alone}");
+    for nodes in ["2", "4", "8"] {
+        let several = solve("knapsack", &[&near[..], &["--nodes", nodes]].concat());
+        assert_eq!(several["collected"], alone["collected"], "{nodes} nodes");
+    }
+    let best = solve("knapsack", &[text(&items), "--best", "25", "--nodes", "3"]);
+    assert_eq!(best["collected"].as_array().unwrap().len(), 25);
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("knapsack", 3, &["--workers", "1", "--zk-session-timeout", "2"]).unwrap();
+    let submitted = [&["submit", "--wait", "--quiet", "--json"][..], &near].concat();
+    let job = cluster.begin("knapsack", &submitted).unwrap();
+    cluster.wait_for_log(0, "the node takes part").unwrap();
+    cluster.nodes[0].signal("KILL").unwrap();
+    let said = job.end_within(PATIENCE).unwrap();
+    assert_eq!(json_of(&said)["collected"], alone["collected"], "{}", cluster.logs());
+}
+
+#[test]
+fn a_limit_ends_the_search_with_what_is_proven() {
+    let Some(folder) = data::folder() else { return };
+    let shop = folder.join("flowshop/ta022");
+    let shop = text(&shop);
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("flowshop", 3, &["--workers", "1"]).unwrap();
+    for (limit, end) in
+        [(["--time-limit", "1.5"], "time limit"), (["--state-limit", "300000"], "state limit")]
+    {
+        let there = submit(&cluster, "flowshop", &[&[shop][..], &limit].concat());
+        assert_eq!(there.code, 1, "{there:?}");
+        for said in [json_of(&there), solve("flowshop", &[&[shop][..], &limit].concat())] {
+            assert_eq!((&said["end"], &said["proven"]), (&json!(end), &json!(false)));
+            let (found, bound) = (said["makespan"].as_u64().unwrap(), said["bound"].as_u64().unwrap());
+            assert!(bound <= 2099 && 2099 <= found && said["gap"].as_f64() > Some(0.0), "{said}");
+        }
+    }
+    let enough = solve("flowshop", &[shop, "--relative-gap", "0.2"]);
+    assert_eq!((&enough["end"], &enough["proven"]), (&json!("proven"), &json!(true)));
+    assert!(enough["gap"].as_f64().unwrap() <= 0.2, "{enough}");
+}
+
+#[test]
+fn a_running_job_takes_a_solution_that_is_checked() {
+    let Some(folder) = data::folder() else { return };
+    let (instance, best) = (folder.join("atsp/ry48p.atsp"), folder.join("atsp/computed/ry48p.opt.tour"));
+    let cities = fs::read_to_string(best).unwrap();
+    let cities = cities.split_once("TOUR_SECTION").unwrap().1.split_whitespace();
+    let tour: Vec<u32> = cities.map_while(|word| word.parse().ok()).collect();
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let given = |name: &str, value: &Value| {
+        let file = cluster.folder().join(name);
+        fs::write(&file, value.to_string()).unwrap();
+        file
+    };
+    let good = given("good", &json!({ "tour": tour }));
+    let twice = given("twice", &json!([1, 1, 2]));
+    let other = given("other", &json!("a tour"));
+    let wrong = cluster.folder().join("wrong");
+    fs::write(&wrong, "1 2 3").unwrap();
+    cluster.start_nodes("tsp", 2, &["--workers", "1"]).unwrap();
+    let job = ["submit", text(&instance), "--start", "none", "--wait", "--quiet", "--json"];
+    let job = cluster.begin("tsp", &job).unwrap();
+    cluster.wait_for_log(0, "the node takes part").unwrap();
+    let inject = |file: &Path| cluster.run("taskwork", &["inject", "0", text(file), "--json"]).unwrap();
+    for (file, said) in [(&twice, "no solution"), (&other, "does not look like")] {
+        let refused = inject(file);
+        assert_eq!((refused.code, &json_of(&refused)["taken"]), (1, &json!(false)), "{refused:?}");
+        assert!(json_of(&refused)["said"].as_str().unwrap().contains(said), "{refused:?}");
+    }
+    assert_eq!(inject(&wrong).code, 2, "that is no JSON");
+    let taken = inject(&good);
+    assert_eq!((taken.code, &json_of(&taken)["taken"]), (0, &json!(true)), "{taken:?}\n{}", cluster.logs());
+    assert!(json_of(&taken)["said"].as_str().unwrap().contains("14422"), "{taken:?}");
+    assert_eq!(inject(&good).code, 1, "it is no better the second time");
+    let said = job.end_within(PATIENCE).unwrap();
+    assert_eq!((said.code, &json_of(&said)["length"]), (0, &json!(14_422)), "{said:?}");
+    let late = inject(&good);
+    assert!(late.code == 1 && late.err.contains("only one that is not over"), "{late:?}");
+}
+
+/// Twenty runs, on 1, 2, 4 and 8 nodes.
+#[test]
+fn a_replicable_search_visits_the_same_states_and_finds_the_same_tour() {
+    let Some(folder) = data::folder() else { return };
+    let instance = folder.join("tsp/att48.tsp");
+    let run = |nodes: &str| {
+        let said = solve("tsp", &[text(&instance), "--start", "none", "--replicable", "--nodes", nodes]);
+        (said["length"].clone(), said["tour"].clone(), said["states"].clone(), said["pruned"].clone())
+    };
+    let first = run("1");
+    assert_eq!(first.0, 10_628);
+    for _ in 0..5 {
+        for nodes in ["1", "2", "4", "8"] {
+            assert_eq!(run(nodes), first, "{nodes} nodes");
+        }
+    }
+}
