@@ -170,18 +170,26 @@ impl<P: Problem> Agenda<P> {
         dive + self.open.values().map(|open| open.share).sum::<f64>()
     }
 
-    /// Gives up: tells the bounds of the states that were visited and not branched, and all others.
-    pub(crate) fn close(
-        &mut self,
+    /// A bound on everything that is open here.
+    pub(crate) fn bound(&mut self, problem: &P) -> Option<P::Cost> {
+        let dive = match &mut self.dive {
+            None => None,
+            // Without a bound on it there is none on all.
+            Some(dive) => Some(dive.bound(problem)?),
+        };
+        self.open.values().map(|open| open.bound).chain(dive).reduce(|a, b| P::GOAL.best(a, b))
+    }
+
+    /// Tells what is open: the bounds of states that were visited and not branched, and all others.
+    pub(crate) fn open_states(
+        &self,
         problem: &P,
         bounds: &mut dyn FnMut(P::Cost),
         tell: &mut dyn FnMut(Unvisited<P::State>),
     ) {
-        while let Some((_, open)) = self.open.pop_first() {
-            bounds(open.bound);
-        }
-        if let Some(mut dive) = self.dive.take() {
-            dive.close(problem, tell);
+        self.open.values().for_each(|open| bounds(open.bound));
+        if let Some(dive) = &self.dive {
+            dive.open_states(problem, tell);
         }
     }
 }

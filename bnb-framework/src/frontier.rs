@@ -17,7 +17,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tree::{COUNT_MAX, Children, Tree};
+use crate::{
+    problem::Problem,
+    tree::{COUNT_MAX, Children, Tree},
+};
 
 /// The open states of a task.
 #[derive(Serialize, Deserialize)]
@@ -33,6 +36,8 @@ pub struct Frontier<T: Tree> {
     spent: usize,
     /// Which share of the whole tree the root, or the state of the first level, is taken for.
     share: f64,
+    /// The level of which the state was last given to be bounded.
+    bounded: Option<usize>,
     /// Which share each child of a level is taken for, as far as that was asked: of the shallowest levels.
     shares: Vec<f64>,
 }
@@ -114,7 +119,7 @@ impl<T: Tree> Frontier<T> {
 
     fn nothing() -> Self {
         let (states, children, shares) = (Vec::new(), Vec::new(), Vec::new());
-        Self { root: None, states, children, spent: 0, share: 0.0, shares }
+        Self { root: None, states, children, spent: 0, share: 0.0, bounded: None, shares }
     }
 
     /// Visits the open states, depth first, until none is left or the visitor wants a pause.
@@ -188,6 +193,7 @@ impl<T: Tree> Frontier<T> {
     fn forget(&mut self, level: usize) {
         self.spent = self.spent.min(level);
         self.shares.truncate(level);
+        self.bounded = self.bounded.filter(|&bounded| bounded < level);
     }
 
     /// Splits off children of the shallowest level that has any left. What is split off and what remains are disjoint and
@@ -278,6 +284,23 @@ impl<T: Tree> Frontier<T> {
         Some(state)
     }
 
+    /// The deepest state that everything which is open lies below, if that was not asked before: then nothing new is to be learnt from
+    /// its bound.
+    fn state_above_all(&mut self, tree: &T) -> Option<T::State> {
+        let mut level = self.spent;
+        while level + 1 < self.children.len() {
+            let state = self.state_at(tree, level)?;
+            if self.children[level].count(tree, &state) > 0 {
+                break;
+            }
+            level += 1;
+        }
+        if self.bounded.replace(level) == Some(level) {
+            return None;
+        }
+        self.state_at(tree, level)
+    }
+
     /// The share of the whole tree that a child of a level is taken for: the share of the level, divided among the children that it
     /// has when that is first asked.
     fn share_of_child(&mut self, tree: &T, level: usize) -> f64 {
@@ -290,6 +313,24 @@ impl<T: Tree> Frontier<T> {
             self.shares.push(whole / (count + under_way).max(1) as f64);
         }
         self.shares[level]
+    }
+
+    /// A bound on everything that is open, if it is easily had and there is something new to say.
+    pub(crate) fn bound(&mut self, problem: &T) -> Option<T::Cost>
+    where
+        T: Problem,
+    {
+        if !T::Children::IN_PLACE {
+            return problem.bound(&mut self.state_above_all(problem)?, None);
+        }
+        // The states above need not know their bounds any more, but each child has one.
+        let mut best = None;
+        self.open_states(problem, &mut |open| {
+            let (Unvisited::State(mut state) | Unvisited::Below(mut state)) = open;
+            let bound = problem.leaf(&state).or_else(|| problem.bound(&mut state, None));
+            best = best.into_iter().chain(bound).reduce(|a, b| T::GOAL.best(a, b));
+        });
+        best
     }
 
     /// Which share of the whole tree is open here: an estimate, that gives each child of a state the same weight (after P. Kilby,
@@ -313,27 +354,21 @@ impl<T: Tree> Frontier<T> {
         left
     }
 
-    /// Gives up: tells everything that is open.
-    pub(crate) fn close(&mut self, tree: &T, tell: &mut dyn FnMut(Unvisited<T::State>)) {
-        if let Some(root) = self.root.take() {
-            tell(Unvisited::State(root));
+    /// Tells every state that is open; those of a level that has very many together.
+    pub(crate) fn open_states(&self, tree: &T, tell: &mut dyn FnMut(Unvisited<T::State>)) {
+        if let Some(root) = &self.root {
+            tell(Unvisited::State(root.clone()));
         }
-        while let Some(deepest) = self.children.len().checked_sub(1) {
-            let state = self.state_at(tree, deepest);
-            let (Some(mut left), Some(state)) = (self.children.pop(), state) else { return };
-            if T::Children::IN_PLACE {
-                if let (Some(above), Some(state)) = (self.children.last(), self.states.last_mut()) {
-                    above.ascend(tree, state);
-                }
-            } else {
-                self.states.pop();
-            }
-            if left.count(tree, &state) >= COUNT_MAX {
-                tell(Unvisited::Below(state));
-            } else {
-                while let Some(child) = left.next(tree, &state) {
+        for (level, children) in self.children.iter().enumerate() {
+            let Some(parent) = self.state_at(tree, level) else { continue };
+            if children.count(tree, &parent) < COUNT_MAX {
+                let mut children = children.clone();
+                while let Some(child) = children.next(tree, &parent) {
                     tell(Unvisited::State(child));
                 }
+            } else {
+                // A state that was ascended to need not know its bound any more.
+                tell(Unvisited::Below(if T::Children::IN_PLACE { tree.root() } else { parent }));
             }
         }
     }

@@ -1,6 +1,9 @@
 //! Every kind of search against brute force: whatever is chosen, and however many nodes there are.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use proptest::prelude::*;
 
@@ -223,5 +226,36 @@ fn all_of_the_tree_is_done_at_the_end_as_far_as_is_estimated() {
         let steps = Steps(Paths { depth: 9, breadth: 4 });
         let share = EnumerationTask::job(steps).nodes(nodes).run().unwrap().figures.share();
         assert!((share.unwrap() - 1.0).abs() < 1e-6, "{share:?} on {nodes} nodes, in place");
+    }
+}
+
+#[test]
+fn the_bound_that_is_told_meanwhile_holds() {
+    // Even weights in an odd room: no bound is ever low enough.
+    let weights = (1..=40_u64).map(|item| 2 * (1_000 + item * item * 7 % 911 + 3 * item));
+    let items: Vec<(u64, u64)> = weights.map(|weight| (weight, weight)).collect();
+    let room = (items.iter().map(|item| item.1).sum::<u64>() / 2) | 1;
+    for (nodes, order) in
+        [(1, Order::DepthFirst), (3, Order::DepthFirst), (2, Order::BestFirst { open_max: 50 })]
+    {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&told);
+        let solver = Solver::new(Knapsack::new(room, items.clone())).nodes(nodes).strategy(order);
+        let solver = solver.on_progress(Duration::from_millis(20), move |progress| {
+            hears.lock().unwrap().push((progress.best, progress.bound, progress.gap, progress.share));
+        });
+        // Long enough for bounds to be known, and no longer.
+        let solved = solver.time_limit(Duration::from_secs(2)).run().unwrap();
+        let told = told.lock().unwrap();
+        let best = solved.best.unwrap().cost;
+        assert!(best < room);
+        for (found, bound, gap, share) in told.iter() {
+            assert!(found.is_none_or(|found| found <= best));
+            assert!(bound.is_none_or(|bound| bound >= best as f64), "{bound:?} is no bound on {best}");
+            assert!(
+                gap.is_none_or(|gap| gap >= 0.0) && share.is_none_or(|share| (0.0..=1.0).contains(&share))
+            );
+        }
+        assert!(told.iter().any(|(_, bound, ..)| bound.is_some()), "nothing was told on {nodes} nodes");
     }
 }

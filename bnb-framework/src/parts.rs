@@ -182,23 +182,22 @@ impl<P: Problem> Parts<P> {
         }
     }
 
-    /// Gives up: tells the bounds of the states that were visited and not branched, and all others.
-    pub(crate) fn close(
-        &mut self,
+    /// Tells what is open: the bounds of states that were visited and not branched, and all others.
+    pub(crate) fn open_states(
+        &self,
         problem: &P,
         bounds: &mut dyn FnMut(P::Cost),
         tell: &mut dyn FnMut(Unvisited<P::State>),
     ) {
-        let nothing = Stage::Search { parts: BTreeMap::new(), now: None };
-        match std::mem::replace(&mut self.stage, nothing) {
-            Stage::First { mut frontier, .. } => frontier.close(problem, tell),
-            Stage::Cut { open } => open.into_values().for_each(|part| bounds(part.bound)),
+        match &self.stage {
+            Stage::First { frontier, .. } => frontier.open_states(problem, tell),
+            Stage::Cut { open } => open.values().for_each(|part| bounds(part.bound)),
             Stage::Search { parts, now } => {
-                for part in parts.into_values() {
+                for part in parts.values() {
                     bounds(part.bound);
                 }
-                if let Some(mut now) = now {
-                    now.frontier.close(problem, tell);
+                if let Some(now) = now {
+                    now.frontier.open_states(problem, tell);
                 }
             }
         }

@@ -6,12 +6,13 @@ use taskwork::{Context, Outcome, Output, Suggested, Task, Variables};
 use crate::{
     agenda::{Agenda, split_frontier},
     collected::{Collected, Shortlist},
+    cost::Cost,
     frontier::{Frontier, Searched, Unvisited},
     incumbent::{Best, Incumbent},
     limits::{Halt, Spending},
     options::{Options, Strategy},
     parts::Parts,
-    problem::Problem,
+    problem::{Goal, Problem},
     worker::{PLAIN, RULED, WHOLE, Worker},
 };
 
@@ -32,6 +33,8 @@ pub struct SearchTask<P: Problem> {
     open: Open<P>,
     /// Which share of the whole tree was open here when that was last estimated.
     share_left: f64,
+    /// A bound on what is open here, as a number of which less is better.
+    outlook: Option<f64>,
 }
 
 /// What is open, in the form that suits the order in which it is searched.
@@ -93,12 +96,15 @@ impl<P: Problem> SearchTask<P> {
             (None, Strategy::DepthFirst) => Open::DepthFirst(Frontier::new(problem)),
             (None, _) => Open::Ordered(Agenda::new(problem)),
         };
-        Self { open, share_left: 1.0 }
+        Self { open, share_left: 1.0, outlook: None }
     }
 
     fn run<const KIND: u8>(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let instance = cx.shared();
         let mut worker = Worker::<P, KIND>::new(cx, instance);
+        if self.outlook.is_none() {
+            worker.takes_stock_soon();
+        }
         let outcome = loop {
             if let Some(halt) = worker.halts() {
                 self.give_up(instance, &mut worker, halt);
@@ -129,6 +135,10 @@ impl<P: Problem> SearchTask<P> {
         cx.progressed(self.share_left - left);
         // What was estimated too low is not taken back.
         self.share_left = self.share_left.min(left);
+        let bound = self.open.bound(problem).and_then(Cost::as_number);
+        let outlook = bound.map(|bound| if P::GOAL == Goal::Minimise { bound } else { -bound });
+        self.outlook = self.outlook.into_iter().chain(outlook).reduce(f64::max);
+        cx.set_outlook(self.outlook);
     }
 
     /// Completes the task although states are open: all that is left of them are their bounds.
@@ -145,7 +155,8 @@ impl<P: Problem> SearchTask<P> {
         }
         let mut bounds = Vec::new();
         let mut states = Vec::new();
-        self.open.close(&instance.problem, &mut |bound| bounds.push(bound), &mut |state| states.push(state));
+        self.open
+            .open_states(&instance.problem, &mut |bound| bounds.push(bound), &mut |state| states.push(state));
         for bound in bounds {
             worker.leave(bound);
         }
@@ -189,16 +200,26 @@ impl<P: Problem> Open<P> {
         }
     }
 
-    fn close(
-        &mut self,
+    /// A bound on everything that is open here, if it is easily had.
+    fn bound(&mut self, problem: &P) -> Option<P::Cost> {
+        match self {
+            Self::DepthFirst(frontier) => frontier.bound(problem),
+            Self::Ordered(agenda) => agenda.bound(problem),
+            Self::Replicable(_) => None,
+        }
+    }
+
+    /// Tells what is open: the bounds of states that were visited and not branched, and all others.
+    fn open_states(
+        &self,
         problem: &P,
         bounds: &mut dyn FnMut(P::Cost),
         tell: &mut dyn FnMut(Unvisited<P::State>),
     ) {
         match self {
-            Self::DepthFirst(frontier) => frontier.close(problem, tell),
-            Self::Ordered(agenda) => agenda.close(problem, bounds, tell),
-            Self::Replicable(parts) => parts.close(problem, bounds, tell),
+            Self::DepthFirst(frontier) => frontier.open_states(problem, tell),
+            Self::Ordered(agenda) => agenda.open_states(problem, bounds, tell),
+            Self::Replicable(parts) => parts.open_states(problem, bounds, tell),
         }
     }
 }
@@ -222,6 +243,10 @@ impl<P: Problem> Task for SearchTask<P> {
         }
     }
 
+    fn outlook(&self) -> Option<f64> {
+        self.outlook
+    }
+
     /// Takes a solution, if the problem can say what it costs.
     fn suggest(instance: &Instance<P>, given: serde_json::Value) -> Result<Suggested, String> {
         let Instance { problem, options } = instance;
@@ -240,6 +265,6 @@ impl<P: Problem> Task for SearchTask<P> {
         let mut open = self.open.split(instance)?;
         let share_left = open.share_left(&instance.problem).min(self.share_left);
         self.share_left -= share_left;
-        Some(Self { open, share_left })
+        Some(Self { open, share_left, outlook: self.outlook })
     }
 }

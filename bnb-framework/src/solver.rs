@@ -5,11 +5,11 @@ use std::time::Duration;
 use taskwork::{Figures, Job, JobError, Report, Stopper};
 
 use crate::{
-    cost::Cost as _,
+    cost::Cost,
     incumbent::{Best, Incumbent},
     limits::Halt,
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
-    problem::Problem,
+    problem::{Goal, Problem},
     search::{Instance, SearchTask},
     worker::near,
 };
@@ -41,6 +41,11 @@ pub struct Progress<P: Problem> {
     pub states: u64,
     /// The cost of the best solution so far.
     pub best: Option<P::Cost>,
+    /// What no solution is better than, as a number: what the states that are open promise, as far as the nodes have said. It may be some seconds
+    /// old on a cluster. `None` if it is not known yet, or costs are no numbers.
+    pub bound: Option<f64>,
+    /// How far the best solution is from that bound, as a share of its cost.
+    pub gap: Option<f64>,
     /// Which share of the tree is done, from 0 to 1: an estimate, that takes the children of a state for equally large. `None` as long as
     /// there is none.
     pub share: Option<f64>,
@@ -284,9 +289,19 @@ impl<P: Problem> Solver<P> {
 impl<P: Problem> Progress<P> {
     /// What the progress of a search's job means.
     pub fn of(progress: &taskwork::Progress) -> Self {
+        let best = progress.var::<Incumbent<P>>().map(|best| best.cost);
+        let number = best.and_then(Cost::as_number);
+        let sign = if P::GOAL == Goal::Minimise { 1.0 } else { -1.0 };
+        // The best solution is a bound on what is open, since nothing worse is sought.
+        let open = progress.figures.outlook.known();
+        let bound = open.map(|open| sign * number.map_or(open, |best| open.min(sign * best)));
+        let gap =
+            number.zip(bound).map(|(best, bound)| (best - bound).abs() / best.abs().max(f64::MIN_POSITIVE));
         Self {
             states: progress.figures.worked,
-            best: progress.var::<Incumbent<P>>().map(|best| best.cost),
+            best,
+            bound,
+            gap,
             share: progress.figures.share(),
             figures: progress.figures,
             elapsed: progress.elapsed,

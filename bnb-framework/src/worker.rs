@@ -51,6 +51,7 @@ pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
     report_at: u64,
     reported: Instant,
     took_stock: Instant,
+    takes_stock_every: Duration,
     stock_is_due: bool,
     limits: Option<Limits>,
     halt: Option<Halt>,
@@ -76,6 +77,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             report_at: ASK_STATES,
             reported: now,
             took_stock: now,
+            takes_stock_every: TAKE_STOCK_EVERY,
             stock_is_due: false,
             limits: Limits::new(options.time_limit_ms, options.states_max),
             halt: None,
@@ -107,6 +109,11 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
     /// Whether it is time to estimate how much is left. Says so once.
     pub(crate) fn takes_stock(&mut self) -> bool {
         std::mem::take(&mut self.stock_is_due)
+    }
+
+    /// Lets it be estimated at the next report how much is left.
+    pub(crate) fn takes_stock_soon(&mut self) {
+        self.takes_stock_every = Duration::ZERO;
     }
 
     /// Takes note of what others have found and done.
@@ -240,8 +247,8 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         } else if took > REPORT_EVERY * 2 {
             self.report_at = (self.report_at / 2).max(1);
         }
-        if now - self.took_stock >= TAKE_STOCK_EVERY {
-            self.took_stock = now;
+        if now - self.took_stock >= self.takes_stock_every {
+            (self.took_stock, self.takes_stock_every) = (now, TAKE_STOCK_EVERY);
             self.stock_is_due = true;
         }
         if let Some(limits) = &self.limits {

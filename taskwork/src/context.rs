@@ -191,6 +191,11 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.done(self.worker).add(Figures::attos(share));
     }
 
+    /// Says what [`Task::outlook`] of the task is now.
+    pub fn set_outlook(&self, outlook: Option<f64>) {
+        self.pool.at_work(self.worker).set(outlook);
+    }
+
     /// The units of work that were reported on this node for this job, by all its workers.
     pub fn worked_here(&self) -> u64 {
         self.pool.worked_here()

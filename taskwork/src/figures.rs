@@ -8,9 +8,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use crate::outlook::Outlook;
+
 /// What one node, or all nodes of a run together, have done since they started. Sums; nothing here is exact to
 /// the task under failures (exact figures belong into a program's [`Output`](crate::Output)).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(default)]
 pub struct Figures {
@@ -40,6 +42,8 @@ pub struct Figures {
     pub steal_times: Times,
     /// Which share of the whole is done, as the program estimates it, in units of 10⁻¹⁸.
     pub done_attos: u64,
+    /// The best that may still be found, as far as the nodes have said.
+    pub outlook: Outlook,
 }
 
 impl Figures {
@@ -71,6 +75,7 @@ impl AddAssign for Figures {
         self.toggles += other.toggles;
         self.steal_times += other.steal_times;
         self.done_attos = self.done_attos.saturating_add(other.done_attos);
+        self.outlook += other.outlook;
     }
 }
 

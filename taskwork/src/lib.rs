@@ -99,6 +99,7 @@ mod job;
 mod id;
 mod config;
 mod figures;
+mod outlook;
 mod envelope;
 mod pool;
 mod core;
@@ -115,6 +116,7 @@ pub use crate::{
     figures::{Figures, Times},
     id::{Attempt, IdError, JobId, NodeId, TaskId},
     job::{Job, JobError, NODES_MAX, Progress, Report, Scaler, Stopper, WORKERS_MAX},
+    outlook::Outlook,
     task::{Outcome, Output, Suggested, Task, Variable, Variables},
     wire::codec::{DecodeError, EncodeError},
 };

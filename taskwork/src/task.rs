@@ -25,6 +25,12 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// [`Outcome::Migrate`], and a later call, maybe on another machine, goes on from `self` as it was left.
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome;
 
+    /// The best that may be found in the task, for who watches: nothing in it is better than this number, where less is better. `None`
+    /// if that is not known. To be had without work: it is asked of tasks that wait.
+    fn outlook(&self) -> Option<f64> {
+        None
+    }
+
     /// Takes what a user says to a running job (`taskwork inject`), such as a better solution: reads it, checks it, and says which
     /// variable it is a value of. By default nothing is taken.
     ///

@@ -63,10 +63,10 @@ fn on_a_cluster(program: &str) {
 /// found at once, but it takes long to know.
 fn hard_knapsack(cluster: &Cluster) -> Case {
     let weights: Vec<u64> = (1..=29).map(|item| 2 * (1_000 + item * item * 7 % 911 + 3 * item)).collect();
-    let room = weights.iter().sum::<u64>() / 2 | 1;
+    let room = (weights.iter().sum::<u64>() / 2) | 1;
     let file = cluster.folder().join("hard");
-    let items: String = weights.iter().map(|weight| format!("{weight} {weight}\n")).collect();
-    fs::write(&file, format!("{} {room}\n{items}", weights.len())).unwrap();
+    let items: Vec<String> = weights.iter().map(|weight| format!("{weight} {weight}")).collect();
+    fs::write(&file, format!("{} {room}\n{}\n", weights.len(), items.join("\n"))).unwrap();
     let arguments = vec![file.to_str().unwrap().to_owned()];
     let mut case = Case { program: "knapsack", arguments, field: "value", answer: 0 };
     let alone = cluster.run("knapsack", &case.command("solve", &["--sequential"])).unwrap();

@@ -53,6 +53,7 @@ use crate::{
     envelope::Envelope,
     figures::{Counter, Figures},
     id::{NodeId, TaskId},
+    outlook::{AtWork, Outlook},
     task::{Task, Variables},
     wire::codec::{self, DecodeError, EncodeError},
 };
@@ -80,6 +81,8 @@ pub(crate) struct Pool<T: Task> {
     worked: Vec<Counter>,
     /// Shares of the whole that are done, likewise, of the present attempt.
     done: Vec<Counter>,
+    /// What the task of each worker may still hold.
+    at_work: Vec<AtWork>,
     completed: Counter,
     splits: Counter,
     changed: Notify,
@@ -124,6 +127,7 @@ impl<T: Task> Pool<T> {
             tasks_made: AtomicU64::new(0),
             worked: (0..workers).map(|_| Counter::default()).collect(),
             done: (0..workers).map(|_| Counter::default()).collect(),
+            at_work: (0..workers).map(|_| AtWork::default()).collect(),
             completed: Counter::default(),
             splits: Counter::default(),
             changed: Notify::new(),
@@ -165,6 +169,23 @@ impl<T: Task> Pool<T> {
 
     pub(crate) fn done(&self, worker: usize) -> &Counter {
         &self.done[worker]
+    }
+
+    pub(crate) fn at_work(&self, worker: usize) -> &AtWork {
+        &self.at_work[worker]
+    }
+
+    /// What may still be found here. A worker between two tasks, of which one may be neither queued nor begun, hides it.
+    fn outlook(&self) -> Outlook {
+        let (busy, mut outlook) = self.queue.outlook();
+        let at_work: Vec<Outlook> = self.at_work.iter().filter_map(AtWork::get).collect();
+        if at_work.len() < busy {
+            return Outlook::Unknown;
+        }
+        for one in at_work {
+            outlook += one;
+        }
+        outlook
     }
 
     pub(crate) fn notify_changed(&self) {

@@ -17,7 +17,11 @@ use super::{
     signals::Signals,
     sync::{AtomicU64, Condvar, Mutex, MutexGuard},
 };
-use crate::{figures::Times, task::Task};
+use crate::{
+    figures::Times,
+    outlook::{self, Outlook},
+    task::Task,
+};
 
 /// The queue of a pool.
 pub(super) struct Queue<T: Task> {
@@ -244,6 +248,13 @@ impl<T: Task> Queue<T> {
         self.stir();
         drop(state);
         self.wake.notify_all();
+    }
+
+    /// How many workers are not waiting, and what the tasks that wait may still hold.
+    pub(super) fn outlook(&self) -> (usize, Outlook) {
+        let state = self.lock();
+        let waiting = state.tasks.iter().map(|entry| entry.task.outlook());
+        (state.workers - state.idle, outlook::of_all(waiting))
     }
 
     pub(super) fn view(&self) -> PoolView {

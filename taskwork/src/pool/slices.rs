@@ -13,6 +13,7 @@ use crate::{
     envelope::Envelope,
     figures::Figures,
     id::NodeId,
+    outlook::Outlook,
     task::{Outcome, Task},
 };
 
@@ -99,6 +100,10 @@ impl<T: Task> Work for Slices<T> {
 
     fn figures(&self) -> Figures {
         Work::figures(&self.pool)
+    }
+
+    fn outlook(&self) -> Outlook {
+        Work::outlook(&self.pool)
     }
 
     fn signals(&self) -> &Signals {

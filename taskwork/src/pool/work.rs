@@ -14,6 +14,7 @@ use crate::{
     envelope::Envelope,
     figures::{Counter, Figures},
     id::TaskId,
+    outlook::Outlook,
     task::{Output, Suggested, Task},
     wire::codec::{self, EncodeError},
 };
@@ -91,6 +92,8 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn view(&self) -> PoolView;
     fn fault(&self) -> Option<PoolFault>;
     fn figures(&self) -> Figures;
+    /// What may still be found here.
+    fn outlook(&self) -> Outlook;
     fn signals(&self) -> &Signals;
     fn variables(&self) -> &VariableTable;
     /// Takes tasks from elsewhere, which were asked for at that time.
@@ -132,6 +135,10 @@ impl<T: Task> Work for Pool<T> {
 
     fn figures(&self) -> Figures {
         Pool::figures(self)
+    }
+
+    fn outlook(&self) -> Outlook {
+        Pool::outlook(self)
     }
 
     fn signals(&self) -> &Signals {

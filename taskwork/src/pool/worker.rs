@@ -76,11 +76,13 @@ impl<T: Task> Pool<T> {
     pub(crate) fn run(&self, entry: Entry<T>, worker: usize) {
         let searched = self.search(entry, worker);
         self.conclude(searched);
+        self.at_work(worker).clear();
     }
 
     /// Calls the program's search once.
     pub(super) fn search(&self, entry: Entry<T>, worker: usize) -> Searched<T> {
         let Entry { id, children, output, mut task } = entry;
+        self.at_work(worker).set(task.outlook());
         let mut cx = Context::new(self, worker, id, children, output);
         let outcome = catch_unwind(AssertUnwindSafe(|| task.search(&mut cx)));
         Searched { outcome, finished: cx.finish(), task }

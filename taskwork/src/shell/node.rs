@@ -15,7 +15,7 @@ use zk::figures::What;
 
 use super::{
     clock::Clock,
-    coordination::{Coordination, ORDERS_MAX},
+    coordination::{Coordination, ORDERS_MAX, SEEN_WINDOW, WINDOW},
     driver::{Driver, Ended},
     ground::Network,
     mail::Mail,
@@ -28,6 +28,7 @@ use crate::{
     figures::{Counter, Figures},
     id::JobId,
     job::JobError,
+    outlook::Window,
     pool::{Pool, PoolLimits, Work, Workers},
     task::Task,
 };
@@ -100,6 +101,7 @@ impl RunningNode {
             publish: Arc::clone(&publish),
             member_gone: Notify::new(),
             figures: Arc::clone(&figures),
+            outlook: Mutex::new(Window::new(if seen { SEEN_WINDOW } else { WINDOW })),
             moments: Arc::clone(&moments),
             rebuilds: Counter::default(),
             attempt: AtomicU32::new(0),

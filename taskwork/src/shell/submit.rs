@@ -18,6 +18,7 @@ use crate::{
     figures::Figures,
     id::{JobId, TaskId},
     job::{JobError, Progress, Report, Values, variables_of},
+    outlook::Outlook,
     pool::{Entry, Signals, Source, merge},
     task::Task,
     wire::codec,
@@ -47,7 +48,7 @@ pub(crate) fn sum<'a>(told: impl Iterator<Item = &'a NodeFigures<Figures>> + Clo
     for said in told {
         let mut figures = said.figures;
         if Some(said.attempt) != attempt {
-            figures.done_attos = 0;
+            (figures.done_attos, figures.outlook) = (0, Outlook::Nothing);
         }
         sum += figures;
     }
@@ -126,7 +127,13 @@ impl Submitted {
 
     /// How the job gets on, as far as its nodes have said.
     pub(crate) async fn progress<T: Task>(&self) -> Result<Progress, JobError> {
-        let figures = self.told_figures().await?;
+        let mut figures = self.told_figures().await?;
+        // What is parked is at no node.
+        let (record, _) = job::read(&*self.store, &self.cluster, &self.job.0).await?;
+        let parked = self.cluster.job(&self.job.0).attempt(record.attempt).parked();
+        if self.store.exists(&parked).await?.is_some_and(|stat| stat.children > 0) {
+            figures.outlook = Outlook::Unknown;
+        }
         Ok(Progress { figures, elapsed: self.started.elapsed(), variables: self.variables::<T>().await })
     }
 

@@ -8,7 +8,12 @@ use std::{
 use zk::figures::{self, NodeFigures};
 
 use super::Coordination;
-use crate::{figures::Figures, shell::clock::unix_ms};
+use crate::{figures::Figures, outlook::Outlook, shell::clock::unix_ms};
+
+/// How long a task that has left a node counts there, where figures are written: longer than from one time to the next.
+pub(crate) const SEEN_WINDOW: Duration = Duration::from_secs(6);
+/// The same where all nodes are looked at at once: longer than a task is on its way.
+pub(crate) const WINDOW: Duration = Duration::from_millis(200);
 
 /// How often the figures are written, if they have changed.
 const EVERY: Duration = Duration::from_secs(2);
@@ -19,7 +24,9 @@ impl Coordination {
         let mut figures = *self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         let pool = self.pool.figures();
         (figures.worked, figures.tasks, figures.splits) = (pool.worked, pool.tasks, pool.splits);
-        figures.steal_times = pool.steal_times;
+        (figures.steal_times, figures.done_attos) = (pool.steal_times, pool.done_attos);
+        let mut window = self.outlook.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.outlook = window.note(self.pool.outlook());
         figures.retries += self.rebuilds.get();
         figures
     }
@@ -42,9 +49,12 @@ impl Coordination {
 
     /// Writes the figures as they are. It is tried once: nothing depends on it.
     pub(crate) async fn tell_figures(&self, last: bool) {
-        let figures = self.figures_now();
+        let mut figures = self.figures_now();
         if !self.seen {
             return;
+        }
+        if last {
+            figures.outlook = Outlook::Nothing;
         }
         let figures = NodeFigures {
             attempt: self.attempt_seen(),

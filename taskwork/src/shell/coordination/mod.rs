@@ -39,12 +39,16 @@ use tokio::{
 use tracing::Instrument as _;
 use zk::{ClusterPaths, Counted, JobPaths, Requests, Session, Store as _, queue::Runs};
 
-pub(crate) use self::orders::{ORDERS_MAX, Order};
+pub(crate) use self::{
+    figures::{SEEN_WINDOW, WINDOW},
+    orders::{ORDERS_MAX, Order},
+};
 use super::{mail::Letter, moments::Moments, seat::Roster};
 use crate::{
     core::Event,
     figures::{Counter, Figures},
     id::{JobId, NodeId},
+    outlook::Window,
     pool::Work,
 };
 
@@ -69,6 +73,8 @@ pub(crate) struct Coordination {
     pub(crate) member_gone: Notify,
     /// The node's figures, as the driver shows them.
     pub(crate) figures: Arc<Mutex<Figures>>,
+    /// What may still be found at the node.
+    pub(crate) outlook: Mutex<Window>,
     /// What has happened to the node in the job.
     pub(crate) moments: Arc<Moments>,
     /// Transactions that had to be built again because another node was faster.

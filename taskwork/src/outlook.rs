@@ -1,0 +1,153 @@
+//! What may still be found, for who watches: the best that tasks which are not done may hold.
+
+use std::{
+    ops::AddAssign,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// The best that may still be found, as a number of the program's own, where less is better.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub enum Outlook {
+    /// Nothing is left in which anything could be found.
+    #[default]
+    Nothing,
+    /// Nothing better than this.
+    AtLeast(f64),
+    /// Nothing is known of it.
+    Unknown,
+}
+
+impl Outlook {
+    /// The number, if it is known.
+    pub fn known(self) -> Option<f64> {
+        match self {
+            Self::AtLeast(number) => Some(number),
+            Self::Nothing | Self::Unknown => None,
+        }
+    }
+
+    fn of(number: Option<f64>) -> Self {
+        number.filter(|number| !number.is_nan()).map_or(Self::Unknown, Self::AtLeast)
+    }
+}
+
+impl AddAssign for Outlook {
+    /// The better of both.
+    fn add_assign(&mut self, other: Self) {
+        *self = match (*self, other) {
+            (Self::Nothing, outlook) | (outlook, Self::Nothing) => outlook,
+            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+            (Self::AtLeast(a), Self::AtLeast(b)) => Self::AtLeast(a.min(b)),
+        };
+    }
+}
+
+/// The outlook of the task that a worker is at. It is written by the worker and read by whoever watches.
+#[derive(Debug)]
+pub(crate) struct AtWork(AtomicU64);
+
+/// What stands there between two tasks: no number.
+const NO_TASK: u64 = u64::MAX;
+
+impl Default for AtWork {
+    fn default() -> Self {
+        Self(AtomicU64::new(NO_TASK))
+    }
+}
+
+impl AtWork {
+    pub(crate) fn set(&self, outlook: Option<f64>) {
+        self.0
+            .store(outlook.filter(|number| !number.is_nan()).unwrap_or(f64::NEG_INFINITY).to_bits(), Relaxed);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.store(NO_TASK, Relaxed);
+    }
+
+    /// `None` between two tasks.
+    pub(crate) fn get(&self) -> Option<Outlook> {
+        let bits = self.0.load(Relaxed);
+        let number = f64::from_bits(bits);
+        let outlook = if number == f64::NEG_INFINITY { Outlook::Unknown } else { Outlook::AtLeast(number) };
+        (bits != NO_TASK).then_some(outlook)
+    }
+}
+
+/// The outlooks of tasks that wait, together.
+pub(crate) fn of_all(numbers: impl Iterator<Item = Option<f64>>) -> Outlook {
+    let mut outlook = Outlook::Nothing;
+    for number in numbers {
+        outlook += Outlook::of(number);
+    }
+    outlook
+}
+
+/// The outlook of a node over the last while. A task that has just left still counts here: until then its new node has said that
+/// it has it.
+#[derive(Debug)]
+pub(crate) struct Window {
+    length: Duration,
+    since: Instant,
+    before: Outlook,
+    now: Outlook,
+}
+
+impl Window {
+    pub(crate) fn new(length: Duration) -> Self {
+        Self { length, since: Instant::now(), before: Outlook::Nothing, now: Outlook::Nothing }
+    }
+
+    /// Notes what it is now, and gives what it was at best for at least the length of the window.
+    pub(crate) fn note(&mut self, outlook: Outlook) -> Outlook {
+        let at = Instant::now();
+        if at.saturating_duration_since(self.since) >= self.length {
+            self.before = std::mem::replace(&mut self.now, outlook);
+            self.since = at;
+        }
+        self.now += outlook;
+        let mut best = self.before;
+        best += self.now;
+        best
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_the_best_counts_and_what_is_not_known_hides_all() {
+        let sum = |numbers: &[Option<f64>]| of_all(numbers.iter().copied());
+        assert_eq!(sum(&[]), Outlook::Nothing);
+        assert_eq!(sum(&[Some(3.0), Some(-1.0)]), Outlook::AtLeast(-1.0));
+        assert_eq!(sum(&[Some(3.0), None]), Outlook::Unknown);
+        assert_eq!(sum(&[Some(3.0), Some(f64::NAN)]), Outlook::Unknown);
+    }
+
+    #[test]
+    fn a_window_forgets_what_has_left_only_later() {
+        let mut window = Window::new(Duration::from_secs(3600));
+        assert_eq!(window.note(Outlook::AtLeast(1.0)), Outlook::AtLeast(1.0));
+        assert_eq!(window.note(Outlook::AtLeast(2.0)), Outlook::AtLeast(1.0));
+        let mut window = Window::new(Duration::ZERO);
+        window.note(Outlook::AtLeast(1.0));
+        window.note(Outlook::AtLeast(2.0));
+        assert_eq!(window.note(Outlook::AtLeast(3.0)), Outlook::AtLeast(2.0));
+    }
+
+    #[test]
+    fn a_worker_between_two_tasks_has_none() {
+        let at_work = AtWork::default();
+        assert_eq!(at_work.get(), None);
+        at_work.set(None);
+        assert_eq!(at_work.get(), Some(Outlook::Unknown));
+        at_work.set(Some(4.0));
+        assert_eq!(at_work.get(), Some(Outlook::AtLeast(4.0)));
+        at_work.clear();
+        assert_eq!(at_work.get(), None);
+    }
+}
