@@ -135,6 +135,8 @@ async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection) {
         }
     }
     hub.forget(from, &connection);
+    // What has arrived is acknowledged, and nobody sends it again: it is read although the connection has ended.
+    while messages.join_next().await.is_some() {}
 }
 
 async fn read(
