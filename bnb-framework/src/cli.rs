@@ -1,10 +1,13 @@
 //! The command line of a program that solves problems: everything that can be chosen of a search as options, and what is said of its end.
 //!
-//! A program's arguments take [`SearchArguments`] in by `#[command(flatten)]`; its problem says by [`Shows`] how a solution looks; and
+//! For a problem that is read from a file there is nothing to write but [`FromFile`]. Otherwise a program's arguments take [`SearchArguments`] in by `#[command(flatten)]`; its problem says by [`Shows`] how a solution looks; and
 //! [`prepare`] makes a job of both for [`taskwork::cli`]. The examples beside this crate do it.
 
 use std::{
     fmt::Write as _,
+    marker::PhantomData,
+    path::PathBuf,
+    process::ExitCode,
     str::FromStr,
     time::{Duration, Instant},
 };
@@ -14,7 +17,7 @@ use indicatif::{HumanCount, HumanDuration};
 use serde_json::{Value, json};
 use taskwork::{
     Figures,
-    cli::{Failure, Prepared, Shown},
+    cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown},
 };
 
 use crate::{
@@ -22,8 +25,10 @@ use crate::{
     incumbent::Best,
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
     problem::Problem,
+    search::SearchTask,
     sequential,
     solver::{End, Progress, Solved, Solver},
+    words::{ReadError, text_of},
 };
 
 /// A problem whose solutions can be shown. It must say what a solution [costs](Problem::cost_of): what is shown was checked.
@@ -33,13 +38,82 @@ pub trait Shows: Problem + Clone {
     /// What a solution is called: `tour`, `items`. Likewise.
     const SOLUTION: &'static str;
 
-    /// A solution as people like to read it, and as JSON.
-    fn show(&self, solution: &Self::Solution) -> (String, Value);
+    /// A solution as people like to read it, and as JSON. By default as it is.
+    fn show(&self, solution: &Self::Solution) -> (String, Value) {
+        (format!("{solution:?}"), json!(solution))
+    }
 
     /// A cost, likewise.
     fn show_cost(&self, cost: Self::Cost) -> (String, Value) {
         (format!("{cost:?}"), json!(cost))
     }
+}
+
+/// A problem that is read from a file. Then the whole program, with `solve`, `node` and `submit`, is one call of [`main`].
+pub trait FromFile: Shows {
+    /// The name of the program. See [`Program::NAME`].
+    const NAME: &'static str;
+    /// Its version. See [`Program::VERSION`].
+    const VERSION: &'static str;
+    /// What it does, in one line.
+    const ABOUT: &'static str;
+
+    /// Reads the problem from the text of a file; [`Words`](crate::words::Words) helps. `file` is what to call it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn read(file: &str, text: &str) -> Result<Self, ReadError>;
+
+    /// A solution to begin with, and its cost, if one is easily had.
+    fn start(&self) -> Option<(Self::Cost, Self::Solution)> {
+        None
+    }
+}
+
+/// What a program for a problem from a file is asked.
+#[derive(Debug, Args)]
+pub struct FileArguments {
+    /// The instance.
+    file: PathBuf,
+    #[command(flatten)]
+    search: SearchArguments,
+}
+
+/// The program for a problem from a file.
+struct Solves<P>(PhantomData<P>);
+
+impl<P: FromFile> Program for Solves<P>
+where
+    P::Cost: FromStr,
+{
+    const NAME: &'static str = P::NAME;
+    const VERSION: &'static str = P::VERSION;
+    const ABOUT: &'static str = P::ABOUT;
+    type Arguments = FileArguments;
+    type More = NoMore;
+
+    fn kinds(kinds: &mut Kinds) {
+        kinds.add::<SearchTask<P>>(P::NAME);
+    }
+
+    fn prepare(FileArguments { file, search }: FileArguments, _: Place) -> Result<Prepared, Failure> {
+        let text = text_of(&file).map_err(Failure::usage)?;
+        let problem = P::read(&file.display().to_string(), &text).map_err(Failure::usage)?;
+        let start = problem.start();
+        let mut solver = Solver::new(problem);
+        if let Some((cost, solution)) = start {
+            solver = solver.start(cost, solution);
+        }
+        prepare(P::NAME, solver, &search)
+    }
+}
+
+/// Runs the command line of a program for a problem from a file.
+pub fn main<P: FromFile>() -> ExitCode
+where
+    P::Cost: FromStr,
+{
+    taskwork::cli::main::<Solves<P>>()
 }
 
 /// How a problem is to be searched.

@@ -119,6 +119,8 @@ mod testing;
 mod kinds_tests;
 
 pub use ordered_float::{NotNan, OrderedFloat};
+pub use serde;
+pub use taskwork;
 pub use taskwork::{Figures, JobError, Output, Stopper};
 
 pub use crate::{

@@ -4,6 +4,7 @@
 //! Each function is a target of `cargo fuzz` (`cargo xtask fuzz` runs them all), and is run in the tests on what is kept in `corpus/`,
 //! and on what becomes of that by chance.
 
+use bnb_framework::{Problem, cli::FromFile as _, sequential};
 use taskwork::{NodeId, TaskId, simulation};
 use tsp_example::{
     instance::City,
@@ -12,6 +13,11 @@ use tsp_example::{
 use zk::{
     ClusterPaths, Connect, CreateMode, Credentials, MemoryTree, Store, figures, is_name, job, membership,
 };
+
+#[allow(dead_code, reason = "an example uses more of itself than this does")]
+mod examples;
+
+use examples::{flowshop, knapsack, maxclique, qap};
 
 /// A message between nodes, or a letter: bytes that a peer, or whoever can write to the tree, has sent.
 pub fn wire(bytes: &[u8]) {
@@ -52,6 +58,80 @@ const CSV_BYTES_MAX: usize = 4 << 10;
 fn asks_for_many_cities(bytes: &[u8]) -> bool {
     let digits = |byte: &u8| !byte.is_ascii_digit();
     bytes.split(digits).any(|number| number.len() > 3)
+}
+
+/// A file of one of the examples of branch and bound; the first byte says of which. What is read is solved, if it is small.
+///
+/// # Panics
+/// If what is found is no solution of its cost, or another order of the search finds a better one.
+pub fn instances(bytes: &[u8]) {
+    let Some((&which, bytes)) = bytes.split_first() else { return };
+    let text = String::from_utf8_lossy(bytes);
+    if asks_for_many_cities(bytes) || bytes.len() > INSTANCE_BYTES_MAX {
+        return;
+    }
+    match which % 10 {
+        0 | 1 => {
+            let Ok(graph) = maxclique::graph::parse("fuzzed", &text) else { return };
+            if graph.vertices() > 16 {
+                return;
+            }
+            let plain = maxclique::clique::MaxClique::<1, false>::new(graph.clone());
+            solve(&plain.expect("16 vertices have room"));
+            let weighted = maxclique::clique::MaxClique::<1, true>::new(graph);
+            solve(&weighted.expect("16 vertices have room"));
+        }
+        2 | 3 => {
+            if let Some(items) =
+                knapsack::Knapsack::read("fuzzed", &text).ok().filter(|_| first_number(&text) <= 10)
+            {
+                solve(&items);
+            }
+        }
+        4 | 5 => {
+            if let Some(qap) = qap::read::parse("fuzzed", &text).ok().filter(|_| first_number(&text) <= 5) {
+                solve(&qap);
+            }
+        }
+        6 | 7 => {
+            if let Some(shop) =
+                flowshop::read::parse("fuzzed", &text, 1).ok().filter(|_| first_number(&text) <= 5)
+            {
+                solve(&shop);
+            }
+        }
+        _ => {
+            let instance = parse_instance("fuzzed", text.as_bytes()).ok();
+            if let Some(instance) = instance.filter(|instance| instance.len() <= 6) {
+                solve(&tsp_example::directed::DirectedProblem::new(instance));
+            }
+        }
+    }
+}
+
+/// So long a file is no large instance.
+const INSTANCE_BYTES_MAX: usize = 2 << 10;
+
+/// The size of an instance: in these formats the first number.
+fn first_number(text: &str) -> u64 {
+    text.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(0)
+}
+
+/// With pruning and without, the same is found.
+fn solve<P: Problem>(problem: &P) {
+    let pruned = sequential::solve(problem, true, None).best;
+    if let Some(found) = &pruned {
+        assert_eq!(
+            problem.cost_of(&found.solution),
+            Some(found.cost),
+            "what is found is what it is said to be"
+        );
+    }
+    // What stops short at bounds cannot do without them.
+    if P::EVERY_SOLUTION {
+        let whole = sequential::solve(problem, false, None).best;
+        assert_eq!(pruned.map(|best| best.cost), whole.map(|best| best.cost));
+    }
 }
 
 /// Names that users give, and that stand in znodes.

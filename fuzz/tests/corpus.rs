@@ -75,6 +75,11 @@ fn files_of_coordinates() {
 }
 
 #[test]
+fn files_of_the_examples() {
+    run("instances", taskwork_fuzz::instances);
+}
+
+#[test]
 fn names_that_users_give() {
     run("names", taskwork_fuzz::names);
 }

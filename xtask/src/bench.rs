@@ -46,7 +46,7 @@ impl Bench {
         let measure = format!("--rounds {} {out} {names}", self.rounds);
         vec![
             Step::cargo("programs", "build --release -p tsp-example -p taskwork-benches --bins"),
-            Step::cargo("examples", "build --release -p bnb-framework --example uts"),
+            Step::cargo("examples", "build --release -p bnb-framework --examples"),
             Step::cargo(
                 "bench",
                 &format!("run --release --quiet -p taskwork-benches --bin bench -- {measure}"),

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The targets: what `fuzz/src/lib.rs` has.
-const TARGETS: &[&str] = &["wire", "znodes", "tsplib", "csv", "names"];
+const TARGETS: &[&str] = &["wire", "znodes", "tsplib", "csv", "instances", "names"];
 
 /// Runs each target for so many seconds. It takes a nightly toolchain, for the instrumentation.
 ///

@@ -2,7 +2,7 @@
 
 use bnb_framework::words::{ReadError, Words};
 
-use crate::shop::FlowShop;
+use super::shop::FlowShop;
 
 /// The most jobs.
 pub(crate) const JOBS_MAX: usize = 1000;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use bnb_framework::{
     Goal, Problem, Tree,
-    cli::Shows,
+    cli::{FromFile, Shows},
     words::{ReadError, Words},
 };
 use serde::{Deserialize, Serialize};
@@ -121,6 +121,18 @@ impl Shows for Knapsack {
     }
 }
 
+impl FromFile for Knapsack {
+    const NAME: &'static str = "knapsack";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Packs the most valuable items that fit";
+
+    /// Reads the number of items, the capacity, and the value and the weight of each. What follows may be a solution, a 0 or 1 for
+    /// each item: it is passed over.
+    fn read(file: &str, text: &str) -> Result<Self, ReadError> {
+        parse(file, text)
+    }
+}
+
 /// The most items that are read.
 const ITEMS_MAX: usize = 1_000_000;
 /// The most decimals of a number.
@@ -132,12 +144,7 @@ struct Decimal {
     decimals: usize,
 }
 
-/// Reads the number of items, the capacity, and the value and the weight of each. What follows may be a solution, a 0 or 1 for each item: it
-/// is passed over.
-///
-/// # Errors
-/// Says the file, the line, what was found and what was expected.
-pub(crate) fn parse(file: &str, text: &str) -> Result<Knapsack, ReadError> {
+fn parse(file: &str, text: &str) -> Result<Knapsack, ReadError> {
     let mut words = Words::new(file, text);
     let count = words.number_in("a number of items", 1..=ITEMS_MAX)?;
     let capacity = decimal(&mut words, "the capacity, a number that is not negative")?;

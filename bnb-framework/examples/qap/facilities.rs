@@ -9,10 +9,13 @@ use std::collections::VecDeque;
 use bnb_framework::{
     Problem, Tree,
     assignment::{Assignment, FORBIDDEN},
-    cli::Shows,
+    cli::{FromFile, Shows},
+    words::ReadError,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use super::read::parse;
 
 /// An instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +72,7 @@ impl Qap {
     }
 
     /// A solution to begin with: from a simple one, two facilities change places as long as that helps.
-    pub(crate) fn descent(&self) -> (i64, Vec<usize>) {
+    fn descent(&self) -> (i64, Vec<usize>) {
         let mut places: Vec<usize> = (0..self.size).collect();
         let mut cost = self.cost(&places);
         loop {
@@ -210,6 +213,20 @@ impl Problem for Qap {
         let mut sorted = places.clone();
         sorted.sort_unstable();
         sorted.iter().copied().eq(0..self.size).then(|| self.cost(places))
+    }
+}
+
+impl FromFile for Qap {
+    const NAME: &'static str = "qap";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Places facilities so that what flows between them goes the shortest way";
+
+    fn read(file: &str, text: &str) -> Result<Self, ReadError> {
+        parse(file, text)
+    }
+
+    fn start(&self) -> Option<(i64, Vec<usize>)> {
+        Some(self.descent())
     }
 }
 

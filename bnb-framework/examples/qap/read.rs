@@ -2,7 +2,7 @@
 
 use bnb_framework::words::{ReadError, Words};
 
-use crate::facilities::Qap;
+use super::facilities::Qap;
 
 /// The most facilities: beyond, nobody waits for the end.
 const FACILITIES_MAX: usize = 128;
