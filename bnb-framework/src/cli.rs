@@ -8,7 +8,6 @@ use std::{
     marker::PhantomData,
     path::PathBuf,
     process::ExitCode,
-    str::FromStr,
     time::{Duration, Instant},
 };
 
@@ -47,6 +46,16 @@ pub trait Shows: Problem + Clone {
     fn show_cost(&self, cost: Self::Cost) -> (String, Value) {
         (format!("{cost:?}"), json!(cost))
     }
+
+    /// A cost as a user gives it: what [`show_cost`](Self::show_cost) shows. By default as it is in JSON.
+    fn read_cost(&self, text: &str) -> Option<Self::Cost> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// How much of the cost is a difference of 1 as it is shown.
+    fn unit(&self) -> f64 {
+        1.0
+    }
 }
 
 /// A problem that is read from a file. Then the whole program, with `solve`, `node` and `submit`, is one call of [`main`].
@@ -82,10 +91,7 @@ pub struct FileArguments {
 /// The program for a problem from a file.
 struct Solves<P>(PhantomData<P>);
 
-impl<P: FromFile> Program for Solves<P>
-where
-    P::Cost: FromStr,
-{
+impl<P: FromFile> Program for Solves<P> {
     const NAME: &'static str = P::NAME;
     const VERSION: &'static str = P::VERSION;
     const ABOUT: &'static str = P::ABOUT;
@@ -109,10 +115,7 @@ where
 }
 
 /// Runs the command line of a program for a problem from a file.
-pub fn main<P: FromFile>() -> ExitCode
-where
-    P::Cost: FromStr,
-{
+pub fn main<P: FromFile>() -> ExitCode {
     taskwork::cli::main::<Solves<P>>()
 }
 
@@ -161,7 +164,9 @@ pub struct SearchArguments {
     #[arg(long, value_name = "SHARE", value_parser = not_negative)]
     within_relative: Option<f64>,
     /// Visit every state, whatever its bound.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = [
+        "target", "cutoff", "gap", "relative_gap", "best", "within", "within_relative",
+    ])]
     no_pruning: bool,
     /// Search without the runtime, by the plain sequential reference: to compare with.
     #[arg(long, conflicts_with_all = [
@@ -206,14 +211,21 @@ impl SearchArguments {
         self.no_pruning
     }
 
-    /// Chooses what was asked for.
+    /// Chooses what was asked for. `read` reads a cost, and `unit` is how much of it a difference of 1 is.
     ///
     /// # Errors
     /// If a cost is none.
-    pub fn apply<P: Problem>(&self, mut solver: Solver<P>) -> Result<Solver<P>, Failure>
-    where
-        P::Cost: FromStr,
-    {
+    pub fn apply<P: Problem>(
+        &self,
+        mut solver: Solver<P>,
+        read: impl Fn(&str) -> Option<P::Cost>,
+        unit: f64,
+    ) -> Result<Solver<P>, Failure> {
+        let cost = |option: &str, text: &str| {
+            let wrong =
+                || Failure::usage(format!("{option}: found {text:?}; expected a cost of this problem"));
+            read(text).ok_or_else(wrong)
+        };
         let open_max = self.open_max;
         solver = solver
             .pruning(!self.no_pruning)
@@ -227,7 +239,7 @@ impl SearchArguments {
                 SplitOff::Shallowest => Split::Shallowest,
                 SplitOff::Own => Split::Own,
             })
-            .tolerance(Tolerance { absolute: self.gap, relative: self.relative_gap });
+            .tolerance(Tolerance { absolute: self.gap * unit, relative: self.relative_gap });
         if self.replicable {
             solver = solver.replicable(Replicable::default());
         }
@@ -243,7 +255,7 @@ impl SearchArguments {
         if let Some(states) = self.state_limit {
             solver = solver.state_limit(states);
         }
-        if let Some(collect) = self.collect() {
+        if let Some(collect) = self.collect(unit) {
             if !P::EVERY_SOLUTION {
                 return Err(Failure::usage(
                     "--best, --within and --within-relative are for searches that come by every solution; this one \
@@ -255,21 +267,16 @@ impl SearchArguments {
         Ok(solver)
     }
 
-    fn collect(&self) -> Option<Collect> {
+    fn collect(&self, unit: f64) -> Option<Collect> {
         let near = self.within.is_some() || self.within_relative.is_some();
         let within = near.then(|| Tolerance {
-            absolute: self.within.unwrap_or(0.0),
+            absolute: unit * self.within.unwrap_or(0.0),
             relative: self.within_relative.unwrap_or(0.0),
         });
         let at_most = self.best.map(|best| usize::try_from(best).unwrap_or(usize::MAX));
         let at_most = at_most.or(near.then_some(COLLECT_MAX))?;
         Some(Collect { at_most, within })
     }
-}
-
-fn cost<C: FromStr>(option: &str, text: &str) -> Result<C, Failure> {
-    let wrong = || Failure::usage(format!("{option}: found {text:?}; expected a cost of this problem"));
-    text.parse().map_err(|_| wrong())
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {
@@ -290,10 +297,7 @@ pub fn prepare<P: Shows>(
     kind: &'static str,
     solver: Solver<P>,
     arguments: &SearchArguments,
-) -> Result<Prepared, Failure>
-where
-    P::Cost: FromStr,
-{
+) -> Result<Prepared, Failure> {
     if arguments.sequential {
         let problem = solver.problem().clone();
         let started = Instant::now();
@@ -301,7 +305,8 @@ where
         let solved = found.solved(started.elapsed());
         return Ok(Prepared::at_once(shown(&problem, &solved, &Options::default())?));
     }
-    let solver = arguments.apply(solver)?;
+    let (reader, unit) = (solver.problem().clone(), solver.problem().unit());
+    let solver = arguments.apply(solver, |text| reader.read_cost(text), unit)?;
     let (problem, options) = (solver.problem().clone(), solver.options().clone());
     Ok(Prepared::watched(kind, solver.job(), line::<P>, move |report| {
         shown(&problem, &Solved::of(&report, &options), &options)

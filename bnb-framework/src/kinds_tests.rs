@@ -1,6 +1,7 @@
 //! Every kind of search against brute force: whatever is chosen, and however many nodes there are.
 
 use std::{
+    panic,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -100,6 +101,35 @@ proptest! {
     }
 
     #[test]
+    fn a_start_that_is_not_of_interest_is_no_answer(
+        knapsack in knapsacks(),
+        start: prop::sample::Index,
+        beside in -3_i64..3,
+        by_target: bool,
+        replicable: bool,
+        tolerance in 0_u32..5,
+    ) {
+        let all = packings(&knapsack);
+        let (best, (cost, solution)) = (all[0].0, start.get(&all).clone());
+        let limit = best.saturating_add_signed(beside);
+        let solver = Solver::new(knapsack).start(cost, solution);
+        let solver = if by_target { solver.target(limit) } else { solver.cutoff(limit) };
+        let parts = Replicable { first_states: 20, parts: 5 };
+        let solver = if replicable { solver.replicable(parts) } else { solver };
+        let solver = solver.tolerance(Tolerance { absolute: f64::from(tolerance), relative: 0.0 });
+        let solved = solver.run().unwrap();
+        let there_is = if by_target { limit <= best } else { limit < best };
+        prop_assert_eq!(solved.best.is_some(), there_is, "{:?}", solved);
+        prop_assert_eq!(solved.end, if by_target && there_is { End::Target } else { End::Proven });
+        if let Some(found) = solved.best {
+            prop_assert!(found.cost > limit || by_target && found.cost == limit);
+            prop_assert!(solved.bound.is_none_or(|bound| bound >= best && bound - found.cost <= u64::from(tolerance)));
+        } else {
+            prop_assert_eq!(solved.bound, Some(limit));
+        }
+    }
+
+    #[test]
     fn a_tolerance_is_kept(
         knapsack in knapsacks(),
         order in orders(),
@@ -194,16 +224,39 @@ fn a_start_that_cannot_be_bettered_is_the_answer_of_a_replicable_search() {
     assert_eq!((best.cost, best.solution), (220, vec![false, true, true]));
 }
 
+/// Items of even weights, each worth as much as it weighs, and an odd room: no bound is ever low enough, so nobody searches it whole.
+fn hard() -> Knapsack {
+    let weights = (1..=40_u64).map(|item| 2 * (1_000 + item * item * 7 % 911 + 3 * item));
+    let items: Vec<(u64, u64)> = weights.map(|weight| (weight, weight)).collect();
+    let room = (items.iter().map(|item| item.1).sum::<u64>() / 2) | 1;
+    Knapsack::new(room, items)
+}
+
 #[test]
 fn when_the_time_is_up_everybody_stops_and_the_bound_holds() {
-    // A tree that nobody can search whole, and without pruning.
-    let paths = Paths { depth: 60, breadth: 4 };
-    for nodes in [1, 3] {
-        let solver = Solver::new(paths.clone()).pruning(false).nodes(nodes);
+    for (nodes, pruning) in [(1, true), (3, true), (2, false)] {
+        let knapsack = hard();
+        let room = knapsack.capacity;
+        let solver = Solver::new(knapsack).pruning(pruning).nodes(nodes);
         let solved = solver.time_limit(Duration::from_millis(300)).run().unwrap();
         assert_eq!(solved.end, End::TimeLimit);
         assert!(!solved.proven && solved.states > 0);
-        assert_eq!(solved.bound, Some(0), "the bound of every state");
+        // Without pruning nothing was bounded.
+        assert_eq!(solved.bound, pruning.then_some(room));
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let collect = Collect { at_most: 3, within: None };
+    let paths = || Solver::new(Paths { depth: 3, breadth: 2 });
+    for solver in [
+        paths().pruning(false).target(3),
+        paths().pruning(false).collect(collect),
+        paths().pruning(false).replicable(Replicable::default()),
+        paths().replicable(Replicable::default()).collect(collect),
+    ] {
+        assert!(panic::catch_unwind(panic::AssertUnwindSafe(|| solver.job())).is_err());
     }
 }
 
@@ -231,16 +284,13 @@ fn all_of_the_tree_is_done_at_the_end_as_far_as_is_estimated() {
 
 #[test]
 fn the_bound_that_is_told_meanwhile_holds() {
-    // Even weights in an odd room: no bound is ever low enough.
-    let weights = (1..=40_u64).map(|item| 2 * (1_000 + item * item * 7 % 911 + 3 * item));
-    let items: Vec<(u64, u64)> = weights.map(|weight| (weight, weight)).collect();
-    let room = (items.iter().map(|item| item.1).sum::<u64>() / 2) | 1;
+    let room = hard().capacity;
     for (nodes, order) in
         [(1, Order::DepthFirst), (3, Order::DepthFirst), (2, Order::BestFirst { open_max: 50 })]
     {
         let told = Arc::new(Mutex::new(Vec::new()));
         let hears = Arc::clone(&told);
-        let solver = Solver::new(Knapsack::new(room, items.clone())).nodes(nodes).strategy(order);
+        let solver = Solver::new(hard()).nodes(nodes).strategy(order);
         let solver = solver.on_progress(Duration::from_millis(20), move |progress| {
             hears.lock().unwrap().push((progress.best, progress.bound, progress.gap, progress.share));
         });

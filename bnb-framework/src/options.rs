@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::problem::Goal;
+
 /// In which order open states are visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Strategy {
@@ -105,6 +107,8 @@ pub struct Options<C> {
     pub target: Option<C>,
     /// Nothing that is not better than this is of interest.
     pub cutoff: Option<C>,
+    /// The cost of the solution that the search begins with.
+    pub start: Option<C>,
     /// How far from the optimum is good enough.
     pub tolerance: Tolerance,
     /// How long the search takes at most, in milliseconds of the clocks on the wall, from its first state.
@@ -124,11 +128,20 @@ impl<C> Default for Options<C> {
             replicable: None,
             target: None,
             cutoff: None,
+            start: None,
             tolerance: Tolerance::NONE,
             time_limit_ms: None,
             states_max: None,
             collect: None,
         }
+    }
+}
+
+impl<C: Ord> Options<C> {
+    /// Whether a solution of this cost would be an answer: it is as good as the target, and better than the cutoff.
+    pub(crate) fn is_of_interest(&self, goal: Goal, cost: &C) -> bool {
+        self.target.as_ref().is_none_or(|target| !goal.better(target, cost))
+            && self.cutoff.as_ref().is_none_or(|cutoff| goal.better(cost, cutoff))
     }
 }
 

@@ -73,8 +73,8 @@ struct Now<P: Problem> {
 pub(crate) trait Closed<P: Problem>: Assessor<P> {
     /// From now on prunes by this, or by what was given with the search; what is found is found at this position.
     fn enter(&mut self, limit: Option<P::Cost>, position: &[u32]);
-    /// What it prunes by now, unless that was given with the search.
-    fn limit(&self) -> Option<P::Cost>;
+    /// The cost of the best that was found so far; what was given with the search is no find.
+    fn best_found(&self) -> Option<P::Cost>;
     /// Lets `pauses` say yes when so many states were visited.
     fn pause_after(&mut self, states: Option<u64>);
     /// How many states are left of these.
@@ -99,7 +99,7 @@ impl<P: Problem> Parts<P> {
                         let searched = frontier.search(problem, visitor);
                         *states_left = visitor.states_ahead();
                         visitor.pause_after(None);
-                        *limit = visitor.limit();
+                        *limit = visitor.best_found();
                         if searched == Searched::Over {
                             return Searched::Over;
                         }
@@ -111,7 +111,7 @@ impl<P: Problem> Parts<P> {
                     self.limit = *limit;
                     let mut open = BTreeMap::new();
                     add(&mut open, problem, vec![problem.root()], &[], 1.0, visitor);
-                    self.limit = visitor.limit();
+                    self.limit = visitor.best_found();
                     self.stage = Stage::Cut { open };
                 }
                 Stage::Cut { open } => {
@@ -125,7 +125,7 @@ impl<P: Problem> Parts<P> {
                         }
                         visitor.enter(self.limit, &[]);
                         add(open, problem, states, &position, share, visitor);
-                        self.limit = visitor.limit();
+                        self.limit = visitor.best_found();
                         if visitor.pauses(true) {
                             return Searched::Paused;
                         }
@@ -146,7 +146,7 @@ impl<P: Problem> Parts<P> {
                     if let Some(part) = now {
                         visitor.enter(part.limit, &part.position);
                         let searched = part.frontier.search(problem, visitor);
-                        part.limit = visitor.limit();
+                        part.limit = visitor.best_found();
                         if searched == Searched::Paused {
                             return Searched::Paused;
                         }
@@ -216,7 +216,7 @@ fn add<P: Problem>(
     let share = share / siblings.len().max(1) as f64;
     for (mut state, number) in siblings.into_iter().zip(0_u32..) {
         let position: Vec<u32> = parent.iter().copied().chain([number]).collect();
-        visitor.enter(visitor.limit(), &position);
+        visitor.enter(visitor.best_found(), &position);
         match visitor.assess(problem, &mut state) {
             Assessed::Open(bound) => {
                 open.insert((position.len(), position), Part { bound, state, share });

@@ -64,7 +64,7 @@ pub trait Problem: Tree {
     /// maximising. `None` says that there is no solution below it at all.
     ///
     /// It is asked once a state, just before the state would be branched, and not at all for leaves or when pruning is
-    /// off. It may keep in the state what its children's bounds can start from. `best` is the cost of the best solution
+    /// off; and now and then again, of a copy of a state that was visited, to say what there may still be found. It may keep in the state what its children's bounds can start from. `best` is the cost of the best solution
     /// known: a bound that is no better than `best` prunes, so the work of sharpening it further can be saved.
     fn bound(&self, state: &mut Self::State, best: Option<Self::Cost>) -> Option<Self::Cost>;
 

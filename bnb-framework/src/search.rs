@@ -10,7 +10,7 @@ use crate::{
     frontier::{Frontier, Searched, Unvisited},
     incumbent::{Best, Incumbent},
     limits::{Halt, Spending},
-    options::{Options, Strategy},
+    options::{Options, Strategy, Tolerance},
     parts::Parts,
     problem::{Goal, Problem},
     worker::{PLAIN, RULED, WHOLE, Worker},
@@ -117,7 +117,7 @@ impl<P: Problem> SearchTask<P> {
                 break Outcome::Migrate;
             }
             if worker.takes_stock() {
-                self.take_stock(&instance.problem, worker.cx);
+                self.take_stock(instance, worker.cx);
             }
             worker.hear();
             worker.cx.potential_split(self);
@@ -130,13 +130,23 @@ impl<P: Problem> SearchTask<P> {
     }
 
     /// Says how much of the tree was done since that was last said.
-    fn take_stock(&mut self, problem: &P, cx: &mut Context<'_, Self>) {
+    fn take_stock(&mut self, Instance { problem, options }: &Instance<P>, cx: &mut Context<'_, Self>) {
         let left = self.open.share_left(problem);
         cx.progressed(self.share_left - left);
         // What was estimated too low is not taken back.
         self.share_left = self.share_left.min(left);
-        let bound = self.open.bound(problem).and_then(Cost::as_number);
-        let outlook = bound.map(|bound| if P::GOAL == Goal::Minimise { bound } else { -bound });
+        let Options { pruning, tolerance, target, cutoff, .. } = options;
+        if !pruning || *tolerance != Tolerance::NONE {
+            // Nothing has a bound, or what was left because of the tolerance has a better one.
+            return;
+        }
+        let bound = self.open.bound(problem).map(|bound| {
+            // What is no better than these was not looked at.
+            [*target, *cutoff].into_iter().flatten().fold(bound, |a, b| P::GOAL.best(a, b))
+        });
+        let outlook = bound
+            .and_then(Cost::as_number)
+            .map(|bound| if P::GOAL == Goal::Minimise { bound } else { -bound });
         self.outlook = self.outlook.into_iter().chain(outlook).reduce(f64::max);
         cx.set_outlook(self.outlook);
     }
@@ -150,7 +160,7 @@ impl<P: Problem> SearchTask<P> {
     ) {
         worker.cx.output().halt = Some(halt);
         tracing::debug!(?halt, "a task ends before its end");
-        if halt == Halt::Target {
+        if halt == Halt::Target || !instance.options.pruning {
             return;
         }
         let mut bounds = Vec::new();

@@ -252,8 +252,9 @@ impl<P: Problem> Solver<P> {
     /// The search as a job of the runtime, to be run here or on a cluster. [`Solved::of`] says what its report means.
     ///
     /// # Panics
-    /// If a replicable search is to collect solutions: what is collected by one part would be known in another. If solutions are to be
-    /// collected of a problem that does not visit [every one](Problem::EVERY_SOLUTION).
+    /// If what was chosen contradicts itself: a replicable search is to collect solutions, since what is collected by one part would be known
+    /// in another; solutions are to be collected of a problem that does not visit [every one](Problem::EVERY_SOLUTION); or everything
+    /// is to be visited, and something to be left out all the same.
     pub fn job(self) -> Job<SearchTask<P>> {
         let mut options = self.options;
         assert!(
@@ -261,15 +262,14 @@ impl<P: Problem> Solver<P> {
             "a search that collects solutions cannot be replicable; the solutions are the same in any case"
         );
         assert!(
+            options.pruning || Options { pruning: true, ..options.clone() }.is_plain(),
+            "without pruning everything is visited: a target, a cutoff, a tolerance, a collection, or a replicable search need it"
+        );
+        assert!(
             P::EVERY_SOLUTION || options.collect.is_none(),
             "solutions are collected where every one of them is a leaf"
         );
-        if let Some(start) = &self.start
-            && options.replicable.is_some()
-        {
-            let cutoff = options.cutoff.map_or(start.cost, |cutoff| P::GOAL.best(cutoff, start.cost));
-            options.cutoff = Some(cutoff);
-        }
+        options.start = self.start.as_ref().map(|start| start.cost);
         let instance = Instance { problem: self.problem, options };
         let root = SearchTask::root(&instance);
         let mut job = Job::new(root, instance).nodes(self.nodes).stopped_by(self.stopper);
@@ -323,9 +323,18 @@ impl<P: Problem> Solved<P> {
             Some(Halt::States) => End::StateLimit,
             Some(Halt::Time) => End::TimeLimit,
         };
-        let known = [best.as_ref().map(|best| best.cost), tally.left].into_iter().flatten();
+        // A solution that the search began with need not be of interest.
+        let best = best.filter(|best| options.is_of_interest(P::GOAL, &best.cost));
+        let least = match &best {
+            Some(best) => [Some(best.cost), None],
+            // What would be better was searched, or is left.
+            None => [options.target, options.cutoff],
+        };
+        let known = least.into_iter().chain([tally.left]).flatten();
         let bound = match end {
             End::Stopped | End::Target => None,
+            // Nothing was bounded.
+            End::StateLimit | End::TimeLimit if !options.pruning => None,
             End::Proven | End::StateLimit | End::TimeLimit => known.reduce(|a, b| P::GOAL.best(a, b)),
         };
         let (mut collected, mut collected_all) = (tally.collected.solutions(), true);

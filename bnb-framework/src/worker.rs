@@ -58,6 +58,7 @@ pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
     /// If the search is replicable: what it prunes by before anything is found, where it is in the tree, and how many states it may
     /// visit before a pause.
     base: Option<(P::Cost, bool)>,
+    found: Option<P::Cost>,
     position: Vec<u32>,
     states_ahead: Option<u64>,
 }
@@ -74,7 +75,12 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             best: None,
             states: 0,
             pruned: 0,
-            report_at: ASK_STATES,
+            // Nobody knows yet how long a state takes.
+            report_at: if options.time_limit_ms.is_some() || options.states_max.is_some() {
+                1
+            } else {
+                ASK_STATES
+            },
             reported: now,
             took_stock: now,
             takes_stock_every: TAKE_STOCK_EVERY,
@@ -82,6 +88,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             limits: Limits::new(options.time_limit_ms, options.states_max),
             halt: None,
             base: None,
+            found: None,
             position: Vec::new(),
             states_ahead: None,
         };
@@ -155,7 +162,8 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             worst = [worst, own, listed, near].into_iter().flatten().reduce(|a, b| P::GOAL.best(a, b));
         }
         // What is as good as these is of no interest either.
-        let best = self.best.filter(|_| collect.is_none());
+        let best = if self.options.replicable.is_some() { self.options.start } else { self.best };
+        let best = best.filter(|_| collect.is_none());
         let known = [*cutoff, best].into_iter().flatten().reduce(|a, b| P::GOAL.best(a, b));
         match (worst, known) {
             (None, known) => (known, false),
@@ -192,7 +200,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             if self.options.replicable.is_some() {
                 let position = self.position.clone();
                 self.cx.set_var::<Incumbent<P>>(Best { cost, solution, position });
-                (self.limit, self.inclusive) = (Some(cost), false);
+                (self.limit, self.inclusive, self.found) = (Some(cost), false, Some(cost));
                 return;
             }
         }
@@ -220,7 +228,10 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         if tolerance == Tolerance::NONE || self.options.collect.is_some() {
             return false;
         }
-        let best = if self.options.replicable.is_some() { self.limit } else { self.best };
+        // Only what a solution costs counts, not what others have found if they are not listened to.
+        let best =
+            if self.options.replicable.is_some() { self.found.or(self.options.start) } else { self.best };
+        let best = best.filter(|best| self.options.is_of_interest(P::GOAL, best));
         let numbers = best.and_then(Cost::as_number).zip(bound.as_number());
         numbers.is_some_and(|(best, bound)| (best - bound).abs() <= tolerance.beside(best))
     }
@@ -393,6 +404,7 @@ impl<P: Problem, const KIND: u8> Assessor<P> for Worker<'_, '_, P, KIND> {
 
 impl<P: Problem, const KIND: u8> Closed<P> for Worker<'_, '_, P, KIND> {
     fn enter(&mut self, limit: Option<P::Cost>, position: &[u32]) {
+        self.found = limit;
         (self.limit, self.inclusive) = match (limit, self.base) {
             (Some(limit), _) => (Some(limit), false),
             (None, Some((base, inclusive))) => (Some(base), inclusive),
@@ -402,9 +414,8 @@ impl<P: Problem, const KIND: u8> Closed<P> for Worker<'_, '_, P, KIND> {
         self.position.extend_from_slice(position);
     }
 
-    /// Only what was found is told: what was given is known everywhere.
-    fn limit(&self) -> Option<P::Cost> {
-        self.limit.filter(|limit| self.base.is_none_or(|(base, _)| P::GOAL.better(limit, &base)))
+    fn best_found(&self) -> Option<P::Cost> {
+        self.found
     }
 
     fn pause_after(&mut self, states: Option<u64>) {

@@ -51,6 +51,9 @@ fn graphs() {
     let heaviest = answer("maxclique", free, &["--weighted"]);
     assert_eq!((&heaviest["clique"], &heaviest["weight"]), (&serde_json::json!([3, 4]), &21.into()));
     assert_eq!(answer("maxclique", "p edge 0 0\n", &[])["vertices"], 0);
+    let weightless = answer("maxclique", "p edge 2 1\nn 1 0\nn 2 0\ne 1 2\n", &["--weighted"]);
+    assert_eq!((&weightless["weight"], &weightless["proven"]), (&0.into(), &true.into()));
+    assert_ne!(weightless["clique"], Value::Null);
     is_refused(
         "maxclique",
         &[
@@ -79,6 +82,11 @@ fn knapsacks() {
     }
     let said = answer("knapsack", "2 10.5\n0.125 10.25\n.25 10.5\n", &[]);
     assert_eq!((&said["value"], &said["items"]), (&0.25.into(), &serde_json::json!([2])));
+    // Costs are given as they are shown.
+    let decimals = "2 10.5\n0.125 10.25\n.25 10.5\n";
+    assert_eq!(answer("knapsack", decimals, &["--target", "0.2"])["end"], "target");
+    assert_eq!(answer("knapsack", decimals, &["--target", "0.251"])["items"], Value::Null);
+    assert_eq!(answer("knapsack", decimals, &["--within", "0.13"])["collected"].as_array().unwrap().len(), 2);
     is_refused(
         "knapsack",
         &[
@@ -160,6 +168,10 @@ fn directed_tours() {
             (&coordinates, ":4:"),
         ],
     );
+    // Nothing that is known of a directed path but its length is a bound on it.
+    let stopped = read("tsp", text, &["--no-pruning", "--start", "none", "--time-limit", "0"]);
+    let stopped: Value = serde_json::from_slice(&stopped.stdout).unwrap();
+    assert!(stopped["bound"].as_u64().unwrap() <= 3, "{stopped}");
     let said = read("tsp", text, &["--bound", "one-tree"]);
     assert_eq!(said.status.code(), Some(2), "{}", String::from_utf8_lossy(&said.stderr));
 }
@@ -190,6 +202,8 @@ fn options_that_make_no_sense_are_refused() {
         (&["--state-limit", "0"], "state-limit"),
         (&["--best", "0"], "--best"),
         (&["--replicable", "--best", "3"], "cannot be used with"),
+        (&["--no-pruning", "--target", "3"], "cannot be used with"),
+        (&["--best", "3"], "every solution"),
         (&["--sequential", "--target", "3"], "cannot be used with"),
     ] {
         let said = read("maxclique", graph, more);

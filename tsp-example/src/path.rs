@@ -208,7 +208,9 @@ impl<const N: usize, const W: usize> Problem for PathProblem<N, W> {
     }
 
     fn bound(&self, state: &mut PathState<N, W>, _: Option<u64>) -> Option<u64> {
-        Some(state.end.length + self.spanning_tree(state))
+        // A spanning tree has no directions.
+        let rest = if self.instance.is_directed() { 0 } else { self.spanning_tree(state) };
+        Some(state.end.length + rest)
     }
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {

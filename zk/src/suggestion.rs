@@ -23,6 +23,9 @@ pub const SUGGESTIONS_MAX: usize = 256;
 #[derive(Debug, Serialize, Deserialize)]
 struct Suggestion {
     value: Value,
+    /// How often somebody has begun to look at it.
+    #[serde(default)]
+    begun: u32,
     answer: Option<Answer>,
 }
 
@@ -42,7 +45,7 @@ pub struct Answer {
 /// [`SUGGESTION_BYTES_MAX`], or if there are [`SUGGESTIONS_MAX`] already.
 pub async fn suggest(store: &dyn Store, cluster: &ClusterPaths, job: &str, value: Value) -> Result<String> {
     let folder = cluster.job(job).suggestions();
-    let content = record::write(&Suggestion { value, answer: None });
+    let content = record::write(&Suggestion { value, begun: 0, answer: None });
     let lying = store.children(&folder).await?.len();
     if content.len() > SUGGESTION_BYTES_MAX {
         return Err(Error::TooLarge { path: folder, size: content.len(), limit: SUGGESTION_BYTES_MAX });
@@ -76,6 +79,29 @@ pub async fn answered(store: &dyn Store, cluster: &ClusterPaths, job: &str, name
     }
 }
 
+/// How often a suggestion is looked at before it is taken for the reason that nodes are lost.
+const TRIES_MAX: u32 = 2;
+
+/// Notes that somebody begins to look at a suggestion. False if it was looked at too often: whoever did is gone.
+///
+/// # Errors
+/// Whatever the store refuses.
+pub async fn begin(store: &dyn Store, cluster: &ClusterPaths, job: &str, name: &str) -> Result<bool> {
+    let path = cluster.job(job).suggestion(name);
+    let (content, stat) = match store.get(&path).await {
+        // Who made it does not wait any more.
+        Err(Error::NoNode { .. }) => return Ok(true),
+        other => other?,
+    };
+    let mut suggestion: Suggestion = record::read(&path, &content)?;
+    suggestion.begun += 1;
+    let may = suggestion.begun <= TRIES_MAX;
+    match store.set(&path, &record::write(&suggestion), Some(stat.version)).await {
+        Ok(_) | Err(Error::NoNode { .. }) => Ok(may),
+        Err(error) => Err(error),
+    }
+}
+
 /// Answers a suggestion. That it is gone is no error: nobody waits for the answer then.
 ///
 /// # Errors
@@ -85,9 +111,9 @@ pub async fn answer(
     cluster: &ClusterPaths,
     job: &str,
     name: &str,
-    answer: Answer,
+    answer: &Answer,
 ) -> Result<()> {
-    let content = record::write(&Suggestion { value: Value::Null, answer: Some(answer) });
+    let content = record::write(&Suggestion { value: Value::Null, begun: 0, answer: Some(answer.clone()) });
     match store.set(&cluster.job(job).suggestion(name), &content, None).await {
         Ok(_) | Err(Error::NoNode { .. }) => Ok(()),
         Err(error) => Err(error),
@@ -132,7 +158,7 @@ impl Suggestions {
                     Err(error) => return Err(error),
                 };
                 match record::read::<Suggestion>(&path, &content) {
-                    Ok(Suggestion { value, answer: None }) => return Ok((name, value)),
+                    Ok(Suggestion { value, answer: None, .. }) => return Ok((name, value)),
                     Ok(_) => {}
                     Err(error) => tracing::warn!(%error, "a suggestion cannot be read; it is passed over"),
                 }

@@ -146,13 +146,14 @@ impl Problem for Golomb {
     }
 
     fn cost_of(&self, marks: &Vec<u16>) -> Option<u16> {
+        if marks.len() != self.marks {
+            return None;
+        }
         let pairs =
             marks.iter().enumerate().flat_map(|(at, a)| marks[..at].iter().map(move |b| a.checked_sub(*b)));
         let mut distances: Vec<u16> = pairs.collect::<Option<_>>()?;
         distances.sort_unstable();
-        let sound = marks.len() == self.marks
-            && distances.is_sorted_by(|a, b| a < b)
-            && distances.first() != Some(&0);
+        let sound = distances.is_sorted_by(|a, b| a < b) && distances.first() != Some(&0);
         marks.last().filter(|_| sound && marks.first() == Some(&0)).copied()
     }
 }

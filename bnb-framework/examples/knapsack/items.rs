@@ -116,8 +116,18 @@ impl Shows for Knapsack {
         if self.decimals == 0 {
             return (value.to_string(), json!(value));
         }
-        let number = value as f64 / 10_f64.powi(i32::try_from(self.decimals).unwrap_or(0));
+        let number = value as f64 / self.unit();
         (format!("{number:.*}", self.decimals), json!(number))
+    }
+
+    fn read_cost(&self, text: &str) -> Option<u64> {
+        let Decimal { digits, decimals } = Decimal::read(text)?;
+        let missing = u32::try_from(self.decimals.checked_sub(decimals)?).ok()?;
+        digits.checked_mul(10_u64.checked_pow(missing)?)
+    }
+
+    fn unit(&self) -> f64 {
+        10_f64.powi(i32::try_from(self.decimals).unwrap_or(0))
     }
 }
 
@@ -179,15 +189,21 @@ fn parse(file: &str, text: &str) -> Result<Knapsack, ReadError> {
 
 fn decimal(words: &mut Words<'_>, expected: &str) -> Result<Decimal, ReadError> {
     let word = words.word(expected)?;
-    let (whole, part) = word.split_once('.').unwrap_or((word, ""));
-    let part = part.trim_end_matches('0');
-    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    let both = [whole, part].concat();
-    let sound =
-        is_number(&both) && word.bytes().any(|byte| byte.is_ascii_digit()) && part.len() <= DECIMALS_MAX;
-    let digits = if both.is_empty() { Ok(0) } else { both.parse() };
-    let digits = digits.ok().filter(|_| sound).ok_or_else(|| words.wrong(word, expected))?;
-    Ok(Decimal { digits, decimals: part.len() })
+    Decimal::read(word).ok_or_else(|| words.wrong(word, expected))
+}
+
+impl Decimal {
+    /// Reads digits, with a point among them or without.
+    fn read(word: &str) -> Option<Self> {
+        let (whole, part) = word.split_once('.').unwrap_or((word, ""));
+        let part = part.trim_end_matches('0');
+        let both = [whole, part].concat();
+        let sound = both.bytes().all(|byte| byte.is_ascii_digit())
+            && word.bytes().any(|byte| byte.is_ascii_digit())
+            && part.len() <= DECIMALS_MAX;
+        let digits = if both.is_empty() { Some(0) } else { both.parse().ok() };
+        Some(Self { digits: digits.filter(|_| sound)?, decimals: part.len() })
+    }
 }
 
 impl Knapsack {

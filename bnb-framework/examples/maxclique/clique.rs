@@ -34,8 +34,8 @@ pub(crate) struct Clique<const W: usize> {
     weight: u32,
     /// No clique that extends it counts more.
     bound: u32,
-    /// What the best clique known counted when that was last asked.
-    best: u32,
+    /// What the best clique known counted when that was last asked; less than nothing if there was none.
+    best: i64,
     /// Who may extend it: those that are connected with all its vertices.
     open: Set<W>,
     /// The vertices to branch on, with the bounds of what they lead to, the worst first; of all levels, one upon the other.
@@ -101,7 +101,7 @@ impl<const W: usize, const WEIGHTED: bool> Tree for MaxClique<W, WEIGHTED> {
     fn root(&self) -> Clique<W> {
         let open = (0..self.order.len()).collect();
         let bound = self.weights.iter().sum();
-        Clique { vertices: Vec::new(), weight: 0, bound, best: 0, open, listed: Vec::new() }
+        Clique { vertices: Vec::new(), weight: 0, bound, best: -1, open, listed: Vec::new() }
     }
 
     /// Gives the vertices that may extend the clique colours, one colour after the other, and lists those that may better the best.
@@ -123,13 +123,13 @@ impl<const W: usize, const WEIGHTED: bool> Tree for MaxClique<W, WEIGHTED> {
                     if WEIGHTED {
                         bound = bound.max(before + self.weights[vertex]);
                     }
-                    if WEIGHTED || bound > clique.best {
+                    if WEIGHTED || i64::from(bound) > clique.best {
                         clique.listed.push((short(vertex), bound));
                     }
                 }
             }
             // Only when the colour is given to all is it known what it counts.
-            if WEIGHTED && bound > clique.best {
+            if WEIGHTED && i64::from(bound) > clique.best {
                 clique.listed[coloured..].iter_mut().for_each(|listed| listed.1 = bound);
             } else if WEIGHTED {
                 clique.listed.truncate(coloured);
@@ -202,13 +202,15 @@ impl<const W: usize, const WEIGHTED: bool> Problem for MaxClique<W, WEIGHTED> {
     type Solution = Vec<usize>;
     const GOAL: Goal = Goal::Maximise;
     const WORST_LAST: bool = true;
+    // What can be extended only by vertices that were tried before is passed over, or not, as it comes.
+    const EVERY_SOLUTION: bool = false;
 
     fn leaf(&self, clique: &Clique<W>) -> Option<u32> {
         clique.open.is_empty().then_some(clique.weight)
     }
 
     fn bound(&self, clique: &mut Clique<W>, best: Option<u32>) -> Option<u32> {
-        clique.best = best.unwrap_or(0);
+        clique.best = best.map_or(-1, i64::from);
         Some(clique.bound)
     }
 

@@ -150,7 +150,7 @@ impl Asked {
             let search = search_sequentially(&problem, !arguments.is_without_pruning(), start);
             return Ok(Prepared::at_once(self.shown(search, Figures::default())?));
         }
-        let mut solver = arguments.apply(Solver::new(problem))?;
+        let mut solver = arguments.apply(Solver::new(problem), |length| length.parse().ok(), 1.0)?;
         if let Some((length, tour)) = start {
             solver = solver.start(length, tour);
         }

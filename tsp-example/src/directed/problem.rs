@@ -181,6 +181,10 @@ impl Tree for DirectedProblem {
 
     /// One arc of the subtour is missing, and those before it are not.
     fn branch(&self, state: &mut DirectedState) -> VecDeque<DirectedState> {
+        // Without pruning it was not bounded; what to decide follows from the bound.
+        if matches!(state.next, Next::Unknown) && self.bound(state, None).is_none() {
+            return VecDeque::new();
+        }
         match &state.next {
             Next::Unknown | Next::Leaf(_) => VecDeque::new(),
             Next::Tour(tour) => [DirectedState { next: Next::Leaf(tour.clone()), ..state.clone() }].into(),

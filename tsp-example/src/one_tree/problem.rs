@@ -192,6 +192,10 @@ impl Tree for OneTreeProblem {
     }
 
     fn branch(&self, state: &mut OneTreeState) -> VecDeque<OneTreeState> {
+        // Without pruning it was not bounded; what to decide follows from the bound.
+        if matches!(state.next, Next::Unknown) && self.bound(state, None).is_none() {
+            return VecDeque::new();
+        }
         match &state.next {
             Next::Unknown | Next::Leaf(_) => VecDeque::new(),
             Next::Tour(tour) => {

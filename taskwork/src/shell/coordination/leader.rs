@@ -114,14 +114,25 @@ impl Coordination {
 
     /// Takes note of what a user says, and answers.
     async fn take_suggestion(&self, name: &str, value: serde_json::Value) -> zk::Result<()> {
-        let answer = match self.pool.suggest(value) {
-            Ok((taken, said)) => Answer { taken, said },
-            Err(reason) => Answer { taken: false, said: reason },
+        let (store, job) = (&*self.store, &self.job.0);
+        let answer = if suggestion::begin(store, &self.cluster, job, name).await? {
+            // The program's own code looks at it, for as long as it takes.
+            let pool = Arc::clone(&self.pool);
+            match tokio::task::spawn_blocking(move || pool.suggest(value)).await {
+                Ok(Ok((taken, said))) => Answer { taken, said },
+                Ok(Err(reason)) => Answer { taken: false, said: reason },
+                Err(_) => Answer { taken: false, said: "the node could not look at it".to_owned() },
+            }
+        } else {
+            Answer { taken: false, said: "the nodes that looked at it were lost".to_owned() }
         };
         tracing::info!(taken = answer.taken, said = answer.said, "something was suggested to the job");
-        // It counts when all can see it.
-        self.flush_variables().await?;
-        suggestion::answer(&*self.store, &self.cluster, &self.job.0, name, answer).await
+        let answered = self.persist("answering", || async {
+            // It counts when all can see it.
+            self.flush_variables().await?;
+            suggestion::answer(store, &self.cluster, job, name, &answer).await
+        });
+        answered.await.ok_or(zk::Error::SessionExpired)
     }
 
     /// Some nodes were lost with what they held: the attempt cannot end any more.
