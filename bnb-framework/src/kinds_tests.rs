@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use ordered_float::NotNan;
 use proptest::prelude::*;
 
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     options::{Collect, Replicable, Split, Strategy as Order, Tolerance},
     problem::Problem,
     solver::{End, Solved, Solver},
-    testing::{Knapsack, Paths, Steps},
+    testing::{Halves, Knapsack, Paths, Steps},
     tree::Tree as _,
 };
 
@@ -192,6 +193,32 @@ proptest! {
         let bound = solved.bound.unwrap();
         prop_assert!(found <= best && best <= bound && bound <= root, "{found} <= {best} <= {bound} <= {root}");
         prop_assert!(solved.end == End::StateLimit || found == best && bound == best);
+    }
+
+    /// Between two floats there is always another, so limits include what is only as good.
+    #[test]
+    fn costs_may_be_floats(
+        knapsack in knapsacks(),
+        order in orders(),
+        nodes in 1_usize..3,
+        beside in -3_i64..3,
+        absolute in 0_u32..12,
+        at_most in 1_usize..20,
+    ) {
+        let all = packings(&knapsack);
+        let half = |value: u64| NotNan::new(value as f64 / 2.0).unwrap();
+        let solver = || Solver::new(Halves(knapsack.clone())).strategy(order).nodes(nodes);
+        let best = solver().run().unwrap();
+        prop_assert_eq!((best.best.map(|best| best.cost), best.bound), (Some(half(all[0].0)), Some(half(all[0].0))));
+        let target = all[0].0.saturating_add_signed(beside);
+        let met = solver().target(half(target)).run().unwrap();
+        prop_assert_eq!(met.best.is_some(), target <= all[0].0);
+        let within = Some(Tolerance { absolute: f64::from(absolute), relative: 0.0 });
+        let solved = solver().collect(Collect { at_most, within }).run().unwrap();
+        let near = all.iter().take_while(|(value, _)| half(*value).into_inner() >= half(all[0].0).into_inner() - f64::from(absolute));
+        let near: Vec<_> = near.map(|(value, taken)| (half(*value), taken.clone())).collect();
+        let collected: Vec<_> = solved.collected.iter().map(|one| (one.cost, one.solution.clone())).collect();
+        prop_assert_eq!(collected, &near[..at_most.min(near.len())]);
     }
 
     #[test]

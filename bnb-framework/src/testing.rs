@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, ops::Range};
 
+use ordered_float::NotNan;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -192,5 +193,44 @@ impl Problem for Knapsack {
 
     fn solution(&self, leaf: &Packing) -> Vec<bool> {
         leaf.taken.clone()
+    }
+}
+
+/// The same knapsack with values that are no whole numbers: half as much each.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Halves(pub(crate) Knapsack);
+
+impl Tree for Halves {
+    type State = Packing;
+    type Children = VecDeque<Packing>;
+
+    fn root(&self) -> Packing {
+        self.0.root()
+    }
+
+    fn branch(&self, state: &mut Packing) -> VecDeque<Packing> {
+        self.0.branch(state)
+    }
+}
+
+fn half(value: u64) -> NotNan<f64> {
+    NotNan::new(value as f64 / 2.0).expect("it is a number")
+}
+
+impl Problem for Halves {
+    type Cost = NotNan<f64>;
+    type Solution = Vec<bool>;
+    const GOAL: Goal = Goal::Maximise;
+
+    fn leaf(&self, state: &Packing) -> Option<NotNan<f64>> {
+        self.0.leaf(state).map(half)
+    }
+
+    fn bound(&self, state: &mut Packing, _: Option<NotNan<f64>>) -> Option<NotNan<f64>> {
+        self.0.bound(state, None).map(half)
+    }
+
+    fn solution(&self, leaf: &Packing) -> Vec<bool> {
+        self.0.solution(leaf)
     }
 }
