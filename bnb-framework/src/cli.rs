@@ -121,55 +121,54 @@ pub fn main<P: FromFile>() -> ExitCode {
 
 /// How a problem is to be searched.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Search")]
 #[group(skip)]
 pub struct SearchArguments {
     /// In which order open states are visited.
-    #[arg(long, value_enum, default_value = "depth-first")]
+    #[arg(help_heading = "Search", long, value_enum, default_value = "depth-first")]
     strategy: Order,
     /// How many open states a task keeps at most, in another order than depth first; beyond, it goes on depth first.
-    #[arg(long, value_name = "STATES", default_value_t = Strategy::OPEN_MAX)]
+    #[arg(help_heading = "Search", long, value_name = "STATES", default_value_t = Strategy::OPEN_MAX)]
     open_max: usize,
     /// What is split off when somebody is hungry.
-    #[arg(long, value_enum, default_value = "half")]
+    #[arg(help_heading = "Search", long, value_enum, default_value = "half")]
     split: SplitOff,
     /// Visit the same states and find the same solution however many workers and nodes there are. Takes longer.
-    #[arg(long, conflicts_with_all = ["best", "within", "within_relative", "no_pruning"])]
+    #[arg(help_heading = "Search", long, conflicts_with_all = ["best", "within", "within_relative", "no_pruning"])]
     replicable: bool,
     /// Only decide whether there is a solution as good as this.
-    #[arg(long, value_name = "COST", allow_hyphen_values = true)]
+    #[arg(help_heading = "Search", long, value_name = "COST", allow_hyphen_values = true)]
     target: Option<String>,
     /// Look only for solutions that are better than this.
-    #[arg(long, value_name = "COST", allow_hyphen_values = true)]
+    #[arg(help_heading = "Search", long, value_name = "COST", allow_hyphen_values = true)]
     cutoff: Option<String>,
     /// Take a solution for good enough that is no further than this from the optimum, in units of the cost.
-    #[arg(long, value_name = "COST", default_value = "0", value_parser = not_negative)]
+    #[arg(help_heading = "Search", long, value_name = "COST", default_value = "0", value_parser = not_negative)]
     gap: f64,
     /// The same as a share of the cost: 0.01 is one per cent.
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = not_negative)]
+    #[arg(help_heading = "Search", long, value_name = "SHARE", default_value = "0", value_parser = not_negative)]
     relative_gap: f64,
     /// Stop after so many seconds, with the best solution, and what is proven of it.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(help_heading = "Search", long, value_name = "SECONDS", value_parser = seconds)]
     time_limit: Option<Duration>,
     /// Stop after about so many states, likewise.
-    #[arg(long, value_name = "STATES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = "Search", long, value_name = "STATES", value_parser = clap::value_parser!(u64).range(1..))]
     state_limit: Option<u64>,
     /// Collect the so many best solutions.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Search", long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     best: Option<u32>,
     /// Collect the solutions that are no further than this from the optimum, in units of the cost; at most --best, or 1000.
-    #[arg(long, value_name = "COST", value_parser = not_negative)]
+    #[arg(help_heading = "Search", long, value_name = "COST", value_parser = not_negative)]
     within: Option<f64>,
     /// The same as a share of the cost.
-    #[arg(long, value_name = "SHARE", value_parser = not_negative)]
+    #[arg(help_heading = "Search", long, value_name = "SHARE", value_parser = not_negative)]
     within_relative: Option<f64>,
     /// Visit every state, whatever its bound.
-    #[arg(long, conflicts_with_all = [
+    #[arg(help_heading = "Search", long, conflicts_with_all = [
         "target", "cutoff", "gap", "relative_gap", "best", "within", "within_relative",
     ])]
     no_pruning: bool,
     /// Search without the runtime, by the plain sequential reference: to compare with.
-    #[arg(long, conflicts_with_all = [
+    #[arg(help_heading = "Search", long, conflicts_with_all = [
         "strategy", "split", "replicable", "target", "cutoff", "gap", "relative_gap", "time_limit", "state_limit", "best", "within",
         "within_relative",
     ])]

@@ -173,3 +173,59 @@ impl fmt::Debug for Suggestions {
         f.debug_struct("Suggestions").field("job", &self.job).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{MemoryTree, store::Op};
+
+    async fn job() -> (Arc<dyn Store>, ClusterPaths) {
+        let (store, cluster): (Arc<dyn Store>, _) =
+            (MemoryTree::new().connect(), ClusterPaths::new("test").unwrap());
+        cluster.prepare(&*store).await.unwrap();
+        let paths = cluster.job("j");
+        let create = |path: String| Op::Create { path, data: Vec::new(), mode: CreateMode::Persistent };
+        store.multi(vec![create(paths.record()), create(paths.suggestions())]).await.unwrap();
+        (store, cluster)
+    }
+
+    #[tokio::test]
+    async fn a_suggestion_is_told_until_it_is_answered_and_the_answer_is_read_once() {
+        let (store, cluster) = job().await;
+        let name = suggest(&*store, &cluster, "j", json!([1, 2])).await.unwrap();
+        let mut suggestions = Suggestions::new(Arc::clone(&store), cluster.clone(), "j");
+        for _ in 0..2 {
+            assert_eq!(suggestions.next().await.unwrap(), (name.clone(), json!([1, 2])));
+        }
+        let said = Answer { taken: true, said: "good".to_owned() };
+        answer(&*store, &cluster, "j", &name, &said).await.unwrap();
+        assert_eq!(answered(&*store, &cluster, "j", &name).await.unwrap(), said);
+        assert!(store.children(&cluster.job("j").suggestions()).await.unwrap().is_empty());
+        // Nobody waits any more.
+        answer(&*store, &cluster, "j", &name, &said).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_nodes_are_lost_by_is_not_looked_at_for_ever() {
+        let (store, cluster) = job().await;
+        let name = suggest(&*store, &cluster, "j", json!(null)).await.unwrap();
+        for _ in 0..TRIES_MAX {
+            assert!(begin(&*store, &cluster, "j", &name).await.unwrap());
+        }
+        assert!(!begin(&*store, &cluster, "j", &name).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_or_too_much_is_refused() {
+        let (store, cluster) = job().await;
+        let large = json!("x".repeat(SUGGESTION_BYTES_MAX));
+        assert!(matches!(suggest(&*store, &cluster, "j", large).await, Err(Error::TooLarge { .. })));
+        for _ in 0..SUGGESTIONS_MAX {
+            suggest(&*store, &cluster, "j", json!(1)).await.unwrap();
+        }
+        assert!(matches!(suggest(&*store, &cluster, "j", json!(1)).await, Err(Error::TooLarge { .. })));
+        assert!(matches!(suggest(&*store, &cluster, "k", json!(1)).await, Err(Error::NoNode { .. })));
+    }
+}
