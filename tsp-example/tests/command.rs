@@ -61,7 +61,9 @@ fn files_that_are_no_instance_are_refused() {
     refused("hello world\n", ":1", &["hello world", "keyword"]);
     refused("NAME: x\n", ":1", &["no TYPE"]);
     refused("TYPE: CVRP\nDIMENSION: 3\n", ":1", &["CVRP", "TYPE: TSP"]);
-    refused("TYPE: ATSP\nDIMENSION: 3\n", ":1", &["direction"]);
+    refused("TYPE: ATSP\nDIMENSION: 3\n", ":2", &["no EDGE_WEIGHT_TYPE"]);
+    let directed = EUCLIDEAN.replace("TSP", "ATSP");
+    refused(directed + "1 0 0\n2 0 1\n3 1 1\n4 1 0\n", ":3", &["same in both directions", "EXPLICIT"]);
     refused("TYPE: TSP\nDIMENSION: many\n", ":2", &["many", "number of cities"]);
     refused("TYPE: TSP\nDIMENSION: 0\n", ":2", &["no cities"]);
     refused("TYPE: TSP\nDIMENSION: 1000000\n", ":2", &["1000000", "4 TiB", "512 MiB"]);
