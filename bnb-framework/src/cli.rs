@@ -1,7 +1,8 @@
 //! The command line of a program that solves problems: everything that can be chosen of a search as options, and what is said of its end.
 //!
-//! For a problem that is read from a file there is nothing to write but [`FromFile`]. Otherwise a program's arguments take [`SearchArguments`] in by `#[command(flatten)]`; its problem says by [`Shows`] how a solution looks; and
-//! [`prepare`] makes a job of both for [`taskwork::cli`]. The examples beside this crate do it.
+//! For a problem that is read from a file there is nothing to write but [`FromFile`]. Otherwise a program's arguments take
+//! [`SearchArguments`] in by `#[command(flatten)]`; its problem says by [`Shows`] how a solution looks; and [`prepare`] makes a job of
+//! both for [`taskwork::cli`]. The examples beside this crate do the one or the other.
 
 use std::{
     fmt::Write as _,

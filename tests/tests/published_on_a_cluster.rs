@@ -52,10 +52,13 @@ fn on_a_cluster(program: &str) {
     drained_in_the_middle(&mut cluster, &long);
     // Another in the place of the one that has left.
     cluster.start_nodes(program, 1, &["--workers", "1"]).unwrap();
-    let quick = indexed(&folder, program).unwrap_or_default().into_iter();
-    let counted = counted(&folder).unwrap().into_iter().filter(|case| case.program == program);
-    for case in quick.chain(counted).filter(|case| case.arguments != long.arguments) {
-        submit(&cluster, &case);
+    let mut quick = counted(&folder).unwrap();
+    quick.retain(|case| case.program == program);
+    if quick.is_empty() {
+        quick = indexed(&folder, program).unwrap();
+    }
+    for case in quick.iter().filter(|case| case.arguments != long.arguments) {
+        submit(&cluster, case);
     }
 }
 

@@ -1,0 +1,162 @@
+//! The search itself: a recursion whose frames come back as levels.
+
+use super::{Below, Frontier, Searched, Visitor};
+use crate::tree::{Children, Tree};
+
+/// How many levels the recursion goes down before its frames are put on the stack: little enough for any thread, whatever
+/// the size of a state.
+pub(super) const RECURSION_MAX: u32 = if cfg!(test) { 3 } else { 64 };
+
+/// How a recursion has come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Back {
+    /// Everything below is done.
+    Done,
+    /// It was too deep.
+    TooDeep,
+    /// The visitor wanted a pause.
+    Paused,
+}
+
+impl<T: Tree> Frontier<T> {
+    /// Visits the open states, depth first, until none is left or the visitor wants a pause.
+    pub fn search(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Searched {
+        if let Some(mut root) = self.root.take() {
+            if let Below::Open(children) = visitor.visit(tree, &mut root) {
+                self.states.push(root);
+                self.children.push(children);
+            }
+            if visitor.pauses(true) {
+                return Searched::Paused;
+            }
+        }
+        loop {
+            let level = self.children.len().saturating_sub(1);
+            let back = if T::Children::IN_PLACE {
+                self.search_in_place(tree, visitor)
+            } else {
+                self.search_copying(tree, visitor)
+            };
+            match back {
+                None => return Searched::Over,
+                Some(Back::Done) => {}
+                Some(back) => {
+                    // The frames have come back the deepest first.
+                    self.children[level..].reverse();
+                    if !T::Children::IN_PLACE {
+                        self.states[level..].reverse();
+                    }
+                    if back == Back::Paused {
+                        return Searched::Paused;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Searches below the deepest level. `None` if there is no level.
+    fn search_copying(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Option<Back> {
+        let (parent, mut left) = (self.states.pop()?, self.children.pop()?);
+        let level = self.children.len();
+        let back = Recursion { frontier: self, tree, visitor }.below(&parent, &mut left, 0);
+        if back == Back::Done {
+            self.forget(level);
+        } else {
+            self.states.push(parent);
+            self.children.push(left);
+        }
+        Some(back)
+    }
+
+    /// As [`search_copying`](Self::search_copying), in place.
+    fn search_in_place(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Option<Back> {
+        let (mut here, mut left) = (self.states.pop()?, self.children.pop()?);
+        let level = self.children.len();
+        let back = Recursion { frontier: self, tree, visitor }.below_in_place(&mut here, &mut left, 0);
+        if back == Back::Done {
+            self.forget(level);
+            if let Some(above) = self.children.last() {
+                above.ascend(tree, &mut here);
+                self.states.push(here);
+            }
+        } else {
+            self.states.push(here);
+            self.children.push(left);
+        }
+        Some(back)
+    }
+}
+
+/// A search under way: its frames are levels. Those that come back undone are put on the frontier, the deepest first.
+struct Recursion<'a, T: Tree, V> {
+    frontier: &'a mut Frontier<T>,
+    tree: &'a T,
+    visitor: &'a mut V,
+}
+
+impl<T: Tree, V: Visitor<T>> Recursion<'_, T, V> {
+    fn below(&mut self, parent: &T::State, left: &mut T::Children, depth: u32) -> Back {
+        while let Some(mut child) = left.next(self.tree, parent) {
+            match self.visitor.visit(self.tree, &mut child) {
+                Below::Open(mut children) if !children.is_empty() => {
+                    let back = if self.visitor.pauses(true) {
+                        Back::Paused
+                    } else if depth == RECURSION_MAX {
+                        Back::TooDeep
+                    } else {
+                        self.below(&child, &mut children, depth + 1)
+                    };
+                    if back != Back::Done {
+                        self.keep(child, children);
+                        return back;
+                    }
+                    continue;
+                }
+                Below::Open(_) | Below::Nothing => {}
+                Below::NothingNorAfter => break,
+            }
+            if self.visitor.pauses(false) {
+                return Back::Paused;
+            }
+        }
+        Back::Done
+    }
+
+    #[cold]
+    fn keep(&mut self, state: T::State, children: T::Children) {
+        self.frontier.states.push(state);
+        self.frontier.children.push(children);
+    }
+
+    fn below_in_place(&mut self, here: &mut T::State, left: &mut T::Children, depth: u32) -> Back {
+        while left.descend(self.tree, here) {
+            match self.visitor.visit(self.tree, here) {
+                Below::Open(mut children) if !children.is_empty() => {
+                    let back = if self.visitor.pauses(true) {
+                        Back::Paused
+                    } else if depth == RECURSION_MAX {
+                        Back::TooDeep
+                    } else {
+                        self.below_in_place(here, &mut children, depth + 1)
+                    };
+                    if back != Back::Done {
+                        // Not back to the parent: the state is that of the deepest level.
+                        self.frontier.children.push(children);
+                        return back;
+                    }
+                    left.ascend(self.tree, here);
+                    continue;
+                }
+                Below::Open(_) | Below::Nothing => left.ascend(self.tree, here),
+                Below::NothingNorAfter => {
+                    left.ascend(self.tree, here);
+                    break;
+                }
+            }
+            if self.visitor.pauses(false) {
+                return Back::Paused;
+            }
+        }
+        Back::Done
+    }
+}

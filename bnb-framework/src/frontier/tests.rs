@@ -1,0 +1,148 @@
+//! Every state is visited once, whoever visits it, in whatever form it lies meanwhile.
+
+use proptest::prelude::*;
+
+use super::{recursion::RECURSION_MAX, *};
+use crate::testing::{Paths, Steps};
+
+/// Notes the states in the order of their visit, and pauses when it is told to.
+struct Notes<'a> {
+    visited: Vec<Vec<u8>>,
+    pauses: &'a mut dyn Iterator<Item = bool>,
+    /// Whether states that end so have no later siblings.
+    last: Option<u8>,
+}
+
+impl<T: Tree<State = Vec<u8>>> Visitor<T> for Notes<'_> {
+    fn visit(&mut self, tree: &T, state: &mut Vec<u8>) -> Below<T::Children> {
+        self.visited.push(state.clone());
+        let last = self.last.is_some() && state.last().copied() == self.last;
+        if last { Below::NothingNorAfter } else { Below::Open(tree.branch(state)) }
+    }
+
+    fn pauses(&mut self, _: bool) -> bool {
+        self.pauses.next().unwrap_or(false)
+    }
+}
+
+/// Visits what is open, splitting at the given moments, and gives the states in the order of their visit.
+fn visit<T: Tree<State = Vec<u8>>>(
+    tree: &T,
+    frontier: Frontier<T>,
+    splits: &mut dyn Iterator<Item = bool>,
+) -> Vec<Vec<u8>> {
+    visit_splitting(tree, frontier, splits, 1)
+}
+
+/// As [`visit`], splitting so many levels at once, or, if that is 0, one state.
+fn visit_splitting<T: Tree<State = Vec<u8>>>(
+    tree: &T,
+    mut frontier: Frontier<T>,
+    splits: &mut dyn Iterator<Item = bool>,
+    levels: usize,
+) -> Vec<Vec<u8>> {
+    let (mut parts, mut notes) = (Vec::new(), Notes { visited: Vec::new(), pauses: splits, last: None });
+    while frontier.search(tree, &mut notes) == Searched::Paused {
+        // None at once: one state.
+        parts.extend(if levels == 0 {
+            frontier.split_state(tree)
+        } else {
+            frontier.split_levels(tree, levels)
+        });
+    }
+    let mut visited = notes.visited;
+    for part in parts {
+        visited.extend(visit_splitting(tree, part, splits, levels));
+    }
+    visited
+}
+
+fn whole<T: Tree<State = Vec<u8>>>(tree: &T) -> Vec<Vec<u8>> {
+    visit(tree, Frontier::new(tree), &mut std::iter::empty())
+}
+
+#[test]
+fn without_splits_the_visit_is_depth_first_in_the_order_of_the_children() {
+    let visited = whole(&Paths { depth: 3, breadth: 3 });
+    let mut sorted = visited.clone();
+    sorted.sort();
+    assert_eq!(visited, sorted, "a path sorts before what continues it, and before its later siblings");
+    assert_eq!(visited.len(), 1 + 3 + 9 + 27);
+    assert_eq!(whole(&Steps(Paths { depth: 3, breadth: 3 })), visited, "in place too");
+}
+
+fn gives_nothing_away<T: Tree<State = Vec<u8>>>(chain: &T) {
+    let mut frontier = Frontier::new(chain);
+    assert!(frontier.split(chain).is_none());
+    let mut notes = Notes { visited: Vec::new(), pauses: &mut std::iter::repeat(true), last: None };
+    while frontier.search(chain, &mut notes) == Searched::Paused {
+        assert!(frontier.split(chain).is_none());
+    }
+    assert_eq!(notes.visited.len(), 201);
+}
+
+#[test]
+fn the_last_state_of_all_is_not_given_away() {
+    let chain = Paths { depth: 200, breadth: 1 };
+    gives_nothing_away(&chain);
+    gives_nothing_away(&Steps(chain));
+}
+
+#[test]
+fn a_tree_deeper_than_the_recursion_is_visited_whole() {
+    let chain = Paths { depth: 250, breadth: 1 };
+    const { assert!(250 > 3 * RECURSION_MAX) };
+    assert_eq!((whole(&chain).len(), whole(&Steps(chain)).len()), (251, 251));
+}
+
+#[test]
+fn the_shallowest_level_is_split_first() {
+    let tree = Paths { depth: 4, breadth: 2 };
+    let mut frontier = Frontier::new(&tree);
+    let mut pauses = (0..).map(|state| state == 2);
+    let mut notes = Notes { visited: Vec::new(), pauses: &mut pauses, last: None };
+    assert_eq!(frontier.search(&tree, &mut notes), Searched::Paused);
+    let away = frontier.split(&tree).unwrap();
+    assert_eq!(visit(&tree, away, &mut std::iter::empty())[0], vec![1]);
+    let next = frontier.split(&tree).unwrap();
+    assert_eq!(visit(&tree, next, &mut std::iter::empty())[0], vec![0, 1]);
+}
+
+#[test]
+fn nothing_after_a_state_means_its_siblings_alone() {
+    fn cut<T: Tree<State = Vec<u8>>>(tree: &T, paused: bool) -> Vec<Vec<u8>> {
+        let mut pauses = std::iter::repeat(paused);
+        let mut notes = Notes { visited: Vec::new(), pauses: &mut pauses, last: Some(1) };
+        let mut frontier = Frontier::new(tree);
+        while frontier.search(tree, &mut notes) == Searched::Paused {}
+        notes.visited
+    }
+    let tree = Paths { depth: 2, breadth: 3 };
+    let left: Vec<Vec<u8>> = vec![vec![], vec![0], vec![0, 0], vec![0, 1], vec![1]];
+    for paused in [false, true] {
+        assert_eq!(cut(&tree, paused), left);
+        assert_eq!(cut(&Steps(tree.clone()), paused), left);
+    }
+}
+
+proptest! {
+    #[test]
+    fn splits_are_disjoint_and_complete(
+        depth in 0_u8..5,
+        breadth in 1_u8..4,
+        splits: Vec<bool>,
+        always: bool,
+        levels in 0_usize..5,
+    ) {
+        let tree = Paths { depth, breadth };
+        let whole = whole(&tree);
+        let splits = || splits.iter().copied().chain(std::iter::repeat(always));
+        let mut parts = visit_splitting(&tree, Frontier::new(&tree), &mut splits(), levels);
+        parts.sort();
+        prop_assert_eq!(&parts, &whole);
+        let steps = Steps(tree);
+        let mut parts = visit_splitting(&steps, Frontier::new(&steps), &mut splits(), levels);
+        parts.sort();
+        prop_assert_eq!(parts, whole);
+    }
+}
