@@ -83,7 +83,7 @@ pub(super) async fn inject(
         if file == Path::new("-") { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
     let text = read.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     let value = serde_json::from_str(&text)
-        .map_err(|error| Failure::usage(format!("{name}: found something else, expected JSON: {error}")))?;
+        .map_err(|error| Failure::usage(format!("{name}: found something else; expected JSON: {error}")))?;
     let job = record(desk, id).await?;
     if job.state.is_over() {
         return Err(not_that(id, &job, "only one that is not over can be told anything"));
@@ -92,6 +92,10 @@ pub(super) async fn inject(
     let answered = suggestion::answered(&*desk.store, &desk.cluster, id, &suggested);
     let Ok(answer) = time::timeout(patience, answered).await else {
         let waited = patience.as_secs_f64();
+        let job = record(desk, id).await?;
+        if job.state.is_over() {
+            return Err(not_that(id, &job, "it has ended before it could take note"));
+        }
         return Err(Failure::failed(format!(
             "no node has answered within {waited} s; what was said stays with job {id} until one works on it"
         )));

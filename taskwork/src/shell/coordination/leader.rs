@@ -28,6 +28,11 @@ enum Stopped {
 /// nobody.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
+/// How long a program may look at a suggestion.
+const SUGGESTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the answer is written at most.
+const ANSWER_TRIES_MAX: u32 = 100;
+
 impl Coordination {
     pub(super) async fn stand_for_election(self: Arc<Self>) {
         let node = self.node.to_string();
@@ -116,23 +121,36 @@ impl Coordination {
     async fn take_suggestion(&self, name: &str, value: serde_json::Value) -> zk::Result<()> {
         let (store, job) = (&*self.store, &self.job.0);
         let answer = if suggestion::begin(store, &self.cluster, job, name).await? {
-            // The program's own code looks at it, for as long as it takes.
+            // The program's own code looks at it, on a thread of its own. Meanwhile nobody looks whether the job has ended.
             let pool = Arc::clone(&self.pool);
-            match tokio::task::spawn_blocking(move || pool.suggest(value)).await {
-                Ok(Ok((taken, said))) => Answer { taken, said },
-                Ok(Err(reason)) => Answer { taken: false, said: reason },
-                Err(_) => Answer { taken: false, said: "the node could not look at it".to_owned() },
+            let looking = tokio::task::spawn_blocking(move || pool.suggest(value));
+            let not_taken = |said: &str| Answer { taken: false, said: said.to_owned() };
+            match tokio::time::timeout(SUGGESTION_TIMEOUT, looking).await {
+                Ok(Ok(Ok((taken, said)))) => Answer { taken, said },
+                Ok(Ok(Err(reason))) => not_taken(&reason),
+                Ok(Err(_)) => not_taken("the node could not look at it"),
+                Err(_) => not_taken("the program has looked at it for too long"),
             }
         } else {
             Answer { taken: false, said: "the nodes that looked at it were lost".to_owned() }
         };
         tracing::info!(taken = answer.taken, said = answer.said, "something was suggested to the job");
-        let answered = self.persist("answering", || async {
+        let mut tries = 0;
+        loop {
             // It counts when all can see it.
-            self.flush_variables().await?;
-            suggestion::answer(store, &self.cluster, job, name, &answer).await
-        });
-        answered.await.ok_or(zk::Error::SessionExpired)
+            let answered = match self.flush_variables().await {
+                Ok(()) => suggestion::answer(store, &self.cluster, job, name, &answer).await,
+                Err(error) => Err(error),
+            };
+            tries += 1;
+            match answered {
+                // Asked again, it would seem to be no news.
+                Err(error) if error.is_transient() && tries < ANSWER_TRIES_MAX => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                other => return other,
+            }
+        }
     }
 
     /// Some nodes were lost with what they held: the attempt cannot end any more.
