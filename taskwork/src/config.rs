@@ -27,7 +27,11 @@ pub struct Limits {
     pub grant_retry_ms: u64,
     /// At how many ids a batch is committed although the node has work left.
     pub batch_ids_commit: usize,
-    /// How many children a task may have before it is renewed under another id.
+    /// How many ids one transaction may have: more that are to be committed go into several. At most 1,000, whatever is said here.
+    pub batch_ids_max: usize,
+    /// How many tasks one transaction of a leaving node may park: more are parked by several.
+    pub park_tasks_max: usize,
+    /// How many children a task may have before it is renewed under another id. At most 500, whatever is said here.
     pub task_children_max: usize,
     /// After what time a transaction whose outcome is unknown is tried again, in milliseconds.
     pub transaction_retry_ms: u64,
@@ -49,6 +53,8 @@ impl Default for Limits {
             open_grants_max: 256,
             grant_retry_ms: 250,
             batch_ids_commit: 1_000,
+            batch_ids_max: 1_000,
+            park_tasks_max: 256,
             task_children_max: 256,
             transaction_retry_ms: 100,
             drain_deadline_ms: 30_000,

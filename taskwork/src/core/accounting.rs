@@ -17,9 +17,10 @@ use crate::{envelope::Envelope, id::TaskId};
 #[derive(Debug)]
 enum State {
     None,
-    /// The batch was asked for; with what to park, if this is to be the clean leave.
+    /// The batch was asked for; with what to park, and whether this is to be the clean leave.
     Collecting {
-        leave: Option<Vec<Envelope>>,
+        park: Vec<Envelope>,
+        leave: bool,
     },
     InFlight(Transaction),
     Waiting {
@@ -60,20 +61,38 @@ impl Accounting {
     }
 
     /// Begins a commit: the batch is to be taken now.
-    pub(super) fn collect(&mut self, leave: Option<Vec<Envelope>>) {
+    pub(super) fn collect(&mut self) {
+        self.collect_and_park(Vec::new(), false);
+    }
+
+    /// Begins a commit that parks tasks, and with which the node leaves if it is said so.
+    pub(super) fn collect_and_park(&mut self, park: Vec<Envelope>, leave: bool) {
         debug_assert!(self.is_free(), "one transaction at a time");
-        self.state = State::Collecting { leave };
+        self.state = State::Collecting { park, leave };
+    }
+
+    /// The tasks that the transaction under way parks.
+    #[cfg(test)]
+    pub(super) fn parks(&self) -> &[Envelope] {
+        match &self.state {
+            State::Collecting { park, .. } => park,
+            State::InFlight(transaction) | State::Waiting { transaction, .. } => match &transaction.kind {
+                TransactionKind::Commit { park, .. } => park,
+                TransactionKind::Claim { .. } => &[],
+            },
+            State::None => &[],
+        }
     }
 
     /// The batch has been taken: the transaction to try, unless there is nothing to say.
     pub(super) fn collected(&mut self, toggles: Vec<TaskId>, output: Vec<u8>) -> Option<Transaction> {
-        let State::Collecting { leave } = std::mem::replace(&mut self.state, State::None) else {
+        let State::Collecting { park, leave } = std::mem::replace(&mut self.state, State::None) else {
             return None;
         };
-        if toggles.is_empty() && leave.is_none() {
+        if toggles.is_empty() && park.is_empty() && !leave {
             return None;
         }
-        Some(self.begin(TransactionKind::Commit { toggles, output, leave }))
+        Some(self.begin(TransactionKind::Commit { toggles, output, park, leave }))
     }
 
     /// Begins a claim.
@@ -142,7 +161,7 @@ mod tests {
     #[test]
     fn an_unknown_outcome_is_tried_again_under_the_same_number() {
         let mut accounting = Accounting::new(3);
-        accounting.collect(None);
+        accounting.collect();
         let first = accounting.collected(vec![TaskId::ROOT], vec![1]).unwrap();
         accounting.unknown(first.txn, 100);
         assert_eq!(accounting.retry(99), None);
@@ -157,7 +176,7 @@ mod tests {
         let claim = accounting.claim(TaskId::ROOT);
         assert_eq!((claim.txn, claim.settled), (0, None));
         accounting.done(0, true).unwrap();
-        accounting.collect(None);
+        accounting.collect();
         let commit = accounting.collected(vec![TaskId::ROOT], vec![]).unwrap();
         assert_eq!((commit.txn, commit.settled), (1, Some(0)));
     }
@@ -185,9 +204,9 @@ mod tests {
     #[test]
     fn an_empty_batch_is_not_committed_unless_to_leave() {
         let mut accounting = Accounting::new(0);
-        accounting.collect(None);
+        accounting.collect();
         assert_eq!(accounting.collected(vec![], vec![]), None);
-        accounting.collect(Some(vec![]));
+        accounting.collect_and_park(vec![], true);
         assert!(accounting.collected(vec![], vec![]).is_some());
     }
 }

@@ -50,8 +50,8 @@ pub(crate) struct Transaction {
 pub(crate) enum TransactionKind {
     /// Takes a parked task.
     Claim { task: TaskId },
-    /// Toggles ids in the global task list and writes this node's output; parks tasks and leaves, if it is the last.
-    Commit { toggles: Vec<TaskId>, output: Vec<u8>, leave: Option<Vec<Envelope>> },
+    /// Toggles ids in the global task list and writes this node's output; parks tasks; leaves, if it is the last.
+    Commit { toggles: Vec<TaskId>, output: Vec<u8>, park: Vec<Envelope>, leave: bool },
 }
 
 /// How a node ends.

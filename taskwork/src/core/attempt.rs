@@ -201,10 +201,10 @@ impl Node {
                 self.parked.claimed(task);
                 self.take_back(claimed.into_iter().collect());
             }
-            TransactionKind::Commit { toggles, leave, .. } => {
+            TransactionKind::Commit { toggles, park, leave, .. } => {
                 self.figures.toggles += toggles.len() as u64;
-                if let Some(parked) = leave {
-                    self.figures.parked += parked.len() as u64;
+                self.figures.parked += park.len() as u64;
+                if leave {
                     self.depart(Departure::Clean);
                 }
             }

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-#[cfg(test)]
-use super::drain::Drain;
 use super::node::{Node, Phase};
 use crate::id::TaskId;
 
@@ -18,10 +16,11 @@ impl Node {
         open.into_iter().chain(self.piled()).collect()
     }
 
-    /// Whether the clean leave is being committed: what is to be parked is with the transaction.
+    /// The tasks that a transaction under way parks.
     #[cfg(test)]
-    pub(crate) fn leaves(&self) -> bool {
-        self.drain.as_ref().is_some_and(Drain::leaves)
+    pub(crate) fn parks(&self) -> Vec<TaskId> {
+        let Phase::Active(run) = &self.phase else { return Vec::new() };
+        run.accounting.parks().iter().map(|envelope| envelope.id).collect()
     }
 
     fn piled(&self) -> impl Iterator<Item = TaskId> + '_ {

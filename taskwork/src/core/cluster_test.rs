@@ -16,6 +16,7 @@ use crate::{
 const ATTEMPT: Attempt = Attempt(1);
 const WORKERS: usize = 2;
 const UNITS: u64 = 3_000;
+const PARK_TASKS_MAX: usize = 2;
 /// Faults happen until then, in milliseconds; the job must be over by [`END_MS`].
 const CALM_MS: u64 = 3_000;
 const END_MS: u64 = 60_000;
@@ -58,7 +59,8 @@ impl Pool {
     fn view(&self) -> PoolView {
         let idle = WORKERS - self.running.len();
         let (queued, batch_ids) = (self.queue.len(), self.toggles.len());
-        PoolView { workers: WORKERS, idle, queued, stopped: self.stopped, batch_ids }
+        let batches = usize::from(batch_ids > 0);
+        PoolView { workers: WORKERS, idle, queued, stopped: self.stopped, batch_ids, batches }
     }
 
     fn toggle(&mut self, id: TaskId) {
@@ -131,16 +133,17 @@ impl Znodes {
                 None => return TransactionResult::Done { claimed: None },
                 claimed => claimed,
             },
-            TransactionKind::Commit { toggles, output, leave } => {
+            TransactionKind::Commit { toggles, output, park, leave } => {
                 assert!(!self.list.is_empty() || toggles.is_empty(), "a task was committed after the end");
+                assert!(park.len() <= PARK_TASKS_MAX, "{} tasks are parked by one transaction", park.len());
                 for &id in toggles {
                     if !self.list.remove(&id) {
                         self.list.insert(id);
                     }
                 }
                 self.outputs.insert(node, u64::from_le_bytes(output.as_slice().try_into().unwrap()));
-                if let Some(parked) = leave {
-                    self.parked.extend(parked.iter().map(|envelope| (envelope.id, envelope.clone())));
+                self.parked.extend(park.iter().map(|envelope| (envelope.id, envelope.clone())));
+                if *leave {
                     self.members.remove(&node);
                     self.left.insert(node);
                 }
@@ -213,7 +216,8 @@ impl Cluster {
         self.made += 1;
         let id = NodeId(self.made);
         let seed = self.random.random();
-        let core = Node::new(id, Limits { drain_deadline_ms: 2_000, ..Limits::default() }, seed);
+        let limits = Limits { drain_deadline_ms: 2_000, park_tasks_max: PARK_TASKS_MAX, ..Limits::default() };
+        let core = Node::new(id, limits, seed);
         self.znodes.members.insert(id);
         for other in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.send(id, 1, Event::Joined { node: other });

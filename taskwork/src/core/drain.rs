@@ -65,11 +65,6 @@ impl Drain {
         self.pile.iter()
     }
 
-    #[cfg(test)]
-    pub(super) fn leaves(&self) -> bool {
-        self.stage == Stage::Leaving
-    }
-
     /// The times at which something is due.
     pub(super) fn deadlines(&self) -> [u64; 3] {
         [self.remind_at, self.park_at, self.abandon_at]
@@ -177,16 +172,27 @@ impl Node {
         }
     }
 
-    /// Leaves when every task is elsewhere, or is in nobody's hands but ours and can be parked.
+    /// Leaves when every task is elsewhere, or is in nobody's hands but ours and can be parked. What is more than one
+    /// transaction can have is committed and parked before, piece by piece.
     fn leave_if_done(&mut self) {
         let (Phase::Active(run), Some(drain)) = (&mut self.phase, &mut self.drain) else { return };
         let nobody_takes = self.members.is_subset(&drain.refusing);
         let handed_on = drain.pile.is_empty() || nobody_takes || self.now >= drain.park_at;
-        let all_heard = run.victim.open() == 0 && run.receipts.unheard().next().is_none();
-        if handed_on && all_heard && run.accounting.is_free() {
-            drain.stage = Stage::Leaving;
-            run.accounting.collect(Some(std::mem::take(&mut drain.pile)));
-            self.actions.push(Action::TakeBatch);
+        if !handed_on || !run.accounting.is_free() {
+            return;
         }
+        let all_heard = run.victim.open() == 0 && run.receipts.unheard().next().is_none();
+        let fits = drain.pile.len() <= self.limits.park_tasks_max && self.pool.batches <= 1;
+        if fits && all_heard {
+            drain.stage = Stage::Leaving;
+            run.accounting.collect_and_park(std::mem::take(&mut drain.pile), true);
+        } else if !fits {
+            let piece = drain.pile.len().min(self.limits.park_tasks_max);
+            let rest = drain.pile.split_off(piece);
+            run.accounting.collect_and_park(std::mem::replace(&mut drain.pile, rest), false);
+        } else {
+            return;
+        }
+        self.actions.push(Action::TakeBatch);
     }
 }

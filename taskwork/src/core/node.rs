@@ -225,7 +225,7 @@ impl Node {
         let due = self.pool.batch_ids >= self.limits.batch_ids_commit
             || (self.pool.batch_ids > 0 && self.pool.is_idle() && nothing_to_come);
         if due {
-            run.accounting.collect(None);
+            run.accounting.collect();
             self.actions.push(Action::TakeBatch);
         }
     }

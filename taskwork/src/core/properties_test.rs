@@ -120,6 +120,7 @@ impl Bench {
             waiting_thieves_max: 2,
             grant_tasks_max: 2,
             drain_deadline_ms: 500,
+            park_tasks_max: 2,
             ..Limits::default()
         };
         Self {
@@ -142,7 +143,7 @@ impl Bench {
 
     fn view(&self) -> PoolView {
         let idle = WORKERS - self.running.len();
-        PoolView { workers: WORKERS, idle, queued: self.queue.len(), stopped: self.stopped, batch_ids: 1 }
+        PoolView { workers: WORKERS, idle, queued: self.queue.len(), stopped: self.stopped, batch_ids: 1, batches: 1 }
     }
 
     /// The tasks of a grant: the same whenever it comes, and no other's.
@@ -246,6 +247,9 @@ impl Bench {
             }
             _ => None,
         };
+        if let (TransactionKind::Commit { park, .. }, Answer::Done | Answer::TooLate) = (&transaction.kind, answer) {
+            self.mine.retain(|task| park.iter().all(|parked| parked.id != *task));
+        }
         let result = match answer {
             Answer::Done | Answer::TooLate => TransactionResult::Done { claimed },
             Answer::Unknown => TransactionResult::Unknown,
@@ -328,19 +332,8 @@ impl Bench {
         if !matches!(self.node.phase, Phase::Active(_)) {
             return;
         }
-        let leaving = match self.under_way.as_ref().map(|transaction| &transaction.kind) {
-            Some(TransactionKind::Commit { leave: Some(parked), .. }) => {
-                parked.iter().map(|task| task.id).collect()
-            }
-            _ => Vec::new(),
-        };
-        // One that waits to be tried again is inside the node.
-        if self.node.leaves() && leaving.is_empty() {
-            return;
-        }
-        let held = self.node.held().into_iter();
-        let all: Vec<TaskId> =
-            self.queue.iter().chain(&self.running).copied().chain(held).chain(leaving).collect();
+        let held = self.node.held().into_iter().chain(self.node.parks());
+        let all: Vec<TaskId> = self.queue.iter().chain(&self.running).copied().chain(held).collect();
         let places: BTreeSet<TaskId> = all.iter().copied().collect();
         assert_eq!(places, self.mine, "what is there, and what should be");
         assert_eq!(places.len(), all.len(), "in one place each: {all:?}");

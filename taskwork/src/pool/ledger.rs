@@ -1,9 +1,12 @@
-//! What has been completed here and is not committed yet: the batch, and what tasks have produced.
+//! What has been completed here and is not committed yet, in batches; and what tasks have produced.
 //!
 //! Every task id is toggled twice: by its own completion and by its parent's. An id whose two halves fall into the
 //! same batch vanishes from it and never reaches `ZooKeeper`.
+//!
+//! A batch is committed by one transaction, which has a limit. While `ZooKeeper` takes no writes, completions pile up; so a batch
+//! that is large enough is closed and the next one begun, always between two completions: a completion is one toggle.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::Batch;
 use crate::{
@@ -13,38 +16,78 @@ use crate::{
 };
 
 /// The ledger of one node in one attempt.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ledger<O> {
-    toggled: BTreeSet<TaskId>,
-    /// The merged output of every task completed here in this attempt, committed or not. A commit writes the whole
-    /// of it, so that a commit that is repeated adds nothing twice.
+    /// How many ids a batch may have before the next one begins.
+    ids_max: usize,
+    /// Batches that take nothing more, oldest first.
+    closed: VecDeque<Part<O>>,
+    /// The batch that completions go into.
+    open: Part<O>,
+    /// The ids of the closed batches.
+    closed_ids: usize,
+    /// The merged output of every batch handed out so far in this attempt. A commit writes the whole of it, so that a
+    /// commit that is repeated adds nothing twice.
     total: O,
 }
 
+/// A batch, with what its tasks have produced.
+#[derive(Debug, Default)]
+struct Part<O> {
+    toggled: BTreeSet<TaskId>,
+    output: O,
+}
+
 impl<O: Output> Ledger<O> {
-    /// Notes a completed task: its own half, its children's halves, and its output, as one.
-    pub(super) fn complete(&mut self, id: TaskId, children: &[TaskId], output: O) {
-        self.toggle(id);
-        for &child in children {
-            self.toggle(child);
+    /// An empty ledger, whose batches have so many ids at most; one with a single completion may have more.
+    pub(super) fn new(ids_max: usize) -> Self {
+        Self {
+            ids_max,
+            closed: VecDeque::new(),
+            open: Part::default(),
+            closed_ids: 0,
+            total: O::default(),
         }
-        self.total.merge(output);
     }
 
+    /// Notes a completed task: its own half, its children's halves, and its output, as one.
+    pub(super) fn complete(&mut self, id: TaskId, children: &[TaskId], output: O) {
+        let before = self.open.toggled.len();
+        if before > 0 && before + 1 + children.len() > self.ids_max {
+            self.closed_ids += before;
+            self.closed.push_back(std::mem::take(&mut self.open));
+        }
+        self.open.toggle(id);
+        for &child in children {
+            self.open.toggle(child);
+        }
+        self.open.output.merge(output);
+    }
+
+    /// How many ids are to be committed.
+    pub(super) fn ids(&self) -> usize {
+        self.closed_ids + self.open.toggled.len()
+    }
+
+    /// How many batches are to be committed.
+    pub(super) fn batches(&self) -> usize {
+        self.closed.len() + usize::from(!self.open.toggled.is_empty())
+    }
+
+    /// Hands out the oldest batch. The output is that of all batches handed out so far, this one included.
+    pub(super) fn take(&mut self) -> Result<Batch, EncodeError> {
+        let part = self.closed.pop_front().inspect(|part| self.closed_ids -= part.toggled.len());
+        let Part { toggled, output } = part.unwrap_or_else(|| std::mem::take(&mut self.open));
+        self.total.merge(output);
+        Ok(Batch { toggles: toggled.into_iter().collect(), output: codec::encode(&self.total)? })
+    }
+}
+
+impl<O> Part<O> {
     fn toggle(&mut self, id: TaskId) {
         if !self.toggled.remove(&id) {
             self.toggled.insert(id);
         }
-    }
-
-    pub(super) fn ids(&self) -> usize {
-        self.toggled.len()
-    }
-
-    /// Hands out the batch and begins a new one. The output is that of all batches so far.
-    pub(super) fn take(&mut self) -> Result<Batch, EncodeError> {
-        let output = codec::encode(&self.total)?;
-        Ok(Batch { toggles: std::mem::take(&mut self.toggled).into_iter().collect(), output })
     }
 }
 
@@ -61,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_family_that_completes_here_leaves_only_its_eldest() {
-        let mut ledger = Ledger::<u64>::default();
+        let mut ledger = Ledger::<u64>::new(1_000);
         ledger.complete(task(2), &[], 1);
         ledger.complete(task(1), &[task(2)], 2);
         ledger.complete(task(0), &[task(1)], 4);
@@ -72,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_output_of_a_later_batch_contains_the_earlier_one() {
-        let mut ledger = Ledger::<u64>::default();
+        let mut ledger = Ledger::<u64>::new(1_000);
         ledger.complete(task(0), &[], 1);
         ledger.take().unwrap();
         ledger.complete(task(1), &[], 2);
@@ -80,23 +123,57 @@ mod tests {
         assert_eq!((batch.toggles, batch.output), (vec![task(1)], codec::encode(&3_u64).unwrap()));
     }
 
+    #[test]
+    fn however_much_is_completed_before_a_commit_no_batch_grows_beyond_its_limit() {
+        let mut ledger = Ledger::<u64>::new(1_000);
+        for number in 0..10_000 {
+            // Each has a child that goes elsewhere.
+            ledger.complete(task(2 * number), &[task(2 * number + 1)], 1);
+        }
+        assert_eq!((ledger.ids(), ledger.batches()), (20_000, 20));
+        let mut ids = BTreeSet::new();
+        for batch in 1..=20_u64 {
+            let taken = ledger.take().unwrap();
+            assert_eq!(taken.toggles.len(), 1_000);
+            // A completion is in one batch as a whole, and the output is that of the batches so far.
+            assert!(taken.toggles.chunks(2).all(|pair| pair[1].number == pair[0].number + 1));
+            assert_eq!(taken.output, codec::encode(&(500 * batch)).unwrap());
+            ids.extend(taken.toggles);
+        }
+        assert_eq!((ids.len(), ledger.ids(), ledger.batches()), (20_000, 0, 0));
+    }
+
+    #[test]
+    fn one_completion_is_never_cut() {
+        let mut ledger = Ledger::<u64>::new(2);
+        let children: Vec<TaskId> = (1..9).map(task).collect();
+        ledger.complete(task(100), &[], 1);
+        ledger.complete(task(0), &children, 1);
+        assert_eq!(ledger.take().unwrap().toggles, [task(100)]);
+        assert_eq!(ledger.take().unwrap().toggles.len(), 9);
+    }
+
     proptest! {
         /// However a family tree is grouped into batches, the symmetric difference of the batches is the root alone.
         #[test]
-        fn grouping_does_not_matter(parents in prop::collection::vec(any::<prop::sample::Index>(), 1..60), cuts: Vec<bool>) {
+        fn grouping_does_not_matter(
+            parents in prop::collection::vec(any::<prop::sample::Index>(), 1..60), cuts: Vec<bool>, ids_max in 1_usize..20,
+        ) {
             let mut children = vec![Vec::new(); parents.len() + 1];
             for (child, parent) in parents.iter().enumerate() {
                 children[parent.index(child + 1)].push(task(child as u64 + 1));
             }
-            let mut ledger = Ledger::<u64>::default();
+            let mut ledger = Ledger::<u64>::new(ids_max);
             let mut list = BTreeSet::new();
             for (number, children) in children.iter().enumerate() {
                 ledger.complete(task(number as u64), children, 1);
-                if cuts.get(number).copied().unwrap_or(number + 1 == parents.len() + 1) || number == parents.len() {
-                    for id in ledger.take().unwrap().toggles {
-                        if !list.remove(&id) { list.insert(id); }
+                if cuts.get(number).copied().unwrap_or(false) || number == parents.len() {
+                    while ledger.ids() > 0 {
+                        for id in ledger.take().unwrap().toggles {
+                            if !list.remove(&id) { list.insert(id); }
+                        }
+                        prop_assert!(!list.is_empty(), "the root's parent half is still missing");
                     }
-                    prop_assert!(!list.is_empty(), "the root's parent half is still missing");
                 }
             }
             prop_assert_eq!(list.into_iter().collect::<Vec<_>>(), vec![task(0)]);

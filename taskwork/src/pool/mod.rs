@@ -102,12 +102,21 @@ impl<T: Task> fmt::Debug for Pool<T> {
 pub(crate) struct PoolLimits {
     pub(crate) task_children_max: usize,
     pub(crate) batch_ids_commit: usize,
+    pub(crate) batch_ids_max: usize,
 }
+
+/// How many ids one transaction can have whatever the limits say, half of them for the children of the task that is the last in it:
+/// with the longest paths they fill half of a request.
+const TRANSACTION_IDS_MAX: usize = 1_000;
 
 impl PoolLimits {
     pub(crate) fn of(limits: &Limits) -> Self {
-        let Limits { task_children_max, batch_ids_commit, .. } = *limits;
-        Self { task_children_max, batch_ids_commit }
+        let Limits { task_children_max, batch_ids_commit, batch_ids_max, .. } = *limits;
+        Self {
+            task_children_max: task_children_max.min(TRANSACTION_IDS_MAX / 2),
+            batch_ids_commit,
+            batch_ids_max: batch_ids_max.min(TRANSACTION_IDS_MAX),
+        }
     }
 }
 
@@ -122,7 +131,7 @@ impl<T: Task> Pool<T> {
             variables: VariableTable::new(variables),
             limits,
             queue: Queue::new(workers),
-            ledger: Mutex::default(),
+            ledger: Mutex::new(Ledger::new(limits.batch_ids_max)),
             fault: Mutex::default(),
             tasks_made: AtomicU64::new(0),
             worked: (0..workers).map(|_| Counter::default()).collect(),

@@ -265,6 +265,7 @@ impl<T: Task> Queue<T> {
             queued: state.tasks.len(),
             stopped: state.gate != Gate::Open,
             batch_ids: 0,
+            batches: 0,
         }
     }
 }

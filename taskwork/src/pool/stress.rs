@@ -50,7 +50,7 @@ impl Task for Leaves {
     }
 }
 
-const LIMITS: PoolLimits = PoolLimits { task_children_max: 3, batch_ids_commit: usize::MAX };
+const LIMITS: PoolLimits = PoolLimits { task_children_max: 3, batch_ids_commit: usize::MAX, batch_ids_max: 1_000 };
 const HEIGHT: u32 = 12;
 const LEAVES: u64 = 1 << HEIGHT;
 const STATES: u64 = 2 * LEAVES - 1;

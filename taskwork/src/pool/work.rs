@@ -30,8 +30,10 @@ pub(crate) struct PoolView {
     pub(crate) queued: usize,
     /// Whether no task may begin.
     pub(crate) stopped: bool,
-    /// Ids in the batch.
+    /// Ids that are to be committed.
     pub(crate) batch_ids: usize,
+    /// Batches that they are in.
+    pub(crate) batches: usize,
 }
 
 impl PoolView {
@@ -126,7 +128,8 @@ impl<T: Task> Work for Pool<T> {
     }
 
     fn view(&self) -> PoolView {
-        PoolView { batch_ids: lock(&self.ledger).ids(), ..self.queue.view() }
+        let ledger = lock(&self.ledger);
+        PoolView { batch_ids: ledger.ids(), batches: ledger.batches(), ..self.queue.view() }
     }
 
     fn fault(&self) -> Option<PoolFault> {
@@ -183,7 +186,7 @@ impl<T: Task> Work for Pool<T> {
         self.queue.take(usize::MAX, &self.signals);
         // Another attempt begins from nothing.
         self.done.iter().for_each(Counter::reset);
-        *lock(&self.ledger) = Ledger::default();
+        *lock(&self.ledger) = Ledger::new(self.limits.batch_ids_max);
     }
 
     fn take_batch(&self) -> Result<Batch, PoolFault> {

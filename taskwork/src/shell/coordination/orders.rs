@@ -129,10 +129,12 @@ impl Coordination {
         attempt: Attempt,
         transaction: &Transaction,
     ) -> Result<Option<Envelope>, CommitError> {
-        let TransactionKind::Commit { toggles, output, leave } = &transaction.kind else { return Ok(None) };
+        let TransactionKind::Commit { toggles, output, park: to_park, leave } = &transaction.kind else {
+            return Ok(None);
+        };
         self.flush_variables().await?;
         let mut park = Vec::new();
-        for envelope in leave.iter().flatten() {
+        for envelope in to_park {
             match codec::encode(envelope) {
                 Ok(bytes) => park.push((envelope.id.to_string(), bytes)),
                 Err(error) => {
@@ -148,7 +150,7 @@ impl Coordination {
             toggles: toggles.iter().map(TaskId::to_string).collect(),
             output: output.clone(),
             park,
-            leave: leave.is_some(),
+            leave: *leave,
         };
         let paths = self.job_paths().attempt(attempt.0);
         let committed = accounting::commit(&*self.store, &self.cluster, &paths, &transaction).await?;
