@@ -54,6 +54,8 @@ pub struct Claim {
     pub settled: Option<String>,
     /// The task.
     pub task: String,
+    /// Whether the node is to be [enrolled](enrol) by the same transaction, if it is not yet.
+    pub enrol: bool,
 }
 
 /// What a commit has cost.
@@ -103,7 +105,7 @@ pub async fn commit(
     let mut settled = transaction.settled.as_deref();
     let large = match write_large(store, cluster, attempt, transaction).await {
         // It may be no member any more because an earlier try of this very transaction has let it leave.
-        Err(CommitError::NotMember) if is_committed(store, attempt, &transaction.txn).await? => {
+        Err(CommitError::NotMember) if is_committed(store, attempt, transaction).await? => {
             return Ok(committed);
         }
         other => other?,
@@ -111,31 +113,19 @@ pub async fn commit(
     for _ in 0..REBUILDS_MAX {
         let toggles = toggles(store, attempt, &transaction.toggles).await?;
         committed.reads += u32::try_from(toggles.len()).unwrap_or(u32::MAX);
-        let mut ops = opening(cluster, attempt, &transaction.node, &transaction.txn, &[]);
-        ops.extend(settled.map(|txn| delete(attempt.txn(txn))));
-        ops.extend(toggles);
-        ops.push(Op::Set {
-            path: attempt.output(&transaction.node),
-            data: large.output.clone(),
-            version: None,
-        });
-        ops.extend(
-            large
-                .parked
-                .iter()
-                .map(|(task, content)| create(attempt.parked_by(task, &transaction.txn), content)),
-        );
-        if transaction.leave {
-            ops.push(create(attempt.left_node(&transaction.node), b""));
-            ops.push(delete(cluster.member(&transaction.node)));
-        }
-        match tried(store.multi(ops).await)? {
-            Try::Committed | Try::CommittedBefore => {
+        let ops = operations(cluster, attempt, transaction, settled, toggles, &large);
+        match tried(store.multi(ops).await) {
+            Ok(Try::Committed | Try::CommittedBefore) => {
                 large.discard_before(store, &attempt.output(&transaction.node)).await;
                 return Ok(committed);
             }
-            Try::FailedAt(SETTLED) if settled.is_some() => settled = None,
-            Try::FailedAt(_) => {}
+            // The same, and its txn id has been tidied away since.
+            Err(CommitError::NotMember) if transaction.leave && has_left(store, attempt, transaction).await? => {
+                return Ok(committed);
+            }
+            Ok(Try::FailedAt(SETTLED)) if settled.is_some() => settled = None,
+            Ok(Try::FailedAt(_)) => {}
+            Err(error) => return Err(error),
         }
         committed.rebuilds += 1;
         store.sync(&attempt.base()).await?;
@@ -143,10 +133,40 @@ pub async fn commit(
     Err(Error::Contended { path: attempt.list(), tries: REBUILDS_MAX }.into())
 }
 
+/// A transaction as its multi.
+fn operations(
+    cluster: &ClusterPaths,
+    attempt: &AttemptPaths,
+    transaction: &Transaction,
+    settled: Option<&str>,
+    toggles: Vec<Op>,
+    large: &Large,
+) -> Vec<Op> {
+    let Transaction { node, txn, leave, .. } = transaction;
+    let mut ops = opening(cluster, attempt, node, txn, &[]);
+    ops.extend(settled.map(|txn| delete(attempt.txn(txn))));
+    ops.extend(toggles);
+    ops.push(Op::Set { path: attempt.output(node), data: large.output.clone(), version: None });
+    let parked = large.parked.iter();
+    ops.extend(parked.map(|(task, content)| create(attempt.parked_by(task, txn), content)));
+    if *leave {
+        ops.push(create(attempt.left_node(node), b""));
+        ops.push(delete(cluster.member(node)));
+    }
+    ops
+}
+
 /// Whether an earlier try was committed.
-async fn is_committed(store: &dyn Store, attempt: &AttemptPaths, txn: &str) -> Result<bool> {
+async fn is_committed(store: &dyn Store, attempt: &AttemptPaths, transaction: &Transaction) -> Result<bool> {
     store.sync(&attempt.base()).await?;
-    Ok(store.exists(&attempt.txn(txn)).await?.is_some())
+    Ok(store.exists(&attempt.txn(&transaction.txn)).await?.is_some()
+        || store.exists(&attempt.left_node(&transaction.node)).await?.is_some())
+}
+
+/// Whether the clean leave of a node is committed. Nothing but its own transaction does that.
+async fn has_left(store: &dyn Store, attempt: &AttemptPaths, transaction: &Transaction) -> Result<bool> {
+    store.sync(&attempt.base()).await?;
+    Ok(store.exists(&attempt.left_node(&transaction.node)).await?.is_some())
 }
 
 /// What a transaction writes besides ids, as contents of znodes.
@@ -157,8 +177,10 @@ struct Large {
     before: Option<Vec<u8>>,
 }
 
-/// How many bytes a transaction may carry in all before what is in it goes beside it in chunks, down to the smallest.
-const CARRIED_BYTES_MAX: usize = 512 << 10;
+/// How large an output may be that stands in the transaction itself, in bytes.
+const OUTPUT_BYTES_MAX: usize = 128 << 10;
+/// How many bytes of parked tasks a transaction may carry in all before they go beside it in chunks, down to the smallest.
+const CARRIED_BYTES_MAX: usize = 256 << 10;
 /// What stays in a transaction all the same, in bytes.
 const SMALL_BYTES_MAX: usize = 128;
 
@@ -183,9 +205,9 @@ async fn write_large(
             },
         )
     };
-    let output = put(transaction.txn.clone(), &transaction.output, blob::INLINE_BYTES_MAX).await?;
+    let output = put(transaction.txn.clone(), &transaction.output, OUTPUT_BYTES_MAX).await?;
     let mut before = None;
-    if transaction.output.len() > blob::INLINE_BYTES_MAX {
+    if transaction.output.len() > OUTPUT_BYTES_MAX {
         let path = attempt.output(&transaction.node);
         before = store.get(&path).await.ok().map(|(content, _)| content).filter(|content| *content != output);
     }
@@ -220,7 +242,7 @@ pub async fn claim(
     attempt: &AttemptPaths,
     claim: &Claim,
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
-    let mut settled = claim.settled.as_deref();
+    let (mut settled, mut enrol) = (claim.settled.as_deref(), claim.enrol);
     for _ in 0..REBUILDS_MAX {
         let names = store.children(&attempt.parked()).await?;
         let Some(name) = names.iter().find(|name| parked_id(name) == claim.task) else {
@@ -237,11 +259,15 @@ pub async fn claim(
         let mut ops = opening(cluster, attempt, &claim.node, &claim.txn, &content);
         ops.extend(settled.map(|txn| delete(attempt.txn(txn))));
         ops.push(delete(parked.clone()));
+        let enrolling = ops.len();
+        ops.extend(enrol.then(|| create(attempt.output(&claim.node), b"")));
         match tried(store.multi(ops).await)? {
             // Read after it was claimed: a try that finds it unreadable has not lost it.
             Try::Committed => return Ok(Some(blob::get(store, &parked, &content).await?)),
             Try::CommittedBefore => return claimed_before(store, attempt, &claim.txn).await,
             Try::FailedAt(SETTLED) if settled.is_some() => settled = None,
+            // It is enrolled already.
+            Try::FailedAt(place) if place == enrolling => enrol = false,
             Try::FailedAt(_) => {}
         }
         store.sync(&attempt.base()).await?;

@@ -20,7 +20,7 @@ fn transaction(node: &str, number: u64, toggles: &[&str]) -> Transaction {
 }
 
 fn root_claim(node: &str) -> Claim {
-    Claim { node: node.to_owned(), txn: format!("{node}-c"), settled: None, task: ROOT.to_owned() }
+    Claim { node: node.to_owned(), txn: format!("{node}-c"), settled: None, task: ROOT.to_owned(), enrol: false }
 }
 
 /// Repeats a recipe until its outcome is known.
@@ -201,6 +201,56 @@ async fn an_output_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
     let beyond = Transaction { output: vec![0; crate::CHUNKED_BYTES_MAX + 1], ..transaction("a", 0, &["x"]) };
     let error = commit(&*node, &stage.cluster, &paths, &beyond).await.unwrap_err().to_string();
     assert!(error.contains("67108865") && error.contains("67108864"), "{error}");
+}
+
+#[tokio::test]
+async fn the_largest_transaction_there_can_be_fits_into_a_request() {
+    // Every name as long as it can be, below a chroot.
+    let (cluster, chroot_bytes) = (ClusterPaths::new(&"c".repeat(crate::NAME_BYTES_MAX)).unwrap(), 128);
+    let paths = cluster.job("j-0000000000").attempt(u32::MAX);
+    let node = "n0123456789abcdef";
+    let id = |number: u64| format!("{node}-{}", u64::MAX - number);
+    let last = Transaction {
+        node: node.to_owned(),
+        txn: id(0),
+        settled: Some(id(1)),
+        toggles: (0..1_000).map(id).collect(),
+        output: Vec::new(),
+        park: Vec::new(),
+        leave: true,
+    };
+    let toggles = last.toggles.iter().map(|id| create(paths.task(id), b"")).collect();
+    let parked = (0..256).map(|number| (id(number), vec![0; CARRIED_BYTES_MAX / 256]));
+    let large = Large { output: vec![0; OUTPUT_BYTES_MAX + 1], parked: parked.collect(), before: None };
+    let ops = operations(&cluster, &paths, &last, last.settled.as_deref(), toggles, &large);
+    let bytes: usize = ops.iter().map(|op| crate::tree::op_bytes(op) + chroot_bytes).sum();
+    assert!(bytes <= crate::tree::REQUEST_BYTES_MAX, "{bytes} bytes");
+}
+
+#[tokio::test]
+async fn a_claim_enrols_the_node_that_it_is_for_and_no_other() {
+    for fate in [Fate::LostBefore, Fate::LostAfter] {
+        for countdown in 1.. {
+            let stage = Stage::new().await;
+            let (a, b, paths) = (stage.stranger("a").await, stage.stranger("b").await, stage.attempt(1));
+            stage.tree.set_faults(LoseOne { session: a.id(), countdown, fate });
+            let claiming = |node| Claim { enrol: true, ..root_claim(node) };
+            let first = claim(&*a, &stage.cluster, &paths, &claiming("a")).await;
+            let hit = first.is_err();
+            let taken = until_known!(claim(&*a, &stage.cluster, &paths, &claiming("a"))).unwrap();
+            assert_eq!(taken.as_deref(), Some(&b"the root"[..]), "request {countdown}, {fate:?}");
+            assert_eq!(claim(&*b, &stage.cluster, &paths, &claiming("b")).await, Ok(None));
+            assert_eq!(stage.names(&paths.outputs()), ["a"], "who was too late takes no part");
+            if !hit {
+                break;
+            }
+        }
+    }
+    // One that is enrolled already can claim in the same way.
+    let stage = Stage::new().await;
+    let (node, paths) = (stage.member("a").await, stage.attempt(1));
+    let claiming = Claim { enrol: true, ..root_claim("a") };
+    assert!(claim(&*node, &stage.cluster, &paths, &claiming).await.unwrap().is_some());
 }
 
 #[tokio::test]

@@ -70,10 +70,18 @@ pub(crate) async fn get(store: &dyn Store, path: &str, content: &[u8]) -> Result
     }
 }
 
+/// The folder of the chunks that a content names, if it names any.
+pub(crate) fn folder(path: &str, content: &[u8]) -> Result<Option<String>> {
+    match content.split_first() {
+        Some((&CHUNKED, pointer)) => Ok(Some(record::read::<Pointer>(path, pointer)?.folder)),
+        _ => Ok(None),
+    }
+}
+
 /// Removes the chunks that a content names, if it names any.
 pub(crate) async fn discard(store: &dyn Store, path: &str, content: &[u8]) -> Result<()> {
-    match content.split_first() {
-        Some((&CHUNKED, pointer)) => remove(store, record::read::<Pointer>(path, pointer)?.folder).await,
-        _ => Ok(()),
+    match folder(path, content)? {
+        Some(folder) => remove(store, folder).await,
+        None => Ok(()),
     }
 }

@@ -11,6 +11,7 @@
 //! | [`mail`] | what does one node say to another that the network does not reach |
 //! | [`figures`] | what each node has done for a job |
 //! | [`suggestion`] | what does a user say to a job that is at work |
+//! | [`tidy`] | what means nothing any more |
 //!
 //! The recipes are written on [`Store`], a small trait that has ZooKeeper's interface and no more. [`Connect`] opens one over
 //! a real ZooKeeper; [`MemoryTree`] is one within this process, over the pure [`tree::Tree`], and injects faults for tests.
@@ -38,6 +39,7 @@ pub mod queue;
 pub mod figures;
 pub mod mail;
 pub mod suggestion;
+pub mod tidy;
 #[cfg(test)]
 mod recipes_tests;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::{fmt, sync::Arc};
 use crate::{
     blob,
     error::{Error, Result},
+    job::remove,
     paths::{AttemptPaths, ClusterPaths},
     store::{CreateMode, OneShot, Op, Store, seen},
 };
@@ -21,12 +22,15 @@ pub const MAILBOX_MESSAGES_MAX: u32 = 64;
 pub enum Posted {
     /// It is in the mailbox.
     Posted,
-    /// The mailbox is full, or there is none: the message is lost.
+    /// The mailbox is full, or one of the two is no member: the message is lost.
     NotTaken,
 }
 
-/// Posts a message, if its sender is a member. A message of any size up to [`CHUNKED_BYTES_MAX`](crate::CHUNKED_BYTES_MAX) will do; one
-/// that is large has its chunks under a name, in place of what an earlier message of that name has there.
+/// What the names of the folders begin with in which the chunks of large messages are.
+pub(crate) const CHUNKS: &str = "mail";
+
+/// Posts a message, if its sender and its addressee are members. The first one puts up the mailbox. A message of any size up to [`CHUNKED_BYTES_MAX`](crate::CHUNKED_BYTES_MAX) will do; one
+/// that is large has its chunks in a folder of its own, by its number, which the sender gives once.
 ///
 /// # Errors
 /// Whatever the store refuses.
@@ -36,27 +40,46 @@ pub async fn post(
     attempt: &AttemptPaths,
     from: &str,
     to: &str,
-    name: &str,
+    number: u64,
     message: &[u8],
 ) -> Result<Posted> {
     let mailbox = attempt.mailbox(to);
+    let is_member = |node| Op::Check { path: cluster.member(node), version: None };
     match store.exists(&mailbox).await? {
-        Some(stat) if stat.children < MAILBOX_MESSAGES_MAX => {}
-        _ => return Ok(Posted::NotTaken),
+        Some(stat) if stat.children >= MAILBOX_MESSAGES_MAX => return Ok(Posted::NotTaken),
+        Some(_) => {}
+        None => {
+            let put_up =
+                Op::Create { path: mailbox.clone(), data: Vec::new(), mode: CreateMode::Persistent };
+            match store.multi(vec![is_member(from), is_member(to), put_up]).await {
+                Err(error) if has_no_node(&error) => return Ok(Posted::NotTaken),
+                // Another sender was faster.
+                Err(Error::Multi { index: 2, source }) if matches!(*source, Error::NodeExists { .. }) => {}
+                other => drop(other?),
+            }
+        }
     }
-    let path = format!("{mailbox}/m-");
-    let fence = Op::Check { path: cluster.member(from), version: None };
-    let folder = attempt.large_of(&format!("mail-{from}-{to}-{name}"));
-    let posted = async {
-        let data = blob::put(store, folder, message, blob::INLINE_BYTES_MAX, Some(fence.clone())).await?;
-        let create = Op::Create { path, data, mode: CreateMode::PersistentSequential };
-        store.multi(vec![fence.clone(), create]).await
+    let folder = attempt.large_of(&format!("{CHUNKS}-{from}-{to}-{number}"));
+    let put = blob::put(store, folder.clone(), message, blob::INLINE_BYTES_MAX, Some(is_member(from))).await;
+    let posted = match put {
+        Ok(data) => {
+            let (path, mode) = (format!("{mailbox}/m-"), CreateMode::PersistentSequential);
+            store.multi(vec![is_member(from), Op::Create { path, data, mode }]).await.map(drop)
+        }
+        Err(error) => Err(error),
     };
-    match posted.await {
-        Ok(_) => Ok(Posted::Posted),
-        Err(Error::Multi { source, .. }) if matches!(*source, Error::NoNode { .. }) => Ok(Posted::NotTaken),
+    match posted {
+        Ok(()) => Ok(Posted::Posted),
+        Err(error) if has_no_node(&error) => {
+            remove(store, folder).await?;
+            Ok(Posted::NotTaken)
+        }
         Err(error) => Err(error),
     }
+}
+
+fn has_no_node(error: &Error) -> bool {
+    matches!(error, Error::Multi { source, .. } if matches!(**source, Error::NoNode { .. }))
 }
 
 /// The messages that are posted to a node in an attempt.
@@ -67,16 +90,9 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// Puts up the node's mailbox, if it is not there.
-    ///
-    /// # Errors
-    /// Whatever the store refuses; [`Error::NoNode`] if there is no such attempt.
-    pub async fn open(store: Arc<dyn Store>, attempt: &AttemptPaths, node: &str) -> Result<Self> {
-        let folder = attempt.mailbox(node);
-        match store.create(&folder, b"", CreateMode::Persistent).await {
-            Ok(_) | Err(Error::NodeExists { .. }) => Ok(Self { store, folder, changed: None }),
-            Err(error) => Err(error),
-        }
+    /// The node's mailbox, which is put up by whoever first posts something.
+    pub fn new(store: Arc<dyn Store>, attempt: &AttemptPaths, node: &str) -> Self {
+        Self { store, folder: attempt.mailbox(node), changed: None }
     }
 
     /// The next message; it is taken out.
@@ -93,14 +109,7 @@ impl Mailbox {
                 self.changed = None;
                 seen(&*self.store, &event)?;
             }
-            // Read first and watched only when there is nothing: a watch that nobody waits for is one for nothing.
-            let mut names = self.store.children(&self.folder).await?;
-            if names.is_empty() {
-                let (now, changed) = self.store.children_and_watch(&self.folder).await?;
-                names = now;
-                self.changed = names.is_empty().then_some(changed);
-            }
-            let Some(name) = names.first() else { continue };
+            let Some(name) = self.first().await? else { continue };
             let path = format!("{}/{name}", self.folder);
             let message = self.store.get(&path).await;
             match self.store.delete(&path, None).await {
@@ -108,8 +117,7 @@ impl Mailbox {
                 Err(error) => return Err(error),
             }
             match message {
-                // The chunks of a large one stay, for it may be posted again; they go with the attempt.
-                Ok((content, _)) => match blob::get(&*self.store, &path, &content).await {
+                Ok((content, _)) => match self.opened(&path, &content).await {
                     Err(Error::NoNode { .. } | Error::Garbled { .. }) => {}
                     other => return other,
                 },
@@ -117,6 +125,36 @@ impl Mailbox {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+impl Mailbox {
+    /// The name of the first message; if there is none, the mailbox is watched.
+    async fn first(&mut self) -> Result<Option<String>> {
+        let (there, put_up) = self.store.exists_and_watch(&self.folder).await?;
+        let Some(stat) = there else {
+            self.changed = Some(put_up);
+            return Ok(None);
+        };
+        // A watch that nobody waits for is one for nothing.
+        drop(put_up);
+        let names = if stat.children > 0 {
+            self.store.children(&self.folder).await?
+        } else {
+            let (names, changed) = self.store.children_and_watch(&self.folder).await?;
+            self.changed = names.is_empty().then_some(changed);
+            names
+        };
+        Ok(names.into_iter().next())
+    }
+
+    /// What a message says that was taken out. Its chunks, if it has any, are of no use to anybody any more.
+    async fn opened(&mut self, path: &str, content: &[u8]) -> Result<Vec<u8>> {
+        let message = blob::get(&*self.store, path, content).await?;
+        if let Err(error) = blob::discard(&*self.store, path, content).await {
+            tracing::debug!(%error, "the chunks of a letter stay until they are tidied away");
+        }
+        Ok(message)
     }
 }
 

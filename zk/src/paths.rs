@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// What stands between a parked task and the transaction that has parked it.
-const PARKED_BY: char = '~';
+pub(crate) const PARKED_BY: char = '~';
 
 /// The task that is parked under this name.
 pub fn parked_id(name: &str) -> &str {

@@ -222,11 +222,22 @@ async fn a_variable_is_told_when_it_has_a_value_and_when_that_changes() {
 async fn letters_of_members_arrive_in_order_and_a_full_mailbox_takes_no_more() {
     let stage = Stage::new().await;
     let (a, b, attempt) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
+    let number = std::cell::Cell::new(0);
     let send = async |from: &str, text: &[u8]| {
-        post(&*a, &stage.cluster, &attempt, from, "b", "x", text).await.unwrap()
+        number.set(number.get() + 1);
+        post(&*a, &stage.cluster, &attempt, from, "b", number.get(), text).await.unwrap()
     };
-    assert_eq!(send("a", b"nobody listens").await, Posted::NotTaken);
-    let mut mailbox = Mailbox::open(dynamic(&b), &attempt, "b").await.unwrap();
+    let to_nobody = post(&*a, &stage.cluster, &attempt, "a", "nobody", 0, b"hello").await;
+    assert_eq!(to_nobody, Ok(Posted::NotTaken));
+    let mut mailbox = Mailbox::new(dynamic(&b), &attempt, "b");
+    let first = tokio::spawn(async move {
+        let first = mailbox.next().await;
+        (mailbox, first)
+    });
+    tokio::task::yield_now().await;
+    assert_eq!(send("a", b"zero").await, Posted::Posted);
+    let (mut mailbox, zero) = soon(first).await.unwrap();
+    assert_eq!(zero.unwrap(), b"zero");
     assert_eq!(send("a", b"one").await, Posted::Posted);
     assert_eq!(send("stranger", b"believe me").await, Posted::NotTaken);
     assert_eq!(send("a", b"two").await, Posted::Posted);
@@ -236,6 +247,7 @@ async fn letters_of_members_arrive_in_order_and_a_full_mailbox_takes_no_more() {
     assert_eq!(send("a", &large).await, Posted::Posted);
     assert_eq!(send("stranger", &large).await, Posted::NotTaken);
     assert_eq!(soon(mailbox.next()).await.unwrap(), large);
+    assert_eq!(stage.names(&attempt.large()), Vec::<String>::new(), "its chunks are gone");
     let waiting = tokio::spawn(async move { mailbox.next().await });
     assert_eq!(send("a", b"three").await, Posted::Posted);
     assert_eq!(soon(waiting).await.unwrap().unwrap(), b"three");

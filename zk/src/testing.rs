@@ -54,6 +54,13 @@ impl Stage {
 
     /// A member that takes part in the first attempt.
     pub(crate) async fn member(&self, node: &str) -> Arc<MemoryStore> {
+        let store = self.stranger(node).await;
+        crate::accounting::enrol(&*store, &self.cluster, &self.attempt(1), node).await.unwrap();
+        store
+    }
+
+    /// A member that takes no part yet.
+    pub(crate) async fn stranger(&self, node: &str) -> Arc<MemoryStore> {
         let store = self.tree.connect();
         let member = Member {
             node: node.to_owned(),
@@ -65,7 +72,6 @@ impl Stage {
             started_ms: 0,
         };
         membership::join(&*store, &self.cluster, &member).await.unwrap();
-        crate::accounting::enrol(&*store, &self.cluster, &self.attempt(1), node).await.unwrap();
         store
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 use tokio::{
@@ -104,6 +104,7 @@ impl RunningNode {
             outlook: Mutex::new(Window::new(if seen { SEEN_WINDOW } else { WINDOW })),
             moments: Arc::clone(&moments),
             rebuilds: Counter::default(),
+            letters_posted: AtomicU64::new(0),
             attempt: AtomicU32::new(0),
             suspended: AtomicBool::new(false),
             seen,

@@ -1,13 +1,13 @@
 //! Letters: messages by way of the tree, between nodes that the network does not connect.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use zk::mail::{self, Mailbox, Posted};
 
 use super::{Coordination, RETRY_PAUSE};
 use crate::{
     id::{Attempt, NodeId},
-    shell::mail::{Letter, Mail},
+    shell::mail::Letter,
     wire::{codec, parcel::Parcel},
 };
 
@@ -19,8 +19,7 @@ impl Coordination {
             return;
         }
         let (paths, node) = (self.job_paths().attempt(attempt.0), self.node.to_string());
-        let open = || Mailbox::open(self.store(), &paths, &node);
-        let Some(mut mailbox) = self.persist("putting up the mailbox", open).await else { return };
+        let mut mailbox = Mailbox::new(self.store(), &paths, &node);
         loop {
             match mailbox.next().await {
                 Ok(bytes) => match codec::decode::<Letter>(&bytes) {
@@ -43,14 +42,13 @@ impl Coordination {
     /// Posts a letter, once: what matters is said again.
     pub(super) async fn post(&self, to: NodeId, parcel: Parcel) {
         let attempt = self.job_paths().attempt(parcel.packet.attempt.0);
-        let name = Mail::subject(&parcel.packet.message)
-            .map_or_else(String::new, |(grant, kind)| format!("{grant}-{kind}"));
+        let number = self.letters_posted.fetch_add(1, Relaxed);
         let letter = match codec::encode(&Letter { from: self.node, parcel }) {
             Ok(letter) => letter,
             Err(error) => return tracing::error!(%to, %error, "a letter could not be encoded"),
         };
         let (from, to) = (self.node.to_string(), to.to_string());
-        match mail::post(&*self.store, &self.cluster, &attempt, &from, &to, &name, &letter).await {
+        match mail::post(&*self.store, &self.cluster, &attempt, &from, &to, number, &letter).await {
             Ok(Posted::Posted) => tracing::info!(to, "a letter was posted to a node out of reach"),
             Ok(Posted::NotTaken) => tracing::debug!(to, "a letter was not taken"),
             Err(error) => tracing::warn!(to, %error, "a letter could not be posted"),

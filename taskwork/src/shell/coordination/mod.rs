@@ -26,7 +26,7 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -79,6 +79,8 @@ pub(crate) struct Coordination {
     pub(crate) moments: Arc<Moments>,
     /// Transactions that had to be built again because another node was faster.
     pub(crate) rebuilds: Counter,
+    /// How many letters this node has posted.
+    pub(crate) letters_posted: AtomicU64,
     /// The attempt that was seen last.
     pub(crate) attempt: AtomicU32,
     /// The job was put aside while the node was at work on it.

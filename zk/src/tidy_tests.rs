@@ -1,0 +1,122 @@
+use super::*;
+use crate::{
+    CreateMode, MemoryStore,
+    accounting::{self, Claim, Transaction},
+    job::{self, NewAttempt},
+    mail::{self, Posted},
+    testing::{ROOT, Stage, runs},
+};
+
+const LARGE: usize = 700 << 10;
+
+/// Everything below a folder: how many znodes, and how many bytes they have.
+async fn size(stage: &Stage, folder: &str) -> (usize, usize) {
+    let paths = stage.tree.paths_below(folder);
+    let mut bytes = 0;
+    for path in &paths {
+        bytes += stage.store.get(path).await.unwrap().0.len();
+    }
+    (paths.len(), bytes)
+}
+
+fn transaction(node: &str, number: u64) -> Transaction {
+    let settled = number.checked_sub(1).map(|before| format!("{node}-{before}"));
+    Transaction { node: node.to_owned(), txn: format!("{node}-{number}"), settled, ..Transaction::default() }
+}
+
+async fn claim(store: &MemoryStore, stage: &Stage, node: &str, number: u64, task: &str) -> Vec<u8> {
+    let Transaction { node, txn, settled, .. } = transaction(node, number);
+    let claim = Claim { node, txn, settled, task: task.to_owned(), enrol: false };
+    accounting::claim(store, &stage.cluster, &stage.attempt(1), &claim).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn what_a_hundred_nodes_leave_behind_that_come_and_go_is_bounded() {
+    let stage = Stage::new().await;
+    let (stays, paths) = (stage.member("stays").await, stage.attempt(1));
+    claim(&stays, &stage, "stays", 0, ROOT).await;
+    let mut number = 1;
+    let mut after_ten = (0, 0);
+    for round in 0..100 {
+        let node = format!("n{round}");
+        let store = stage.member(&node).await;
+        for (letter, text) in [(0, vec![1; LARGE]), (1, b"small".to_vec())] {
+            let posted = mail::post(&*stays, &stage.cluster, &paths, "stays", &node, letter, &text).await;
+            assert_eq!(posted, Ok(Posted::Posted));
+        }
+        let leave = Transaction {
+            park: vec![("task-7".to_owned(), vec![7; LARGE]), ("task-8".to_owned(), vec![8])],
+            leave: true,
+            output: vec![9; 10],
+            ..transaction(&node, 0)
+        };
+        accounting::commit(&*store, &stage.cluster, &paths, &leave).await.unwrap();
+        for task in ["task-7", "task-8"] {
+            let claimed = claim(&stays, &stage, "stays", number, task).await;
+            assert_eq!(claimed, if task == "task-7" { vec![7; LARGE] } else { vec![8] });
+            number += 1;
+        }
+        left_behind(&*stage.store, &paths).await.unwrap();
+        if round == 10 {
+            after_ten = size(&stage, &paths.base()).await;
+        }
+    }
+    let (znodes, bytes) = size(&stage, &paths.base()).await;
+    // What a node has produced stays, and that it has left.
+    assert_eq!(znodes, after_ten.0 + 2 * 89);
+    assert_eq!(bytes, after_ten.1 + 11 * 89);
+    assert_eq!(stage.names(&paths.mail()), Vec::<String>::new());
+    assert_eq!(stage.names(&paths.large()), Vec::<String>::new());
+    assert_eq!(stage.names(&paths.txns()), [format!("stays-{}", number - 1)]);
+}
+
+#[tokio::test]
+async fn what_somebody_may_still_need_stays() {
+    let stage = Stage::new().await;
+    let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
+    let large = |byte| vec![byte; LARGE];
+    let parked = |task: &str| (task.to_owned(), large(1));
+    let leave = Transaction {
+        park: vec![parked("task-1"), parked("task-2")],
+        output: large(2),
+        leave: true,
+        ..transaction("a", 0)
+    };
+    accounting::commit(&*a, &stage.cluster, &paths, &leave).await.unwrap();
+    // One is parked, one is claimed by a transaction whose answer may be asked for again; the third is about to be named.
+    assert_eq!(claim(&b, &stage, "b", 0, "task-1").await, large(1));
+    let about_to_park = paths.large_of("b-1-task-3");
+    stage.store.create(&about_to_park, b"", CreateMode::Persistent).await.unwrap();
+    left_behind(&*stage.store, &paths).await.unwrap();
+    assert_eq!(claim(&b, &stage, "b", 0, "task-1").await, large(1), "the same claim again");
+    assert_eq!(claim(&b, &stage, "b", 1, "task-2").await, large(1));
+    assert!(stage.store.exists(&about_to_park).await.unwrap().is_some());
+    assert_eq!(job::outputs(&*stage.store, &paths).await.unwrap()[0], ("a".to_owned(), large(2)));
+    // The leave may be asked for again, too.
+    accounting::commit(&*a, &stage.cluster, &paths, &leave).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_earlier_attempt_is_removed_and_the_current_one_is_not() {
+    let stage = Stage::new().await;
+    let store = stage.tree.connect();
+    let dynamic = std::sync::Arc::clone(&store) as std::sync::Arc<dyn Store>;
+    let mut candidate =
+        crate::election::Candidate::enter(dynamic, &stage.cluster, &runs(), "a").await.unwrap();
+    let fence = candidate.elected().await.unwrap();
+    let lost = ["b".to_owned()];
+    let begun = job::new_attempt(&*store, &fence, &stage.cluster, &stage.job, 1, &lost, 0).await.unwrap();
+    assert_eq!(begun, NewAttempt::Started(2));
+    let job = stage.cluster.job(&stage.job);
+    earlier_attempts(&*store, &job, 2).await.unwrap();
+    assert_eq!(store.children(&job.attempts()).await.unwrap(), ["2"]);
+    assert_eq!(stage.names(&stage.attempt(2).parked()), [ROOT]);
+}
+
+#[test]
+fn the_folders_say_whose_they_are() {
+    assert_eq!(Chunks::of("n1-7"), Some(Chunks::Written { by: "n1" }));
+    assert_eq!(Chunks::of("n1-7-n2-9"), Some(Chunks::Written { by: "n1" }));
+    assert_eq!(Chunks::of("mail-n1-n2-9"), Some(Chunks::Letter { from: "n1", to: "n2" }));
+    assert_eq!(Chunks::of("mail"), None);
+}
