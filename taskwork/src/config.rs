@@ -23,6 +23,10 @@ pub struct Limits {
     /// How many grants of one victim may be without acknowledgement; with more it denies. So many a thief remembers of each victim,
     /// too, so it must be the same on all nodes.
     pub open_grants_max: usize,
+    /// How much later than the node before it in order a node claims a parked task, in milliseconds.
+    pub claim_stagger_ms: u64,
+    /// How long a node waits with a claim at most, in milliseconds.
+    pub claim_stagger_max_ms: u64,
     /// After what time an unacknowledged grant is sent again, in milliseconds.
     pub grant_retry_ms: u64,
     /// At how many ids a batch is committed although the node has work left.
@@ -51,6 +55,8 @@ impl Default for Limits {
             waiting_thieves_max: 64,
             grant_tasks_max: 16,
             open_grants_max: 256,
+            claim_stagger_ms: 3,
+            claim_stagger_max_ms: 100,
             grant_retry_ms: 250,
             batch_ids_commit: 1_000,
             batch_ids_max: 1_000,

@@ -11,27 +11,61 @@
 //! Large data is written before the transaction that names it, so what nobody names may be about to be named. Only what a node has
 //! written that has left cleanly, and so writes no more, is judged by that.
 //!
-//! Whoever leads calls it now and then. It decides nothing: if it fails in the middle, the next call does the rest.
+//! Whoever leads calls it now and then, with its fence. It decides nothing: if it fails in the middle, the next call does the rest.
 
 use std::collections::BTreeSet;
 
 use crate::{
     blob,
+    election::Fence,
     error::{Error, Result},
-    job::remove,
     paths::{AttemptPaths, JobPaths, parked_id},
-    store::Store,
+    store::{Op, Store},
 };
 
 /// Removes the attempts before this one.
 ///
 /// # Errors
 /// Whatever the store refuses.
-pub async fn earlier_attempts(store: &dyn Store, job: &JobPaths, current: u32) -> Result<()> {
+pub async fn earlier_attempts(
+    store: &dyn Store,
+    fence: &Fence,
+    job: &JobPaths,
+    current: u32,
+) -> Result<()> {
     for name in store.children(&job.attempts()).await? {
         if name.parse::<u32>().is_ok_and(|attempt| attempt < current) {
-            remove(store, format!("{}/{name}", job.attempts())).await?;
+            remove(store, fence, &format!("{}/{name}", job.attempts())).await?;
         }
+    }
+    Ok(())
+}
+
+/// How many znodes are removed by one request.
+const REMOVED_MAX: usize = 256;
+
+/// Removes a znode and everything below it. A folder goes together with the last that is in it: nobody ever sees it empty, which of a
+/// list of tasks would mean that all are complete.
+async fn remove(store: &dyn Store, fence: &Fence, path: &str) -> Result<()> {
+    let mut names = match store.children(path).await {
+        Err(Error::NoNode { .. }) => return Ok(()),
+        other => other?,
+    };
+    // Those with something below them first: what is left then is done by a few requests.
+    let paths: Vec<String> = names.drain(..).map(|name| format!("{path}/{name}")).collect();
+    let asked: Vec<_> = paths.iter().map(|path| store.exists(path)).collect();
+    let mut bare = Vec::new();
+    for (path, answer) in paths.iter().zip(asked) {
+        match answer.await? {
+            Some(stat) if stat.children > 0 => Box::pin(remove(store, fence, path)).await?,
+            Some(_) => bare.push(path.as_str()),
+            None => {}
+        }
+    }
+    bare.push(path);
+    for some in bare.chunks(REMOVED_MAX) {
+        let delete = |path: &&str| Op::Delete { path: (*path).to_owned(), version: None };
+        store.multi([fence.check()].into_iter().chain(some.iter().map(delete)).collect()).await?;
     }
     Ok(())
 }
@@ -40,27 +74,32 @@ pub async fn earlier_attempts(store: &dyn Store, job: &JobPaths, current: u32) -
 ///
 /// # Errors
 /// Whatever the store refuses; [`Error::NoNode`] if there is no such attempt any more.
-pub async fn left_behind(store: &dyn Store, attempt: &AttemptPaths) -> Result<()> {
+pub async fn left_behind(store: &dyn Store, fence: &Fence, attempt: &AttemptPaths) -> Result<()> {
     store.sync(&attempt.base()).await?;
     let gone: BTreeSet<String> = store.children(&attempt.left()).await?.into_iter().collect();
     if gone.is_empty() {
         return Ok(());
     }
     for mailbox in store.children(&attempt.mail()).await?.into_iter().filter(|name| gone.contains(name)) {
-        remove(store, attempt.mailbox(&mailbox)).await?;
+        remove(store, fence, &attempt.mailbox(&mailbox)).await?;
     }
     // The chunks first: what a txn id names is known by it alone.
-    chunks(store, attempt, &gone).await?;
+    chunks(store, fence, attempt, &gone).await?;
     for txn in store.children(&attempt.txns()).await? {
         if node_of(&txn).is_some_and(|node| gone.contains(node)) {
-            removed(store.delete(&attempt.txn(&txn), None).await)?;
+            remove(store, fence, &attempt.txn(&txn)).await?;
         }
     }
     Ok(())
 }
 
 /// Removes the chunks that nobody names, of nodes that are gone.
-async fn chunks(store: &dyn Store, attempt: &AttemptPaths, gone: &BTreeSet<String>) -> Result<()> {
+async fn chunks(
+    store: &dyn Store,
+    fence: &Fence,
+    attempt: &AttemptPaths,
+    gone: &BTreeSet<String>,
+) -> Result<()> {
     let mut orphans = store.children(&attempt.large()).await?;
     orphans.retain(|name| Chunks::of(name).is_some_and(|chunks| chunks.is_forsaken(gone)));
     if orphans.is_empty() {
@@ -86,7 +125,7 @@ async fn chunks(store: &dyn Store, attempt: &AttemptPaths, gone: &BTreeSet<Strin
         }
     }
     for orphan in orphans.into_iter().filter(|orphan| !named.contains(orphan)) {
-        remove(store, attempt.large_of(&orphan)).await?;
+        remove(store, fence, &attempt.large_of(&orphan)).await?;
     }
     Ok(())
 }
@@ -98,13 +137,6 @@ fn last_part(path: String) -> Option<String> {
 /// The node whose transaction this is, or whose task.
 fn node_of(id: &str) -> Option<&str> {
     id.split('-').next()
-}
-
-fn removed(outcome: Result<()>) -> Result<()> {
-    match outcome {
-        Err(Error::NoNode { .. }) => Ok(()),
-        other => other,
-    }
 }
 
 /// Whose chunks they are, by the name of their folder.

@@ -1,13 +1,23 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::{
-    CreateMode, MemoryStore,
+    CreateMode, MemoryStore, WatchEvent,
     accounting::{self, Claim, Transaction},
+    election::Candidate,
     job::{self, NewAttempt},
     mail::{self, Posted},
     testing::{ROOT, Stage, runs},
 };
 
 const LARGE: usize = 700 << 10;
+
+/// The fence of a leader in the submitter's session.
+async fn leader(stage: &Stage) -> Fence {
+    let store = Arc::clone(&stage.store) as Arc<dyn Store>;
+    let mut candidate = Candidate::enter(store, &stage.cluster, &runs(), "a").await.unwrap();
+    candidate.elected().await.unwrap()
+}
 
 /// Everything below a folder: how many znodes, and how many bytes they have.
 async fn size(stage: &Stage, folder: &str) -> (usize, usize) {
@@ -34,6 +44,7 @@ async fn claim(store: &MemoryStore, stage: &Stage, node: &str, number: u64, task
 async fn what_a_hundred_nodes_leave_behind_that_come_and_go_is_bounded() {
     let stage = Stage::new().await;
     let (stays, paths) = (stage.member("stays").await, stage.attempt(1));
+    let fence = leader(&stage).await;
     claim(&stays, &stage, "stays", 0, ROOT).await;
     let mut number = 1;
     let mut after_ten = (0, 0);
@@ -56,7 +67,7 @@ async fn what_a_hundred_nodes_leave_behind_that_come_and_go_is_bounded() {
             assert_eq!(claimed, if task == "task-7" { vec![7; LARGE] } else { vec![8] });
             number += 1;
         }
-        left_behind(&*stage.store, &paths).await.unwrap();
+        left_behind(&*stage.store, &fence, &paths).await.unwrap();
         if round == 10 {
             after_ten = size(&stage, &paths.base()).await;
         }
@@ -74,6 +85,7 @@ async fn what_a_hundred_nodes_leave_behind_that_come_and_go_is_bounded() {
 async fn what_somebody_may_still_need_stays() {
     let stage = Stage::new().await;
     let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
+    let fence = leader(&stage).await;
     let large = |byte| vec![byte; LARGE];
     let parked = |task: &str| (task.to_owned(), large(1));
     let leave = Transaction {
@@ -87,7 +99,7 @@ async fn what_somebody_may_still_need_stays() {
     assert_eq!(claim(&b, &stage, "b", 0, "task-1").await, large(1));
     let about_to_park = paths.large_of("b-1-task-3");
     stage.store.create(&about_to_park, b"", CreateMode::Persistent).await.unwrap();
-    left_behind(&*stage.store, &paths).await.unwrap();
+    left_behind(&*stage.store, &fence, &paths).await.unwrap();
     assert_eq!(claim(&b, &stage, "b", 0, "task-1").await, large(1), "the same claim again");
     assert_eq!(claim(&b, &stage, "b", 1, "task-2").await, large(1));
     assert!(stage.store.exists(&about_to_park).await.unwrap().is_some());
@@ -99,18 +111,29 @@ async fn what_somebody_may_still_need_stays() {
 #[tokio::test]
 async fn an_earlier_attempt_is_removed_and_the_current_one_is_not() {
     let stage = Stage::new().await;
-    let store = stage.tree.connect();
-    let dynamic = std::sync::Arc::clone(&store) as std::sync::Arc<dyn Store>;
-    let mut candidate =
-        crate::election::Candidate::enter(dynamic, &stage.cluster, &runs(), "a").await.unwrap();
-    let fence = candidate.elected().await.unwrap();
+    let (store, fence) = (Arc::clone(&stage.store), leader(&stage).await);
     let lost = ["b".to_owned()];
     let begun = job::new_attempt(&*store, &fence, &stage.cluster, &stage.job, 1, &lost, 0).await.unwrap();
     assert_eq!(begun, NewAttempt::Started(2));
     let job = stage.cluster.job(&stage.job);
-    earlier_attempts(&*store, &job, 2).await.unwrap();
+    for number in 0..1_000 {
+        store.create(&stage.attempt(1).task(&format!("t-{number}")), b"", CreateMode::Persistent).await.unwrap();
+    }
+    let mut events = store.watch_tree(&stage.attempt(1).list()).await.unwrap();
+    earlier_attempts(&*store, &fence, &job, 2).await.unwrap();
     assert_eq!(store.children(&job.attempts()).await.unwrap(), ["2"]);
     assert_eq!(stage.names(&stage.attempt(2).parked()), [ROOT]);
+    // The list was never there without a task in it.
+    let (list, mut last) = (stage.attempt(1).list(), String::new());
+    while last != list {
+        let WatchEvent::Deleted(path) = events.next().await else { continue };
+        last = path;
+    }
+    let deposed = Arc::clone(&store);
+    drop(events);
+    deposed.close().await.unwrap();
+    let refused = earlier_attempts(&*stage.tree.connect(), &fence, &job, 3).await;
+    assert!(matches!(refused, Err(Error::Multi { index: 0, .. })), "{refused:?}");
 }
 
 #[test]

@@ -96,9 +96,9 @@ impl Accounting {
     }
 
     /// Begins a claim.
-    pub(super) fn claim(&mut self, task: TaskId) -> Transaction {
+    pub(super) fn claim(&mut self, task: TaskId, enrol: bool) -> Transaction {
         debug_assert!(self.is_free(), "one transaction at a time");
-        self.begin(TransactionKind::Claim { task })
+        self.begin(TransactionKind::Claim { task, enrol })
     }
 
     fn begin(&mut self, kind: TransactionKind) -> Transaction {
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn the_next_transaction_clears_away_the_last_that_is_known_to_be_committed() {
         let mut accounting = Accounting::new(0);
-        let claim = accounting.claim(TaskId::ROOT);
+        let claim = accounting.claim(TaskId::ROOT, false);
         assert_eq!((claim.txn, claim.settled), (0, None));
         accounting.done(0, true).unwrap();
         accounting.collect();
@@ -184,19 +184,19 @@ mod tests {
     #[test]
     fn a_claim_that_came_too_late_leaves_the_txn_id_before_it_to_be_cleared_away() {
         let mut accounting = Accounting::new(0);
-        accounting.claim(TaskId::ROOT);
+        accounting.claim(TaskId::ROOT, false);
         accounting.done(0, true).unwrap();
-        accounting.claim(TaskId::ROOT);
+        accounting.claim(TaskId::ROOT, false);
         accounting.done(1, false).unwrap();
-        assert_eq!(accounting.claim(TaskId::ROOT).settled, Some(0));
+        assert_eq!(accounting.claim(TaskId::ROOT, false).settled, Some(0));
     }
 
     #[test]
     fn an_answer_that_comes_twice_counts_once() {
         let mut accounting = Accounting::new(0);
-        accounting.claim(TaskId::ROOT);
+        accounting.claim(TaskId::ROOT, false);
         assert!(accounting.done(0, true).is_some());
-        accounting.claim(TaskId::ROOT);
+        accounting.claim(TaskId::ROOT, false);
         assert!(accounting.done(0, true).is_none());
         assert!(!accounting.is_free());
     }

@@ -27,7 +27,7 @@ pub(crate) enum Action {
     Unload,
     /// Takes the batch; answered by `Event::Batch`.
     TakeBatch,
-    /// Writes this node into the attempt, before it can hold a task of it; answered by `Event::Enrolled`.
+    /// Writes this node into the attempt, before it takes a task of it from another; answered by `Event::Enrolled`.
     Enrol { attempt: Attempt },
     /// Tries a transaction once; answered by `Event::Transacted`.
     Transact { attempt: Attempt, transaction: Transaction },
@@ -48,8 +48,8 @@ pub(crate) struct Transaction {
 /// What a transaction does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TransactionKind {
-    /// Takes a parked task.
-    Claim { task: TaskId },
+    /// Takes a parked task, and enrols this node if it is not yet.
+    Claim { task: TaskId, enrol: bool },
     /// Toggles ids in the global task list and writes this node's output; parks tasks; leaves, if it is the last.
     Commit { toggles: Vec<TaskId>, output: Vec<u8>, park: Vec<Envelope>, leave: bool },
 }

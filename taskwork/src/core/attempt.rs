@@ -23,7 +23,25 @@ pub(super) struct Run {
     pub(super) victim: Victim,
     pub(super) receipts: Receipts,
     pub(super) accounting: Accounting,
+    pub(super) enrolment: Enrolment,
+    /// Grants that came before this node was enrolled: neither taken nor answered yet.
+    pub(super) held_back: Vec<(NodeId, Message)>,
 }
+
+/// Whether this node is written into the attempt. That is done when there is work for it: without, it holds nothing, and can go
+/// at any time. A small job on many nodes so is the matter of a few.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Enrolment {
+    /// It is not.
+    Open,
+    /// It was asked for.
+    Asked,
+    /// It is.
+    Done,
+}
+
+/// How many grants are held back; of more, each comes again.
+const HELD_BACK_MAX: usize = 16;
 
 impl Run {
     /// The times at which something is due.
@@ -40,7 +58,6 @@ impl Node {
         let newer = match &self.phase {
             Phase::Waiting => true,
             Phase::Clearing { next } => attempt > *next,
-            Phase::Enrolling { attempt: current } => attempt > *current,
             Phase::Active(run) => attempt > run.attempt,
             Phase::Gone => false,
         };
@@ -69,28 +86,46 @@ impl Node {
         }
     }
 
-    /// Enrols once nothing of the older attempt runs any more.
+    /// Begins once nothing of the older attempt runs any more.
     pub(super) fn clear(&mut self, next: Attempt) {
         if self.drain.is_some() {
             self.phase = Phase::Waiting;
             self.depart(Departure::Clean);
         } else if self.pool.is_quiet() {
-            self.phase = Phase::Enrolling { attempt: next };
-            self.actions.extend([Action::Discard, Action::Resume, Action::Enrol { attempt: next }]);
-        }
-    }
-
-    pub(super) fn enrolled(&mut self, attempt: Attempt) {
-        if matches!(self.phase, Phase::Enrolling { attempt: awaited } if awaited == attempt) {
             self.phase = Phase::Active(Box::new(Run {
-                attempt,
+                attempt: next,
                 thief: Thief::new(self.numbers.request),
                 victim: Victim::new(self.numbers.grant),
                 receipts: Receipts::default(),
                 accounting: self.new_accounting(),
+                enrolment: Enrolment::Open,
+                held_back: Vec::new(),
             }));
-            if self.drain.is_some() {
-                self.actions.push(Action::Stop);
+            self.actions.extend([Action::Discard, Action::Resume]);
+        }
+    }
+
+    /// Keeps a grant until this node is enrolled: before, it must hold no task.
+    pub(super) fn hold_back(&mut self, from: NodeId, message: Message) {
+        let Phase::Active(run) = &mut self.phase else { return };
+        let number = |message: &Message| if let Message::Grant { grant, .. } = message { Some(*grant) } else { None };
+        let known = run.held_back.iter().any(|(who, held)| *who == from && number(held) == number(&message));
+        if !known && run.held_back.len() < HELD_BACK_MAX {
+            run.held_back.push((from, message));
+        }
+        if run.enrolment == Enrolment::Open {
+            run.enrolment = Enrolment::Asked;
+            self.actions.push(Action::Enrol { attempt: run.attempt });
+        }
+    }
+
+    /// This node is written into the attempt: what was held back is dealt with.
+    pub(super) fn enrolled(&mut self, attempt: Attempt) {
+        let Some(run) = self.run_of(attempt) else { return };
+        run.enrolment = Enrolment::Done;
+        for (from, message) in std::mem::take(&mut run.held_back) {
+            if self.members.contains(&from) {
+                self.answer(from, message);
             }
         }
     }
@@ -197,8 +232,13 @@ impl Node {
     /// A transaction of ours is committed.
     pub(super) fn committed(&mut self, kind: TransactionKind, claimed: Option<Envelope>) {
         match kind {
-            TransactionKind::Claim { task } => {
+            TransactionKind::Claim { task, .. } => {
                 self.parked.claimed(task);
+                if claimed.is_some()
+                    && let Phase::Active(run) = &self.phase
+                {
+                    self.enrolled(run.attempt);
+                }
                 self.take_back(claimed.into_iter().collect());
             }
             TransactionKind::Commit { toggles, park, leave, .. } => {

@@ -114,6 +114,7 @@ struct Znodes {
     txns: BTreeMap<(NodeId, u64), Option<Envelope>>,
     outputs: BTreeMap<NodeId, u64>,
     left: BTreeSet<NodeId>,
+    enrolled: BTreeSet<NodeId>,
 }
 
 impl Znodes {
@@ -129,9 +130,13 @@ impl Znodes {
             self.txns.remove(&(node, settled));
         }
         let claimed = match &transaction.kind {
-            TransactionKind::Claim { task } => match self.parked.remove(task) {
+            TransactionKind::Claim { task, enrol } => match self.parked.remove(task) {
                 None => return TransactionResult::Done { claimed: None },
-                claimed => claimed,
+                claimed => {
+                    assert!(*enrol || self.enrolled.contains(&node), "{node} claims without taking part");
+                    self.enrolled.insert(node);
+                    claimed
+                }
             },
             TransactionKind::Commit { toggles, output, park, leave } => {
                 assert!(!self.list.is_empty() || toggles.is_empty(), "a task was committed after the end");
@@ -185,6 +190,7 @@ impl Cluster {
             txns: BTreeMap::new(),
             outputs: BTreeMap::new(),
             left: BTreeSet::new(),
+            enrolled: BTreeSet::new(),
         };
         let random = SmallRng::seed_from_u64(seed);
         let (nodes, coming) = (BTreeMap::new(), BTreeMap::new());
@@ -259,7 +265,10 @@ impl Cluster {
         let pool = &mut self.nodes.get_mut(&id)?.pool;
         match action {
             Action::Send { to, packet } => self.post(id, to, &packet),
-            Action::Put { tasks } => pool.queue.extend(tasks.into_iter().map(Work::open)),
+            Action::Put { tasks } => {
+                assert!(self.znodes.enrolled.contains(&id), "{id} has tasks without taking part");
+                pool.queue.extend(tasks.into_iter().map(Work::open));
+            }
             Action::Take { thief, request, tasks_max } => {
                 let taken = pool.queue.len().div_ceil(2).min(tasks_max);
                 let tasks = pool.queue.drain(..taken).map(|work| work.seal()).collect();
@@ -278,11 +287,14 @@ impl Cluster {
                 let toggles = std::mem::take(&mut pool.toggles).into_iter().collect();
                 return Some(Event::Batch { toggles, output: pool.total.to_le_bytes().to_vec() });
             }
-            Action::Enrol { attempt } => self.send(id, 30, Event::Enrolled { attempt }),
+            Action::Enrol { attempt } => {
+                self.znodes.enrolled.insert(id);
+                self.send(id, 30, Event::Enrolled { attempt });
+            }
             Action::Transact { transaction, .. } => self.transact(id, &transaction),
             Action::Leave { departure } => {
                 assert_eq!(departure, Departure::Clean, "{id}: every drain is clean here");
-                let took_part = self.znodes.outputs.contains_key(&id);
+                let took_part = self.znodes.enrolled.contains(&id);
                 assert!(self.nodes[&id].core.held().is_empty(), "{id} leaves with tasks in its hands");
                 self.znodes.members.remove(&id);
                 self.nodes.remove(&id);

@@ -15,6 +15,7 @@ use rand::seq::SliceRandom;
 
 use super::{
     action::{Action, Departure},
+    attempt::Enrolment,
     message::Message,
     node::{Node, Phase},
 };
@@ -110,6 +111,11 @@ impl Node {
         }
         if self.now >= drain.abandon_at && drain.stage != Stage::Leaving {
             self.depart(Departure::Abandoned);
+            return;
+        }
+        // It never took part: it holds nothing, and nobody will ask what became of it.
+        if run.enrolment == Enrolment::Open && run.accounting.is_free() {
+            self.depart(Departure::Clean);
             return;
         }
         match drain.stage {

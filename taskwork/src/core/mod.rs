@@ -6,6 +6,7 @@
 //!   message       ──▶│ victim      serves others, grants    │──▶ Put    tasks into the pool
 //!   member joined ──▶│ receipts    grants taken, once each  │──▶ Take   tasks out of it
 //!   attempt began ──▶│ accounting  one transaction at a time│──▶ Transact
+//!   task parked   ──▶│ parked      who claims which, when   │
 //!   timer         ──▶│ drain       hands all on, leaves     │──▶ Leave
 //!                    └──────────────────────────────────────┘
 //! ```
@@ -23,6 +24,7 @@ mod thief;
 mod victim;
 mod receipts;
 mod accounting;
+mod parked;
 mod drain;
 #[cfg(any(test, feature = "simulation"))]
 mod check;

@@ -11,16 +11,17 @@ use rand::{SeedableRng, rngs::SmallRng};
 use super::{
     accounting::Accounting,
     action::{Action, Departure},
-    attempt::Run,
+    attempt::{Enrolment, Run},
     drain::Drain,
     event::{Event, TransactionResult},
     message::{Message, Packet},
+    parked::Parked,
     receipts::Receipt,
 };
 use crate::{
     config::Limits,
     figures::Figures,
-    id::{Attempt, NodeId, TaskId},
+    id::{Attempt, NodeId},
     pool::PoolView,
 };
 
@@ -43,38 +44,6 @@ pub(crate) struct Node {
     pub(super) actions: Vec<Action>,
 }
 
-/// Tasks that no node holds.
-#[derive(Debug, Default)]
-pub(super) struct Parked {
-    /// In this attempt.
-    attempt: Option<Attempt>,
-    tasks: BTreeSet<TaskId>,
-    /// How often this was told.
-    told: u64,
-    /// How often it had been told when a task was last to be claimed.
-    claimed_at: u64,
-}
-
-impl Parked {
-    fn told(&mut self, attempt: Attempt, tasks: Vec<TaskId>) {
-        let (told, claimed_at) = (self.told + 1, self.claimed_at);
-        *self = Self { attempt: Some(attempt), tasks: tasks.into_iter().collect(), told, claimed_at };
-    }
-
-    /// A task to be claimed.
-    fn claim(&mut self, attempt: Attempt) -> Option<TaskId> {
-        self.claimed_at = self.told;
-        self.tasks.first().copied().filter(|_| self.attempt == Some(attempt))
-    }
-
-    /// A task was claimed, by whomever. What was told since then is newer: it may be parked again.
-    pub(super) fn claimed(&mut self, task: TaskId) {
-        if self.told == self.claimed_at {
-            self.tasks.remove(&task);
-        }
-    }
-}
-
 /// Numbers that are never given twice in the life of a node, whatever attempts it goes through.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Numbers {
@@ -90,8 +59,6 @@ pub(super) enum Phase {
     Waiting,
     /// Another attempt has begun; the tasks of the one before are still to be dropped.
     Clearing { next: Attempt },
-    /// Being written into an attempt.
-    Enrolling { attempt: Attempt },
     /// At work.
     Active(Box<Run>),
     /// Not in the cluster any more.
@@ -136,8 +103,9 @@ impl Node {
     pub(crate) fn deadline(&self) -> Option<u64> {
         let Phase::Active(run) = &self.phase else { return None };
         let drain = self.drain.iter().flat_map(Drain::deadlines);
+        let claims = self.parked.claims_at(run.attempt).filter(|_| self.pool.is_hungry());
         // What was due was done when the last event was handled.
-        run.deadlines(&self.limits).chain(drain).filter(|&due| due > self.now).min()
+        run.deadlines(&self.limits).chain(drain).chain(claims).filter(|&due| due > self.now).min()
     }
 
     /// What this node has done, besides what its pool counts.
@@ -152,8 +120,11 @@ impl Node {
             Event::Left { node, clean } => self.left(node, clean),
             Event::Attempt { attempt } => self.begin_attempt(attempt),
             Event::Enrolled { attempt } => self.enrolled(attempt),
-            // Noted whatever the phase: it may come before this node is enrolled, and is not told again.
-            Event::Parked { attempt, tasks } => self.parked.told(attempt, tasks),
+            // Noted whatever the phase: it may come before the attempt has begun here, and is not told again.
+            Event::Parked { attempt, tasks } => {
+                let who = (self.id, &self.members);
+                self.parked.told(self.now, attempt, tasks, who, &self.limits);
+            }
             Event::JobOver => self.job_over(),
             Event::Packet { from, packet } => self.packet(from, packet),
             Event::Unreachable { to } => {
@@ -180,7 +151,7 @@ impl Node {
     fn step(&mut self) {
         match self.phase {
             Phase::Waiting if self.drain.is_some() => self.depart(Departure::Clean),
-            Phase::Waiting | Phase::Enrolling { .. } | Phase::Gone => {}
+            Phase::Waiting | Phase::Gone => {}
             Phase::Clearing { next } => self.clear(next),
             Phase::Active(_) if self.drain.is_some() => self.step_drain(),
             Phase::Active(_) => self.step_run(),
@@ -200,6 +171,10 @@ impl Node {
 
     fn ask(&mut self) {
         let Phase::Active(run) = &mut self.phase else { return };
+        // Something is there, only not yet ours.
+        if !run.held_back.is_empty() {
+            return;
+        }
         let request = run.thief.step(self.now, self.pool, &self.members, &self.limits, &mut self.random);
         if let Some(request) = request {
             self.figures.requests += 1;
@@ -214,9 +189,10 @@ impl Node {
             return;
         }
         if self.pool.is_hungry()
-            && let Some(task) = self.parked.claim(run.attempt)
+            && run.held_back.is_empty()
+            && let Some(task) = self.parked.claim(self.now, run.attempt)
         {
-            let transaction = run.accounting.claim(task);
+            let transaction = run.accounting.claim(task, run.enrolment != Enrolment::Done);
             self.actions.push(Action::Transact { attempt: run.attempt, transaction });
             return;
         }
@@ -247,8 +223,11 @@ impl Node {
         }
     }
 
-    fn answer(&mut self, from: NodeId, message: Message) {
+    pub(super) fn answer(&mut self, from: NodeId, message: Message) {
         let Phase::Active(run) = &mut self.phase else { return };
+        if self.drain.is_none() && run.enrolment != Enrolment::Done && matches!(message, Message::Grant { .. }) {
+            return self.hold_back(from, message);
+        }
         match message {
             Message::Steal { .. } => {}
             Message::Deny { request } => run.thief.denied(self.now, request),

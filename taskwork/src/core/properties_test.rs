@@ -101,7 +101,6 @@ struct Bench {
     /// Grants of this node that are open.
     granted: BTreeMap<u64, (NodeId, Vec<TaskId>)>,
     enrolling: Option<Attempt>,
-    attempt: Option<Attempt>,
     under_way: Option<Transaction>,
     left: BTreeSet<NodeId>,
     /// Parked tasks that were claimed.
@@ -133,7 +132,6 @@ impl Bench {
             mine: BTreeSet::new(),
             granted: BTreeMap::new(),
             enrolling: None,
-            attempt: None,
             under_way: None,
             left: BTreeSet::new(),
             claimed: BTreeSet::new(),
@@ -169,7 +167,6 @@ impl Bench {
             Step::Attempt(attempt) => self.handle(Event::Attempt { attempt: Attempt(attempt) }),
             Step::Enrolled => {
                 if let Some(attempt) = self.enrolling.take() {
-                    self.attempt = Some(attempt);
                     self.handle(Event::Enrolled { attempt });
                 }
             }
@@ -231,7 +228,7 @@ impl Bench {
 
     /// Whether an answer is about an open grant of this attempt, from a member to which it was given.
     fn is_theirs(&self, from: u64, attempt: u32, grant: u64) -> bool {
-        self.attempt == Some(Attempt(attempt))
+        matches!(&self.node.phase, Phase::Active(run) if run.attempt == Attempt(attempt))
             && self.node.members.contains(&NodeId(from))
             && self.granted.get(&grant).is_some_and(|(to, _)| *to == NodeId(from))
     }
@@ -240,7 +237,7 @@ impl Bench {
         let Some(transaction) = self.under_way.take() else { return };
         let claimed = match (&transaction.kind, answer) {
             // What is this node's already is parked no more, whatever an old read says.
-            (TransactionKind::Claim { task }, Answer::Done) if !self.claimed.contains(task) => {
+            (TransactionKind::Claim { task, .. }, Answer::Done) if !self.claimed.contains(task) => {
                 self.claimed.insert(*task);
                 self.mine.insert(*task);
                 Some(sealed(*task))
@@ -306,7 +303,6 @@ impl Bench {
                 self.queue.clear();
                 self.mine.clear();
                 self.granted.clear();
-                self.attempt = None;
                 self.under_way = None;
             }
             Action::Unload => {

@@ -104,6 +104,7 @@ impl RunningNode {
             outlook: Mutex::new(Window::new(if seen { SEEN_WINDOW } else { WINDOW })),
             moments: Arc::clone(&moments),
             rebuilds: Counter::default(),
+            takes_part_in: AtomicU32::new(0),
             letters_posted: AtomicU64::new(0),
             attempt: AtomicU32::new(0),
             suspended: AtomicBool::new(false),

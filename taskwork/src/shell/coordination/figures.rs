@@ -1,7 +1,7 @@
 //! What the node has done for the job, for whoever looks at it from outside.
 
 use std::{
-    sync::{Arc, PoisonError},
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -50,7 +50,8 @@ impl Coordination {
     /// Writes the figures as they are. It is tried once: nothing depends on it.
     pub(crate) async fn tell_figures(&self, last: bool) {
         let mut figures = self.figures_now();
-        if !self.seen {
+        // Of a node that has taken no part there is nothing to say.
+        if !self.seen || self.takes_part_in.load(Relaxed) == 0 {
             return;
         }
         if last {

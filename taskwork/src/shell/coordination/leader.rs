@@ -86,7 +86,7 @@ impl Coordination {
         let paths = self.job_paths().attempt(attempt.0);
         let mut watch = JobWatch::open(self.store(), &self.cluster, &self.job.0).await?;
         let mut suggestions = Suggestions::new(self.store(), self.cluster.clone(), &self.job.0);
-        self.tidy(attempt).await;
+        self.tidy(fence, attempt).await;
         let empty = accounting::wait_until_empty(&*self.store, &paths);
         tokio::pin!(empty);
         loop {
@@ -105,7 +105,7 @@ impl Coordination {
                     self.take_suggestion(&name, value).await?;
                 }
                 () = self.member_gone.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => self.tidy(attempt).await,
+                () = tokio::time::sleep(LOOK_EVERY) => self.tidy(fence, attempt).await,
                 record = watch.next() => {
                     let record = record?;
                     if record.state.is_over() {
@@ -120,11 +120,11 @@ impl Coordination {
     }
 
     /// Removes what means nothing any more. What fails is done the next time.
-    async fn tidy(&self, attempt: Attempt) {
+    async fn tidy(&self, fence: &Fence, attempt: Attempt) {
         let (store, job) = (&*self.store, self.job_paths());
         let tidied = async {
-            tidy::earlier_attempts(store, &job, attempt.0).await?;
-            tidy::left_behind(store, &job.attempt(attempt.0)).await
+            tidy::earlier_attempts(store, fence, &job, attempt.0).await?;
+            tidy::left_behind(store, fence, &job.attempt(attempt.0)).await
         };
         if let Err(error) = tidied.await {
             tracing::debug!(%error, "what means nothing any more stays for now");

@@ -79,6 +79,8 @@ pub(crate) struct Coordination {
     pub(crate) moments: Arc<Moments>,
     /// Transactions that had to be built again because another node was faster.
     pub(crate) rebuilds: Counter,
+    /// The last attempt that the node was enrolled in; 0 for none.
+    pub(crate) takes_part_in: AtomicU32,
     /// How many letters this node has posted.
     pub(crate) letters_posted: AtomicU64,
     /// The attempt that was seen last.

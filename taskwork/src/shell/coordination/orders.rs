@@ -1,6 +1,6 @@
 //! What the core has decided to write: enrolment, transactions, the failure of the job.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use tokio::sync::mpsc;
 use zk::{
@@ -60,8 +60,7 @@ impl Coordination {
             };
             match enrolled.await {
                 Ok(()) => {
-                    tracing::info!(%attempt, "the node takes part");
-                    self.moments.note(What::TakesPart, format!("in attempt {attempt}"));
+                    self.takes_part(attempt);
                     return self.tell(Event::Enrolled { attempt }).await;
                 }
                 Err(CommitError::NotMember | CommitError::Store(zk::Error::SessionExpired)) => {
@@ -76,9 +75,16 @@ impl Coordination {
         }
     }
 
+    fn takes_part(&self, attempt: Attempt) {
+        if self.takes_part_in.swap(attempt.0, Relaxed) != attempt.0 {
+            tracing::info!(%attempt, "the node takes part");
+            self.moments.note(What::TakesPart, format!("in attempt {attempt}"));
+        }
+    }
+
     async fn transact(&self, attempt: Attempt, transaction: Transaction) -> TransactionResult {
         let outcome = match &transaction.kind {
-            TransactionKind::Claim { task } => self.claim(attempt, &transaction, *task).await,
+            TransactionKind::Claim { task, enrol } => self.claim(attempt, &transaction, *task, *enrol).await,
             TransactionKind::Commit { .. } => self.commit(attempt, &transaction).await,
         };
         match outcome {
@@ -104,17 +110,25 @@ impl Coordination {
         attempt: Attempt,
         transaction: &Transaction,
         task: TaskId,
+        enrol: bool,
     ) -> Result<Option<Envelope>, CommitError> {
+        if enrol {
+            self.load_variables().await?;
+        }
         let claim = accounting::Claim {
             node: self.node.to_string(),
             txn: self.txn(transaction.txn),
             settled: transaction.settled.map(|txn| self.txn(txn)),
             task: task.to_string(),
+            enrol,
         };
         let paths = self.job_paths().attempt(attempt.0);
         let Some(bytes) = accounting::claim(&*self.store, &self.cluster, &paths, &claim).await? else {
             return Ok(None);
         };
+        if enrol {
+            self.takes_part(attempt);
+        }
         match codec::decode(&bytes) {
             Ok(envelope) => Ok(Some(envelope)),
             Err(error) => {
@@ -162,7 +176,7 @@ impl Coordination {
         format!("{}-{number}", self.node)
     }
 
-    async fn fail(&self, fault: &PoolFault) {
+    pub(super) async fn fail(&self, fault: &PoolFault) {
         let reason = fault.to_string();
         tracing::error!(reason, "the program is at fault; the job fails");
         let failing = || zk::job::fail(&*self.store, &self.cluster, &self.job.0, &reason, unix_ms());

@@ -9,7 +9,7 @@ use zk::{
 };
 
 use super::{Coordination, RETRY_PAUSE};
-use crate::pool::{Source, Unpublished};
+use crate::pool::{PoolFault, Source, Unpublished};
 
 impl Coordination {
     /// Writes improved variables whenever there are any.
@@ -35,7 +35,8 @@ impl Coordination {
         let unpublished = match self.pool.variables().unpublished() {
             Ok(values) => values,
             Err(error) => {
-                tracing::error!(%error, "a variable cannot be encoded");
+                // Nothing is committed without it: the job could end before its best value is known.
+                self.fail(&PoolFault::Unencodable { reason: error.to_string() }).await;
                 return Ok(());
             }
         };

@@ -70,7 +70,8 @@ impl OnlyMembersAndLeadersWrite {
         if leads {
             return led_by_the_first(facts, ops, servers);
         }
-        if takes_part && !self.members.contains(node) {
+        // A leader that is no member any more leads on until its session ends: what it writes then has its fence.
+        if takes_part && !self.members.contains(node) && led_by_the_first(facts, ops, servers).is_err() {
             return Err(format!("{node} is no member, and has written {}", ops[0].path()));
         }
         Ok(())

@@ -1,0 +1,155 @@
+//! The tasks that no node holds, and when this node claims which of them.
+//!
+//! All hungry nodes see the same parked tasks at the same time. If each claimed the first one, all but one would do so in vain, and
+//! again for the second: nodes × tasks transactions. So the nodes have an order for each task, another one for each, that follows from
+//! their names: the first of them claims at once, the next a little later, if it is still there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    config::Limits,
+    id::{Attempt, NodeId, TaskId},
+};
+
+/// Tasks that no node holds.
+#[derive(Debug, Default)]
+pub(super) struct Parked {
+    /// In this attempt.
+    attempt: Option<Attempt>,
+    /// From when on this node may claim each.
+    tasks: BTreeMap<TaskId, u64>,
+    /// How often this was told.
+    told: u64,
+    /// How often it had been told when a task was last to be claimed.
+    claimed_at: u64,
+}
+
+/// How many parked tasks a node looks at: of more, those that follow its own name.
+const LOOKED_AT_MAX: usize = 32;
+
+impl Parked {
+    /// These tasks are parked now, and no others.
+    pub(super) fn told(
+        &mut self,
+        now: u64,
+        attempt: Attempt,
+        tasks: Vec<TaskId>,
+        (me, others): (NodeId, &BTreeSet<NodeId>),
+        limits: &Limits,
+    ) {
+        let before = std::mem::take(&mut self.tasks);
+        let same_attempt = self.attempt == Some(attempt);
+        (self.attempt, self.told) = (Some(attempt), self.told + 1);
+        let first = usize::try_from(me.0 % tasks.len().max(1) as u64).unwrap_or(0);
+        let looked_at = tasks.iter().cycle().skip(first).take(tasks.len().min(LOOKED_AT_MAX));
+        self.tasks = looked_at
+            .map(|&task| {
+                let known = before.get(&task).copied().filter(|_| same_attempt);
+                let claim_at = known.unwrap_or_else(|| {
+                    let before_me = others.iter().filter(|&&other| order(other, task) < order(me, task)).count();
+                    let pause = limits.claim_stagger_ms.saturating_mul(before_me as u64);
+                    now + pause.min(limits.claim_stagger_max_ms)
+                });
+                (task, claim_at)
+            })
+            .collect();
+    }
+
+    /// When the next task may be claimed.
+    pub(super) fn claims_at(&self, attempt: Attempt) -> Option<u64> {
+        self.tasks.values().copied().min().filter(|_| self.attempt == Some(attempt))
+    }
+
+    /// A task to be claimed now.
+    pub(super) fn claim(&mut self, now: u64, attempt: Attempt) -> Option<TaskId> {
+        let (&task, _) = self.tasks.iter().min_by_key(|&(_, &at)| at)?;
+        if self.claims_at(attempt)? > now {
+            return None;
+        }
+        self.claimed_at = self.told;
+        Some(task)
+    }
+
+    /// A task was claimed, by whomever. What was told since then is newer: it may be parked again.
+    pub(super) fn claimed(&mut self, task: TaskId) {
+        if self.told == self.claimed_at {
+            self.tasks.remove(&task);
+        }
+    }
+}
+
+/// A node's place in the order for a task: numbers that look like chance, and are the same everywhere.
+fn order(node: NodeId, task: TaskId) -> u64 {
+    let mixed = node.0 ^ task.node.0.rotate_left(17) ^ task.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ATTEMPT: Attempt = Attempt(1);
+
+    fn tasks(count: u64) -> Vec<TaskId> {
+        (0..count).map(|number| TaskId { node: NodeId(99), number }).collect()
+    }
+
+    /// What each of so many hungry nodes claims when, until nothing is parked: how often it is tried, and when the last is gone.
+    fn claims(nodes: u64, count: u64) -> (usize, u64) {
+        let (limits, all) = (Limits::default(), (1..=nodes).map(NodeId).collect::<BTreeSet<_>>());
+        let mut hungry: BTreeMap<NodeId, Parked> = BTreeMap::new();
+        for &me in &all {
+            let others: BTreeSet<_> = all.iter().copied().filter(|&other| other != me).collect();
+            let mut parked = Parked::default();
+            parked.told(0, ATTEMPT, tasks(count), (me, &others), &limits);
+            hungry.insert(me, parked);
+        }
+        let (mut there, mut tried) = (tasks(count).into_iter().collect::<BTreeSet<_>>(), 0);
+        for now in 0..10_000 {
+            // Those that claim at the same time do not hear of each other.
+            let claimed: Vec<_> =
+                hungry.iter_mut().filter_map(|(&me, parked)| Some((me, parked.claim(now, ATTEMPT)?))).collect();
+            for (me, task) in claimed {
+                tried += 1;
+                if there.remove(&task) {
+                    hungry.remove(&me);
+                }
+            }
+            for parked in hungry.values_mut() {
+                parked.tasks.retain(|task, _| there.contains(task));
+            }
+            if there.is_empty() {
+                return (tried, now);
+            }
+        }
+        panic!("{} tasks are never claimed", there.len());
+    }
+
+    #[test]
+    fn one_parked_task_is_claimed_by_one_node_at_once() {
+        assert_eq!(claims(1, 1), (1, 0));
+        assert_eq!(claims(100, 1), (1, 0));
+    }
+
+    #[test]
+    fn many_nodes_do_not_all_claim_the_same_task() {
+        let (tried, last) = claims(100, 50);
+        assert!(tried <= 100 && last <= Limits::default().claim_stagger_max_ms, "{tried} claims, {last} ms");
+    }
+
+    #[test]
+    fn a_task_whose_first_node_does_not_come_is_claimed_by_the_next() {
+        let (limits, me) = (Limits::default(), NodeId(1));
+        let others: BTreeSet<_> = (2..=1_000).map(NodeId).collect();
+        let mut parked = Parked::default();
+        parked.told(7, ATTEMPT, tasks(1), (me, &others), &limits);
+        let at = parked.claims_at(ATTEMPT).unwrap();
+        assert!((7..=7 + limits.claim_stagger_max_ms).contains(&at), "{at}");
+        // It is not put off by being told again.
+        parked.told(at, ATTEMPT, tasks(1), (me, &others), &limits);
+        assert_eq!(parked.claim(at, ATTEMPT), Some(tasks(1)[0]));
+        assert_eq!(parked.claim(at, Attempt(2)), None, "of another attempt");
+    }
+}
