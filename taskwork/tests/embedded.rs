@@ -262,6 +262,59 @@ fn a_mistake_of_the_program_fails_the_job_with_its_reason() {
     }
 }
 
+/// A value that can be sent only if it is even.
+#[derive(Debug, Deserialize)]
+struct Odd(u64);
+
+impl Serialize for Odd {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0 % 2 == 1 {
+            return Err(serde::ser::Error::custom(format!("{} is odd", self.0)));
+        }
+        serializer.serialize_u64(self.0)
+    }
+}
+
+struct OddVariable;
+
+impl Variable for OddVariable {
+    type Value = Odd;
+    const NAME: &'static str = "odd";
+    fn improves(new: &Odd, old: &Odd) -> bool {
+        new.0 > old.0
+    }
+}
+
+/// Finds a solution that nobody else can be told of.
+#[derive(Debug, Serialize, Deserialize)]
+struct Silent;
+
+impl Task for Silent {
+    type Shared = ();
+    type Output = u64;
+
+    fn variables(declare: &mut Variables) {
+        declare.declare::<OddVariable>();
+    }
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        cx.set_var::<OddVariable>(Odd(7));
+        Outcome::Complete
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+#[test]
+fn a_variable_that_cannot_be_encoded_fails_the_job_instead_of_being_left_out() {
+    match Job::new(Silent, ()).workers(1).run() {
+        Err(JobError::Failed { reason }) => assert!(reason.contains("7 is odd"), "{reason}"),
+        other => panic!("expected a failed job, got {other:?}"),
+    }
+}
+
 #[test]
 fn no_nodes_and_no_workers_are_refused() {
     for job in
