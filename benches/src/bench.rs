@@ -26,6 +26,8 @@ pub enum Bench {
     Nodes,
     /// Sixty node processes on states that only take time.
     Waits,
+    /// Small jobs on two and on forty node processes.
+    Jobs,
     /// How soon eight node processes stop when a target is met.
     Decide,
     /// What a second worker gives to the examples.
@@ -59,6 +61,7 @@ impl Bench {
             Self::Polls => inside::polls::run(rounds),
             Self::Nodes => cluster::nodes::run(rounds),
             Self::Waits => cluster::waits::run(),
+            Self::Jobs => cluster::jobs::run(),
             Self::Decide => cluster::decide::run(rounds),
             Self::Workers => examples::workers(rounds),
             Self::Replicable => examples::replicable(rounds),

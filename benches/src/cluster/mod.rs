@@ -1,6 +1,7 @@
 //! Node processes over a real `ZooKeeper` and QUIC, on this machine.
 
 pub mod decide;
+pub mod jobs;
 pub mod memory;
 pub mod nodes;
 pub mod termination;

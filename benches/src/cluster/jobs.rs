@@ -1,0 +1,36 @@
+//! Small jobs, one after another, on few nodes and on many: what a job costs besides its work.
+
+use anyhow::{Context as _, Result};
+
+use super::{start, uts};
+use crate::{
+    measure::Sample,
+    problems::uts::Uts,
+    reference::uts::sequential,
+    row::{Row, Target},
+};
+
+/// How many jobs are submitted to each cluster.
+const JOBS: usize = 100;
+/// The depth that the tree T1 is cut to: some microseconds of work.
+const DEPTH: u32 = 2;
+
+/// Measures.
+///
+/// # Errors
+/// If a count is not that of the loop.
+pub fn run() -> Result<Vec<Row>> {
+    let tree = Uts::named("T1").and_then(|tree| tree.to_depth(DEPTH)).context("the tree is known")?;
+    let states = sequential(&tree);
+    let mut rows = Vec::new();
+    for (nodes, target) in [(2, Target::AtMost(30.0)), (40, Target::Told)] {
+        let cluster = start("uts", nodes)?;
+        let mut times = Vec::new();
+        for _ in 0..JOBS {
+            times.push(1e3 * uts(&cluster, "T1", states, &["--depth", &DEPTH.to_string()])?.seconds);
+        }
+        let what = format!("a small job on {nodes} node processes, from its submission to its end");
+        rows.push(Row::new(what, "ms", target, Sample::of(times)));
+    }
+    Ok(rows)
+}
