@@ -23,6 +23,8 @@ pub struct Limits {
     /// How many grants of one victim may be without acknowledgement; with more it denies. So many a thief remembers of each victim,
     /// too, so it must be the same on all nodes.
     pub open_grants_max: usize,
+    /// How long a node that is not yet written into an attempt keeps tasks that it was given, in milliseconds; then it refuses them.
+    pub enrol_patience_ms: u64,
     /// How much later than the node before it in order a node claims a parked task, in milliseconds.
     pub claim_stagger_ms: u64,
     /// How long a node waits with a claim at most, in milliseconds.
@@ -55,6 +57,7 @@ impl Default for Limits {
             waiting_thieves_max: 64,
             grant_tasks_max: 16,
             open_grants_max: 256,
+            enrol_patience_ms: 1_000,
             claim_stagger_ms: 3,
             claim_stagger_max_ms: 100,
             grant_retry_ms: 250,

@@ -5,7 +5,7 @@ use super::{
     action::{Action, Departure, TransactionKind},
     message::Message,
     node::{Node, Phase},
-    receipts::Receipts,
+    receipts::{Receipt, Receipts},
     thief::Thief,
     victim::{Serving, Victim, Waiting},
 };
@@ -26,6 +26,8 @@ pub(super) struct Run {
     pub(super) enrolment: Enrolment,
     /// Grants that came before this node was enrolled: neither taken nor answered yet.
     pub(super) held_back: Vec<(NodeId, Message)>,
+    /// From then on they are refused: while ZooKeeper is away somebody else can do what this node cannot begin.
+    pub(super) held_back_until: u64,
 }
 
 /// Whether this node is written into the attempt. That is done when there is work for it: without, it holds nothing, and can go
@@ -47,7 +49,8 @@ impl Run {
     /// The times at which something is due.
     pub(super) fn deadlines(&self, limits: &Limits) -> impl Iterator<Item = u64> {
         let asking = self.thief.deadline().into_iter().chain(self.thief.commits_at(limits));
-        asking.chain(self.victim.deadlines()).chain(self.accounting.deadline())
+        let held_back = (!self.held_back.is_empty()).then_some(self.held_back_until);
+        asking.chain(self.victim.deadlines()).chain(self.accounting.deadline()).chain(held_back)
     }
 }
 
@@ -100,6 +103,7 @@ impl Node {
                 accounting: self.new_accounting(),
                 enrolment: Enrolment::Open,
                 held_back: Vec::new(),
+                held_back_until: 0,
             }));
             self.actions.extend([Action::Discard, Action::Resume]);
         }
@@ -110,12 +114,31 @@ impl Node {
         let Phase::Active(run) = &mut self.phase else { return };
         let number = |message: &Message| if let Message::Grant { grant, .. } = message { Some(*grant) } else { None };
         let known = run.held_back.iter().any(|(who, held)| *who == from && number(held) == number(&message));
+        if run.held_back.is_empty() {
+            run.held_back_until = self.now + self.limits.enrol_patience_ms;
+        }
         if !known && run.held_back.len() < HELD_BACK_MAX {
             run.held_back.push((from, message));
         }
         if run.enrolment == Enrolment::Open {
             run.enrolment = Enrolment::Asked;
             self.actions.push(Action::Enrol { attempt: run.attempt });
+        }
+    }
+
+    /// Refuses what was held back for too long. What was refused once stays so, and its victim has it back.
+    pub(super) fn refuse_held_back(&mut self) {
+        let Phase::Active(run) = &mut self.phase else { return };
+        if run.held_back.is_empty() || self.now < run.held_back_until {
+            return;
+        }
+        for (from, message) in std::mem::take(&mut run.held_back) {
+            let Message::Grant { grant, settled_below, .. } = message else { continue };
+            let open_max = self.limits.open_grants_max;
+            let Phase::Active(run) = &mut self.phase else { return };
+            if let Receipt::Answer(refusal) = run.receipts.receive(from, grant, settled_below, false, open_max) {
+                self.send(from, refusal);
+            }
         }
     }
 

@@ -164,6 +164,7 @@ impl Node {
             self.figures.retries += 1;
             self.actions.push(Action::Transact { attempt: run.attempt, transaction });
         }
+        self.refuse_held_back();
         self.serve();
         self.claim_or_commit();
         self.ask();
@@ -171,8 +172,8 @@ impl Node {
 
     fn ask(&mut self) {
         let Phase::Active(run) = &mut self.phase else { return };
-        // Something is there, only not yet ours.
-        if !run.held_back.is_empty() {
+        // What came now could not be begun.
+        if run.enrolment == Enrolment::Asked {
             return;
         }
         let request = run.thief.step(self.now, self.pool, &self.members, &self.limits, &mut self.random);
@@ -189,7 +190,7 @@ impl Node {
             return;
         }
         if self.pool.is_hungry()
-            && run.held_back.is_empty()
+            && run.enrolment != Enrolment::Asked
             && let Some(task) = self.parked.claim(self.now, run.attempt)
         {
             let transaction = run.accounting.claim(task, run.enrolment != Enrolment::Done);

@@ -67,11 +67,14 @@ pub async fn lost(store: &dyn Store, cluster: &ClusterPaths, attempt: &AttemptPa
 /// # Errors
 /// Whatever the store refuses.
 pub async fn outputs(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(String, Vec<u8>)>> {
+    let nodes = store.children(&attempt.outputs()).await?;
+    let paths: Vec<String> = nodes.iter().map(|node| attempt.output(node)).collect();
+    // All are asked for before the first answer is awaited.
+    let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();
     let mut outputs = Vec::new();
-    for node in store.children(&attempt.outputs()).await? {
-        let path = attempt.output(&node);
-        let (content, _) = store.get(&path).await?;
-        outputs.push((node, blob::get(store, &path, &content).await?));
+    for ((node, path), answer) in nodes.into_iter().zip(&paths).zip(asked) {
+        let (content, _) = answer.await?;
+        outputs.push((node, blob::get(store, path, &content).await?));
     }
     Ok(outputs)
 }
@@ -118,23 +121,37 @@ pub async fn close(
         return Ok(Closing::NotCurrent);
     }
     let (paths, attempt_paths) = (cluster.job(job), cluster.job(job).attempt(attempt));
-    let chunk = |k| attempt_paths.result_chunk(k);
-    let folder = attempt_paths.result_chunks();
-    let writing = chunks::write(store, &folder, chunk, &outcome.result, Some(fence.check()));
-    let chunks = match writing.await {
-        Err(Error::Multi { index: 0, source }) if matches!(*source, Error::NoNode { .. }) => {
-            return Err(LeadError::Deposed);
-        }
-        other => other?,
-    };
     record.state = JobState::Done;
     record.finished_ms = Some(now_ms);
     let fits = outcome.shown.to_string().len() <= SHOWN_BYTES_MAX;
     let shown = if fits { outcome.shown.clone() } else { serde_json::Value::Null };
-    let result = create(paths.result(), &record::write(&ResultRecord { attempt, chunks, shown }));
-    let closed = led(store, fence, &paths, &record, version, [result]).await?;
+    let result = |chunks| create(paths.result(), &record::write(&ResultRecord { attempt, chunks, shown }));
+    let folder = attempt_paths.result_chunks();
+    // A small one goes with the record, unless an earlier try has left something there.
+    let written = store.exists(&folder).await?.is_some();
+    let ops = if !written && outcome.result.len() <= SMALL_RESULT_BYTES_MAX {
+        vec![
+            create(folder, b""),
+            create(attempt_paths.result_chunk(0), &outcome.result),
+            result(1),
+        ]
+    } else {
+        let chunk = |k| attempt_paths.result_chunk(k);
+        let writing = chunks::write(store, &folder, chunk, &outcome.result, Some(fence.check()));
+        let chunks = match writing.await {
+            Err(Error::Multi { index: 0, source }) if matches!(*source, Error::NoNode { .. }) => {
+                return Err(LeadError::Deposed);
+            }
+            other => other?,
+        };
+        vec![result(chunks)]
+    };
+    let closed = led(store, fence, &paths, &record, version, ops).await?;
     Ok(if closed { Closing::Closed } else { Closing::NotCurrent })
 }
+
+/// How large a result may be that is written with the record that the job is done, in bytes.
+const SMALL_RESULT_BYTES_MAX: usize = 128 << 10;
 
 /// The result of a job that is done.
 ///
