@@ -25,6 +25,8 @@ pub struct Candidate {
     folder: String,
     /// What the names of those that run the same begin with.
     group: String,
+    /// What the names of this node's own candidates begin with.
+    mine: String,
     name: String,
 }
 
@@ -65,7 +67,7 @@ impl Candidate {
                 store.create(&format!("{folder}/{mine}"), b"", CreateMode::EphemeralSequential).await?;
             path.rsplit('/').next().unwrap_or_default().to_owned()
         };
-        Ok(Self { store, folder, group, name })
+        Ok(Self { store, folder, group, mine, name })
     }
 
     /// Waits until this candidate leads.
@@ -92,6 +94,31 @@ impl Candidate {
                 seen(&*self.store, &gone.await)?;
             }
         }
+    }
+}
+
+impl Candidate {
+    /// Stands no more: another one may lead, although this session goes on. Once, however often it is called.
+    ///
+    /// # Errors
+    /// Whatever the store refuses; after a transient error it can be called again.
+    pub async fn withdraw(&self) -> Result<()> {
+        delete(&*self.store, &format!("{}/{}", self.folder, self.name)).await?;
+        // A try to enter whose answer was lost may have left another one behind; it would block whoever comes after it.
+        self.store.sync(&self.folder).await?;
+        let names = self.store.children(&self.folder).await?;
+        for name in names.iter().filter(|name| name.starts_with(&self.mine)) {
+            delete(&*self.store, &format!("{}/{name}", self.folder)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Deletes a znode that may be gone.
+async fn delete(store: &dyn Store, path: &str) -> Result<()> {
+    match store.delete(path, None).await {
+        Ok(()) | Err(Error::NoNode { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

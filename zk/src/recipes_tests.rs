@@ -122,6 +122,27 @@ async fn a_node_stands_once_wherever_an_answer_is_lost() {
 }
 
 #[tokio::test]
+async fn who_withdraws_makes_room_for_the_next_in_line_wherever_an_answer_is_lost() {
+    for fate in [Fate::LostBefore, Fate::LostAfter] {
+        for countdown in 0..4 {
+            let stage = Stage::new().await;
+            let (first, second) = (stage.tree.connect(), stage.tree.connect());
+            let mut leader = Candidate::enter(dynamic(&first), &stage.cluster, &runs(), "a").await.unwrap();
+            let mut next = Candidate::enter(dynamic(&second), &stage.cluster, &runs(), "b").await.unwrap();
+            let fence = soon(leader.elected()).await.unwrap();
+            stage.tree.set_faults(LoseOne { session: first.id(), countdown, fate });
+            while let Err(error) = leader.withdraw().await {
+                assert!(error.is_transient(), "{error}");
+            }
+            assert_eq!(leader.withdraw().await, Ok(()), "however often it is called");
+            soon(next.elected()).await.unwrap();
+            assert!(first.multi(vec![fence.check()]).await.is_err(), "it changes nothing any more");
+            assert!(first.exists("/").await.is_ok(), "and its session goes on");
+        }
+    }
+}
+
+#[tokio::test]
 async fn each_program_and_version_has_a_leader_of_its_own() {
     let stage = Stage::new().await;
     let stores = [(); 3].map(|()| stage.tree.connect());
