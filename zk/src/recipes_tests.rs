@@ -81,6 +81,56 @@ async fn what_happened_while_the_connection_was_lost_is_told_afterwards() {
 }
 
 #[tokio::test]
+async fn a_roll_is_never_deaf_wherever_an_answer_is_lost_and_whenever_nobody_waits_any_more() {
+    for fate in [Fate::LostBefore, Fate::LostAfter] {
+        for countdown in 0..5 {
+            for patience_ms in [None, Some(0)] {
+                let stage = Stage::new().await;
+                let watcher = stage.tree.connect();
+                let mut roll = Roll::open(dynamic(&watcher), &stage.cluster).await.unwrap();
+                let mut kept = Vec::new();
+                for node in ["a", "b", "c"] {
+                    stage.tree.set_connected(watcher.id(), false);
+                    if let Some(ms) = patience_ms {
+                        let _ = tokio::time::timeout(Duration::from_millis(ms), roll.next()).await;
+                    }
+                    stage.tree.set_connected(watcher.id(), true);
+                    stage.tree.set_faults(LoseOne { session: watcher.id(), countdown, fate });
+                    if let Some(ms) = patience_ms {
+                        let _ = tokio::time::timeout(Duration::from_millis(ms), roll.next()).await;
+                    }
+                    kept.push(stage.member(node).await);
+                    let change = loop {
+                        match soon(roll.next()).await {
+                            Ok(change) => break change,
+                            Err(error) => assert!(error.is_transient(), "{error}"),
+                        }
+                    };
+                    assert_eq!(name(&change), (node, true), "request {countdown}, {fate:?}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_was_missed_for_its_many_events_is_set_anew() {
+    let stage = Stage::new().await;
+    let mut roll = Roll::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
+    for _ in 0..crate::EVENTS_MAX {
+        drop(stage.member("passing").await);
+    }
+    let _kept = stage.member("here").await;
+    let mut told = soon(roll.next()).await.unwrap();
+    while name(&told).0 == "passing" {
+        told = soon(roll.next()).await.unwrap();
+    }
+    assert_eq!(name(&told), ("here", true));
+    let _new = stage.member("new").await;
+    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("new", true));
+}
+
+#[tokio::test]
 async fn the_leader_is_followed_by_the_next_in_line_alone() {
     let stage = Stage::new().await;
     let stores = [(); 3].map(|()| stage.tree.connect());

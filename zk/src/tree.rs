@@ -47,7 +47,7 @@ struct Znode {
 }
 
 /// A tree of znodes with its sessions and watches.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Tree {
     nodes: BTreeMap<String, Znode>,
     /// The ephemerals of each session.
@@ -210,6 +210,19 @@ impl Tree {
     /// Every path, sorted.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(String::as_str)
+    }
+
+    /// Whether a watch that was set on this tree sees a difference when it becomes that one.
+    pub(crate) fn differs(&self, that: &Self, path: &str, kind: WatchKind) -> bool {
+        match (self.nodes.get(path), that.nodes.get(path)) {
+            (Some(old), Some(new)) if kind == WatchKind::Children => {
+                (&old.children, old.next_number) != (&new.children, new.next_number)
+            }
+            (Some(old), Some(new)) => {
+                (&old.data, old.version, old.owner) != (&new.data, new.version, new.owner)
+            }
+            (old, new) => old.is_some() != new.is_some(),
+        }
     }
 
     fn new_watch(&mut self) -> WatchId {
