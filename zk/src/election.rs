@@ -58,7 +58,9 @@ impl Candidate {
         let folder = cluster.election();
         let group = format!("{}@{}~", runs.program, runs.version);
         let mine = format!("{group}{node}~");
-        // The node's name is part of the znode's, by which a try whose answer was lost is found again.
+        // The node's name is part of the znode's, by which a try whose answer was lost is found again: on whatever server the session is
+        // now, which need not have heard of it yet. Two candidates of one session would wait for each other.
+        store.sync(&folder).await?;
         let found = store.children(&folder).await?.into_iter().find(|name| name.starts_with(&mine));
         let name = if let Some(name) = found {
             name
@@ -79,7 +81,12 @@ impl Candidate {
     /// Dropping the future loses nothing; the candidate stands on.
     pub async fn elected(&mut self) -> Result<Fence> {
         loop {
-            let names = self.store.children(&self.folder).await?;
+            let mut names = self.store.children(&self.folder).await?;
+            if !names.contains(&self.name) {
+                // Whoever lists it lists all that came before it; whoever does not may only be behind.
+                self.store.sync(&self.folder).await?;
+                names = self.store.children(&self.folder).await?;
+            }
             if !names.contains(&self.name) {
                 return Err(Error::SessionExpired);
             }

@@ -131,8 +131,10 @@ impl Roll {
             }
             let Some(events) = &mut self.events else {
                 // Set before the scan, so that nothing falls between. If it fails, or nobody waits any more, the next call does it.
-                self.events = Some(self.store.watch_tree(&self.cluster.members()).await?);
-                self.rescan = true;
+                let events = self.store.watch_tree(&self.cluster.members()).await?;
+                // This server may be behind the one that told what is known: nobody has left because it has not heard of them.
+                self.store.sync(&self.cluster.members()).await?;
+                (self.events, self.rescan) = (Some(events), true);
                 continue;
             };
             if self.rescan {

@@ -43,6 +43,9 @@ pub enum Fate {
     LostBefore,
     /// It is done, and the connection is lost before the answer comes.
     LostAfter,
+    /// The same, and the session comes back on a server that has not heard of it yet: as after
+    /// [`fall_behind`](MemoryTree::fall_behind).
+    LostBehind,
 }
 
 /// Decides what becomes of requests, for tests.
@@ -61,13 +64,20 @@ struct OneTime {
     sender: oneshot::Sender<WatchEvent>,
 }
 
+/// A persistent watch, as the tree knows it.
+struct Stream {
+    session: SessionId,
+    path: String,
+    sender: mpsc::Sender<WatchEvent>,
+}
+
 #[derive(Default)]
 struct Shared {
     tree: Tree,
     one_shots: BTreeMap<WatchId, OneTime>,
     /// One-time watches that have fired while their session was cut off.
     unheard: BTreeSet<WatchId>,
-    streams: BTreeMap<WatchId, (SessionId, mpsc::Sender<WatchEvent>)>,
+    streams: BTreeMap<WatchId, Stream>,
     /// Streams that have lost events.
     behind: BTreeSet<WatchId>,
     sessions: BTreeMap<SessionId, watch::Sender<Session>>,
@@ -103,7 +113,7 @@ impl MemoryTree {
         }
         // Whoever waits on a watch of the session hears that it has ended: its sender is gone.
         let one_shots = shared.one_shots.iter().map(|(id, watch)| (*id, watch.session));
-        let streams = shared.streams.iter().map(|(id, (owner, _))| (*id, *owner));
+        let streams = shared.streams.iter().map(|(id, stream)| (*id, stream.session));
         let mine = one_shots.chain(streams).filter(|(_, owner)| *owner == session);
         let gone: BTreeSet<WatchId> = mine.map(|(id, _)| id).collect();
         shared.tree.unwatch(&gone);
@@ -119,7 +129,7 @@ impl MemoryTree {
         let mut shared = self.lock();
         let Some(state) = shared.sessions.get(&session) else { return };
         state.send_replace(if connected { Session::Connected } else { Session::Disconnected });
-        let streams = shared.streams.iter().filter(|(_, (owner, _))| *owner == session);
+        let streams = shared.streams.iter().filter(|(_, stream)| stream.session == session);
         let ids: BTreeSet<WatchId> = streams.map(|(id, _)| *id).collect();
         shared.tree.unwatch(&ids);
         if connected {
@@ -129,10 +139,17 @@ impl MemoryTree {
     }
 
     /// Puts a session on a server that is behind the others: it sees the tree as it is now, whatever others and it itself change, until
-    /// it asks for a `sync` or one of its own writes is answered. A watch set meanwhile fires then, if there is a difference.
+    /// it asks for a `sync` or one of its own writes is answered. Its watches tell of the difference then.
     pub fn fall_behind(&self, session: SessionId) {
         let mut shared = self.lock();
         let view = shared.tree.clone();
+        shared.old_views.insert(session, view);
+    }
+
+    /// Puts a session on the same server as another one, which may be [behind](Self::fall_behind).
+    pub fn join_server_of(&self, session: SessionId, other: SessionId) {
+        let mut shared = self.lock();
+        let view = shared.view(other).clone();
         shared.old_views.insert(session, view);
     }
 
@@ -171,8 +188,10 @@ impl Shared {
             } else if let Some(watch) = self.one_shots.remove(&id) {
                 // Whoever waited may have given up.
                 let _ = watch.sender.send(event);
-            } else if let Some((_, stream)) = self.streams.get(&id) {
-                self.behind.extend(stream.try_send(event).is_err().then_some(id));
+            } else if let Some(stream) = self.streams.get(&id) {
+                let hears = event == WatchEvent::Rescan || !self.old_views.contains_key(&stream.session);
+                let lost = hears && stream.sender.try_send(event).is_err();
+                self.behind.extend(lost.then_some(id));
             }
         }
     }
@@ -225,6 +244,13 @@ impl Shared {
         self.tree.unwatch(&fired);
         self.unheard.extend(fired);
         self.tell_unheard(session);
+        let mine = self.streams.iter().filter(|(_, stream)| stream.session == session);
+        let told = mine.flat_map(|(id, stream)| {
+            let differences = old.differences(&self.tree, &stream.path);
+            differences.into_iter().map(|event| (*id, event))
+        });
+        let told = told.collect();
+        self.deliver(told);
     }
 }
 
@@ -252,6 +278,10 @@ impl MemoryStore {
         };
         if fate == Fate::LostBefore {
             return ready(Err(Error::ConnectionLost));
+        }
+        if fate == Fate::LostBehind {
+            let view = shared.view(self.session).clone();
+            shared.old_views.insert(self.session, view);
         }
         let answer = perform(&mut shared, self.session);
         // An answer that nobody gets may be a watch, which takes itself back: it needs the lock.
@@ -379,13 +409,11 @@ impl Store for MemoryStore {
     }
 
     fn watch_tree(&self, path: &str) -> Answer<Box<dyn Events>> {
-        let tree = self.tree.clone();
-        self.request("watch_tree", path, |shared, session| {
-            // It would tell of everything that the server has yet to catch up with: as good as being told at once.
-            shared.catch_up(session);
-            let id = shared.tree.watch_tree(path);
+        let (tree, path) = (self.tree.clone(), path.to_owned());
+        self.request("watch_tree", &path.clone(), |shared, session| {
+            let id = shared.tree.watch_tree(&path);
             let (sender, events) = mpsc::channel(EVENTS_MAX);
-            shared.streams.insert(id, (session, sender));
+            shared.streams.insert(id, Stream { session, path, sender });
             Ok(Box::new(MemoryEvents { tree, id, events, is_dead: false }) as Box<dyn Events>)
         })
     }

@@ -225,6 +225,24 @@ impl Tree {
         }
     }
 
+    /// What a persistent watch hears when this tree becomes that one.
+    pub(crate) fn differences(&self, that: &Self, path: &str) -> Vec<WatchEvent> {
+        let is_below = |other: &&String| {
+            other.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let gone = self.nodes.keys().rev().filter(|path| !that.nodes.contains_key(*path));
+        let gone = gone.filter(is_below).map(|path| WatchEvent::Deleted(path.clone()));
+        let here = that.nodes.keys().filter(is_below);
+        let here = here.filter(|path| self.differs(that, path, WatchKind::Data)).map(|path| {
+            if self.nodes.contains_key(path) {
+                WatchEvent::DataChanged(path.clone())
+            } else {
+                WatchEvent::Created(path.clone())
+            }
+        });
+        gone.chain(here).collect()
+    }
+
     fn new_watch(&mut self) -> WatchId {
         let id = WatchId(self.next_watch);
         self.next_watch += 1;
