@@ -4,5 +4,6 @@
 pub mod data;
 pub mod cluster;
 pub mod hosts;
+pub mod proxy;
 pub mod published;
 pub mod tree;

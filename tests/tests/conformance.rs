@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "conformance/reconnect.rs"]
+mod reconnect;
+
 use std::{future::Future, sync::Arc, time::Duration};
 
 use zk::{
@@ -378,23 +381,29 @@ async fn the_next_in_line_leads(world: World, store: Connected, _: String) {
     assert!(second.multi(vec![fence.check()]).await.is_err());
 }
 
-async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _: String) {
-    const ROOT: &str = "n0000000000000000-0";
-    let cluster = cluster(&store, "jobs").await;
-    let shared = vec![3; 1_200_000];
-    let new = NewJob {
+const ROOT: &str = "n0000000000000000-0";
+
+fn new_job(shared: &[u8]) -> NewJob<'_> {
+    NewJob {
         program: "test",
         program_version: "1",
         kind: "",
         name: "a job",
-        shared: &shared,
+        shared,
         root_id: ROOT,
         root: b"the root",
-        variables: &[("best".to_owned(), b"9".to_vec())],
+        variables: &[],
         attempts_max: 3,
         submitter: "me",
         now_ms: 1,
-    };
+    }
+}
+
+async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _: String) {
+    let cluster = cluster(&store, "jobs").await;
+    let shared = vec![3; 1_200_000];
+    let variables = [("best".to_owned(), b"9".to_vec())];
+    let new = NewJob { variables: &variables, ..new_job(&shared) };
     let id = job::submit(&*store, &cluster, &new).await.unwrap();
     let (node, attempt) = (world.connect().await, cluster.job(&id).attempt(1));
     assert_eq!(job::shared(&*node, &cluster, &id).await.unwrap(), shared);

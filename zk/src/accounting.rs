@@ -319,6 +319,8 @@ pub async fn enrol(
 /// # Errors
 /// Whatever the store refuses.
 pub async fn left_cleanly(store: &dyn Store, attempt: &AttemptPaths, node: &str) -> Result<bool> {
+    // That it is gone may have been heard from another server than the one that is asked now.
+    store.sync(&attempt.base()).await?;
     let (left, took_part) = (store.exists(&attempt.left_node(node)), store.exists(&attempt.output(node)));
     Ok(left.await?.is_some() || took_part.await?.is_none())
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Fate, job,
-    testing::{LoseOne, ROOT, Stage},
+    testing::{FATES, LoseOne, ROOT, Stage},
 };
 
 fn transaction(node: &str, number: u64, toggles: &[&str]) -> Transaction {
@@ -50,7 +50,7 @@ async fn a_commit_toggles_and_leaves_at_most_two_transaction_ids() {
 
 #[tokio::test]
 async fn a_commit_counts_once_wherever_an_answer_is_lost() {
-    for fate in [Fate::LostBefore, Fate::LostAfter] {
+    for fate in FATES {
         for countdown in 1.. {
             let stage = Stage::new().await;
             let (node, paths) = (stage.member("a").await, stage.attempt(1));
@@ -121,7 +121,7 @@ async fn an_attempt_that_is_not_there_is_over() {
 
 #[tokio::test]
 async fn a_parked_task_is_claimed_by_one_node_wherever_an_answer_is_lost() {
-    for fate in [Fate::LostBefore, Fate::LostAfter] {
+    for fate in FATES {
         for countdown in 1.. {
             let stage = Stage::new().await;
             let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
@@ -148,7 +148,7 @@ async fn a_parked_task_is_claimed_by_one_node_wherever_an_answer_is_lost() {
 #[tokio::test]
 async fn what_is_too_large_for_a_transaction_counts_with_it_wherever_an_answer_is_lost() {
     let large = |byte: u8| vec![byte; 700 << 10];
-    for fate in [Fate::LostBefore, Fate::LostAfter] {
+    for fate in FATES {
         for countdown in 1.. {
             let stage = Stage::new().await;
             let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
@@ -325,7 +325,7 @@ proptest! {
                         let refs: Vec<&str> = toggles.iter().map(String::as_str).collect();
                         let batch = transaction(names[who], numbers[who], &refs);
                         numbers[who] += 1;
-                        let fate = if turn % 2 == 0 { Fate::LostAfter } else { Fate::LostBefore };
+                        let fate = FATES[turn % FATES.len()];
                         let session = stores[who].id();
                         stage.tree.set_faults(LoseOne { session, countdown: losses[turn], fate });
                         until_known!(commit(&*stores[who], &stage.cluster, &paths, &batch)).unwrap();

@@ -1,8 +1,16 @@
 //! The store over a real ZooKeeper, by the crate `zookeeper-client`.
 //!
-//! The crate keeps the session, reconnects and registers watches again; what is added here is what the recipes rely on:
+//! The crate keeps the session, reconnects and registers one-time watches again; what is added here is what the recipes rely on:
 //! a deadline for every request, an error that says whether the request may have happened, and a [`WatchEvent::Rescan`]
 //! wherever a watch may have lost events.
+//!
+//! After a reconnect the crate (0.11.2) does not register persistent watches again: of the five lists of watches it sends the first
+//! three alone. They would lose the events of the meantime in any case (ZOOKEEPER-4698). So a persistent watch says `Rescan` when
+//! its session is connected again and is dead from then on; a new one is set by whoever watches. The old one may go before
+//! or after: the crate takes a watch back at the server only when it has, and awaits, no other on the path.
+//!
+//! A connection that breaks between the server's welcome and its first answer leaves the crate saying "connected" until it finds
+//! the next server. What is asked meanwhile waits there and may be done later: its deadline makes of it an unknown outcome.
 
 use std::{
     fmt,
@@ -215,7 +223,7 @@ impl Store for ServerStore {
         let asked = path.to_owned();
         self.request(path, |client| async move {
             let watcher = client.watch(&asked, AddWatchMode::PersistentRecursive).await?;
-            Ok(Box::new(ServerEvents { watcher, ended: false }) as Box<dyn Events>)
+            Ok(Box::new(ServerEvents { watcher, hearing: Hearing::Hears }) as Box<dyn Events>)
         })
     }
 
@@ -374,22 +382,33 @@ fn node_event(event: WatchedEvent) -> Option<WatchEvent> {
 /// A persistent watch.
 struct ServerEvents {
     watcher: PersistentWatcher,
-    ended: bool,
+    hearing: Hearing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hearing {
+    Hears,
+    /// The connection that it was set on is lost.
+    Deaf,
+    Ended,
 }
 
 impl Events for ServerEvents {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = WatchEvent> + Send + '_>> {
         Box::pin(async {
             // The watcher panics when it is asked again after its end.
-            while !self.ended {
+            while self.hearing != Hearing::Ended {
                 let event = self.watcher.changed().await;
-                let state = event.session_state;
+                let (state, hears) = (event.session_state, self.hearing == Hearing::Hears);
                 match node_event(event) {
-                    Some(event) => return event,
-                    None if state.is_terminated() => self.ended = true,
-                    // Events of the time without a connection are lost (ZOOKEEPER-4698).
-                    None if session_of(state) == Session::Connected => return WatchEvent::Rescan,
-                    None => {}
+                    Some(event) if hears => return event,
+                    None if state.is_terminated() => self.hearing = Hearing::Ended,
+                    None if hears && session_of(state) == Session::Connected => {
+                        self.hearing = Hearing::Deaf;
+                        return WatchEvent::Rescan;
+                    }
+                    // Another watch in the same place may hear of this.
+                    _ => {}
                 }
             }
             WatchEvent::Ended

@@ -1,6 +1,6 @@
 //! How to reach a ZooKeeper, and who to be there.
 
-use std::{fmt, fs, path::Path, sync::Arc, time::Duration};
+use std::{fmt, fs, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 use rustls::pki_types::ServerName;
 use thiserror::Error as ThisError;
@@ -182,6 +182,13 @@ impl Connect {
         Ok(())
     }
 
+    /// Whether the credentials would go over a network in the clear: there are some, there is no TLS, and a server is named
+    /// that is not on this machine. No name is asked for: what is not `localhost`, `127.0.0.0/8` or `::1` counts as elsewhere.
+    pub fn exposes_credentials(&self) -> bool {
+        let servers = self.hosts.split_once('/').map_or(self.hosts.as_str(), |(servers, _)| servers);
+        self.credentials.is_some() && self.tls.is_none() && !servers.split(',').all(is_loopback)
+    }
+
     fn not_hosts(&self, reason: &str) -> ConnectError {
         let hosts = self.hosts.chars().take(HOSTS_SHOWN_MAX).collect();
         ConnectError::Hosts { hosts, reason: reason.chars().take(HOSTS_SHOWN_MAX).collect() }
@@ -198,6 +205,18 @@ impl Connect {
             },
         }
     }
+}
+
+/// Whether a server, with or without its port, is on this machine by what its name says.
+fn is_loopback(server: &str) -> bool {
+    let host = match server.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or(rest, |(host, _)| host),
+        // An address of version 6 without brackets has no port.
+        None if server.matches(':').count() > 1 => server,
+        None => server.split_once(':').map_or(server, |(host, _)| host),
+    };
+    let is_name = host.trim_end_matches('.').eq_ignore_ascii_case("localhost");
+    is_name || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 /// How much of what was given for hosts is repeated in an error, in characters.
@@ -290,6 +309,38 @@ mod tests {
         let mut connect = Connect::new("a");
         connect.credentials = Some(credentials);
         assert!(!format!("{connect:?}").contains("secret"));
+    }
+
+    #[test]
+    fn credentials_in_the_clear_are_for_this_machine_alone() {
+        let connect = |hosts: &str| {
+            let credentials = Credentials::parse("me:secret");
+            Connect { credentials, ..Connect::new(hosts) }
+        };
+        let here = [
+            "127.0.0.1:2181",
+            "localhost",
+            "LocalHost:1,127.9.9.9/chroot",
+            "[::1]:2181",
+            "::1",
+            "[::ffff:127.0.0.1]",
+        ];
+        for hosts in here {
+            assert!(!connect(hosts).exposes_credentials(), "{hosts}");
+        }
+        for hosts in [
+            "10.0.0.1:2181",
+            "localhost:1,zk",
+            "localhost.example",
+            "127.0.0.1.example",
+            "[::2]:1",
+            "0.0.0.0",
+        ] {
+            assert!(connect(hosts).exposes_credentials(), "{hosts}");
+            assert!(!Connect::new(hosts).exposes_credentials(), "there are none");
+            let tls = Some(Tls { ca: String::new(), identity: None });
+            assert!(!Connect { tls, ..connect(hosts) }.exposes_credentials(), "they are encrypted");
+        }
     }
 
     #[cfg(unix)]

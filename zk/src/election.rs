@@ -25,6 +25,8 @@ pub struct Candidate {
     folder: String,
     /// What the names of those that run the same begin with.
     group: String,
+    /// What the names of this node's own candidates begin with.
+    mine: String,
     name: String,
 }
 
@@ -56,7 +58,9 @@ impl Candidate {
         let folder = cluster.election();
         let group = format!("{}@{}~", runs.program, runs.version);
         let mine = format!("{group}{node}~");
-        // The node's name is part of the znode's, by which a try whose answer was lost is found again.
+        // The node's name is part of the znode's, by which a try whose answer was lost is found again: on whatever server the session is
+        // now, which need not have heard of it yet. Two candidates of one session would wait for each other.
+        store.sync(&folder).await?;
         let found = store.children(&folder).await?.into_iter().find(|name| name.starts_with(&mine));
         let name = if let Some(name) = found {
             name
@@ -65,7 +69,7 @@ impl Candidate {
                 store.create(&format!("{folder}/{mine}"), b"", CreateMode::EphemeralSequential).await?;
             path.rsplit('/').next().unwrap_or_default().to_owned()
         };
-        Ok(Self { store, folder, group, name })
+        Ok(Self { store, folder, group, mine, name })
     }
 
     /// Waits until this candidate leads.
@@ -77,7 +81,12 @@ impl Candidate {
     /// Dropping the future loses nothing; the candidate stands on.
     pub async fn elected(&mut self) -> Result<Fence> {
         loop {
-            let names = self.store.children(&self.folder).await?;
+            let mut names = self.store.children(&self.folder).await?;
+            if !names.contains(&self.name) {
+                // Whoever lists it lists all that came before it; whoever does not may only be behind.
+                self.store.sync(&self.folder).await?;
+                names = self.store.children(&self.folder).await?;
+            }
             if !names.contains(&self.name) {
                 return Err(Error::SessionExpired);
             }
@@ -92,6 +101,31 @@ impl Candidate {
                 seen(&*self.store, &gone.await)?;
             }
         }
+    }
+}
+
+impl Candidate {
+    /// Stands no more: another one may lead, although this session goes on. Once, however often it is called.
+    ///
+    /// # Errors
+    /// Whatever the store refuses; after a transient error it can be called again.
+    pub async fn withdraw(&self) -> Result<()> {
+        delete(&*self.store, &format!("{}/{}", self.folder, self.name)).await?;
+        // A try to enter whose answer was lost may have left another one behind; it would block whoever comes after it.
+        self.store.sync(&self.folder).await?;
+        let names = self.store.children(&self.folder).await?;
+        for name in names.iter().filter(|name| name.starts_with(&self.mine)) {
+            delete(&*self.store, &format!("{}/{name}", self.folder)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Deletes a znode that may be gone.
+async fn delete(store: &dyn Store, path: &str) -> Result<()> {
+    match store.delete(path, None).await {
+        Ok(()) | Err(Error::NoNode { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A node creates an ephemeral znode, last of all, when it is ready to serve. Everybody watches the folder by one persistent
 //! recursive watch, which gives increments: *n* nodes that join do not cost *n²* reads. Where events may have been lost
-//! (after a reconnect) the folder is read once and compared with what is known.
+//! (after a reconnect) a new watch is set, for the old one is dead, and then the folder is read once and compared with what is
+//! known.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -88,7 +89,8 @@ pub async fn list(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<Membe
 pub struct Roll {
     store: Arc<dyn Store>,
     cluster: ClusterPaths,
-    events: Box<dyn Events>,
+    /// `None` while it has to be set anew.
+    events: Option<Box<dyn Events>>,
     known: BTreeSet<String>,
     pending: VecDeque<Change>,
     /// Names whose znodes are to be read.
@@ -107,7 +109,7 @@ impl Roll {
         Ok(Self {
             store,
             cluster: cluster.clone(),
-            events,
+            events: Some(events),
             known: BTreeSet::new(),
             pending: VecDeque::new(),
             unread: BTreeSet::new(),
@@ -127,12 +129,20 @@ impl Roll {
             if let Some(change) = self.pending.pop_front() {
                 return Ok(change);
             }
+            let Some(events) = &mut self.events else {
+                // Set before the scan, so that nothing falls between. If it fails, or nobody waits any more, the next call does it.
+                let events = self.store.watch_tree(&self.cluster.members()).await?;
+                // This server may be behind the one that told what is known: nobody has left because it has not heard of them.
+                self.store.sync(&self.cluster.members()).await?;
+                (self.events, self.rescan) = (Some(events), true);
+                continue;
+            };
             if self.rescan {
                 self.scan().await?;
             } else if let Some(name) = self.unread.first().cloned() {
                 self.read(&name).await?;
             } else {
-                match self.events.next().await {
+                match events.next().await {
                     WatchEvent::Created(path) => {
                         let name = self.name_of(&path);
                         self.unread.extend(name.filter(|name| !self.known.contains(name)));
@@ -142,7 +152,7 @@ impl Roll {
                             self.gone(name);
                         }
                     }
-                    WatchEvent::Rescan => self.rescan = true,
+                    WatchEvent::Rescan => self.events = None,
                     WatchEvent::DataChanged(_) | WatchEvent::ChildrenChanged(_) => {}
                     WatchEvent::Ended => return Err(Error::SessionExpired),
                 }

@@ -43,6 +43,9 @@ pub enum Fate {
     LostBefore,
     /// It is done, and the connection is lost before the answer comes.
     LostAfter,
+    /// The same, and the session comes back on a server that has not heard of it yet: as after
+    /// [`fall_behind`](MemoryTree::fall_behind).
+    LostBehind,
 }
 
 /// Decides what becomes of requests, for tests.
@@ -51,14 +54,35 @@ pub trait Faults: Send {
     fn judge(&mut self, session: SessionId, request: &'static str, path: &str) -> Fate;
 }
 
+/// A one-time watch.
+struct OneTime {
+    session: SessionId,
+    path: String,
+    kind: WatchKind,
+    /// Whether the znode was there when the watch was set.
+    existed: bool,
+    sender: oneshot::Sender<WatchEvent>,
+}
+
+/// A persistent watch, as the tree knows it.
+struct Stream {
+    session: SessionId,
+    path: String,
+    sender: mpsc::Sender<WatchEvent>,
+}
+
 #[derive(Default)]
 struct Shared {
     tree: Tree,
-    one_shots: BTreeMap<WatchId, (SessionId, oneshot::Sender<WatchEvent>)>,
-    streams: BTreeMap<WatchId, (SessionId, mpsc::Sender<WatchEvent>)>,
+    one_shots: BTreeMap<WatchId, OneTime>,
+    /// One-time watches that have fired while their session was cut off.
+    unheard: BTreeSet<WatchId>,
+    streams: BTreeMap<WatchId, Stream>,
     /// Streams that have lost events.
     behind: BTreeSet<WatchId>,
     sessions: BTreeMap<SessionId, watch::Sender<Session>>,
+    /// What the sessions see that are on a server behind the others.
+    old_views: BTreeMap<SessionId, Tree>,
     faults: Option<Box<dyn Faults>>,
     requests: Requests,
 }
@@ -88,26 +112,45 @@ impl MemoryTree {
             state.send_replace(Session::Expired);
         }
         // Whoever waits on a watch of the session hears that it has ended: its sender is gone.
-        let one_shots = shared.one_shots.iter().map(|(id, (owner, _))| (*id, *owner));
-        let streams = shared.streams.iter().map(|(id, (owner, _))| (*id, *owner));
+        let one_shots = shared.one_shots.iter().map(|(id, watch)| (*id, watch.session));
+        let streams = shared.streams.iter().map(|(id, stream)| (*id, stream.session));
         let mine = one_shots.chain(streams).filter(|(_, owner)| *owner == session);
         let gone: BTreeSet<WatchId> = mine.map(|(id, _)| id).collect();
         shared.tree.unwatch(&gone);
         shared.one_shots.retain(|id, _| !gone.contains(id));
         shared.streams.retain(|id, _| !gone.contains(id));
+        shared.unheard.retain(|id| !gone.contains(id));
+        shared.old_views.remove(&session);
     }
 
-    /// Cuts a session off from the tree, or lets it come back. Its ephemerals stay; when it is back, its persistent watches
-    /// say `Rescan`.
+    /// Cuts a session off from the tree, or lets it come back. Its ephemerals stay. When it is back, its one-time watches tell what
+    /// has changed; its persistent ones say `Rescan` and are dead, as on a server.
     pub fn set_connected(&self, session: SessionId, connected: bool) {
         let mut shared = self.lock();
         let Some(state) = shared.sessions.get(&session) else { return };
         state.send_replace(if connected { Session::Connected } else { Session::Disconnected });
+        let streams = shared.streams.iter().filter(|(_, stream)| stream.session == session);
+        let ids: BTreeSet<WatchId> = streams.map(|(id, _)| *id).collect();
+        shared.tree.unwatch(&ids);
         if connected {
-            let streams = shared.streams.iter().filter(|(_, (owner, _))| *owner == session);
-            let ids: Vec<WatchId> = streams.map(|(id, _)| *id).collect();
             shared.deliver(ids.into_iter().map(|id| (id, WatchEvent::Rescan)).collect());
+            shared.tell_unheard(session);
         }
+    }
+
+    /// Puts a session on a server that is behind the others: it sees the tree as it is now, whatever others and it itself change, until
+    /// it asks for a `sync` or one of its own writes is answered. Its watches tell of the difference then.
+    pub fn fall_behind(&self, session: SessionId) {
+        let mut shared = self.lock();
+        let view = shared.tree.clone();
+        shared.old_views.insert(session, view);
+    }
+
+    /// Puts a session on the same server as another one, which may be [behind](Self::fall_behind).
+    pub fn join_server_of(&self, session: SessionId, other: SessionId) {
+        let mut shared = self.lock();
+        let view = shared.view(other).clone();
+        shared.old_views.insert(session, view);
     }
 
     /// Lets something decide what becomes of requests from now on.
@@ -137,13 +180,77 @@ impl MemoryTree {
 impl Shared {
     fn deliver(&mut self, fired: Fired) {
         for (id, event) in fired {
-            if let Some((_, waiting)) = self.one_shots.remove(&id) {
+            let owner = self.one_shots.get(&id).map(|watch| watch.session);
+            let state = owner.and_then(|owner| self.sessions.get(&owner)).map(|state| *state.borrow());
+            let is_behind = owner.is_some_and(|owner| self.old_views.contains_key(&owner));
+            if state == Some(Session::Disconnected) || is_behind {
+                self.unheard.insert(id);
+            } else if let Some(watch) = self.one_shots.remove(&id) {
                 // Whoever waited may have given up.
-                let _ = waiting.send(event);
-            } else if let Some((_, stream)) = self.streams.get(&id) {
-                self.behind.extend(stream.try_send(event).is_err().then_some(id));
+                let _ = watch.sender.send(event);
+            } else if let Some(stream) = self.streams.get(&id) {
+                let hears = event == WatchEvent::Rescan || !self.old_views.contains_key(&stream.session);
+                let lost = hears && stream.sender.try_send(event).is_err();
+                self.behind.extend(lost.then_some(id));
             }
         }
+    }
+}
+
+impl Shared {
+    /// Tells a session that is back what its one-time watches have missed, as far as it can still be seen.
+    fn tell_unheard(&mut self, session: SessionId) {
+        if self.old_views.contains_key(&session) {
+            return;
+        }
+        let of_session = |shared: &Self, id: &WatchId| {
+            shared.one_shots.get(id).is_some_and(|watch| watch.session == session)
+        };
+        let ids: Vec<WatchId> = self.unheard.iter().copied().filter(|id| of_session(self, id)).collect();
+        for id in ids {
+            self.unheard.remove(&id);
+            let Some(watch) = self.one_shots.remove(&id) else { continue };
+            let exists = self.tree.exists(session, &watch.path).is_ok_and(|stat| stat.is_some());
+            let path = watch.path.clone();
+            let event = match (watch.kind, exists) {
+                (WatchKind::Children, true) => WatchEvent::ChildrenChanged(path),
+                (WatchKind::Data, true) if !watch.existed => WatchEvent::Created(path),
+                (WatchKind::Data, true) => WatchEvent::DataChanged(path),
+                // It came and went: that leaves no trace.
+                (WatchKind::Data, false) if !watch.existed => {
+                    let id = self.tree.watch(&path, WatchKind::Data);
+                    self.one_shots.insert(id, watch);
+                    continue;
+                }
+                (_, false) => WatchEvent::Deleted(path),
+            };
+            // Whoever waited may have given up.
+            let _ = watch.sender.send(event);
+        }
+    }
+
+    /// What a session sees.
+    fn view(&self, session: SessionId) -> &Tree {
+        self.old_views.get(&session).unwrap_or(&self.tree)
+    }
+
+    /// The session's server is as far as the others.
+    fn catch_up(&mut self, session: SessionId) {
+        let Some(old) = self.old_views.remove(&session) else { return };
+        let mine = self.one_shots.iter().filter(|(_, watch)| watch.session == session);
+        let differs = |watch: &OneTime| old.differs(&self.tree, &watch.path, watch.kind);
+        let fired = mine.filter(|(_, watch)| differs(watch)).map(|(id, _)| *id);
+        let fired: BTreeSet<WatchId> = fired.collect();
+        self.tree.unwatch(&fired);
+        self.unheard.extend(fired);
+        self.tell_unheard(session);
+        let mine = self.streams.iter().filter(|(_, stream)| stream.session == session);
+        let told = mine.flat_map(|(id, stream)| {
+            let differences = old.differences(&self.tree, &stream.path);
+            differences.into_iter().map(|event| (*id, event))
+        });
+        let told = told.collect();
+        self.deliver(told);
     }
 }
 
@@ -172,8 +279,15 @@ impl MemoryStore {
         if fate == Fate::LostBefore {
             return ready(Err(Error::ConnectionLost));
         }
+        if fate == Fate::LostBehind {
+            let view = shared.view(self.session).clone();
+            shared.old_views.insert(self.session, view);
+        }
         let answer = perform(&mut shared, self.session);
         // An answer that nobody gets may be a watch, which takes itself back: it needs the lock.
+        if fate == Fate::Answered && matches!(name, "create" | "set" | "delete" | "multi") {
+            shared.catch_up(self.session);
+        }
         drop(shared);
         ready(if fate == Fate::Answered { answer } else { Err(Error::ConnectionLost) })
     }
@@ -209,8 +323,10 @@ impl MemoryStore {
 impl Shared {
     fn one_shot(&mut self, session: SessionId, path: &str, kind: WatchKind) -> OneShot {
         let (sender, receiver) = oneshot::channel();
+        let existed = self.view(session).exists(session, path).is_ok_and(|stat| stat.is_some());
         let id = self.tree.watch(path, kind);
-        self.one_shots.insert(id, (session, sender));
+        let path = path.to_owned();
+        self.one_shots.insert(id, OneTime { session, path, kind, existed, sender });
         Box::pin(async move { receiver.await.unwrap_or(WatchEvent::Ended) })
     }
 }
@@ -239,15 +355,15 @@ impl Store for MemoryStore {
     }
 
     fn get(&self, path: &str) -> Answer<(Vec<u8>, Stat)> {
-        self.read("get", path, |shared, session| shared.tree.get(session, path))
+        self.read("get", path, |shared, session| shared.view(session).get(session, path))
     }
 
     fn exists(&self, path: &str) -> Answer<Option<Stat>> {
-        self.read("exists", path, |shared, session| shared.tree.exists(session, path))
+        self.read("exists", path, |shared, session| shared.view(session).exists(session, path))
     }
 
     fn children(&self, path: &str) -> Answer<Vec<String>> {
-        self.read("children", path, |shared, session| shared.tree.children(session, path))
+        self.read("children", path, |shared, session| shared.view(session).children(session, path))
     }
 
     fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>> {
@@ -265,37 +381,40 @@ impl Store for MemoryStore {
     }
 
     fn sync(&self, path: &str) -> Answer<()> {
-        self.request("sync", path, |_, _| Ok(()))
+        self.request("sync", path, |shared, session| {
+            shared.catch_up(session);
+            Ok(())
+        })
     }
 
     fn get_and_watch(&self, path: &str) -> Answer<(Vec<u8>, Stat, OneShot)> {
         self.read("get", path, |shared, session| {
-            let (data, stat) = shared.tree.get(session, path)?;
+            let (data, stat) = shared.view(session).get(session, path)?;
             Ok((data, stat, shared.one_shot(session, path, WatchKind::Data)))
         })
     }
 
     fn exists_and_watch(&self, path: &str) -> Answer<(Option<Stat>, OneShot)> {
         self.read("exists", path, |shared, session| {
-            let stat = shared.tree.exists(session, path)?;
+            let stat = shared.view(session).exists(session, path)?;
             Ok((stat, shared.one_shot(session, path, WatchKind::Data)))
         })
     }
 
     fn children_and_watch(&self, path: &str) -> Answer<(Vec<String>, OneShot)> {
         self.read("children", path, |shared, session| {
-            let names = shared.tree.children(session, path)?;
+            let names = shared.view(session).children(session, path)?;
             Ok((names, shared.one_shot(session, path, WatchKind::Children)))
         })
     }
 
     fn watch_tree(&self, path: &str) -> Answer<Box<dyn Events>> {
-        let tree = self.tree.clone();
-        self.request("watch_tree", path, |shared, session| {
-            let id = shared.tree.watch_tree(path);
+        let (tree, path) = (self.tree.clone(), path.to_owned());
+        self.request("watch_tree", &path.clone(), |shared, session| {
+            let id = shared.tree.watch_tree(&path);
             let (sender, events) = mpsc::channel(EVENTS_MAX);
-            shared.streams.insert(id, (session, sender));
-            Ok(Box::new(MemoryEvents { tree, id, events }) as Box<dyn Events>)
+            shared.streams.insert(id, Stream { session, path, sender });
+            Ok(Box::new(MemoryEvents { tree, id, events, is_dead: false }) as Box<dyn Events>)
         })
     }
 
@@ -320,19 +439,29 @@ struct MemoryEvents {
     tree: MemoryTree,
     id: WatchId,
     events: mpsc::Receiver<WatchEvent>,
+    /// It has said `Rescan`.
+    is_dead: bool,
 }
 
 impl Events for MemoryEvents {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = WatchEvent> + Send + '_>> {
         Box::pin(async {
-            if let Ok(event) = self.events.try_recv() {
-                return event;
+            while self.is_dead {
+                if self.events.recv().await.is_none() {
+                    return WatchEvent::Ended;
+                }
             }
-            // Everything that found room has been told; now that something was lost.
-            if self.tree.lock().behind.remove(&self.id) {
-                return WatchEvent::Rescan;
+            let event = match self.events.try_recv() {
+                Ok(event) => event,
+                // Everything that found room has been told; now that something was lost.
+                Err(_) if self.tree.lock().behind.remove(&self.id) => WatchEvent::Rescan,
+                Err(_) => self.events.recv().await.unwrap_or(WatchEvent::Ended),
+            };
+            if event == WatchEvent::Rescan {
+                self.is_dead = true;
+                self.tree.lock().tree.unwatch(&[self.id].into());
             }
-            self.events.recv().await.unwrap_or(WatchEvent::Ended)
+            event
         })
     }
 }

@@ -6,12 +6,13 @@ use proptest::prelude::*;
 
 use crate::{
     CreateMode, Error, Fate, MemoryStore, Store,
+    accounting::{self, Transaction},
     election::{Candidate, leaders},
     job::{self, NewJob},
     mail::{MAILBOX_MESSAGES_MAX, Mailbox, Posted, post},
     membership::{Change, Roll},
     queue::{JobQueue, Runs},
-    testing::{LoseOne, Stage, runs},
+    testing::{FATES, LoseOne, Stage, runs},
     variable::{Published, VariableWatch, publish},
 };
 
@@ -81,6 +82,56 @@ async fn what_happened_while_the_connection_was_lost_is_told_afterwards() {
 }
 
 #[tokio::test]
+async fn a_roll_is_never_deaf_wherever_an_answer_is_lost_and_whenever_nobody_waits_any_more() {
+    for fate in [Fate::LostBefore, Fate::LostAfter] {
+        for countdown in 0..5 {
+            for patience_ms in [None, Some(0)] {
+                let stage = Stage::new().await;
+                let watcher = stage.tree.connect();
+                let mut roll = Roll::open(dynamic(&watcher), &stage.cluster).await.unwrap();
+                let mut kept = Vec::new();
+                for node in ["a", "b", "c"] {
+                    stage.tree.set_connected(watcher.id(), false);
+                    if let Some(ms) = patience_ms {
+                        let _ = tokio::time::timeout(Duration::from_millis(ms), roll.next()).await;
+                    }
+                    stage.tree.set_connected(watcher.id(), true);
+                    stage.tree.set_faults(LoseOne { session: watcher.id(), countdown, fate });
+                    if let Some(ms) = patience_ms {
+                        let _ = tokio::time::timeout(Duration::from_millis(ms), roll.next()).await;
+                    }
+                    kept.push(stage.member(node).await);
+                    let change = loop {
+                        match soon(roll.next()).await {
+                            Ok(change) => break change,
+                            Err(error) => assert!(error.is_transient(), "{error}"),
+                        }
+                    };
+                    assert_eq!(name(&change), (node, true), "request {countdown}, {fate:?}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_was_missed_for_its_many_events_is_set_anew() {
+    let stage = Stage::new().await;
+    let mut roll = Roll::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
+    for _ in 0..crate::EVENTS_MAX {
+        drop(stage.member("passing").await);
+    }
+    let _kept = stage.member("here").await;
+    let mut told = soon(roll.next()).await.unwrap();
+    while name(&told).0 == "passing" {
+        told = soon(roll.next()).await.unwrap();
+    }
+    assert_eq!(name(&told), ("here", true));
+    let _new = stage.member("new").await;
+    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("new", true));
+}
+
+#[tokio::test]
 async fn the_leader_is_followed_by_the_next_in_line_alone() {
     let stage = Stage::new().await;
     let stores = [(); 3].map(|()| stage.tree.connect());
@@ -104,8 +155,8 @@ async fn the_leader_is_followed_by_the_next_in_line_alone() {
 
 #[tokio::test]
 async fn a_node_stands_once_wherever_an_answer_is_lost() {
-    for fate in [Fate::LostBefore, Fate::LostAfter] {
-        for countdown in 1..4 {
+    for fate in FATES {
+        for countdown in 1..5 {
             let stage = Stage::new().await;
             let store = stage.tree.connect();
             stage.tree.set_faults(LoseOne { session: store.id(), countdown, fate });
@@ -117,6 +168,75 @@ async fn a_node_stands_once_wherever_an_answer_is_lost() {
             };
             assert_eq!(stage.names(&stage.cluster.election()).len(), 1, "request {countdown}, {fate:?}");
             while candidate.elected().await.is_err() {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_candidate_that_is_not_listed_yet_stands_all_the_same() {
+    let stage = Stage::new().await;
+    let (first, second) = (stage.tree.connect(), stage.tree.connect());
+    let mut leader = Candidate::enter(dynamic(&first), &stage.cluster, &runs(), "a").await.unwrap();
+    soon(leader.elected()).await.unwrap();
+    stage.tree.set_faults(LoseOne { session: second.id(), countdown: 3, fate: Fate::LostBehind });
+    let mut next = loop {
+        match Candidate::enter(dynamic(&second), &stage.cluster, &runs(), "b").await {
+            Ok(candidate) => break candidate,
+            Err(error) => assert!(error.is_transient(), "{error}"),
+        }
+    };
+    stage.tree.fall_behind(second.id());
+    let waiting = tokio::spawn(async move { next.elected().await });
+    leader.withdraw().await.unwrap();
+    second.sync("/").await.unwrap();
+    soon(waiting).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn who_left_cleanly_is_not_taken_for_lost_by_an_old_server() {
+    let stage = Stage::new().await;
+    let (a, b, attempt) = (stage.member("a").await, stage.tree.connect(), stage.attempt(1));
+    // What this session hears by a watch, its next server need not know yet.
+    stage.tree.fall_behind(b.id());
+    let leave = Transaction { node: "a".into(), txn: "a-0".into(), leave: true, ..Transaction::default() };
+    accounting::commit(&*a, &stage.cluster, &attempt, &leave).await.unwrap();
+    assert_eq!(accounting::left_cleanly(&*b, &attempt, "a").await, Ok(true));
+}
+
+#[tokio::test]
+async fn nobody_has_left_because_a_server_has_not_heard_of_them() {
+    let stage = Stage::new().await;
+    let watcher = stage.tree.connect();
+    let mut roll = Roll::open(dynamic(&watcher), &stage.cluster).await.unwrap();
+    let next = stage.tree.connect();
+    stage.tree.fall_behind(next.id());
+    let _a = stage.member("a").await;
+    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("a", true));
+    // The next server has not heard of what this session was told by its watch.
+    stage.tree.set_connected(watcher.id(), false);
+    stage.tree.join_server_of(watcher.id(), next.id());
+    stage.tree.set_connected(watcher.id(), true);
+    let _b = stage.member("b").await;
+    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("b", true), "and a is still there");
+}
+
+#[tokio::test]
+async fn who_withdraws_makes_room_for_the_next_in_line_wherever_an_answer_is_lost() {
+    for fate in FATES {
+        for countdown in 0..4 {
+            let stage = Stage::new().await;
+            let (first, second) = (stage.tree.connect(), stage.tree.connect());
+            let mut leader = Candidate::enter(dynamic(&first), &stage.cluster, &runs(), "a").await.unwrap();
+            let mut next = Candidate::enter(dynamic(&second), &stage.cluster, &runs(), "b").await.unwrap();
+            let fence = soon(leader.elected()).await.unwrap();
+            stage.tree.set_faults(LoseOne { session: first.id(), countdown, fate });
+            while let Err(error) = leader.withdraw().await {
+                assert!(error.is_transient(), "{error}");
+            }
+            assert_eq!(leader.withdraw().await, Ok(()), "however often it is called");
+            soon(next.elected()).await.unwrap();
+            assert!(first.multi(vec![fence.check()]).await.is_err(), "it changes nothing any more");
+            assert!(first.exists("/").await.is_ok(), "and its session goes on");
         }
     }
 }
@@ -181,7 +301,7 @@ fn larger(new: &[u8], old: &[u8]) -> bool {
 
 #[tokio::test]
 async fn the_best_value_stays_wherever_an_answer_is_lost() {
-    for fate in [Fate::LostBefore, Fate::LostAfter] {
+    for fate in FATES {
         for countdown in 1..4 {
             let stage = Stage::new().await;
             let (store, path) = (stage.tree.connect(), stage.cluster.job(&stage.job).var("x"));

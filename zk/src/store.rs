@@ -118,18 +118,21 @@ pub enum WatchEvent {
     DataChanged(String),
     /// A child of the znode was created or deleted (one-time watches only).
     ChildrenChanged(String),
-    /// Events may have been lost (a reconnect, a full queue): read again and compare.
+    /// Events may have been lost (a reconnect, a full queue). A persistent watch that says so says nothing more: whoever goes on
+    /// sets a new one first, and then reads again and compares. After a one-time watch it is enough to read again.
     Rescan,
     /// The session is over; no event will follow.
     Ended,
 }
 
-/// A one-time watch: resolves once, at the first change after the read that set it.
+/// A one-time watch: resolves once, at the first change after the read that set it. It outlives the connection: what changed while
+/// there was none is told afterwards, though not how often.
 pub type OneShot = Pin<Box<dyn Future<Output = WatchEvent> + Send>>;
 
-/// A persistent recursive watch: every change of the znode and of everything below it, in order.
+/// A persistent recursive watch: every change of the znode and of everything below it, in order, until the connection breaks.
 pub trait Events: Send {
-    /// The next event. After [`WatchEvent::Ended`] it answers `Ended` again and again.
+    /// The next event. After [`WatchEvent::Rescan`] there is none but [`WatchEvent::Ended`]; after that it answers `Ended` again
+    /// and again.
     ///
     /// # Cancellation safety
     /// Dropping the future loses no event.
@@ -143,7 +146,7 @@ pub enum Session {
     Connected,
     /// Without a server; the session may still be alive, its ephemerals too.
     Disconnected,
-    /// Over, for good: expired or closed.
+    /// Over, for good: closed, or expired as a server says. While no server answers nobody can know, however long that takes.
     Expired,
 }
 
@@ -163,7 +166,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn children(&self, path: &str) -> Answer<Vec<String>>;
     /// Does all operations or none.
     fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>>;
-    /// Waits until this session's server has caught up with everything committed before the call.
+    /// Waits until this session's server has caught up with everything committed before the call, and has done whatever this
+    /// session asked for earlier, answered or not.
     fn sync(&self, path: &str) -> Answer<()>;
     /// Reads a znode and watches for its next change of data or its deletion.
     fn get_and_watch(&self, path: &str) -> Answer<(Vec<u8>, Stat, OneShot)>;
@@ -173,6 +177,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn children_and_watch(&self, path: &str) -> Answer<(Vec<String>, OneShot)>;
     /// Watches a znode and everything below it. A path takes either this or one-time watches within one
     /// session, never both: on a server the later one silences the earlier.
+    ///
+    /// The watch does not outlive the connection. When the session is connected again its stream says [`WatchEvent::Rescan`] once
+    /// and then nothing any more; whoever watches sets a new watch before reading again. The old one may be dropped before
+    /// that or after.
     fn watch_tree(&self, path: &str) -> Answer<Box<dyn Events>>;
     /// The state of the session, to be looked at or waited for.
     fn session(&self) -> watch::Receiver<Session>;

@@ -12,6 +12,9 @@ use crate::{
 
 pub(crate) const ROOT: &str = "n0000000000000000-0";
 
+/// How a request may go wrong.
+pub(crate) const FATES: [Fate; 3] = [Fate::LostBefore, Fate::LostAfter, Fate::LostBehind];
+
 /// What the members run.
 pub(crate) fn runs() -> Runs {
     Runs { program: "test".to_owned(), version: "1".to_owned() }

@@ -47,7 +47,7 @@ struct Znode {
 }
 
 /// A tree of znodes with its sessions and watches.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Tree {
     nodes: BTreeMap<String, Znode>,
     /// The ephemerals of each session.
@@ -210,6 +210,37 @@ impl Tree {
     /// Every path, sorted.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(String::as_str)
+    }
+
+    /// Whether a watch that was set on this tree sees a difference when it becomes that one.
+    pub(crate) fn differs(&self, that: &Self, path: &str, kind: WatchKind) -> bool {
+        match (self.nodes.get(path), that.nodes.get(path)) {
+            (Some(old), Some(new)) if kind == WatchKind::Children => {
+                (&old.children, old.next_number) != (&new.children, new.next_number)
+            }
+            (Some(old), Some(new)) => {
+                (&old.data, old.version, old.owner) != (&new.data, new.version, new.owner)
+            }
+            (old, new) => old.is_some() != new.is_some(),
+        }
+    }
+
+    /// What a persistent watch hears when this tree becomes that one.
+    pub(crate) fn differences(&self, that: &Self, path: &str) -> Vec<WatchEvent> {
+        let is_below = |other: &&String| {
+            other.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let gone = self.nodes.keys().rev().filter(|path| !that.nodes.contains_key(*path));
+        let gone = gone.filter(is_below).map(|path| WatchEvent::Deleted(path.clone()));
+        let here = that.nodes.keys().filter(is_below);
+        let here = here.filter(|path| self.differs(that, path, WatchKind::Data)).map(|path| {
+            if self.nodes.contains_key(path) {
+                WatchEvent::DataChanged(path.clone())
+            } else {
+                WatchEvent::Created(path.clone())
+            }
+        });
+        gone.chain(here).collect()
     }
 
     fn new_watch(&mut self) -> WatchId {

@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     CHUNKED_BYTES_MAX, Fate, accounting,
     election::{Candidate, Fence},
-    testing::{LoseOne, ROOT, Stage, runs},
+    testing::{FATES, LoseOne, ROOT, Stage, runs},
 };
 
 fn outcome(result: &[u8]) -> Outcome {
@@ -69,7 +69,7 @@ async fn a_job_is_closed_with_a_result_of_any_size() {
 
 #[tokio::test]
 async fn a_job_is_closed_once_wherever_an_answer_is_lost() {
-    for fate in [Fate::LostBefore, Fate::LostAfter] {
+    for fate in FATES {
         for countdown in 1.. {
             let stage = Stage::new().await;
             let (store, fence) = leader(&stage, "a").await;
@@ -78,7 +78,12 @@ async fn a_job_is_closed_once_wherever_an_answer_is_lost() {
             let closing = || close(&*store, &fence, &stage.cluster, &stage.job, 1, &outcome, 5);
             let hit = closing().await.is_err();
             if hit {
-                assert!(matches!(closing().await.unwrap(), Closing::Closed | Closing::AlreadyOver));
+                let mut closed = closing().await.unwrap();
+                // It read the record of an old server; the answer to what it wrote then has brought that up to date.
+                if closed == Closing::NotCurrent && fate == Fate::LostBehind {
+                    closed = closing().await.unwrap();
+                }
+                assert!(matches!(closed, Closing::Closed | Closing::AlreadyOver), "{closed:?}");
             }
             assert_eq!(result(&*stage.store, &stage.cluster, &stage.job).await.unwrap(), outcome);
             if !hit {

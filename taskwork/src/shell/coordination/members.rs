@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use zk::Store as _;
+
 use super::{Coordination, Roster};
 use crate::{
     core::Event,
@@ -38,7 +40,11 @@ impl Coordination {
     }
 
     async fn current_attempt(&self) -> Option<Attempt> {
-        let reading = || zk::job::read(&*self.store, &self.cluster, &self.job.0);
+        let reading = || async {
+            // The server that is asked now may be behind the one that told of the member.
+            self.store.sync(&self.job_paths().record()).await?;
+            zk::job::read(&*self.store, &self.cluster, &self.job.0).await
+        };
         let (record, _) = self.persist("reading the job's record", reading).await?;
         Some(Attempt(record.attempt))
     }
