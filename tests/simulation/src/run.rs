@@ -124,7 +124,11 @@ impl<'a> Stage<'a> {
             }
             if now >= self.plan.calm_ms {
                 if !std::mem::replace(&mut calm, true) {
-                    self.world.with(|state| state.rates = Rates { slow: 0, ..Rates::default() });
+                    self.world.with(|state| {
+                        state.rates = Rates { slow: 0, ..Rates::default() };
+                        state.see(&Seen::Calm);
+                    });
+                    (0..self.plan.newcomers).for_each(|_| self.join());
                 }
                 // Somebody must be there to do what is left.
                 if self.world.with(|state| state.machines.staying().is_empty()) {
@@ -292,6 +296,9 @@ impl<'a> Stage<'a> {
             it.process = Process::Leaves;
             if let Some(leave) = &it.leave {
                 let _ = leave.try_send(());
+            }
+            if let Some(node) = it.node {
+                state.see(&Seen::ToldToLeave { node });
             }
         });
     }

@@ -3,6 +3,7 @@
 //! They look from outside: at the states that tasks open and do, at every operation that is committed, at every message. None of
 //! them asks the code under test what it believes.
 
+mod candidates;
 mod i1_once;
 mod i2_end;
 mod i3_answer;
@@ -12,6 +13,7 @@ mod i6_bounds;
 mod i7_strangers;
 mod i8_calm;
 pub(crate) mod i9_history;
+mod membership;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -38,6 +40,10 @@ pub(crate) enum Seen<'a> {
     Sent { from: NodeId, to: NodeId, payload: &'a [u8] },
     /// The servers are away from now on, or back.
     ServersAway { away: bool },
+    /// Nothing goes wrong any more from now on, but for what has gone wrong and is not over.
+    Calm,
+    /// A node was told to leave.
+    ToldToLeave { node: NodeId },
     /// A node has found an invariant of its own state broken.
     NodeBroken { what: &'a str },
     /// Code has panicked.
@@ -179,6 +185,8 @@ impl Invariants {
             Box::new(i6_bounds::EverythingIsBounded),
             Box::new(i7_strangers::StrangersGetNothing),
             Box::new(i8_calm::NothingPanics),
+            Box::new(candidates::EachStandsOnce),
+            Box::new(membership::EverybodyIsKnown::default()),
         ];
         Self { facts, all, violations: Vec::new() }
     }

@@ -9,7 +9,7 @@ use zk::{CreateMode, Op};
 
 use super::Stage;
 use crate::{
-    invariants::STRANGER,
+    invariants::{STRANGER, Seen},
     plan::Fault,
     workload::Walk,
     world::{MachineId, Process},
@@ -75,11 +75,12 @@ impl Stage<'_> {
             }),
             Fault::Expire => self.world.with(|state| {
                 for session in state.sessions_of(machine) {
-                    state.end_session(session);
-                    state.lose_connection(session);
+                    state.expire(session);
                 }
             }),
             Fault::ServersAway { ms } => self.world.with(|state| state.servers_away(ms)),
+            Fault::ServerAway { ms } => self.world.with(|state| state.server_away(ms)),
+            Fault::Stall { ms } => self.world.with(|state| state.stall(ms)),
             Fault::Suspend { ms } => self.suspend(ms),
             Fault::Stranger | Fault::Garbage => self.smuggle(machine, fault),
             Fault::Litter => self.litter(),
@@ -118,8 +119,11 @@ impl Stage<'_> {
     /// What an operator does by `taskwork drain`.
     fn ask_to_leave(&self, machine: MachineId) {
         let Some(node) = self.world.with(|state| {
-            state.machines.get(machine).process = Process::Leaves;
-            state.machines.get(machine).node
+            let it = state.machines.get(machine);
+            it.process = Process::Leaves;
+            let node = it.node?;
+            state.see(&Seen::ToldToLeave { node });
+            Some(node)
         }) else {
             return self.tell_to_leave(machine);
         };

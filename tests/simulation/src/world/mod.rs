@@ -17,8 +17,10 @@
 mod connections;
 mod machines;
 mod network;
+mod proposals;
 mod servers;
 mod session;
+mod stamps;
 
 use std::{
     collections::BTreeMap,
