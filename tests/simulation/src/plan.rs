@@ -171,7 +171,7 @@ impl Plan {
         let nodes = nodes.unwrap_or(drawn);
         let shape = match kind {
             Kind::Late => Shape::Tour(tour::Tour::found_late(random.random(), random.random_range(4..=5))),
-            Kind::LargeBatches => Shape::Star { leaves: random.random_range(30_000..60_000) },
+            Kind::LargeBatches => Shape::Star { leaves: random.random_range(80_000..100_000) },
             Kind::Reconnects => Shape::Random { seed: random.random(), mean: 3, depth: 7 },
             _ => shape(&mut random, nodes * workers),
         };
@@ -275,7 +275,7 @@ fn faults(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64) -> Vec<
                 Kind::ServersOnly => Fault::ServersAway { ms },
                 Kind::Parking => parking(random, ms),
                 Kind::Reconnects => reconnect(random, ms),
-                Kind::LargeBatches => Fault::Stall { ms: random.random_range(5_000..9_000) },
+                Kind::LargeBatches => Fault::Stall { ms: random.random_range(6_500..10_000) },
                 Kind::Stalls if random.random_range(0..4) == 0 => Fault::Stall { ms: 3 * ms },
                 Kind::Outages if random.random_range(0..3) == 0 => Fault::ServersAway { ms: outage(random) },
                 _ => fault(random, ms),
