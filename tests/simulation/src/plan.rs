@@ -25,6 +25,27 @@ pub(crate) struct Plan {
     pub(crate) calm_ms: u64,
     /// How many nodes join in the calm.
     pub(crate) newcomers: usize,
+    /// How many attempts a job may have.
+    pub(crate) attempts_max: u32,
+    /// Jobs besides the first.
+    pub(crate) later: Vec<LaterJob>,
+    /// Nodes that run another program.
+    pub(crate) others: usize,
+}
+
+/// A job that is submitted besides the first.
+#[derive(Debug, Clone)]
+pub(crate) struct LaterJob {
+    pub(crate) at_ms: u64,
+    pub(crate) shape: Shape,
+    pub(crate) program: Program,
+}
+
+/// What a node runs, and a job is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Program {
+    This,
+    Other,
 }
 
 /// What a plan tries.
@@ -48,6 +69,12 @@ pub(crate) enum Kind {
     LargeBatches,
     /// The servers are away for longer than sessions last.
     Outages,
+    /// Several jobs, of two programs: one after the other, waiting, stopped, put aside, forgotten.
+    Queue,
+    /// Tasks do not ask whether they are to stop, for seconds or for ever; the first job is stopped, and another waits.
+    Stuck,
+    /// A job may have few attempts.
+    FewAttempts,
 }
 
 impl Kind {
@@ -62,6 +89,9 @@ impl Kind {
             20 | 21 => Self::Stalls,
             22 => Self::LargeBatches,
             23..25 => Self::Outages,
+            25..28 => Self::Queue,
+            28 => Self::Stuck,
+            29 => Self::FewAttempts,
             _ => Self::Everything,
         }
     }
@@ -126,8 +156,20 @@ pub(crate) enum Fault {
     ServerAway { ms: u64 },
     /// The servers commit nothing for a while.
     Stall { ms: u64 },
-    /// The job is put aside for a while.
+    /// A job is put aside for a while.
     Suspend { ms: u64 },
+    /// A job is stopped.
+    Cancel,
+    /// The first job is stopped.
+    CancelFirst,
+    /// A job that is over is forgotten.
+    Forget,
+    /// A machine's process is killed, and another is started there.
+    Restart { ms: u64 },
+    /// A worker's task does not ask for so long whether it is to stop.
+    Stuck { ms: u64 },
+    /// The same at the machine that leads.
+    StuckLeader { ms: u64 },
     /// A stranger's messages get into a node's inbox.
     Stranger,
     /// Bytes that are no message get into a node's inbox, under a member's name.
@@ -153,6 +195,10 @@ const SHORT_JOB_MS: std::ops::Range<u64> = 5..100;
 const LONG_JOB_MS: std::ops::Range<u64> = 4_000..12_000;
 /// The same for jobs that go on for long after the last fault.
 const LONGEST_JOB_MS: std::ops::Range<u64> = 12_000..20_000;
+/// Longer than any run.
+const FOR_EVER_MS: u64 = 10_000_000;
+/// Where attempts do not matter: what is tested is that the job ends.
+const ATTEMPTS_MAX: u32 = 1_000;
 /// How many numbers [`Kind::of`] tells apart.
 const KINDS: u32 = 32;
 /// How long things may go wrong after the job would have been over, in milliseconds.
@@ -191,7 +237,33 @@ impl Plan {
         let newcomers = if kind == Kind::Reconnects { 2 } else { 0 };
         let faults = faults(&mut random, kind, nodes, calm_ms);
         let limits = limits(&mut random);
-        Self { seed, kind, nodes, workers, shape, limits, slice_ms, slice_states, rates, faults, calm_ms, newcomers }
+        let attempts_max = match kind {
+            Kind::FewAttempts => random.random_range(1..=3),
+            _ => ATTEMPTS_MAX,
+        };
+        let (later, others) = later(&mut random, kind, nodes * workers, calm_ms);
+        Self {
+            seed,
+            kind,
+            nodes,
+            workers,
+            shape,
+            limits,
+            slice_ms,
+            slice_states,
+            rates,
+            faults,
+            calm_ms,
+            newcomers,
+            attempts_max,
+            later,
+            others,
+        }
+    }
+
+    /// Whether there is a job for a program.
+    pub(crate) fn has(&self, program: Program) -> bool {
+        program == Program::This || self.later.iter().any(|job| job.program == program)
     }
 
     /// Whether nothing goes wrong but that the servers are away.
@@ -209,6 +281,21 @@ impl Plan {
         self.faults.retain(|_| !place.next().is_some_and(|place| without.faults.contains(&place)));
         self
     }
+}
+
+/// Jobs besides the first, and how many nodes there are of another program.
+fn later(random: &mut SmallRng, kind: Kind, workers: usize, calm_ms: u64) -> (Vec<LaterJob>, usize) {
+    let (count, others) = match kind {
+        Kind::Queue => (random.random_range(1..=5), random.random_range(0..=3)),
+        Kind::Stuck => (1, 0),
+        _ => (0, 0),
+    };
+    let jobs = (0..count).map(|_| LaterJob {
+        at_ms: random.random_range(0..calm_ms),
+        shape: shape(random, workers),
+        program: if others > 0 && random.random_range(0..3) == 0 { Program::Other } else { Program::This },
+    });
+    (jobs.collect(), others)
 }
 
 fn shape(random: &mut SmallRng, workers: usize) -> Shape {
@@ -263,7 +350,7 @@ fn faults(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64) -> Vec<
         Kind::ServersOnly => 2,
         Kind::LargeBatches => 1,
         Kind::Parking => 12,
-        Kind::Reconnects | Kind::Outages => random.random_range(3..=10),
+        Kind::Reconnects | Kind::Outages | Kind::Stuck => random.random_range(3..=10),
         _ => random.random_range(2..=10 + nodes.min(30)),
     };
     let mut faults: Vec<(u64, Fault)> = (0..count)
@@ -275,6 +362,8 @@ fn faults(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64) -> Vec<
                 Kind::ServersOnly => Fault::ServersAway { ms },
                 Kind::Parking => parking(random, ms),
                 Kind::Reconnects => reconnect(random, ms),
+                Kind::Queue if random.random_range(0..3) == 0 => of_jobs(random, ms),
+                Kind::Stuck => stuck(random, ms),
                 Kind::LargeBatches => Fault::Stall { ms: random.random_range(6_500..10_000) },
                 Kind::Stalls if random.random_range(0..4) == 0 => Fault::Stall { ms: 3 * ms },
                 Kind::Outages if random.random_range(0..3) == 0 => Fault::ServersAway { ms: outage(random) },
@@ -286,8 +375,34 @@ fn faults(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64) -> Vec<
     if kind == Kind::LargeBatches {
         faults.iter_mut().for_each(|(at, _)| *at = random.random_range(300..600));
     }
+    if kind == Kind::Stuck {
+        // Nobody can work off a task that does not end.
+        faults.push((random.random_range(calm_ms / 2..calm_ms), Fault::CancelFirst));
+    }
     faults.sort_by_key(|&(at, _)| at);
     faults
+}
+
+/// What is done to jobs.
+fn of_jobs(random: &mut SmallRng, ms: u64) -> Fault {
+    match random.random_range(0..6) {
+        0 => Fault::Cancel,
+        1 => Fault::CancelFirst,
+        2 | 3 => Fault::Suspend { ms },
+        _ => Fault::Forget,
+    }
+}
+
+/// What leaves tasks that do not stop behind.
+fn stuck(random: &mut SmallRng, ms: u64) -> Fault {
+    let ms = if random.random_range(0..3) == 0 { FOR_EVER_MS } else { ms };
+    match random.random_range(0..8) {
+        0..3 => Fault::Stuck { ms },
+        3..5 => Fault::StuckLeader { ms },
+        5 => Fault::Join,
+        6 => Fault::Drain,
+        _ => Fault::Disconnect,
+    }
 }
 
 /// How long the servers are away: mostly some sessions long, now and then a minute.
@@ -319,7 +434,8 @@ fn parking(random: &mut SmallRng, ms: u64) -> Fault {
 fn fault(random: &mut SmallRng, ms: u64) -> Fault {
     match random.random_range(0..100) {
         0..16 => Fault::Join,
-        16..22 => Fault::Kill,
+        16..20 => Fault::Kill,
+        20 | 21 => Fault::Restart { ms: ms / 4 },
         22..25 => Fault::KillLeader,
         25..31 => Fault::Freeze { ms },
         31..35 => Fault::FreezeLeader { ms },
@@ -331,7 +447,8 @@ fn fault(random: &mut SmallRng, ms: u64) -> Fault {
         62..67 => Fault::CutBothWays { ms },
         67..72 => Fault::Isolate { ms },
         72..78 => Fault::CutFromServers { ms },
-        78..84 => Fault::Disconnect,
+        78..83 => Fault::Disconnect,
+        83 => Fault::Stuck { ms },
         84..87 => Fault::Expire,
         87..89 => Fault::ServersAway { ms },
         89 => Fault::ServerAway { ms },

@@ -89,6 +89,9 @@ fn plan(nodes: usize, seed: u64, faults: Vec<(u64, Fault)>) -> Plan {
         faults,
         calm_ms: 0,
         newcomers: 0,
+        attempts_max: 1_000,
+        later: Vec::new(),
+        others: 0,
     }
 }
 

@@ -81,7 +81,7 @@ impl EverybodyIsKnown {
             }
         }
         for op in ops {
-            if let (Op::Create { path, .. }, Some(_)) = (op, place(&facts.cluster, op.path()))
+            if let Op::Create { path, .. } = op
                 && place(&facts.cluster, path).is_some_and(|at| at.attempt.is_some() && at.rest.is_empty())
             {
                 // All begin from the root again.
@@ -107,8 +107,9 @@ impl EverybodyIsKnown {
     }
 
     fn nobody_starves(&mut self, facts: &Facts, now: u64) -> Result<(), String> {
-        let spreads = matches!(facts.shape, Shape::Random { .. } | Shape::Uts { .. });
-        let plenty = spreads && facts.open(facts.latest) > 4 * facts.workers;
+        let spreads =
+            facts.first().is_some_and(|job| matches!(job.shape, Shape::Random { .. } | Shape::Uts { .. }));
+        let plenty = spreads && facts.open() > 4 * facts.workers;
         self.plenty_since = plenty.then(|| self.plenty_since.unwrap_or(now));
         let (Some(calm), Some(plenty)) = (self.calm_since, self.plenty_since) else { return Ok(()) };
         if now < calm.max(plenty) + HEARD_MS || now == self.looked_at {
@@ -119,7 +120,7 @@ impl EverybodyIsKnown {
             |member: &Member| !member.leaves && now > member.worked_at.max(calm).max(plenty) + HEARD_MS;
         match self.members.iter().find(|(_, member)| starves(member)) {
             Some((node, member)) => {
-                let (since, open) = (member.worked_at, facts.open(facts.latest));
+                let (since, open) = (member.worked_at, facts.open());
                 Err(format!("{node} has done nothing since {since} ms, while {open} states are open"))
             }
             None => Ok(()),

@@ -422,6 +422,9 @@ impl State {
     pub(super) fn commit_end(&mut self, session: SessionId) {
         self.note(format_args!("session {session} ends"));
         let fired = self.servers.tree.end_session(session);
+        let members = format!("{}/", self.invariants.facts.cluster.members());
+        let lost = |event: &WatchEvent| matches!(event, WatchEvent::Deleted(path) if path.starts_with(&members));
+        self.counts.members_lost += fired.iter().filter(|(_, event)| lost(event)).count() as u64;
         self.see_written(session, &[]);
         self.append(Entry::End(session), &fired);
     }
