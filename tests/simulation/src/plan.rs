@@ -79,7 +79,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Of some kinds each so often, so that what they try is tried often enough.
-    fn of(number: u32) -> Self {
+    fn of(number: u32, seldom: bool) -> Self {
         match number {
             0 => Self::Quiet,
             1 => Self::ServersOnly,
@@ -87,8 +87,8 @@ impl Kind {
             3 => Self::Late,
             16..20 => Self::Reconnects,
             20 | 21 => Self::Stalls,
-            22 => Self::LargeBatches,
-            23..25 => Self::Outages,
+            22 if seldom => Self::LargeBatches,
+            22..25 => Self::Outages,
             25..28 => Self::Queue,
             28 => Self::Stuck,
             29 => Self::FewAttempts,
@@ -210,7 +210,7 @@ impl Plan {
         let mut random = SmallRng::seed_from_u64(seed);
         let drawn = random.random_range(3..=12);
         let drawn_workers = random.random_range(1..=3);
-        let kind = Kind::of(random.random_range(0..KINDS));
+        let kind = Kind::of(random.random_range(0..KINDS), random.random_range(0..4) == 0);
         // Many tasks of a single state come about where no other worker of the node takes them.
         let tiny = kind == Kind::LargeBatches;
         let (drawn, workers) = if tiny { (drawn.max(8), 1) } else { (drawn, drawn_workers) };

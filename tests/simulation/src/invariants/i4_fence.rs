@@ -28,7 +28,8 @@ impl Invariant for OnlyMembersAndLeadersWrite {
                 op.path().strip_prefix(&facts.cluster.members()).and_then(|it| it.strip_prefix('/'))
             {
                 match op {
-                    Op::Create { .. } => {
+                    // What nobody can read is no member.
+                    Op::Create { data, .. } if data.first() == Some(&b'{') => {
                         self.nodes.insert(*session, node.to_owned());
                         self.members.insert(node.to_owned());
                     }

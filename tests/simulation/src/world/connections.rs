@@ -127,8 +127,9 @@ impl State {
         for awaited in awaited.into_values().filter(|awaited| !awaited.waiting.is_closed()) {
             self.watch_again(session, awaited);
         }
+        // The client says so by itself: that comes over no connection.
         for stream in streams.into_values() {
-            self.answer(session, move |_| drop(stream.send(WatchEvent::Rescan)));
+            let _ = stream.send(WatchEvent::Rescan);
         }
     }
 
