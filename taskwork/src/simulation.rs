@@ -22,7 +22,7 @@ use crate::{
     envelope::Envelope,
     id::{Attempt, JobId, NodeId, TaskId},
     job::JobError,
-    pool::{Pool, PoolLimits, Slices, Workers},
+    pool::{Pool, PoolLimits, Slices},
     shell::{
         ground::{ARRIVALS_MAX, Connecting, Ground, Network, Way},
         kinds::{Kind, Kinds, Starting},
@@ -162,9 +162,8 @@ impl<T: Task> Kind for Sliced<T> {
             let shared =
                 codec::decode(&bytes).map_err(|error| JobError::Shared { reason: error.to_string() })?;
             let pool = Pool::<T>::new(seat.node, Arc::new(shared), seat.workers, PoolLimits::of(limits));
-            let pool = Slices::start(pool, Arc::clone(&self.pace));
-            let part =
-                Part { job: job.clone(), pool, workers: Workers::none(), limits: limits.clone(), seen: true };
+            let (pool, workers) = Slices::start(pool, Arc::clone(&self.pace));
+            let part = Part { job: job.clone(), pool, workers, limits: limits.clone(), seen: true };
             Ok(RunningNode::assemble(seat, part))
         })
     }

@@ -1,12 +1,16 @@
 //! A pool that is worked in slices of virtual time instead of by threads: the queue, the ledger, the variables and the contexts
 //! are the real ones, only who calls them, and when, is decided elsewhere.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{convert::Infallible, future::Future, pin::Pin, sync::Arc};
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
 
 use super::{
-    Batch, Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, queue::Next, worker::Searched,
+    Batch, Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, Workers, queue::Next,
+    worker::Searched,
 };
 use crate::{
     context::Finished,
@@ -35,16 +39,18 @@ pub(crate) struct Slices<T: Task> {
 }
 
 impl<T: Task> Slices<T> {
-    /// Starts as many workers as the pool was made for. They end with the pool.
-    pub(crate) fn start(pool: Pool<T>, pace: Arc<dyn Pace>) -> Arc<Self> {
+    /// Starts as many workers as the pool was made for. They end with the pool, each when its slice is over.
+    pub(crate) fn start(pool: Pool<T>, pace: Arc<dyn Pace>) -> (Arc<Self>, Workers) {
         let slices = Arc::new(Self { pool, pace, look: Notify::new() });
+        let (away, back) = mpsc::channel(1);
         for worker in 0..slices.pool.worked.len() {
-            tokio::spawn(Arc::clone(&slices).keep_working(worker));
+            tokio::spawn(Arc::clone(&slices).keep_working(worker, away.clone()));
         }
-        slices
+        (slices, Workers::sliced(back))
     }
 
-    async fn keep_working(self: Arc<Self>, worker: usize) {
+    /// `_away` is dropped when the worker has returned.
+    async fn keep_working(self: Arc<Self>, worker: usize, _away: mpsc::Sender<Infallible>) {
         let (mut begun, mut waits) = (None, false);
         loop {
             let entry = if let Some(entry) = begun.take() {

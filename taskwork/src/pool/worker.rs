@@ -16,7 +16,12 @@ use crate::{
 
 /// The threads of a pool. Dropping them does not end them: close the pool first, then [`join`](Self::join).
 #[derive(Debug)]
-pub(crate) struct Workers(Vec<JoinHandle<()>>);
+pub(crate) struct Workers {
+    threads: Vec<JoinHandle<()>>,
+    /// Closed when the last worker that is no thread has returned: each holds a sender.
+    #[cfg(feature = "simulation")]
+    back: Option<tokio::sync::mpsc::Receiver<std::convert::Infallible>>,
+}
 
 impl Workers {
     /// Starts as many workers as the pool was made for.
@@ -32,27 +37,44 @@ impl Workers {
                 Ok(handle) => threads.push(handle),
                 Err(refused) => {
                     pool.queue.close(&pool.signals);
-                    Self(threads).join();
+                    Self::of(threads).join();
                     return Err(refused);
                 }
             }
         }
-        Ok(Self(threads))
+        Ok(Self::of(threads))
     }
 
-    /// No threads: the pool is worked by something else.
+    fn of(threads: Vec<JoinHandle<()>>) -> Self {
+        Self {
+            threads,
+            #[cfg(feature = "simulation")]
+            back: None,
+        }
+    }
+
+    /// No threads: the pool is worked by something else, which lets go of its senders when it returns.
     #[cfg(feature = "simulation")]
-    pub(crate) fn none() -> Self {
-        Self(Vec::new())
+    pub(crate) fn sliced(back: tokio::sync::mpsc::Receiver<std::convert::Infallible>) -> Self {
+        Self { threads: Vec::new(), back: Some(back) }
+    }
+
+    /// Waits until every worker that is no thread has returned.
+    #[cfg(feature = "simulation")]
+    pub(crate) async fn returned(&mut self) {
+        if let Some(back) = &mut self.back {
+            // Nothing is ever sent.
+            let _ = back.recv().await;
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.threads.is_empty()
     }
 
     /// Waits until every worker has returned: each does at its task's next `migrate()`.
     pub(crate) fn join(self) {
-        for thread in self.0 {
+        for thread in self.threads {
             thread.join().expect("a worker catches the panics of its tasks");
         }
     }

@@ -176,6 +176,8 @@ impl RunningNode {
         seat.network = self.ended.take().and_then(|(_, network)| network);
         self.loops.shutdown().await;
         // Workers end when their tasks let them: to wait for that is no work for an async thread.
+        #[cfg(feature = "simulation")]
+        self.workers.returned().await;
         let workers = self.workers;
         if !workers.is_empty() {
             let _ = tokio::task::spawn_blocking(move || workers.join()).await;

@@ -36,6 +36,8 @@ pub struct Campaign {
 pub struct Failure {
     /// The seed.
     pub seed: u64,
+    /// What its plan tries.
+    pub kind: String,
     /// What went wrong, in the order in which it was seen.
     pub violations: Vec<String>,
 }
@@ -145,9 +147,10 @@ pub fn run(campaign: &Campaign, progress: &(dyn Fn(&Tally) + Sync)) -> Tally {
                     if seed >= campaign.seeds.end || late || enough.load(Relaxed) {
                         return;
                     }
-                    let outcome = run_one(&Plan::new(seed, campaign.nodes));
+                    let plan = Plan::new(seed, campaign.nodes);
+                    let outcome = run_one(&plan);
                     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-                    tally.add(seed, &outcome);
+                    tally.add(&plan, &outcome);
                     tally.seconds = started.elapsed().as_secs_f64();
                     if !tally.failures.is_empty() && !campaign.keep_going {
                         enough.store(true, Relaxed);
@@ -163,7 +166,7 @@ pub fn run(campaign: &Campaign, progress: &(dyn Fn(&Tally) + Sync)) -> Tally {
 }
 
 impl Tally {
-    fn add(&mut self, seed: u64, outcome: &Outcome) {
+    fn add(&mut self, plan: &Plan, outcome: &Outcome) {
         self.seeds += 1;
         self.happenings += outcome.counts.happenings;
         self.states += outcome.counts.states;
@@ -171,7 +174,8 @@ impl Tally {
         self.virtual_ms += outcome.over_ms;
         if !outcome.violations.is_empty() {
             let violations = outcome.violations.iter().map(ToString::to_string).collect();
-            self.failures.push(Failure { seed, violations });
+            let kind = format!("{:?}", plan.kind);
+            self.failures.push(Failure { seed: plan.seed, kind, violations });
         }
     }
 }

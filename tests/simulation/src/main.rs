@@ -1,6 +1,6 @@
 //! `simulate`: runs seeds, replays one, shortens one that fails.
 
-use std::{collections::BTreeSet, process::ExitCode, time::Duration};
+use std::{collections::{BTreeMap, BTreeSet}, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use taskwork_simulation::{
@@ -98,9 +98,23 @@ fn report(tally: &Tally) {
         tally.states,
     );
     if tally.failures.len() > 3 {
-        let seeds: Vec<String> = tally.failures.iter().map(|failure| failure.seed.to_string()).collect();
-        println!("failed: {}", seeds.join(" "));
+        let mut alike: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
+        for failure in &tally.failures {
+            let first = failure.violations.first().map_or("", String::as_str);
+            let seeds = alike.entry((&failure.kind, without_numbers(first))).or_default();
+            seeds.push(failure.seed.to_string());
+        }
+        for ((kind, what), seeds) in alike {
+            let some = seeds.iter().take(12).cloned().collect::<Vec<_>>().join(" ");
+            println!("{:>5}  {kind}: {what}\n       seeds {some}", seeds.len());
+        }
     }
+}
+
+/// What went wrong, without what differs from seed to seed.
+fn without_numbers(what: &str) -> String {
+    let word = |word: &str| if word.contains(|c: char| c.is_ascii_digit()) { "…".to_owned() } else { word.to_owned() };
+    what.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn json(tally: &Tally) -> serde_json::Value {

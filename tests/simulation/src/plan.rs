@@ -11,6 +11,7 @@ use crate::workload::{self, Shape, tour};
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
+    pub(crate) kind: Kind,
     pub(crate) nodes: usize,
     pub(crate) workers: usize,
     pub(crate) shape: Shape,
@@ -22,6 +23,78 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<(u64, Fault)>,
     /// From then on nothing goes wrong any more, in milliseconds.
     pub(crate) calm_ms: u64,
+    /// How many nodes join in the calm.
+    pub(crate) newcomers: usize,
+    /// How many attempts a job may have.
+    pub(crate) attempts_max: u32,
+    /// Jobs besides the first.
+    pub(crate) later: Vec<LaterJob>,
+    /// Nodes that run another program.
+    pub(crate) others: usize,
+}
+
+/// A job that is submitted besides the first.
+#[derive(Debug, Clone)]
+pub(crate) struct LaterJob {
+    pub(crate) at_ms: u64,
+    pub(crate) shape: Shape,
+    pub(crate) program: Program,
+}
+
+/// What a node runs, and a job is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Program {
+    This,
+    Other,
+}
+
+/// What a plan tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing goes wrong.
+    Quiet,
+    /// The servers are away, and nothing else goes wrong.
+    ServersOnly,
+    /// Tasks are parked, claimed and parked again.
+    Parking,
+    /// The job ends while a value is still on its way.
+    Late,
+    /// Everything.
+    Everything,
+    /// Connections are lost and made anew while the job goes on; then nodes join and leave.
+    Reconnects,
+    /// The servers take seconds to commit anything.
+    Stalls,
+    /// The same, while there are thousands of the smallest tasks.
+    LargeBatches,
+    /// The servers are away for longer than sessions last.
+    Outages,
+    /// Several jobs, of two programs: one after the other, waiting, stopped, put aside, forgotten.
+    Queue,
+    /// Tasks do not ask whether they are to stop, for seconds or for ever; the first job is stopped, and another waits.
+    Stuck,
+    /// A job may have few attempts.
+    FewAttempts,
+}
+
+impl Kind {
+    /// Of some kinds each so often, so that what they try is tried often enough.
+    fn of(number: u32, seldom: bool) -> Self {
+        match number {
+            0 => Self::Quiet,
+            1 => Self::ServersOnly,
+            2 => Self::Parking,
+            3 => Self::Late,
+            16..20 => Self::Reconnects,
+            20 | 21 => Self::Stalls,
+            22 if seldom => Self::LargeBatches,
+            22..25 => Self::Outages,
+            25..28 => Self::Queue,
+            28 => Self::Stuck,
+            29 => Self::FewAttempts,
+            _ => Self::Everything,
+        }
+    }
 }
 
 /// What goes wrong by itself: how many times in a thousand.
@@ -79,8 +152,24 @@ pub(crate) enum Fault {
     Expire,
     /// Nobody reaches the servers.
     ServersAway { ms: u64 },
-    /// The job is put aside for a while.
+    /// One server does not run for a while.
+    ServerAway { ms: u64 },
+    /// The servers commit nothing for a while.
+    Stall { ms: u64 },
+    /// A job is put aside for a while.
     Suspend { ms: u64 },
+    /// A job is stopped.
+    Cancel,
+    /// The first job is stopped.
+    CancelFirst,
+    /// A job that is over is forgotten.
+    Forget,
+    /// A machine's process is killed, and another is started there.
+    Restart { ms: u64 },
+    /// A worker's task does not ask for so long whether it is to stop.
+    Stuck { ms: u64 },
+    /// The same at the machine that leads.
+    StuckLeader { ms: u64 },
     /// A stranger's messages get into a node's inbox.
     Stranger,
     /// Bytes that are no message get into a node's inbox, under a member's name.
@@ -102,6 +191,16 @@ pub(crate) struct Without {
 const JOB_MS: std::ops::Range<u64> = 300..4_000;
 /// The same for jobs that are to end while a value is still on its way.
 const SHORT_JOB_MS: std::ops::Range<u64> = 5..100;
+/// The same for jobs in which something takes its time.
+const LONG_JOB_MS: std::ops::Range<u64> = 4_000..12_000;
+/// The same for jobs that go on for long after the last fault.
+const LONGEST_JOB_MS: std::ops::Range<u64> = 12_000..20_000;
+/// Longer than any run.
+const FOR_EVER_MS: u64 = 10_000_000;
+/// Where attempts do not matter: what is tested is that the job ends.
+const ATTEMPTS_MAX: u32 = 1_000;
+/// How many numbers [`Kind::of`] tells apart.
+const KINDS: u32 = 32;
 /// How long things may go wrong after the job would have been over, in milliseconds.
 const AFTER_MS: u64 = 1_500;
 
@@ -110,24 +209,61 @@ impl Plan {
     pub(crate) fn new(seed: u64, nodes: Option<usize>) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
         let drawn = random.random_range(3..=12);
+        let drawn_workers = random.random_range(1..=3);
+        let kind = Kind::of(random.random_range(0..KINDS), random.random_range(0..4) == 0);
+        // Many tasks of a single state come about where no other worker of the node takes them.
+        let tiny = kind == Kind::LargeBatches;
+        let (drawn, workers) = if tiny { (drawn.max(8), 1) } else { (drawn, drawn_workers) };
         let nodes = nodes.unwrap_or(drawn);
-        let workers = random.random_range(1..=3);
-        // Of some kinds each so often, so that what they try is tried often enough.
-        let kind = random.random_range(0..16);
         let shape = match kind {
-            3 => Shape::Tour(tour::Tour::found_late(random.random(), random.random_range(4..=5))),
+            Kind::Late => Shape::Tour(tour::Tour::found_late(random.random(), random.random_range(4..=5))),
+            Kind::LargeBatches => Shape::Star { leaves: random.random_range(80_000..100_000) },
+            Kind::Reconnects => Shape::Random { seed: random.random(), mean: 3, depth: 7 },
             _ => shape(&mut random, nodes * workers),
         };
         // States take as long as it needs for the job to take so long.
-        let job_ms = random.random_range(if kind == 3 { SHORT_JOB_MS } else { JOB_MS });
-        let slice_states = random.random_range(1..=4_usize);
+        let job_ms = random.random_range(match kind {
+            Kind::Late => SHORT_JOB_MS,
+            Kind::Reconnects => LONGEST_JOB_MS,
+            Kind::Stalls | Kind::Outages => LONG_JOB_MS,
+            _ => JOB_MS,
+        });
+        let slice_states = if tiny { 4 } else { random.random_range(1..=4) };
         let slices = workload::states(&shape).div_ceil(slice_states as u64);
-        let slice_ms = (job_ms * (nodes * workers) as u64 / slices).clamp(1, 200);
+        let slice_ms = if tiny { 1 } else { (job_ms * (nodes * workers) as u64 / slices).clamp(1, 200) };
         let rates = rates(&mut random, kind);
-        let calm_ms = job_ms + AFTER_MS;
+        // Where it matters what becomes of those that join and leave after it, the calm begins in the midst of the job.
+        let calm_ms = if kind == Kind::Reconnects { job_ms / 6 } else { job_ms + AFTER_MS };
+        let newcomers = if kind == Kind::Reconnects { 2 } else { 0 };
         let faults = faults(&mut random, kind, nodes, calm_ms);
         let limits = limits(&mut random);
-        Self { seed, nodes, workers, shape, limits, slice_ms, slice_states, rates, faults, calm_ms }
+        let attempts_max = match kind {
+            Kind::FewAttempts => random.random_range(1..=3),
+            _ => ATTEMPTS_MAX,
+        };
+        let (later, others) = later(&mut random, kind, nodes * workers, calm_ms);
+        Self {
+            seed,
+            kind,
+            nodes,
+            workers,
+            shape,
+            limits,
+            slice_ms,
+            slice_states,
+            rates,
+            faults,
+            calm_ms,
+            newcomers,
+            attempts_max,
+            later,
+            others,
+        }
+    }
+
+    /// Whether there is a job for a program.
+    pub(crate) fn has(&self, program: Program) -> bool {
+        program == Program::This || self.later.iter().any(|job| job.program == program)
     }
 
     /// Whether nothing goes wrong but that the servers are away.
@@ -147,6 +283,21 @@ impl Plan {
     }
 }
 
+/// Jobs besides the first, and how many nodes there are of another program.
+fn later(random: &mut SmallRng, kind: Kind, workers: usize, calm_ms: u64) -> (Vec<LaterJob>, usize) {
+    let (count, others) = match kind {
+        Kind::Queue => (random.random_range(1..=5), random.random_range(0..=3)),
+        Kind::Stuck => (1, 0),
+        _ => (0, 0),
+    };
+    let jobs = (0..count).map(|_| LaterJob {
+        at_ms: random.random_range(0..calm_ms),
+        shape: shape(random, workers),
+        program: if others > 0 && random.random_range(0..3) == 0 { Program::Other } else { Program::This },
+    });
+    (jobs.collect(), others)
+}
+
 fn shape(random: &mut SmallRng, workers: usize) -> Shape {
     let (seed, scale) = (random.random(), u32::try_from(workers).unwrap_or(u32::MAX));
     match random.random_range(0..10) {
@@ -163,19 +314,20 @@ fn shape(random: &mut SmallRng, workers: usize) -> Shape {
     }
 }
 
-fn rates(random: &mut SmallRng, kind: u32) -> Rates {
+fn rates(random: &mut SmallRng, kind: Kind) -> Rates {
     match kind {
-        // Nothing, or the servers alone.
-        0 | 1 => Rates { slow: 20, slow_ms: 20, lagging: 200, lag_ms: 50, ..Rates::default() },
+        Kind::Quiet | Kind::ServersOnly | Kind::LargeBatches => {
+            Rates { slow: 20, slow_ms: 20, lagging: 200, lag_ms: 50, ..Rates::default() }
+        }
         _ => Rates {
             lost: random.random_range(0..150),
             repeated: random.random_range(0..150),
             slow: random.random_range(0..200),
             slow_ms: random.random_range(2..400),
             request_lost: random.random_range(0..25),
-            variable_lost: if kind == 3 { 500 } else { random.random_range(0..25) },
+            variable_lost: if kind == Kind::Late { 500 } else { random.random_range(0..25) },
             answer_lost: random.random_range(0..25),
-            lagging: if kind == 2 { 700 } else { random.random_range(0..500) },
+            lagging: if kind == Kind::Parking { 700 } else { random.random_range(0..500) },
             lag_ms: random.random_range(1..400),
         },
     }
@@ -192,11 +344,13 @@ fn limits(random: &mut SmallRng) -> Limits {
     limits
 }
 
-fn faults(random: &mut SmallRng, kind: u32, nodes: usize, calm_ms: u64) -> Vec<(u64, Fault)> {
+fn faults(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64) -> Vec<(u64, Fault)> {
     let count = match kind {
-        0 => 0,
-        1 => 2,
-        2 => 12,
+        Kind::Quiet => 0,
+        Kind::ServersOnly => 2,
+        Kind::LargeBatches => 1,
+        Kind::Parking => 12,
+        Kind::Reconnects | Kind::Outages | Kind::Stuck => random.random_range(3..=10),
         _ => random.random_range(2..=10 + nodes.min(30)),
     };
     let mut faults: Vec<(u64, Fault)> = (0..count)
@@ -205,15 +359,67 @@ fn faults(random: &mut SmallRng, kind: u32, nodes: usize, calm_ms: u64) -> Vec<(
             let ms = [20, 200, 900, 1_500, 3_000][random.random_range(0..5)];
             let ms = random.random_range(ms / 2..=ms);
             let fault = match kind {
-                1 => Fault::ServersAway { ms },
-                2 => parking(random, ms),
+                Kind::ServersOnly => Fault::ServersAway { ms },
+                Kind::Parking => parking(random, ms),
+                Kind::Reconnects => reconnect(random, ms),
+                Kind::Queue if random.random_range(0..3) == 0 => of_jobs(random, ms),
+                Kind::Stuck => stuck(random, ms),
+                Kind::LargeBatches => Fault::Stall { ms: random.random_range(6_500..10_000) },
+                Kind::Stalls if random.random_range(0..4) == 0 => Fault::Stall { ms: 3 * ms },
+                Kind::Outages if random.random_range(0..3) == 0 => Fault::ServersAway { ms: outage(random) },
                 _ => fault(random, ms),
             };
             (at, fault)
         })
         .collect();
+    if kind == Kind::LargeBatches {
+        faults.iter_mut().for_each(|(at, _)| *at = random.random_range(300..600));
+    }
+    if kind == Kind::Stuck {
+        // Nobody can work off a task that does not end.
+        faults.push((random.random_range(calm_ms / 2..calm_ms), Fault::CancelFirst));
+    }
     faults.sort_by_key(|&(at, _)| at);
     faults
+}
+
+/// What is done to jobs.
+fn of_jobs(random: &mut SmallRng, ms: u64) -> Fault {
+    match random.random_range(0..6) {
+        0 => Fault::Cancel,
+        1 => Fault::CancelFirst,
+        2 | 3 => Fault::Suspend { ms },
+        _ => Fault::Forget,
+    }
+}
+
+/// What leaves tasks that do not stop behind.
+fn stuck(random: &mut SmallRng, ms: u64) -> Fault {
+    let ms = if random.random_range(0..3) == 0 { FOR_EVER_MS } else { ms };
+    match random.random_range(0..8) {
+        0..3 => Fault::Stuck { ms },
+        3..5 => Fault::StuckLeader { ms },
+        5 => Fault::Join,
+        6 => Fault::Drain,
+        _ => Fault::Disconnect,
+    }
+}
+
+/// How long the servers are away: mostly some sessions long, now and then a minute.
+fn outage(random: &mut SmallRng) -> u64 {
+    let most = if random.random_range(0..16) == 0 { 60_000 } else { 6_000 };
+    random.random_range(1_300..most)
+}
+
+/// What lets connections be lost and made anew, and the membership change then.
+fn reconnect(random: &mut SmallRng, ms: u64) -> Fault {
+    match random.random_range(0..8) {
+        0..3 => Fault::ServerAway { ms },
+        3 | 4 => Fault::ServersAway { ms: ms / 4 },
+        5 => Fault::Disconnect,
+        6 => Fault::Join,
+        _ => Fault::Drain,
+    }
 }
 
 /// What lets tasks be parked, claimed and parked again.
@@ -228,7 +434,8 @@ fn parking(random: &mut SmallRng, ms: u64) -> Fault {
 fn fault(random: &mut SmallRng, ms: u64) -> Fault {
     match random.random_range(0..100) {
         0..16 => Fault::Join,
-        16..22 => Fault::Kill,
+        16..20 => Fault::Kill,
+        20 | 21 => Fault::Restart { ms: ms / 4 },
         22..25 => Fault::KillLeader,
         25..31 => Fault::Freeze { ms },
         31..35 => Fault::FreezeLeader { ms },
@@ -240,9 +447,12 @@ fn fault(random: &mut SmallRng, ms: u64) -> Fault {
         62..67 => Fault::CutBothWays { ms },
         67..72 => Fault::Isolate { ms },
         72..78 => Fault::CutFromServers { ms },
-        78..84 => Fault::Disconnect,
-        84..88 => Fault::Expire,
-        88..91 => Fault::ServersAway { ms },
+        78..83 => Fault::Disconnect,
+        83 => Fault::Stuck { ms },
+        84..87 => Fault::Expire,
+        87..89 => Fault::ServersAway { ms },
+        89 => Fault::ServerAway { ms },
+        90 => Fault::Stall { ms },
         91..93 => Fault::Suspend { ms },
         93..96 => Fault::Stranger,
         96..98 => Fault::Garbage,
@@ -252,8 +462,8 @@ fn fault(random: &mut SmallRng, ms: u64) -> Fault {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, nodes, workers, shape, rates, .. } = self;
-        writeln!(f, "seed {seed}: {nodes} nodes of {workers} workers on {shape}")?;
+        let Self { seed, kind, nodes, workers, shape, rates, .. } = self;
+        writeln!(f, "seed {seed} ({kind:?}): {nodes} nodes of {workers} workers on {shape}")?;
         if *rates != Rates::default() {
             writeln!(f, "  by itself, in a thousand: {rates:?}")?;
         }

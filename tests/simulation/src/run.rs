@@ -4,9 +4,12 @@ mod faults;
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     panic,
-    sync::{Arc, Once},
+    sync::{
+        Arc, Once,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -20,7 +23,7 @@ use zk::{
 
 use crate::{
     invariants::{Facts, Invariants, Seen, Violation},
-    plan::{Plan, Rates},
+    plan::{LaterJob, Plan, Program, Rates},
     workload::{self, Walk},
     world::{Birth, Counts, MachineId, Process, SESSION_MS, World, on},
 };
@@ -48,8 +51,6 @@ const RESTART: Duration = Duration::from_millis(200);
 const LEAVE_MS: u64 = 30_000;
 /// How often it is looked whether the job is over, in milliseconds.
 const LOOK_MS: u64 = 20;
-/// No job may fail because nodes were lost: what is tested here is that it ends.
-const ATTEMPTS_MAX: u32 = 1_000;
 
 /// Runs a plan to its end.
 ///
@@ -80,13 +81,22 @@ struct Stage<'a> {
     /// The session of the submitter and of the operators.
     store: Arc<dyn Store>,
     job: String,
+    /// Those jobs besides the first that are submitted.
+    submitted: Arc<AtomicUsize>,
+    /// Jobs that somebody has stopped.
+    stopped: BTreeSet<String>,
+    /// Jobs that are over and were looked at.
+    over: BTreeSet<String>,
     processes: BTreeMap<MachineId, tokio::task::JoinHandle<()>>,
+    programs: BTreeMap<MachineId, Program>,
+    /// Machines on which another process is to be started, and when.
+    restarting: Vec<(u64, MachineId)>,
 }
 
 impl<'a> Stage<'a> {
     async fn new(plan: &'a Plan, keep_trace: bool) -> Self {
         let cluster = ClusterPaths::new("simulated").expect("the name is well formed");
-        let mut facts = Facts::new(cluster.clone(), plan.shape.clone(), workload::truth(&plan.shape));
+        let mut facts = Facts::new(cluster.clone());
         facts.workers = plan.nodes * plan.workers;
         facts.states_per_s = 1000 * plan.slice_states as u64 / plan.slice_ms;
         facts.only_servers = plan.only_servers();
@@ -102,33 +112,60 @@ impl<'a> Stage<'a> {
         let runs = Runs { program: "simulated".to_owned(), version: "1".to_owned() };
         let setup = Setup { cluster, runs, workers: plan.workers, limits: plan.limits.clone() };
         let store = world.office().await;
-        Self { plan, world, setup, store, job: String::new(), processes: BTreeMap::new() }
+        Self {
+            plan,
+            world,
+            setup,
+            store,
+            job: String::new(),
+            submitted: Arc::default(),
+            stopped: BTreeSet::new(),
+            over: BTreeSet::new(),
+            processes: BTreeMap::new(),
+            programs: BTreeMap::new(),
+            restarting: Vec::new(),
+        }
     }
 
     /// Everything, from the first node to the last.
     async fn play(&mut self) -> Outcome {
         for _ in 0..self.plan.nodes {
-            self.join();
+            self.join(Program::This);
+        }
+        for _ in 0..self.plan.others {
+            self.join(Program::Other);
         }
         self.submit().await;
+        for later in &self.plan.later {
+            self.submit_later(later);
+        }
         let mut faults = self.plan.faults.iter();
         let mut next = faults.next();
         let last = self.plan.calm_ms + END_MS + self.work_ms();
         let mut calm = false;
-        while self.state().is_none_or(|record| !record.state.is_over()) {
+        while !self.all_over() {
             let now = self.world.now();
             while let Some(&(at, fault)) = next.filter(|(at, _)| *at <= now) {
                 next = faults.next();
                 let _ = at;
                 self.commit(fault);
             }
+            self.start_again();
             if now >= self.plan.calm_ms {
                 if !std::mem::replace(&mut calm, true) {
-                    self.world.with(|state| state.rates = Rates { slow: 0, ..Rates::default() });
+                    self.world.with(|state| {
+                        state.rates = Rates { slow: 0, ..Rates::default() };
+                        state.see(&Seen::Calm);
+                    });
+                    (0..self.plan.newcomers).for_each(|_| self.join(Program::This));
                 }
                 // Somebody must be there to do what is left.
-                if self.world.with(|state| state.machines.staying().is_empty()) {
-                    self.join();
+                let staying = self.world.with(|state| state.machines.staying());
+                for program in [Program::This, Program::Other] {
+                    let runs = |machine| self.programs.get(machine) == Some(&program);
+                    if self.plan.has(program) && !staying.iter().any(runs) {
+                        self.join(program);
+                    }
                 }
             }
             if now > last || self.failed() {
@@ -144,10 +181,12 @@ impl<'a> Stage<'a> {
         self.conclude(over_ms)
     }
 
-    /// How long one worker alone would take, in milliseconds.
+    /// How long one worker alone would take for all jobs, in milliseconds.
     fn work_ms(&self) -> u64 {
+        let shapes = self.plan.later.iter().map(|job| &job.shape).chain([&self.plan.shape]);
+        let states: u64 = shapes.map(workload::states).sum();
         // Without a good incumbent several workers do more than one.
-        4 * workload::states(&self.plan.shape) * self.plan.slice_ms / self.plan.slice_states as u64
+        4 * states * self.plan.slice_ms / self.plan.slice_states as u64
     }
 
     fn failed(&self) -> bool {
@@ -171,32 +210,70 @@ impl<'a> Stage<'a> {
         });
     }
 
-    fn state(&self) -> Option<JobRecord> {
-        let path = self.setup.cluster.job(&self.job).record();
+    fn state(&self, job: &str) -> Option<JobRecord> {
+        let path = self.setup.cluster.job(job).record();
         let content = self.world.with(|state| state.servers.read(&path))?;
         serde_json::from_slice(&content).ok()
+    }
+
+    fn jobs(&self) -> Vec<String> {
+        self.world.with(|state| state.servers.names(&self.setup.cluster.jobs()))
+    }
+
+    /// Whether every job is submitted and over. What was never wholly submitted is none.
+    fn all_over(&mut self) -> bool {
+        if self.submitted.load(Relaxed) < self.plan.later.len() {
+            return false;
+        }
+        for job in self.jobs() {
+            if self.over.contains(&job) {
+                continue;
+            }
+            let Some(record) = self.state(&job) else { continue };
+            if record.state.is_over() {
+                self.judge(&job, &record);
+                self.over.insert(job);
+            } else if record.state != JobState::Submitting {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether a job may have ended as it has.
+    fn judge(&self, job: &str, record: &JobRecord) {
+        let lost = self.world.with(|state| state.counts.members_lost);
+        let given_up = record.attempt >= record.attempts_max && lost >= u64::from(record.attempts_max);
+        let fine = match record.state {
+            JobState::Done => true,
+            JobState::Cancelled => self.stopped.contains(job),
+            JobState::Failed => given_up,
+            _ => false,
+        };
+        if !fine {
+            let JobRecord { state, attempt, reason, .. } = record;
+            self.violate(format!("{job} is {state:?} in attempt {attempt}: {reason:?}; {lost} members were lost"));
+        }
     }
 
     fn violate(&self, what: String) {
         self.world.with(|state| state.invariants.add(state.now, "the end", what));
     }
 
-    fn check_end(&self, now: u64) {
-        if self.failed() {
+    fn check_end(&mut self, now: u64) {
+        if self.failed() || self.all_over() {
             return;
         }
-        let record = self.state();
-        if record.as_ref().is_some_and(|record| record.state == JobState::Done) {
-            return;
+        for job in self.jobs() {
+            let Some(record) = self.state(&job).filter(|record| !record.state.is_over()) else { continue };
+            let open = self.world.with(|state| {
+                state.invariants.facts.job(&job).map_or(0, |facts| facts.open(facts.latest))
+            });
+            let JobRecord { state, attempt, .. } = record;
+            self.violate(format!(
+                "after {now} ms, long after the faults, {open} states of {job} are open and it is {state:?} in attempt {attempt}"
+            ));
         }
-        let open = self.world.with(|state| state.invariants.facts.open(state.invariants.facts.latest));
-        let state = record.map_or_else(
-            || "is not there".to_owned(),
-            |record| format!("is {:?} in attempt {}", record.state, record.attempt),
-        );
-        self.violate(format!(
-            "after {now} ms, long after the faults, {open} states are open and the job {state}"
-        ));
     }
 
     /// When all is over every node leaves when it is told to.
@@ -220,7 +297,7 @@ impl<'a> Stage<'a> {
 
     fn conclude(&self, over_ms: u64) -> Outcome {
         self.collect();
-        let attempts = self.state().map_or(0, |record| record.attempt);
+        let attempts = self.state(&self.job).map_or(0, |record| record.attempt);
         self.world.with(|state| Outcome {
             violations: state.invariants.violations.clone(),
             counts: state.counts,
@@ -237,13 +314,15 @@ impl<'a> Stage<'a> {
     }
 
     /// A node process on a machine of its own. If it ends with an error it is started again, as a service is.
-    fn join(&mut self) {
-        let machine = self.world.with(|state| {
-            let machine = state.machines.add();
-            state.note(format_args!("{machine} starts"));
-            machine
-        });
-        let (world, setup) = (self.world.clone(), self.setup.clone());
+    fn join(&mut self, program: Program) {
+        let machine = self.world.with(|state| state.machines.add());
+        self.start(machine, program);
+    }
+
+    fn start(&mut self, machine: MachineId, program: Program) {
+        self.world.with(|state| state.note(format_args!("{machine} starts")));
+        self.programs.insert(machine, program);
+        let (world, setup) = (self.world.clone(), self.setup_of(program));
         let process = async move {
             loop {
                 let (sender, leave) = mpsc::channel(8);
@@ -273,11 +352,38 @@ impl<'a> Stage<'a> {
         self.processes.insert(machine, tokio::spawn(process));
     }
 
+    /// How a node of a program is set up.
+    fn setup_of(&self, program: Program) -> Setup {
+        let mut setup = self.setup.clone();
+        if program == Program::Other {
+            setup.runs.program = "other".to_owned();
+        }
+        setup
+    }
+
+    /// Submits another job when its time has come, and as often as it takes. A try whose outcome is unknown may have left one more.
+    fn submit_later(&self, later: &LaterJob) {
+        let (world, submitted) = (self.world.clone(), Arc::clone(&self.submitted));
+        let (LaterJob { at_ms, shape, program }, attempts_max) = (later.clone(), self.plan.attempts_max);
+        let setup = self.setup_of(program);
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(at_ms)).await;
+            loop {
+                let (store, root) = (world.office().await, Walk::root(&shape));
+                if simulation::submit(store, &setup, root, &shape, attempts_max).await.is_ok() {
+                    submitted.fetch_add(1, Relaxed);
+                    return;
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        });
+    }
+
     /// Submits the job, before anything is done to the cluster.
     async fn submit(&mut self) {
         let prepared = self.setup.cluster.prepare(&*self.store).await;
         let (root, store) = (Walk::root(&self.plan.shape), Arc::clone(&self.store));
-        let submitted = simulation::submit(store, &self.setup, root, &self.plan.shape, ATTEMPTS_MAX).await;
+        let submitted = simulation::submit(store, &self.setup, root, &self.plan.shape, self.plan.attempts_max).await;
         match (prepared, submitted) {
             (Ok(()), Ok(job)) => self.job = job,
             (prepared, submitted) => {
@@ -292,6 +398,9 @@ impl<'a> Stage<'a> {
             it.process = Process::Leaves;
             if let Some(leave) = &it.leave {
                 let _ = leave.try_send(());
+            }
+            if let Some(node) = it.node {
+                state.see(&Seen::ToldToLeave { node });
             }
         });
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    plan::{Fault, Plan, Rates},
+    plan::{Fault, Kind, Plan, Rates},
     run,
     workload::{self, Shape},
 };
@@ -78,6 +78,7 @@ fn plan(nodes: usize, seed: u64, faults: Vec<(u64, Fault)>) -> Plan {
     let slices = states / slice_states as u64;
     Plan {
         seed,
+        kind: Kind::Quiet,
         nodes,
         workers: 1,
         shape,
@@ -87,6 +88,10 @@ fn plan(nodes: usize, seed: u64, faults: Vec<(u64, Fault)>) -> Plan {
         rates: Rates::default(),
         faults,
         calm_ms: 0,
+        newcomers: 0,
+        attempts_max: 1_000,
+        later: Vec::new(),
+        others: 0,
     }
 }
 

@@ -128,7 +128,9 @@ impl Task for Walk {
     fn split(&mut self, shape: &Shape) -> Option<Self> {
         let shallowest = self.open.first().filter(|_| self.open.len() > 1)?;
         let refuses = matches!(shape, Shape::Refusing { .. }) && shallowest.number % 8 != 0;
-        (!refuses).then(|| Self { open: vec![self.open.remove(0)] })
+        // Of a star all are alike, and may be many.
+        let first = if matches!(shape, Shape::Star { .. }) { self.open.len() - 1 } else { 0 };
+        (!refuses).then(|| Self { open: vec![self.open.remove(first)] })
     }
 }
 

@@ -16,8 +16,10 @@ impl Invariant for NeverTooEarly {
     fn see(&mut self, facts: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
         let Seen::Wrote { ops, servers, .. } = seen else { return Ok(()) };
         for op in *ops {
-            if record(&facts.cluster, op).is_some_and(|record| record.state == JobState::Done) {
-                let open = facts.open(facts.latest);
+            if let Some((job, record)) = record(&facts.cluster, op)
+                && record.state == JobState::Done
+            {
+                let open = facts.job(job).map_or(0, |job| job.open(job.latest));
                 if open > 0 {
                     return Err(format!("the job is done, and {open} states are open"));
                 }
@@ -25,7 +27,9 @@ impl Invariant for NeverTooEarly {
             let Op::Delete { path, .. } = op else { continue };
             let Some(at) = place(&facts.cluster, path) else { continue };
             let (Some(attempt), ["list", _]) = (at.attempt, &at.rest[..]) else { continue };
-            let open = facts.open(attempt);
+            // Of a job that was stopped all is removed when it is forgotten.
+            let job = facts.job(at.job).filter(|job| !job.state.is_over());
+            let open = job.map_or(0, |job| job.open(attempt));
             if open == 0 {
                 continue;
             }

@@ -28,7 +28,8 @@ impl Invariant for OnlyMembersAndLeadersWrite {
                 op.path().strip_prefix(&facts.cluster.members()).and_then(|it| it.strip_prefix('/'))
             {
                 match op {
-                    Op::Create { .. } => {
+                    // What nobody can read is no member.
+                    Op::Create { data, .. } if data.first() == Some(&b'{') => {
                         self.nodes.insert(*session, node.to_owned());
                         self.members.insert(node.to_owned());
                     }
@@ -82,12 +83,15 @@ impl OnlyMembersAndLeadersWrite {
 fn led_by_the_first(facts: &Facts, ops: &[Op], servers: &Servers) -> Result<(), String> {
     let election = facts.cluster.election();
     let number = |name: &str| name.rsplit('~').next().and_then(|digits| digits.parse::<u64>().ok());
-    let candidates = servers.names(&election).into_iter().filter(|name| number(name).is_some());
-    let first = candidates.min_by_key(|name| number(name));
     let fence = ops.iter().find_map(|op| match op {
         Op::Check { path, .. } => path.strip_prefix(&election)?.strip_prefix('/'),
         _ => None,
     });
+    // Those that run the same.
+    let group = fence.and_then(|name| name.split('~').next()).unwrap_or_default();
+    let candidates = servers.names(&election).into_iter();
+    let rivals = candidates.filter(|name| number(name).is_some() && name.split('~').next() == Some(group));
+    let first = rivals.min_by_key(|name| number(name));
     if fence.is_some() && fence == first.as_deref() {
         return Ok(());
     }

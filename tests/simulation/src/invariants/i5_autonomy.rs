@@ -29,17 +29,17 @@ impl Invariant for WorkGoesOn {
         match seen {
             Seen::Worked { done, .. } => self.done += done.consumed.len() as u64,
             Seen::ServersAway { away: true } => {
-                let plenty = self.done > 100 && facts.open(facts.latest) > 4 * facts.workers;
+                let plenty = self.done > 100 && facts.open() > 4 * facts.workers;
                 let judged = facts.only_servers
                     && plenty
-                    && matches!(facts.shape, Shape::Random { .. } | Shape::Uts { .. });
+                    && facts.first().is_some_and(|job| matches!(job.shape, Shape::Random { .. } | Shape::Uts { .. }));
                 self.away = judged.then_some(Away { since: now, done_before: self.done });
             }
             Seen::ServersAway { away: false } => {
                 let Some(Away { since, done_before }) = self.away.take() else { return Ok(()) };
                 let (ms, done) = (now - since, self.done - done_before);
                 let could = facts.workers as u64 * facts.states_per_s * ms / 1000;
-                let plenty = facts.open(facts.latest) > 4 * facts.workers;
+                let plenty = facts.open() > 4 * facts.workers;
                 if ms >= SHORT_MS && plenty && done < could / 4 {
                     return Err(format!(
                         "in {ms} ms without servers {done} states were done, of {could} that could have been"

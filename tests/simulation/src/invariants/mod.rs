@@ -3,6 +3,7 @@
 //! They look from outside: at the states that tasks open and do, at every operation that is committed, at every message. None of
 //! them asks the code under test what it believes.
 
+mod candidates;
 mod i1_once;
 mod i2_end;
 mod i3_answer;
@@ -12,6 +13,7 @@ mod i6_bounds;
 mod i7_strangers;
 mod i8_calm;
 pub(crate) mod i9_history;
+mod membership;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -19,11 +21,11 @@ use std::{
 };
 
 use taskwork::NodeId;
-use zk::{ClusterPaths, Op, job::JobRecord, tree::SessionId};
+use zk::{ClusterPaths, Op, job::{JobRecord, JobState}, tree::SessionId};
 
 pub(crate) use self::i7_strangers::STRANGER;
 use crate::{
-    workload::{Shape, Slice, Truth},
+    workload::{self, Shape, Slice, Truth},
     world::Servers,
 };
 
@@ -38,6 +40,10 @@ pub(crate) enum Seen<'a> {
     Sent { from: NodeId, to: NodeId, payload: &'a [u8] },
     /// The servers are away from now on, or back.
     ServersAway { away: bool },
+    /// Nothing goes wrong any more from now on, but for what has gone wrong and is not over.
+    Calm,
+    /// A node was told to leave.
+    ToldToLeave { node: NodeId },
     /// A node has found an invariant of its own state broken.
     NodeBroken { what: &'a str },
     /// Code has panicked.
@@ -59,20 +65,43 @@ pub(crate) trait Invariant: Send {
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) cluster: ClusterPaths,
-    pub(crate) shape: Shape,
-    pub(crate) truth: Truth,
-    /// The attempt that a node has last enrolled in.
-    attempt_of: BTreeMap<NodeId, u32>,
-    /// The states of an attempt that came into being and are not done.
-    open: BTreeMap<u32, HashSet<u64>>,
-    /// The attempt that was begun last.
-    pub(crate) latest: u32,
+    /// By their names, as they stand in the tree.
+    jobs: BTreeMap<String, JobFacts>,
+    /// The shared data of jobs, as far as it is written.
+    shared: BTreeMap<String, Vec<u8>>,
+    /// The job and the attempt that a node has last enrolled in.
+    attempt_of: BTreeMap<NodeId, (String, u32)>,
     /// Workers of all nodes together.
     pub(crate) workers: usize,
     /// How many states a worker does in a second.
     pub(crate) states_per_s: u64,
     /// Nothing goes wrong but that the servers are away.
     pub(crate) only_servers: bool,
+}
+
+/// What is known of one job.
+#[derive(Debug)]
+pub(crate) struct JobFacts {
+    pub(crate) shape: Shape,
+    pub(crate) truth: Truth,
+    /// The states of an attempt that came into being and are not done.
+    open: BTreeMap<u32, HashSet<u64>>,
+    /// The attempt that was begun last.
+    pub(crate) latest: u32,
+    /// Where its record says it stands.
+    pub(crate) state: JobState,
+}
+
+impl JobFacts {
+    /// The states that nodes can work on.
+    fn at_hand(&self) -> usize {
+        if self.state.is_running() { self.open(self.latest) } else { 0 }
+    }
+
+    /// The states of an attempt that are not done.
+    pub(crate) fn open(&self, attempt: u32) -> usize {
+        self.open.get(&attempt).map_or(0, HashSet::len)
+    }
 }
 
 /// An invariant that was broken.
@@ -95,6 +124,7 @@ const VIOLATIONS_MAX: usize = 8;
 
 /// A path within a job, taken apart.
 pub(crate) struct Place<'a> {
+    pub(crate) job: &'a str,
     /// The attempt, if the path is in one.
     pub(crate) attempt: Option<u32>,
     /// The parts after the job's name, or after the attempt's number.
@@ -103,55 +133,66 @@ pub(crate) struct Place<'a> {
 
 /// Where in a job a path is; `None` if it is not in a job.
 pub(crate) fn place<'a>(cluster: &ClusterPaths, path: &'a str) -> Option<Place<'a>> {
-    let mut parts = path.strip_prefix(&cluster.jobs())?.strip_prefix('/')?.split('/').skip(1).peekable();
-    let mut attempt = None;
+    let mut parts = path.strip_prefix(&cluster.jobs())?.strip_prefix('/')?.split('/').peekable();
+    let (job, mut attempt) = (parts.next()?, None);
     if parts.peek() == Some(&"attempts") {
         parts.next();
         attempt = parts.next().and_then(|number| number.parse().ok());
     }
-    Some(Place { attempt, rest: parts.collect() })
+    Some(Place { job, attempt, rest: parts.collect() })
 }
 
 /// The record that an operation writes for a job, if it writes one.
-pub(crate) fn record(cluster: &ClusterPaths, op: &Op) -> Option<JobRecord> {
+pub(crate) fn record<'a>(cluster: &ClusterPaths, op: &'a Op) -> Option<(&'a str, JobRecord)> {
     let Op::Set { path, data, .. } = op else { return None };
     let at = place(cluster, path)?;
-    if at.attempt.is_some() || !at.rest.is_empty() { None } else { serde_json::from_slice(data).ok() }
+    let is_record = at.attempt.is_none() && at.rest.is_empty();
+    is_record.then(|| serde_json::from_slice(data).ok()).flatten().map(|record| (at.job, record))
 }
 
 impl Facts {
-    pub(crate) fn new(cluster: ClusterPaths, shape: Shape, truth: Truth) -> Self {
+    pub(crate) fn new(cluster: ClusterPaths) -> Self {
         Self {
             cluster,
-            shape,
-            truth,
+            jobs: BTreeMap::new(),
+            shared: BTreeMap::new(),
             attempt_of: BTreeMap::new(),
-            open: BTreeMap::new(),
-            latest: 0,
             workers: 0,
             states_per_s: 0,
             only_servers: false,
         }
     }
 
-    /// The states of an attempt that are not done.
-    pub(crate) fn open(&self, attempt: u32) -> usize {
-        self.open.get(&attempt).map_or(0, HashSet::len)
+    pub(crate) fn job(&self, job: &str) -> Option<&JobFacts> {
+        self.jobs.get(job)
+    }
+
+    /// The job that was submitted first: in runs of one job, the job.
+    pub(crate) fn first(&self) -> Option<&JobFacts> {
+        self.jobs.first_key_value().map(|(_, job)| job)
+    }
+
+    /// How many states of the first job nodes can work on.
+    pub(crate) fn open(&self) -> usize {
+        self.first().map_or(0, JobFacts::at_hand)
     }
 
     fn note(&mut self, seen: &Seen<'_>) {
         let Seen::Wrote { ops, .. } = seen else { return };
         for op in *ops {
-            let Op::Create { path, .. } = op else { continue };
-            let Some(Place { attempt: Some(attempt), rest }) = place(&self.cluster, path) else { continue };
-            match rest[..] {
-                [] => {
-                    self.latest = self.latest.max(attempt);
-                    self.open.insert(attempt, HashSet::from([self.shape.root().number]));
-                }
-                ["outputs", node] => {
+            if let Some((job, record)) = record(&self.cluster, op)
+                && let Some(facts) = self.jobs.get_mut(job)
+            {
+                facts.state = record.state;
+            }
+            let Op::Create { path, data, .. } = op else { continue };
+            let Some(Place { job, attempt, rest }) = place(&self.cluster, path) else { continue };
+            match (attempt, &rest[..]) {
+                (None, ["shared", _]) => self.shared.entry(job.to_owned()).or_default().extend(data),
+                (Some(attempt), []) => self.begin(job, attempt),
+                (Some(attempt), ["outputs", node]) => {
                     if let Ok(node) = node.parse() {
-                        self.attempt_of.insert(node, attempt);
+                        self.attempt_of.insert(node, (job.to_owned(), attempt));
                     }
                 }
                 _ => {}
@@ -159,10 +200,25 @@ impl Facts {
         }
     }
 
+    fn begin(&mut self, job: &str, attempt: u32) {
+        // Only the first attempt needs it: what the job is made of does not change.
+        let shape = self.shared.remove(job).and_then(|bytes| taskwork::simulation::decode::<Shape>(&bytes));
+        if let Some(shape) = shape {
+            let truth = workload::truth(&shape);
+            let facts = JobFacts { shape, truth, open: BTreeMap::new(), latest: 0, state: JobState::Running };
+            self.jobs.entry(job.to_owned()).or_insert(facts);
+        }
+        if let Some(it) = self.jobs.get_mut(job) {
+            it.latest = it.latest.max(attempt);
+            it.open.insert(attempt, HashSet::from([it.shape.root().number]));
+        }
+    }
+
     /// Notes the states that were done and opened. Gives those that were done without being open.
     fn work(&mut self, node: NodeId, done: &Slice) -> Vec<u64> {
-        let attempt = self.attempt_of.get(&node).copied().unwrap_or(0);
-        let open = self.open.entry(attempt).or_default();
+        let Some((job, attempt)) = self.attempt_of.get(&node) else { return done.consumed.clone() };
+        let Some(job) = self.jobs.get_mut(job) else { return done.consumed.clone() };
+        let open = job.open.entry(*attempt).or_default();
         // Of a slice everything that is opened is there before what was opened in it is done.
         open.extend(&done.opened);
         done.consumed.iter().copied().filter(|state| !open.remove(state)).collect()
@@ -179,6 +235,8 @@ impl Invariants {
             Box::new(i6_bounds::EverythingIsBounded),
             Box::new(i7_strangers::StrangersGetNothing),
             Box::new(i8_calm::NothingPanics),
+            Box::new(candidates::EachStandsOnce),
+            Box::new(membership::EverybodyIsKnown::default()),
         ];
         Self { facts, all, violations: Vec::new() }
     }

@@ -9,8 +9,8 @@ use zk::{CreateMode, Op};
 
 use super::Stage;
 use crate::{
-    invariants::STRANGER,
-    plan::Fault,
+    invariants::{STRANGER, Seen},
+    plan::{Fault, Program},
     workload::Walk,
     world::{MachineId, Process},
 };
@@ -37,12 +37,12 @@ impl Stage<'_> {
         self.world.with(|state| state.note(format_args!("{fault:?}")));
         let Some(machine) = self.any_machine() else {
             if matches!(fault, Fault::Join) {
-                self.join();
+                self.join_any();
             }
             return;
         };
         match fault {
-            Fault::Join => self.join(),
+            Fault::Join => self.join_any(),
             Fault::Kill => self.kill(machine),
             Fault::KillLeader => self.kill(self.leader().unwrap_or(machine)),
             Fault::Freeze { ms } => self.world.with(|state| state.freeze(machine, ms)),
@@ -75,14 +75,78 @@ impl Stage<'_> {
             }),
             Fault::Expire => self.world.with(|state| {
                 for session in state.sessions_of(machine) {
-                    state.end_session(session);
-                    state.lose_connection(session);
+                    state.expire(session);
                 }
             }),
             Fault::ServersAway { ms } => self.world.with(|state| state.servers_away(ms)),
+            Fault::ServerAway { ms } => self.world.with(|state| state.server_away(ms)),
+            Fault::Stall { ms } => self.world.with(|state| state.stall(ms)),
             Fault::Suspend { ms } => self.suspend(ms),
+            Fault::Cancel | Fault::CancelFirst => self.cancel(fault == Fault::CancelFirst),
+            Fault::Forget => self.forget(),
+            Fault::Restart { ms } => self.restart(machine, ms),
+            Fault::Stuck { ms } => self.world.with(|state| state.machines.get(machine).stuck_ms = ms),
+            Fault::StuckLeader { ms } => {
+                let leader = self.leader().unwrap_or(machine);
+                self.world.with(|state| state.machines.get(leader).stuck_ms = ms);
+            }
             Fault::Stranger | Fault::Garbage => self.smuggle(machine, fault),
             Fault::Litter => self.litter(),
+        }
+    }
+
+    /// A node joins: mostly one that runs what the first job needs.
+    fn join_any(&mut self) {
+        let other = self.plan.others > 0 && self.world.with(|state| state.random.random_range(0..4) == 0);
+        self.join(if other { Program::Other } else { Program::This });
+    }
+
+    /// One of the jobs, over or not.
+    fn any_job(&self) -> Option<String> {
+        let jobs = self.jobs();
+        self.world.with(|state| jobs.choose(&mut state.random).cloned())
+    }
+
+    /// What an operator does by `taskwork cancel`.
+    fn cancel(&mut self, first: bool) {
+        let job = if first { Some(self.job.clone()) } else { self.any_job() };
+        let Some(job) = job else { return };
+        self.stopped.insert(job.clone());
+        let (world, cluster) = (self.world.clone(), self.setup.cluster.clone());
+        tokio::spawn(async move {
+            let mut store = world.office().await;
+            while zk::job::cancel(&*store, &cluster, &job, "enough", 0).await.is_err_and(|it| it.is_transient()) {
+                sleep(Duration::from_millis(50)).await;
+                store = world.office().await;
+            }
+        });
+    }
+
+    /// What an operator does by `taskwork forget`.
+    fn forget(&self) {
+        let Some(job) = self.any_job() else { return };
+        if self.state(&job).is_none_or(|record| !record.state.is_over()) {
+            return;
+        }
+        let (store, cluster) = (Arc::clone(&self.store), self.setup.cluster.clone());
+        tokio::spawn(async move { zk::job::forget(&*store, &cluster, &job).await });
+    }
+
+    /// A process dies, and another takes its place.
+    fn restart(&mut self, machine: MachineId, ms: u64) {
+        self.kill(machine);
+        self.restarting.push((self.world.now() + ms, machine));
+    }
+
+    /// Starts again what is to be started again by now.
+    pub(super) fn start_again(&mut self) {
+        let now = self.world.now();
+        let (due, later) = std::mem::take(&mut self.restarting).into_iter().partition(|&(at, _)| at <= now);
+        self.restarting = later;
+        for (_, machine) in Vec::<(u64, MachineId)>::from(due) {
+            self.world.with(|state| state.machines.revive(machine));
+            let program = self.programs.get(&machine).copied().unwrap_or(Program::This);
+            self.start(machine, program);
         }
     }
 
@@ -118,8 +182,11 @@ impl Stage<'_> {
     /// What an operator does by `taskwork drain`.
     fn ask_to_leave(&self, machine: MachineId) {
         let Some(node) = self.world.with(|state| {
-            state.machines.get(machine).process = Process::Leaves;
-            state.machines.get(machine).node
+            let it = state.machines.get(machine);
+            it.process = Process::Leaves;
+            let node = it.node?;
+            state.see(&Seen::ToldToLeave { node });
+            Some(node)
         }) else {
             return self.tell_to_leave(machine);
         };
@@ -135,13 +202,15 @@ impl Stage<'_> {
 
     /// What an operator does by `taskwork suspend`, and later by `taskwork resume`.
     fn suspend(&self, ms: u64) {
-        let (store, cluster, job) = (Arc::clone(&self.store), self.setup.cluster.clone(), self.job.clone());
+        let Some(job) = self.any_job() else { return };
+        let (store, cluster) = (Arc::clone(&self.store), self.setup.cluster.clone());
         let world = self.world.clone();
         tokio::spawn(async move {
             let _ = zk::job::suspend(&*store, &cluster, &job).await;
             sleep(Duration::from_millis(ms)).await;
             let mut store = store;
-            while zk::job::resume(&*store, &cluster, &job).await.is_err() {
+            // It may be over and forgotten by then.
+            while zk::job::resume(&*store, &cluster, &job).await.is_err_and(|error| error.is_transient()) {
                 sleep(Duration::from_millis(50)).await;
                 store = world.office().await;
             }
@@ -152,7 +221,7 @@ impl Stage<'_> {
     fn smuggle(&self, machine: MachineId, fault: Fault) {
         let number = self.job.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
         self.world.with(|state| {
-            let attempt = state.invariants.facts.latest;
+            let attempt = state.invariants.facts.first().map_or(0, |job| job.latest);
             let Some(node) = state.machines.get(machine).node else { return };
             if fault == Fault::Stranger {
                 state.smuggle(STRANGER, node, forged_steal(number, attempt));
@@ -172,7 +241,7 @@ impl Stage<'_> {
     /// Puts what nobody can read where nodes look.
     fn litter(&self) {
         let (store, cluster, job) = (Arc::clone(&self.store), self.setup.cluster.clone(), self.job.clone());
-        let attempt = self.world.with(|state| state.invariants.facts.latest.max(1));
+        let attempt = self.world.with(|state| state.invariants.facts.first().map_or(1, |job| job.latest));
         let nodes = self.world.with(|state| state.servers.names(&cluster.members()));
         tokio::spawn(async move {
             let paths = cluster.job(&job).attempt(attempt);

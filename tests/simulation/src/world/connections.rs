@@ -1,14 +1,21 @@
 //! What becomes of the connections between clients and servers: they are lost and made anew, at another server; sessions whose clients
 //! are not heard of end, and their clients learn it late.
 
-use rand::Rng as _;
-use zk::{Error, Session, WatchEvent, tree::SessionId};
+use rand::{Rng as _, seq::IndexedRandom as _};
+use zk::{
+    Error, Session, WatchEvent,
+    tree::{SessionId, WatchKind},
+};
 
 use super::{
     MachineId, State,
-    servers::{Client, REPLICAS, SESSION_MS},
+    servers::{Awaited, Client, REPLICAS, SESSION_MS},
 };
 use crate::invariants::Seen;
+
+/// How long a client goes without a server before its library takes the session for lost, in milliseconds: its watches end then. What the
+/// servers hold is taken up again all the same.
+const WATCHES_END_MS: u64 = SESSION_MS * 14 / 10;
 
 impl State {
     /// A client learns that its session is over.
@@ -18,16 +25,27 @@ impl State {
         client.connected = false;
         client.state.send_replace(Session::Expired);
         // Those who wait on watches hear that these have ended: their senders are gone.
-        let gone = client.watches();
+        let pending = std::mem::take(&mut client.pending);
+        self.drop_watches(session);
+        for waiting in pending {
+            waiting.fail(Error::SessionExpired);
+        }
+    }
+
+    /// All watches of a session end.
+    fn drop_watches(&mut self, session: SessionId) {
+        self.unwatch_all(session);
+        let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         client.one_shots.clear();
         client.streams.clear();
-        client.missed.clear();
-        let replica = client.replica;
-        let pending = std::mem::take(&mut client.pending);
+        client.silenced.clear();
+    }
+
+    /// The servers know of no watch of a session any more.
+    fn unwatch_all(&mut self, session: SessionId) {
+        let Some(client) = self.servers.sessions.get(&session) else { return };
+        let (replica, gone) = (client.replica, client.watches());
         self.servers.unwatch(replica, &gone);
-        for fail in pending {
-            fail(Error::SessionExpired);
-        }
     }
 
     /// A session's connection is lost: whoever waits for an answer hears that it is unknown. It is tried to connect anew soon.
@@ -41,11 +59,16 @@ impl State {
         client.silent.get_or_insert(self.now);
         client.state.send_replace(Session::Disconnected);
         let pending = std::mem::take(&mut client.pending);
-        for fail in pending {
-            fail(Error::ConnectionLost);
+        let (machine, connection) = (client.machine, client.connection);
+        for waiting in pending {
+            waiting.fail(Error::ConnectionLost);
         }
+        self.unwatch_all(session);
         self.note(format_args!("session {session} loses its connection"));
         self.expect_sign_of_life(session);
+        self.after(WATCHES_END_MS, move |state| {
+            state.at(machine, move |state| state.end_watches(session, connection));
+        });
         let soon = self.random.random_range(5..=120);
         self.after(soon, move |state| state.connect_anew(session));
     }
@@ -80,47 +103,67 @@ impl State {
             self.note(format_args!("session {session} learns that it is over"));
             return self.tell_end(session);
         }
-        let (old, new) = (client.replica, self.random.random_range(0..REPLICAS));
-        // What the client has seen, every server that it may be connected to has seen.
-        let upto = self.servers.replicas[old].applied.max(self.servers.replicas[new].applied);
-        self.catch_up(old, upto);
-        self.catch_up(new, upto);
-        self.move_watches(session, old, new);
+        let seen = client.seen;
+        // A server that has seen less than the client refuses it.
+        let fit = |&replica: &usize| {
+            let it = &self.servers.replicas[replica];
+            !it.down && it.applied >= seen
+        };
+        let fit: Vec<usize> = (0..REPLICAS).filter(fit).collect();
+        let Some(replica) = fit.choose(&mut self.random).copied() else {
+            let again = self.random.random_range(10..=50);
+            return self.after(again, move |state| state.connect_anew(session));
+        };
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
-        client.replica = new;
+        client.replica = replica;
         client.connected = true;
         client.silent = None;
         client.state.send_replace(Session::Connected);
-        let missed = std::mem::take(&mut client.missed);
-        let streams: Vec<_> = client.streams.values().map(|(_, stream)| stream.clone()).collect();
-        self.note(format_args!("session {session} is connected again"));
-        for (waiting, event) in missed {
-            self.answer(session, move |_| drop(waiting.send(event)));
+        let streams = std::mem::take(&mut client.streams);
+        client.silenced.retain(|stream| !stream.is_closed());
+        client.silenced.extend(streams.values().cloned());
+        let awaited = std::mem::take(&mut client.one_shots);
+        self.note(format_args!("session {session} is connected again, to server {replica}"));
+        for awaited in awaited.into_values().filter(|awaited| !awaited.waiting.is_closed()) {
+            self.watch_again(session, awaited);
         }
-        for stream in streams {
-            self.answer(session, move |_| drop(stream.send(WatchEvent::Rescan)));
+        // The client says so by itself: that comes over no connection.
+        for stream in streams.into_values() {
+            let _ = stream.send(WatchEvent::Rescan);
         }
     }
 
-    /// A session's watches go to another replica, which is in the same state.
-    fn move_watches(&mut self, session: SessionId, from: usize, to: usize) {
-        if from == to {
-            return;
-        }
+    /// A one-time watch is set at another server, which says at once what the client has missed.
+    fn watch_again(&mut self, session: SessionId, awaited: Awaited) {
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
-        let gone = client.watches();
-        self.servers.unwatch(from, &gone);
-        let Some(client) = self.servers.sessions.get_mut(&session) else { return };
-        let tree = &mut self.servers.replicas[to].tree;
-        for (path, kind, waiting) in std::mem::take(&mut client.one_shots).into_values() {
-            let id = tree.watch(&path, kind);
-            client.one_shots.insert(id, (path, kind, waiting));
-            self.servers.owners.insert((to, id), session);
+        let it = &self.servers.replicas[client.replica];
+        let Awaited { path, kind, absent, .. } = &awaited;
+        let there = it.tree.exists(session, path).is_ok_and(|stat| stat.is_some());
+        let missed = match (there, absent) {
+            (true, true) => Some(WatchEvent::Created(path.clone())),
+            (false, false) => Some(WatchEvent::Deleted(path.clone())),
+            (true, false) if self.servers.stamps.has_changed(path, *kind, client.seen, it.applied) => {
+                let path = path.clone();
+                Some(match kind {
+                    WatchKind::Data => WatchEvent::DataChanged(path),
+                    WatchKind::Children => WatchEvent::ChildrenChanged(path),
+                })
+            }
+            _ => None,
+        };
+        let id = self.set_watch(session, awaited);
+        if let (Some(id), Some(event)) = (id, missed) {
+            // Should that get lost the client has the watch still.
+            self.answer(session, move |state| state.awaken(session, id, event));
         }
-        for (path, stream) in std::mem::take(&mut client.streams).into_values() {
-            let id = tree.watch_tree(&path);
-            client.streams.insert(id, (path, stream));
-            self.servers.owners.insert((to, id), session);
+    }
+
+    /// A client has been without a server for so long that its watches end, unless it was connected meanwhile. Its session may go on.
+    fn end_watches(&mut self, session: SessionId, connection: u32) {
+        let Some(client) = self.servers.sessions.get(&session) else { return };
+        if !client.connected && client.connection == connection && !client.told {
+            self.note(format_args!("the watches of session {session} end"));
+            self.drop_watches(session);
         }
     }
 
@@ -132,6 +175,14 @@ impl State {
                 self.expect_sign_of_life(session);
             }
         }
+    }
+
+    /// The servers end a session although its client is well, if they are there to do so.
+    pub(crate) fn expire(&mut self, session: SessionId) {
+        if !self.servers.away {
+            self.end_session(session);
+        }
+        self.lose_connection(session);
     }
 
     /// A client is gone without having closed its session: it will end.
@@ -169,9 +220,40 @@ impl State {
         self.after(ms, move |state| state.machines.get(machine).cut_off = false);
     }
 
+    /// One server does not run for a while. Its clients find others. If it leads, the others serve nobody until they have another leader.
+    pub(crate) fn server_away(&mut self, ms: u64) {
+        const ELECTION_MS: u64 = 600;
+        let which = self.random.random_range(0..REPLICAS);
+        // A second one less, and there would be no quorum.
+        if self.servers.away || self.servers.replicas.iter().any(|it| it.down) {
+            return;
+        }
+        self.servers.replicas[which].down = true;
+        self.note(format_args!("server {which} goes down"));
+        let its = |client: &Client| client.replica == which;
+        let all: Vec<SessionId> =
+            self.servers.sessions.iter().filter(|(_, client)| its(client)).map(|(&id, _)| id).collect();
+        if self.random.random_range(0..REPLICAS) == 0 {
+            let ms = self.random.random_range(100..=ELECTION_MS);
+            self.servers_away(ms);
+        }
+        for session in all {
+            self.lose_connection(session);
+        }
+        self.after(ms, move |state| {
+            state.note(format_args!("server {which} is back"));
+            state.servers.replicas[which].down = false;
+            state.catch_up(which, state.servers.committed());
+        });
+    }
+
     /// The servers are away for a while, for everybody.
     pub(crate) fn servers_away(&mut self, ms: u64) {
+        if self.servers.away {
+            return;
+        }
         self.servers.away = true;
+        self.lose_proposals();
         self.see(&Seen::ServersAway { away: true });
         let all: Vec<SessionId> = self.servers.sessions.keys().copied().collect();
         for session in all {
@@ -180,6 +262,7 @@ impl State {
         self.after(ms, |state| {
             state.servers.away = false;
             state.see(&Seen::ServersAway { away: false });
+            state.commit_proposals();
             let now = state.now;
             let mut waiting = Vec::new();
             for (&session, client) in &mut state.servers.sessions {

@@ -44,6 +44,8 @@ pub(crate) struct Machine {
     pub(crate) leave: Option<mpsc::Sender<()>>,
     /// The network between it and the servers is cut.
     pub(crate) cut_off: bool,
+    /// How long the next slice of a worker takes beyond its time, in milliseconds.
+    pub(crate) stuck_ms: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -121,6 +123,23 @@ impl Machines {
     fn that_run(&self, chosen: impl Fn(Process) -> bool) -> Vec<MachineId> {
         let alive = |it: &Machine| it.condition != Condition::Dead && chosen(it.process);
         self.all.iter().filter(|(_, it)| alive(it)).map(|(&id, _)| id).collect()
+    }
+
+    /// How long a worker of the node that begins a slice does not come back, besides what its work takes.
+    pub(super) fn take_stuck(&mut self, node: NodeId) -> u64 {
+        let machine = self.seats.get(&node).and_then(|machine| self.all.get_mut(machine));
+        machine.map_or(0, |machine| std::mem::take(&mut machine.stuck_ms))
+    }
+
+    /// A machine that has died runs again, with nothing of what was on it: whoever it was is nobody any more.
+    pub(crate) fn revive(&mut self, machine: MachineId) {
+        self.seats.retain(|_, seat| *seat != machine);
+        self.all.insert(machine, Machine { process: Process::Stays, ..Machine::default() });
+    }
+
+    /// Whether a node is one that some machine's process has, or had.
+    pub(super) fn knows(&self, node: NodeId) -> bool {
+        self.seats.contains_key(&node)
     }
 
     /// What resolves when the node's machine has thawed; `None` if it is not frozen.

@@ -17,8 +17,10 @@
 mod connections;
 mod machines;
 mod network;
+mod proposals;
 mod servers;
 mod session;
+mod stamps;
 
 use std::{
     collections::BTreeMap,
@@ -95,6 +97,8 @@ pub(crate) struct Counts {
     pub(crate) states: u64,
     /// Grants that were sent and carried tasks, repeated ones included.
     pub(crate) grants: u64,
+    /// Members whose session has ended while they were members.
+    pub(crate) members_lost: u64,
 }
 
 /// The history of a world: its fingerprint, and its text if it is wanted.
@@ -283,9 +287,14 @@ impl NodeWorld for World {
 impl Pace for World {
     fn slice(&self, node: NodeId) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
         let (ms, world) = (self.lock().slice_ms, self.clone());
+        let ms = ms + self.lock().machines.take_stuck(node);
         Box::pin(async move {
             sleep(Duration::from_millis(ms)).await;
             loop {
+                if !world.lock().machines.knows(node) {
+                    // Its process was killed.
+                    return std::future::pending().await;
+                }
                 let thawed = world.with(|state| state.machines.thawed(node));
                 let Some(thawed) = thawed else { return };
                 // A machine that is dead never thaws.

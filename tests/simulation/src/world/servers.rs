@@ -7,19 +7,19 @@
 //! ```
 //!
 //! A session's requests are done in the order in which they were sent, and answered in that order, with what its watches have seen
-//! in between. The answer to a write comes when the session's own replica has applied it. A session that is connected anew never
-//! sees an older tree than before.
+//! in between. The answer to a write comes when the session's own replica has applied it. A session that is connected anew sees a tree
+//! that is no older than what its client was *answered*: what was done without an answer may not be there yet, until a `sync`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use rand::Rng as _;
+use rand::{Rng as _, seq::IndexedRandom as _};
 use tokio::sync::{mpsc, oneshot, watch};
 use zk::{
     Error, Op, OpAnswer, Result, Session, WatchEvent,
     tree::{Fired, SessionId, Tree, WatchId, WatchKind},
 };
 
-use super::{MachineId, State};
+use super::{MachineId, State, proposals::Proposals, stamps::Stamps};
 use crate::invariants::Seen;
 
 /// How long a session outlives its last sign of life, in milliseconds.
@@ -43,6 +43,8 @@ pub(super) struct Replica {
     pub(super) applied: u64,
     /// The time before which it hears of nothing more that is committed.
     hears_at: u64,
+    /// It does not run: it hears of nothing, and nobody reaches it.
+    pub(super) down: bool,
 }
 
 /// The servers, and their sessions.
@@ -59,6 +61,9 @@ pub(crate) struct Servers {
     pub(super) owners: BTreeMap<(usize, WatchId), SessionId>,
     /// The servers are away for everybody.
     pub(super) away: bool,
+    /// What waits for the leader to commit again.
+    pub(super) proposals: Proposals,
+    pub(super) stamps: Stamps,
 }
 
 /// A session, as the servers and its client have it.
@@ -76,20 +81,43 @@ pub(super) struct Client {
     pub(super) told: bool,
     /// Since when the servers have not heard of it.
     pub(super) silent: Option<u64>,
+    /// How much of the log the client has been shown by answers.
+    pub(super) seen: u64,
+    /// The connection on which requests wait for the leader; what is sent after them waits too.
+    pub(super) held: Option<u32>,
     /// The times before which nothing else is done, and nothing else answered.
     next_arrival: u64,
     next_answer: u64,
-    /// Takes the connection's loss to those that wait for an answer.
-    pub(super) pending: Vec<Box<dyn FnOnce(Error) + Send>>,
-    pub(super) one_shots: BTreeMap<WatchId, (String, WatchKind, oneshot::Sender<WatchEvent>)>,
-    pub(super) streams: BTreeMap<WatchId, (String, mpsc::UnboundedSender<WatchEvent>)>,
-    /// What one-time watches have seen while the client was away.
-    pub(super) missed: Vec<(oneshot::Sender<WatchEvent>, WatchEvent)>,
+    /// Those that wait for an answer.
+    pub(super) pending: Vec<Box<dyn Pending>>,
+    /// How many there may be before those are looked for that were answered.
+    pub(super) pending_max: usize,
+    pub(super) one_shots: BTreeMap<WatchId, Awaited>,
+    pub(super) streams: BTreeMap<WatchId, mpsc::UnboundedSender<WatchEvent>>,
+    /// Persistent watches that have not outlived a connection: they neither speak nor end.
+    pub(super) silenced: Vec<mpsc::UnboundedSender<WatchEvent>>,
+}
+
+/// Who waits for an answer.
+pub(super) trait Pending: Send {
+    /// Whether it has come.
+    fn is_answered(&self) -> bool;
+    /// It will not come.
+    fn fail(&self, error: Error);
+}
+
+/// A one-time watch, as its client has it. It stays until what it has seen has arrived.
+pub(super) struct Awaited {
+    pub(super) path: String,
+    pub(super) kind: WatchKind,
+    /// The znode did not exist when the watch was set.
+    pub(super) absent: bool,
+    pub(super) waiting: oneshot::Sender<WatchEvent>,
 }
 
 impl Servers {
     pub(super) fn new() -> Self {
-        let replica = || Replica { tree: Tree::new(), applied: 0, hears_at: 0 };
+        let replica = || Replica { tree: Tree::new(), applied: 0, hears_at: 0, down: false };
         let mut servers = Self {
             tree: Tree::new(),
             log: VecDeque::new(),
@@ -98,14 +126,18 @@ impl Servers {
             sessions: BTreeMap::new(),
             owners: BTreeMap::new(),
             away: false,
+            proposals: Proposals::default(),
+            stamps: Stamps::default(),
         };
+        // Nobody is told: it says which paths each operation has changed.
+        servers.tree.watch_tree("/");
         let auditor = servers.tree.open_session();
         debug_assert_eq!(auditor, AUDITOR);
         servers.log.push_back(Entry::Open);
         servers
     }
 
-    fn committed(&self) -> u64 {
+    pub(super) fn committed(&self) -> u64 {
         self.forgotten + self.log.len() as u64
     }
 
@@ -139,12 +171,14 @@ impl Client {
 impl State {
     /// A machine begins a session; `None` if it reaches no server.
     pub(super) fn open_session(&mut self, machine: MachineId) -> Option<SessionId> {
-        if self.servers.away || self.machines.get(machine).cut_off {
+        let up: Vec<usize> = (0..REPLICAS).filter(|&it| !self.servers.replicas[it].down).collect();
+        let replica = up.choose(&mut self.random).copied()?;
+        // A session is begun by a commit, like any other.
+        if self.servers.away || self.servers.proposals.is_stalled() || self.machines.get(machine).cut_off {
             return None;
         }
         let id = self.servers.tree.open_session();
         self.servers.log.push_back(Entry::Open);
-        let replica = self.random.random_range(0..REPLICAS);
         let client = Client {
             machine,
             replica,
@@ -154,14 +188,18 @@ impl State {
             ended: false,
             told: false,
             silent: None,
+            seen: 0,
+            held: None,
             next_arrival: 0,
             next_answer: 0,
             pending: Vec::new(),
+            pending_max: 0,
             one_shots: BTreeMap::new(),
             streams: BTreeMap::new(),
-            missed: Vec::new(),
+            silenced: Vec::new(),
         };
         self.servers.sessions.insert(id, client);
+        // Its server answers when it has applied that commit, and so everything before.
         self.catch_up(replica, self.servers.committed());
         self.note(format_args!("{machine} opens session {id}"));
         Some(id)
@@ -170,7 +208,6 @@ impl State {
     /// Commits a session's operations, if they can be done.
     pub(super) fn commit(&mut self, session: SessionId, ops: Vec<Op>, one: bool) -> Result<Vec<OpAnswer>> {
         self.counts.writes += 1;
-        let before = self.servers.tree.len();
         let mut fired = Vec::new();
         let answers = match (one, ops.first()) {
             (true, Some(op)) => self.servers.tree.apply(session, op, &mut fired).map(|answer| vec![answer]),
@@ -180,10 +217,8 @@ impl State {
         let (first, count) = (ops.first().map_or("nothing", Op::path).to_owned(), ops.len());
         self.note(format_args!("session {session} writes {count} {first}: {verdict}"));
         let Ok(answers) = answers else { return answers };
-        debug_assert!(fired.is_empty() && before > 0, "nobody watches the leader's tree");
         self.see_written(session, &ops);
-        self.servers.log.push_back(Entry::Write(session, ops));
-        self.spread();
+        self.append(Entry::Write(session, ops), &fired);
         Ok(answers)
     }
 
@@ -191,6 +226,14 @@ impl State {
         let now = self.now;
         let Self { invariants, servers, .. } = self;
         invariants.see(now, &Seen::Wrote { session, ops, servers });
+    }
+
+    /// Something is committed, and has changed this.
+    fn append(&mut self, entry: Entry, changed: &Fired) {
+        let servers = &mut self.servers;
+        servers.log.push_back(entry);
+        servers.stamps.note(servers.forgotten + servers.log.len() as u64, servers.forgotten, changed);
+        self.spread();
     }
 
     /// The replicas hear of what is committed, each a while later.
@@ -206,7 +249,11 @@ impl State {
             let hears_at = &mut self.servers.replicas[replica].hears_at;
             *hears_at = (self.now + lag).max(*hears_at);
             let wait = *hears_at - self.now;
-            self.after(wait, move |state| state.catch_up(replica, committed));
+            self.after(wait, move |state| {
+                if !state.servers.replicas[replica].down {
+                    state.catch_up(replica, committed);
+                }
+            });
         }
     }
 
@@ -245,29 +292,42 @@ impl State {
         for (watch, event) in fired {
             let Some(&session) = self.servers.owners.get(&(replica, watch)) else { continue };
             let Some(client) = self.servers.sessions.get_mut(&session) else { continue };
-            if let Some((_, _, waiting)) = client.one_shots.remove(&watch) {
+            if !client.connected {
+                continue;
+            }
+            if client.one_shots.contains_key(&watch) {
                 self.servers.owners.remove(&(replica, watch));
-                if client.connected {
-                    self.answer(session, move |_| drop(waiting.send(event)));
-                } else {
-                    client.missed.push((waiting, event));
-                }
-            } else if client.connected
-                && let Some((_, stream)) = client.streams.get(&watch)
-            {
+                self.answer(session, move |state| state.awaken(session, watch, event));
+            } else if let Some(stream) = client.streams.get(&watch) {
                 let stream = stream.clone();
                 self.answer(session, move |_| drop(stream.send(event)));
             }
         }
     }
 
-    /// Lets something come to a session's client, after everything that was sent to it before.
+    /// What a one-time watch has seen has arrived.
+    pub(super) fn awaken(&mut self, session: SessionId, watch: WatchId, event: WatchEvent) {
+        let client = self.servers.sessions.get_mut(&session);
+        if let Some(awaited) = client.and_then(|client| client.one_shots.remove(&watch)) {
+            // Whoever waited may have given up.
+            let _ = awaited.waiting.send(event);
+        }
+    }
+
+    /// Lets something come to a session's client, after everything that was sent to it before; not at all, if the connection is lost
+    /// on the way.
     pub(super) fn answer(&mut self, session: SessionId, deliver: impl FnOnce(&mut Self) + Send + 'static) {
         let latency = self.latency();
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         client.next_answer = client.next_answer.max(self.now + latency);
-        let (wait, machine) = (client.next_answer - self.now, client.machine);
-        self.after(wait, move |state| state.at(machine, deliver));
+        let (wait, machine, connection) =
+            (client.next_answer - self.now, client.machine, client.connection);
+        let arrive = move |state: &mut Self| {
+            if state.servers.sessions.get(&session).is_some_and(|client| client.connection == connection) {
+                deliver(state);
+            }
+        };
+        self.after(wait, move |state| state.at(machine, arrive));
     }
 
     /// The time until a session's next request arrives, after everything that it has sent before.
@@ -290,6 +350,18 @@ impl State {
         read(&mut self.servers.replicas[replica].tree)
     }
 
+    /// How much of the log a session's replica has applied.
+    pub(super) fn applied_for(&self, session: SessionId) -> u64 {
+        self.servers.sessions.get(&session).map_or(0, |client| self.servers.replicas[client.replica].applied)
+    }
+
+    /// An answer has shown a client so much of the log.
+    pub(super) fn show(&mut self, session: SessionId, upto: u64) {
+        if let Some(client) = self.servers.sessions.get_mut(&session) {
+            client.seen = client.seen.max(upto);
+        }
+    }
+
     /// Brings a session's replica up to what is committed.
     pub(super) fn sync(&mut self, session: SessionId) {
         if let Some(client) = self.servers.sessions.get(&session) {
@@ -303,14 +375,20 @@ impl State {
         session: SessionId,
         path: &str,
         kind: WatchKind,
+        absent: bool,
     ) -> oneshot::Receiver<WatchEvent> {
-        let (sender, receiver) = oneshot::channel();
-        if let Some(client) = self.servers.sessions.get_mut(&session) {
-            let id = self.servers.replicas[client.replica].tree.watch(path, kind);
-            client.one_shots.insert(id, (path.to_owned(), kind, sender));
-            self.servers.owners.insert((client.replica, id), session);
-        }
+        let (waiting, receiver) = oneshot::channel();
+        self.set_watch(session, Awaited { path: path.to_owned(), kind, absent, waiting });
         receiver
+    }
+
+    /// Sets a one-time watch at the replica that its session is connected to.
+    pub(super) fn set_watch(&mut self, session: SessionId, awaited: Awaited) -> Option<WatchId> {
+        let client = self.servers.sessions.get_mut(&session)?;
+        let id = self.servers.replicas[client.replica].tree.watch(&awaited.path, awaited.kind);
+        client.one_shots.insert(id, awaited);
+        self.servers.owners.insert((client.replica, id), session);
+        Some(id)
     }
 
     /// Sets a persistent watch for a session.
@@ -322,7 +400,7 @@ impl State {
         let (sender, receiver) = mpsc::unbounded_channel();
         if let Some(client) = self.servers.sessions.get_mut(&session) {
             let id = self.servers.replicas[client.replica].tree.watch_tree(path);
-            client.streams.insert(id, (path.to_owned(), sender));
+            client.streams.insert(id, sender);
             self.servers.owners.insert((client.replica, id), session);
         }
         receiver
@@ -334,11 +412,21 @@ impl State {
         if std::mem::replace(&mut client.ended, true) {
             return;
         }
+        if self.servers.proposals.is_stalled() {
+            return self.servers.proposals.end(session);
+        }
+        self.commit_end(session);
+    }
+
+    /// The end of a session is committed: what it has left behind goes.
+    pub(super) fn commit_end(&mut self, session: SessionId) {
         self.note(format_args!("session {session} ends"));
-        self.servers.tree.end_session(session);
-        self.servers.log.push_back(Entry::End(session));
+        let fired = self.servers.tree.end_session(session);
+        let members = format!("{}/", self.invariants.facts.cluster.members());
+        let lost = |event: &WatchEvent| matches!(event, WatchEvent::Deleted(path) if path.starts_with(&members));
+        self.counts.members_lost += fired.iter().filter(|(_, event)| lost(event)).count() as u64;
         self.see_written(session, &[]);
-        self.spread();
+        self.append(Entry::End(session), &fired);
     }
 }
 

@@ -16,7 +16,7 @@ use zk::{
     tree::{SessionId, Tree, WatchKind},
 };
 
-use super::{MachineId, State, World};
+use super::{MachineId, State, World, servers::Pending};
 
 /// How long a machine that reaches no server waits before it says so, in milliseconds.
 const CONNECT_TIMEOUT_MS: u64 = 300;
@@ -52,12 +52,53 @@ struct Client {
 }
 
 /// Whoever waits for an answer, until it is given one.
-type Waiting<T> = Arc<Mutex<Option<oneshot::Sender<Result<T>>>>>;
+struct Waiting<T>(Arc<Mutex<Option<oneshot::Sender<Result<T>>>>>);
 
-fn give<T>(waiting: &Waiting<T>, answer: Result<T>) {
-    let sender = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-    // Whoever waited may have given up.
-    let _ = sender.map(|sender| sender.send(answer));
+impl<T> Waiting<T> {
+    fn give(&self, answer: Result<T>) {
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Whoever waited may have given up.
+        let _ = sender.map(|sender| sender.send(answer));
+    }
+}
+
+impl<T: Send> Pending for Waiting<T> {
+    fn is_answered(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    fn fail(&self, error: Error) {
+        self.give(Err(error));
+    }
+}
+
+impl<T> Clone for Waiting<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// What is asked of the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    /// Any server can answer.
+    Reads,
+    /// The leader is asked: a write, or a `sync`.
+    Leader,
+}
+
+/// A request under way.
+struct Request<T, F> {
+    session: SessionId,
+    /// The connection it was sent on, and when.
+    connection: u32,
+    sent: u64,
+    asks: Asks,
+    of_variable: bool,
+    /// Of requests under way when the connection is lost some arrive all the same, until the client is connected anew.
+    arrives_late: bool,
+    perform: F,
+    waiting: Waiting<T>,
 }
 
 impl Client {
@@ -65,6 +106,7 @@ impl Client {
     fn request<T: Send + 'static>(
         &self,
         path: &str,
+        asks: Asks,
         perform: impl FnOnce(&mut State, SessionId) -> Result<T> + Send + 'static,
     ) -> Answer<T> {
         let (session, machine) = (self.session, self.machine);
@@ -80,13 +122,15 @@ impl Client {
         }
         let of_variable = path.contains("/vars/");
         let (sender, receiver) = oneshot::channel();
-        let waiting: Waiting<T> = Arc::new(Mutex::new(Some(sender)));
+        let waiting = Waiting(Arc::new(Mutex::new(Some(sender))));
         self.world.with(|state| {
-            let fail = Arc::clone(&waiting);
-            if let Some(client) = state.servers.sessions.get_mut(&session) {
-                client.pending.push(Box::new(move |error| give(&fail, Err(error))));
-            }
-            state.at(machine, move |state| state.submit(session, of_variable, perform, waiting));
+            let (sent, arrives_late) = (state.now, state.random.random());
+            let Some(client) = state.servers.sessions.get_mut(&session) else { return };
+            client.pending.push(Box::new(waiting.clone()));
+            let connection = client.connection;
+            let request =
+                Request { session, connection, sent, asks, of_variable, arrives_late, perform, waiting };
+            state.at(machine, move |state| state.submit(request));
         });
         Box::pin(async move { receiver.await.unwrap_or(Err(Error::ConnectionLost)) })
     }
@@ -96,7 +140,9 @@ impl Client {
         path: &str,
         read: impl FnOnce(&mut Tree, SessionId) -> Result<T> + Send + 'static,
     ) -> Answer<T> {
-        self.request(path, |state, session| state.read_at_replica(session, |tree| read(tree, session)))
+        self.request(path, Asks::Reads, |state, session| {
+            state.read_at_replica(session, |tree| read(tree, session))
+        })
     }
 
     fn write<T: Send + 'static>(
@@ -105,9 +151,8 @@ impl Client {
         answer: impl FnOnce(OpAnswer) -> Option<T> + Send + 'static,
     ) -> Answer<T> {
         let path = op.path().to_owned();
-        self.request(&path, move |state, session| {
+        self.request(&path, Asks::Leader, move |state, session| {
             let done = state.commit(session, vec![op], true)?.pop();
-            state.sync(session);
             Ok(done.and_then(answer).expect("an operation is answered in its own kind"))
         })
     }
@@ -115,52 +160,101 @@ impl Client {
 
 impl State {
     /// A request is under way to the servers.
-    fn submit<T: Send + 'static>(
-        &mut self,
-        session: SessionId,
-        of_variable: bool,
-        perform: impl FnOnce(&mut Self, SessionId) -> Result<T> + Send + 'static,
-        waiting: Waiting<T>,
-    ) {
-        let Some(client) = self.servers.sessions.get(&session) else { return };
-        let connection = client.connection;
-        // Of requests under way when the connection is lost some arrive all the same, until the client is connected anew.
-        let arrives_late = self.random.random::<bool>();
+    fn submit<T, F>(&mut self, request: Request<T, F>)
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Self, SessionId) -> Result<T> + Send + 'static,
+    {
+        let session = request.session;
         let ms = self.arrival(session);
-        self.after(ms, move |state| {
-            let Some(client) = state.servers.sessions.get(&session) else { return };
-            let lost = client.connection != connection;
-            if lost && (client.connected || !arrives_late || state.servers.away) {
-                return;
-            }
-            let office = client.machine == MachineId::OFFICE;
-            let rate = if of_variable { state.rates.variable_lost } else { state.rates.request_lost };
-            if !lost && !office && state.chance(rate) {
-                return state.lose_connection(session);
-            }
-            let answer = perform(state, session);
-            if lost {
-                return;
-            }
-            if matches!(answer, Err(Error::SessionExpired)) {
-                return state.answer(session, move |state| state.tell_end(session));
-            }
-            if !office && state.chance(state.rates.answer_lost) {
-                return state.lose_connection(session);
-            }
-            state.answer(session, move |_| give(&waiting, answer));
-        });
+        self.after(ms, move |state| state.reach(request));
         self.forget_answered(session);
+    }
+
+    /// A request is at a server.
+    fn reach<T, F>(&mut self, request: Request<T, F>)
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Self, SessionId) -> Result<T> + Send + 'static,
+    {
+        let Some(client) = self.servers.sessions.get(&request.session) else { return };
+        let lost = client.connection != request.connection;
+        if lost && (client.connected || !request.arrives_late) {
+            return;
+        }
+        let (office, held) = (client.machine == MachineId::OFFICE, client.held == Some(request.connection));
+        let rate = if request.of_variable { self.rates.variable_lost } else { self.rates.request_lost };
+        if !lost && !office && self.chance(rate) {
+            return self.lose_connection(request.session);
+        }
+        let of_leader = request.asks == Asks::Leader;
+        if self.servers.away {
+            // The leader that went may have written it down.
+            if of_leader {
+                self.servers.proposals.push(Box::new(|state| state.perform(request)));
+            }
+        } else if (of_leader && self.servers.proposals.is_stalled()) || held {
+            self.hold(request);
+        } else {
+            self.perform(request);
+        }
+    }
+
+    /// A request waits until the leader commits again.
+    fn hold<T, F>(&mut self, request: Request<T, F>)
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Self, SessionId) -> Result<T> + Send + 'static,
+    {
+        let Some(client) = self.servers.sessions.get_mut(&request.session) else { return };
+        let machine = client.machine;
+        if client.connection == request.connection {
+            client.held = Some(request.connection);
+        }
+        self.give_up_in_time(request.sent, machine, request.waiting.clone());
+        self.servers.proposals.push(Box::new(|state| state.perform(request)));
+    }
+
+    /// A request is done and answered.
+    fn perform<T, F>(&mut self, request: Request<T, F>)
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Self, SessionId) -> Result<T> + Send + 'static,
+    {
+        let Request { session, connection, asks, perform, waiting, .. } = request;
+        let Some(client) = self.servers.sessions.get(&session) else { return };
+        let (lost, office) = (client.connection != connection, client.machine == MachineId::OFFICE);
+        if lost && asks == Asks::Reads {
+            return;
+        }
+        let answer = perform(self, session);
+        if lost {
+            return;
+        }
+        if asks == Asks::Leader {
+            self.sync(session);
+        }
+        if matches!(answer, Err(Error::SessionExpired)) {
+            return self.answer(session, move |state| state.tell_end(session));
+        }
+        if !office && self.chance(self.rates.answer_lost) {
+            return self.lose_connection(session);
+        }
+        let shown = self.applied_for(session);
+        self.answer(session, move |state| {
+            state.show(session, shown);
+            waiting.give(answer);
+        });
     }
 
     /// Those that were answered need not be told when the connection is lost.
     fn forget_answered(&mut self, session: SessionId) {
         const PENDING_MAX: usize = 512;
         if let Some(client) = self.servers.sessions.get_mut(&session)
-            && client.pending.len() > PENDING_MAX
+            && client.pending.len() > client.pending_max.max(PENDING_MAX)
         {
-            // Answers come in the order of the requests: the oldest are answered.
-            client.pending.drain(..PENDING_MAX / 2);
+            client.pending.retain(|pending| !pending.is_answered());
+            client.pending_max = 2 * client.pending.len();
         }
     }
 }
@@ -201,47 +295,41 @@ impl Store for Client {
 
     fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>> {
         let path = ops.first().map_or("/", Op::path).to_owned();
-        self.request(&path, move |state, session| {
-            let answers = state.commit(session, ops, false)?;
-            state.sync(session);
-            Ok(answers)
-        })
+        self.request(&path, Asks::Leader, move |state, session| state.commit(session, ops, false))
     }
 
     fn sync(&self, path: &str) -> Answer<()> {
-        self.request(path, |state, session| {
-            state.sync(session);
-            Ok(())
-        })
+        self.request(path, Asks::Leader, |_, _| Ok(()))
     }
 
     fn get_and_watch(&self, path: &str) -> Answer<(Vec<u8>, Stat, OneShot)> {
         let asked = path.to_owned();
-        self.request(path, move |state, session| {
+        self.request(path, Asks::Reads, move |state, session| {
             let (data, stat) = state.read_at_replica(session, |tree| tree.get(session, &asked))?;
-            Ok((data, stat, one_shot(state.watch(session, &asked, WatchKind::Data))))
+            Ok((data, stat, one_shot(state.watch(session, &asked, WatchKind::Data, false))))
         })
     }
 
     fn exists_and_watch(&self, path: &str) -> Answer<(Option<Stat>, OneShot)> {
         let asked = path.to_owned();
-        self.request(path, move |state, session| {
+        self.request(path, Asks::Reads, move |state, session| {
             let stat = state.read_at_replica(session, |tree| tree.exists(session, &asked))?;
-            Ok((stat, one_shot(state.watch(session, &asked, WatchKind::Data))))
+            let absent = stat.is_none();
+            Ok((stat, one_shot(state.watch(session, &asked, WatchKind::Data, absent))))
         })
     }
 
     fn children_and_watch(&self, path: &str) -> Answer<(Vec<String>, OneShot)> {
         let asked = path.to_owned();
-        self.request(path, move |state, session| {
+        self.request(path, Asks::Reads, move |state, session| {
             let names = state.read_at_replica(session, |tree| tree.children(session, &asked))?;
-            Ok((names, one_shot(state.watch(session, &asked, WatchKind::Children))))
+            Ok((names, one_shot(state.watch(session, &asked, WatchKind::Children, false))))
         })
     }
 
     fn watch_tree(&self, path: &str) -> Answer<Box<dyn Events>> {
         let asked = path.to_owned();
-        self.request(path, move |state, session| {
+        self.request(path, Asks::Reads, move |state, session| {
             let events = state.watch_tree(session, &asked);
             Ok(Box::new(Stream(events)) as Box<dyn Events>)
         })
@@ -252,7 +340,7 @@ impl Store for Client {
     }
 
     fn close(&self) -> Answer<()> {
-        self.request("/", |state, session| {
+        self.request("/", Asks::Leader, |state, session| {
             state.end_session(session);
             state.answer(session, move |state| state.tell_end(session));
             Ok(())

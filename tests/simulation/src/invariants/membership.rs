@@ -1,0 +1,129 @@
+//! Who is a member is known to all: some seconds after the last fault nobody speaks any more to who has gone, and whoever is there gets
+//! a share of the work, as long as there is plenty.
+//!
+//! A node that has not heard of another takes no steal request of it; so who joins unheard never gets any work.
+
+use std::collections::BTreeMap;
+
+use taskwork::NodeId;
+use zk::{Op, tree::SessionId};
+
+use super::{Facts, Invariant, Seen, place};
+use crate::workload::Shape;
+
+/// After so many milliseconds without any fault everybody has heard of everybody, and has work.
+const HEARD_MS: u64 = 5_000;
+
+#[derive(Default)]
+pub(super) struct EverybodyIsKnown {
+    /// Since when nothing goes wrong any more.
+    calm_since: Option<u64>,
+    /// Since when there is plenty to do.
+    plenty_since: Option<u64>,
+    members: BTreeMap<NodeId, Member>,
+    gone: BTreeMap<NodeId, u64>,
+    looked_at: u64,
+}
+
+struct Member {
+    session: SessionId,
+    /// When it was last seen to do something, or else when it came.
+    worked_at: u64,
+    leaves: bool,
+}
+
+impl Invariant for EverybodyIsKnown {
+    fn name(&self) -> &'static str {
+        "membership"
+    }
+
+    fn see(&mut self, facts: &Facts, now: u64, seen: &Seen<'_>) -> Result<(), String> {
+        match seen {
+            Seen::Calm => self.calm_since = Some(now),
+            Seen::ServersAway { .. } => self.calm_since = self.calm_since.map(|_| now),
+            Seen::ToldToLeave { node } => {
+                if let Some(member) = self.members.get_mut(node) {
+                    member.leaves = true;
+                }
+            }
+            Seen::Wrote { session, ops, .. } => {
+                self.note(facts, now, *session, ops);
+                return self.nobody_starves(facts, now);
+            }
+            Seen::Worked { node, .. } => {
+                if let Some(member) = self.members.get_mut(node) {
+                    member.worked_at = now;
+                }
+                return self.nobody_starves(facts, now);
+            }
+            Seen::Sent { from, to, .. } if self.members.contains_key(from) => {
+                let gone = self.gone.get(to).copied().max(self.calm_since);
+                if self.gone.contains_key(to)
+                    && self.calm_since.is_some()
+                    && gone.is_some_and(|gone| now > gone + HEARD_MS)
+                {
+                    return Err(format!("{from} speaks to {to}, which has gone long ago"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl EverybodyIsKnown {
+    fn note(&mut self, facts: &Facts, now: u64, session: SessionId, ops: &[Op]) {
+        if ops.is_empty() {
+            let gone = self.members.iter().filter(|(_, member)| member.session == session);
+            let gone: Vec<NodeId> = gone.map(|(&node, _)| node).collect();
+            for node in gone {
+                self.leave(node, now);
+            }
+        }
+        for op in ops {
+            if let Op::Create { path, .. } = op
+                && place(&facts.cluster, path).is_some_and(|at| at.attempt.is_some() && at.rest.is_empty())
+            {
+                // All begin from the root again.
+                self.plenty_since = None;
+            }
+            let folder = facts.cluster.members();
+            let name = op.path().strip_prefix(&folder).and_then(|name| name.strip_prefix('/'));
+            let Some(node) = name.and_then(|name| name.parse::<NodeId>().ok()) else { continue };
+            match op {
+                Op::Create { data, .. } if data.first() == Some(&b'{') => {
+                    self.members.insert(node, Member { session, worked_at: now, leaves: false });
+                }
+                Op::Delete { .. } => self.leave(node, now),
+                _ => {}
+            }
+        }
+    }
+
+    fn leave(&mut self, node: NodeId, now: u64) {
+        if self.members.remove(&node).is_some() {
+            self.gone.insert(node, now);
+        }
+    }
+
+    fn nobody_starves(&mut self, facts: &Facts, now: u64) -> Result<(), String> {
+        let spreads =
+            facts.first().is_some_and(|job| matches!(job.shape, Shape::Random { .. } | Shape::Uts { .. }));
+        let plenty = spreads && facts.open() > 4 * facts.workers;
+        self.plenty_since = plenty.then(|| self.plenty_since.unwrap_or(now));
+        let (Some(calm), Some(plenty)) = (self.calm_since, self.plenty_since) else { return Ok(()) };
+        if now < calm.max(plenty) + HEARD_MS || now == self.looked_at {
+            return Ok(());
+        }
+        self.looked_at = now;
+        let starves =
+            |member: &Member| !member.leaves && now > member.worked_at.max(calm).max(plenty) + HEARD_MS;
+        match self.members.iter().find(|(_, member)| starves(member)) {
+            Some((node, member)) => {
+                let (since, open) = (member.worked_at, facts.open());
+                Err(format!("{node} has done nothing since {since} ms, while {open} states are open"))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What the servers have been asked to write and have not committed: while their leader cannot commit, because its disk is slow or it has
+//! lost its quorum, and when it is gone.
+//!
+//! Connections live meanwhile, and reads are answered, but those that a client has sent after a write: they wait behind it. Whoever waits
+//! for too long gives up, and does not know what came of it.
+
+use rand::Rng as _;
+use zk::{Error, tree::SessionId};
+
+use super::{MachineId, State, servers::Pending};
+
+/// How long a client waits for an answer, in milliseconds.
+const REQUEST_TIMEOUT_MS: u64 = 5_000;
+
+/// Does a request, at last.
+type Doing = Box<dyn FnOnce(&mut State) + Send>;
+
+/// What waits for the leader, in its order.
+#[derive(Default)]
+pub(super) struct Proposals {
+    stalled: bool,
+    stalled_until: u64,
+    waiting: Vec<Proposal>,
+}
+
+enum Proposal {
+    Request(Doing),
+    /// The end of a session. Whoever leads next ends it too.
+    End(SessionId),
+}
+
+impl Proposals {
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled
+    }
+
+    pub(super) fn push(&mut self, doing: Doing) {
+        self.waiting.push(Proposal::Request(doing));
+    }
+
+    pub(super) fn end(&mut self, session: SessionId) {
+        self.waiting.push(Proposal::End(session));
+    }
+}
+
+impl State {
+    /// Nothing is committed for a while.
+    pub(crate) fn stall(&mut self, ms: u64) {
+        if self.servers.away {
+            return;
+        }
+        let proposals = &mut self.servers.proposals;
+        proposals.stalled = true;
+        proposals.stalled_until = proposals.stalled_until.max(self.now + ms);
+        self.after(ms, |state| {
+            let proposals = &state.servers.proposals;
+            if proposals.stalled && state.now >= proposals.stalled_until && !state.servers.away {
+                state.commit_proposals();
+            }
+        });
+    }
+
+    /// The leader commits again: what has waited is done.
+    pub(super) fn commit_proposals(&mut self) {
+        self.servers.proposals.stalled = false;
+        self.servers.proposals.stalled_until = 0;
+        for client in self.servers.sessions.values_mut() {
+            client.held = None;
+        }
+        let waiting = std::mem::take(&mut self.servers.proposals.waiting);
+        if !waiting.is_empty() {
+            self.note(format_args!("the servers do what has waited: {}", waiting.len()));
+        }
+        for proposal in waiting {
+            match proposal {
+                Proposal::Request(doing) => doing(self),
+                Proposal::End(session) => self.commit_end(session),
+            }
+        }
+    }
+
+    /// The leader is gone. Whoever leads next has heard of what was proposed up to some point.
+    pub(super) fn lose_proposals(&mut self) {
+        let count = self.servers.proposals.waiting.len();
+        let heard = if count == 0 { 0 } else { self.random.random_range(0..=count) };
+        let mut place = 0..;
+        self.servers.proposals.waiting.retain(|proposal| {
+            let kept = place.next().is_some_and(|place| place < heard);
+            kept || matches!(proposal, Proposal::End(_))
+        });
+    }
+
+    /// A request that was sent at this time waits: it is answered in time, or whoever asked gives up.
+    pub(super) fn give_up_in_time(&mut self, sent: u64, machine: MachineId, asked: impl Pending + 'static) {
+        let wait = (sent + REQUEST_TIMEOUT_MS).saturating_sub(self.now);
+        self.after(wait, move |state| {
+            state.at(machine, move |_| asked.fail(Error::TimedOut { waited_ms: REQUEST_TIMEOUT_MS }));
+        });
+    }
+}
+
+impl std::fmt::Debug for Proposals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let waiting = self.waiting.len();
+        f.debug_struct("Proposals").field("stalled", &self.stalled).field("waiting", &waiting).finish()
+    }
+}
