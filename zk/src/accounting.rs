@@ -244,7 +244,11 @@ pub async fn claim(
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
     let (mut settled, mut enrol) = (claim.settled.as_deref(), claim.enrol);
     for _ in 0..REBUILDS_MAX {
-        let names = store.children(&attempt.parked()).await?;
+        let names = match store.children(&attempt.parked()).await {
+            // An attempt that is over is tidied away.
+            Err(Error::NoNode { .. }) => return Err(CommitError::AttemptOver),
+            other => other?,
+        };
         let Some(name) = names.iter().find(|name| parked_id(name) == claim.task) else {
             // Gone: claimed by another node, or by an earlier try whose answer was lost.
             return claimed_before(store, attempt, &claim.txn).await;

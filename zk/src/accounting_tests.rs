@@ -117,6 +117,8 @@ async fn an_attempt_that_is_not_there_is_over() {
     let refused = commit(&*node, &stage.cluster, &paths, &transaction("a", 0, &["x"])).await;
     assert_eq!(refused, Err(CommitError::AttemptOver));
     assert_eq!(enrol(&*node, &stage.cluster, &paths, "a").await, Err(CommitError::AttemptOver));
+    let refused = claim(&*node, &stage.cluster, &paths, &root_claim("a")).await;
+    assert_eq!(refused, Err(CommitError::AttemptOver));
 }
 
 #[tokio::test]
