@@ -68,6 +68,17 @@ impl Candidate {
         Ok(Self { store, folder, group, name })
     }
 
+    /// Stands no more: whoever comes next leads. Repeated, it finds nothing to do.
+    ///
+    /// # Errors
+    /// Whatever the store refuses; after a transient error it can be called again.
+    pub async fn withdraw(&self) -> Result<()> {
+        match self.store.delete(&format!("{}/{}", self.folder, self.name), None).await {
+            Ok(()) | Err(Error::NoNode { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Waits until this candidate leads.
     ///
     /// # Errors

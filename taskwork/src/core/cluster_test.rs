@@ -213,7 +213,7 @@ impl Cluster {
         self.made += 1;
         let id = NodeId(self.made);
         let seed = self.random.random();
-        let core = Node::new(id, Limits { drain_deadline_ms: 2_000, ..Limits::default() }, seed);
+        let core = Node::new(id, Limits { drain_deadline_ms: 6_000, ..Limits::default() }, seed);
         self.znodes.members.insert(id);
         for other in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.send(id, 1, Event::Joined { node: other });

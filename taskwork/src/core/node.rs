@@ -12,7 +12,7 @@ use super::{
     accounting::Accounting,
     action::{Action, Departure},
     attempt::Run,
-    drain::Drain,
+    drain::{Drain, Word},
     event::{Event, TransactionResult},
     message::{Message, Packet},
     receipts::Receipt,
@@ -134,10 +134,14 @@ impl Node {
 
     /// When to send [`Event::Tick`], if nothing happens before.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        let Phase::Active(run) = &self.phase else { return None };
         let drain = self.drain.iter().flat_map(Drain::deadlines);
         // What was due was done when the last event was handled.
-        run.deadlines(&self.limits).chain(drain).filter(|&due| due > self.now).min()
+        let to_come = |due: &u64| *due > self.now;
+        match &self.phase {
+            Phase::Active(run) => run.deadlines(&self.limits).chain(drain).filter(to_come).min(),
+            Phase::Enrolling { .. } => drain.filter(to_come).min(),
+            Phase::Waiting | Phase::Clearing { .. } | Phase::Gone => None,
+        }
     }
 
     /// What this node has done, besides what its pool counts.
@@ -171,7 +175,9 @@ impl Node {
                 }
             }
             Event::Transacted { txn, result } => self.transacted(txn, result),
-            Event::Drain => self.begin_drain(),
+            Event::Drain => self.begin_drain(Word::Drain),
+            Event::Retire => self.begin_drain(Word::Retire),
+            Event::Rest => self.begin_drain(Word::Rest),
             Event::Expired => self.depart(Departure::Expelled),
         }
     }
@@ -180,9 +186,10 @@ impl Node {
     fn step(&mut self) {
         match self.phase {
             Phase::Waiting if self.drain.is_some() => self.depart(Departure::Clean),
-            Phase::Waiting | Phase::Enrolling { .. } | Phase::Gone => {}
             Phase::Clearing { next } => self.clear(next),
-            Phase::Active(_) if self.drain.is_some() => self.step_drain(),
+            // Being written into the attempt, it may have become a part of it: then it must leave it in order.
+            Phase::Active(_) | Phase::Enrolling { .. } if self.drain.is_some() => self.step_drain(),
+            Phase::Waiting | Phase::Enrolling { .. } | Phase::Gone => {}
             Phase::Active(_) => self.step_run(),
         }
     }

@@ -83,6 +83,8 @@ pub(crate) struct Pool<T: Task> {
     done: Vec<Counter>,
     /// What the task of each worker may still hold.
     at_work: Vec<AtWork>,
+    /// The task of each worker; its own lock is taken when the task begins, ends or is renewed.
+    running: Vec<Mutex<Option<TaskId>>>,
     completed: Counter,
     splits: Counter,
     changed: Notify,
@@ -128,6 +130,7 @@ impl<T: Task> Pool<T> {
             worked: (0..workers).map(|_| Counter::default()).collect(),
             done: (0..workers).map(|_| Counter::default()).collect(),
             at_work: (0..workers).map(|_| AtWork::default()).collect(),
+            running: (0..workers).map(|_| Mutex::default()).collect(),
             completed: Counter::default(),
             splits: Counter::default(),
             changed: Notify::new(),
@@ -173,6 +176,11 @@ impl<T: Task> Pool<T> {
 
     pub(crate) fn at_work(&self, worker: usize) -> &AtWork {
         &self.at_work[worker]
+    }
+
+    /// Notes which task a worker runs now.
+    pub(crate) fn runs(&self, worker: usize, task: Option<TaskId>) {
+        *lock(&self.running[worker]) = task;
     }
 
     /// What may still be found here. A worker between two tasks, of which one may be neither queued nor begun, hides it.

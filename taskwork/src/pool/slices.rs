@@ -12,7 +12,7 @@ use crate::{
     context::Finished,
     envelope::Envelope,
     figures::Figures,
-    id::NodeId,
+    id::{NodeId, TaskId},
     outlook::Outlook,
     task::{Outcome, Task},
 };
@@ -79,6 +79,7 @@ impl<T: Task> Slices<T> {
             }
             searched => {
                 self.pool.conclude(searched);
+                self.pool.runs(worker, None);
                 None
             }
         }
@@ -104,6 +105,10 @@ impl<T: Task> Work for Slices<T> {
 
     fn outlook(&self) -> Outlook {
         Work::outlook(&self.pool)
+    }
+
+    fn running(&self) -> Vec<TaskId> {
+        self.pool.running()
     }
 
     fn signals(&self) -> &Signals {

@@ -94,6 +94,8 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn figures(&self) -> Figures;
     /// What may still be found here.
     fn outlook(&self) -> Outlook;
+    /// The tasks that are being searched, or completed.
+    fn running(&self) -> Vec<TaskId>;
     fn signals(&self) -> &Signals;
     fn variables(&self) -> &VariableTable;
     /// Takes tasks from elsewhere, which were asked for at that time.
@@ -106,7 +108,7 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn stop(&self);
     /// Lets tasks begin again.
     fn resume(&self);
-    /// Gives every task of a quiet pool.
+    /// Gives every queued task of a pool in which none begins.
     fn unload(&self) -> Result<Vec<Envelope>, PoolFault>;
     /// Forgets every task of a quiet pool, its batch and its outputs: they belong to an attempt that is over.
     fn discard(&self);
@@ -139,6 +141,10 @@ impl<T: Task> Work for Pool<T> {
 
     fn outlook(&self) -> Outlook {
         Pool::outlook(self)
+    }
+
+    fn running(&self) -> Vec<TaskId> {
+        self.running.iter().filter_map(|task| *lock(task)).collect()
     }
 
     fn signals(&self) -> &Signals {

@@ -2,11 +2,14 @@
 
 use std::{
     any::Any,
+    convert::Infallible,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     thread::{self, JoinHandle},
 };
+
+use tokio::sync::mpsc;
 
 use super::{Entry, Pool, PoolFault};
 use crate::{
@@ -14,9 +17,14 @@ use crate::{
     task::{Outcome, Task},
 };
 
-/// The threads of a pool. Dropping them does not end them: close the pool first, then [`join`](Self::join).
+/// The threads of a pool. Dropping them does not end them: close the pool first, then [`join`](Self::join), or wait until they
+/// have [returned](Self::returned).
 #[derive(Debug)]
-pub(crate) struct Workers(Vec<JoinHandle<()>>);
+pub(crate) struct Workers {
+    threads: Vec<JoinHandle<()>>,
+    /// Closed when the last thread has returned: each holds a sender.
+    back: mpsc::Receiver<Infallible>,
+}
 
 impl Workers {
     /// Starts as many workers as the pool was made for.
@@ -24,35 +32,50 @@ impl Workers {
     /// # Errors
     /// If the operating system refuses a thread. Those already started end then.
     pub(crate) fn start<T: Task>(pool: &Arc<Pool<T>>) -> io::Result<Self> {
-        let mut threads = Vec::new();
+        let (away, back) = mpsc::channel(1);
+        let mut workers = Self { threads: Vec::new(), back };
         for worker in 0..pool.worked.len() {
-            let its_pool = Arc::clone(pool);
+            let (its_pool, away) = (Arc::clone(pool), away.clone());
             let thread = thread::Builder::new().name(format!("worker-{worker}"));
-            match thread.spawn(move || its_pool.work(worker)) {
-                Ok(handle) => threads.push(handle),
+            let work = move || {
+                its_pool.work(worker);
+                drop(away);
+            };
+            match thread.spawn(work) {
+                Ok(handle) => workers.threads.push(handle),
                 Err(refused) => {
                     pool.queue.close(&pool.signals);
-                    Self(threads).join();
+                    workers.join();
                     return Err(refused);
                 }
             }
         }
-        Ok(Self(threads))
+        Ok(workers)
     }
 
     /// No threads: the pool is worked by something else.
     #[cfg(feature = "simulation")]
     pub(crate) fn none() -> Self {
-        Self(Vec::new())
+        Self { threads: Vec::new(), back: mpsc::channel(1).1 }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Waits until every worker has returned, without keeping a thread.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future loses nothing.
+    pub(crate) async fn returned(&mut self) {
+        // Nothing is ever sent.
+        let _ = self.back.recv().await;
+    }
+
+    /// How many have not returned.
+    pub(crate) fn out(&self) -> usize {
+        self.threads.iter().filter(|thread| !thread.is_finished()).count()
     }
 
     /// Waits until every worker has returned: each does at its task's next `migrate()`.
     pub(crate) fn join(self) {
-        for thread in self.0 {
+        for thread in self.threads {
             thread.join().expect("a worker catches the panics of its tasks");
         }
     }
@@ -77,11 +100,13 @@ impl<T: Task> Pool<T> {
         let searched = self.search(entry, worker);
         self.conclude(searched);
         self.at_work(worker).clear();
+        self.runs(worker, None);
     }
 
     /// Calls the program's search once.
     pub(super) fn search(&self, entry: Entry<T>, worker: usize) -> Searched<T> {
         let Entry { id, children, output, mut task } = entry;
+        self.runs(worker, Some(id));
         self.at_work(worker).set(task.outlook());
         let mut cx = Context::new(self, worker, id, children, output);
         let outcome = catch_unwind(AssertUnwindSafe(|| task.search(&mut cx)));

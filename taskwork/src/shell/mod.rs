@@ -19,6 +19,7 @@ pub(crate) mod ground;
 pub(crate) mod node;
 pub(crate) mod seat;
 pub(crate) mod kinds;
+pub(crate) mod lingering;
 pub(crate) mod mail;
 pub(crate) mod moments;
 pub(crate) mod serve;
