@@ -134,6 +134,18 @@ fn a_suspended_job_waits_for_its_tasks_as_long_as_it_takes() {
 }
 
 #[test]
+fn a_task_of_an_attempt_that_is_over_does_not_keep_its_node_from_the_next() {
+    let mut cluster = at_work(FOR_EVER, 2, &["--zk-session-timeout", "2"]);
+    cluster.wait_for_log(1, "the node takes part").unwrap();
+    cluster.nodes[1].signal("KILL").unwrap();
+    cluster.wait_for_log(0, "the node takes part attempt=2").unwrap();
+    assert_eq!(members(&cluster).len(), 1, "{}", cluster.log(0));
+    cancel(&cluster, "0");
+    cluster.nodes[0].signal("TERM").unwrap();
+    assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
+}
+
+#[test]
 fn an_operator_who_drains_a_node_can_wait_for_its_tasks() {
     let mut cluster = at_work("6000", 2, &["--drain-deadline", "1"]);
     let stuck = cluster.log(0);

@@ -19,6 +19,7 @@ mod worker;
 #[cfg(feature = "simulation")]
 mod slices;
 mod ledger;
+mod batches;
 mod variables;
 mod work;
 mod sync;
@@ -41,7 +42,7 @@ use tokio::sync::Notify;
 pub use self::slices::Pace;
 #[cfg(feature = "simulation")]
 pub(crate) use self::slices::Slices;
-use self::{ledger::Ledger, queue::Queue};
+use self::{batches::Batches, queue::Queue};
 pub(crate) use self::{
     signals::Signals,
     variables::{Source, Unpublished, VariableTable},
@@ -63,6 +64,8 @@ pub(crate) struct Entry<T: Task> {
     pub(crate) id: TaskId,
     pub(crate) children: Vec<TaskId>,
     pub(crate) output: T::Output,
+    /// What the task said when it came here: while it waits, nothing changes it, and nobody asks it under a lock.
+    pub(crate) outlook: Option<f64>,
     pub(crate) task: T,
 }
 
@@ -74,7 +77,7 @@ pub(crate) struct Pool<T: Task> {
     pub(crate) variables: VariableTable,
     pub(crate) limits: PoolLimits,
     queue: Queue<T>,
-    ledger: Mutex<Ledger<T::Output>>,
+    batches: Batches<T::Output>,
     fault: Mutex<Option<PoolFault>>,
     tasks_made: AtomicU64,
     /// Units of work, a counter for each worker.
@@ -124,7 +127,7 @@ impl<T: Task> Pool<T> {
             variables: VariableTable::new(variables),
             limits,
             queue: Queue::new(workers),
-            ledger: Mutex::default(),
+            batches: Batches::default(),
             fault: Mutex::default(),
             tasks_made: AtomicU64::new(0),
             worked: (0..workers).map(|_| Counter::default()).collect(),
@@ -152,12 +155,9 @@ impl<T: Task> Pool<T> {
 
     /// Notes a completed task, and says so if the batch has grown enough to be committed.
     pub(crate) fn complete(&self, id: TaskId, children: &[TaskId], output: T::Output) {
-        let mut ledger = lock(&self.ledger);
-        ledger.complete(id, children, output);
-        let full = ledger.ids() >= self.limits.batch_ids_commit;
-        drop(ledger);
+        let waited_for = self.batches.complete(id, children, output);
         self.completed.add(1);
-        if full {
+        if waited_for || self.batches.ids() >= self.limits.batch_ids_commit {
             self.changed.notify_one();
         }
     }
@@ -219,7 +219,12 @@ impl<T: Task> Pool<T> {
 
 impl<T: Task> Entry<T> {
     pub(crate) fn new(id: TaskId, task: T) -> Self {
-        Self { id, children: Vec::new(), output: T::Output::default(), task }
+        Self::resume(id, Vec::new(), T::Output::default(), task)
+    }
+
+    /// A task that goes on where it stopped.
+    pub(crate) fn resume(id: TaskId, children: Vec<TaskId>, output: T::Output, task: T) -> Self {
+        Self { id, children, output, outlook: task.outlook(), task }
     }
 
     /// Packs the task for its way to another node.
@@ -234,12 +239,8 @@ impl<T: Task> Entry<T> {
 
     /// Unpacks a task that came from elsewhere.
     pub(crate) fn open(envelope: Envelope) -> Result<Self, DecodeError> {
-        Ok(Self {
-            id: envelope.id,
-            children: envelope.children,
-            output: codec::decode(&envelope.output)?,
-            task: codec::decode(&envelope.task)?,
-        })
+        let (output, task) = (codec::decode(&envelope.output)?, codec::decode(&envelope.task)?);
+        Ok(Self::resume(envelope.id, envelope.children, output, task))
     }
 }
 

@@ -105,9 +105,9 @@ impl<T: Task> Pool<T> {
 
     /// Calls the program's search once.
     pub(super) fn search(&self, entry: Entry<T>, worker: usize) -> Searched<T> {
-        let Entry { id, children, output, mut task } = entry;
+        let Entry { id, children, output, outlook, mut task } = entry;
         self.runs(worker, Some(id));
-        self.at_work(worker).set(task.outlook());
+        self.at_work(worker).set(outlook);
         let mut cx = Context::new(self, worker, id, children, output);
         let outcome = catch_unwind(AssertUnwindSafe(|| task.search(&mut cx)));
         Searched { outcome, finished: cx.finish(), task }
@@ -125,7 +125,7 @@ impl<T: Task> Pool<T> {
                 }
             }
             Ok(Outcome::Migrate) if told_to_stop => {
-                self.queue.put([Entry { id, children, output, task }], &self.signals);
+                self.queue.put([Entry::resume(id, children, output, task)], &self.signals);
             }
             // A task that stops of itself would be begun and stop again for ever.
             Ok(Outcome::Migrate) => self.fail(PoolFault::Deserted { task: id }),
@@ -135,7 +135,7 @@ impl<T: Task> Pool<T> {
 }
 
 /// What a panic said.
-fn message(panic: &(dyn Any + Send)) -> String {
+pub(super) fn message(panic: &(dyn Any + Send)) -> String {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("without a message").to_owned()

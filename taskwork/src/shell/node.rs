@@ -108,6 +108,7 @@ impl RunningNode {
             attempt: AtomicU32::new(0),
             suspended: AtomicBool::new(false),
             silent: Mutex::default(),
+            silence: Notify::new(),
             standing: AsyncMutex::default(),
             seen,
         });
@@ -171,6 +172,15 @@ impl RunningNode {
     pub(crate) async fn retire(&self) {
         self.coordination.moments.note(What::ToldToLeave, "");
         self.coordination.tell(Event::Retire).await;
+    }
+
+    /// Resolves when tasks that were asked to stop have not for long.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future loses nothing.
+    pub(crate) fn silence(&self) -> impl Future<Output = ()> + use<> {
+        let coordination = Arc::clone(&self.coordination);
+        async move { coordination.silence.notified().await }
     }
 
     /// Ends the node's part in the job and gives the network back. Running tasks end at their next `migrate()`.

@@ -314,12 +314,11 @@ impl Desk<'_> {
             Ended::Departed(Departure::Clean) => Ok(Some(Fate::Left)),
             // It is not told again: whoever was told to leave does not come back for the next job, nor as another node.
             Ended::JobOver | Ended::Departed(Departure::Expelled) if told_to_leave => Ok(Some(Fate::Left)),
-            Ended::JobOver if back == Back::Stuck => Ok(Some(Fate::Stuck)),
-            Ended::JobOver => Ok(None),
+            Ended::JobOver | Ended::ShutDown if back == Back::Stuck => Ok(Some(Fate::Stuck)),
+            Ended::ShutDown if told_to_leave => Ok(Some(Fate::Left)),
+            Ended::JobOver | Ended::ShutDown => Ok(None),
             Ended::Departed(Departure::Expelled) => Ok(Some(Fate::Expired)),
-            Ended::Departed(Departure::Abandoned) | Ended::ShutDown | Ended::BrokenDown => {
-                Err(ServeError::BrokenDown)
-            }
+            Ended::Departed(Departure::Abandoned) | Ended::BrokenDown => Err(ServeError::BrokenDown),
         }
     }
 
@@ -327,6 +326,7 @@ impl Desk<'_> {
     async fn until_ended(&mut self, seat: &Seat, running: &mut RunningNode) -> (Ended, bool) {
         let mut told = false;
         loop {
+            let silence = running.silence();
             tokio::select! {
                 biased;
                 ended = running.ended() => return (ended, told),
@@ -335,6 +335,13 @@ impl Desk<'_> {
                     running.drain();
                 }
                 () = seat.asked_to_leave.notified() => running.retire().await,
+                () = silence => {
+                    if told || running.was_suspended() {
+                        continue;
+                    }
+                    // Of an attempt that is over: without its workers the node cannot take part in the next.
+                    return (Ended::ShutDown, told);
+                }
             }
             told = true;
         }

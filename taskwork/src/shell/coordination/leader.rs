@@ -257,7 +257,7 @@ impl Coordination {
     async fn close(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
         let outputs = job::outputs(&*self.store, &self.job_paths().attempt(attempt.0)).await?;
         let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
-        let outcome = match self.pool.merge(&outputs, self.seen) {
+        let outcome = match Arc::clone(&self.pool).merge(outputs, self.seen).await {
             Ok((result, output)) => {
                 let shown = serde_json::json!({ "output": output, "variables": self.shown_variables() });
                 job::Outcome { result, shown }

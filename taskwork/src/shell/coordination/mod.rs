@@ -88,6 +88,8 @@ pub(crate) struct Coordination {
     pub(crate) suspended: AtomicBool,
     /// Tasks that have not stopped for long although they were asked to.
     pub(crate) silent: Mutex<Vec<Silent>>,
+    /// Tasks have not stopped for long: said once each time.
+    pub(crate) silence: Notify,
     /// The node's candidate; held by the loop that stands for election, as long as there is one.
     pub(crate) standing: AsyncMutex<Standing>,
     /// Whether others look at the job.

@@ -38,6 +38,7 @@ impl Coordination {
                     job = %self.job, tasks = self.running_tasks().join(", "), silent_s = since.elapsed().as_secs(),
                     "a task does not ask whether it is to stop (Context::migrate)"
                 );
+                self.silence.notify_one();
             }
             if said {
                 self.note_silent(self.silent_since(since_ms));
