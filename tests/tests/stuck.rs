@@ -160,6 +160,22 @@ fn an_operator_who_drains_a_node_can_wait_for_its_tasks() {
 }
 
 #[test]
+fn the_operator_is_told_which_task_does_not_stop() {
+    let mut cluster = at_work(FOR_EVER, 1, &["--drain-deadline", "1"]);
+    let node = members(&cluster).pop().unwrap();
+    assert_eq!(cluster.run("taskwork", &["drain", &node]).unwrap().code, 0);
+    let told = || cluster.json("taskwork", &["nodes"]).unwrap()[0]["silent"].clone();
+    wait_until(&cluster, "it is said which task", || told().is_string());
+    let told = told();
+    assert!(told.as_str().unwrap().contains("of job j-0000000000"), "{told}");
+    let text = cluster.run("taskwork", &["nodes"]).unwrap().out;
+    assert!(text.contains("does not stop"), "{text}");
+    // A signal presses.
+    cluster.nodes[0].signal("TERM").unwrap();
+    assert_eq!(cluster.nodes[0].wait().unwrap().code(), Some(1), "{}", cluster.log(0));
+}
+
+#[test]
 fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
     let mut cluster = at_work("1", 1, &["--drain-deadline", "2", "--zk-session-timeout", "40"]);
     let long = cluster.begin("tree", &["submit", "20", "--spin", "1000"]).unwrap().end().unwrap();
