@@ -401,7 +401,9 @@ fn hundreds_of_jobs_joins_and_leaves_leave_nothing_behind() {
     }
     one_job(&cluster);
     let after = taken(&cluster, 2);
-    println!("{jobs} jobs, {joins} joins and leaves; znodes, and KiB and threads of each node: {before:?}, then {after:?}");
+    println!(
+        "{jobs} jobs, {joins} joins and leaves; znodes, and KiB and threads of each node: {before:?}, then {after:?}"
+    );
     assert_eq!(before.0, after.0, "znodes");
     for ((memory, threads), (memory_then, threads_then)) in before.1.into_iter().zip(after.1) {
         assert!(memory_then < memory + GROWTH_KIB_MAX, "a node has grown from {memory} to {memory_then} KiB");

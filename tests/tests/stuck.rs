@@ -116,7 +116,10 @@ fn the_deadline_to_leave_holds_whatever_the_program_does() {
     let status = cluster.nodes[0].wait().unwrap();
     assert_eq!(status.code(), Some(1), "{}", cluster.log(0));
     let log = cluster.log(0);
-    assert!(log.contains("job j-0000000000: task") && log.contains("does not ask whether it is to stop"), "{log}");
+    assert!(
+        log.contains("job j-0000000000: task") && log.contains("does not ask whether it is to stop"),
+        "{log}"
+    );
     wait_until(&cluster, "it is no member", || members(&cluster).is_empty());
 }
 
@@ -180,7 +183,9 @@ fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
     let mut cluster = at_work("1", 1, &["--drain-deadline", "2", "--zk-session-timeout", "40"]);
     let long = cluster.begin("tree", &["submit", "20", "--spin", "1000"]).unwrap().end().unwrap();
     assert_eq!(long.code, 0, "{long:?}");
-    wait_until(&cluster, "the long job", || cluster.log(0).matches("the node has its first task").count() == 2);
+    wait_until(&cluster, "the long job", || {
+        cluster.log(0).matches("the node has its first task").count() == 2
+    });
     cluster.servers.kill(0).unwrap();
     cluster.nodes[0].signal("TERM").unwrap();
     let status = cluster.nodes[0].wait().unwrap();
@@ -193,7 +198,9 @@ fn a_node_told_to_leave_while_zookeeper_is_away_leaves_cleanly_when_it_is_back_i
     let mut cluster = at_work("1", 1, &["--drain-deadline", "60", "--zk-session-timeout", "40"]);
     let long = cluster.begin("tree", &["submit", "20", "--spin", "1000"]).unwrap().end().unwrap();
     assert_eq!(long.code, 0, "{long:?}");
-    wait_until(&cluster, "the long job", || cluster.log(0).matches("the node has its first task").count() == 2);
+    wait_until(&cluster, "the long job", || {
+        cluster.log(0).matches("the node has its first task").count() == 2
+    });
     cluster.servers.kill(0).unwrap();
     cluster.nodes[0].signal("TERM").unwrap();
     cluster.wait_for_log(0, "told to leave").unwrap();
@@ -209,7 +216,9 @@ fn when_zookeeper_has_lost_everything_the_nodes_say_so_and_make_the_folders_anew
     let long = cluster.run("tree", &["submit", "20", "--spin", "1000"]).unwrap();
     assert_eq!(long.code, 0, "{long:?}");
     for node in 0..2 {
-        wait_until(&cluster, "the long job", || cluster.log(node).matches("the node takes part").count() >= 1);
+        wait_until(&cluster, "the long job", || {
+            cluster.log(node).matches("the node takes part").count() >= 1
+        });
     }
     cluster.servers.kill(0).unwrap();
     cluster.servers.wipe(0).unwrap();

@@ -96,7 +96,8 @@ impl Node {
             drain.park_at = drain.park_at.min(self.now);
             if word == Word::Drain {
                 // The first word with a deadline has all of it: until now nothing pressed.
-                let last = drain.abandon_at.map_or(self.now + deadline_ms, |at| at.min(self.now + parking_ms));
+                let last =
+                    drain.abandon_at.map_or(self.now + deadline_ms, |at| at.min(self.now + parking_ms));
                 drain.abandon_at = Some(last);
             }
             return;

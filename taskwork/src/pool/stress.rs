@@ -157,7 +157,10 @@ fn a_pool_that_is_stopped_and_unloaded_gives_up_everything() {
         first.wait_for("a quiet pool", |pool| pool.view().is_quiet());
         second.pool.put(first.pool.unload().unwrap(), None).unwrap();
         second.wait_until_idle();
-        let outputs = [first.pool.take_batch().unwrap().unwrap().output, second.pool.take_batch().unwrap().unwrap().output];
+        let outputs = [
+            first.pool.take_batch().unwrap().unwrap().output,
+            second.pool.take_batch().unwrap().unwrap().output,
+        ];
         assert_eq!(merge::<u64>(&outputs).unwrap(), LEAVES, "round {round}");
         // The pool can be used again.
         first.pool.discard();

@@ -251,8 +251,7 @@ pub(super) fn merge_shown<O: Output>(
 ) -> Result<(Vec<u8>, serde_json::Value), PoolFault> {
     let merging = || {
         let merged = merge::<O>(outputs)?;
-        let encoded =
-            codec::encode(&merged).map_err(|e| PoolFault::Unencodable { reason: e.to_string() })?;
+        let encoded = codec::encode(&merged).map_err(|e| PoolFault::Unencodable { reason: e.to_string() })?;
         // What cannot be JSON, such as a map by pairs, is for the program alone.
         let shown =
             if show { serde_json::to_value(&merged).unwrap_or_default() } else { serde_json::Value::Null };

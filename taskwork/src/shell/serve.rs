@@ -226,7 +226,8 @@ async fn work(
         };
         match next {
             Ok((job, record)) => {
-                let mut desk = Desk { setup, leave: &mut *leave, lingering: &mut *lingering, queue: &mut queue };
+                let mut desk =
+                    Desk { setup, leave: &mut *leave, lingering: &mut *lingering, queue: &mut queue };
                 if let Some(fate) = desk.one_job(seat, JobId(job), &record).await? {
                     return Ok(fate);
                 }
@@ -348,7 +349,13 @@ impl Desk<'_> {
     }
 
     /// Waits for the workers, as long as nothing else suffers by it.
-    async fn until_back(&mut self, seat: &mut Seat, job: &JobId, stopping: &mut Stopping, told: bool) -> Back {
+    async fn until_back(
+        &mut self,
+        seat: &mut Seat,
+        job: &JobId,
+        stopping: &mut Stopping,
+        told: bool,
+    ) -> Back {
         let asked = Arc::clone(&seat.asked_to_leave);
         if time::timeout(STAND_DOWN_AFTER, stopping.workers_back()).await.is_ok() {
             return Back::All;

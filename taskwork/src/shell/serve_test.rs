@@ -10,12 +10,7 @@ use std::{
 };
 
 use tokio::{runtime, sync::mpsc, time};
-use zk::{
-    ClusterPaths, CreateMode, MemoryTree, Store,
-    Fate, Faults,
-    queue::Runs,
-    tree::SessionId,
-};
+use zk::{ClusterPaths, CreateMode, Fate, Faults, MemoryTree, Store, queue::Runs, tree::SessionId};
 
 use super::{
     ground::{Connecting, Ground, Way, listen},
