@@ -41,7 +41,8 @@ pub struct Limits {
     pub task_children_max: usize,
     /// After what time a transaction whose outcome is unknown is tried again, in milliseconds.
     pub transaction_retry_ms: u64,
-    /// After what time a draining node parks what it could not hand over, in milliseconds.
+    /// How long a node that is told to leave by a signal may take, in milliseconds. In the last third it parks what nobody has taken;
+    /// at the end it goes, whatever it still waits for.
     pub drain_deadline_ms: u64,
 }
 

@@ -118,6 +118,7 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.complete(self.id, &self.children, T::Output::default());
         self.children.clear();
         self.id = renewed;
+        self.pool.runs(self.worker, Some(renewed));
     }
 
     /// Whether a variable may have changed since the last call of [`get_var`](Self::get_var), of any variable.

@@ -256,9 +256,23 @@ impl Node {
     /// # Errors
     /// If the process is gone.
     pub fn memory_kib(&self) -> Result<u64> {
+        self.status("VmRSS:")
+    }
+
+    /// Its threads.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub fn threads(&self) -> Result<u64> {
+        self.status("Threads:")
+    }
+
+    /// A number that the operating system tells of the process.
+    fn status(&self, name: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let value = line.with_context(|| format!("no {name}"))?;
+        Ok(value.trim().trim_end_matches(" kB").trim().parse()?)
     }
 }
 

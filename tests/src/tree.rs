@@ -1,6 +1,8 @@
 //! A task for scenarios: counts the states of a tree whose shape is decided by a hash, and looks for the largest hash. Its
 //! count is known from a plain loop; how long a state takes can be chosen.
 
+use std::{thread, time::Duration};
+
 use serde::{Deserialize, Serialize};
 use taskwork::{
     Context, Job, Outcome, Task, Variable, Variables,
@@ -20,6 +22,8 @@ pub struct Shape {
     pub depth: u32,
     /// How often a hash is taken at each state for nothing but the time it takes.
     pub spin: u32,
+    /// How long a state right below the root takes, in milliseconds, without asking whether it is to stop.
+    pub silent_ms: u64,
 }
 
 /// The largest hash of a state.
@@ -55,6 +59,9 @@ impl Tree {
         for _ in 0..shape.spin {
             spun = std::hint::black_box(hash(spun));
         }
+        if shape.silent_ms > 0 && (state, depth) == (hash(1), 1) {
+            thread::sleep(Duration::from_millis(shape.silent_ms));
+        }
         if depth < shape.depth {
             let children = 1 + hash(state) % 4;
             self.open.extend((0..children).map(|k| (hash(state.wrapping_add(k)), depth + 1)));
@@ -64,7 +71,7 @@ impl Tree {
 
     /// The number of states and the largest, by a plain loop.
     pub fn sequential(depth: u32) -> (u64, u64) {
-        let (mut tree, shape) = (Self::root(), Shape { depth, spin: 0 });
+        let (mut tree, shape) = (Self::root(), Shape { depth, spin: 0, silent_ms: 0 });
         let (mut count, mut largest) = (0, 0);
         while let Some(state) = tree.visit(&shape) {
             count += 1;
@@ -119,6 +126,9 @@ pub struct Arguments {
     /// How often a hash is taken at each state for nothing but the time it takes.
     #[arg(long, default_value_t = 0)]
     spin: u32,
+    /// How long a state right below the root takes, in milliseconds, without asking whether it is to stop.
+    #[arg(long, default_value_t = 0)]
+    silent_ms: u64,
 }
 
 /// The program `tree`.
@@ -137,7 +147,8 @@ impl Program for TreeProgram {
     }
 
     fn prepare(arguments: Arguments, _: Place) -> Result<Prepared, Failure> {
-        let job = Job::new(Tree::root(), Shape { depth: arguments.depth, spin: arguments.spin });
+        let Arguments { depth, spin, silent_ms } = arguments;
+        let job = Job::new(Tree::root(), Shape { depth, spin, silent_ms });
         Ok(Prepared::new("tree", job, |report| {
             let largest = report.var::<Largest>().map(|largest| *largest);
             let json = serde_json::json!({

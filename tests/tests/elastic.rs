@@ -364,6 +364,54 @@ fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
     );
 }
 
+/// How far a node's memory may grow over hundreds of jobs, joins and leaves, in KiB.
+const GROWTH_KIB_MAX: u64 = 16 << 10;
+
+/// What a cluster takes at one moment: znodes, and of each node that is there memory and threads.
+fn taken(cluster: &Cluster, nodes: usize) -> (String, Vec<(u64, u64)>) {
+    let znodes = cluster.servers.figures(0).unwrap()["znode_count"].clone();
+    let of = |node: usize| {
+        let node = &cluster.nodes[node];
+        (node.memory_kib().unwrap(), node.threads().unwrap())
+    };
+    (znodes, (0..nodes).map(of).collect())
+}
+
+/// Fifty jobs in a row and ten nodes that join and leave, three hundred and a thousand with `TASKWORK_LONG=1`: nothing grows.
+#[test]
+fn hundreds_of_jobs_joins_and_leaves_leave_nothing_behind() {
+    let long = std::env::var_os("TASKWORK_LONG").is_some();
+    let (jobs, joins) = if long { (300, 1_000) } else { (50, 10) };
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
+    let (states, _) = Tree::sequential(8);
+    let one_job = |cluster: &Cluster| {
+        let said = cluster.json("tree", &["submit", "8", "--wait"]).unwrap();
+        assert_eq!(said["states"], states, "{}", cluster.logs());
+        cluster.json("taskwork", &["forget", "--all"]).unwrap();
+    };
+    (0..jobs / 5).for_each(|_| one_job(&cluster));
+    let before = taken(&cluster, 2);
+    (0..jobs).for_each(|_| one_job(&cluster));
+    for _ in 0..joins {
+        let node = cluster.start_node("tree", &["--workers", "1"]).unwrap();
+        cluster.wait_for_log(node, "the node is ready").unwrap();
+        cluster.nodes[node].signal("TERM").unwrap();
+        assert!(cluster.nodes[node].wait().unwrap().success(), "{}", cluster.log(node));
+    }
+    one_job(&cluster);
+    let after = taken(&cluster, 2);
+    println!(
+        "{jobs} jobs, {joins} joins and leaves; znodes, and KiB and threads of each node: {before:?}, then {after:?}"
+    );
+    assert_eq!(before.0, after.0, "znodes");
+    for ((memory, threads), (memory_then, threads_then)) in before.1.into_iter().zip(after.1) {
+        assert!(memory_then < memory + GROWTH_KIB_MAX, "a node has grown from {memory} to {memory_then} KiB");
+        // Threads for blocking work come and go.
+        assert!(threads_then <= threads + 2, "a node had {threads} threads, and has {threads_then}");
+    }
+}
+
 #[test]
 fn a_majority_that_is_gone_for_a_moment_costs_nothing() {
     let mut stage = Stage::new(&Setup::ensemble(), 3, "2000", &["--zk-session-timeout", "20"]);

@@ -71,8 +71,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "drain that forgets the queue",
         "taskwork/src/core/drain.rs",
-        "            drain.pile.extend(tasks);\n            drain.stage",
-        "            drop(tasks);\n            drain.stage",
+        "            drain.pile.extend(tasks);\n",
+        "            let _ = drain;\n            drop(tasks);\n",
     ),
     mutant(
         "leader without fence",

@@ -188,6 +188,16 @@ impl Servers {
         Ok(())
     }
 
+    /// Removes everything that a server which is down has written. Of an ensemble nothing is left when all were wiped.
+    ///
+    /// # Errors
+    /// If the server runs, or its data cannot be removed.
+    pub fn wipe(&mut self, server: usize) -> Result<()> {
+        ensure!(self.all[server].process.is_none(), "server {server} runs");
+        fs::remove_dir_all(self.home(server).join("data")).context("the server's data cannot be removed")?;
+        self.write_config(server)
+    }
+
     /// Waits until a server serves.
     ///
     /// # Errors

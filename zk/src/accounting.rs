@@ -120,7 +120,9 @@ pub async fn commit(
                 return Ok(committed);
             }
             // The same, and its txn id has been tidied away since.
-            Err(CommitError::NotMember) if transaction.leave && has_left(store, attempt, transaction).await? => {
+            Err(CommitError::NotMember)
+                if transaction.leave && has_left(store, attempt, transaction).await? =>
+            {
                 return Ok(committed);
             }
             Ok(Try::FailedAt(SETTLED)) if settled.is_some() => settled = None,

@@ -20,7 +20,13 @@ fn transaction(node: &str, number: u64, toggles: &[&str]) -> Transaction {
 }
 
 fn root_claim(node: &str) -> Claim {
-    Claim { node: node.to_owned(), txn: format!("{node}-c"), settled: None, task: ROOT.to_owned(), enrol: false }
+    Claim {
+        node: node.to_owned(),
+        txn: format!("{node}-c"),
+        settled: None,
+        task: ROOT.to_owned(),
+        enrol: false,
+    }
 }
 
 /// Repeats a recipe until its outcome is known.

@@ -22,10 +22,22 @@ pub struct NodeFigures<F> {
     /// What has happened to it.
     #[serde(default)]
     pub moments: Vec<Moment>,
+    /// Its tasks that were asked to stop and have not answered for long. They keep the node from leaving, or from the next job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub silent: Vec<Silent>,
     /// Whether these are its last words: it works on the job no more.
     pub last: bool,
     /// When it said so, in milliseconds since 1970 by its own clock.
     pub at_ms: u64,
+}
+
+/// A task that does not ask whether it is to stop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silent {
+    /// The task.
+    pub task: String,
+    /// When it was asked to stop, in milliseconds since 1970 by the node's own clock.
+    pub since_ms: u64,
 }
 
 /// Something that has happened to a node in a job.

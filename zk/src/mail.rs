@@ -49,8 +49,7 @@ pub async fn post(
         Some(stat) if stat.children >= MAILBOX_MESSAGES_MAX => return Ok(Posted::NotTaken),
         Some(_) => {}
         None => {
-            let put_up =
-                Op::Create { path: mailbox.clone(), data: Vec::new(), mode: CreateMode::Persistent };
+            let put_up = Op::Create { path: mailbox.clone(), data: Vec::new(), mode: CreateMode::Persistent };
             match store.multi(vec![is_member(from), is_member(to), put_up]).await {
                 Err(error) if has_no_node(&error) => return Ok(Posted::NotTaken),
                 // Another sender was faster.

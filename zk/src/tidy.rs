@@ -27,12 +27,7 @@ use crate::{
 ///
 /// # Errors
 /// Whatever the store refuses.
-pub async fn earlier_attempts(
-    store: &dyn Store,
-    fence: &Fence,
-    job: &JobPaths,
-    current: u32,
-) -> Result<()> {
+pub async fn earlier_attempts(store: &dyn Store, fence: &Fence, job: &JobPaths, current: u32) -> Result<()> {
     for name in store.children(&job.attempts()).await? {
         if name.parse::<u32>().is_ok_and(|attempt| attempt < current) {
             remove(store, fence, &format!("{}/{name}", job.attempts())).await?;

@@ -117,7 +117,10 @@ async fn an_earlier_attempt_is_removed_and_the_current_one_is_not() {
     assert_eq!(begun, NewAttempt::Started(2));
     let job = stage.cluster.job(&stage.job);
     for number in 0..1_000 {
-        store.create(&stage.attempt(1).task(&format!("t-{number}")), b"", CreateMode::Persistent).await.unwrap();
+        store
+            .create(&stage.attempt(1).task(&format!("t-{number}")), b"", CreateMode::Persistent)
+            .await
+            .unwrap();
     }
     let mut events = store.watch_tree(&stage.attempt(1).list()).await.unwrap();
     earlier_attempts(&*store, &fence, &job, 2).await.unwrap();

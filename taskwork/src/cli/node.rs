@@ -47,7 +47,8 @@ pub(super) struct Arguments {
     /// Listen beyond this machine although ZooKeeper is open to everybody who reaches it.
     #[arg(long)]
     insecure: bool,
-    /// How long to hand on unfinished tasks when told to leave, in seconds. What is left then is kept in ZooKeeper.
+    /// By when to be gone when told to leave by a signal, in seconds. In the last third of it what no other node has taken is put
+    /// into ZooKeeper; what cannot be put there by the end, such as a task that does not stop, is lost.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     drain_deadline: Duration,
     #[command(flatten)]
@@ -89,7 +90,7 @@ fn failure(error: ServeError) -> Failure {
         ServeError::Connect(error) => error.into(),
         ServeError::Store(error) | ServeError::Seat(SeatError::Store(error)) => error.into(),
         ServeError::Seat(_) => Failure::usage(error),
-        ServeError::Abandoned | ServeError::BrokenDown => Failure::failed(error),
+        ServeError::Abandoned { .. } | ServeError::BrokenDown => Failure::failed(error),
     }
 }
 

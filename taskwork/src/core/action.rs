@@ -23,7 +23,7 @@ pub(crate) enum Action {
     Resume,
     /// Forgets all tasks, the batch and the outputs of a quiet pool.
     Discard,
-    /// Takes every task out of a quiet pool; answered by `Event::Unloaded`.
+    /// Takes every queued task out of a pool in which none begins; answered by `Event::Unloaded`.
     Unload,
     /// Takes the batch; answered by `Event::Batch`.
     TakeBatch,

@@ -112,7 +112,8 @@ impl Node {
     /// Keeps a grant until this node is enrolled: before, it must hold no task.
     pub(super) fn hold_back(&mut self, from: NodeId, message: Message) {
         let Phase::Active(run) = &mut self.phase else { return };
-        let number = |message: &Message| if let Message::Grant { grant, .. } = message { Some(*grant) } else { None };
+        let number =
+            |message: &Message| if let Message::Grant { grant, .. } = message { Some(*grant) } else { None };
         let known = run.held_back.iter().any(|(who, held)| *who == from && number(held) == number(&message));
         if run.held_back.is_empty() {
             run.held_back_until = self.now + self.limits.enrol_patience_ms;
@@ -136,7 +137,9 @@ impl Node {
             let Message::Grant { grant, settled_below, .. } = message else { continue };
             let open_max = self.limits.open_grants_max;
             let Phase::Active(run) = &mut self.phase else { return };
-            if let Receipt::Answer(refusal) = run.receipts.receive(from, grant, settled_below, false, open_max) {
+            if let Receipt::Answer(refusal) =
+                run.receipts.receive(from, grant, settled_below, false, open_max)
+            {
                 self.send(from, refusal);
             }
         }

@@ -222,7 +222,7 @@ impl Cluster {
         self.made += 1;
         let id = NodeId(self.made);
         let seed = self.random.random();
-        let limits = Limits { drain_deadline_ms: 2_000, park_tasks_max: PARK_TASKS_MAX, ..Limits::default() };
+        let limits = Limits { drain_deadline_ms: 6_000, park_tasks_max: PARK_TASKS_MAX, ..Limits::default() };
         let core = Node::new(id, limits, seed);
         self.znodes.members.insert(id);
         for other in self.nodes.keys().copied().collect::<Vec<_>>() {

@@ -1,13 +1,17 @@
 //! Leaving on purpose: everything unfinished goes to the remaining members, then the node leaves cleanly (paper, 3.4).
 //!
 //! ```text
-//!   asked ──▶ Stopping ──pool quiet──▶ Handing ──nothing held, all heard──▶ Leaving ──committed──▶ gone
-//!               │                        │  nobody takes it, or the time is up: park it with the leave
-//!               └────────────────────────┴── still not all heard: abandoned, a new attempt follows
+//!   asked ──▶ Handing ──pool quiet, nothing held, all heard──▶ Leaving ──committed──▶ gone
+//!                │  nobody takes it, or two thirds of the time are up: park it with the leave
+//!                └───────────────────────────┴── the time is up: abandoned, a new attempt follows
 //! ```
 //!
-//! A grant that was sent and not answered can be neither parked nor taken back: the other node may have it. So a drain that
-//! is past its deadline still waits for such answers, as long again, before the node goes without leaving cleanly.
+//! Workers stop at their next `migrate()`, one sooner than another; what is queued is handed on meanwhile.
+//!
+//! A grant that was sent and not answered can be neither parked nor taken back: the other node may have it. So the last third
+//! of the time is for such answers, for tasks that take long to stop, and for the commit. The deadline holds whatever the program,
+//! the other nodes or the tree do: whoever sends a signal ends the process soon after anyway. Where nobody presses (an operator has
+//! asked by way of the tree, or the job is put aside) there is no deadline: to wait costs less than an attempt.
 
 use std::collections::BTreeSet;
 
@@ -23,14 +27,21 @@ use crate::{envelope::Envelope, id::NodeId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Workers stop at their next `migrate()`.
-    Stopping,
-    /// The pool is to be unloaded.
-    Unloading,
-    /// Tasks are handed on.
+    /// Workers stop, tasks are handed on.
     Handing,
     /// The leave is being committed.
     Leaving,
+}
+
+/// How a node is told to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    /// By a deadline.
+    Drain,
+    /// However long it takes.
+    Retire,
+    /// However long it takes; and nobody takes tasks now, so they are parked at once.
+    Rest,
 }
 
 /// A node's way out.
@@ -40,7 +51,7 @@ pub(super) struct Drain {
     /// From now on tasks are parked.
     park_at: u64,
     /// From now on nothing is waited for.
-    abandon_at: u64,
+    abandon_at: Option<u64>,
     /// Tasks that nobody has been offered.
     pile: Vec<Envelope>,
     /// Members that take no tasks: they are leaving too.
@@ -67,29 +78,37 @@ impl Drain {
     }
 
     /// The times at which something is due.
-    pub(super) fn deadlines(&self) -> [u64; 3] {
-        [self.remind_at, self.park_at, self.abandon_at]
+    pub(super) fn deadlines(&self) -> impl Iterator<Item = u64> {
+        [self.remind_at, self.park_at].into_iter().chain(self.abandon_at)
     }
 }
 
 impl Node {
-    /// Begins to leave; asked again, leaves at once: what nobody has yet is parked.
-    pub(super) fn begin_drain(&mut self) {
+    /// Begins to leave; asked again, leaves as soon as it can: what nobody has yet is parked.
+    pub(super) fn begin_drain(&mut self, word: Word) {
+        let deadline_ms = self.limits.drain_deadline_ms;
+        let parking_ms = deadline_ms / 3;
         if let Some(drain) = &mut self.drain {
-            drain.park_at = self.now;
-            drain.abandon_at = drain.abandon_at.min(self.now + self.limits.drain_deadline_ms);
+            drain.park_at = drain.park_at.min(self.now);
+            if word == Word::Drain {
+                // The first word with a deadline has all of it: until now nothing pressed.
+                let last =
+                    drain.abandon_at.map_or(self.now + deadline_ms, |at| at.min(self.now + parking_ms));
+                drain.abandon_at = Some(last);
+            }
             return;
         }
-        let park_at = self.now + self.limits.drain_deadline_ms;
+        let handing_ms = if word == Word::Rest { 0 } else { deadline_ms - parking_ms };
         self.drain = Some(Drain {
-            stage: Stage::Stopping,
-            park_at,
-            abandon_at: park_at + self.limits.drain_deadline_ms,
+            stage: Stage::Handing,
+            park_at: self.now + handing_ms,
+            abandon_at: (word == Word::Drain).then_some(self.now + deadline_ms),
             pile: Vec::new(),
             refusing: BTreeSet::new(),
             remind_at: self.now + self.limits.grant_retry_ms,
         });
         if let Phase::Active(run) = &mut self.phase {
+            run.held_back_until = self.now;
             let waiting = run.victim.dismiss_all();
             self.deny(waiting);
             self.actions.extend([Action::Thieves { waiting: 0 }, Action::Stop]);
@@ -99,18 +118,22 @@ impl Node {
     pub(super) fn unloaded(&mut self, tasks: Vec<Envelope>) {
         if let Some(drain) = &mut self.drain {
             drain.pile.extend(tasks);
-            drain.stage = Stage::Handing;
         }
     }
 
+    /// What is due of leaving, at work or while being written into an attempt. The deadline holds even while the leave is being
+    /// committed: it may be done or not, and if it is, nothing is lost.
     pub(super) fn step_drain(&mut self) {
+        if self.drain.as_ref().and_then(|drain| drain.abandon_at).is_some_and(|at| self.now >= at) {
+            self.depart(Departure::Abandoned);
+            return;
+        }
         let (Phase::Active(run), Some(drain)) = (&mut self.phase, &mut self.drain) else { return };
         if let Some(transaction) = run.accounting.retry(self.now) {
             self.figures.retries += 1;
             self.actions.push(Action::Transact { attempt: run.attempt, transaction });
         }
-        if self.now >= drain.abandon_at && drain.stage != Stage::Leaving {
-            self.depart(Departure::Abandoned);
+        if drain.stage == Stage::Leaving {
             return;
         }
         // It never took part: it holds nothing, and nobody will ask what became of it.
@@ -118,19 +141,20 @@ impl Node {
             self.depart(Departure::Clean);
             return;
         }
-        match drain.stage {
-            Stage::Stopping if self.pool.is_quiet() => {
-                drain.stage = Stage::Unloading;
-                self.actions.push(Action::Unload);
-            }
-            Stage::Stopping | Stage::Unloading | Stage::Leaving => {}
-            Stage::Handing => {
-                self.hand_on();
-                self.remind();
-                self.remind_of_acknowledgements();
-                self.leave_if_done();
-            }
+        // It may have become a part of the attempt: then it must leave it in order.
+        if run.enrolment == Enrolment::Asked {
+            self.refuse_held_back();
+            return;
         }
+        if self.pool.stopped && self.pool.queued > 0 {
+            // Answered with what is queued, and looked at again then.
+            self.actions.push(Action::Unload);
+            return;
+        }
+        self.hand_on();
+        self.remind();
+        self.remind_of_acknowledgements();
+        self.leave_if_done();
     }
 
     /// Spreads the pile over the members that take tasks.
@@ -189,7 +213,7 @@ impl Node {
         }
         let all_heard = run.victim.open() == 0 && run.receipts.unheard().next().is_none();
         let fits = drain.pile.len() <= self.limits.park_tasks_max && self.pool.batches <= 1;
-        if fits && all_heard {
+        if fits && all_heard && self.pool.is_quiet() {
             drain.stage = Stage::Leaving;
             run.accounting.collect_and_park(std::mem::take(&mut drain.pile), true);
         } else if !fits {

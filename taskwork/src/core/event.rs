@@ -41,8 +41,12 @@ pub(crate) enum Event {
     Batch { toggles: Vec<TaskId>, output: Vec<u8> },
     /// The answer to [`Action::Transact`](super::Action::Transact).
     Transacted { txn: u64, result: TransactionResult },
-    /// Leave, and hand on what is unfinished. The second time: leave at once.
+    /// Leave by a deadline, and hand on what is unfinished. The second time: leave at once.
     Drain,
+    /// Leave, and hand on what is unfinished, however long that takes. The second time: as soon as tasks have stopped.
+    Retire,
+    /// The job is put aside: park what is unfinished as soon as it has stopped, however long that takes, and leave.
+    Rest,
     /// The session is over: this node is no member any more.
     Expired,
 }

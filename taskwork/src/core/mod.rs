@@ -31,6 +31,8 @@ mod check;
 #[cfg(test)]
 mod cluster_test;
 #[cfg(test)]
+mod drain_test;
+#[cfg(test)]
 mod properties_test;
 
 pub(crate) use self::{

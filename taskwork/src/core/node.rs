@@ -12,7 +12,7 @@ use super::{
     accounting::Accounting,
     action::{Action, Departure},
     attempt::{Enrolment, Run},
-    drain::Drain,
+    drain::{Drain, Word},
     event::{Event, TransactionResult},
     message::{Message, Packet},
     parked::Parked,
@@ -103,8 +103,8 @@ impl Node {
     pub(crate) fn deadline(&self) -> Option<u64> {
         let Phase::Active(run) = &self.phase else { return None };
         let drain = self.drain.iter().flat_map(Drain::deadlines);
-        let claims = self.parked.claims_at(run.attempt).filter(|_| self.pool.is_hungry());
         // What was due was done when the last event was handled.
+        let claims = self.parked.claims_at(run.attempt).filter(|_| self.pool.is_hungry());
         run.deadlines(&self.limits).chain(drain).chain(claims).filter(|&due| due > self.now).min()
     }
 
@@ -142,7 +142,9 @@ impl Node {
                 }
             }
             Event::Transacted { txn, result } => self.transacted(txn, result),
-            Event::Drain => self.begin_drain(),
+            Event::Drain => self.begin_drain(Word::Drain),
+            Event::Retire => self.begin_drain(Word::Retire),
+            Event::Rest => self.begin_drain(Word::Rest),
             Event::Expired => self.depart(Departure::Expelled),
         }
     }
@@ -226,7 +228,10 @@ impl Node {
 
     pub(super) fn answer(&mut self, from: NodeId, message: Message) {
         let Phase::Active(run) = &mut self.phase else { return };
-        if self.drain.is_none() && run.enrolment != Enrolment::Done && matches!(message, Message::Grant { .. }) {
+        if self.drain.is_none()
+            && run.enrolment != Enrolment::Done
+            && matches!(message, Message::Grant { .. })
+        {
             return self.hold_back(from, message);
         }
         match message {

@@ -46,7 +46,8 @@ impl Parked {
             .map(|&task| {
                 let known = before.get(&task).copied().filter(|_| same_attempt);
                 let claim_at = known.unwrap_or_else(|| {
-                    let before_me = others.iter().filter(|&&other| order(other, task) < order(me, task)).count();
+                    let before_me =
+                        others.iter().filter(|&&other| order(other, task) < order(me, task)).count();
                     let pause = limits.claim_stagger_ms.saturating_mul(before_me as u64);
                     now + pause.min(limits.claim_stagger_max_ms)
                 });
@@ -109,8 +110,10 @@ mod tests {
         let (mut there, mut tried) = (tasks(count).into_iter().collect::<BTreeSet<_>>(), 0);
         for now in 0..10_000 {
             // Those that claim at the same time do not hear of each other.
-            let claimed: Vec<_> =
-                hungry.iter_mut().filter_map(|(&me, parked)| Some((me, parked.claim(now, ATTEMPT)?))).collect();
+            let claimed: Vec<_> = hungry
+                .iter_mut()
+                .filter_map(|(&me, parked)| Some((me, parked.claim(now, ATTEMPT)?)))
+                .collect();
             for (me, task) in claimed {
                 tried += 1;
                 if there.remove(&task) {

@@ -141,7 +141,14 @@ impl Bench {
 
     fn view(&self) -> PoolView {
         let idle = WORKERS - self.running.len();
-        PoolView { workers: WORKERS, idle, queued: self.queue.len(), stopped: self.stopped, batch_ids: 1, batches: 1 }
+        PoolView {
+            workers: WORKERS,
+            idle,
+            queued: self.queue.len(),
+            stopped: self.stopped,
+            batch_ids: 1,
+            batches: 1,
+        }
     }
 
     /// The tasks of a grant: the same whenever it comes, and no other's.
@@ -244,7 +251,9 @@ impl Bench {
             }
             _ => None,
         };
-        if let (TransactionKind::Commit { park, .. }, Answer::Done | Answer::TooLate) = (&transaction.kind, answer) {
+        if let (TransactionKind::Commit { park, .. }, Answer::Done | Answer::TooLate) =
+            (&transaction.kind, answer)
+        {
             self.mine.retain(|task| park.iter().all(|parked| parked.id != *task));
         }
         let result = match answer {

@@ -41,13 +41,7 @@ struct Part<O> {
 impl<O: Output> Ledger<O> {
     /// An empty ledger, whose batches have so many ids at most; one with a single completion may have more.
     pub(super) fn new(ids_max: usize) -> Self {
-        Self {
-            ids_max,
-            closed: VecDeque::new(),
-            open: Part::default(),
-            closed_ids: 0,
-            total: O::default(),
-        }
+        Self { ids_max, closed: VecDeque::new(), open: Part::default(), closed_ids: 0, total: O::default() }
     }
 
     /// Notes a completed task: its own half, its children's halves, and its output, as one.

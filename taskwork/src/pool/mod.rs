@@ -19,6 +19,7 @@ mod worker;
 #[cfg(feature = "simulation")]
 mod slices;
 mod ledger;
+mod batches;
 mod variables;
 mod work;
 mod sync;
@@ -41,7 +42,7 @@ use tokio::sync::Notify;
 pub use self::slices::Pace;
 #[cfg(feature = "simulation")]
 pub(crate) use self::slices::Slices;
-use self::{ledger::Ledger, queue::Queue};
+use self::{batches::Batches, queue::Queue};
 pub(crate) use self::{
     signals::Signals,
     variables::{Source, Unpublished, VariableTable},
@@ -63,6 +64,8 @@ pub(crate) struct Entry<T: Task> {
     pub(crate) id: TaskId,
     pub(crate) children: Vec<TaskId>,
     pub(crate) output: T::Output,
+    /// What the task said when it came here: while it waits, nothing changes it, and nobody asks it under a lock.
+    pub(crate) outlook: Option<f64>,
     pub(crate) task: T,
 }
 
@@ -74,7 +77,7 @@ pub(crate) struct Pool<T: Task> {
     pub(crate) variables: VariableTable,
     pub(crate) limits: PoolLimits,
     queue: Queue<T>,
-    ledger: Mutex<Ledger<T::Output>>,
+    batches: Batches<T::Output>,
     fault: Mutex<Option<PoolFault>>,
     tasks_made: AtomicU64,
     /// Units of work, a counter for each worker.
@@ -83,6 +86,8 @@ pub(crate) struct Pool<T: Task> {
     done: Vec<Counter>,
     /// What the task of each worker may still hold.
     at_work: Vec<AtWork>,
+    /// The task of each worker; its own lock is taken when the task begins, ends or is renewed.
+    running: Vec<Mutex<Option<TaskId>>>,
     completed: Counter,
     splits: Counter,
     changed: Notify,
@@ -131,12 +136,13 @@ impl<T: Task> Pool<T> {
             variables: VariableTable::new(variables),
             limits,
             queue: Queue::new(workers),
-            ledger: Mutex::new(Ledger::new(limits.batch_ids_max)),
+            batches: Batches::new(limits.batch_ids_max),
             fault: Mutex::default(),
             tasks_made: AtomicU64::new(0),
             worked: (0..workers).map(|_| Counter::default()).collect(),
             done: (0..workers).map(|_| Counter::default()).collect(),
             at_work: (0..workers).map(|_| AtWork::default()).collect(),
+            running: (0..workers).map(|_| Mutex::default()).collect(),
             completed: Counter::default(),
             splits: Counter::default(),
             changed: Notify::new(),
@@ -158,12 +164,9 @@ impl<T: Task> Pool<T> {
 
     /// Notes a completed task, and says so if the batch has grown enough to be committed.
     pub(crate) fn complete(&self, id: TaskId, children: &[TaskId], output: T::Output) {
-        let mut ledger = lock(&self.ledger);
-        ledger.complete(id, children, output);
-        let full = ledger.ids() >= self.limits.batch_ids_commit;
-        drop(ledger);
+        let waited_for = self.batches.complete(id, children, output);
         self.completed.add(1);
-        if full {
+        if waited_for || self.batches.ids() >= self.limits.batch_ids_commit {
             self.changed.notify_one();
         }
     }
@@ -182,6 +185,11 @@ impl<T: Task> Pool<T> {
 
     pub(crate) fn at_work(&self, worker: usize) -> &AtWork {
         &self.at_work[worker]
+    }
+
+    /// Notes which task a worker runs now.
+    pub(crate) fn runs(&self, worker: usize, task: Option<TaskId>) {
+        *lock(&self.running[worker]) = task;
     }
 
     /// What may still be found here. A worker between two tasks, of which one may be neither queued nor begun, hides it.
@@ -220,7 +228,12 @@ impl<T: Task> Pool<T> {
 
 impl<T: Task> Entry<T> {
     pub(crate) fn new(id: TaskId, task: T) -> Self {
-        Self { id, children: Vec::new(), output: T::Output::default(), task }
+        Self::resume(id, Vec::new(), T::Output::default(), task)
+    }
+
+    /// A task that goes on where it stopped.
+    pub(crate) fn resume(id: TaskId, children: Vec<TaskId>, output: T::Output, task: T) -> Self {
+        Self { id, children, output, outlook: task.outlook(), task }
     }
 
     /// Packs the task for its way to another node.
@@ -235,12 +248,8 @@ impl<T: Task> Entry<T> {
 
     /// Unpacks a task that came from elsewhere.
     pub(crate) fn open(envelope: Envelope) -> Result<Self, DecodeError> {
-        Ok(Self {
-            id: envelope.id,
-            children: envelope.children,
-            output: codec::decode(&envelope.output)?,
-            task: codec::decode(&envelope.task)?,
-        })
+        let (output, task) = (codec::decode(&envelope.output)?, codec::decode(&envelope.task)?);
+        Ok(Self::resume(envelope.id, envelope.children, output, task))
     }
 }
 

@@ -253,7 +253,7 @@ impl<T: Task> Queue<T> {
     /// How many workers are not waiting, and what the tasks that wait may still hold.
     pub(super) fn outlook(&self) -> (usize, Outlook) {
         let state = self.lock();
-        let waiting = state.tasks.iter().map(|entry| entry.task.outlook());
+        let waiting = state.tasks.iter().map(|entry| entry.outlook);
         (state.workers - state.idle, outlook::of_all(waiting))
     }
 

@@ -1,7 +1,12 @@
 //! A pool that is worked in slices of virtual time instead of by threads: the queue, the ledger, the variables and the contexts
 //! are the real ones, only who calls them, and when, is decided elsewhere.
 
-use std::{convert::Infallible, future::Future, pin::Pin, sync::Arc};
+use std::{
+    convert::Infallible,
+    future::{Future, ready},
+    pin::Pin,
+    sync::Arc,
+};
 
 use tokio::{
     sync::{Notify, mpsc},
@@ -9,14 +14,16 @@ use tokio::{
 };
 
 use super::{
-    Batch, Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, Workers, queue::Next,
+    Batch, Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, Workers,
+    queue::Next,
+    work::{Merging, merge_shown},
     worker::Searched,
 };
 use crate::{
     context::Finished,
     envelope::Envelope,
     figures::Figures,
-    id::NodeId,
+    id::{NodeId, TaskId},
     outlook::Outlook,
     task::{Outcome, Task},
 };
@@ -81,10 +88,11 @@ impl<T: Task> Slices<T> {
         match self.pool.search(entry, worker) {
             Searched { outcome: Ok(Outcome::Migrate), finished, task } if !finished.told_to_stop => {
                 let Finished { id, children, output, .. } = finished;
-                Some(Entry { id, children, output, task })
+                Some(Entry::resume(id, children, output, task))
             }
             searched => {
                 self.pool.conclude(searched);
+                self.pool.runs(worker, None);
                 None
             }
         }
@@ -110,6 +118,10 @@ impl<T: Task> Work for Slices<T> {
 
     fn outlook(&self) -> Outlook {
         Work::outlook(&self.pool)
+    }
+
+    fn running(&self) -> Vec<TaskId> {
+        self.pool.running()
     }
 
     fn signals(&self) -> &Signals {
@@ -151,12 +163,17 @@ impl<T: Task> Work for Slices<T> {
         self.pool.discard();
     }
 
-    fn take_batch(&self) -> Result<Batch, PoolFault> {
+    fn take_batch(&self) -> Result<Option<Batch>, PoolFault> {
         self.pool.take_batch()
     }
 
-    fn merge(&self, outputs: &[Vec<u8>], show: bool) -> Result<(Vec<u8>, serde_json::Value), PoolFault> {
-        self.pool.merge(outputs, show)
+    fn ready_batch(&self) -> Result<Option<Batch>, PoolFault> {
+        self.pool.ready_batch()
+    }
+
+    fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging {
+        // At once, and on this thread: another's time is not that of the run.
+        Box::pin(ready(merge_shown::<T::Output>(&outputs, show)))
     }
 
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String> {

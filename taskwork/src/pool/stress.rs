@@ -50,7 +50,8 @@ impl Task for Leaves {
     }
 }
 
-const LIMITS: PoolLimits = PoolLimits { task_children_max: 3, batch_ids_commit: usize::MAX, batch_ids_max: 1_000 };
+const LIMITS: PoolLimits =
+    PoolLimits { task_children_max: 3, batch_ids_commit: usize::MAX, batch_ids_max: 1_000 };
 const HEIGHT: u32 = 12;
 const LEAVES: u64 = 1 << HEIGHT;
 const STATES: u64 = 2 * LEAVES - 1;
@@ -99,7 +100,7 @@ fn every_state_is_visited_once_and_the_batch_holds_the_root_alone() {
         bench.pool.set_thieves(round % 3);
         bench.put_root();
         bench.wait_until_idle();
-        let batch = bench.pool.take_batch().unwrap();
+        let batch = bench.pool.take_batch().unwrap().unwrap();
         assert_eq!(batch.toggles, [TaskId::ROOT], "round {round}");
         assert_eq!(batch.output, codec::encode(&LEAVES).unwrap(), "round {round}");
         assert_eq!(Work::figures(&*bench.pool).worked, STATES, "round {round}");
@@ -121,7 +122,7 @@ fn tasks_that_go_back_and_forth_between_two_pools_are_neither_lost_nor_doubled()
             taker.put(taken, None).unwrap();
             giver.set_thieves(0);
         }
-        let outputs = pair.each_ref().map(|bench| bench.pool.take_batch().unwrap().output);
+        let outputs = pair.each_ref().map(|bench| bench.pool.take_batch().unwrap().unwrap().output);
         assert_eq!(merge::<u64>(&outputs).unwrap(), LEAVES, "round {round}");
         pair.into_iter().for_each(Bench::end);
     }
@@ -157,14 +158,17 @@ fn a_pool_that_is_stopped_and_unloaded_gives_up_everything() {
         first.wait_for("a quiet pool", |pool| pool.view().is_quiet());
         second.pool.put(first.pool.unload().unwrap(), None).unwrap();
         second.wait_until_idle();
-        let outputs = [first.pool.take_batch().unwrap().output, second.pool.take_batch().unwrap().output];
+        let outputs = [
+            first.pool.take_batch().unwrap().unwrap().output,
+            second.pool.take_batch().unwrap().unwrap().output,
+        ];
         assert_eq!(merge::<u64>(&outputs).unwrap(), LEAVES, "round {round}");
         // The pool can be used again.
         first.pool.discard();
         first.pool.resume();
         first.put_root();
         first.wait_until_idle();
-        assert_eq!(first.pool.take_batch().unwrap().output, codec::encode(&LEAVES).unwrap());
+        assert_eq!(first.pool.take_batch().unwrap().unwrap().output, codec::encode(&LEAVES).unwrap());
         first.end();
         second.end();
     }

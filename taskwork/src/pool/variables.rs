@@ -89,21 +89,30 @@ impl VariableTable {
     /// Takes a value if it improves. Says whether it did.
     pub(crate) fn offer(&self, slot: usize, value: Arc<AnyValue>, from: Source, signals: &Signals) -> bool {
         let slot = &self.slots[slot];
-        let mut copy = slot.copy();
-        let improves = match &copy.value {
-            Some(old) => (slot.declared.improves)(&*value, &**old),
-            None => true,
-        };
-        if improves {
-            copy.value = Some(value);
+        loop {
+            // The program's own code compares, without the lock: others take it who must not wait for that.
+            let (old, version) = {
+                let copy = slot.copy();
+                (copy.value.clone(), copy.version)
+            };
+            if old.is_some_and(|old| !(slot.declared.improves)(&*value, &*old)) {
+                return false;
+            }
+            let mut copy = slot.copy();
+            // It has improved meanwhile: compared again, as often as others make it better.
+            if copy.version != version {
+                continue;
+            }
+            let before = copy.value.replace(value);
             copy.version += 1;
             if from == Source::Znode {
                 copy.published = copy.version;
             }
             drop(copy);
+            drop(before);
             signals.next_epoch();
+            return true;
         }
-        improves
     }
 
     /// Takes an encoded value if it improves. A slot that this program does not have is passed over.

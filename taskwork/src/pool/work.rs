@@ -4,12 +4,13 @@ use std::{
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
+    sync::Arc,
 };
 
 use thiserror::Error;
-use tokio::time::Instant;
+use tokio::{task, time::Instant};
 
-use super::{Entry, Pool, Signals, Source, VariableTable, ledger::Ledger, lock};
+use super::{Entry, Pool, Signals, Source, VariableTable, lock, worker::message};
 use crate::{
     envelope::Envelope,
     figures::{Counter, Figures},
@@ -80,13 +81,22 @@ pub(crate) enum PoolFault {
     Unsendable { task: TaskId, reason: String },
     #[error("task {task} cannot be read as it was sent: {reason}")]
     Unreadable { task: TaskId, reason: String },
+    #[error("the outputs of the job cannot be merged, the program panicked: {message}")]
+    Unmergeable { message: String },
     #[error("an output of the job cannot be encoded or read back: {reason}")]
     Unencodable { reason: String },
     #[error("what the job has produced cannot be recorded: {reason}")]
     Unrecordable { reason: String },
 }
 
+/// Outputs being merged: as bytes, and, if they are to be shown, as people can read them.
+pub(crate) type Merging =
+    Pin<Box<dyn Future<Output = Result<(Vec<u8>, serde_json::Value), PoolFault>> + Send>>;
+
 /// A pool with its program forgotten.
+///
+/// Who calls it drives the node, and must not wait for the program's own code: a search, a merge or a comparison may take seconds. So
+/// none of that is done under a lock that is taken here.
 pub(crate) trait Work: Send + Sync + 'static {
     /// Resolves when something has happened that the node must look at: a worker went hungry, a task was queued for a
     /// thief, the batch grew large, a variable improved, the program failed.
@@ -96,6 +106,8 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn figures(&self) -> Figures;
     /// What may still be found here.
     fn outlook(&self) -> Outlook;
+    /// The tasks that are being searched, or completed.
+    fn running(&self) -> Vec<TaskId>;
     fn signals(&self) -> &Signals;
     fn variables(&self) -> &VariableTable;
     /// Takes tasks from elsewhere, which were asked for at that time.
@@ -108,14 +120,18 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn stop(&self);
     /// Lets tasks begin again.
     fn resume(&self);
-    /// Gives every task of a quiet pool.
+    /// Gives every queued task of a pool in which none begins.
     fn unload(&self) -> Result<Vec<Envelope>, PoolFault>;
     /// Forgets every task of a quiet pool, its batch and its outputs: they belong to an attempt that is over.
     fn discard(&self);
-    fn take_batch(&self) -> Result<Batch, PoolFault>;
-    /// Merges outputs of nodes, empty ones being those of nodes that have produced nothing yet.
-    /// As bytes, and, if they are to be shown, as people can read them.
-    fn merge(&self, outputs: &[Vec<u8>], show: bool) -> Result<(Vec<u8>, serde_json::Value), PoolFault>;
+    /// Takes the batch. `None` while a worker merges an output into it: then it is [`ready`](Self::ready_batch) later, and
+    /// [`changed`](Self::changed) says so. Of a quiet pool it is there at once.
+    fn take_batch(&self) -> Result<Option<Batch>, PoolFault>;
+    /// The batch that was to be taken, if it could not be at once and can be now.
+    fn ready_batch(&self) -> Result<Option<Batch>, PoolFault>;
+    /// Merges outputs of nodes, empty ones being those of nodes that have produced nothing yet; on another thread, since it may take
+    /// long.
+    fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging;
     /// Offers what a user says. Says whether it made a difference, and what there is to say of it.
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String>;
     /// Ends the pool: running tasks are asked to stop, workers return.
@@ -128,8 +144,7 @@ impl<T: Task> Work for Pool<T> {
     }
 
     fn view(&self) -> PoolView {
-        let ledger = lock(&self.ledger);
-        PoolView { batch_ids: ledger.ids(), batches: ledger.batches(), ..self.queue.view() }
+        PoolView { batch_ids: self.batches.ids(), batches: self.batches.count(), ..self.queue.view() }
     }
 
     fn fault(&self) -> Option<PoolFault> {
@@ -142,6 +157,10 @@ impl<T: Task> Work for Pool<T> {
 
     fn outlook(&self) -> Outlook {
         Pool::outlook(self)
+    }
+
+    fn running(&self) -> Vec<TaskId> {
+        self.running.iter().filter_map(|task| *lock(task)).collect()
     }
 
     fn signals(&self) -> &Signals {
@@ -186,21 +205,26 @@ impl<T: Task> Work for Pool<T> {
         self.queue.take(usize::MAX, &self.signals);
         // Another attempt begins from nothing.
         self.done.iter().for_each(Counter::reset);
-        *lock(&self.ledger) = Ledger::new(self.limits.batch_ids_max);
+        self.batches.reset();
     }
 
-    fn take_batch(&self) -> Result<Batch, PoolFault> {
-        let taken = lock(&self.ledger).take();
-        taken.map_err(|e| PoolFault::Unencodable { reason: e.to_string() })
+    fn take_batch(&self) -> Result<Option<Batch>, PoolFault> {
+        self.batches.take()
     }
 
-    fn merge(&self, outputs: &[Vec<u8>], show: bool) -> Result<(Vec<u8>, serde_json::Value), PoolFault> {
-        let merged = merge::<T::Output>(outputs)?;
-        let encode = || codec::encode(&merged).map_err(|e| PoolFault::Unencodable { reason: e.to_string() });
-        // What cannot be JSON, such as a map by pairs, is for the program alone.
-        let shown =
-            if show { serde_json::to_value(&merged).unwrap_or_default() } else { serde_json::Value::Null };
-        Ok((encode()?, shown))
+    fn ready_batch(&self) -> Result<Option<Batch>, PoolFault> {
+        self.batches.ready()
+    }
+
+    fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging {
+        let merging = task::spawn_blocking(move || merge_shown::<T::Output>(&outputs, show));
+        Box::pin(async move {
+            match merging.await {
+                Ok(merged) => merged,
+                // What panics is caught there: the runtime ends, and nobody waits for the answer.
+                Err(_) => std::future::pending().await,
+            }
+        })
     }
 
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String> {
@@ -220,6 +244,23 @@ impl<T: Task> Work for Pool<T> {
     fn close(&self) {
         self.queue.close(&self.signals);
     }
+}
+
+/// Merges outputs, and encodes and shows what comes of it: all of it the program's own code.
+pub(super) fn merge_shown<O: Output>(
+    outputs: &[Vec<u8>],
+    show: bool,
+) -> Result<(Vec<u8>, serde_json::Value), PoolFault> {
+    let merging = || {
+        let merged = merge::<O>(outputs)?;
+        let encoded = codec::encode(&merged).map_err(|e| PoolFault::Unencodable { reason: e.to_string() })?;
+        // What cannot be JSON, such as a map by pairs, is for the program alone.
+        let shown =
+            if show { serde_json::to_value(&merged).unwrap_or_default() } else { serde_json::Value::Null };
+        Ok((encoded, shown))
+    };
+    catch_unwind(AssertUnwindSafe(merging))
+        .unwrap_or_else(|panic| Err(PoolFault::Unmergeable { message: message(&*panic) }))
 }
 
 /// Merges the encoded outputs of several nodes.

@@ -2,11 +2,14 @@
 
 use std::{
     any::Any,
+    convert::Infallible,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     thread::{self, JoinHandle},
 };
+
+use tokio::sync::mpsc;
 
 use super::{Entry, Pool, PoolFault};
 use crate::{
@@ -14,13 +17,13 @@ use crate::{
     task::{Outcome, Task},
 };
 
-/// The threads of a pool. Dropping them does not end them: close the pool first, then [`join`](Self::join).
+/// The threads of a pool. Dropping them does not end them: close the pool first, then [`join`](Self::join), or wait until they
+/// have [returned](Self::returned).
 #[derive(Debug)]
 pub(crate) struct Workers {
     threads: Vec<JoinHandle<()>>,
-    /// Closed when the last worker that is no thread has returned: each holds a sender.
-    #[cfg(feature = "simulation")]
-    back: Option<tokio::sync::mpsc::Receiver<std::convert::Infallible>>,
+    /// Closed when the last worker has returned: each holds a sender.
+    back: mpsc::Receiver<Infallible>,
 }
 
 impl Workers {
@@ -29,47 +32,45 @@ impl Workers {
     /// # Errors
     /// If the operating system refuses a thread. Those already started end then.
     pub(crate) fn start<T: Task>(pool: &Arc<Pool<T>>) -> io::Result<Self> {
-        let mut threads = Vec::new();
+        let (away, back) = mpsc::channel(1);
+        let mut workers = Self { threads: Vec::new(), back };
         for worker in 0..pool.worked.len() {
-            let its_pool = Arc::clone(pool);
+            let (its_pool, away) = (Arc::clone(pool), away.clone());
             let thread = thread::Builder::new().name(format!("worker-{worker}"));
-            match thread.spawn(move || its_pool.work(worker)) {
-                Ok(handle) => threads.push(handle),
+            let work = move || {
+                its_pool.work(worker);
+                drop(away);
+            };
+            match thread.spawn(work) {
+                Ok(handle) => workers.threads.push(handle),
                 Err(refused) => {
                     pool.queue.close(&pool.signals);
-                    Self::of(threads).join();
+                    workers.join();
                     return Err(refused);
                 }
             }
         }
-        Ok(Self::of(threads))
-    }
-
-    fn of(threads: Vec<JoinHandle<()>>) -> Self {
-        Self {
-            threads,
-            #[cfg(feature = "simulation")]
-            back: None,
-        }
+        Ok(workers)
     }
 
     /// No threads: the pool is worked by something else, which lets go of its senders when it returns.
     #[cfg(feature = "simulation")]
-    pub(crate) fn sliced(back: tokio::sync::mpsc::Receiver<std::convert::Infallible>) -> Self {
-        Self { threads: Vec::new(), back: Some(back) }
+    pub(crate) fn sliced(back: mpsc::Receiver<Infallible>) -> Self {
+        Self { threads: Vec::new(), back }
     }
 
-    /// Waits until every worker that is no thread has returned.
-    #[cfg(feature = "simulation")]
+    /// Waits until every worker has returned, without keeping a thread.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future loses nothing.
     pub(crate) async fn returned(&mut self) {
-        if let Some(back) = &mut self.back {
-            // Nothing is ever sent.
-            let _ = back.recv().await;
-        }
+        // Nothing is ever sent.
+        let _ = self.back.recv().await;
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.threads.is_empty()
+    /// How many have not returned.
+    pub(crate) fn out(&self) -> usize {
+        self.back.sender_strong_count()
     }
 
     /// Waits until every worker has returned: each does at its task's next `migrate()`.
@@ -99,12 +100,14 @@ impl<T: Task> Pool<T> {
         let searched = self.search(entry, worker);
         self.conclude(searched);
         self.at_work(worker).clear();
+        self.runs(worker, None);
     }
 
     /// Calls the program's search once.
     pub(super) fn search(&self, entry: Entry<T>, worker: usize) -> Searched<T> {
-        let Entry { id, children, output, mut task } = entry;
-        self.at_work(worker).set(task.outlook());
+        let Entry { id, children, output, outlook, mut task } = entry;
+        self.runs(worker, Some(id));
+        self.at_work(worker).set(outlook);
         let mut cx = Context::new(self, worker, id, children, output);
         let outcome = catch_unwind(AssertUnwindSafe(|| task.search(&mut cx)));
         Searched { outcome, finished: cx.finish(), task }
@@ -122,7 +125,7 @@ impl<T: Task> Pool<T> {
                 }
             }
             Ok(Outcome::Migrate) if told_to_stop => {
-                self.queue.put([Entry { id, children, output, task }], &self.signals);
+                self.queue.put([Entry::resume(id, children, output, task)], &self.signals);
             }
             // A task that stops of itself would be begun and stop again for ever.
             Ok(Outcome::Migrate) => self.fail(PoolFault::Deserted { task: id }),
@@ -132,7 +135,7 @@ impl<T: Task> Pool<T> {
 }
 
 /// What a panic said.
-fn message(panic: &(dyn Any + Send)) -> String {
+pub(super) fn message(panic: &(dyn Any + Send)) -> String {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("without a message").to_owned()

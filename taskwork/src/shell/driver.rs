@@ -24,7 +24,7 @@ use crate::{
     core::{self, Action, Departure, Event, Message},
     figures::Figures,
     id::{JobId, NodeId},
-    pool::{PoolFault, Source, Work},
+    pool::{Batch, PoolFault, Source, Work},
     wire::{
         codec,
         parcel::{Parcel, RIDER_BYTES_MAX},
@@ -108,7 +108,7 @@ impl Driver {
                         None => continue,
                     }
                 }
-                Happening::PoolChanged => Event::Look,
+                Happening::PoolChanged => self.look(),
                 Happening::Due => Event::Tick,
             };
             let over = event == Event::JobOver;
@@ -125,6 +125,17 @@ impl Driver {
         };
         self.pool.close();
         (ended, self.network)
+    }
+
+    /// What has changed in the pool.
+    fn look(&self) -> Event {
+        match self.pool.ready_batch() {
+            Ok(batch) => batch.map_or(Event::Look, told_batch),
+            Err(fault) => {
+                self.order(Order::Fail(fault));
+                Event::Look
+            }
+        }
     }
 
     /// # Cancellation safety
@@ -249,8 +260,8 @@ impl Driver {
             Action::Discard => self.pool.discard(),
             Action::Unload => return Ok(Some(Event::Unloaded { tasks: self.pool.unload()? })),
             Action::TakeBatch => {
-                let batch = self.pool.take_batch()?;
-                return Ok(Some(Event::Batch { toggles: batch.toggles, output: batch.output }));
+                // Otherwise the pool says so when it is ready.
+                return Ok(self.pool.take_batch()?.map(told_batch));
             }
             Action::Enrol { attempt } => self.order(Order::Enrol { attempt }),
             Action::Transact { attempt, transaction } => self.order(Order::Transact { attempt, transaction }),
@@ -303,6 +314,10 @@ impl Driver {
         figures += self.core.figures();
         *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = figures;
     }
+}
+
+fn told_batch(batch: Batch) -> Event {
+    Event::Batch { toggles: batch.toggles, output: batch.output }
 }
 
 /// Why an action came to nothing.

@@ -127,7 +127,8 @@ struct EmbeddedNode {
 impl EmbeddedNode {
     /// Leaves the cluster: hands on what is unfinished, and ends.
     async fn leave(mut self) -> Figures {
-        self.running.drain();
+        // Nobody ends this process: what is unfinished has all the time it needs.
+        self.running.retire().await;
         let ended = self.running.ended().await;
         tracing::debug!(node = %self.seat.node, ?ended, "a node has left");
         self.end().await

@@ -51,8 +51,11 @@ impl<T: Task> Kind for Of<T> {
     fn start<'a>(&'a self, seat: &'a mut Seat, job: &'a JobId, limits: &'a Limits) -> Starting<'a> {
         Box::pin(async move {
             let bytes = zk::job::shared(&*seat.store, &seat.cluster, &job.0).await?;
-            let shared = codec::decode::<T::Shared>(&bytes)
-                .map_err(|error| JobError::Shared { reason: error.to_string() })?;
+            // The program's own code reads it, and it may be large: not on the thread that keeps the session.
+            let reading = tokio::task::spawn_blocking(move || codec::decode::<T::Shared>(&bytes));
+            let unreadable = |reason: String| JobError::Shared { reason };
+            let shared = reading.await.map_err(|panic| unreadable(panic.to_string()))?;
+            let shared = shared.map_err(|error| unreadable(error.to_string()))?;
             let setup = JobSetup::<T> {
                 job: job.clone(),
                 shared: Arc::new(shared),

@@ -19,8 +19,13 @@ pub(crate) mod ground;
 pub(crate) mod node;
 pub(crate) mod seat;
 pub(crate) mod kinds;
+pub(crate) mod lingering;
 pub(crate) mod mail;
+#[cfg(test)]
+mod merge_test;
 pub(crate) mod moments;
 pub(crate) mod serve;
+#[cfg(test)]
+mod serve_test;
 pub(crate) mod submit;
 pub(crate) mod transport;

@@ -6,15 +6,16 @@ use std::sync::{
 };
 
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot},
     task::{JoinHandle, JoinSet},
+    time::{self, Duration},
 };
 
 use tracing::Instrument as _;
 use zk::figures::What;
 
 use super::{
-    clock::Clock,
+    clock::{Clock, unix_ms},
     coordination::{Coordination, ORDERS_MAX, SEEN_WINDOW, WINDOW},
     driver::{Driver, Ended},
     ground::Network,
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     config::Limits,
-    core::{self, Departure},
+    core::{self, Departure, Event},
     figures::{Counter, Figures},
     id::JobId,
     job::JobError,
@@ -68,7 +69,7 @@ pub(crate) struct RunningNode {
 const EVENTS_MAX: usize = 1024;
 
 impl RunningNode {
-    /// Begins to work on a job: makes a pool, starts its workers. The seat's network is lent until [`finish`](Self::finish).
+    /// Begins to work on a job: makes a pool, starts its workers. The seat's network is lent until [`stop`](Self::stop).
     pub(crate) fn start<T: Task>(seat: &mut Seat, setup: JobSetup<T>) -> Result<Self, JobError> {
         let JobSetup { job, shared, limits, seen } = setup;
         let pool = Arc::new(Pool::<T>::new(seat.node, shared, seat.workers, PoolLimits::of(&limits)));
@@ -108,6 +109,9 @@ impl RunningNode {
             letters_posted: AtomicU64::new(0),
             attempt: AtomicU32::new(0),
             suspended: AtomicBool::new(false),
+            silent: Mutex::default(),
+            silence: Notify::new(),
+            standing: AsyncMutex::default(),
             seen,
         });
         let span = tracing::info_span!("job", id = %job, node = %seat.node);
@@ -140,7 +144,7 @@ impl RunningNode {
         self.coordination.figures_now()
     }
 
-    /// Asks the node to leave: it hands on what is unfinished. Asked again, it leaves at once, and parks what it has.
+    /// Asks the node to leave by its deadline: it hands on what is unfinished. Asked again, it leaves at once, and parks what it has.
     pub(crate) fn drain(&self) {
         self.coordination.moments.note(What::ToldToLeave, "");
         self.drain.notify_one();
@@ -166,29 +170,83 @@ impl RunningNode {
         self.ended.as_ref().map_or(Ended::BrokenDown, |(ended, _)| *ended)
     }
 
-    /// Ends the work on the job, gives the network back and says what was done. Running tasks end at their next
-    /// `migrate()`.
-    pub(crate) async fn finish(mut self, seat: &mut Seat) -> Figures {
+    /// Asks the node to leave, however long it takes to hand on what is unfinished.
+    pub(crate) async fn retire(&self) {
+        self.coordination.moments.note(What::ToldToLeave, "");
+        self.coordination.tell(Event::Retire).await;
+    }
+
+    /// Resolves when tasks that were asked to stop have not for long.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future loses nothing.
+    pub(crate) fn silence(&self) -> impl Future<Output = ()> + use<> {
+        let coordination = Arc::clone(&self.coordination);
+        async move { coordination.silence.notified().await }
+    }
+
+    /// Ends the node's part in the job and gives the network back. Running tasks end at their next `migrate()`.
+    pub(crate) async fn stop(mut self, seat: &mut Seat) -> Stopping {
         let shutdown = std::mem::replace(&mut self.shutdown, oneshot::channel().0);
         // It may have ended already; then nobody listens.
         let _ = shutdown.send(());
         let ended = self.ended().await;
         seat.network = self.ended.take().and_then(|(_, network)| network);
         self.loops.shutdown().await;
-        // Workers end when their tasks let them: to wait for that is no work for an async thread.
-        #[cfg(feature = "simulation")]
+        Stopping { ended, coordination: self.coordination, workers: self.workers, asked_ms: unix_ms() }
+    }
+
+    /// Ends the work on the job, however long its tasks take to stop, and says what was done.
+    pub(crate) async fn finish(self, seat: &mut Seat) -> Figures {
+        let mut stopping = self.stop(seat).await;
+        stopping.workers_back().await;
+        stopping.done().await.0
+    }
+}
+
+/// A node whose part in a job is at its end; its workers may still be out.
+pub(crate) struct Stopping {
+    ended: Ended,
+    coordination: Arc<Coordination>,
+    workers: Workers,
+    /// When its tasks were asked to stop, at the latest.
+    asked_ms: u64,
+}
+
+/// How long the last figures of a node may take: nothing depends on them.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Stopping {
+    /// Waits until every worker has returned.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future loses nothing.
+    pub(crate) async fn workers_back(&mut self) {
         self.workers.returned().await;
-        let workers = self.workers;
-        if !workers.is_empty() {
-            let _ = tokio::task::spawn_blocking(move || workers.join()).await;
-        }
+    }
+
+    /// The tasks that have not stopped, by their names.
+    pub(crate) fn running_tasks(&self) -> Vec<String> {
+        self.coordination.running_tasks()
+    }
+
+    /// Leads no more, and does not stand for election: the workers are not back, and others may be at work on the next job.
+    pub(crate) async fn withdraw(&self) {
+        self.coordination.withdraw().await;
+    }
+
+    /// Says what was done, and gives the workers that have not returned.
+    pub(crate) async fn done(self) -> (Figures, Workers) {
         let figures = self.coordination.figures_now();
-        if ended == Ended::Departed(Departure::Clean) {
+        if self.ended == Ended::Departed(Departure::Clean) {
             let Figures { handed_on, parked, .. } = figures;
             let handed_on = format!("{handed_on} tasks handed on, {parked} parked");
             self.coordination.moments.note(What::Left, handed_on);
         }
-        self.coordination.tell_figures(true).await;
-        figures
+        self.coordination.note_silent(self.coordination.silent_since(self.asked_ms));
+        if time::timeout(LAST_WORDS_TIMEOUT, self.coordination.tell_figures(true)).await.is_err() {
+            tracing::debug!(node = %self.coordination.node, "the last figures were not written in time");
+        }
+        (figures, self.workers)
     }
 }

@@ -88,6 +88,8 @@ impl Seat {
         let (network, peers) = way.map(|way| (way.network, way.peers)).unzip();
         let store = Arc::new(Counted::new(store));
         membership::join(&*store, &cluster, &member).await?;
+        // Where nobody was left to do it when the one who was asked had gone.
+        tidy_requests(&*store, &cluster).await?;
 
         let (roster_in, roster) = watch::channel(Roster::default());
         let asked_to_leave = Arc::new(Notify::new());
@@ -159,7 +161,15 @@ impl KeepsRoll {
         loop {
             match roll.next().await {
                 Ok(Change::Joined(member)) => self.joined(&member),
-                Ok(Change::Left(name)) => self.left(&name),
+                Ok(Change::Left(name)) => {
+                    self.left(&name);
+                    // One is enough; should it miss the moment, whoever joins next makes up for it.
+                    if self.roster.borrow().first().is_none_or(|&first| self.node < first)
+                        && let Err(error) = tidy_requests(&*store, &cluster).await
+                    {
+                        tracing::debug!(node = %self.node, %error, "requests to leave were not taken away");
+                    }
+                }
                 Err(zk::Error::SessionExpired) => return,
                 Err(error) => {
                     tracing::debug!(node = %self.node, %error, "the members could not be read; it is tried again");
@@ -208,6 +218,23 @@ impl KeepsRoll {
             }
         }
     }
+}
+
+/// Takes away the requests to leave of nodes that are gone for good: ids are given once.
+async fn tidy_requests(store: &dyn Store, cluster: &ClusterPaths) -> zk::Result<()> {
+    // In this order: only a member is asked, so who was asked then and is no member now is gone.
+    let asked = store.children(&cluster.drains()).await?;
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let members = store.children(&cluster.members()).await?;
+    for node in asked.iter().filter(|node| !members.contains(node)) {
+        match store.delete(&cluster.drain(node), None).await {
+            Ok(()) | Err(zk::Error::NoNode { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Says so each time an operator asks this node to leave.

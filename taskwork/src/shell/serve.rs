@@ -8,13 +8,17 @@
 //!     │         │       │ told to leave: hand on, commit, leave ─▶ end
 //!     └─────────┴───────┘ the session is over: drop everything, join anew under another id
 //! ```
+//!
+//! A task that does not ask whether it is to stop keeps its worker when the job is over. The node leads no more then, so that others
+//! can, and soon gives up its seat: it joins anew with other workers, while the thread lingers. Told to leave, it goes at its deadline
+//! whatever its tasks do.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use thiserror::Error;
 use tokio::{sync::mpsc, time};
 use zk::{
-    ClusterPaths, ConnectError, Store,
+    ClusterPaths, ConnectError, Session, Store,
     job::JobRecord,
     queue::{JobQueue, Runs},
 };
@@ -24,7 +28,8 @@ use super::{
     driver::Ended,
     ground::Ground,
     kinds::Kinds,
-    node::RunningNode,
+    lingering::Lingering,
+    node::{RunningNode, Stopping},
     seat::{Seat, SeatError, SeatSetup},
 };
 use crate::{config::Limits, core::Departure, id::JobId, job::JobError};
@@ -52,9 +57,9 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Store(#[from] zk::Error),
     #[error(
-        "the time to leave was up before everything was handed on; what was left is lost, a new attempt begins"
+        "the time to leave was up before everything was handed on: {why}. What was left is lost, a new attempt begins"
     )]
-    Abandoned,
+    Abandoned { why: String },
     #[error("the node has broken down by a mistake of its own; its log says more")]
     BrokenDown,
 }
@@ -68,6 +73,10 @@ enum Fate {
     Rested,
     /// It is no member any more, without its doing.
     Expired,
+    /// Tasks of a job that is over do not stop.
+    Stuck,
+    /// What every cluster has is not there any more.
+    Wiped,
 }
 
 /// The pause before something that failed for the moment is tried again.
@@ -76,18 +85,36 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause between two tries to join anew.
 const REJOIN_PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// How long the tasks of a job that is over may take to stop until the node leads no more.
+const STAND_DOWN_AFTER: Duration = Duration::from_millis(500);
+
+/// How long they may take until the node gives up its seat, and joins anew with other workers.
+const WORKERS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a seat may take to be given up: the session ends by itself, too.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Runs a node until it is told to leave.
 ///
-/// What fails at the start ends the process: something is wrong with what it was told. Later it is tried again: the
-/// servers may be away for a while, or the port not free yet. `leave` says so each time the process is told to leave.
+/// What is wrong with what it was told ends the process at the start; what passes is waited for, at the start as later: only the first
+/// connection has a limit. `leave` says so each time the process is told to leave.
 pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), ServeError> {
-    let store = setup.ground.connect().await?;
-    setup.cluster.prepare(&*store).await?;
-    let mut seat = take_seat(setup, store).await?;
-    loop {
-        let fate = work(setup, &mut seat, &mut leave).await;
+    let mut lingering = Lingering::new(setup.workers);
+    let Some(first) = unless_told(&mut leave, first_seat(setup)).await else { return Ok(()) };
+    let mut taken = match first {
+        Ok(seat) => Some(seat),
+        Err(error) if error.passes() => {
+            tracing::warn!(%error, "the node cannot join now; it tries again");
+            unless_told(&mut leave, join_anew(setup)).await
+        }
+        Err(error) => return Err(error),
+    };
+    while let Some(mut seat) = taken {
+        let fate = work(setup, &mut seat, &mut leave, &mut lingering).await;
         let node = seat.node;
-        seat.give_up().await;
+        if time::timeout(FAREWELL_TIMEOUT, seat.give_up()).await.is_err() {
+            tracing::debug!(%node, "the session was not closed in time; it ends by itself");
+        }
         match fate {
             Ok(Fate::Left) => {
                 tracing::info!(%node, "the node has left");
@@ -95,44 +122,62 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
             }
             Ok(Fate::Rested) => tracing::info!(%node, "the job rests; the node joins anew"),
             Ok(Fate::Expired) => tracing::warn!(%node, "the node's session is over; it joins anew"),
+            Ok(Fate::Stuck) => tracing::warn!(%node, "the node joins anew, with other workers"),
+            Ok(Fate::Wiped) => tracing::warn!(%node, "the cluster's folders are gone; the node joins anew"),
             Err(error) => {
                 tracing::error!(%node, %error, "the node ends");
                 return Err(error);
             }
         }
-        let Some(next) = join_anew(setup, &mut leave).await else { return Ok(()) };
-        seat = next;
+        taken = unless_told(&mut leave, async {
+            lingering.few_enough().await;
+            join_anew(setup).await
+        })
+        .await;
+    }
+    Ok(())
+}
+
+/// Does something, unless the process is told to leave before it is done.
+async fn unless_told<T>(leave: &mut Leave, doing: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = doing => Some(done),
+        _ = leave.recv() => {
+            tracing::info!("told to leave; the node is no member");
+            None
+        }
     }
 }
 
-/// Takes another seat, however long it takes; `None` if the node is told to leave before.
-async fn join_anew(setup: &ServeSetup, leave: &mut Leave) -> Option<Seat> {
+async fn first_seat(setup: &ServeSetup) -> Result<Seat, ServeError> {
+    let store = setup.ground.connect().await?;
+    setup.cluster.prepare(&*store).await?;
+    take_seat(setup, store).await
+}
+
+/// Takes another seat, however long it takes.
+async fn join_anew(setup: &ServeSetup) -> Seat {
     let mut pause = RETRY_PAUSE;
     loop {
         let joining = async {
             let store = setup.ground.connect().await?;
+            if store.exists(&setup.cluster.members()).await?.is_none() {
+                tracing::warn!(
+                    cluster = setup.cluster.name(),
+                    "ZooKeeper has lost the cluster's folders, and all that was in them, jobs too; they are made anew"
+                );
+            }
+            setup.cluster.prepare(&*store).await?;
             take_seat(setup, store).await
         };
-        let outcome = tokio::select! {
-            biased;
-            outcome = joining => outcome,
-            told = told_to_leave(leave) => return told,
-        };
-        match outcome {
-            Ok(seat) => return Some(seat),
+        match joining.await {
+            Ok(seat) => return seat,
             Err(error) => tracing::warn!(%error, "the node cannot join now; it tries again"),
         }
-        tokio::select! {
-            biased;
-            () = time::sleep(pause) => pause = (2 * pause).min(REJOIN_PAUSE_MAX),
-            told = told_to_leave(leave) => return told,
-        }
+        time::sleep(pause).await;
+        pause = (2 * pause).min(REJOIN_PAUSE_MAX);
     }
-}
-
-async fn told_to_leave(leave: &mut Leave) -> Option<Seat> {
-    leave.recv().await;
-    None
 }
 
 /// Becomes a member, under an id of this session's own.
@@ -157,7 +202,12 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
 }
 
 /// One job after another.
-async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave) -> Result<Fate, ServeError> {
+async fn work(
+    setup: &ServeSetup,
+    seat: &mut Seat,
+    leave: &mut Leave,
+    lingering: &mut Lingering,
+) -> Result<Fate, ServeError> {
     let mut queue =
         JobQueue::new(Arc::clone(&seat.store) as Arc<dyn Store>, seat.cluster.clone(), seat.runs.clone());
     loop {
@@ -176,11 +226,14 @@ async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave) -> Result<
         };
         match next {
             Ok((job, record)) => {
-                if let Some(fate) = one_job(setup, seat, leave, &mut queue, JobId(job), &record).await? {
+                let mut desk =
+                    Desk { setup, leave: &mut *leave, lingering: &mut *lingering, queue: &mut queue };
+                if let Some(fate) = desk.one_job(seat, JobId(job), &record).await? {
                     return Ok(fate);
                 }
             }
             Err(zk::Error::SessionExpired) => return Ok(Fate::Expired),
+            Err(zk::Error::NoNode { .. }) => return Ok(Fate::Wiped),
             Err(error @ zk::Error::NoAuth { .. }) => return Err(error.into()),
             Err(error) => {
                 tracing::warn!(node = %seat.node, %error, "the jobs cannot be read; it is tried again");
@@ -190,82 +243,190 @@ async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave) -> Result<
     }
 }
 
-async fn is_over(mut session: tokio::sync::watch::Receiver<zk::Session>) {
+async fn is_over(mut session: tokio::sync::watch::Receiver<Session>) {
     // The sender lives as long as the session.
-    let _ = session.wait_for(|state| *state == zk::Session::Expired).await;
+    let _ = session.wait_for(|state| *state == Session::Expired).await;
 }
 
-/// Works on a job until it is over: then `None`, and there may be another.
-async fn one_job(
-    setup: &ServeSetup,
-    seat: &mut Seat,
-    leave: &mut Leave,
-    queue: &mut JobQueue,
-    job: JobId,
-    record: &JobRecord,
-) -> Result<Option<Fate>, ServeError> {
-    let Some(kind) = setup.kinds.get(&record.kind) else {
-        let reason = format!("this version of {} has no kind of task {:?}", record.program, record.kind);
-        give_up_job(seat, &job, &reason).await;
-        queue.pass(job.0);
-        return Ok(None);
-    };
-    let mut running = match kind.start(seat, &job, &setup.limits).await {
-        Ok(running) => running,
-        Err(JobError::Coordination(zk::Error::NoNode { .. })) => return Ok(None),
-        Err(JobError::Coordination(zk::Error::SessionExpired)) => return Ok(Some(Fate::Expired)),
-        Err(JobError::Coordination(error)) if error.is_transient() => {
-            tracing::warn!(node = %seat.node, %job, %error, "the job's data cannot be read; it is tried again");
-            time::sleep(RETRY_PAUSE).await;
-            return Ok(None);
-        }
-        Err(error) => {
-            give_up_job(seat, &job, &error.to_string()).await;
-            queue.pass(job.0);
-            return Ok(None);
-        }
-    };
-    tracing::info!(node = %seat.node, %job, name = record.name, "the node works on a job");
-    let (ended, told_to_leave) = until_ended(leave, seat, &mut running).await;
-    let suspended = running.was_suspended() && !told_to_leave;
-    let figures = running.finish(seat).await;
-    tracing::info!(
-        node = %seat.node, %job, ?ended, worked = figures.worked, tasks = figures.tasks, steals = figures.steals,
-        transactions = figures.transactions, "the node's work on the job has ended"
-    );
-    match ended {
-        Ended::Departed(Departure::Clean) if suspended => Ok(Some(Fate::Rested)),
-        Ended::Departed(Departure::Clean) => Ok(Some(Fate::Left)),
-        // It is not told again: whoever was told to leave does not come back for the next job, nor as another node.
-        Ended::JobOver | Ended::Departed(Departure::Expelled) if told_to_leave => Ok(Some(Fate::Left)),
-        Ended::JobOver => Ok(None),
-        Ended::Departed(Departure::Expelled) => Ok(Some(Fate::Expired)),
-        Ended::Departed(Departure::Abandoned) => Err(ServeError::Abandoned),
-        Ended::ShutDown | Ended::BrokenDown => Err(ServeError::BrokenDown),
-    }
+/// What the work on one job needs of the process.
+struct Desk<'a> {
+    setup: &'a ServeSetup,
+    leave: &'a mut Leave,
+    lingering: &'a mut Lingering,
+    queue: &'a mut JobQueue,
 }
 
-/// Waits for the end of the work on a job, and passes on each word that the node is to leave. Says whether there was one.
-async fn until_ended(leave: &mut Leave, seat: &Seat, running: &mut RunningNode) -> (Ended, bool) {
-    let mut told = false;
-    loop {
-        tokio::select! {
-            biased;
-            ended = running.ended() => return (ended, told),
-            Some(()) = leave.recv() => {
-                tracing::info!(node = %seat.node, "told to leave; what is unfinished is handed on");
-                running.drain();
+/// What has become of the workers of a job that is over for the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Back {
+    All,
+    /// Not all, and the process is to leave.
+    ToldToLeave,
+    /// Not all, for too long.
+    Stuck,
+}
+
+impl Desk<'_> {
+    /// Works on a job until it is over: then `None`, and there may be another.
+    async fn one_job(
+        &mut self,
+        seat: &mut Seat,
+        job: JobId,
+        record: &JobRecord,
+    ) -> Result<Option<Fate>, ServeError> {
+        let Some(kind) = self.setup.kinds.get(&record.kind) else {
+            let reason = format!("this version of {} has no kind of task {:?}", record.program, record.kind);
+            return Ok(self.give_up_job(seat, &job, &reason).await);
+        };
+        let starting = kind.start(seat, &job, &self.setup.limits);
+        let Some(started) = unless_told(self.leave, starting).await else { return Ok(Some(Fate::Left)) };
+        let mut running = match started {
+            Ok(running) => running,
+            Err(JobError::Coordination(zk::Error::NoNode { .. })) => return Ok(None),
+            Err(JobError::Coordination(zk::Error::SessionExpired)) => return Ok(Some(Fate::Expired)),
+            Err(JobError::Coordination(error)) if error.is_transient() => {
+                tracing::warn!(node = %seat.node, %job, %error, "the job's data cannot be read; it is tried again");
+                time::sleep(RETRY_PAUSE).await;
+                return Ok(None);
             }
-            () = seat.asked_to_leave.notified() => running.drain(),
+            Err(error) => return Ok(self.give_up_job(seat, &job, &error.to_string()).await),
+        };
+        tracing::info!(node = %seat.node, %job, name = record.name, "the node works on a job");
+        let (ended, told_to_leave) = self.until_ended(seat, &mut running).await;
+        let suspended = running.was_suspended() && !told_to_leave;
+        let mut stopping = running.stop(seat).await;
+        if ended == Ended::Departed(Departure::Abandoned) {
+            let why = abandoned_why(seat, &job, &stopping);
+            let _ = stopping.done().await;
+            return Err(ServeError::Abandoned { why });
         }
-        told = true;
+        let back = self.until_back(seat, &job, &mut stopping, told_to_leave).await;
+        let (figures, workers) = stopping.done().await;
+        tracing::info!(
+            node = %seat.node, %job, ?ended, worked = figures.worked, tasks = figures.tasks, steals = figures.steals,
+            transactions = figures.transactions, "the node's work on the job has ended"
+        );
+        if back == Back::Stuck {
+            self.lingering.add(workers);
+        }
+        let told_to_leave = told_to_leave || back == Back::ToldToLeave;
+        match ended {
+            Ended::Departed(Departure::Clean) if suspended => Ok(Some(Fate::Rested)),
+            Ended::Departed(Departure::Clean) => Ok(Some(Fate::Left)),
+            // It is not told again: whoever was told to leave does not come back for the next job, nor as another node.
+            Ended::JobOver | Ended::Departed(Departure::Expelled) if told_to_leave => Ok(Some(Fate::Left)),
+            Ended::JobOver | Ended::ShutDown if back == Back::Stuck => Ok(Some(Fate::Stuck)),
+            Ended::ShutDown if told_to_leave => Ok(Some(Fate::Left)),
+            Ended::JobOver | Ended::ShutDown => Ok(None),
+            Ended::Departed(Departure::Expelled) => Ok(Some(Fate::Expired)),
+            Ended::Departed(Departure::Abandoned) | Ended::BrokenDown => Err(ServeError::BrokenDown),
+        }
+    }
+
+    /// Waits for the end of the work on a job, and passes on each word that the node is to leave. Says whether there was one.
+    async fn until_ended(&mut self, seat: &Seat, running: &mut RunningNode) -> (Ended, bool) {
+        let mut told = false;
+        loop {
+            let silence = running.silence();
+            tokio::select! {
+                biased;
+                ended = running.ended() => return (ended, told),
+                Some(()) = self.leave.recv() => {
+                    tracing::info!(node = %seat.node, "told to leave; what is unfinished is handed on");
+                    running.drain();
+                }
+                () = seat.asked_to_leave.notified() => running.retire().await,
+                () = silence => {
+                    if told || running.was_suspended() {
+                        continue;
+                    }
+                    // Of an attempt that is over: without its workers the node cannot take part in the next.
+                    return (Ended::ShutDown, told);
+                }
+            }
+            told = true;
+        }
+    }
+
+    /// Waits for the workers, as long as nothing else suffers by it.
+    async fn until_back(
+        &mut self,
+        seat: &mut Seat,
+        job: &JobId,
+        stopping: &mut Stopping,
+        told: bool,
+    ) -> Back {
+        let asked = Arc::clone(&seat.asked_to_leave);
+        if time::timeout(STAND_DOWN_AFTER, stopping.workers_back()).await.is_ok() {
+            return Back::All;
+        }
+        if told {
+            return Back::ToldToLeave;
+        }
+        tracing::info!(
+            node = %seat.node, %job, tasks = stopping.running_tasks().join(", "),
+            "the job is over for this node, but tasks of it have not stopped; it is waited for them"
+        );
+        let deadline = time::Instant::now() + (WORKERS_TIMEOUT - STAND_DOWN_AFTER);
+        let withdrawn = time::timeout_at(deadline, stopping.withdraw()).await.is_ok();
+        tracing::debug!(node = %seat.node, withdrawn, "the node does not stand for election");
+        let back = tokio::select! {
+            biased;
+            () = stopping.workers_back() => Back::All,
+            _ = self.leave.recv() => Back::ToldToLeave,
+            () = asked.notified() => Back::ToldToLeave,
+            () = time::sleep_until(deadline) => Back::Stuck,
+            () = seat.idle() => Back::Stuck,
+        };
+        if back != Back::All {
+            tracing::error!(
+                node = %seat.node, %job, tasks = stopping.running_tasks().join(", "),
+                "a task does not ask whether it is to stop (Context::migrate); its thread lingers until it returns"
+            );
+        }
+        back
+    }
+
+    /// A job that this program cannot run fails, for no other node could.
+    async fn give_up_job(&mut self, seat: &Seat, job: &JobId, reason: &str) -> Option<Fate> {
+        tracing::error!(node = %seat.node, %job, reason, "the job cannot be run");
+        match zk::job::fail(&*seat.store, &seat.cluster, &job.0, reason, unix_ms()).await {
+            Err(zk::Error::SessionExpired) => return Some(Fate::Expired),
+            // Passed over it would have no end, and this node might lead those that wait for it.
+            Err(error) if error.is_transient() => {
+                tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded; it is tried again");
+                time::sleep(RETRY_PAUSE).await;
+                return None;
+            }
+            Err(error) => tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded"),
+            Ok(()) => {}
+        }
+        self.queue.pass(job.0.clone());
+        None
     }
 }
 
-/// A job that this program cannot run fails, for no other node could.
-async fn give_up_job(seat: &Seat, job: &JobId, reason: &str) {
-    tracing::error!(node = %seat.node, %job, reason, "the job cannot be run");
-    if let Err(error) = zk::job::fail(&*seat.store, &seat.cluster, &job.0, reason, unix_ms()).await {
-        tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded");
+/// What a node waited for that has left without leaving cleanly.
+fn abandoned_why(seat: &Seat, job: &JobId, stopping: &Stopping) -> String {
+    let tasks = stopping.running_tasks();
+    if !tasks.is_empty() {
+        let tasks = tasks.join(", ");
+        return format!("job {job}: task {tasks} does not ask whether it is to stop (Context::migrate)");
+    }
+    if *seat.store.session().borrow() != Session::Connected {
+        return format!("job {job}: ZooKeeper does not answer");
+    }
+    format!("job {job}: other nodes, or ZooKeeper, have not answered in time")
+}
+
+impl ServeError {
+    /// Whether the same may succeed later, with nothing else changed.
+    fn passes(&self) -> bool {
+        match self {
+            Self::Store(error) | Self::Seat(SeatError::Store(error)) => {
+                error.is_transient() || *error == zk::Error::SessionExpired
+            }
+            _ => false,
+        }
     }
 }

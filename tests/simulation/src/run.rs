@@ -252,7 +252,9 @@ impl<'a> Stage<'a> {
         };
         if !fine {
             let JobRecord { state, attempt, reason, .. } = record;
-            self.violate(format!("{job} is {state:?} in attempt {attempt}: {reason:?}; {lost} members were lost"));
+            self.violate(format!(
+                "{job} is {state:?} in attempt {attempt}: {reason:?}; {lost} members were lost"
+            ));
         }
     }
 
@@ -266,9 +268,9 @@ impl<'a> Stage<'a> {
         }
         for job in self.jobs() {
             let Some(record) = self.state(&job).filter(|record| !record.state.is_over()) else { continue };
-            let open = self.world.with(|state| {
-                state.invariants.facts.job(&job).map_or(0, |facts| facts.open(facts.latest))
-            });
+            let open = self
+                .world
+                .with(|state| state.invariants.facts.job(&job).map_or(0, |facts| facts.open(facts.latest)));
             let JobRecord { state, attempt, .. } = record;
             self.violate(format!(
                 "after {now} ms, long after the faults, {open} states of {job} are open and it is {state:?} in attempt {attempt}"
@@ -383,7 +385,8 @@ impl<'a> Stage<'a> {
     async fn submit(&mut self) {
         let prepared = self.setup.cluster.prepare(&*self.store).await;
         let (root, store) = (Walk::root(&self.plan.shape), Arc::clone(&self.store));
-        let submitted = simulation::submit(store, &self.setup, root, &self.plan.shape, self.plan.attempts_max).await;
+        let submitted =
+            simulation::submit(store, &self.setup, root, &self.plan.shape, self.plan.attempts_max).await;
         match (prepared, submitted) {
             (Ok(()), Ok(job)) => self.job = job,
             (prepared, submitted) => {

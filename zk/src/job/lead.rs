@@ -130,11 +130,7 @@ pub async fn close(
     // A small one goes with the record, unless an earlier try has left something there.
     let written = store.exists(&folder).await?.is_some();
     let ops = if !written && outcome.result.len() <= SMALL_RESULT_BYTES_MAX {
-        vec![
-            create(folder, b""),
-            create(attempt_paths.result_chunk(0), &outcome.result),
-            result(1),
-        ]
+        vec![create(folder, b""), create(attempt_paths.result_chunk(0), &outcome.result), result(1)]
     } else {
         let chunk = |k| attempt_paths.result_chunk(k);
         let writing = chunks::write(store, &folder, chunk, &outcome.result, Some(fence.check()));

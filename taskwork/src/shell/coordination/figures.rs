@@ -36,10 +36,10 @@ impl Coordination {
         if !self.seen {
             return;
         }
-        let mut told = Figures::default();
+        let mut told = (Figures::default(), Vec::new());
         loop {
             tokio::time::sleep(EVERY).await;
-            let now = self.figures_now();
+            let now = (self.figures_now(), self.silent());
             if now != told {
                 self.tell_figures(false).await;
                 told = now;
@@ -62,6 +62,7 @@ impl Coordination {
             figures,
             requests: self.store.requests() - self.asked_before,
             moments: self.moments.all(),
+            silent: self.silent(),
             last,
             at_ms: unix_ms(),
         };

@@ -44,9 +44,7 @@ impl Coordination {
             }
             if record.state == JobState::Suspended && !self.suspended.swap(true, Relaxed) {
                 tracing::info!("the job is put aside; its tasks are parked");
-                // Told twice: nobody else takes tasks now, so they are parked at once.
-                self.tell(Event::Drain).await;
-                self.tell(Event::Drain).await;
+                self.tell(Event::Rest).await;
             }
             let attempt = Attempt(record.attempt);
             if record.state.is_running() && current.replace(attempt) != Some(attempt) {

@@ -9,7 +9,7 @@ use zk::{
     accounting,
     election::{Candidate, Fence},
     figures::What,
-    job::{self, Closing, JobWatch, LeadError, NewAttempt},
+    job::{self, Closing, JobState, JobWatch, LeadError, NewAttempt},
     suggestion::{self, Answer, Suggestions},
     tidy,
 };
@@ -34,18 +34,52 @@ const SUGGESTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the answer is written at most.
 const ANSWER_TRIES_MAX: u32 = 100;
 
+/// What there may be in the tree of the node as a candidate.
+#[derive(Debug, Default)]
+pub(crate) enum Standing {
+    /// Nothing by this job.
+    #[default]
+    No,
+    /// It was to enter, and may have.
+    Entering,
+    Entered(Candidate),
+}
+
+/// Why a leader leads no more.
+enum Led {
+    /// Another node leads.
+    Deposed,
+    /// The job is put aside: others of the program may be at work on the next, and need a leader there.
+    PutAside,
+    /// There is nothing left to lead.
+    Over,
+}
+
 impl Coordination {
+    /// Stands for election, and leads when elected. The candidate stays when the job is over: the node takes the next one at once, and
+    /// stands there as it stood here. Whoever cannot take it [withdraws](Self::withdraw).
     pub(super) async fn stand_for_election(self: Arc<Self>) {
         let node = self.node.to_string();
+        let mut standing = self.standing.lock().await;
         loop {
+            *standing = Standing::Entering;
             let enter = || Candidate::enter(self.store(), &self.cluster, &self.runs, &node);
             let Some(mut candidate) = self.persist("standing for election", enter).await else { return };
-            match candidate.elected().await {
+            let elected = candidate.elected().await;
+            *standing = Standing::Entered(candidate);
+            match elected {
                 Ok(fence) => {
                     tracing::info!("this node leads");
                     self.moments.note(What::Leads, "");
-                    if self.lead(&fence).await.is_none() {
-                        return;
+                    match self.lead(&fence).await {
+                        Led::Deposed => {}
+                        Led::Over => return,
+                        Led::PutAside => {
+                            self.step_down(&mut standing).await;
+                            if !self.goes_on().await {
+                                return;
+                            }
+                        }
                     }
                 }
                 Err(zk::Error::SessionExpired) => return,
@@ -54,25 +88,64 @@ impl Coordination {
         }
     }
 
-    /// Leads until deposed; `None` when there is nothing left to lead.
-    async fn lead(&self, fence: &Fence) -> Option<()> {
+    /// Stands for election no more, once the loop that does has ended.
+    pub(crate) async fn withdraw(&self) {
+        self.step_down(&mut *self.standing.lock().await).await;
+    }
+
+    async fn step_down(&self, standing: &mut Standing) {
+        let entered: &Standing = standing;
+        self.persist("standing for election no more", || self.take_back(entered)).await;
+        *standing = Standing::No;
+    }
+
+    async fn take_back(&self, standing: &Standing) -> zk::Result<()> {
+        match standing {
+            Standing::No => Ok(()),
+            Standing::Entered(candidate) => candidate.withdraw().await,
+            // What an answer that was not waited for has left behind is taken up.
+            Standing::Entering => {
+                let node = self.node.to_string();
+                Candidate::enter(self.store(), &self.cluster, &self.runs, &node).await?.withdraw().await
+            }
+        }
+    }
+
+    /// Waits until a job that was put aside is at work again; false if that will not be.
+    async fn goes_on(&self) -> bool {
+        let open = || JobWatch::open(self.store(), &self.cluster, &self.job.0);
+        let Some(mut watch) = self.persist("watching the job", open).await else { return false };
+        loop {
+            match watch.next().await {
+                Ok(record) if record.state == JobState::Suspended => {}
+                Ok(record) => return !record.state.is_over(),
+                Err(zk::Error::SessionExpired | zk::Error::NoNode { .. }) => return false,
+                Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
+            }
+        }
+    }
+
+    /// Leads until there is a reason to stop.
+    async fn lead(&self, fence: &Fence) -> Led {
         loop {
             let (record, _) = match job::read(&*self.store, &self.cluster, &self.job.0).await {
                 Ok(read) => read,
                 // It is over and forgotten.
-                Err(zk::Error::SessionExpired | zk::Error::NoNode { .. }) => return None,
+                Err(zk::Error::SessionExpired | zk::Error::NoNode { .. }) => return Led::Over,
                 Err(error) => {
                     tracing::debug!(%error, "the job's record cannot be read; it is tried again");
                     tokio::time::sleep(RETRY_PAUSE).await;
                     continue;
                 }
             };
-            if record.state.is_over() {
-                return None;
+            match record.state {
+                state if state.is_over() => return Led::Over,
+                JobState::Suspended => return Led::PutAside,
+                _ => {}
             }
             match self.lead_attempt(fence, Attempt(record.attempt)).await {
-                Ok(Stopped::JobOver) | Err(LeadError::Store(zk::Error::SessionExpired)) => return None,
-                Err(LeadError::Deposed) => return Some(()),
+                Ok(Stopped::JobOver) | Err(LeadError::Store(zk::Error::SessionExpired)) => return Led::Over,
+                Err(LeadError::Deposed) => return Led::Deposed,
                 Ok(Stopped::Changed) => {}
                 Err(LeadError::Store(error)) => {
                     tracing::debug!(%error, "the leader tries again");
@@ -111,7 +184,7 @@ impl Coordination {
                     if record.state.is_over() {
                         return Ok(Stopped::JobOver);
                     }
-                    if record.attempt != attempt.0 {
+                    if record.attempt != attempt.0 || record.state == JobState::Suspended {
                         return Ok(Stopped::Changed);
                     }
                 }
@@ -198,7 +271,7 @@ impl Coordination {
     async fn close(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
         let outputs = job::outputs(&*self.store, &self.job_paths().attempt(attempt.0)).await?;
         let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
-        let outcome = match self.pool.merge(&outputs, self.seen) {
+        let outcome = match Arc::clone(&self.pool).merge(outputs, self.seen).await {
             Ok((result, output)) => {
                 let shown = serde_json::json!({ "output": output, "variables": self.shown_variables() });
                 job::Outcome { result, shown }

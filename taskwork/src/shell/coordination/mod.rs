@@ -10,6 +10,7 @@
 //! | [`variables`] | `vars/` | the incumbent, both ways |
 //! | [`mail`] | `mail/` | nodes that the network does not connect |
 //! | [`figures`] | `figures/` | people who look at the job |
+//! | [`silence`] | the pool | tasks that do not stop when they are asked to |
 //! | [`leader`] | `election/`, the global task list | the end of the job, and lost nodes |
 //!
 //! While the tree is away the loops wait and try again; workers search and nodes steal on.
@@ -20,6 +21,7 @@ mod leader;
 mod mail;
 mod members;
 mod orders;
+mod silence;
 mod variables;
 
 use std::{
@@ -32,15 +34,16 @@ use std::{
 };
 
 use tokio::{
-    sync::{Notify, mpsc, watch},
+    sync::{Mutex as AsyncMutex, Notify, mpsc, watch},
     task::JoinSet,
     time,
 };
 use tracing::Instrument as _;
-use zk::{ClusterPaths, Counted, JobPaths, Requests, Session, Store as _, queue::Runs};
+use zk::{ClusterPaths, Counted, JobPaths, Requests, Session, Store as _, figures::Silent, queue::Runs};
 
 pub(crate) use self::{
     figures::{SEEN_WINDOW, WINDOW},
+    leader::Standing,
     orders::{ORDERS_MAX, Order},
 };
 use super::{mail::Letter, moments::Moments, seat::Roster};
@@ -87,6 +90,12 @@ pub(crate) struct Coordination {
     pub(crate) attempt: AtomicU32,
     /// The job was put aside while the node was at work on it.
     pub(crate) suspended: AtomicBool,
+    /// Tasks that have not stopped for long although they were asked to.
+    pub(crate) silent: Mutex<Vec<Silent>>,
+    /// Tasks have not stopped for long: said once each time.
+    pub(crate) silence: Notify,
+    /// The node's candidate; held by the loop that stands for election, as long as there is one.
+    pub(crate) standing: AsyncMutex<Standing>,
     /// Whether others look at the job.
     pub(crate) seen: bool,
 }
@@ -109,6 +118,7 @@ impl Coordination {
         }
         loops.spawn(me().stand_for_election().in_current_span());
         loops.spawn(me().publish_figures().in_current_span());
+        loops.spawn(me().watch_for_silence().in_current_span());
         loops
     }
 
@@ -125,7 +135,7 @@ impl Coordination {
     }
 
     /// Tells the driver. When the driver is gone the node ends, and this loop with it.
-    async fn tell(&self, event: Event) {
+    pub(crate) async fn tell(&self, event: Event) {
         let _ = self.events.send(event).await;
     }
 

@@ -115,7 +115,10 @@ impl Stage<'_> {
         let (world, cluster) = (self.world.clone(), self.setup.cluster.clone());
         tokio::spawn(async move {
             let mut store = world.office().await;
-            while zk::job::cancel(&*store, &cluster, &job, "enough", 0).await.is_err_and(|it| it.is_transient()) {
+            while zk::job::cancel(&*store, &cluster, &job, "enough", 0)
+                .await
+                .is_err_and(|it| it.is_transient())
+            {
                 sleep(Duration::from_millis(50)).await;
                 store = world.office().await;
             }

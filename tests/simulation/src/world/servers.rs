@@ -320,8 +320,7 @@ impl State {
         let latency = self.latency();
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         client.next_answer = client.next_answer.max(self.now + latency);
-        let (wait, machine, connection) =
-            (client.next_answer - self.now, client.machine, client.connection);
+        let (wait, machine, connection) = (client.next_answer - self.now, client.machine, client.connection);
         let arrive = move |state: &mut Self| {
             if state.servers.sessions.get(&session).is_some_and(|client| client.connection == connection) {
                 deliver(state);
@@ -423,7 +422,8 @@ impl State {
         self.note(format_args!("session {session} ends"));
         let fired = self.servers.tree.end_session(session);
         let members = format!("{}/", self.invariants.facts.cluster.members());
-        let lost = |event: &WatchEvent| matches!(event, WatchEvent::Deleted(path) if path.starts_with(&members));
+        let lost =
+            |event: &WatchEvent| matches!(event, WatchEvent::Deleted(path) if path.starts_with(&members));
         self.counts.members_lost += fired.iter().filter(|(_, event)| lost(event)).count() as u64;
         self.see_written(session, &[]);
         self.append(Entry::End(session), &fired);

@@ -1,0 +1,66 @@
+//! Tasks that do not ask whether they are to stop: they keep a node from leaving, from the next attempt and from the next job. It
+//! is said which, since only the program's author can mend it.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use tokio::time;
+use zk::figures::Silent;
+
+use super::Coordination;
+use crate::shell::clock::unix_ms;
+
+/// How often it is looked whether tasks have stopped that were asked to.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a task may go on before it is said so.
+const SILENT_AFTER: Duration = Duration::from_secs(10);
+
+impl Coordination {
+    /// Looks again and again for tasks that were asked to stop long ago.
+    pub(super) async fn watch_for_silence(self: Arc<Self>) {
+        let (mut asked, mut said) = (None, false);
+        loop {
+            time::sleep(LOOK_EVERY).await;
+            let view = self.pool.view();
+            if !view.stopped || view.is_quiet() {
+                if std::mem::take(&mut said) {
+                    tracing::info!("the tasks have stopped that did not ask whether they are to");
+                }
+                asked = None;
+                self.note_silent(Vec::new());
+                continue;
+            }
+            let (since, since_ms) = *asked.get_or_insert_with(|| (time::Instant::now(), unix_ms()));
+            if since.elapsed() >= SILENT_AFTER && !std::mem::replace(&mut said, true) {
+                tracing::warn!(
+                    job = %self.job, tasks = self.running_tasks().join(", "), silent_s = since.elapsed().as_secs(),
+                    "a task does not ask whether it is to stop (Context::migrate)"
+                );
+                self.silence.notify_one();
+            }
+            if said {
+                self.note_silent(self.silent_since(since_ms));
+            }
+        }
+    }
+
+    /// The tasks that run now, all of them silent since then.
+    pub(crate) fn silent_since(&self, since_ms: u64) -> Vec<Silent> {
+        self.running_tasks().into_iter().map(|task| Silent { task, since_ms }).collect()
+    }
+
+    /// The tasks that run now, by their names.
+    pub(crate) fn running_tasks(&self) -> Vec<String> {
+        self.pool.running().iter().map(ToString::to_string).collect()
+    }
+
+    pub(crate) fn note_silent(&self, silent: Vec<Silent>) {
+        *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = silent;
+    }
+
+    pub(super) fn silent(&self) -> Vec<Silent> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

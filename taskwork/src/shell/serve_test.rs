@@ -1,0 +1,131 @@
+//! A node process over a tree in memory whose requests get lost: what passes is waited for.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{runtime, sync::mpsc, time};
+use zk::{ClusterPaths, CreateMode, Fate, Faults, MemoryTree, Store, queue::Runs, tree::SessionId};
+
+use super::{
+    ground::{Connecting, Ground, Way, listen},
+    kinds::Kinds,
+    seat::SeatError,
+    serve::{ServeError, ServeSetup, serve},
+};
+use crate::{config::Limits, id::NodeId};
+
+/// How long anything may take before a test is given up.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A tree in memory, whose first sessions have expired when they are given.
+struct InMemory {
+    tree: MemoryTree,
+    expired: u64,
+    connected: AtomicU64,
+}
+
+impl Ground for InMemory {
+    fn connect(&self) -> Connecting<'_> {
+        let store = self.tree.connect();
+        if self.connected.fetch_add(1, Relaxed) < self.expired {
+            self.tree.expire(store.id());
+        }
+        Box::pin(async { Ok(store as Arc<dyn Store>) })
+    }
+
+    fn new_id(&self) -> NodeId {
+        NodeId(1 + self.connected.load(Relaxed))
+    }
+
+    fn open_way(&self, node: NodeId) -> Result<Way, SeatError> {
+        listen(node, SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), None)
+    }
+}
+
+/// Loses one request, after so many that are answered.
+struct LosesOne {
+    after: u32,
+    fate: Fate,
+}
+
+impl Faults for LosesOne {
+    fn judge(&mut self, _: SessionId, _: &'static str, _: &str) -> Fate {
+        let left = self.after.checked_sub(1);
+        let fate = if self.after == 0 { self.fate } else { Fate::Answered };
+        self.after = left.unwrap_or(u32::MAX);
+        fate
+    }
+}
+
+fn cluster() -> ClusterPaths {
+    ClusterPaths::new("test").unwrap()
+}
+
+/// Serves until there is a member, then says that the node is to leave.
+fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeError> {
+    let ground = InMemory { tree: tree.clone(), expired, connected: AtomicU64::new(0) };
+    let setup = ServeSetup {
+        ground: Box::new(ground),
+        cluster: cluster(),
+        runs: Runs { program: "none".to_owned(), version: "1".to_owned() },
+        kinds: Kinds::default(),
+        workers: 1,
+        limits: Limits::default(),
+    };
+    let (tell, leave) = mpsc::channel(1);
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let serving = serve(&setup, leave);
+        tokio::pin!(serving);
+        let member = async {
+            while tree.paths_below(&cluster().members()).len() < 2 {
+                time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            ended = &mut serving => return ended,
+            member = time::timeout(SOON, member) => member.expect("it becomes a member"),
+        }
+        tell.send(()).await.unwrap();
+        time::timeout(SOON, serving).await.expect("it leaves")
+    })
+}
+
+#[test]
+fn a_request_that_is_lost_at_the_start_is_made_again() {
+    // The folders, the member, and what is read when it has joined.
+    for after in 0..10 {
+        for fate in [Fate::LostBefore, Fate::LostAfter] {
+            let tree = MemoryTree::new();
+            tree.set_faults(LosesOne { after, fate });
+            let served = serve_until_a_member(&tree, 0);
+            assert!(served.is_ok(), "{fate:?} after {after}: {served:?}");
+        }
+    }
+}
+
+#[test]
+fn a_session_that_expires_at_the_start_is_followed_by_another() {
+    let served = serve_until_a_member(&MemoryTree::new(), 2);
+    assert!(served.is_ok(), "{served:?}");
+}
+
+#[test]
+fn requests_to_leave_of_nodes_that_are_gone_are_taken_away() {
+    let tree = MemoryTree::new();
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let gone = cluster().drain("n0000000000000007");
+    runtime.block_on(async {
+        let operator = tree.connect();
+        cluster().prepare(&*operator).await.unwrap();
+        operator.create(&gone, b"", CreateMode::Persistent).await.unwrap();
+    });
+    serve_until_a_member(&tree, 0).unwrap();
+    assert_eq!(tree.paths_below(&cluster().drains()).len(), 1, "the folder alone");
+}

@@ -1,0 +1,236 @@
+//! Nodes in bad weather: tasks that do not ask whether they are to stop, a ZooKeeper that is away when a node is to leave, or
+//! that has lost everything. A node that can wait waits; a deadline holds whatever the program does.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use taskwork_tests::{
+    cluster::{Cluster, SOON},
+    tree::Tree,
+};
+use zk_server::Setup;
+
+/// A state that takes longer than any scenario.
+const FOR_EVER: &str = "600000";
+
+/// Nodes of one worker each, and a job of which one state does not ask for so long; returns when it is at work on the first.
+fn at_work(silent_ms: &str, nodes: usize, options: &[&str]) -> Cluster {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let options = [&["--workers", "1"], options].concat();
+    cluster.start_nodes("tree", 1, &options).unwrap();
+    let submitted = cluster.run("tree", &["submit", "1", "--silent-ms", silent_ms]).unwrap();
+    assert_eq!(submitted.code, 0, "{submitted:?}");
+    cluster.wait_for_log(0, "the node has its first task").unwrap();
+    cluster.start_nodes("tree", nodes - 1, &options).unwrap();
+    cluster
+}
+
+fn cancel(cluster: &Cluster, job: &str) {
+    let cancelled = cluster.run("taskwork", &["cancel", job]).unwrap();
+    assert_eq!(cancelled.code, 0, "{cancelled:?}");
+}
+
+/// Another job is done, and declared done.
+fn another_job_is_done(cluster: &Cluster) {
+    let said = cluster.run("tree", &["submit", "10", "--wait", "--json"]).unwrap_or_else(|error| {
+        panic!("{error}\n{}", cluster.logs());
+    });
+    assert_eq!(said.code, 0, "{said:?}\n{}", cluster.logs());
+    let said: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(said["states"], Tree::sequential(10).0);
+}
+
+fn wait_until(cluster: &Cluster, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}\n{}", cluster.logs());
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn members(cluster: &Cluster) -> Vec<String> {
+    let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
+    nodes.as_array().unwrap().iter().map(|node| node["node"].as_str().unwrap().to_owned()).collect()
+}
+
+fn job(cluster: &Cluster, id: &str) -> Value {
+    cluster.json("taskwork", &["job", id]).unwrap()
+}
+
+#[test]
+fn a_task_that_never_asks_keeps_no_later_job_from_its_end() {
+    let mut cluster = at_work(FOR_EVER, 2, &[]);
+    // The node that leads is the one whose task does not ask.
+    let stuck = members(&cluster);
+    cancel(&cluster, "0");
+    another_job_is_done(&cluster);
+    cluster.wait_for_log(0, "does not ask whether it is to stop").unwrap();
+    // It has joined anew, and works: alone it is enough.
+    wait_until(&cluster, "it joins anew", || {
+        let members = members(&cluster);
+        members.len() == 2 && members.iter().filter(|member| stuck.contains(member)).count() == 1
+    });
+    cluster.nodes[1].signal("TERM").unwrap();
+    assert!(cluster.nodes[1].wait().unwrap().success(), "{}", cluster.log(1));
+    another_job_is_done(&cluster);
+    // The thread that lingers does not keep the process.
+    cluster.nodes[0].signal("TERM").unwrap();
+    assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
+}
+
+#[test]
+fn a_node_alone_whose_task_never_asks_takes_the_next_job() {
+    let mut cluster = at_work(FOR_EVER, 1, &[]);
+    cancel(&cluster, "0");
+    another_job_is_done(&cluster);
+    // With as many lingering threads as workers it takes no further part before one has returned, but leaves when told to.
+    let submitted = cluster.run("tree", &["submit", "1", "--silent-ms", FOR_EVER]).unwrap();
+    assert_eq!(submitted.code, 0, "{submitted:?}");
+    wait_until(&cluster, "the second", || cluster.log(0).matches("the node has its first task").count() == 3);
+    cancel(&cluster, "2");
+    cluster.wait_for_log(0, "the node waits for them").unwrap();
+    assert!(members(&cluster).is_empty(), "{}", cluster.log(0));
+    cluster.nodes[0].signal("TERM").unwrap();
+    assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
+}
+
+#[test]
+fn a_node_that_waits_for_its_workers_hears_the_word_to_leave() {
+    let mut cluster = at_work(FOR_EVER, 1, &[]);
+    cancel(&cluster, "0");
+    cluster.wait_for_log(0, "is over").unwrap();
+    cluster.nodes[0].signal("TERM").unwrap();
+    // It holds nothing of any job.
+    assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
+}
+
+#[test]
+fn the_deadline_to_leave_holds_whatever_the_program_does() {
+    let mut cluster = at_work(FOR_EVER, 1, &["--drain-deadline", "2"]);
+    cluster.nodes[0].signal("TERM").unwrap();
+    let status = cluster.nodes[0].wait().unwrap();
+    assert_eq!(status.code(), Some(1), "{}", cluster.log(0));
+    let log = cluster.log(0);
+    assert!(
+        log.contains("job j-0000000000: task") && log.contains("does not ask whether it is to stop"),
+        "{log}"
+    );
+    wait_until(&cluster, "it is no member", || members(&cluster).is_empty());
+}
+
+#[test]
+fn a_suspended_job_waits_for_its_tasks_as_long_as_it_takes() {
+    let mut cluster = at_work("6000", 2, &["--drain-deadline", "1"]);
+    assert_eq!(cluster.json("taskwork", &["suspend", "0"]).unwrap()["suspended"], true);
+    // Whoever leads waits for its task; the others do the next job meanwhile.
+    another_job_is_done(&cluster);
+    assert_eq!(cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
+    wait_until(&cluster, "the job is done", || job(&cluster, "0")["state"] == "done");
+    let job = job(&cluster, "0");
+    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{}", cluster.logs());
+    assert!(!cluster.nodes[0].has_ended().unwrap(), "{}", cluster.log(0));
+}
+
+#[test]
+fn a_task_of_an_attempt_that_is_over_does_not_keep_its_node_from_the_next() {
+    let mut cluster = at_work(FOR_EVER, 2, &["--zk-session-timeout", "2"]);
+    cluster.wait_for_log(1, "the node takes part").unwrap();
+    cluster.nodes[1].signal("KILL").unwrap();
+    cluster.wait_for_log(0, "the node takes part attempt=2").unwrap();
+    assert_eq!(members(&cluster).len(), 1, "{}", cluster.log(0));
+    cancel(&cluster, "0");
+    cluster.nodes[0].signal("TERM").unwrap();
+    assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
+}
+
+#[test]
+fn an_operator_who_drains_a_node_can_wait_for_its_tasks() {
+    let mut cluster = at_work("6000", 2, &["--drain-deadline", "1"]);
+    let stuck = cluster.log(0);
+    let from = stuck.find("is ready node=").unwrap() + "is ready node=".len();
+    let name: String = stuck[from..].chars().take_while(|c| !c.is_whitespace()).collect();
+    let drained = cluster.run("taskwork", &["drain", &name, "--wait"]).unwrap();
+    assert_eq!(drained.code, 0, "{drained:?}");
+    assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
+    wait_until(&cluster, "the job is done", || job(&cluster, "0")["state"] == "done");
+    let job = job(&cluster, "0");
+    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{}", cluster.logs());
+}
+
+#[test]
+fn the_operator_is_told_which_task_does_not_stop() {
+    let mut cluster = at_work(FOR_EVER, 1, &["--drain-deadline", "1"]);
+    let node = members(&cluster).pop().unwrap();
+    assert_eq!(cluster.run("taskwork", &["drain", &node]).unwrap().code, 0);
+    let told = || cluster.json("taskwork", &["nodes"]).unwrap()[0]["silent"].clone();
+    wait_until(&cluster, "it is said which task", || told().is_string());
+    let told = told();
+    assert!(told.as_str().unwrap().contains("of job j-0000000000"), "{told}");
+    let text = cluster.run("taskwork", &["nodes"]).unwrap().out;
+    assert!(text.contains("does not stop"), "{text}");
+    // A signal presses.
+    cluster.nodes[0].signal("TERM").unwrap();
+    assert_eq!(cluster.nodes[0].wait().unwrap().code(), Some(1), "{}", cluster.log(0));
+}
+
+#[test]
+fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
+    let mut cluster = at_work("1", 1, &["--drain-deadline", "2", "--zk-session-timeout", "40"]);
+    let long = cluster.begin("tree", &["submit", "20", "--spin", "1000"]).unwrap().end().unwrap();
+    assert_eq!(long.code, 0, "{long:?}");
+    wait_until(&cluster, "the long job", || {
+        cluster.log(0).matches("the node has its first task").count() == 2
+    });
+    cluster.servers.kill(0).unwrap();
+    cluster.nodes[0].signal("TERM").unwrap();
+    let status = cluster.nodes[0].wait().unwrap();
+    assert_eq!(status.code(), Some(1), "{}", cluster.log(0));
+    assert!(cluster.log(0).contains("ZooKeeper does not answer"), "{}", cluster.log(0));
+}
+
+#[test]
+fn a_node_told_to_leave_while_zookeeper_is_away_leaves_cleanly_when_it_is_back_in_time() {
+    let mut cluster = at_work("1", 1, &["--drain-deadline", "60", "--zk-session-timeout", "40"]);
+    let long = cluster.begin("tree", &["submit", "20", "--spin", "1000"]).unwrap().end().unwrap();
+    assert_eq!(long.code, 0, "{long:?}");
+    wait_until(&cluster, "the long job", || {
+        cluster.log(0).matches("the node has its first task").count() == 2
+    });
+    cluster.servers.kill(0).unwrap();
+    cluster.nodes[0].signal("TERM").unwrap();
+    cluster.wait_for_log(0, "told to leave").unwrap();
+    cluster.servers.revive(0).unwrap();
+    assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
+    let job = job(&cluster, "1");
+    assert_eq!((&job["attempt"], &job["state"]), (&1.into(), &"waits for nodes".into()), "{job}");
+}
+
+#[test]
+fn when_zookeeper_has_lost_everything_the_nodes_say_so_and_make_the_folders_anew() {
+    let mut cluster = at_work("1", 2, &["--zk-session-timeout", "4"]);
+    let long = cluster.run("tree", &["submit", "20", "--spin", "1000"]).unwrap();
+    assert_eq!(long.code, 0, "{long:?}");
+    for node in 0..2 {
+        wait_until(&cluster, "the long job", || {
+            cluster.log(node).matches("the node takes part").count() >= 1
+        });
+    }
+    cluster.servers.kill(0).unwrap();
+    cluster.servers.wipe(0).unwrap();
+    cluster.servers.revive(0).unwrap();
+    cluster.servers.wait_until_serving(0).unwrap();
+    wait_until(&cluster, "they are members again", || {
+        let nodes = cluster.run("taskwork", &["nodes", "--json"]).unwrap();
+        let nodes: Value = serde_json::from_str(&nodes.out).unwrap_or_default();
+        nodes.as_array().is_some_and(|nodes| nodes.len() == 2)
+    });
+    another_job_is_done(&cluster);
+    // The first that comes back finds them gone, and says so once.
+    let said = cluster.logs().matches("they are made anew").count();
+    assert!((1..=2).contains(&said), "{}", cluster.logs());
+}
