@@ -186,3 +186,49 @@ impl std::fmt::Debug for NodeCopy {
         f.debug_struct("NodeCopy").field("version", &self.version).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Condvar, thread, time::Duration};
+
+    use super::*;
+    use crate::task::Variable;
+
+    /// Whether a comparison has begun, and may end.
+    static GATE: (Mutex<(bool, bool)>, Condvar) = (Mutex::new((false, false)), Condvar::new());
+
+    /// A variable that takes as long to compare as it is made to.
+    struct Slow;
+
+    impl Variable for Slow {
+        type Value = u64;
+        const NAME: &'static str = "slow";
+        fn improves(new: &u64, old: &u64) -> bool {
+            let (stands, changed) = &GATE;
+            stands.lock().unwrap().0 = true;
+            changed.notify_all();
+            let wait = changed.wait_timeout_while(stands.lock().unwrap(), Duration::from_secs(60), |s| !s.1);
+            assert!(!wait.unwrap().1.timed_out(), "whoever drives the node waits for the comparison");
+            new > old
+        }
+    }
+
+    #[test]
+    fn a_comparison_that_takes_long_is_not_waited_for() {
+        let mut declared = Variables::default();
+        declared.declare::<Slow>();
+        let (table, signals) = (Arc::new(VariableTable::new(declared)), Arc::new(Signals::default()));
+        assert!(table.offer(0, Arc::new(1_u64), Source::Node, &signals));
+        let (its, its_signals) = (Arc::clone(&table), Arc::clone(&signals));
+        let worker = thread::spawn(move || its.offer(0, Arc::new(2_u64), Source::Node, &its_signals));
+        let (stands, changed) = &GATE;
+        drop(changed.wait_while(stands.lock().unwrap(), |s| !s.0).unwrap());
+        let unpublished = table.unpublished().unwrap();
+        assert_eq!(unpublished.len(), 1, "asked while it is compared");
+        table.published(0, unpublished[0].version);
+        stands.lock().unwrap().1 = true;
+        changed.notify_all();
+        assert!(worker.join().unwrap());
+        assert_eq!(table.read(0).unwrap().downcast_ref::<u64>(), Some(&2));
+    }
+}

@@ -357,6 +357,7 @@ impl Desk<'_> {
         told: bool,
     ) -> Back {
         let asked = Arc::clone(&seat.asked_to_leave);
+        let deadline = time::Instant::now() + WORKERS_TIMEOUT;
         if time::timeout(STAND_DOWN_AFTER, stopping.workers_back()).await.is_ok() {
             return Back::All;
         }
@@ -367,7 +368,6 @@ impl Desk<'_> {
             node = %seat.node, %job, tasks = stopping.running_tasks().join(", "),
             "the job is over for this node, but tasks of it have not stopped; it is waited for them"
         );
-        let deadline = time::Instant::now() + (WORKERS_TIMEOUT - STAND_DOWN_AFTER);
         let withdrawn = time::timeout_at(deadline, stopping.withdraw()).await.is_ok();
         tracing::debug!(node = %seat.node, withdrawn, "the node does not stand for election");
         let back = tokio::select! {
