@@ -28,6 +28,8 @@ mod counted;
 pub mod tree;
 mod memory;
 mod connect;
+mod session;
+mod watches;
 mod client;
 pub mod membership;
 pub mod election;
