@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "conformance/access.rs"]
+mod access;
 #[path = "conformance/outage.rs"]
 mod outage;
 #[path = "conformance/reconnect.rs"]

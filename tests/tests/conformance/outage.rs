@@ -18,8 +18,13 @@ const SESSION: Duration = Duration::from_secs(2);
 const OUTAGE: Duration = Duration::from_millis(3500);
 
 async fn short_session(hosts: &str) -> Connected {
-    let connect = Connect { session_timeout: SESSION, ..Connect::new(hosts) };
+    let connect_timeout = Duration::from_secs(60);
+    let connect = Connect { session_timeout: SESSION, connect_timeout, ..Connect::new(hosts) };
     connect.open().await.expect("the servers serve") as Connected
+}
+
+fn hosts_of(servers: &Servers) -> SocketAddr {
+    servers.hosts().parse().unwrap()
 }
 
 async fn is(store: &Connected, state: Session) {
@@ -91,7 +96,7 @@ fn a_session_outlives_an_outage_that_is_longer_than_itself() {
 #[test]
 fn a_session_that_its_server_has_ended_is_over_as_soon_as_the_server_says_so() {
     let servers = Servers::start(&Setup::standalone()).unwrap();
-    let proxy = Proxy::start(servers.hosts().parse::<SocketAddr>().unwrap()).unwrap();
+    let proxy = Proxy::start(hosts_of(&servers)).unwrap();
     runtime().block_on(async {
         let (store, other) =
             (short_session(&proxy.address().to_string()).await, short_session(&servers.hosts()).await);
@@ -115,6 +120,29 @@ fn a_session_that_its_server_has_ended_is_over_as_soon_as_the_server_says_so() {
         assert_eq!(*store.session().borrow(), Session::Disconnected);
         proxy.restore();
         is(&store, Session::Expired).await;
+    });
+}
+
+#[test]
+fn a_first_connection_is_tried_for_as_long_as_was_said_whatever_the_session() {
+    let mut servers = Servers::start(&Setup::standalone()).unwrap();
+    servers.kill(0).unwrap();
+    runtime().block_on(async {
+        let hosts = servers.hosts();
+        let opening = tokio::spawn(async move { short_session(&hosts).await });
+        thread::sleep(OUTAGE);
+        assert!(!opening.is_finished(), "its time is not over");
+        servers.revive(0).unwrap();
+        servers.wait_until_serving(0).unwrap();
+        assert!(soon(opening).await.unwrap().exists("/").await.is_ok());
+        // A server that takes connections and never says a word is none.
+        let proxy = Proxy::start(hosts_of(&servers)).unwrap();
+        proxy.stay_half_open();
+        let hosts = proxy.address().to_string();
+        let waiting = tokio::spawn(async move { short_session(&hosts).await });
+        thread::sleep(OUTAGE);
+        proxy.restore();
+        assert!(soon(waiting).await.unwrap().exists("/").await.is_ok());
     });
 }
 
