@@ -131,6 +131,11 @@ impl Proxy {
         self.shared.set(|state| state.fatal = Some(bytes.to_vec()));
     }
 
+    /// Takes [`lose_answer_to`](Self::lose_answer_to) back, and counts from nothing again.
+    pub fn forgive(&self) {
+        self.shared.set(|state| (state.fatal, state.lost_answers) = (None, 0));
+    }
+
     /// How many answers were lost by [`lose_answer_to`](Self::lose_answer_to).
     pub fn lost_answers(&self) -> usize {
         self.shared.lock().lost_answers

@@ -5,6 +5,8 @@
 
 #[path = "conformance/access.rs"]
 mod access;
+#[path = "conformance/lost.rs"]
+mod lost;
 #[path = "conformance/outage.rs"]
 mod outage;
 #[path = "conformance/reconnect.rs"]
