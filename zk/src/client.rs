@@ -10,6 +10,7 @@
 use std::{
     fmt,
     future::{self, Future},
+    sync::{Arc, Mutex, PoisonError},
     task::{self, Poll, Waker},
     time::Duration,
 };
@@ -20,6 +21,7 @@ use zookeeper_client::{self as zookeeper, Acls, AddWatchMode, Client, MultiWrite
 use crate::{
     connect::Connect,
     error::{Error, Result},
+    losses::Losses,
     session::{Fate, Held},
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version},
     tree,
@@ -35,6 +37,7 @@ pub struct ServerStore {
     is_private: bool,
     acls: Acls<'static>,
     request_timeout: Duration,
+    losses: Arc<Mutex<Losses>>,
 }
 
 impl ServerStore {
@@ -47,6 +50,7 @@ impl ServerStore {
             is_private,
             acls: if is_private { Acls::creator_all() } else { Acls::anyone_all() },
             request_timeout: connect.request_timeout,
+            losses: Arc::default(),
             session: Held::new(client, connect.clone()),
         }
     }
@@ -90,9 +94,31 @@ impl ServerStore {
         })
     }
 
-    fn check_size(&self, ops: &[Op]) -> Result<()> {
+    /// Takes note of what becomes of a write that is under way. It may be too large for the server, which breaks the connection then
+    /// and says nothing.
+    fn written<T: Send + 'static>(&self, bytes: usize, asked: Answer<T>) -> Answer<T> {
+        let losses = Arc::clone(&self.losses);
+        Box::pin(async move {
+            let answer = asked.await;
+            let note =
+                losses.lock().unwrap_or_else(PoisonError::into_inner).note(bytes, answer.as_ref().err());
+            if let Some((times, bytes)) = note {
+                tracing::warn!(
+                    times,
+                    bytes,
+                    "the connection to ZooKeeper broke each time something of this size was written: is the servers' jute.maxbuffer \
+                     smaller than 1 MiB?"
+                );
+            }
+            answer
+        })
+    }
+
+    /// The size of a request, unless it is too large.
+    fn check_size(&self, ops: &[Op]) -> Result<usize> {
         let first = ops.first().map_or("/", Op::path);
-        tree::check_size(first, ops.iter().map(|op| tree::op_bytes(op) + self.chroot.len()).sum())
+        let bytes = ops.iter().map(|op| tree::op_bytes(op) + self.chroot.len()).sum();
+        tree::check_size(first, bytes).map(|()| bytes)
     }
 }
 
@@ -108,33 +134,37 @@ fn sent<T: Send + 'static>(mut asked: Answer<T>) -> Answer<T> {
 impl Store for ServerStore {
     fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> Answer<String> {
         let op = Op::Create { path: path.to_owned(), data: data.to_vec(), mode };
-        if let Err(error) = self.check_size(std::slice::from_ref(&op)) {
-            return Box::pin(future::ready(Err(error)));
-        }
-        let client = match tree::check_new_path(path, mode).and_then(|()| self.client()) {
-            Ok(client) => client,
+        let sized = self.check_size(std::slice::from_ref(&op));
+        let checked = sized.and_then(|bytes| tree::check_new_path(path, mode).map(|()| bytes));
+        let (client, bytes) = match checked.and_then(|bytes| Ok((self.client()?, bytes))) {
+            Ok(asked) => asked,
             Err(error) => return Box::pin(future::ready(Err(error))),
         };
         let (acls, path, data) = (self.acls, path.to_owned(), data.to_vec());
-        self.in_time(Box::pin(async move {
+        let asked = self.in_time(Box::pin(async move {
             let options = mode_of(mode).with_acls(acls);
             match client.create(&path, &data, &options).await {
                 Ok((_, sequence)) if is_sequential(mode) => Ok(format!("{path}{sequence}")),
                 Ok(_) => Ok(path),
                 Err(error) => Err(error_at(&path, &error)),
             }
-        }))
+        }));
+        self.written(bytes, asked)
     }
 
     fn set(&self, path: &str, data: &[u8], version: Option<Version>) -> Answer<Version> {
         let op = Op::Set { path: path.to_owned(), data: data.to_vec(), version };
-        if let Err(error) = self.check_size(std::slice::from_ref(&op)) {
-            return Box::pin(future::ready(Err(error)));
-        }
-        self.request(path, |client| {
+        // What is not sent at all says nothing about its size.
+        let sized = self.check_size(std::slice::from_ref(&op));
+        let bytes = match sized.and_then(|bytes| self.client().map(|_| bytes)) {
+            Ok(bytes) => bytes,
+            Err(error) => return Box::pin(future::ready(Err(error))),
+        };
+        let asked = self.request(path, |client| {
             let set = client.set_data(path, data, version);
             async move { Ok(set.await?.version) }
-        })
+        });
+        self.written(bytes, asked)
     }
 
     fn delete(&self, path: &str, version: Option<Version>) -> Answer<()> {
@@ -165,12 +195,13 @@ impl Store for ServerStore {
     }
 
     fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>> {
-        let client = match self.check_size(&ops).and_then(|()| self.client()) {
-            Ok(client) => client,
+        let (client, bytes) = match self.check_size(&ops).and_then(|bytes| Ok((self.client()?, bytes))) {
+            Ok(asked) => asked,
             Err(error) => return Box::pin(future::ready(Err(error))),
         };
         let acls = self.acls;
-        self.in_time(Box::pin(async move { transact(&client, &ops, acls).await }))
+        let asked = self.in_time(Box::pin(async move { transact(&client, &ops, acls).await }));
+        self.written(bytes, asked)
     }
 
     fn sync(&self, path: &str) -> Answer<()> {

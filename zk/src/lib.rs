@@ -28,6 +28,7 @@ mod counted;
 pub mod tree;
 mod memory;
 mod connect;
+mod losses;
 mod session;
 mod watches;
 mod client;
