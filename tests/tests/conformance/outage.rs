@@ -18,7 +18,7 @@ const SESSION: Duration = Duration::from_secs(2);
 const OUTAGE: Duration = Duration::from_millis(3500);
 
 async fn short_session(hosts: &str) -> Connected {
-    let connect_timeout = Duration::from_secs(60);
+    let connect_timeout = Duration::from_secs(90);
     let connect = Connect { session_timeout: SESSION, connect_timeout, ..Connect::new(hosts) };
     connect.open().await.expect("the servers serve") as Connected
 }
