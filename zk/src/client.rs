@@ -371,11 +371,11 @@ fn error_at(path: &str, error: &zookeeper::Error) -> Error {
         Kind::NoChildrenForEphemerals => Error::NoChildrenForEphemerals { path },
         Kind::NoAuth | Kind::InvalidAcl | Kind::AuthFailed => Error::NoAuth { path },
         Kind::BadArguments(reason) => Error::InvalidPath { path, reason },
-        Kind::SessionExpired | Kind::SessionMoved | Kind::ClientClosed => Error::SessionExpired,
         Kind::QuotaExceeded | Kind::MarshallingError | Kind::Unimplemented => {
             Error::Refused { path, reason: error.to_string() }
         }
-        // Among these are a server that is overloaded or has lost its quorum, and codes of newer servers, such as that of a
+        // Among these are what the client says when it gives up, which need not be the end of the session: whether it is, the next request
+        // is told; a server that is overloaded or has lost its quorum; and codes of newer servers, such as that of a
         // request that was given up half done: what may be better the next time must not fail a job.
         _ => Error::ConnectionLost,
     }
@@ -396,11 +396,15 @@ mod tests {
             Kind::ConnectionLoss,
             Kind::Timeout,
             Kind::UnexpectedErrorCode(-122),
+            // By the clock of the client, which has no server.
+            Kind::SessionExpired,
+            Kind::SessionMoved,
+            Kind::ClientClosed,
         ] {
             let error = error_at("/x", &passing);
             assert!(error.is_transient() && error.effect() == Effect::Unknown, "{passing}: {error}");
         }
-        for refusal in [Kind::NoNode, Kind::NoAuth, Kind::QuotaExceeded, Kind::SessionExpired] {
+        for refusal in [Kind::NoNode, Kind::NoAuth, Kind::QuotaExceeded] {
             let error = error_at("/x", &refusal);
             assert!(!error.is_transient() && error.effect() == Effect::None, "{refusal}: {error}");
         }
