@@ -56,8 +56,7 @@ enum Door {
 #[derive(Debug, Default)]
 struct State {
     door: Door,
-    to_server_held: bool,
-    to_client_held: bool,
+    held: Vec<Way>,
     answers_swallowed: bool,
     /// The answer to the next request with these bytes is lost, with its connection.
     fatal: Option<Vec<u8>>,
@@ -103,7 +102,7 @@ impl Proxy {
 
     /// Breaks every connection; clients may connect again.
     pub fn drop_connections(&self) {
-        self.shared.set(|state| state.close_all());
+        self.shared.set(State::close_all);
     }
 
     /// Takes every connection from now on and never says a word. Those that are there stay as they are.
@@ -113,12 +112,12 @@ impl Proxy {
 
     /// Keeps back what goes this way until it is [released](Self::release). Nothing is lost, and nobody is told.
     pub fn hold(&self, way: Way) {
-        self.shared.set(|state| *state.held(way) = true);
+        self.shared.set(|state| state.held.push(way));
     }
 
     /// Passes on what was kept back.
     pub fn release(&self) {
-        self.shared.set(|state| (state.to_server_held, state.to_client_held) = (false, false));
+        self.shared.set(|state| state.held.clear());
     }
 
     /// Passes requests on and throws their answers away until [`restore`](Self::restore), which breaks these connections.
@@ -129,6 +128,11 @@ impl Proxy {
     /// Passes the next request that has these bytes on; when the server answers, the connection breaks instead.
     pub fn lose_answer_to(&self, bytes: &[u8]) {
         self.shared.set(|state| state.fatal = Some(bytes.to_vec()));
+    }
+
+    /// Takes [`lose_answer_to`](Self::lose_answer_to) back, and counts from nothing again.
+    pub fn forgive(&self) {
+        self.shared.set(|state| (state.fatal, state.lost_answers) = (None, 0));
     }
 
     /// How many answers were lost by [`lose_answer_to`](Self::lose_answer_to).
@@ -143,19 +147,12 @@ impl Proxy {
                 state.close_all();
             }
             (state.door, state.answers_swallowed, state.fatal) = (Door::Open, false, None);
-            (state.to_server_held, state.to_client_held) = (false, false);
+            state.held.clear();
         });
     }
 }
 
 impl State {
-    fn held(&mut self, way: Way) -> &mut bool {
-        match way {
-            Way::ToServer => &mut self.to_server_held,
-            Way::ToClient => &mut self.to_client_held,
-        }
-    }
-
     fn close_all(&mut self) {
         self.ends.drain(..).for_each(|(_, end)| drop(end.shutdown(Shutdown::Both)));
     }
@@ -246,7 +243,7 @@ impl Shared {
     /// Waits while bytes are held; then whether they are passed on. `None` breaks the connection.
     fn judge(&self, connection: u64, way: Way, bytes: &[u8]) -> Option<bool> {
         let mut state = self.lock();
-        while *state.held(way) && state.is_open(connection) && !state.stopped {
+        while state.held.contains(&way) && state.is_open(connection) && !state.stopped {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if !state.is_open(connection) {

@@ -3,6 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "conformance/access.rs"]
+mod access;
+#[path = "conformance/lost.rs"]
+mod lost;
+#[path = "conformance/outage.rs"]
+mod outage;
 #[path = "conformance/reconnect.rs"]
 mod reconnect;
 

@@ -1,13 +1,8 @@
 //! The store over a real ZooKeeper, by the crate `zookeeper-client`.
 //!
-//! The crate keeps the session, reconnects and registers one-time watches again; what is added here is what the recipes rely on:
-//! a deadline for every request, an error that says whether the request may have happened, and a [`WatchEvent::Rescan`]
-//! wherever a watch may have lost events.
-//!
-//! After a reconnect the crate (0.11.2) does not register persistent watches again: of the five lists of watches it sends the first
-//! three alone. They would lose the events of the meantime in any case (ZOOKEEPER-4698). So a persistent watch says `Rescan` when
-//! its session is connected again and is dead from then on; a new one is set by whoever watches. The old one may go before
-//! or after: the crate takes a watch back at the server only when it has, and awaits, no other on the path.
+//! The crate reconnects and registers one-time watches again; what is added here is what the recipes rely on: a deadline for every
+//! request, an error that says whether the request may have happened, a word wherever a watch may have lost events
+//! (`watches.rs`), and that the session is held on to until a server says that it is over (`session.rs`).
 //!
 //! A connection that breaks between the server's welcome and its first answer leaves the crate saying "connected" until it finds
 //! the next server. What is asked meanwhile waits there and may be done later: its deadline makes of it an unknown outcome.
@@ -15,70 +10,54 @@
 use std::{
     fmt,
     future::{self, Future},
-    pin::Pin,
-    sync::{PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError},
     task::{self, Poll, Waker},
     time::Duration,
 };
 
 use tokio::{sync::watch, time};
-use zookeeper_client::{
-    self as zookeeper, Acls, AddWatchMode, Client, EventType, MultiWriteError, MultiWriteResult,
-    OneshotWatcher, PersistentWatcher, SessionState, WatchedEvent,
-};
+use zookeeper_client::{self as zookeeper, Acls, AddWatchMode, Client, MultiWriteError, MultiWriteResult};
 
 use crate::{
     connect::Connect,
     error::{Error, Result},
-    store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version, WatchEvent},
+    losses::Losses,
+    session::{Fate, Held},
+    store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version},
     tree,
+    watches::{self, ServerEvents},
 };
 
 /// A session on a ZooKeeper. It ends when it is closed or dropped.
 pub struct ServerStore {
-    /// `None` once closed.
-    client: RwLock<Option<Client>>,
+    session: Held,
     hosts: String,
-    chroot_bytes: usize,
+    chroot: String,
+    /// Whether what others made must be guarded by credentials, too.
+    is_private: bool,
     acls: Acls<'static>,
     request_timeout: Duration,
-    session: watch::Receiver<Session>,
+    losses: Arc<Mutex<Losses>>,
 }
 
 impl ServerStore {
     /// The session of a client that has just connected.
     pub(crate) fn new(client: Client, connect: &Connect) -> Self {
-        let (sender, session) = watch::channel(Session::Connected);
-        let mut states = client.state_watcher();
-        tokio::spawn(async move {
-            loop {
-                let state = states.changed().await;
-                sender.send_replace(session_of(state));
-                if state.is_terminated() {
-                    return;
-                }
-            }
-        });
+        let is_private = connect.credentials.is_some();
         Self {
             hosts: connect.hosts.clone(),
-            chroot_bytes: client.path().len(),
-            acls: if connect.credentials.is_some() { Acls::creator_all() } else { Acls::anyone_all() },
+            chroot: client.path().trim_end_matches('/').to_owned(),
+            is_private,
+            acls: if is_private { Acls::creator_all() } else { Acls::anyone_all() },
             request_timeout: connect.request_timeout,
-            client: RwLock::new(Some(client)),
-            session,
+            losses: Arc::default(),
+            session: Held::new(client, connect.clone()),
         }
     }
 
     /// The client, unless there is no sense in asking it.
     fn client(&self) -> Result<Client> {
-        let client = self.client.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let client = client.ok_or(Error::SessionExpired)?;
-        match session_of(client.state()) {
-            Session::Connected => Ok(client),
-            // It would keep the request until it is connected again, however long that takes, and do it then.
-            Session::Disconnected => Err(Error::ConnectionLost),
-            Session::Expired => Err(Error::SessionExpired),
-        }
+        self.session.client().map(|(client, _)| client)
     }
 
     /// Sends a request now, and gives its answer a deadline.
@@ -87,11 +66,20 @@ impl ServerStore {
         T: Send + 'static,
         F: Future<Output = std::result::Result<T, zookeeper::Error>> + Send + 'static,
     {
+        self.watching(path, |client, _| ask(client))
+    }
+
+    /// The same for a request that sets a watch.
+    fn watching<T, F>(&self, path: &str, ask: impl FnOnce(Client, Fate) -> F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = std::result::Result<T, zookeeper::Error>> + Send + 'static,
+    {
         let path = path.to_owned();
         // The client lets some paths pass that no server takes, and calls it a missing znode then.
-        match tree::check_path(&path).and_then(|()| self.client()) {
-            Ok(client) => {
-                let asked = ask(client);
+        match tree::check_path(&path).and_then(|()| self.session.client()) {
+            Ok((client, fate)) => {
+                let asked = ask(client, fate);
                 self.in_time(Box::pin(async move { asked.await.map_err(|error| error_at(&path, &error)) }))
             }
             Err(error) => Box::pin(future::ready(Err(error))),
@@ -106,9 +94,31 @@ impl ServerStore {
         })
     }
 
-    fn check_size(&self, ops: &[Op]) -> Result<()> {
+    /// Takes note of what becomes of a write that is under way. It may be too large for the server, which breaks the connection then
+    /// and says nothing.
+    fn written<T: Send + 'static>(&self, bytes: usize, asked: Answer<T>) -> Answer<T> {
+        let losses = Arc::clone(&self.losses);
+        Box::pin(async move {
+            let answer = asked.await;
+            let note =
+                losses.lock().unwrap_or_else(PoisonError::into_inner).note(bytes, answer.as_ref().err());
+            if let Some((times, bytes)) = note {
+                tracing::warn!(
+                    times,
+                    bytes,
+                    "the connection to ZooKeeper broke each time something of this size was written: is the servers' jute.maxbuffer \
+                     smaller than 1 MiB?"
+                );
+            }
+            answer
+        })
+    }
+
+    /// The size of a request, unless it is too large.
+    fn check_size(&self, ops: &[Op]) -> Result<usize> {
         let first = ops.first().map_or("/", Op::path);
-        tree::check_size(first, ops.iter().map(|op| tree::op_bytes(op) + self.chroot_bytes).sum())
+        let bytes = ops.iter().map(|op| tree::op_bytes(op) + self.chroot.len()).sum();
+        tree::check_size(first, bytes).map(|()| bytes)
     }
 }
 
@@ -124,33 +134,37 @@ fn sent<T: Send + 'static>(mut asked: Answer<T>) -> Answer<T> {
 impl Store for ServerStore {
     fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> Answer<String> {
         let op = Op::Create { path: path.to_owned(), data: data.to_vec(), mode };
-        if let Err(error) = self.check_size(std::slice::from_ref(&op)) {
-            return Box::pin(future::ready(Err(error)));
-        }
-        let client = match tree::check_new_path(path, mode).and_then(|()| self.client()) {
-            Ok(client) => client,
+        let sized = self.check_size(std::slice::from_ref(&op));
+        let checked = sized.and_then(|bytes| tree::check_new_path(path, mode).map(|()| bytes));
+        let (client, bytes) = match checked.and_then(|bytes| Ok((self.client()?, bytes))) {
+            Ok(asked) => asked,
             Err(error) => return Box::pin(future::ready(Err(error))),
         };
         let (acls, path, data) = (self.acls, path.to_owned(), data.to_vec());
-        self.in_time(Box::pin(async move {
+        let asked = self.in_time(Box::pin(async move {
             let options = mode_of(mode).with_acls(acls);
             match client.create(&path, &data, &options).await {
                 Ok((_, sequence)) if is_sequential(mode) => Ok(format!("{path}{sequence}")),
                 Ok(_) => Ok(path),
                 Err(error) => Err(error_at(&path, &error)),
             }
-        }))
+        }));
+        self.written(bytes, asked)
     }
 
     fn set(&self, path: &str, data: &[u8], version: Option<Version>) -> Answer<Version> {
         let op = Op::Set { path: path.to_owned(), data: data.to_vec(), version };
-        if let Err(error) = self.check_size(std::slice::from_ref(&op)) {
-            return Box::pin(future::ready(Err(error)));
-        }
-        self.request(path, |client| {
+        // What is not sent at all says nothing about its size.
+        let sized = self.check_size(std::slice::from_ref(&op));
+        let bytes = match sized.and_then(|bytes| self.client().map(|_| bytes)) {
+            Ok(bytes) => bytes,
+            Err(error) => return Box::pin(future::ready(Err(error))),
+        };
+        let asked = self.request(path, |client| {
             let set = client.set_data(path, data, version);
             async move { Ok(set.await?.version) }
-        })
+        });
+        self.written(bytes, asked)
     }
 
     fn delete(&self, path: &str, version: Option<Version>) -> Answer<()> {
@@ -181,12 +195,13 @@ impl Store for ServerStore {
     }
 
     fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>> {
-        let client = match self.check_size(&ops).and_then(|()| self.client()) {
-            Ok(client) => client,
+        let (client, bytes) = match self.check_size(&ops).and_then(|bytes| Ok((self.client()?, bytes))) {
+            Ok(asked) => asked,
             Err(error) => return Box::pin(future::ready(Err(error))),
         };
         let acls = self.acls;
-        self.in_time(Box::pin(async move { transact(&client, &ops, acls).await }))
+        let asked = self.in_time(Box::pin(async move { transact(&client, &ops, acls).await }));
+        self.written(bytes, asked)
     }
 
     fn sync(&self, path: &str) -> Answer<()> {
@@ -196,45 +211,57 @@ impl Store for ServerStore {
 
     fn get_and_watch(&self, path: &str) -> Answer<(Vec<u8>, Stat, OneShot)> {
         let asked = path.to_owned();
-        self.request(path, |client| async move {
+        self.watching(path, |client, fate| async move {
             let (data, stat, watcher) = client.get_and_watch_data(&asked).await?;
-            Ok((data, stat_of(&stat), one_shot(watcher)))
+            Ok((data, stat_of(&stat), watches::one_shot(watcher, fate)))
         })
     }
 
     fn exists_and_watch(&self, path: &str) -> Answer<(Option<Stat>, OneShot)> {
         let asked = path.to_owned();
-        self.request(path, |client| async move {
+        self.watching(path, |client, fate| async move {
             let (stat, watcher) = client.check_and_watch_stat(&asked).await?;
-            Ok((stat.as_ref().map(stat_of), one_shot(watcher)))
+            Ok((stat.as_ref().map(stat_of), watches::one_shot(watcher, fate)))
         })
     }
 
     fn children_and_watch(&self, path: &str) -> Answer<(Vec<String>, OneShot)> {
         let asked = path.to_owned();
-        self.request(path, |client| async move {
+        self.watching(path, |client, fate| async move {
             let (mut names, watcher) = client.list_and_watch_children(&asked).await?;
             names.sort_unstable();
-            Ok((names, one_shot(watcher)))
+            Ok((names, watches::one_shot(watcher, fate)))
         })
     }
 
     fn watch_tree(&self, path: &str) -> Answer<Box<dyn Events>> {
         let asked = path.to_owned();
-        self.request(path, |client| async move {
+        self.watching(path, |client, fate| async move {
             let watcher = client.watch(&asked, AddWatchMode::PersistentRecursive).await?;
-            Ok(Box::new(ServerEvents { watcher, hearing: Hearing::Hears }) as Box<dyn Events>)
+            Ok(Box::new(ServerEvents::new(watcher, fate)) as Box<dyn Events>)
+        })
+    }
+
+    fn check_access(&self, path: &str) -> Answer<()> {
+        if !self.is_private {
+            return Box::pin(future::ready(Ok(())));
+        }
+        let (asked, shown) = (path.to_owned(), format!("{}{path}", self.chroot));
+        let acl = self.request(path, |client| async move { Ok(client.get_acl(&asked).await?.0) });
+        Box::pin(async move {
+            // Who may do something is known by a password or a certificate; anybody and whoever has an address is not.
+            let is_open = acl.await?.iter().any(|acl| matches!(acl.scheme(), "world" | "ip"));
+            if is_open { Err(Error::Open { path: shown }) } else { Ok(()) }
         })
     }
 
     fn session(&self) -> watch::Receiver<Session> {
-        self.session.clone()
+        self.session.state()
     }
 
     fn close(&self) -> Answer<()> {
-        // The session is closed when its last client is dropped. Requests that are under way hold one each.
-        drop(self.client.write().unwrap_or_else(PoisonError::into_inner).take());
-        let (mut session, patience) = (self.session.clone(), self.request_timeout);
+        self.session.close();
+        let (mut session, patience) = (self.session.state(), self.request_timeout);
         Box::pin(async move {
             let ended = session.wait_for(|state| *state == Session::Expired);
             let waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
@@ -250,7 +277,7 @@ impl fmt::Debug for ServerStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerStore")
             .field("hosts", &self.hosts)
-            .field("session", &*self.session.borrow())
+            .field("session", &*self.session.state().borrow())
             .finish_non_exhaustive()
     }
 }
@@ -331,15 +358,6 @@ fn stat_of(stat: &zookeeper::Stat) -> Stat {
     }
 }
 
-fn session_of(state: SessionState) -> Session {
-    match state {
-        SessionState::SyncConnected => Session::Connected,
-        // A server without a quorum takes no writes: to a recipe that is as good as none.
-        SessionState::Disconnected | SessionState::ConnectedReadOnly => Session::Disconnected,
-        SessionState::AuthFailed | SessionState::Expired | SessionState::Closed => Session::Expired,
-    }
-}
-
 /// What an error of the client means. Whatever is not a server's clear refusal leaves the outcome unknown: what is under way
 /// when a connection breaks fails with errors of many kinds.
 fn error_at(path: &str, error: &zookeeper::Error) -> Error {
@@ -353,66 +371,13 @@ fn error_at(path: &str, error: &zookeeper::Error) -> Error {
         Kind::NoChildrenForEphemerals => Error::NoChildrenForEphemerals { path },
         Kind::NoAuth | Kind::InvalidAcl | Kind::AuthFailed => Error::NoAuth { path },
         Kind::BadArguments(reason) => Error::InvalidPath { path, reason },
-        Kind::SessionExpired | Kind::SessionMoved | Kind::ClientClosed => Error::SessionExpired,
         Kind::QuotaExceeded | Kind::MarshallingError | Kind::Unimplemented => {
             Error::Refused { path, reason: error.to_string() }
         }
-        // Among these are a server that is overloaded or has lost its quorum, and codes of newer servers, such as that of a
+        // Among these are what the client says when it gives up, which need not be the end of the session: whether it is, the next request
+        // is told; a server that is overloaded or has lost its quorum; and codes of newer servers, such as that of a
         // request that was given up half done: what may be better the next time must not fail a job.
         _ => Error::ConnectionLost,
-    }
-}
-
-fn one_shot(watcher: OneshotWatcher) -> OneShot {
-    // A one-time watch hears of the end of its session, and of nothing else about it.
-    Box::pin(async move { node_event(watcher.changed().await).unwrap_or(WatchEvent::Ended) })
-}
-
-/// What has happened to a znode; `None` for what has happened to the session.
-fn node_event(event: WatchedEvent) -> Option<WatchEvent> {
-    match event.event_type {
-        EventType::NodeCreated => Some(WatchEvent::Created(event.path)),
-        EventType::NodeDeleted => Some(WatchEvent::Deleted(event.path)),
-        EventType::NodeDataChanged => Some(WatchEvent::DataChanged(event.path)),
-        EventType::NodeChildrenChanged => Some(WatchEvent::ChildrenChanged(event.path)),
-        EventType::Session => None,
-    }
-}
-
-/// A persistent watch.
-struct ServerEvents {
-    watcher: PersistentWatcher,
-    hearing: Hearing,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hearing {
-    Hears,
-    /// The connection that it was set on is lost.
-    Deaf,
-    Ended,
-}
-
-impl Events for ServerEvents {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = WatchEvent> + Send + '_>> {
-        Box::pin(async {
-            // The watcher panics when it is asked again after its end.
-            while self.hearing != Hearing::Ended {
-                let event = self.watcher.changed().await;
-                let (state, hears) = (event.session_state, self.hearing == Hearing::Hears);
-                match node_event(event) {
-                    Some(event) if hears => return event,
-                    None if state.is_terminated() => self.hearing = Hearing::Ended,
-                    None if hears && session_of(state) == Session::Connected => {
-                        self.hearing = Hearing::Deaf;
-                        return WatchEvent::Rescan;
-                    }
-                    // Another watch in the same place may hear of this.
-                    _ => {}
-                }
-            }
-            WatchEvent::Ended
-        })
     }
 }
 
@@ -431,11 +396,15 @@ mod tests {
             Kind::ConnectionLoss,
             Kind::Timeout,
             Kind::UnexpectedErrorCode(-122),
+            // By the clock of the client, which has no server.
+            Kind::SessionExpired,
+            Kind::SessionMoved,
+            Kind::ClientClosed,
         ] {
             let error = error_at("/x", &passing);
             assert!(error.is_transient() && error.effect() == Effect::Unknown, "{passing}: {error}");
         }
-        for refusal in [Kind::NoNode, Kind::NoAuth, Kind::QuotaExceeded, Kind::SessionExpired] {
+        for refusal in [Kind::NoNode, Kind::NoAuth, Kind::QuotaExceeded] {
             let error = error_at("/x", &refusal);
             assert!(!error.is_transient() && error.effect() == Effect::None, "{refusal}: {error}");
         }

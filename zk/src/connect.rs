@@ -5,9 +5,13 @@ use std::{fmt, fs, net::IpAddr, path::Path, sync::Arc, time::Duration};
 use rustls::pki_types::ServerName;
 use thiserror::Error as ThisError;
 use tokio::time;
-use zookeeper_client::{Client, Connector, TlsOptions};
+use zookeeper_client::{self as zookeeper, Client, Connector, SessionInfo, TlsOptions};
 
-use crate::{client::ServerStore, store::Store as _};
+use crate::{
+    client::ServerStore,
+    session::{FIRST_PAUSE, PAUSE_MAX},
+    store::Store as _,
+};
 
 /// Where a ZooKeeper is, and how long to wait for it.
 #[derive(Debug, Clone)]
@@ -127,32 +131,58 @@ impl Connect {
     /// See [`ConnectError`].
     pub async fn open(&self) -> Result<Arc<ServerStore>, ConnectError> {
         self.check_hosts()?;
-        let mut connector = Client::connector().with_session_timeout(self.session_timeout);
-        if let Some(Credentials(secret)) = &self.credentials {
-            connector = connector.with_auth("digest", secret.as_bytes());
-        }
-        let client = self.connected(connector).await?;
-        let chroot = client.path().to_owned();
-        let store = ServerStore::new(client, self);
-        match store.exists("/").await {
-            Ok(Some(_)) => Ok(Arc::new(store)),
-            Ok(None) => Err(ConnectError::NoChroot { hosts: self.hosts.clone(), chroot }),
-            Err(_) => Err(self.unreachable()),
+        // What is wrong with it is told at once.
+        self.connector()?;
+        time::timeout(self.connect_timeout, self.insist()).await.unwrap_or_else(|_| Err(self.unreachable()))
+    }
+
+    /// Tries again and again: the client gives up after each round of all servers.
+    async fn insist(&self) -> Result<Arc<ServerStore>, ConnectError> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.once(None).await {
+                Ok(client) => {
+                    let chroot = client.path().to_owned();
+                    let store = ServerStore::new(client, self);
+                    match store.exists("/").await {
+                        Ok(Some(_)) => return Ok(Arc::new(store)),
+                        Ok(None) => return Err(ConnectError::NoChroot { hosts: self.hosts.clone(), chroot }),
+                        Err(error) => tracing::debug!(%error, "the server has gone again"),
+                    }
+                }
+                Err(zookeeper::Error::BadArguments(reason)) => return Err(self.not_hosts(reason)),
+                Err(error) => tracing::debug!(%error, "no server has answered"),
+            }
+            time::sleep(pause).await;
+            pause = (2 * pause).min(PAUSE_MAX);
         }
     }
 
-    async fn connected(&self, connector: Connector) -> Result<Client, ConnectError> {
-        let client = async {
-            match &self.tls {
-                None => connector.connect(&self.hosts).await,
-                Some(tls) => connector.with_tls(tls.options()?).secure_connect(&self.hosts).await,
-            }
-            .map_err(|error| match error {
-                zookeeper_client::Error::BadArguments(reason) => self.not_hosts(reason),
-                _ => self.unreachable(),
-            })
+    /// Tries every server once, to begin a session or to take one up again.
+    pub(crate) async fn once(&self, session: Option<SessionInfo>) -> Result<Client, zookeeper::Error> {
+        let Ok(mut connector) = self.connector() else {
+            return Err(zookeeper::Error::BadArguments(&"TLS cannot be set up"));
         };
-        time::timeout(self.connect_timeout, client).await.unwrap_or_else(|_| Err(self.unreachable()))
+        if let Some(session) = session {
+            connector = connector.with_session(session);
+        }
+        if self.tls.is_some() {
+            connector.secure_connect(&self.hosts).await
+        } else {
+            connector.connect(&self.hosts).await
+        }
+    }
+
+    fn connector(&self) -> Result<Connector, ConnectError> {
+        let mut connector =
+            Client::connector().with_session_timeout(self.session_timeout).with_fail_eagerly();
+        if let Some(Credentials(secret)) = &self.credentials {
+            connector = connector.with_auth("digest", secret.as_bytes());
+        }
+        Ok(match &self.tls {
+            None => connector,
+            Some(tls) => connector.with_tls(tls.options()?),
+        })
     }
 
     /// Whether the text names servers. Every host must be one that TLS can name; the client takes that for granted.

@@ -153,6 +153,10 @@ impl Store for Counted {
         self.read().watch_tree(path)
     }
 
+    fn check_access(&self, path: &str) -> Answer<()> {
+        self.inner.check_access(path)
+    }
+
     fn session(&self) -> watch::Receiver<Session> {
         self.inner.session()
     }

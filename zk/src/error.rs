@@ -56,6 +56,15 @@ pub enum Error {
         /// The path of the znode.
         path: String,
     },
+    /// Whoever has no credentials may use a znode that this session's are to guard.
+    #[error(
+        "{path}: anybody may use this znode, since it was made without credentials. To close it and what is below it, stop what \
+         uses it and say to zkCli.sh: addauth digest USER:PASSWORD, then: setAcl -R {path} auth::cdrwa"
+    )]
+    Open {
+        /// The path of the znode, as an operator sees it.
+        path: String,
+    },
     /// A path that no tree can hold.
     #[error("{path:?} is not a path of a znode: {reason}")]
     InvalidPath {

@@ -86,10 +86,12 @@ impl ClusterPaths {
         Err(NameError { shown: cluster.chars().take(NAME_BYTES_MAX).collect() })
     }
 
-    /// Creates what every cluster has, as far as it is not there.
+    /// Creates what every cluster has, as far as it is not there. What is there must be closed to whoever has no credentials, if
+    /// this session has some. That is not asked of the folder of all clusters, which others may share: by way of it
+    /// nobody can do more than make clusters and remove empty ones.
     ///
     /// # Errors
-    /// Whatever the store refuses.
+    /// Whatever the store refuses; [`Error::Open`] for a folder that is open to everybody.
     pub async fn prepare(&self, store: &dyn Store) -> Result<()> {
         let skeleton = [
             Self::ALL.to_owned(),
@@ -101,6 +103,7 @@ impl ClusterPaths {
         ];
         for path in skeleton {
             match store.create(&path, b"", CreateMode::Persistent).await {
+                Err(Error::NodeExists { .. }) if path != Self::ALL => store.check_access(&path).await?,
                 Ok(_) | Err(Error::NodeExists { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -7,7 +7,11 @@
 //! executed in the order of the calls, so several of them can be pipelined; dropping an answer does not take
 //! the request back.
 
-use std::{fmt, future::Future, pin::Pin};
+use std::{
+    fmt,
+    future::{self, Future},
+    pin::Pin,
+};
 
 use tokio::sync::watch;
 
@@ -182,6 +186,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// and then nothing any more; whoever watches sets a new watch before reading again. The old one may be dropped before
     /// that or after.
     fn watch_tree(&self, path: &str) -> Answer<Box<dyn Events>>;
+    /// Whether a znode that others may have made is closed to whoever has no credentials, if this session has some: otherwise
+    /// [`Error::Open`].
+    fn check_access(&self, path: &str) -> Answer<()> {
+        let _ = path;
+        Box::pin(future::ready(Ok(())))
+    }
     /// The state of the session, to be looked at or waited for.
     fn session(&self) -> watch::Receiver<Session>;
     /// Ends the session; its ephemerals go at once.

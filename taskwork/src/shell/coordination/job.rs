@@ -68,8 +68,7 @@ impl Coordination {
             };
             let tasks: Vec<TaskId> = names.iter().filter_map(|name| parked_id(name).parse().ok()).collect();
             self.tell(Event::Parked { attempt, tasks }).await;
-            let event = changed.await;
-            if event == zk::WatchEvent::Ended && *self.store.session().borrow() == zk::Session::Expired {
+            if changed.await == zk::WatchEvent::Ended {
                 return;
             }
         }

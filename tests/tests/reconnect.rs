@@ -1,0 +1,127 @@
+//! Servers that are restarted while a job runs, with nodes that join and leave after each: everybody hears of everybody, nothing is
+//! lost, and the count is exact.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use serde_json::Value;
+use taskwork_tests::{
+    cluster::{Cluster, Running},
+    tree::Tree,
+};
+use zk_server::Setup;
+
+/// How deep the tree is that a job counts: more than a million states.
+const DEPTH: u32 = 16;
+/// How long a job may take, most of all on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A cluster with a job under way.
+struct Stage {
+    cluster: Cluster,
+    job: Running,
+    /// The places of the nodes that are there, in the order of their start.
+    here: Vec<usize>,
+}
+
+impl Stage {
+    /// Starts nodes of one worker each, and a job; returns when all are at work.
+    fn new(setup: &Setup, nodes: usize, spin: &str) -> Self {
+        let mut cluster = Cluster::start(setup).unwrap();
+        cluster.start_nodes("tree", nodes, &["--workers", "1"]).unwrap();
+        let depth = DEPTH.to_string();
+        let job = cluster.begin("tree", &["submit", &depth, "--spin", spin, "--wait", "--json"]).unwrap();
+        for node in 0..nodes {
+            cluster.wait_for_log(node, "the node takes part").unwrap();
+        }
+        Self { cluster, job, here: (0..nodes).collect() }
+    }
+
+    /// Restarts a server, and returns when it serves.
+    fn restart(&mut self, server: usize) {
+        let servers = &mut self.cluster.servers;
+        servers.kill(server).unwrap();
+        servers.revive(server).unwrap();
+        servers.wait_until_serving(server).unwrap();
+    }
+
+    /// A node joins, takes part, and every other one hears of it.
+    fn join(&mut self) {
+        let node = self.cluster.start_node("tree", &["--workers", "1"]).unwrap();
+        self.cluster.wait_for_log(node, "the node takes part").unwrap();
+        let joined = format!("a node has joined node={{}} member={}", self.name(node));
+        for &other in &self.here {
+            let heard = joined.replace("{}", &self.name(other));
+            self.cluster.wait_for_log(other, &heard).unwrap_or_else(|error| panic!("{error:#}"));
+        }
+        self.here.push(node);
+    }
+
+    /// The node that is there for longest, the leader first of all, is asked to leave, and every other one hears of it.
+    fn drain(&mut self) {
+        let node = self.here.remove(0);
+        let name = self.name(node);
+        let drained = self.cluster.run("taskwork", &["drain", &name, "--wait"]).unwrap();
+        assert_eq!(drained.code, 0, "{drained:?}\n{}", self.cluster.logs());
+        let status = self.cluster.nodes[node].wait().unwrap();
+        assert!(status.success(), "{status}\n{}", self.cluster.log(node));
+        for &other in &self.here {
+            let heard = format!("a node has left node={} member={name}", self.name(other));
+            self.cluster.wait_for_log(other, &heard).unwrap_or_else(|error| panic!("{error:#}"));
+        }
+    }
+
+    /// What was done to the cluster was done while the job ran.
+    fn is_at_work(&mut self) {
+        assert!(!self.job.has_ended().unwrap(), "the job has ended before anything could go wrong");
+    }
+
+    /// The end of the job: the exact count, in the first attempt, with nobody lost.
+    fn ends_exactly(self) {
+        let said = self.job.end_within(PATIENCE).unwrap();
+        assert_eq!(said.code, 0, "{said:?}\n{}", self.cluster.logs());
+        let said: Value = serde_json::from_str(&said.out).unwrap();
+        let (states, largest) = Tree::sequential(DEPTH);
+        assert_eq!((&said["states"], &said["largest"]), (&states.into(), &largest.into()), "{said}");
+        let job = self.cluster.json("taskwork", &["job", said["job"].as_str().unwrap()]).unwrap();
+        let nobody = Value::Array(vec![]);
+        assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &nobody), "{job}\n{}", self.cluster.logs());
+    }
+
+    /// The name of a node, by its log.
+    fn name(&self, node: usize) -> String {
+        let log = self.cluster.log(node);
+        let from = log.find("is ready node=").unwrap() + "is ready node=".len();
+        log[from..].chars().take_while(|c| !c.is_whitespace()).collect()
+    }
+}
+
+/// With `TASKWORK_LONG=1` ten times, a job of a minute each.
+#[test]
+fn each_server_of_an_ensemble_is_restarted_with_a_join_and_a_drain_after_each() {
+    let long = std::env::var_os("TASKWORK_LONG").is_some();
+    let (rounds, spin) = if long { (10, "40000") } else { (1, "14000") };
+    for _ in 0..rounds {
+        let mut stage = Stage::new(&Setup::ensemble(), 3, spin);
+        for server in 0..stage.cluster.servers.count() {
+            stage.restart(server);
+            stage.join();
+            stage.drain();
+        }
+        stage.is_at_work();
+        stage.ends_exactly();
+    }
+}
+
+#[test]
+fn after_a_restart_nodes_leave_one_after_the_other_and_lose_nothing() {
+    let mut stage = Stage::new(&Setup::standalone(), 4, "6000");
+    stage.restart(0);
+    stage.join();
+    for _ in 0..3 {
+        stage.drain();
+    }
+    stage.is_at_work();
+    stage.ends_exactly();
+}

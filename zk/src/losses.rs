@@ -1,0 +1,64 @@
+//! Requests that a server answers by breaking the connection, as it does when they are larger than its `jute.maxbuffer`.
+
+use crate::error::Error;
+
+/// From what size on a request may be the reason, in bytes.
+const SUSPICIOUS_BYTES: usize = 4 << 10;
+/// After how many connections that broke, one after the other, it is said; and again each time they are twice as many.
+const LOSSES_TOLD: u32 = 3;
+
+/// Counts the connections that broke while something large was being written.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    /// The smallest write that was lost since one of its size was answered.
+    bytes: usize,
+    count: u32,
+    told: u32,
+}
+
+impl Losses {
+    /// Takes note of what became of a write that was sent. How often and at what size connections were lost, if that is to be said now.
+    pub(crate) fn note(&mut self, bytes: usize, lost: Option<&Error>) -> Option<(u32, usize)> {
+        if lost != Some(&Error::ConnectionLost) {
+            // What is as large as that was taken, so the size is not the reason.
+            if bytes >= self.bytes {
+                *self = Self::default();
+            }
+            return None;
+        }
+        if bytes < SUSPICIOUS_BYTES {
+            return None;
+        }
+        self.bytes = if self.count == 0 { bytes } else { self.bytes.min(bytes) };
+        self.count += 1;
+        if self.count < LOSSES_TOLD.max(2 * self.told) {
+            return None;
+        }
+        self.told = self.count;
+        Some((self.count, self.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_when_large_writes_are_lost_one_after_the_other_and_not_each_time() {
+        let mut losses = Losses::default();
+        let mut told = Vec::new();
+        for _ in 0..13 {
+            told.extend(losses.note(9000, Some(&Error::ConnectionLost)));
+            // Small ones say nothing about large ones.
+            assert_eq!(losses.note(100, None), None);
+            assert_eq!(losses.note(100, Some(&Error::ConnectionLost)), None);
+        }
+        assert_eq!(told, [(3, 9000), (6, 9000), (12, 9000)]);
+        // A server that is restarted now and then loses some, too.
+        for _ in 0..10 {
+            assert_eq!(losses.note(9000, None), None);
+            assert_eq!(losses.note(9000, Some(&Error::ConnectionLost)), None);
+            assert_eq!(losses.note(9000, Some(&Error::ConnectionLost)), None);
+        }
+    }
+}

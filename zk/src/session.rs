@@ -1,0 +1,227 @@
+//! Holding on to a session until a server says that it is over.
+//!
+//! The crate takes a session for expired when no server has answered for 7/5 of its timeout. It cannot know: servers that start,
+//! or elect a leader, give every session its whole time anew, so that after an outage of any length the session is there with its
+//! ephemerals. So its id and password are kept, and it is asked for again and again, by a client of its own, until a server takes it
+//! up or refuses it. Meanwhile the session is `Disconnected`.
+//!
+//! ```text
+//!   Connected ◀──▶ Disconnected ───▶ Expired     closed, or a server says so
+//!       ▲               │ the crate gives up
+//!       └── sync ◀── a new client with the same session
+//! ```
+//!
+//! A new client does not know what the old one has seen last, so it would be content with a server that is behind: a `sync` comes before
+//! anything else. The watches of the old client are gone; each says so when the session is taken up, or over.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{oneshot, watch},
+    time,
+};
+use zookeeper_client::{self as zookeeper, Client, SessionInfo, SessionState, StateWatcher};
+
+use crate::{
+    connect::Connect,
+    error::{Error, Result},
+    store::{Session, WatchEvent},
+};
+
+/// How long to wait after the first round of all servers; twice as long each time, up to the next.
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A pause is at most this part of a session's timeout: servers that are back give no more time than that.
+const PAUSES_IN_TIMEOUT: u32 = 8;
+
+/// A session, with the client that speaks for it now.
+#[derive(Debug)]
+pub(crate) struct Held {
+    open: Arc<RwLock<Option<Open>>>,
+    fate: Fate,
+}
+
+/// What is gone once the session is closed.
+#[derive(Debug)]
+struct Open {
+    client: Client,
+    /// Dropped with this: whoever waits for a server to take the session up stops.
+    _alive: oneshot::Sender<Infallible>,
+}
+
+/// What becomes of a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Fate {
+    session: watch::Receiver<Session>,
+    taken_up: watch::Receiver<u64>,
+}
+
+impl Fate {
+    /// What a watch says whose client is gone: that something may have been missed, once the session is taken up, or that it is over.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future loses nothing.
+    pub(crate) async fn decided(&mut self) -> WatchEvent {
+        let over = async {
+            // The sender goes with the session.
+            let _ = self.session.wait_for(|state| *state == Session::Expired).await;
+        };
+        tokio::select! {
+            biased;
+            () = over => WatchEvent::Ended,
+            taken = self.taken_up.changed() => {
+                if taken.is_ok() { WatchEvent::Rescan } else { WatchEvent::Ended }
+            }
+        }
+    }
+
+    /// Waits for the end of the session.
+    pub(crate) async fn over(&mut self) -> WatchEvent {
+        let _ = self.session.wait_for(|state| *state == Session::Expired).await;
+        WatchEvent::Ended
+    }
+}
+
+impl Held {
+    /// Holds on to the session of a client that has just connected.
+    pub(crate) fn new(client: Client, connect: Connect) -> Self {
+        let (session_in, session) = watch::channel(Session::Connected);
+        let (taken_in, taken_up) = watch::channel(0);
+        let (alive, closed) = oneshot::channel();
+        let states = client.state_watcher();
+        let open = Arc::new(RwLock::new(Some(Open { client, _alive: alive })));
+        let keeper =
+            Keeper { open: Arc::clone(&open), connect, session: session_in, taken_up: taken_in, closed };
+        tokio::spawn(keeper.keep(states));
+        Self { open, fate: Fate { session, taken_up } }
+    }
+
+    /// The client, unless there is no sense in asking it, and what becomes of its watches.
+    pub(crate) fn client(&self) -> Result<(Client, Fate)> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let client = open.as_ref().ok_or(Error::SessionExpired)?.client.clone();
+        // What was taken up before is not news.
+        let mut fate = self.fate.clone();
+        fate.taken_up.mark_unchanged();
+        let known = *fate.session.borrow();
+        match (session_of(client.state()), known) {
+            (_, Session::Expired) => Err(Error::SessionExpired),
+            (Session::Connected, _) => Ok((client, fate)),
+            // It would keep the request until it is connected again, however long that takes, and do it then. Or it has given up, which
+            // says nothing about the session.
+            (Session::Disconnected | Session::Expired, _) => Err(Error::ConnectionLost),
+        }
+    }
+
+    /// The state of the session.
+    pub(crate) fn state(&self) -> watch::Receiver<Session> {
+        self.fate.session.clone()
+    }
+
+    /// Ends the session: it is closed when its last client is dropped. Requests that are under way hold one each.
+    pub(crate) fn close(&self) {
+        drop(self.open.write().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // The task that keeps the session has a handle, too.
+        self.close();
+    }
+}
+
+/// Follows the client's state, and replaces the client when it has given up.
+struct Keeper {
+    open: Arc<RwLock<Option<Open>>>,
+    connect: Connect,
+    session: watch::Sender<Session>,
+    taken_up: watch::Sender<u64>,
+    closed: oneshot::Receiver<Infallible>,
+}
+
+impl Keeper {
+    async fn keep(mut self, mut states: StateWatcher) {
+        let mut state = states.peek_state();
+        loop {
+            if state == SessionState::Expired
+                && let Some(session) = self.info()
+            {
+                self.session.send_replace(Session::Disconnected);
+                let id = session.id();
+                tracing::warn!(
+                    session = %id,
+                    "no ZooKeeper has answered for longer than the session's timeout; it is asked for until one does"
+                );
+                let client = tokio::select! {
+                    biased;
+                    _ = &mut self.closed => None,
+                    client = take_up(&self.connect, session) => client,
+                };
+                if let Some(new) = client.and_then(|client| self.replace(client)) {
+                    tracing::info!(session = %id, "a server has taken the session up again");
+                    states = new;
+                    state = states.peek_state();
+                    self.session.send_replace(session_of(state));
+                    self.taken_up.send_modify(|taken| *taken += 1);
+                    continue;
+                }
+            }
+            self.session.send_replace(session_of(state));
+            if state.is_terminated() {
+                return;
+            }
+            state = states.changed().await;
+        }
+    }
+
+    /// What it takes to ask for the session; nothing once it is closed.
+    fn info(&self) -> Option<SessionInfo> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.as_ref().map(|open| open.client.session().clone())
+    }
+
+    /// Lets another client speak for the session. Nothing if the session was closed meanwhile: the client closes it then.
+    fn replace(&self, client: Client) -> Option<StateWatcher> {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        let states = client.state_watcher();
+        open.as_mut()?.client = client;
+        Some(states)
+    }
+}
+
+/// Asks for a session until a server takes it up; nothing if one says that it is over.
+async fn take_up(connect: &Connect, session: SessionInfo) -> Option<Client> {
+    let longest = PAUSE_MAX.min(connect.session_timeout / PAUSES_IN_TIMEOUT);
+    let mut pause = FIRST_PAUSE.min(longest);
+    loop {
+        match connect.once(Some(session.clone())).await {
+            // Dropping the client would close the session: it is asked until it answers, or has given up as well.
+            Ok(client) => loop {
+                match time::timeout(connect.request_timeout, client.sync("/")).await {
+                    Ok(Ok(())) => return Some(client),
+                    _ if client.state().is_terminated() => break,
+                    _ => time::sleep(pause).await,
+                }
+            },
+            Err(zookeeper::Error::SessionExpired | zookeeper::Error::AuthFailed) => return None,
+            Err(error) => tracing::debug!(%error, "no server has taken the session up"),
+        }
+        time::sleep(pause).await;
+        pause = (2 * pause).min(longest);
+    }
+}
+
+/// What a state of the client says about its session.
+pub(crate) fn session_of(state: SessionState) -> Session {
+    match state {
+        SessionState::SyncConnected => Session::Connected,
+        // A server without a quorum takes no writes: to a recipe that is as good as none.
+        SessionState::Disconnected | SessionState::ConnectedReadOnly => Session::Disconnected,
+        SessionState::AuthFailed | SessionState::Expired | SessionState::Closed => Session::Expired,
+    }
+}
