@@ -20,11 +20,19 @@ pub struct Limits {
     pub waiting_thieves_max: usize,
     /// How many tasks one grant may carry.
     pub grant_tasks_max: usize,
+    /// How many bytes the tasks of one grant may have together. A larger task goes alone. To one thief no more is granted while so much
+    /// is without acknowledgement.
+    pub grant_bytes_max: usize,
     /// How many grants of one victim may be without acknowledgement; with more it denies. So many a thief remembers of each victim,
     /// too, so it must be the same on all nodes.
     pub open_grants_max: usize,
-    /// After what time an unacknowledged grant is sent again, in milliseconds.
+    /// How many bytes the tasks of all grants of one victim that are without acknowledgement may have together before it denies.
+    pub open_grant_bytes_max: usize,
+    /// After what time an unacknowledged grant is sent again, in milliseconds; it doubles each time. A node that leaves does not wait
+    /// longer each time.
     pub grant_retry_ms: u64,
+    /// The longest time after which an unacknowledged grant is sent again, in milliseconds.
+    pub grant_retry_max_ms: u64,
     /// At how many ids a batch is committed although the node has work left.
     pub batch_ids_commit: usize,
     /// How many children a task may have before it is renewed under another id.
@@ -46,8 +54,11 @@ impl Default for Limits {
             round_requests_max: 8,
             waiting_thieves_max: 64,
             grant_tasks_max: 16,
+            grant_bytes_max: 4 << 20,
             open_grants_max: 256,
+            open_grant_bytes_max: 256 << 20,
             grant_retry_ms: 250,
+            grant_retry_max_ms: 4_000,
             batch_ids_commit: 1_000,
             task_children_max: 256,
             transaction_retry_ms: 100,

@@ -117,7 +117,7 @@ fn tasks_that_go_back_and_forth_between_two_pools_are_neither_lost_nor_doubled()
             let from = random.random_range(0..2);
             let (giver, taker) = (&pair[from].pool, &pair[1 - from].pool);
             giver.set_thieves(1);
-            let taken = giver.take(random.random_range(1..4)).unwrap();
+            let taken = giver.take(random.random_range(1..4), random.random_range(1..200)).unwrap();
             taker.put(taken, None).unwrap();
             giver.set_thieves(0);
         }

@@ -43,8 +43,8 @@ impl Coordination {
     /// Posts a letter, once: what matters is said again.
     pub(super) async fn post(&self, to: NodeId, parcel: Parcel) {
         let attempt = self.job_paths().attempt(parcel.packet.attempt.0);
-        let name = Mail::subject(&parcel.packet.message)
-            .map_or_else(String::new, |(grant, kind)| format!("{grant}-{kind}"));
+        let name = Mail::subject(parcel.job, &parcel.packet.message)
+            .map_or_else(String::new, |subject| format!("{}-{}", subject.grant, subject.kind));
         let letter = match codec::encode(&Letter { from: self.node, parcel }) {
             Ok(letter) => letter,
             Err(error) => return tracing::error!(%to, %error, "a letter could not be encoded"),
