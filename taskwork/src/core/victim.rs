@@ -351,4 +351,16 @@ mod tests {
         victim.refused(THIEF, first);
         assert!(victim.has_room_for(NodeId(9), &limits));
     }
+
+    #[test]
+    fn nothing_is_remembered_of_a_thousand_thieves_that_have_left() {
+        let mut victim = Victim::new(0);
+        for thief in (0..1_000).map(NodeId) {
+            let taken = granted(&mut victim, thief, 100);
+            victim.acknowledged(thief, taken);
+            granted(&mut victim, thief, 200);
+            assert_eq!(victim.left(thief, true).len(), 1, "what it had not taken is ours again");
+        }
+        assert_eq!((victim.open.len(), victim.given.len(), victim.open_bytes()), (0, 0, 0));
+    }
 }

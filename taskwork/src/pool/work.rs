@@ -168,11 +168,11 @@ impl<T: Task> Work for Pool<T> {
 
     fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<Vec<Envelope>, PoolFault> {
         let bytes_max = bytes_max.min(TASK_BYTES_MAX);
-        let (mut envelopes, mut bytes, mut kept) = (Vec::new(), 0, Vec::new());
+        let (mut envelopes, mut bytes, mut kept, mut full) = (Vec::new(), 0, Vec::new(), false);
         // Sealed outside the queue's lock: that takes its time.
-        for Queued { entry, .. } in self.queue.take_for_thief(tasks_max, bytes_max, &self.signals) {
-            if bytes >= bytes_max {
-                kept.push(Queued { entry, bytes: None });
+        for Queued { entry, bytes: known } in self.queue.take_for_thief(tasks_max, bytes_max, &self.signals) {
+            if full {
+                kept.push(Queued { entry, bytes: known });
                 continue;
             }
             match entry.seal() {
@@ -180,7 +180,10 @@ impl<T: Task> Work for Pool<T> {
                     bytes += envelope.bytes();
                     envelopes.push(envelope);
                 }
-                Ok(envelope) => kept.push(Queued { entry, bytes: Some(envelope.bytes()) }),
+                Ok(envelope) => {
+                    full = true;
+                    kept.push(Queued { entry, bytes: Some(envelope.bytes()) });
+                }
                 // It is done here. Only if this node must leave before is there nobody who can do it.
                 Err(EncodeError::TooLarge { bytes, limit }) => {
                     tracing::warn!(task = %entry.id, bytes, limit, "a task is too large to be given away");

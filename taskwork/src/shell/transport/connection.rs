@@ -150,7 +150,7 @@ impl Reader {
                 connection.close(2_u32.into(), how.as_bytes());
             }
             Err(Unread::CutOff(error)) => {
-                tracing::debug!(node = %hub.me, %from, error, "a message was cut off")
+                tracing::debug!(node = %hub.me, %from, error, "a message was cut off");
             }
         }
     }

@@ -130,8 +130,8 @@ impl Drop for Outgoing {
 mod tests {
     use super::*;
 
-    fn about(grant: u64) -> Option<Subject> {
-        Some(Subject { job: 1, grant, kind: 0 })
+    fn about(grant: u64) -> Subject {
+        Subject { job: 1, grant, kind: 0 }
     }
 
     fn limits() -> TransportLimits {
@@ -147,16 +147,16 @@ mod tests {
     #[test]
     fn the_same_does_not_wait_twice() {
         let (queue, mut waiting) = Queue::new();
-        assert_eq!(queue.push(vec![0; 10], about(7), &limits()), Ok(()));
-        assert_eq!(queue.push(vec![0; 10], about(7), &limits()), Err(NotQueued::UnderWay));
-        assert_eq!(queue.under_way(about(7).unwrap()), UnderWay::Waits);
+        assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Ok(()));
+        assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Err(NotQueued::UnderWay));
+        assert_eq!(queue.under_way(about(7)), UnderWay::Waits);
         let message = waiting.try_recv().unwrap();
         message.moves();
-        assert_eq!(queue.under_way(about(7).unwrap()), UnderWay::Moves);
-        assert_eq!(queue.push(vec![0; 10], about(7), &limits()), Err(NotQueued::UnderWay));
+        assert_eq!(queue.under_way(about(7)), UnderWay::Moves);
+        assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Err(NotQueued::UnderWay));
         drop(message);
-        assert_eq!(queue.under_way(about(7).unwrap()), UnderWay::No);
-        assert_eq!(queue.push(vec![0; 10], about(7), &limits()), Ok(()));
+        assert_eq!(queue.under_way(about(7)), UnderWay::No);
+        assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Ok(()));
     }
 
     #[test]

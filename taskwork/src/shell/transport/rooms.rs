@@ -56,10 +56,8 @@ impl Rooms {
     /// The same without waiting, for a network that cannot wait; `None` if there is no room.
     #[cfg(feature = "simulation")]
     pub(crate) fn try_enter(&self, bytes: usize) -> Option<Room> {
-        let (room, bytes) = match bytes <= self.small_bytes_max {
-            true => (&self.small, bytes + OVERHEAD_BYTES),
-            false => (&self.large, bytes),
-        };
+        let small = bytes <= self.small_bytes_max;
+        let (room, bytes) = if small { (&self.small, bytes + OVERHEAD_BYTES) } else { (&self.large, bytes) };
         let permits = u32::try_from(bytes).ok()?;
         Some(Room { _permits: vec![Arc::clone(room).try_acquire_many_owned(permits).ok()?] })
     }

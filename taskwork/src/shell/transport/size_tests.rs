@@ -15,8 +15,8 @@ fn large(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|place| place.to_le_bytes()[2] ^ place.to_le_bytes()[0]).collect()
 }
 
-fn about(grant: u64) -> Option<Subject> {
-    Some(Subject { job: 1, grant, kind: 0 })
+fn about(grant: u64) -> Subject {
+    Subject { job: 1, grant, kind: 0 }
 }
 
 /// Two nodes; the first reaches the second by a slow way.
@@ -45,11 +45,11 @@ async fn over_a_slow_way_a_large_message_arrives_once_and_small_ones_overtake_it
     let limits = TransportLimits { piece: Duration::from_secs(1), ..TransportLimits::default() };
     let (mut a, mut b, _way) = far_apart(limits, 3_000).await;
     let payload = large(10 * MIB);
-    a.transport.send(b.node, about(1), payload.clone());
-    until("it is being sent", || a.transport.under_way(b.node, about(1).unwrap()) == UnderWay::Moves).await;
+    a.transport.send(b.node, Some(about(1)), payload.clone());
+    until("it is being sent", || a.transport.under_way(b.node, about(1)) == UnderWay::Moves).await;
     for number in 0..20 {
         // Said again and again, it is not sent again.
-        a.transport.send(b.node, about(1), payload.clone());
+        a.transport.send(b.node, Some(about(1)), payload.clone());
         a.send(b.node, vec![number]);
     }
     for number in 0..20 {
@@ -60,7 +60,7 @@ async fn over_a_slow_way_a_large_message_arrives_once_and_small_ones_overtake_it
         }
     }
     assert!(b.arrival().await == message(1, &payload));
-    until("it has arrived", || a.transport.under_way(b.node, about(1).unwrap()) == UnderWay::No).await;
+    until("it has arrived", || a.transport.under_way(b.node, about(1)) == UnderWay::No).await;
     assert!(b.arrivals.try_recv().is_err(), "it came once");
     assert!(a.arrivals.try_recv().is_err(), "nothing was lost");
 }
@@ -123,11 +123,11 @@ async fn a_message_that_does_not_get_on_is_given_up_and_the_next_one_goes() {
     a.send(b.node, vec![1; 2 * MIB]);
     until("the room is taken", || b.arrivals.len() == 1).await;
     // There is no room for it until the first was looked at, so it stands still.
-    a.transport.send(b.node, about(2), vec![2; 2 * MIB]);
+    a.transport.send(b.node, Some(about(2)), vec![2; 2 * MIB]);
     assert_eq!(a.arrival().await, Heard::Unreachable { to: b.node });
-    assert_eq!(a.transport.under_way(b.node, about(2).unwrap()), UnderWay::No);
+    assert_eq!(a.transport.under_way(b.node, about(2)), UnderWay::No);
     assert!(matches!(b.arrival().await, Heard::Message { payload, .. } if payload[0] == 1));
-    a.transport.send(b.node, about(2), vec![3; 2 * MIB]);
+    a.transport.send(b.node, Some(about(2)), vec![3; 2 * MIB]);
     // What was given up is never taken for whole.
     assert!(matches!(b.arrival().await, Heard::Message { payload, .. } if payload == vec![3; 2 * MIB]));
 }
