@@ -20,6 +20,9 @@ pub struct Limits {
     pub waiting_thieves_max: usize,
     /// How many tasks one grant may carry.
     pub grant_tasks_max: usize,
+    /// How many bytes the tasks of one grant may have together. A larger task goes alone. To one thief no more is granted while so much
+    /// is without acknowledgement.
+    pub grant_bytes_max: usize,
     /// How many grants of one victim may be without acknowledgement; with more it denies. So many a thief remembers of each victim,
     /// too, so it must be the same on all nodes.
     pub open_grants_max: usize,
@@ -29,8 +32,13 @@ pub struct Limits {
     pub claim_stagger_ms: u64,
     /// How long a node waits with a claim at most, in milliseconds.
     pub claim_stagger_max_ms: u64,
-    /// After what time an unacknowledged grant is sent again, in milliseconds.
+    /// How many bytes the tasks of all grants of one victim that are without acknowledgement may have together before it denies.
+    pub open_grant_bytes_max: usize,
+    /// After what time an unacknowledged grant is sent again, in milliseconds; it doubles each time. A node that leaves does not wait
+    /// longer each time.
     pub grant_retry_ms: u64,
+    /// The longest time after which an unacknowledged grant is sent again, in milliseconds.
+    pub grant_retry_max_ms: u64,
     /// At how many ids a batch is committed although the node has work left.
     pub batch_ids_commit: usize,
     /// How many ids one transaction may have: more that are to be committed go into several. At most 1,000, whatever is said here.
@@ -57,11 +65,14 @@ impl Default for Limits {
             round_requests_max: 8,
             waiting_thieves_max: 64,
             grant_tasks_max: 16,
+            grant_bytes_max: 4 << 20,
             open_grants_max: 256,
             enrol_patience_ms: 1_000,
             claim_stagger_ms: 3,
             claim_stagger_max_ms: 100,
+            open_grant_bytes_max: 256 << 20,
             grant_retry_ms: 250,
+            grant_retry_max_ms: 4_000,
             batch_ids_commit: 1_000,
             batch_ids_max: 1_000,
             park_tasks_max: 256,

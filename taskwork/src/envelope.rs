@@ -1,8 +1,17 @@
 //! A task on its way: between nodes, or parked in `ZooKeeper`.
 
-use serde::{Deserialize, Serialize};
+use std::{fmt, ops::Deref, sync::Arc};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error, Visitor},
+};
 
 use crate::id::TaskId;
+
+/// The most bytes of a task on its way, as [`Envelope::bytes`] has them: what one message may have, less what a message has
+/// besides.
+pub(crate) const TASK_BYTES_MAX: usize = (64 << 20) - (128 << 10);
 
 /// A task as bytes, with everything that must go where it goes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,7 +22,100 @@ pub(crate) struct Envelope {
     /// is: were they toggled where the split happened, the list could be empty while a child still runs.
     pub(crate) children: Vec<TaskId>,
     /// What it has produced so far, encoded.
-    pub(crate) output: Vec<u8>,
+    pub(crate) output: Blob,
     /// The task itself, encoded.
-    pub(crate) task: Vec<u8>,
+    pub(crate) task: Blob,
+}
+
+impl Envelope {
+    /// The most bytes of an id when it is written: two numbers.
+    const ID_BYTES_MAX: usize = 18;
+
+    /// How many bytes it has when it is written, at most.
+    pub(crate) fn bytes(&self) -> usize {
+        Self::bytes_of(self.children.len(), self.output.len(), self.task.len())
+    }
+
+    /// The same, of an envelope with so many children and so much in it. Each of its three parts is preceded by its length.
+    pub(crate) fn bytes_of(children: usize, output_bytes: usize, task_bytes: usize) -> usize {
+        (1 + children) * Self::ID_BYTES_MAX + 3 * 9 + output_bytes + task_bytes
+    }
+}
+
+/// Encoded data that is shared, not copied, when it is cloned: an open grant is said again and again, and may be large.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(crate) struct Blob(Arc<Vec<u8>>);
+
+impl From<Vec<u8>> for Blob {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Arc::new(bytes))
+    }
+}
+
+impl Deref for Blob {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Blob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+/// In one piece, not byte by byte.
+impl Serialize for Blob {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Blob {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_byte_buf(Bytes).map(Self::from)
+    }
+}
+
+struct Bytes;
+
+impl Visitor<'_> for Bytes {
+    type Value = Vec<u8>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+        Ok(bytes.to_vec())
+    }
+
+    fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<Vec<u8>, E> {
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{id::NodeId, wire::codec};
+
+    proptest! {
+        #[test]
+        fn no_envelope_has_more_bytes_than_it_says(
+            ids in prop::collection::vec(any::<(u64, u64)>(), 1..300), output: Vec<u8>, task: Vec<u8>
+        ) {
+            let mut ids = ids.into_iter().map(|(node, number)| TaskId { node: NodeId(node), number });
+            let id = ids.next().unwrap();
+            let (output, task) = (output.into(), task.into());
+            let envelope = Envelope { id, children: ids.collect(), output, task };
+            let written = codec::encode(&envelope).unwrap();
+            prop_assert!(written.len() <= envelope.bytes());
+            prop_assert_eq!(codec::decode::<Envelope>(&written).unwrap(), envelope);
+        }
+    }
 }

@@ -31,7 +31,7 @@ use crate::{
         seat::{Seat, SeatError},
         serve::{ServeError, ServeSetup, serve},
         submit::{Submission, Submitted},
-        transport::{Arrival, Carrier, Peers},
+        transport::{Arrival, Carrier, Peers, Rooms, Subject, TransportLimits, UnderWay},
     },
     task::Task,
     wire::{codec, parcel::Parcel},
@@ -50,23 +50,34 @@ pub trait World: Send + Sync + 'static {
     fn listen(&self, node: NodeId, inbox: Inbox);
     /// A node sends a message.
     fn send(&self, from: NodeId, to: NodeId, payload: Vec<u8>);
+    /// Whether a message that decides about a grant still waits to be sent: a node does not send another like it meanwhile. (`said` is what
+    /// is said of the grant.) Where nothing waits, nothing does.
+    fn waits(&self, from: NodeId, to: NodeId, job: u64, grant: u64, said: u8) -> bool {
+        let _ = (from, to, job, grant, said);
+        false
+    }
     /// A node listens no more.
     fn hang_up(&self, node: NodeId);
 }
 
 /// Where the messages to a node go.
 #[derive(Debug, Clone)]
-pub struct Inbox(mpsc::Sender<Arrival>);
+pub struct Inbox {
+    arrivals: mpsc::Sender<Arrival>,
+    rooms: Arc<Rooms>,
+}
 
 impl Inbox {
-    /// A message has come. Dropped when too many wait.
+    /// A message has come. Dropped when too many wait, or too many bytes.
     pub fn message(&self, from: NodeId, payload: Vec<u8>) {
-        let _ = self.0.try_send(Arrival::Message { from, payload });
+        if let Some(room) = self.rooms.try_enter(payload.len()) {
+            let _ = self.arrivals.try_send(Arrival::Message { from, payload, room });
+        }
     }
 
     /// A message of this node could not be delivered.
     pub fn unreachable(&self, to: NodeId) {
-        let _ = self.0.try_send(Arrival::Unreachable { to });
+        let _ = self.arrivals.try_send(Arrival::Unreachable { to });
     }
 }
 
@@ -76,8 +87,15 @@ struct Wire {
 }
 
 impl Carrier for Wire {
-    fn send(&self, to: NodeId, payload: Vec<u8>) {
-        self.world.send(self.node, to, payload);
+    fn send(&self, to: NodeId, subject: Option<Subject>, payload: Vec<u8>) {
+        if subject.is_none_or(|subject| self.under_way(to, subject) == UnderWay::No) {
+            self.world.send(self.node, to, payload);
+        }
+    }
+
+    fn under_way(&self, to: NodeId, Subject { job, grant, kind }: Subject) -> UnderWay {
+        let waits = self.world.waits(self.node, to, job, grant, kind);
+        if waits { UnderWay::Waits } else { UnderWay::No }
     }
 
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -99,7 +117,8 @@ impl Ground for OnWorld {
 
     fn open_way(&self, node: NodeId) -> Result<Way, SeatError> {
         let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
-        self.0.listen(node, Inbox(sender));
+        let rooms = Arc::new(Rooms::new(&TransportLimits::default()));
+        self.0.listen(node, Inbox { arrivals: sender, rooms });
         let carrier = Box::new(Wire { node, world: Arc::clone(&self.0) });
         Ok(Way {
             network: Network { carrier, arrivals },
@@ -242,9 +261,9 @@ pub fn carries_tasks(payload: &[u8]) -> bool {
 /// # Panics
 /// If the task cannot be encoded.
 pub fn forged_grant<T: Task>(job: u64, attempt: u32, from: NodeId, task: &T) -> Vec<u8> {
-    let task = codec::encode(task).expect("the simulator's tasks can be encoded");
+    let task = codec::encode(task).expect("the simulator's tasks can be encoded").into();
     let id = TaskId { node: from, number: 0 };
-    let output = codec::encode(&T::Output::default()).expect("an output can be encoded");
+    let output = codec::encode(&T::Output::default()).expect("an output can be encoded").into();
     let tasks = vec![Envelope { id, children: Vec::new(), output, task }];
     let message = Message::Grant { grant: 1, request: None, settled_below: 0, tasks };
     parcel(job, attempt, message)

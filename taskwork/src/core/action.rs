@@ -13,8 +13,9 @@ pub(crate) enum Action {
     Send { to: NodeId, packet: Packet },
     /// Puts tasks into the pool.
     Put { tasks: Vec<Envelope> },
-    /// Takes up to so many queued tasks out of the pool for a thief; answered by `Event::Taken`.
-    Take { thief: NodeId, request: u64, tasks_max: usize },
+    /// Takes up to so many queued tasks, of so many bytes together, out of the pool for a thief; answered by `Event::Taken`. A task of more
+    /// bytes goes alone.
+    Take { thief: NodeId, request: u64, tasks_max: usize, bytes_max: usize },
     /// So many thieves wait for a split.
     Thieves { waiting: usize },
     /// Asks running tasks to stop and lets none begin.

@@ -214,8 +214,8 @@ impl Node {
         let Phase::Active(run) = &mut self.phase else { return };
         match run.victim.step(self.now, self.pool, &self.limits) {
             Serving::Nothing => {}
-            Serving::Take { thief, request, tasks_max } => {
-                self.actions.push(Action::Take { thief, request, tasks_max });
+            Serving::Take { thief, request, tasks_max, bytes_max } => {
+                self.actions.push(Action::Take { thief, request, tasks_max, bytes_max });
             }
             Serving::Deny(denied) => {
                 self.actions.push(Action::Thieves { waiting: run.victim.waiting() });
@@ -234,7 +234,10 @@ impl Node {
     /// Sends again what was not acknowledged in time.
     pub(super) fn remind(&mut self) {
         let Phase::Active(run) = &mut self.phase else { return };
-        for (to, message) in run.victim.overdue(self.now, &self.limits) {
+        // Who leaves has no time to wait longer each time.
+        let Limits { grant_retry_ms, grant_retry_max_ms, .. } = self.limits;
+        let wait_max_ms = if self.drain.is_some() { grant_retry_ms } else { grant_retry_max_ms };
+        for (to, message) in run.victim.overdue(self.now, wait_max_ms) {
             self.send(to, message);
         }
     }

@@ -43,6 +43,15 @@ impl Node {
         if run.victim.open() > self.limits.open_grants_max {
             return Err(format!("{}: {} open grants", self.id, run.victim.open()));
         }
+        let (one_max, all_max) = (self.limits.grant_bytes_max, self.limits.open_grant_bytes_max);
+        if let Some((tasks, bytes)) = run.victim.sizes().find(|&(tasks, bytes)| tasks > 1 && bytes > one_max)
+        {
+            return Err(format!("{}: a grant of {tasks} tasks has {bytes} bytes", self.id));
+        }
+        let largest = run.victim.sizes().map(|(_, bytes)| bytes).max().unwrap_or(0);
+        if run.victim.open_bytes() > all_max + largest.max(one_max) {
+            return Err(format!("{}: open grants have {} bytes", self.id, run.victim.open_bytes()));
+        }
         if run.victim.waiting() > self.limits.waiting_thieves_max {
             return Err(format!("{}: {} waiting thieves", self.id, run.victim.waiting()));
         }

@@ -32,7 +32,8 @@ struct Work {
 
 impl Work {
     fn seal(&self) -> Envelope {
-        let (output, task) = (self.done.to_le_bytes().to_vec(), self.left.to_le_bytes().to_vec());
+        let (output, task) =
+            (self.done.to_le_bytes().to_vec().into(), self.left.to_le_bytes().to_vec().into());
         Envelope { id: self.id, children: self.children.clone(), output, task }
     }
 
@@ -59,8 +60,8 @@ impl Pool {
     fn view(&self) -> PoolView {
         let idle = WORKERS - self.running.len();
         let (queued, batch_ids) = (self.queue.len(), self.toggles.len());
-        let batches = usize::from(batch_ids > 0);
-        PoolView { workers: WORKERS, idle, queued, stopped: self.stopped, batch_ids, batches }
+        let (batches, staying) = (usize::from(batch_ids > 0), 0);
+        PoolView { workers: WORKERS, idle, queued, staying, stopped: self.stopped, batch_ids, batches }
     }
 
     fn toggle(&mut self, id: TaskId) {
@@ -222,7 +223,15 @@ impl Cluster {
         self.made += 1;
         let id = NodeId(self.made);
         let seed = self.random.random();
-        let limits = Limits { drain_deadline_ms: 6_000, park_tasks_max: PARK_TASKS_MAX, ..Limits::default() };
+        // Some nodes can send but a task or two at a time.
+        let bytes = if seed % 3 == 0 { 200 } else { 4 << 20 };
+        let limits = Limits {
+            drain_deadline_ms: 6_000,
+            park_tasks_max: PARK_TASKS_MAX,
+            grant_bytes_max: bytes,
+            open_grant_bytes_max: 4 * bytes,
+            ..Limits::default()
+        };
         let core = Node::new(id, limits, seed);
         self.znodes.members.insert(id);
         for other in self.nodes.keys().copied().collect::<Vec<_>>() {
@@ -269,8 +278,15 @@ impl Cluster {
                 assert!(self.znodes.enrolled.contains(&id), "{id} has tasks without taking part");
                 pool.queue.extend(tasks.into_iter().map(Work::open));
             }
-            Action::Take { thief, request, tasks_max } => {
-                let taken = pool.queue.len().div_ceil(2).min(tasks_max);
+            Action::Take { thief, request, tasks_max, bytes_max } => {
+                let mut bytes = 0;
+                let fits = |work: &&Work| {
+                    bytes += work.seal().bytes();
+                    bytes <= bytes_max
+                };
+                let half = pool.queue.len().div_ceil(2).min(tasks_max);
+                let fitting = pool.queue.iter().take(half).take_while(fits).count();
+                let taken = fitting.max(1).min(half);
                 let tasks = pool.queue.drain(..taken).map(|work| work.seal()).collect();
                 return Some(Event::Taken { thief, request, tasks });
             }

@@ -72,6 +72,18 @@ impl Drain {
         self.pile.extend(tasks);
     }
 
+    /// Takes the next tasks from the pile: so many, and of so many bytes together, but one at least.
+    fn next_share(&mut self, tasks_max: usize, bytes_max: usize) -> Vec<Envelope> {
+        let mut bytes = 0;
+        let fits = |task: &&Envelope| {
+            bytes += task.bytes();
+            bytes <= bytes_max
+        };
+        let count = self.pile.iter().take(tasks_max).take_while(fits).count();
+        let rest = self.pile.split_off(count.max(1).min(self.pile.len()));
+        std::mem::replace(&mut self.pile, rest)
+    }
+
     #[cfg(any(test, feature = "simulation"))]
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Envelope> {
         self.pile.iter()
@@ -109,6 +121,7 @@ impl Node {
         });
         if let Phase::Active(run) = &mut self.phase {
             run.held_back_until = self.now;
+            run.victim.hurry(self.now, &self.limits);
             let waiting = run.victim.dismiss_all();
             self.deny(waiting);
             self.actions.extend([Action::Thieves { waiting: 0 }, Action::Stop]);
@@ -180,8 +193,7 @@ impl Node {
             if !run.victim.has_room_for(to, &self.limits) {
                 continue;
             }
-            let rest = drain.pile.split_off(share.min(drain.pile.len()));
-            let tasks = std::mem::replace(&mut drain.pile, rest);
+            let tasks = drain.next_share(share, self.limits.grant_bytes_max);
             self.figures.handed_on += tasks.len() as u64;
             grants.push((to, run.victim.grant(self.now, to, None, tasks, &self.limits)));
         }

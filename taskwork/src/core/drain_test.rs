@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     config::Limits,
-    envelope::Envelope,
+    envelope::{Blob, Envelope},
     id::{Attempt, NodeId, TaskId},
     pool::PoolView,
 };
@@ -17,11 +17,13 @@ const PARK_MS: u64 = 2_000;
 const FAR_MS: u64 = 1_000_000;
 
 /// A worker runs a task that does not stop, and nothing is queued.
-const SILENT: PoolView = PoolView { workers: 2, idle: 1, queued: 0, stopped: true, batch_ids: 0, batches: 0 };
+const SILENT: PoolView =
+    PoolView { workers: 2, idle: 1, queued: 0, staying: 0, stopped: true, batch_ids: 0, batches: 0 };
 /// All tasks have stopped, and were unloaded.
-const QUIET: PoolView = PoolView { workers: 2, idle: 2, queued: 0, stopped: true, batch_ids: 0, batches: 0 };
+const QUIET: PoolView =
+    PoolView { workers: 2, idle: 2, queued: 0, staying: 0, stopped: true, batch_ids: 0, batches: 0 };
 const AT_WORK: PoolView =
-    PoolView { workers: 2, idle: 0, queued: 1, stopped: false, batch_ids: 0, batches: 0 };
+    PoolView { workers: 2, idle: 0, queued: 1, staying: 0, stopped: false, batch_ids: 0, batches: 0 };
 
 fn attempting(others: u64) -> Node {
     let limits = Limits { drain_deadline_ms: DEADLINE_MS, ..Limits::default() };
@@ -52,7 +54,7 @@ fn at_work(others: u64) -> Node {
 
 fn sealed(number: u64) -> Envelope {
     let id = TaskId { node: NodeId(1), number };
-    Envelope { id, children: Vec::new(), output: Vec::new(), task: Vec::new() }
+    Envelope { id, children: Vec::new(), output: Blob::default(), task: Blob::default() }
 }
 
 fn departure(actions: &[Action]) -> Option<Departure> {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     config::Limits,
-    envelope::Envelope,
+    envelope::{Blob, Envelope},
     id::{Attempt, NodeId, TaskId},
     pool::PoolView,
 };
@@ -109,7 +109,9 @@ struct Bench {
 }
 
 fn sealed(id: TaskId) -> Envelope {
-    Envelope { id, children: Vec::new(), output: Vec::new(), task: Vec::new() }
+    // Of different sizes, so that some go together and some do not.
+    let task = vec![0; usize::try_from(id.number % 3).unwrap() * 40].into();
+    Envelope { id, children: Vec::new(), output: Blob::default(), task }
 }
 
 impl Bench {
@@ -118,6 +120,8 @@ impl Bench {
             open_grants_max: 3,
             waiting_thieves_max: 2,
             grant_tasks_max: 2,
+            grant_bytes_max: 150,
+            open_grant_bytes_max: 300,
             drain_deadline_ms: 500,
             park_tasks_max: 2,
             ..Limits::default()
@@ -145,6 +149,7 @@ impl Bench {
             workers: WORKERS,
             idle,
             queued: self.queue.len(),
+            staying: 0,
             stopped: self.stopped,
             batch_ids: 1,
             batches: 1,
@@ -298,8 +303,14 @@ impl Bench {
                     self.queue.push_back(task.id);
                 }
             }
-            Action::Take { thief, request, tasks_max } => {
-                let taken = self.queue.len().min(tasks_max);
+            Action::Take { thief, request, tasks_max, bytes_max } => {
+                let mut bytes = 0;
+                let fits = |task: &&TaskId| {
+                    bytes += sealed(**task).bytes();
+                    bytes <= bytes_max
+                };
+                let fitting = self.queue.iter().take(tasks_max).take_while(fits).count();
+                let taken = fitting.max(1).min(self.queue.len()).min(tasks_max);
                 let tasks = self.queue.drain(..taken).map(sealed).collect();
                 return Some(Event::Taken { thief, request, tasks });
             }

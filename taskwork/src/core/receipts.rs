@@ -141,4 +141,16 @@ mod tests {
         assert_eq!(receipts.receive(VICTIM, 9, 0, true, 9), Receipt::Pass);
         assert!(matches!(receipts.receive(VICTIM, 9, 9, true, 9), Receipt::Take(_)));
     }
+
+    #[test]
+    fn nothing_is_remembered_of_a_thousand_victims_that_have_left() {
+        let mut receipts = Receipts::default();
+        for node in (0..1_000).map(NodeId) {
+            assert!(matches!(receipts.receive(node, 5, 0, true, 9), Receipt::Take(_)));
+            assert_eq!(receipts.receive(node, 6, 0, false, 9), Receipt::Answer(Message::Refuse { grant: 6 }));
+            receipts.settled(node, 5, 5);
+            receipts.left_cleanly(node);
+        }
+        assert!(receipts.books.is_empty(), "{} books", receipts.books.len());
+    }
 }

@@ -3,6 +3,9 @@
 //! **A task belongs to exactly one node at any time.** It leaves the victim's pool into an open grant; from there it goes
 //! only when the thief has acknowledged it, or back, when the thief has refused it or has left cleanly without having
 //! taken it (a node does not leave cleanly before its acknowledgements were heard).
+//!
+//! **A grant is said again until it is answered**, each time later than the last. Whoever carries it keeps it from being under way
+//! twice at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,9 +27,19 @@ struct OpenGrant {
     place: u64,
     request: Option<u64>,
     tasks: Vec<Envelope>,
+    bytes: usize,
     again_at: u64,
+    /// How long it was waited for an answer before `again_at`, in milliseconds.
+    waited_ms: u64,
     /// The thief is gone, and not cleanly: nothing to say to it; a new attempt will sweep the grant away.
     lost: bool,
+}
+
+#[derive(Debug, Default)]
+struct Given {
+    grants: u64,
+    /// The bytes of the tasks in those that are open.
+    open_bytes: usize,
 }
 
 /// The serving side of one node.
@@ -34,8 +47,8 @@ struct OpenGrant {
 pub(super) struct Victim {
     waiting: VecDeque<Waiting>,
     open: BTreeMap<u64, OpenGrant>,
-    /// How many grants each thief was given since it last had none open.
-    given: BTreeMap<NodeId, u64>,
+    /// What each thief was given since it last had no grant open.
+    given: BTreeMap<NodeId, Given>,
     next_grant: u64,
 }
 
@@ -44,10 +57,14 @@ pub(super) struct Victim {
 pub(super) enum Serving {
     /// Nothing now.
     Nothing,
-    /// Take up to so many tasks for this one.
-    Take { thief: NodeId, request: u64, tasks_max: usize },
+    /// Take up to so many tasks of so many bytes for this one.
+    Take { thief: NodeId, request: u64, tasks_max: usize, bytes_max: usize },
     /// Deny these.
     Deny(Vec<Waiting>),
+}
+
+impl Given {
+    const NONE: Self = Self { grants: 0, open_bytes: 0 };
 }
 
 impl Victim {
@@ -99,7 +116,8 @@ impl Victim {
         {
             let share = spare.div_ceil(self.waiting.len());
             let tasks_max = share.min(limits.grant_tasks_max);
-            return Serving::Take { thief: first.thief, request: first.request, tasks_max };
+            let bytes_max = limits.grant_bytes_max;
+            return Serving::Take { thief: first.thief, request: first.request, tasks_max, bytes_max };
         }
         let hopeless = pool.is_idle();
         let (denied, kept) = self.waiting.iter().partition::<VecDeque<_>, _>(|w| hopeless || now >= w.until);
@@ -123,12 +141,20 @@ impl Victim {
     /// Whether one more grant to this thief may be opened.
     ///
     /// It remembers every grant since the oldest that is open, and as many as may be open at all: beyond that it could take none
-    /// any more, not even the oldest.
+    /// any more, not even the oldest. And it is given no more while it has enough to wait for.
     pub(super) fn has_room_for(&self, thief: NodeId, limits: &Limits) -> bool {
         let oldest = self.open.values().find(|grant| grant.to == thief);
-        let given = self.given.get(&thief).copied().unwrap_or(0);
-        let remembered = oldest.map_or(0, |oldest| given - oldest.place);
+        let Given { grants, open_bytes } = self.given.get(&thief).unwrap_or(&Given::NONE);
+        let remembered = oldest.map_or(0, |oldest| grants - oldest.place);
+        if *open_bytes >= limits.grant_bytes_max || self.open_bytes() >= limits.open_grant_bytes_max {
+            return false;
+        }
         self.open.len() < limits.open_grants_max && remembered < limits.open_grants_max as u64
+    }
+
+    /// How many bytes the tasks in open grants have.
+    pub(super) fn open_bytes(&self) -> usize {
+        self.given.values().map(|given| given.open_bytes).sum()
     }
 
     /// Opens a grant and says what to send.
@@ -143,9 +169,12 @@ impl Victim {
         let grant = self.next_grant;
         self.next_grant += 1;
         let given = self.given.entry(to).or_default();
-        let (place, again_at) = (*given, now + limits.grant_retry_ms);
-        *given += 1;
-        let open = OpenGrant { to, place, request, tasks, again_at, lost: false };
+        let (place, waited_ms) = (given.grants, limits.grant_retry_ms);
+        let bytes = tasks.iter().map(Envelope::bytes).sum();
+        given.grants += 1;
+        given.open_bytes += bytes;
+        let again_at = now + waited_ms;
+        let open = OpenGrant { to, place, request, tasks, bytes, again_at, waited_ms, lost: false };
         self.open.insert(grant, open);
         self.message(grant)
     }
@@ -176,6 +205,9 @@ impl Victim {
     fn close(&mut self, thief: NodeId, grant: u64) -> Vec<Envelope> {
         match self.open.get(&grant) {
             Some(open) if open.to == thief => {
+                if let Some(given) = self.given.get_mut(&thief) {
+                    given.open_bytes -= open.bytes;
+                }
                 let tasks = self.open.remove(&grant).map(|open| open.tasks).unwrap_or_default();
                 self.forget_given(thief);
                 tasks
@@ -205,16 +237,31 @@ impl Victim {
         returned
     }
 
-    /// Grants whose acknowledgement is overdue, to be sent again.
-    pub(super) fn overdue(&mut self, now: u64, limits: &Limits) -> Vec<(NodeId, Message)> {
+    /// The node is in a hurry: nothing is waited for any longer than the first time.
+    pub(super) fn hurry(&mut self, now: u64, limits: &Limits) {
+        for grant in self.open.values_mut() {
+            grant.waited_ms = limits.grant_retry_ms;
+            grant.again_at = grant.again_at.min(now + limits.grant_retry_ms);
+        }
+    }
+
+    /// Grants whose acknowledgement is overdue, to be sent again: each time later than the last, up to `wait_max_ms`.
+    pub(super) fn overdue(&mut self, now: u64, wait_max_ms: u64) -> Vec<(NodeId, Message)> {
         let due = |grant: &OpenGrant| now >= grant.again_at && !grant.lost;
         let numbers: Vec<u64> = self.open.iter().filter(|(_, g)| due(g)).map(|(&n, _)| n).collect();
         for number in &numbers {
             if let Some(grant) = self.open.get_mut(number) {
-                grant.again_at = now + limits.grant_retry_ms;
+                grant.waited_ms = (2 * grant.waited_ms).min(wait_max_ms);
+                grant.again_at = now + grant.waited_ms;
             }
         }
         numbers.into_iter().map(|number| (self.open[&number].to, self.message(number))).collect()
+    }
+
+    /// Of each open grant, how many tasks it has and how many bytes these have.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(super) fn sizes(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.open.values().map(|grant| (grant.tasks.len(), grant.bytes))
     }
 
     /// A node that was thought lost is there after all: its grants are repeated again.
@@ -235,5 +282,85 @@ impl Victim {
     #[cfg(test)]
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Envelope> {
         self.open.values().flat_map(|grant| &grant.tasks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::TaskId;
+
+    const THIEF: NodeId = NodeId(7);
+    const OTHER: NodeId = NodeId(8);
+
+    fn limits() -> Limits {
+        Limits { grant_bytes_max: 1_000, open_grant_bytes_max: 2_500, ..Limits::default() }
+    }
+
+    fn task(bytes: usize) -> Envelope {
+        let id = TaskId { node: NodeId(1), number: 0 };
+        let task = vec![0; bytes - Envelope::bytes_of(0, 0, 0)].into();
+        Envelope { id, children: Vec::new(), output: Vec::new().into(), task }
+    }
+
+    fn granted(victim: &mut Victim, to: NodeId, bytes: usize) -> u64 {
+        match victim.grant(0, to, None, vec![task(bytes)], &limits()) {
+            Message::Grant { grant, .. } => grant,
+            other => panic!("no grant: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_grant_is_said_again_later_each_time_up_to_a_limit() {
+        let (mut victim, limits) = (Victim::new(0), limits());
+        granted(&mut victim, THIEF, 100);
+        let (mut said, mut now) = (vec![0], 0);
+        while said.len() < 8 {
+            now = victim.deadlines().min().unwrap();
+            assert!(victim.overdue(now - 1, limits.grant_retry_max_ms).is_empty());
+            assert_eq!(victim.overdue(now, limits.grant_retry_max_ms).len(), 1);
+            assert!(victim.overdue(now, limits.grant_retry_max_ms).is_empty(), "once at a time");
+            said.push(now);
+        }
+        let pauses: Vec<u64> = said.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(pauses, [250, 500, 1_000, 2_000, 4_000, 4_000, 4_000]);
+        victim.hurry(now, &limits);
+        assert_eq!(victim.deadlines().min(), Some(now + 250), "who leaves does not wait");
+        assert_eq!(victim.overdue(now + 250, limits.grant_retry_ms).len(), 1);
+        assert_eq!(victim.deadlines().min(), Some(now + 500));
+    }
+
+    #[test]
+    fn what_is_under_way_to_a_thief_is_bounded_in_bytes() {
+        let (mut victim, limits) = (Victim::new(0), limits());
+        let first = granted(&mut victim, THIEF, 900);
+        assert!(victim.has_room_for(THIEF, &limits));
+        granted(&mut victim, THIEF, 200);
+        assert!(!victim.has_room_for(THIEF, &limits), "it has enough to wait for");
+        assert!(victim.has_room_for(OTHER, &limits));
+        victim.acknowledged(THIEF, first);
+        assert!(victim.has_room_for(THIEF, &limits));
+    }
+
+    #[test]
+    fn what_is_under_way_to_all_thieves_is_bounded_in_bytes() {
+        let (mut victim, limits) = (Victim::new(0), limits());
+        let first = granted(&mut victim, THIEF, 2_000);
+        granted(&mut victim, OTHER, 600);
+        assert!(!victim.has_room_for(NodeId(9), &limits));
+        victim.refused(THIEF, first);
+        assert!(victim.has_room_for(NodeId(9), &limits));
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_a_thousand_thieves_that_have_left() {
+        let mut victim = Victim::new(0);
+        for thief in (0..1_000).map(NodeId) {
+            let taken = granted(&mut victim, thief, 100);
+            victim.acknowledged(thief, taken);
+            granted(&mut victim, thief, 200);
+            assert_eq!(victim.left(thief, true).len(), 1, "what it had not taken is ours again");
+        }
+        assert_eq!((victim.open.len(), victim.given.len(), victim.open_bytes()), (0, 0, 0));
     }
 }

@@ -106,7 +106,7 @@ fn a_thief_and_a_worker_never_have_the_same_task() {
         let its = Arc::clone(&desk);
         let worker = thread::spawn(move || its.queue.next(&its.signals, || {}).map(|entry| entry.id));
         let stolen: Vec<TaskId> =
-            desk.queue.take_for_thief(1, &desk.signals).iter().map(|entry| entry.id).collect();
+            desk.queue.take_for_thief(1, 1, &desk.signals).iter().map(|queued| queued.entry.id).collect();
         let begun = worker.join().unwrap().unwrap();
         assert_eq!((stolen.len(), desk.queue.view().queued), (1, 0));
         assert_ne!(stolen[0], begun);

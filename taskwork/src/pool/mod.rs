@@ -51,7 +51,7 @@ pub(crate) use self::{
 };
 use crate::{
     config::Limits,
-    envelope::Envelope,
+    envelope::{Envelope, TASK_BYTES_MAX},
     figures::{Counter, Figures},
     id::{NodeId, TaskId},
     outlook::{AtWork, Outlook},
@@ -237,13 +237,20 @@ impl<T: Task> Entry<T> {
     }
 
     /// Packs the task for its way to another node.
+    ///
+    /// # Errors
+    /// If it cannot be encoded, or is larger than [`TASK_BYTES_MAX`].
     pub(crate) fn seal(&self) -> Result<Envelope, EncodeError> {
-        Ok(Envelope {
+        let envelope = Envelope {
             id: self.id,
             children: self.children.clone(),
-            output: codec::encode(&self.output)?,
-            task: codec::encode(&self.task)?,
-        })
+            output: codec::encode(&self.output)?.into(),
+            task: codec::encode(&self.task)?.into(),
+        };
+        match envelope.bytes() {
+            bytes if bytes > TASK_BYTES_MAX => Err(EncodeError::TooLarge { bytes, limit: TASK_BYTES_MAX }),
+            _ => Ok(envelope),
+        }
     }
 
     /// Unpacks a task that came from elsewhere.

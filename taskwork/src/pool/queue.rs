@@ -18,6 +18,7 @@ use super::{
     sync::{AtomicU64, Condvar, Mutex, MutexGuard},
 };
 use crate::{
+    envelope::TASK_BYTES_MAX,
     figures::Times,
     outlook::{self, Outlook},
     task::Task,
@@ -48,8 +49,17 @@ pub(super) enum Next<T: Task> {
     Closed,
 }
 
+/// A task that waits.
+pub(super) struct Queued<T: Task> {
+    pub(super) entry: Entry<T>,
+    /// How many bytes it had when it was last sealed for a thief; `None` if it was not, since it last ran.
+    pub(super) bytes: Option<usize>,
+}
+
 struct State<T: Task> {
-    tasks: VecDeque<Entry<T>>,
+    tasks: VecDeque<Queued<T>>,
+    /// Those that are too large to be sent.
+    staying: usize,
     workers: usize,
     idle: usize,
     /// Those of the idle that sleep.
@@ -75,6 +85,7 @@ impl<T: Task> Queue<T> {
     pub(super) fn new(workers: usize) -> Self {
         let state = State {
             tasks: VecDeque::new(),
+            staying: 0,
             workers,
             idle: 0,
             asleep: 0,
@@ -95,17 +106,35 @@ impl<T: Task> Queue<T> {
     pub(super) fn put(&self, entries: impl IntoIterator<Item = Entry<T>>, signals: &Signals) -> bool {
         let mut state = self.lock();
         let before = state.tasks.len();
-        state.tasks.extend(entries);
+        state.tasks.extend(entries.into_iter().map(|entry| Queued { entry, bytes: None }));
         let added = state.tasks.len() - before;
-        state.signal(signals);
         let thief_waits = state.thieves > 0;
+        self.added(added, state, signals);
+        thief_waits
+    }
+
+    /// Puts tasks back to the place from which they were [taken for a thief](Self::take_for_thief).
+    pub(super) fn put_back(&self, kept: Vec<Queued<T>>, signals: &Signals) {
+        if kept.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        let added = kept.len();
+        for queued in kept.into_iter().rev() {
+            state.staying += usize::from(queued.stays());
+            state.tasks.push_front(queued);
+        }
+        self.added(added, state, signals);
+    }
+
+    fn added(&self, added: usize, state: MutexGuard<'_, State<T>>, signals: &Signals) {
+        state.signal(signals);
         let to_wake = added.min(state.asleep);
         self.stir();
         drop(state);
         for _ in 0..to_wake {
             self.wake.notify_one();
         }
-        thief_waits
     }
 
     /// Puts tasks that were asked for, elsewhere and at that time, into the queue.
@@ -193,20 +222,43 @@ impl<T: Task> Queue<T> {
         Next::Nothing
     }
 
-    /// Takes up to `tasks_max` tasks out, oldest first: those nearest to the root.
-    pub(super) fn take(&self, tasks_max: usize, signals: &Signals) -> Vec<Entry<T>> {
+    /// Takes all tasks out, oldest first: those nearest to the root.
+    pub(super) fn take_all(&self, signals: &Signals) -> Vec<Entry<T>> {
         let mut state = self.lock();
-        let taken = tasks_max.min(state.tasks.len());
-        let entries = state.tasks.drain(..taken).collect();
+        state.staying = 0;
+        let taken = std::mem::take(&mut state.tasks);
         state.signal(signals);
-        entries
+        drop(state);
+        taken.into_iter().map(|queued| queued.entry).collect()
     }
 
-    /// Up to `tasks_max` tasks for a thief, but never more than half of what is queued unless that is a single task:
-    /// the hungry here are not to starve by serving others.
-    pub(super) fn take_for_thief(&self, tasks_max: usize, signals: &Signals) -> Vec<Entry<T>> {
-        let half = self.lock().tasks.len().div_ceil(2);
-        self.take(half.min(tasks_max), signals)
+    /// Up to `tasks_max` tasks for a thief, oldest first, but never more than half of what is queued unless that is a single task:
+    /// the hungry here are not to starve by serving others. As far as their sizes are known they have no more than `bytes_max`
+    /// together, or are a single one; what is too large to be sent stays.
+    pub(super) fn take_for_thief(
+        &self,
+        tasks_max: usize,
+        bytes_max: usize,
+        signals: &Signals,
+    ) -> Vec<Queued<T>> {
+        let mut state = self.lock();
+        let tasks_max = state.tasks.len().div_ceil(2).min(tasks_max);
+        let (mut taken, mut bytes, mut place) = (Vec::new(), 0, 0);
+        while taken.len() < tasks_max
+            && let Some(next) = state.tasks.get(place)
+        {
+            if next.stays() {
+                place += 1;
+                continue;
+            }
+            bytes += next.bytes.unwrap_or(0);
+            if bytes > bytes_max && !taken.is_empty() {
+                break;
+            }
+            taken.extend(state.tasks.remove(place));
+        }
+        state.signal(signals);
+        taken
     }
 
     /// How many thieves wait at this node; each adds to the demand.
@@ -253,7 +305,7 @@ impl<T: Task> Queue<T> {
     /// How many workers are not waiting, and what the tasks that wait may still hold.
     pub(super) fn outlook(&self) -> (usize, Outlook) {
         let state = self.lock();
-        let waiting = state.tasks.iter().map(|entry| entry.outlook);
+        let waiting = state.tasks.iter().map(|queued| queued.entry.outlook);
         (state.workers - state.idle, outlook::of_all(waiting))
     }
 
@@ -263,10 +315,18 @@ impl<T: Task> Queue<T> {
             workers: state.workers,
             idle: state.idle,
             queued: state.tasks.len(),
+            staying: state.staying,
             stopped: state.gate != Gate::Open,
             batch_ids: 0,
             batches: 0,
         }
+    }
+}
+
+impl<T: Task> Queued<T> {
+    /// It is too large to be sent.
+    fn stays(&self) -> bool {
+        self.bytes.is_some_and(|bytes| bytes > TASK_BYTES_MAX)
     }
 }
 
@@ -276,7 +336,9 @@ impl<T: Task> State<T> {
     }
 
     fn begin(&mut self, signals: &Signals) -> Option<Entry<T>> {
-        let entry = if self.gate == Gate::Open { self.tasks.pop_front() } else { None };
+        let next = if self.gate == Gate::Open { self.tasks.pop_front() } else { None };
+        self.staying -= usize::from(next.as_ref().is_some_and(Queued::stays));
+        let entry = next.map(|queued| queued.entry);
         if entry.is_some()
             && let Some(asked) = self.asked.take()
         {
@@ -288,7 +350,8 @@ impl<T: Task> State<T> {
 
     /// Says what is wanted now. Under the lock, so that the last word is right.
     fn signal(&self, signals: &Signals) {
-        let wanted = if self.gate == Gate::Open { self.idle + self.thieves } else { 0 };
-        signals.set_split(wanted > self.tasks.len());
+        let (queued, sendable) = (self.tasks.len(), self.tasks.len() - self.staying);
+        let wanted = self.idle + self.thieves > queued || self.thieves > sendable;
+        signals.set_split(self.gate == Gate::Open && wanted);
     }
 }

@@ -138,8 +138,11 @@ impl<T: Task> Work for Slices<T> {
         done
     }
 
-    fn take(&self, tasks_max: usize) -> Result<Vec<Envelope>, PoolFault> {
-        Work::take(&self.pool, tasks_max)
+    fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<Vec<Envelope>, PoolFault> {
+        let taken = Work::take(&self.pool, tasks_max, bytes_max);
+        // What does not fit is put back.
+        self.look.notify_waiters();
+        taken
     }
 
     fn set_thieves(&self, thieves: usize) {

@@ -118,7 +118,7 @@ fn tasks_that_go_back_and_forth_between_two_pools_are_neither_lost_nor_doubled()
             let from = random.random_range(0..2);
             let (giver, taker) = (&pair[from].pool, &pair[1 - from].pool);
             giver.set_thieves(1);
-            let taken = giver.take(random.random_range(1..4)).unwrap();
+            let taken = giver.take(random.random_range(1..4), random.random_range(1..200)).unwrap();
             taker.put(taken, None).unwrap();
             giver.set_thieves(0);
         }
@@ -203,6 +203,55 @@ fn a_task_that_panics_is_a_fault_of_the_program_and_no_end_of_the_worker() {
     }
     let fault = pool.fault().unwrap().to_string();
     assert!(fault.contains("on purpose"), "{fault}");
+    pool.close();
+    workers.join();
+}
+
+/// A task of some size.
+#[derive(Debug, Serialize, Deserialize)]
+struct Heavy(String);
+
+impl Task for Heavy {
+    type Shared = ();
+    type Output = u64;
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        *cx.output() += self.0.len() as u64;
+        Outcome::Complete
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+#[test]
+fn a_thief_is_given_so_many_bytes_and_what_is_too_large_to_be_sent_stays() {
+    let pool = Arc::new(Pool::<Heavy>::new(NodeId(1), Arc::new(()), 1, LIMITS));
+    let sizes = [400, 400, 400, 9_000, 65 << 20, 10, 10, 10, 10, 10, 10, 10];
+    for (number, size) in (0..).zip(sizes) {
+        pool.put_split(Entry::new(TaskId { node: NodeId(1), number }, Heavy("x".repeat(size))));
+    }
+    let give = |bytes_max| -> Vec<u64> {
+        pool.take(16, bytes_max).unwrap().iter().map(|envelope| envelope.id.number).collect()
+    };
+    assert_eq!(give(1_000), [0, 1], "a third would be too much");
+    assert_eq!(give(1_000), [2], "so would the next");
+    assert_eq!(give(1_000), [3], "larger than that alone, but by itself");
+    assert_eq!(give(1_000), [5, 6, 7], "half of what is there, less what stays");
+    let view = pool.view();
+    assert_eq!((view.queued, view.staying, view.spare()), (5, 1, 4));
+    assert_eq!((give(1_000).len(), give(1_000).len(), give(1_000).len()), (3, 1, 0));
+    assert_eq!((pool.view().queued, pool.view().spare()), (1, 0), "nothing to give: no thief waits for it");
+    // It is done here.
+    let workers = Workers::start(&pool).unwrap();
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while !pool.view().is_idle() {
+        assert!(Instant::now() < give_up, "waited in vain for an idle pool");
+        std::thread::yield_now();
+    }
+    assert_eq!(pool.view().staying, 0);
+    assert_eq!(pool.take_batch().unwrap().unwrap().output, codec::encode(&(65_u64 << 20)).unwrap());
     pool.close();
     workers.join();
 }

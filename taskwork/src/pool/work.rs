@@ -10,9 +10,9 @@ use std::{
 use thiserror::Error;
 use tokio::{task, time::Instant};
 
-use super::{Entry, Pool, Signals, Source, VariableTable, lock, worker::message};
+use super::{Entry, Pool, Signals, Source, VariableTable, lock, queue::Queued, worker::message};
 use crate::{
-    envelope::Envelope,
+    envelope::{Envelope, TASK_BYTES_MAX},
     figures::{Counter, Figures},
     id::TaskId,
     outlook::Outlook,
@@ -29,6 +29,8 @@ pub(crate) struct PoolView {
     pub(crate) idle: usize,
     /// Tasks that wait for a worker.
     pub(crate) queued: usize,
+    /// Those of them that are too large to be sent: they stay here.
+    pub(crate) staying: usize,
     /// Whether no task may begin.
     pub(crate) stopped: bool,
     /// Ids that are to be committed.
@@ -46,6 +48,10 @@ impl PoolView {
     /// Tasks that are queued for nobody here. The others are about to be begun: were they given away, the last task of a job could go
     /// round among hungry nodes for ever, and nobody would work on it.
     pub(crate) fn spare(&self) -> usize {
+        self.spared().min(self.queued.saturating_sub(self.staying))
+    }
+
+    fn spared(&self) -> usize {
         self.queued.saturating_sub(self.idle)
     }
 
@@ -112,8 +118,9 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn variables(&self) -> &VariableTable;
     /// Takes tasks from elsewhere, which were asked for at that time.
     fn put(&self, envelopes: Vec<Envelope>, asked: Option<Instant>) -> Result<(), PoolFault>;
-    /// Gives tasks to a thief, if some are queued.
-    fn take(&self, tasks_max: usize) -> Result<Vec<Envelope>, PoolFault>;
+    /// Gives tasks to a thief, if some are queued: so many, and of so many bytes together; one of more bytes alone. What is too large to
+    /// be sent stays.
+    fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<Vec<Envelope>, PoolFault>;
     /// How many thieves wait for a split.
     fn set_thieves(&self, thieves: usize);
     /// Asks running tasks to stop and lets none begin.
@@ -181,8 +188,34 @@ impl<T: Task> Work for Pool<T> {
         Ok(())
     }
 
-    fn take(&self, tasks_max: usize) -> Result<Vec<Envelope>, PoolFault> {
-        seal(&self.queue.take_for_thief(tasks_max, &self.signals))
+    fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<Vec<Envelope>, PoolFault> {
+        let bytes_max = bytes_max.min(TASK_BYTES_MAX);
+        let (mut envelopes, mut bytes, mut kept, mut full) = (Vec::new(), 0, Vec::new(), false);
+        // Sealed outside the queue's lock: that takes its time.
+        for Queued { entry, bytes: known } in self.queue.take_for_thief(tasks_max, bytes_max, &self.signals) {
+            if full {
+                kept.push(Queued { entry, bytes: known });
+                continue;
+            }
+            match entry.seal() {
+                Ok(envelope) if envelopes.is_empty() || bytes + envelope.bytes() <= bytes_max => {
+                    bytes += envelope.bytes();
+                    envelopes.push(envelope);
+                }
+                Ok(envelope) => {
+                    full = true;
+                    kept.push(Queued { entry, bytes: Some(envelope.bytes()) });
+                }
+                // It is done here. Only if this node must leave before is there nobody who can do it.
+                Err(EncodeError::TooLarge { bytes, limit }) => {
+                    tracing::warn!(task = %entry.id, bytes, limit, "a task is too large to be given away");
+                    kept.push(Queued { entry, bytes: Some(bytes) });
+                }
+                Err(error) => return Err(unsendable(entry.id, &error)),
+            }
+        }
+        self.queue.put_back(kept, &self.signals);
+        Ok(envelopes)
     }
 
     fn set_thieves(&self, thieves: usize) {
@@ -198,11 +231,11 @@ impl<T: Task> Work for Pool<T> {
     }
 
     fn unload(&self) -> Result<Vec<Envelope>, PoolFault> {
-        seal(&self.queue.take(usize::MAX, &self.signals))
+        seal(&self.queue.take_all(&self.signals))
     }
 
     fn discard(&self) {
-        self.queue.take(usize::MAX, &self.signals);
+        self.queue.take_all(&self.signals);
         // Another attempt begins from nothing.
         self.done.iter().for_each(Counter::reset);
         self.batches.reset();
@@ -274,6 +307,9 @@ pub(crate) fn merge<O: Output>(outputs: &[Vec<u8>]) -> Result<O, PoolFault> {
 }
 
 fn seal<T: Task>(entries: &[Entry<T>]) -> Result<Vec<Envelope>, PoolFault> {
-    let unsendable = |task, e: &EncodeError| PoolFault::Unsendable { task, reason: e.to_string() };
     entries.iter().map(|entry| entry.seal().map_err(|e| unsendable(entry.id, &e))).collect()
+}
+
+fn unsendable(task: TaskId, error: &EncodeError) -> PoolFault {
+    PoolFault::Unsendable { task, reason: error.to_string() }
 }

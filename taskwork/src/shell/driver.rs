@@ -18,7 +18,7 @@ use super::{
     ground::Network,
     mail::{Letter, Mail},
     moments::Moments,
-    transport::Arrival,
+    transport::{Arrival, UnderWay},
 };
 use crate::{
     core::{self, Action, Departure, Event, Message},
@@ -27,7 +27,7 @@ use crate::{
     pool::{Batch, PoolFault, Source, Work},
     wire::{
         codec,
-        parcel::{Parcel, RIDER_BYTES_MAX},
+        parcel::{Parcel, RIDER_BYTES_MAX, RIDER_FRAME_BYTES_MAX, RIDERS_BYTES_MAX},
     },
 };
 
@@ -165,7 +165,8 @@ impl Driver {
                 self.mail.unreachable(to, self.clock.now_ms());
                 Some(Event::Unreachable { to })
             }
-            Arrival::Message { from, payload } => {
+            // It takes its room until it is read.
+            Arrival::Message { from, payload, room: _room } => {
                 self.mail.heard_of(from);
                 match codec::decode::<Parcel>(&payload) {
                     Ok(parcel) => self.unpack(from, parcel),
@@ -191,7 +192,8 @@ impl Driver {
     fn deny_elsewhere(&self, from: NodeId, asked: &Parcel) {
         let Message::Steal { request } = asked.packet.message else { return };
         let packet = core::Packet { attempt: asked.packet.attempt, message: Message::Deny { request } };
-        self.send_parcel(from, &Parcel { job: asked.job, packet, riders: Vec::new() });
+        // A few bytes; nothing is lost for good by a denial that is not heard.
+        let _ = self.send_parcel(from, &Parcel { job: asked.job, packet, riders: Vec::new() });
     }
 
     fn take_riders(&self, from: NodeId, riders: &[(u32, Vec<u8>)]) {
@@ -215,6 +217,9 @@ impl Driver {
             && matches!(packet.message, Message::Deny { .. })
         {
             self.asked = None;
+        }
+        if let Event::Left { node, .. } = &event {
+            self.mail.left(*node);
         }
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -243,7 +248,7 @@ impl Driver {
     /// Performs an action. Answers with the event that it asks for, if any.
     fn perform(&mut self, action: Action) -> Result<Option<Event>, Refusal> {
         match action {
-            Action::Send { to, packet } => self.send(to, packet),
+            Action::Send { to, packet } => self.send(to, packet)?,
             Action::Put { tasks } => {
                 if !tasks.is_empty() && !std::mem::replace(&mut self.fed, true) {
                     tracing::info!("the node has its first task");
@@ -251,8 +256,9 @@ impl Driver {
                 }
                 self.pool.put(tasks, self.asked.take())?;
             }
-            Action::Take { thief, request, tasks_max } => {
-                return Ok(Some(Event::Taken { thief, request, tasks: self.pool.take(tasks_max)? }));
+            Action::Take { thief, request, tasks_max, bytes_max } => {
+                let tasks = self.pool.take(tasks_max, bytes_max)?;
+                return Ok(Some(Event::Taken { thief, request, tasks }));
             }
             Action::Thieves { waiting } => self.pool.set_thieves(waiting),
             Action::Stop => self.pool.stop(),
@@ -270,35 +276,69 @@ impl Driver {
         Ok(None)
     }
 
-    fn send(&mut self, to: NodeId, packet: core::Packet) {
+    fn send(&mut self, to: NodeId, packet: core::Packet) -> Result<(), PoolFault> {
         if matches!(packet.message, Message::Steal { .. }) {
             self.asked = Some(time::Instant::now());
+        }
+        // What is said again while it is on its way, and gets on, needs no copy and no other way.
+        let under_way = self.under_way(to, &packet.message);
+        if under_way == UnderWay::Moves {
+            return Ok(());
         }
         let asks_or_gives = matches!(packet.message, Message::Steal { .. } | Message::Grant { .. });
         let riders = if asks_or_gives { self.riders() } else { Vec::new() };
         let parcel = Parcel { job: self.job.number(), packet, riders };
-        self.send_parcel(to, &parcel);
+        if under_way == UnderWay::No {
+            self.send_parcel(to, &parcel)?;
+        }
         // Letters are said again, transactions are not: half of the room is kept for these.
         let room = self.orders.capacity() > ORDERS_MAX / 2;
         if room && self.mail.is_due(to, &parcel.packet.message, self.clock.now_ms()) {
             self.order(Order::Post { to, parcel });
         }
+        Ok(())
     }
 
-    fn send_parcel(&self, to: NodeId, parcel: &Parcel) {
-        let Some(network) = &self.network else { return };
-        match codec::encode(parcel) {
-            Ok(payload) => network.carrier.send(to, payload),
-            Err(error) => tracing::error!(%to, %error, "a message could not be encoded"),
+    fn under_way(&self, to: NodeId, message: &Message) -> UnderWay {
+        let subject = Mail::subject(self.job.number(), message);
+        match (&self.network, subject) {
+            (Some(network), Some(subject)) => network.carrier.under_way(to, subject),
+            _ => UnderWay::No,
         }
     }
 
-    /// The values of the variables that are small enough to ride along.
+    /// # Errors
+    /// If the message cannot be encoded. Tasks in it were encoded, and are few enough: it is a mistake of ours, but one that must not be
+    /// said again for ever.
+    fn send_parcel(&self, to: NodeId, parcel: &Parcel) -> Result<(), PoolFault> {
+        let Some(network) = &self.network else { return Ok(()) };
+        let message = &parcel.packet.message;
+        match codec::encode(parcel) {
+            Ok(payload) => network.carrier.send(to, Mail::subject(parcel.job, message), payload),
+            Err(error) => {
+                tracing::error!(%to, %error, "a message could not be encoded");
+                if let Message::Grant { tasks, .. } = message
+                    && let Some(task) = tasks.first()
+                {
+                    return Err(PoolFault::Unsendable { task: task.id, reason: error.to_string() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The values of the variables that are small enough to ride along, as far as there is room for them.
     fn riders(&self) -> Vec<(u32, Vec<u8>)> {
         let variables = self.pool.variables();
         let value = |slot| variables.encoded(slot).ok().flatten().filter(|v| v.len() <= RIDER_BYTES_MAX);
         let slots = (0..variables.len()).zip(0_u32..);
-        slots.filter_map(|(slot, number)| Some((number, value(slot)?))).collect()
+        let mut room = RIDERS_BYTES_MAX;
+        let mut has_room = |rider: &(u32, Vec<u8>)| {
+            let left = room.checked_sub(rider.1.len() + RIDER_FRAME_BYTES_MAX);
+            room = left.unwrap_or(room);
+            left.is_some()
+        };
+        slots.filter_map(|(slot, number)| Some((number, value(slot)?))).filter(|r| has_room(r)).collect()
     }
 
     fn order(&self, order: Order) {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::transport::Subject;
 use crate::{core::Message, id::NodeId, wire::parcel::Parcel};
 
 /// A parcel with the name of its sender, as it lies in a mailbox.
@@ -21,6 +22,8 @@ pub(crate) struct Letter {
 const OUT_OF_REACH_MS: u64 = 2_000;
 /// After what time the same is written again, in milliseconds.
 const AGAIN_MS: u64 = 2_000;
+/// So many bytes take a millisecond more: a large letter is not written again while it may still be on its way.
+const BYTES_PER_MS: u64 = 1 << 10;
 /// How many letters are remembered as written.
 const WRITTEN_MAX: usize = 1024;
 
@@ -51,21 +54,29 @@ impl Mail {
         self.unreached.insert(node, now.saturating_sub(OUT_OF_REACH_MS));
     }
 
-    /// The grant that a message is about, and what it says of it. `None` for one that is about none: who steals can ask
-    /// another, everything else decides to whom tasks belong.
-    pub(crate) fn subject(message: &Message) -> Option<(u64, u8)> {
-        match message {
-            Message::Steal { .. } | Message::Deny { .. } => None,
-            Message::Grant { grant, .. } => Some((*grant, 0)),
-            Message::Ack { grant } => Some((*grant, 1)),
-            Message::Refuse { grant } => Some((*grant, 2)),
-            Message::Settled { grant, .. } => Some((*grant, 3)),
-        }
+    /// A node is no member any more: nothing is said to it.
+    pub(crate) fn left(&mut self, node: NodeId) {
+        self.unreached.remove(&node);
+        self.granted.retain(|&(to, _), _| to != node);
+        self.written.retain(|&(to, ..), _| to != node);
+    }
+
+    /// What a message is about. `None` for one that is about no grant: who steals can ask another, everything else decides to whom tasks
+    /// belong.
+    pub(crate) fn subject(job: u64, message: &Message) -> Option<Subject> {
+        let (grant, kind) = match message {
+            Message::Steal { .. } | Message::Deny { .. } => return None,
+            Message::Grant { grant, .. } => (*grant, 0),
+            Message::Ack { grant } => (*grant, 1),
+            Message::Refuse { grant } => (*grant, 2),
+            Message::Settled { grant, .. } => (*grant, 3),
+        };
+        Some(Subject { job, grant, kind })
     }
 
     /// Whether a message to a node is to be written as a letter, too.
     pub(crate) fn is_due(&mut self, to: NodeId, message: &Message, now: u64) -> bool {
-        let Some((grant, kind)) = Self::subject(message) else { return false };
+        let Some(Subject { grant, kind, .. }) = Self::subject(0, message) else { return false };
         if self.written.len().max(self.granted.len()) >= WRITTEN_MAX {
             self.written.clear();
             self.granted.clear();
@@ -78,7 +89,7 @@ impl Mail {
         }
         let last = self.written.insert((to, grant, kind), now);
         match last {
-            Some(last) if now < last + AGAIN_MS => {
+            Some(last) if now < last + AGAIN_MS + bytes_of(message) / BYTES_PER_MS => {
                 self.written.insert((to, grant, kind), last);
                 false
             }
@@ -87,9 +98,15 @@ impl Mail {
     }
 }
 
+fn bytes_of(message: &Message) -> u64 {
+    let Message::Grant { tasks, .. } = message else { return 0 };
+    tasks.iter().map(|task| task.bytes() as u64).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{envelope::Envelope, id::TaskId};
 
     const FAR: NodeId = NodeId(7);
 
@@ -128,5 +145,31 @@ mod tests {
         assert!(!mail.is_due(FAR, &ack(1), 6_999));
         assert!(mail.is_due(FAR, &ack(2), 6_999));
         assert!(mail.is_due(FAR, &ack(1), 7_000));
+    }
+
+    #[test]
+    fn a_large_letter_is_not_written_again_while_it_may_be_on_its_way() {
+        let mut mail = Mail::default();
+        mail.letter_from(FAR, 5_000);
+        let (id, task) = (TaskId::ROOT, vec![0; 40 << 20].into());
+        let tasks = vec![Envelope { id, children: Vec::new(), output: Vec::new().into(), task }];
+        let grant = Message::Grant { grant: 3, request: None, settled_below: 0, tasks };
+        assert!(mail.is_due(FAR, &grant, 5_000));
+        assert!(!mail.is_due(FAR, &grant, 5_000 + 40 * 1024));
+        assert!(mail.is_due(FAR, &grant, 5_000 + 43 * 1024));
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_nodes_that_have_gone() {
+        let mut mail = Mail::default();
+        for number in 0..1_000 {
+            let node = NodeId(number);
+            mail.unreachable(node, 0);
+            let grant = Message::Grant { grant: number, request: None, settled_below: 0, tasks: Vec::new() };
+            assert!(!mail.is_due(node, &grant, 0));
+            assert!(mail.is_due(node, &grant, 2_000));
+            mail.left(node);
+        }
+        assert_eq!((mail.unreached.len(), mail.granted.len(), mail.written.len()), (0, 0, 0));
     }
 }

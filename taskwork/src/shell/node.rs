@@ -68,6 +68,9 @@ pub(crate) struct RunningNode {
 /// How many events of the znode tree may wait for the driver.
 const EVENTS_MAX: usize = 1024;
 
+/// How many letters may wait for the driver: they lie well where they are, and may be large.
+const LETTERS_MAX: usize = 2;
+
 impl RunningNode {
     /// Begins to work on a job: makes a pool, starts its workers. The seat's network is lent until [`stop`](Self::stop).
     pub(crate) fn start<T: Task>(seat: &mut Seat, setup: JobSetup<T>) -> Result<Self, JobError> {
@@ -82,7 +85,7 @@ impl RunningNode {
         let Part { job, pool, workers, limits, seen } = part;
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
-        let (letters_in, letters) = mpsc::channel(EVENTS_MAX);
+        let (letters_in, letters) = mpsc::channel(LETTERS_MAX);
         let (shutdown, told_to_shut_down) = oneshot::channel();
         let (publish, drain) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let figures = Arc::new(Mutex::new(Figures::default()));

@@ -4,25 +4,42 @@
 //! The format is bincode 2 with its standard configuration (little endian, variable-length integers). It is exchanged in
 //! this file alone; the wire's version grows when it is.
 
-use bincode::config::{Configuration, Limit, LittleEndian, Varint, standard};
+use bincode::{
+    config::{Configuration, Limit, LittleEndian, Varint, standard},
+    enc::write::Writer,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
-/// The most bytes that one decoded value may claim, in bytes: a peer's or a znode's lengths are believed only up to it.
-pub(crate) const DECODE_BYTES_MAX: usize = 64 << 20;
+/// The most bytes that one value may have when it is written: of a task, an output, a message. What is longer is neither
+/// written nor read, so that nobody writes what nobody can read.
+pub(crate) const ENCODED_BYTES_MAX: usize = 64 << 20;
 
-type Format = Configuration<LittleEndian, Varint, Limit<DECODE_BYTES_MAX>>;
+/// The most bytes that one decoded value may claim to take in memory: a peer's or a znode's lengths are believed only up to
+/// it. A number is written in no less than a sixteenth of what it takes, so nothing that was written claims more.
+const CLAIMED_BYTES_MAX: usize = 16 * ENCODED_BYTES_MAX;
+
+type Format = Configuration<LittleEndian, Varint, Limit<CLAIMED_BYTES_MAX>>;
 
 fn format() -> Format {
-    standard().with_limit::<DECODE_BYTES_MAX>()
+    standard().with_limit::<CLAIMED_BYTES_MAX>()
 }
 
 /// A value that could not be written as bytes.
 #[derive(Debug, Error)]
-#[error("a value could not be encoded: {source}")]
-pub struct EncodeError {
-    #[from]
-    source: bincode::error::EncodeError,
+#[non_exhaustive]
+pub enum EncodeError {
+    /// The value's `Serialize` refuses.
+    #[error("a value could not be encoded: {0}")]
+    Refused(#[from] bincode::error::EncodeError),
+    /// It is too large to be sent or kept.
+    #[error("{bytes} bytes are more than the limit of {limit} bytes")]
+    TooLarge {
+        /// How many bytes it would have.
+        bytes: usize,
+        /// How many it may have.
+        limit: usize,
+    },
 }
 
 /// Bytes that are not a value of the type expected.
@@ -37,6 +54,14 @@ pub enum DecodeError {
         /// What is wrong with them.
         source: bincode::error::DecodeError,
     },
+    /// There are more bytes than any value may have.
+    #[error("{bytes} bytes are more than the limit of {limit} bytes")]
+    TooLarge {
+        /// How many bytes there were.
+        bytes: usize,
+        /// How many there may be.
+        limit: usize,
+    },
     /// The value ends before the bytes do.
     #[error("{left} of {bytes} bytes were left over")]
     Trailing {
@@ -50,16 +75,48 @@ pub enum DecodeError {
 /// Writes a value as bytes.
 ///
 /// # Errors
-/// If the value's `Serialize` refuses, or it is larger than [`DECODE_BYTES_MAX`].
+/// If the value's `Serialize` refuses, or it is larger than [`ENCODED_BYTES_MAX`].
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, EncodeError> {
-    Ok(bincode::serde::encode_to_vec(value, format())?)
+    encode_up_to(value, ENCODED_BYTES_MAX)
+}
+
+fn encode_up_to<T: Serialize + ?Sized>(value: &T, limit: usize) -> Result<Vec<u8>, EncodeError> {
+    let mut written = Bounded { kept: Vec::new(), bytes: 0, limit };
+    bincode::serde::encode_into_writer(value, &mut written, format())?;
+    match written.bytes {
+        bytes if bytes > limit => Err(EncodeError::TooLarge { bytes, limit }),
+        _ => Ok(written.kept),
+    }
+}
+
+/// Keeps what is written up to a limit; beyond that it is only counted, so that it can be said how much it was.
+struct Bounded {
+    kept: Vec<u8>,
+    bytes: usize,
+    limit: usize,
+}
+
+impl Writer for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
+        self.bytes += bytes.len();
+        if self.bytes <= self.limit {
+            self.kept.extend_from_slice(bytes);
+        } else {
+            self.kept = Vec::new();
+        }
+        Ok(())
+    }
 }
 
 /// Reads a value from exactly these bytes.
 ///
 /// # Errors
-/// If the bytes are no such value, claim lengths beyond [`DECODE_BYTES_MAX`], or go on after it.
+/// If the bytes are no such value, are more than [`ENCODED_BYTES_MAX`], claim lengths beyond what those can hold, or go on
+/// after the value.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    if bytes.len() > ENCODED_BYTES_MAX {
+        return Err(DecodeError::TooLarge { bytes: bytes.len(), limit: ENCODED_BYTES_MAX });
+    }
     let (value, read) = bincode::serde::decode_from_slice(bytes, format())
         .map_err(|source| DecodeError::Malformed { bytes: bytes.len(), source })?;
     match bytes.len() - read {
@@ -91,6 +148,30 @@ mod tests {
     fn a_huge_length_is_refused_before_memory_is_taken() {
         let claims_2_pow_60_elements = [253, 0, 0, 0, 0, 0, 0, 0, 16];
         assert!(decode::<Vec<u64>>(&claims_2_pow_60_elements).is_err());
+    }
+
+    #[test]
+    fn what_can_be_written_can_be_read_however_little_its_numbers_take() {
+        // Each is written as one byte and takes eight.
+        let many_small_numbers = vec![7_u64; 9 << 20];
+        let bytes = encode(&many_small_numbers).unwrap();
+        assert_eq!(decode::<Vec<u64>>(&bytes).unwrap(), many_small_numbers);
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_not_written() {
+        let largest = "x".repeat(ENCODED_BYTES_MAX - 5);
+        let bytes = encode(&largest).unwrap();
+        assert_eq!(bytes.len(), ENCODED_BYTES_MAX);
+        assert!(decode::<String>(&bytes).unwrap() == largest);
+        let refused = encode(&(largest, 7_u8)).unwrap_err();
+        assert_eq!(refused.to_string(), "67108865 bytes are more than the limit of 67108864 bytes");
+    }
+
+    #[test]
+    fn bytes_beyond_the_limit_are_not_even_looked_at() {
+        let bytes = vec![0; ENCODED_BYTES_MAX + 1];
+        assert!(matches!(decode::<u8>(&bytes), Err(DecodeError::TooLarge { .. })));
     }
 
     #[test]

@@ -5,4 +5,4 @@ pub(crate) mod hello;
 pub(crate) mod parcel;
 
 /// The version of everything that nodes say to each other. Nodes of different versions do not talk.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;

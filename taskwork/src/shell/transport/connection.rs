@@ -1,12 +1,17 @@
 //! Making connections, on both sides, and reading what comes over them.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, future::Future, sync::Arc};
 
 use quinn::{Connection, Incoming, RecvStream};
 use rustls::pki_types::CertificateDer;
 use tokio::{task::JoinSet, time};
 
-use super::{Arrival, Fingerprint, Hub, verify};
+use super::{
+    Arrival, Fingerprint, Hub,
+    limits::PIECE_BYTES,
+    rooms::{PeerRoom, Room},
+    verify,
+};
 use crate::{
     id::NodeId,
     wire::{
@@ -20,7 +25,7 @@ use crate::{
 pub(super) struct Refused(String);
 
 impl Refused {
-    fn because(reason: impl fmt::Display) -> Self {
+    pub(super) fn because(reason: impl fmt::Display) -> Self {
         Self(reason.to_string())
     }
 }
@@ -31,36 +36,8 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Takes connections until the endpoint is closed.
-pub(super) async fn accept_all(hub: Arc<Hub>) {
-    let mut greetings = JoinSet::new();
-    while let Some(incoming) = hub.endpoint.accept().await {
-        while greetings.try_join_next().is_some() {}
-        if greetings.len() >= GREETINGS_MAX {
-            incoming.refuse();
-            continue;
-        }
-        greetings.spawn(accept(Arc::clone(&hub), incoming));
-    }
-}
-
-/// How many connections may be about to be made to this node at a time, or open.
-const GREETINGS_MAX: usize = 4096;
-
-async fn accept(hub: Arc<Hub>, incoming: Incoming) {
-    let remote = incoming.remote_address();
-    match time::timeout(hub.limits.dial, greet(&hub, incoming)).await {
-        Ok(Ok((node, connection))) => {
-            hub.remember(node, connection.clone());
-            read_all(hub, node, connection).await;
-        }
-        Ok(Err(refused)) => tracing::warn!(node = %hub.me, %remote, %refused, "a connection was refused"),
-        Err(_) => tracing::warn!(node = %hub.me, %remote, "a connection was refused: no hello in time"),
-    }
-}
-
 /// The accepting side of the hello.
-async fn greet(hub: &Hub, incoming: Incoming) -> Result<(NodeId, Connection), Refused> {
+pub(super) async fn greet(hub: &Hub, incoming: Incoming) -> Result<(NodeId, Connection), Refused> {
     let connection = incoming.await.map_err(Refused::because)?;
     let (mut answer, mut question) = connection.accept_bi().await.map_err(Refused::because)?;
     let bytes = question.read_to_end(HELLO_BYTES_MAX).await.map_err(Refused::because)?;
@@ -115,19 +92,21 @@ fn fingerprint(connection: &Connection) -> Option<Fingerprint> {
 }
 
 /// Reads messages until the connection ends, or the peer is no member any more.
-async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection) {
+pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection) {
     let Some(fingerprint) = fingerprint(&connection) else { return };
-    // A message each: as many as the peer may have streams.
-    let mut messages = JoinSet::new();
+    // A message each: as many as the peer may have streams. Those that have come and that nobody has taken yet count.
+    let (mut messages, streams_max) = (JoinSet::new(), hub.limits.streams_max as usize);
+    let room = PeerRoom::new(&hub.limits);
     loop {
         tokio::select! {
-            stream = connection.accept_uni() => match stream {
+            stream = connection.accept_uni(), if messages.len() < streams_max => match stream {
                 Ok(stream) => {
-                    while messages.try_join_next().is_some() {}
-                    messages.spawn(read(Arc::clone(&hub), from, fingerprint, connection.clone(), stream));
+                    let reader = Reader { hub: Arc::clone(&hub), from, fingerprint, room: room.clone() };
+                    messages.spawn(reader.read(connection.clone(), stream));
                 }
                 Err(_) => break,
             },
+            Some(_) = messages.join_next() => {}
             () = hub.peers.gone(from, fingerprint) => {
                 connection.close(1_u32.into(), b"no member");
                 break;
@@ -139,30 +118,84 @@ async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection) {
     while messages.join_next().await.is_some() {}
 }
 
-async fn read(
+/// Reads one message.
+struct Reader {
     hub: Arc<Hub>,
     from: NodeId,
     fingerprint: Fingerprint,
-    connection: Connection,
-    mut stream: RecvStream,
-) {
-    let reading = stream.read_to_end(hub.limits.message_bytes_max);
-    match time::timeout(hub.limits.message, reading).await {
-        Ok(Ok(payload)) => {
-            // It may have ceased to be a member while it spoke.
-            if hub.peers.is_member(from, fingerprint) {
-                // Fails only at the end of the node.
-                let _ = hub.arrivals.send(Arrival::Message { from, payload }).await;
+    room: PeerRoom,
+}
+
+/// Why a message was not read.
+enum Unread {
+    /// The peer does what no node does: the connection is closed.
+    Misused(&'static str),
+    /// It was cut off.
+    CutOff(String),
+}
+
+impl Reader {
+    async fn read(self, connection: Connection, mut stream: RecvStream) {
+        let Self { hub, from, fingerprint, .. } = &self;
+        match self.receive(&mut stream).await {
+            Ok((payload, room)) => {
+                // It may have ceased to be a member while it spoke.
+                if hub.peers.is_member(*from, *fingerprint) {
+                    // Fails only at the end of the node.
+                    let _ = hub.arrivals.send(Arrival::Message { from: *from, payload, room }).await;
+                }
+            }
+            Err(Unread::Misused(how)) => {
+                tracing::warn!(node = %hub.me, %from, how, "a message could not be read; the connection is closed");
+                connection.close(2_u32.into(), how.as_bytes());
+            }
+            Err(Unread::CutOff(error)) => {
+                tracing::debug!(node = %hub.me, %from, error, "a message was cut off");
             }
         }
-        Ok(Err(quinn::ReadToEndError::TooLong)) => {
-            tracing::warn!(node = %hub.me, %from, "a message is longer than allowed; the connection is closed");
-            connection.close(2_u32.into(), b"message too long");
+    }
+
+    async fn receive(&self, stream: &mut RecvStream) -> Result<(Vec<u8>, Room), Unread> {
+        let mut length = [0; 4];
+        self.in_time(stream.read_exact(&mut length)).await?;
+        let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
+        if length > self.hub.limits.message_bytes_max {
+            return Err(Unread::Misused("message too long"));
         }
-        Ok(Err(error)) => tracing::debug!(node = %hub.me, %from, %error, "a message was cut off"),
-        Err(_) => {
-            tracing::warn!(node = %hub.me, %from, "a message did not arrive in time; the connection is closed");
-            connection.close(3_u32.into(), b"message too slow");
+        let room = self.hub.rooms.enter(length, &self.room).await;
+        // What was announced is believed only as it comes.
+        let mut payload = Vec::with_capacity(length.min(PIECE_BYTES));
+        while payload.len() < length {
+            let end = length.min(payload.len() + PIECE_BYTES);
+            self.in_time(read_up_to(end, &mut payload, stream)).await?;
+        }
+        match self.in_time(stream.read_chunk(1, true)).await? {
+            None => Ok((payload, room)),
+            Some(_) => Err(Unread::Misused("message longer than it says")),
         }
     }
+
+    /// The next piece, within its deadline.
+    async fn in_time<T, E: fmt::Display>(
+        &self,
+        reading: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Unread> {
+        match time::timeout(self.hub.limits.piece, reading).await {
+            Ok(Ok(read)) => Ok(read),
+            Ok(Err(error)) => Err(Unread::CutOff(error.to_string())),
+            Err(_) => Err(Unread::CutOff("no more of it came in time".to_owned())),
+        }
+    }
+}
+
+/// Reads until there are so many bytes.
+async fn read_up_to(end: usize, payload: &mut Vec<u8>, stream: &mut RecvStream) -> Result<(), String> {
+    while payload.len() < end {
+        match stream.read_chunk(end - payload.len(), true).await {
+            Ok(Some(chunk)) => payload.extend_from_slice(&chunk.bytes),
+            Ok(None) => return Err("it ends too early".to_owned()),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(())
 }

@@ -1,60 +1,173 @@
-//! The sending side towards one peer: takes messages from its queue, one after another.
+//! The sending side towards one peer: takes messages from its queue, one after another. What is not small goes beside, so that nothing
+//! small waits for it. Ends when the peer is no member any more, or nothing was sent for a while.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
-use quinn::Connection;
+use quinn::{Connection, SendStream};
 use tokio::{sync::mpsc, task::JoinSet, time};
 
-use super::{Hub, connection};
+use super::{Hub, connection, limits::PIECE_BYTES, outgoing::Outgoing};
 use crate::id::NodeId;
 
-/// Sends what is queued for a peer until the queue is closed, and waits until it has arrived.
-pub(super) async fn run(hub: Arc<Hub>, to: NodeId, mut queue: mpsc::Receiver<Vec<u8>>) {
-    let mut on_their_way = JoinSet::new();
-    while let Some(payload) = queue.recv().await {
-        while on_their_way.try_join_next().is_some() {}
-        if let Err(reason) = deliver(&hub, to, &payload, &mut on_their_way).await {
-            tracing::debug!(node = %hub.me, %to, reason, "a message could not be sent");
-            hub.unreachable(to);
+/// Small messages go before what is already being sent.
+const SMALL_PRIORITY: i32 = 1;
+/// Says that a message was given up in the middle.
+const GIVEN_UP: u32 = 1;
+
+/// One peer's.
+pub(super) struct Link {
+    hub: Arc<Hub>,
+    to: NodeId,
+    queue: mpsc::UnboundedReceiver<Outgoing>,
+    /// Messages that are not small, and wait for others of their kind.
+    large: VecDeque<Outgoing>,
+    /// Those that are being sent.
+    sending: JoinSet<Result<(), String>>,
+    /// Small ones that are sent and may not have arrived.
+    on_their_way: JoinSet<()>,
+}
+
+impl Link {
+    pub(super) fn new(hub: Arc<Hub>, to: NodeId, queue: mpsc::UnboundedReceiver<Outgoing>) -> Self {
+        let (sending, on_their_way) = (JoinSet::new(), JoinSet::new());
+        Self { hub, to, queue, large: VecDeque::new(), sending, on_their_way }
+    }
+
+    /// Sends what is queued until the queue is closed, and waits until it has arrived; or until there is nobody to send it to.
+    pub(super) async fn run(mut self) {
+        let hub = Arc::clone(&self.hub);
+        let mut open = true;
+        while open || !self.sending.is_empty() {
+            let rests = open && self.sending.is_empty();
+            tokio::select! {
+                biased;
+                () = hub.peers.absent(self.to) => {
+                    // Under the lock of the queues nobody puts in what would be lost without a word.
+                    hub.retire(self.to, || true);
+                    if self.has_any() {
+                        self.lose("it is no member");
+                    }
+                    return;
+                }
+                Some(sent) = self.sending.join_next() => {
+                    if let Ok(Err(reason)) = sent {
+                        self.failed(&reason);
+                    }
+                    self.send_large().await;
+                }
+                message = self.queue.recv(), if open => match message {
+                    Some(message) => self.take(message).await,
+                    None => open = false,
+                },
+                () = time::sleep(hub.limits.link_idle), if rests => {
+                    if hub.retire(self.to, || self.queue.is_empty()) {
+                        break;
+                    }
+                }
+            }
+        }
+        while self.on_their_way.join_next().await.is_some() {}
+    }
+
+    async fn take(&mut self, message: Outgoing) {
+        while self.on_their_way.try_join_next().is_some() {}
+        if message.payload.len() > self.hub.limits.message_bytes_max {
+            // Nothing that can be encoded is so large.
+            tracing::error!(node = %self.hub.me, to = %self.to, bytes = message.payload.len(), "a message is too large");
+            return self.hub.unreachable(self.to);
+        }
+        if message.is_large() {
+            self.large.push_back(message);
+            return self.send_large().await;
+        }
+        let Some(connection) = self.connection().await else { return };
+        let writing = write(&self.hub, &connection, &message, SMALL_PRIORITY);
+        match writing.await {
+            Ok(stream) => {
+                let patience = self.hub.limits.piece;
+                self.on_their_way.spawn(async move {
+                    let _ = time::timeout(patience, stream.stopped()).await;
+                });
+            }
+            Err(reason) => self.failed(&reason),
         }
     }
-    while on_their_way.join_next().await.is_some() {}
+
+    /// Begins to send what is not small, as far as that may be.
+    async fn send_large(&mut self) {
+        while self.sending.len() < self.hub.limits.large_streams_max && !self.large.is_empty() {
+            let Some(connection) = self.connection().await else { return };
+            let Some(message) = self.large.pop_front() else { return };
+            let hub = Arc::clone(&self.hub);
+            self.sending.spawn(async move {
+                let stream = write(&hub, &connection, &message, 0).await?;
+                // Resolves when all of it was acknowledged, or the connection has ended.
+                let arrived = time::timeout(hub.limits.piece, stream.stopped()).await;
+                arrived.map_err(|_| "it did not arrive in time".to_owned())?.map_err(|e| e.to_string())?;
+                Ok(())
+            });
+        }
+    }
+
+    /// The connection there is, or a new one. If none can be made, everything that waits for one is lost.
+    async fn connection(&mut self) -> Option<Connection> {
+        if let Some(connection) = self.hub.connection(self.to) {
+            return Some(connection);
+        }
+        match connection::dial(&self.hub, self.to).await {
+            Ok(connection) => Some(connection),
+            Err(refused) => {
+                self.lose(&refused.to_string());
+                None
+            }
+        }
+    }
+
+    fn has_any(&self) -> bool {
+        !(self.queue.is_empty() && self.large.is_empty() && self.sending.is_empty())
+    }
+
+    /// Drops everything that waits, and says so.
+    fn lose(&mut self, reason: &str) {
+        self.large.clear();
+        while self.queue.try_recv().is_ok() {}
+        self.failed(reason);
+    }
+
+    fn failed(&self, reason: &str) {
+        tracing::debug!(node = %self.hub.me, to = %self.to, reason, "a message could not be sent");
+        self.hub.unreachable(self.to);
+    }
 }
 
-/// Sends one message over the connection there is, or over a new one.
-async fn deliver(
-    hub: &Arc<Hub>,
-    to: NodeId,
-    payload: &[u8],
-    on_their_way: &mut JoinSet<()>,
-) -> Result<(), String> {
-    if hub.peers.get(to).is_none() {
-        return Err("it is no member".to_owned());
-    }
-    if payload.len() > hub.limits.message_bytes_max {
-        return Err(format!("{} bytes are more than {}", payload.len(), hub.limits.message_bytes_max));
-    }
-    let connection = match hub.connection(to) {
-        Some(connection) => connection,
-        None => connection::dial(hub, to).await.map_err(|refused| refused.to_string())?,
-    };
-    let sending = time::timeout(hub.limits.message, write(&connection, payload, on_their_way, hub));
-    sending.await.map_err(|_| "it took too long".to_owned())?
-}
-
+/// Writes a message on a stream of its own: its length, then itself. There is a deadline for each piece, and none for the whole, so
+/// that a large one arrives on a slow way, too.
 async fn write(
-    connection: &Connection,
-    payload: &[u8],
-    on_their_way: &mut JoinSet<()>,
     hub: &Hub,
-) -> Result<(), String> {
-    let mut stream = connection.open_uni().await.map_err(|error| error.to_string())?;
-    stream.write_all(payload).await.map_err(|error| error.to_string())?;
-    stream.finish().map_err(|error| error.to_string())?;
-    let patience = hub.limits.message;
-    on_their_way.spawn(async move {
-        // Resolves when all of it was acknowledged, or the connection has ended.
-        let _ = time::timeout(patience, stream.stopped()).await;
-    });
-    Ok(())
+    connection: &Connection,
+    message: &Outgoing,
+    priority: i32,
+) -> Result<SendStream, String> {
+    let in_time = |_| "it took too long".to_owned();
+    let opening = time::timeout(hub.limits.piece, connection.open_uni());
+    let mut stream = opening.await.map_err(in_time)?.map_err(|error| error.to_string())?;
+    message.moves();
+    let length = u32::try_from(message.payload.len()).map_err(|error| error.to_string())?.to_le_bytes();
+    let written = async {
+        // It can fail only if the stream is closed; the next write says so.
+        let _ = stream.set_priority(priority);
+        for piece in std::iter::once(&length[..]).chain(message.payload.chunks(PIECE_BYTES)) {
+            let writing = time::timeout(hub.limits.piece, stream.write_all(piece));
+            writing.await.map_err(in_time)?.map_err(|error| error.to_string())?;
+        }
+        stream.finish().map_err(|error| error.to_string())
+    };
+    match written.await {
+        Ok(()) => Ok(stream),
+        Err(reason) => {
+            // Otherwise it would look as if it were complete.
+            let _ = stream.reset(GIVEN_UP.into());
+            Err(reason)
+        }
+    }
 }

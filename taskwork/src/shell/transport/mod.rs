@@ -2,23 +2,38 @@
 //!
 //! ```text
 //!   send(to, payload) ─▶ queue of that peer ─▶ link: a connection, dialled when first needed
-//!                                                │ a stream per message
+//!                        bounded in bytes        │ a stream per message, what is not small beside
 //!   arrivals ◀── reader of the connection ◀──────┘
+//!                room for it is taken first
 //! ```
 //!
 //! **Best effort.** A message may be lost with its connection; the protocol core repeats what matters. What cannot be
-//! sent is reported ([`Arrival::Unreachable`]), so that a thief can ask somebody else at once.
+//! sent is reported ([`Arrival::Unreachable`]), so that a thief can ask somebody else at once. What is said again while it is still
+//! under way is not sent twice ([`Carrier::under_way`]).
+//!
+//! **Any size.** A message has as many bytes as can be encoded. Large ones go beside the small ones, and have a deadline for each
+//! piece. What waits to be sent and what arrives are bounded in bytes; a node that is behind does not read.
 //!
 //! **Trust.** Each node makes a key pair when it starts; the fingerprint of its certificate stands in its member znode.
 //! Both sides of a connection accept only a fingerprint that a current member has published, so trust is rooted in who may
 //! write to the tree. A message is from the node whose certificate the connection has, whatever it says itself. When a member
-//! goes, its connections are closed.
+//! goes, its connections are closed, and nothing is kept for it.
 
+mod accept;
 mod connection;
 mod identity;
 mod limits;
 mod link;
+mod outgoing;
 mod peers;
+mod refusals;
+mod rooms;
+#[cfg(test)]
+mod bounds_tests;
+#[cfg(test)]
+mod size_tests;
+#[cfg(test)]
+mod slow_way;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -34,16 +49,18 @@ use std::{
 
 use quinn::{Connection, Endpoint};
 use thiserror::Error;
-use tokio::{
-    sync::mpsc::{self, error::TrySendError},
-    task::JoinSet,
-    time,
-};
+use tokio::{sync::mpsc, task::JoinSet, time};
 
 pub(crate) use self::{
     identity::{Fingerprint, Identity},
     limits::TransportLimits,
     peers::{PeerAddress, Peers},
+    rooms::{Room, Rooms},
+};
+use self::{
+    link::Link,
+    outgoing::{NotQueued, Queue},
+    refusals::Refusals,
 };
 use crate::id::NodeId;
 
@@ -61,18 +78,43 @@ pub(crate) enum TransportError {
 }
 
 /// What comes from other nodes.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Arrival {
-    /// A message, from the member that sent it.
-    Message { from: NodeId, payload: Vec<u8> },
+    /// A message, from the member that sent it, with the room it takes until it was looked at.
+    Message { from: NodeId, payload: Vec<u8>, room: Room },
     /// A message could not be sent to this node.
     Unreachable { to: NodeId },
 }
 
+/// What a message is about: of several about the same to one node, one at a time is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Subject {
+    /// The job, by its number.
+    pub(crate) job: u64,
+    /// A grant of it.
+    pub(crate) grant: u64,
+    /// What is said of the grant.
+    pub(crate) kind: u8,
+}
+
+/// How far a message is.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnderWay {
+    /// There is none: it has arrived, or is lost, or was never sent.
+    No,
+    /// It waits to be sent.
+    Waits,
+    /// It is being sent, and nothing says that it does not get on.
+    Moves,
+}
+
 /// What carries messages to other nodes, as well as it can.
 pub(crate) trait Carrier: Send + Sync {
-    /// Sends a message. Never waits; the message may be lost.
-    fn send(&self, to: NodeId, payload: Vec<u8>);
+    /// Sends a message, unless one about the same is under way to that node. Never waits; the message may be lost.
+    fn send(&self, to: NodeId, subject: Option<Subject>, payload: Vec<u8>);
+    /// How far the message to a node about something is.
+    fn under_way(&self, to: NodeId, subject: Subject) -> UnderWay;
     /// Delivers what waits, as far as that is possible within a limit, and ends all connections.
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
@@ -81,7 +123,7 @@ pub(crate) trait Carrier: Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Transport {
     hub: Arc<Hub>,
-    links: Mutex<Links>,
+    links: Mutex<JoinSet<()>>,
     accepting: JoinSet<()>,
     local: SocketAddr,
 }
@@ -94,15 +136,13 @@ struct Hub {
     identity: Identity,
     peers: Arc<Peers>,
     arrivals: mpsc::Sender<Arrival>,
+    rooms: Rooms,
     limits: TransportLimits,
-    /// The latest connection with each peer, whoever dialled it.
-    connections: Mutex<BTreeMap<NodeId, Connection>>,
-}
-
-#[derive(Debug, Default)]
-struct Links {
-    queues: BTreeMap<NodeId, mpsc::Sender<Vec<u8>>>,
-    tasks: JoinSet<()>,
+    refusals: Refusals,
+    /// What waits for each peer; a link takes it from there.
+    queues: Mutex<BTreeMap<NodeId, Queue>>,
+    /// The connections with each peer, whoever dialled them; the latest is the last.
+    connections: Mutex<BTreeMap<NodeId, Vec<Connection>>>,
 }
 
 impl Transport {
@@ -122,10 +162,20 @@ impl Transport {
         let not_there = |source| TransportError::Listen { address: listen, source };
         let endpoint = Endpoint::server(server, listen).map_err(not_there)?;
         let local = endpoint.local_addr().map_err(not_there)?;
-        let connections = Mutex::default();
-        let hub = Arc::new(Hub { me, endpoint, identity, peers, arrivals, limits, connections });
+        let hub = Arc::new(Hub {
+            me,
+            endpoint,
+            identity,
+            peers,
+            arrivals,
+            rooms: Rooms::new(&limits),
+            limits,
+            refusals: Refusals::default(),
+            queues: Mutex::default(),
+            connections: Mutex::default(),
+        });
         let mut accepting = JoinSet::new();
-        accepting.spawn(connection::accept_all(Arc::clone(&hub)));
+        accepting.spawn(accept::accept_all(Arc::clone(&hub)));
         Ok(Self { hub, links: Mutex::default(), accepting, local })
     }
 
@@ -135,33 +185,39 @@ impl Transport {
     }
 
     /// Sends a message, as well as it can. Never waits.
-    pub(crate) fn send(&self, to: NodeId, payload: Vec<u8>) {
+    pub(crate) fn send(&self, to: NodeId, subject: Option<Subject>, payload: Vec<u8>) {
+        if self.hub.peers.get(to).is_none() {
+            tracing::debug!(node = %self.hub.me, %to, "a message could not be sent: it is no member");
+            return self.hub.unreachable(to);
+        }
+        let mut queues = lock(&self.hub.queues);
+        let queue = queues.entry(to).or_insert_with(|| self.link(to));
+        match queue.push(payload, subject, &self.hub.limits) {
+            Ok(()) | Err(NotQueued::UnderWay) => return,
+            Err(NotQueued::Full) => {
+                tracing::debug!(node = %self.hub.me, %to, "too many messages wait; one was dropped");
+            }
+            // Its link has come to a bad end.
+            Err(NotQueued::Closed) => *queue = self.link(to),
+        }
+        drop(queues);
+        self.hub.unreachable(to);
+    }
+
+    /// Begins to send to a peer what will be put into a queue.
+    fn link(&self, to: NodeId) -> Queue {
+        let (queue, waiting) = Queue::new();
         let mut links = lock(&self.links);
-        let refused = match links.queues.get(&to) {
-            None => Some(payload),
-            Some(queue) => match queue.try_send(payload) {
-                Ok(()) => None,
-                Err(TrySendError::Closed(payload)) => Some(payload),
-                Err(TrySendError::Full(_)) => {
-                    tracing::debug!(node = %self.hub.me, %to, "too many messages wait; one was dropped");
-                    return self.hub.unreachable(to);
-                }
-            },
-        };
-        let Some(payload) = refused else { return };
-        let (queue, waiting) = mpsc::channel(self.hub.limits.queued_messages_max);
-        // The channel is new, and takes at least one.
-        let _ = queue.try_send(payload);
-        links.queues.insert(to, queue);
-        while links.tasks.try_join_next().is_some() {}
-        links.tasks.spawn(link::run(Arc::clone(&self.hub), to, waiting));
+        while links.try_join_next().is_some() {}
+        links.spawn(Link::new(Arc::clone(&self.hub), to, waiting).run());
+        queue
     }
 
     /// Delivers what waits, as far as that is possible within the limit, and closes all connections.
     pub(crate) async fn close(mut self) {
         let mut links = std::mem::take(&mut *lock(&self.links));
-        links.queues.clear();
-        let delivered = async { while links.tasks.join_next().await.is_some() {} };
+        lock(&self.hub.queues).clear();
+        let delivered = async { while links.join_next().await.is_some() {} };
         if time::timeout(self.hub.limits.close, delivered).await.is_err() {
             tracing::debug!(node = %self.hub.me, "messages were left undelivered at the end");
         }
@@ -173,8 +229,12 @@ impl Transport {
 }
 
 impl Carrier for Transport {
-    fn send(&self, to: NodeId, payload: Vec<u8>) {
-        Self::send(self, to, payload);
+    fn send(&self, to: NodeId, subject: Option<Subject>, payload: Vec<u8>) {
+        Self::send(self, to, subject, payload);
+    }
+
+    fn under_way(&self, to: NodeId, subject: Subject) -> UnderWay {
+        lock(&self.hub.queues).get(&to).map_or(UnderWay::No, |queue| queue.under_way(subject))
     }
 
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -188,20 +248,41 @@ impl Hub {
         let _ = self.arrivals.try_send(Arrival::Unreachable { to });
     }
 
-    /// A connection with a peer that is not closed.
+    /// The link to a peer wants to end; it does if nothing can have been put into its queue since it looked.
+    fn retire(&self, to: NodeId, may_end: impl FnOnce() -> bool) -> bool {
+        let mut queues = lock(&self.queues);
+        let ends = may_end();
+        if ends {
+            queues.remove(&to);
+        }
+        ends
+    }
+
+    /// The latest connection with a peer that is not closed.
     fn connection(&self, peer: NodeId) -> Option<Connection> {
-        lock(&self.connections).get(&peer).filter(|open| open.close_reason().is_none()).cloned()
+        let connections = lock(&self.connections);
+        connections.get(&peer)?.iter().rev().find(|open| open.close_reason().is_none()).cloned()
     }
 
+    /// Keeps a connection. Of too many with the same peer the oldest is closed.
     fn remember(&self, peer: NodeId, connection: Connection) {
-        lock(&self.connections).insert(peer, connection);
+        let mut connections = lock(&self.connections);
+        let its = connections.entry(peer).or_default();
+        its.retain(|known| known.close_reason().is_none());
+        its.push(connection);
+        if its.len() > self.limits.connections_max {
+            its.remove(0).close(4_u32.into(), b"too many connections");
+        }
     }
 
-    /// Forgets a connection that has ended, unless a newer one has taken its place.
+    /// Forgets a connection that has ended.
     fn forget(&self, peer: NodeId, ended: &Connection) {
         let mut connections = lock(&self.connections);
-        if connections.get(&peer).is_some_and(|known| known.stable_id() == ended.stable_id()) {
-            connections.remove(&peer);
+        if let Some(its) = connections.get_mut(&peer) {
+            its.retain(|known| known.stable_id() != ended.stable_id());
+            if its.is_empty() {
+                connections.remove(&peer);
+            }
         }
     }
 }

@@ -48,6 +48,13 @@ impl Peers {
         table.values().any(|peer| peer.fingerprint == fingerprint)
     }
 
+    /// Whether a current member listens there, so that it dials from there, too, unless something between changes addresses.
+    pub(super) fn listens_at(&self, address: SocketAddr) -> bool {
+        let canonical = |of: SocketAddr| (of.ip().to_canonical(), of.port());
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.values().any(|peer| canonical(peer.address) == canonical(address))
+    }
+
     /// Whether this is a current member, with this certificate.
     pub(super) fn is_member(&self, node: NodeId, fingerprint: Fingerprint) -> bool {
         self.get(node).is_some_and(|peer| peer.fingerprint == fingerprint)
@@ -55,8 +62,17 @@ impl Peers {
 
     /// Resolves when a member with this certificate is there no more.
     pub(super) async fn gone(&self, node: NodeId, fingerprint: Fingerprint) {
+        self.removed(|| !self.is_member(node, fingerprint)).await;
+    }
+
+    /// Resolves when there is no such member.
+    pub(super) async fn absent(&self, node: NodeId) {
+        self.removed(|| self.get(node).is_none()).await;
+    }
+
+    async fn removed(&self, gone: impl Fn() -> bool) {
         let mut removals = self.removals.subscribe();
-        while self.is_member(node, fingerprint) {
+        while !gone() {
             // The sender lives as long as `self`.
             let _ = removals.changed().await;
         }

@@ -5,22 +5,29 @@ use std::{net::Ipv4Addr, time::Duration};
 use super::*;
 use crate::wire::{VERSION, codec, hello::Hello};
 
-const SOON: Duration = Duration::from_secs(20);
+pub(super) const SOON: Duration = Duration::from_secs(20);
 
-struct Station {
-    node: NodeId,
-    fingerprint: Fingerprint,
-    peers: Arc<Peers>,
-    transport: Transport,
-    arrivals: mpsc::Receiver<Arrival>,
+pub(super) struct Station {
+    pub(super) node: NodeId,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) peers: Arc<Peers>,
+    pub(super) transport: Transport,
+    pub(super) arrivals: mpsc::Receiver<Arrival>,
+}
+
+/// What arrives, without the room it takes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Message { from: NodeId, payload: Vec<u8> },
+    Unreachable { to: NodeId },
 }
 
 impl Station {
-    fn new(number: u64) -> Self {
+    pub(super) fn new(number: u64) -> Self {
         Self::with(number, TransportLimits::default())
     }
 
-    fn with(number: u64, limits: TransportLimits) -> Self {
+    pub(super) fn with(number: u64, limits: TransportLimits) -> Self {
         let (node, peers) = (NodeId(number), Arc::new(Peers::default()));
         let identity = Identity::generate(node).unwrap();
         let fingerprint = identity.fingerprint();
@@ -30,39 +37,49 @@ impl Station {
         Self { node, fingerprint, peers, transport, arrivals }
     }
 
-    fn knows(&self, other: &Self) {
+    pub(super) fn knows(&self, other: &Self) {
         self.peers.set(other.node, other.address());
     }
 
-    fn address(&self) -> PeerAddress {
+    pub(super) fn address(&self) -> PeerAddress {
         PeerAddress { address: self.transport.local_address(), fingerprint: self.fingerprint }
     }
 
-    async fn arrival(&mut self) -> Arrival {
-        time::timeout(SOON, self.arrivals.recv())
-            .await
-            .expect("something arrives in time")
-            .expect("it is open")
+    pub(super) fn send(&self, to: NodeId, payload: Vec<u8>) {
+        self.transport.send(to, None, payload);
+    }
+
+    pub(super) async fn arrival(&mut self) -> Heard {
+        let arrival = time::timeout(SOON, self.arrivals.recv()).await.expect("something arrives in time");
+        match arrival.expect("it is open") {
+            Arrival::Message { from, payload, .. } => Heard::Message { from, payload },
+            Arrival::Unreachable { to } => Heard::Unreachable { to },
+        }
+    }
+
+    /// What waits for a peer: small messages, and bytes of others.
+    pub(super) fn load(&self, peer: NodeId) -> (usize, usize) {
+        lock(&self.transport.hub.queues).get(&peer).map_or((0, 0), Queue::load)
     }
 }
 
-fn pair() -> (Station, Station) {
+pub(super) fn pair() -> (Station, Station) {
     let (a, b) = (Station::new(1), Station::new(2));
     a.knows(&b);
     b.knows(&a);
     (a, b)
 }
 
-fn message(from: u64, payload: &[u8]) -> Arrival {
-    Arrival::Message { from: NodeId(from), payload: payload.to_vec() }
+pub(super) fn message(from: u64, payload: &[u8]) -> Heard {
+    Heard::Message { from: NodeId(from), payload: payload.to_vec() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_go_both_ways_over_one_connection() {
     let (mut a, mut b) = pair();
-    a.transport.send(b.node, b"hungry".to_vec());
+    a.send(b.node, b"hungry".to_vec());
     assert_eq!(b.arrival().await, message(1, b"hungry"));
-    b.transport.send(a.node, b"here".to_vec());
+    b.send(a.node, b"here".to_vec());
     assert_eq!(a.arrival().await, message(2, b"here"));
     assert_eq!(a.transport.hub.endpoint.open_connections(), 1);
 }
@@ -73,10 +90,10 @@ async fn many_messages_all_arrive() {
     let sending = async {
         for number in 0..1_000_u32 {
             // A queue that is full drops: a sender that means every message waits for room.
-            while lock(&a.transport.links).queues.get(&b.node).is_some_and(|queue| queue.capacity() == 0) {
+            while a.load(NodeId(2)).0 >= a.transport.hub.limits.queued_messages_max {
                 tokio::task::yield_now().await;
             }
-            a.transport.send(NodeId(2), number.to_le_bytes().to_vec());
+            a.send(NodeId(2), number.to_le_bytes().to_vec());
         }
     };
     let receiving = async {
@@ -97,10 +114,10 @@ async fn many_messages_all_arrive() {
 async fn a_large_message_arrives_whole_and_one_too_large_does_not() {
     let (mut a, mut b) = pair();
     let large: Vec<u8> = (0..8 << 20).map(|byte: u32| byte.to_le_bytes()[1]).collect();
-    a.transport.send(b.node, large.clone());
+    a.send(b.node, large.clone());
     assert_eq!(b.arrival().await, message(1, &large));
-    a.transport.send(b.node, vec![0; (32 << 20) + 1]);
-    assert_eq!(a.arrival().await, Arrival::Unreachable { to: b.node });
+    a.send(b.node, vec![0; (64 << 20) + 1]);
+    assert_eq!(a.arrival().await, Heard::Unreachable { to: b.node });
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,8 +125,8 @@ async fn a_stranger_is_told_nothing_and_not_believed() {
     let (stranger, mut member) = (Station::new(1), Station::new(2));
     stranger.knows(&member);
     let mut stranger = stranger;
-    stranger.transport.send(member.node, b"give me tasks".to_vec());
-    assert_eq!(stranger.arrival().await, Arrival::Unreachable { to: member.node });
+    stranger.send(member.node, b"give me tasks".to_vec());
+    assert_eq!(stranger.arrival().await, Heard::Unreachable { to: member.node });
     assert!(member.arrivals.try_recv().is_err());
 }
 
@@ -119,8 +136,8 @@ async fn an_impostor_at_a_members_address_gets_nothing() {
     impostor.knows(&a);
     let real = Identity::generate(NodeId(2)).unwrap().fingerprint();
     a.peers.set(NodeId(2), PeerAddress { fingerprint: real, ..impostor.address() });
-    a.transport.send(NodeId(2), b"a task".to_vec());
-    assert_eq!(a.arrival().await, Arrival::Unreachable { to: NodeId(2) });
+    a.send(NodeId(2), b"a task".to_vec());
+    assert_eq!(a.arrival().await, Heard::Unreachable { to: NodeId(2) });
     assert!(impostor.arrivals.try_recv().is_err());
 }
 
@@ -173,12 +190,22 @@ async fn another_version_and_garbage_are_refused() {
     }
     assert!(b.arrivals.try_recv().is_err());
     // The node is none the worse for it.
-    a.transport.send(b.node, b"still there?".to_vec());
+    a.send(b.node, b"still there?".to_vec());
     assert_eq!(b.arrival().await, message(1, b"still there?"));
 }
 
+/// Waits until something holds, with a bound.
+pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let waiting = async {
+        while !holds() {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
+}
+
 /// Says something first, and gives the answer; nothing if there is none.
-async fn say(connection: &Connection, words: &[u8]) -> Vec<u8> {
+pub(super) async fn say(connection: &Connection, words: &[u8]) -> Vec<u8> {
     let talking = async {
         let (mut question, mut answer) = connection.open_bi().await.ok()?;
         question.write_all(words).await.ok()?;
@@ -191,7 +218,7 @@ async fn say(connection: &Connection, words: &[u8]) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_goes_is_not_heard_any_more_and_may_come_back_anew() {
     let (mut a, mut b) = pair();
-    a.transport.send(b.node, b"one".to_vec());
+    a.send(b.node, b"one".to_vec());
     assert_eq!(b.arrival().await, message(1, b"one"));
     b.peers.remove(a.node);
     // Its connection is closed; a new one is refused.
@@ -199,11 +226,11 @@ async fn a_member_that_goes_is_not_heard_any_more_and_may_come_back_anew() {
     if let Some(connection) = connection {
         time::timeout(SOON, connection.closed()).await.expect("it is closed in time");
     }
-    a.transport.send(b.node, b"two".to_vec());
-    assert_eq!(a.arrival().await, Arrival::Unreachable { to: b.node });
+    a.send(b.node, b"two".to_vec());
+    assert_eq!(a.arrival().await, Heard::Unreachable { to: b.node });
     assert!(b.arrivals.try_recv().is_err());
     b.knows(&a);
-    a.transport.send(b.node, b"three".to_vec());
+    a.send(b.node, b"three".to_vec());
     assert_eq!(b.arrival().await, message(1, b"three"));
 }
 
@@ -214,19 +241,19 @@ async fn nobody_at_the_address_is_unreachable_within_the_limit() {
     let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let fingerprint = Identity::generate(NodeId(2)).unwrap().fingerprint();
     a.peers.set(NodeId(2), PeerAddress { address: silent.local_addr().unwrap(), fingerprint });
-    a.transport.send(NodeId(2), b"anybody?".to_vec());
-    assert_eq!(a.arrival().await, Arrival::Unreachable { to: NodeId(2) });
+    a.send(NodeId(2), b"anybody?".to_vec());
+    assert_eq!(a.arrival().await, Heard::Unreachable { to: NodeId(2) });
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_queued_is_delivered_before_the_end() {
     let (a, mut b) = pair();
     for number in 0..50_u8 {
-        a.transport.send(b.node, vec![number]);
+        a.send(b.node, vec![number]);
     }
     let closing = tokio::spawn(a.transport.close());
     for _ in 0..50 {
-        assert!(matches!(b.arrival().await, Arrival::Message { .. }));
+        assert!(matches!(b.arrival().await, Heard::Message { .. }));
     }
     time::timeout(SOON, closing).await.expect("an end in time").unwrap();
 }

@@ -40,8 +40,18 @@ pub(super) fn server_config(
     tls.alpn_protocols = vec![ALPN.to_vec()];
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
     config.transport_config(Arc::new(transport_config(limits)));
+    // Every one is looked at at once; this is what may come between.
+    config.max_incoming(INCOMING_MAX).incoming_buffer_size(INCOMING_BYTES_MAX);
+    config.incoming_buffer_size_total(INCOMING_ALL_BYTES_MAX);
     Ok(config)
 }
+
+/// How many connections somebody wants that were not looked at yet.
+const INCOMING_MAX: usize = 1024;
+/// What may come over one of these meanwhile, in bytes.
+const INCOMING_BYTES_MAX: u64 = 64 << 10;
+/// What may come over all of these, in bytes.
+const INCOMING_ALL_BYTES_MAX: u64 = 4 << 20;
 
 /// How this node dials the node with this fingerprint.
 pub(super) fn client_config(
@@ -67,6 +77,7 @@ fn transport_config(limits: &TransportLimits) -> quinn::TransportConfig {
     config
         .max_concurrent_uni_streams(limits.streams_max.into())
         .max_concurrent_bidi_streams(1_u32.into())
+        .receive_window(limits.unread_bytes_max.into())
         .keep_alive_interval(Some(limits.keep_alive))
         .max_idle_timeout(limits.idle.try_into().ok());
     config

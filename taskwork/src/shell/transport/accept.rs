@@ -1,0 +1,118 @@
+//! Who may come in: connections that others want with this node.
+//!
+//! Until a connection has said hello it costs something and is worth nothing, and anybody can begin one. So few are begun at a time.
+//! While there are more than a handful, whoever wants one must show that it is where it says (QUIC's retry, which costs
+//! nothing here). Members come from where they listen, so they have places of their own, which no flood of others takes from them. Others,
+//! who may be members behind something that changes addresses, take the place of whoever has stood longest and had its time.
+
+use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
+
+use quinn::{Connection, Incoming};
+use tokio::{
+    task::{AbortHandle, JoinSet},
+    time::{self, Instant},
+};
+
+use super::{
+    Hub,
+    connection::{self, Refused},
+};
+use crate::id::NodeId;
+
+/// A connection that is about to be made.
+struct Pending {
+    begun: Instant,
+    greeting: AbortHandle,
+}
+
+/// Those of one kind.
+#[derive(Default)]
+struct Places(VecDeque<Pending>);
+
+impl Places {
+    fn taken(&mut self) -> usize {
+        self.0.retain(|pending| !pending.greeting.is_finished());
+        self.0.len()
+    }
+
+    /// Whether one more may begin: if need be in the place of the oldest, when that has had its time.
+    fn has_room(&mut self, hub: &Hub) -> bool {
+        if self.taken() < hub.limits.handshakes_max {
+            return true;
+        }
+        let had_its_time = |oldest: &Pending| oldest.begun.elapsed() >= hub.limits.handshake_grace;
+        if !self.0.front().is_some_and(had_its_time) {
+            return false;
+        }
+        if let Some(oldest) = self.0.pop_front() {
+            oldest.greeting.abort();
+        }
+        true
+    }
+}
+
+type Greeted = (SocketAddr, Result<(NodeId, Connection), Refused>);
+
+/// Takes connections until the endpoint is closed.
+pub(super) async fn accept_all(hub: Arc<Hub>) {
+    let (mut members, mut others) = (Places::default(), Places::default());
+    let mut greetings: JoinSet<Greeted> = JoinSet::new();
+    let mut readers = JoinSet::new();
+    loop {
+        tokio::select! {
+            incoming = hub.endpoint.accept() => {
+                let Some(incoming) = incoming else { return };
+                let crowded = members.taken() + others.taken() >= hub.limits.handshakes_trusted_max;
+                let places =
+                    if hub.peers.listens_at(incoming.remote_address()) { &mut members } else { &mut others };
+                if let Some(pending) = consider(&hub, incoming, crowded, places, &mut greetings) {
+                    places.0.push_back(pending);
+                }
+            }
+            Some(greeted) = greetings.join_next() => match greeted {
+                Ok((_, Ok((node, connection)))) => {
+                    hub.remember(node, connection.clone());
+                    readers.spawn(connection::read_all(Arc::clone(&hub), node, connection));
+                }
+                Ok((remote, Err(refused))) => hub.refused(remote, &refused),
+                // It had to give way.
+                Err(_) => {}
+            },
+            Some(_) = readers.join_next() => {}
+        }
+    }
+}
+
+/// Begins to make a connection, or does not.
+fn consider(
+    hub: &Arc<Hub>,
+    incoming: Incoming,
+    crowded: bool,
+    places: &mut Places,
+    greetings: &mut JoinSet<Greeted>,
+) -> Option<Pending> {
+    let remote = incoming.remote_address();
+    if crowded && !incoming.remote_address_validated() {
+        // It can fail only if that was asked already.
+        let _ = incoming.retry();
+        return None;
+    }
+    if !places.has_room(hub) {
+        // Without an answer: who means it will ask again.
+        incoming.ignore();
+        hub.refused(remote, &"too many are being made");
+        return None;
+    }
+    let its_hub = Arc::clone(hub);
+    let greeting = greetings.spawn(async move {
+        let greeted = time::timeout(its_hub.limits.dial, connection::greet(&its_hub, incoming)).await;
+        (remote, greeted.unwrap_or_else(|_| Err(Refused::because("no hello in time"))))
+    });
+    Some(Pending { begun: Instant::now(), greeting })
+}
+
+impl Hub {
+    fn refused(&self, remote: SocketAddr, reason: &dyn std::fmt::Display) {
+        self.refusals.note(self.me, remote, reason, self.limits.refusals_told);
+    }
+}

@@ -1,0 +1,181 @@
+//! What waits for one peer or is on its way to it: never twice the same, and bounded. Small messages are counted; of others the bytes
+//! are, so that no small one is dropped because of what is large.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use tokio::sync::mpsc;
+
+use super::{Subject, TransportLimits, UnderWay, lock};
+
+/// The end at which messages are put in.
+#[derive(Debug)]
+pub(super) struct Queue {
+    messages: mpsc::UnboundedSender<Outgoing>,
+    load: Arc<Mutex<Load>>,
+}
+
+/// A message to be sent. Until it is dropped it counts.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) payload: Vec<u8>,
+    subject: Option<Subject>,
+    size: Size,
+    load: Arc<Mutex<Load>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Small,
+    Large,
+}
+
+/// What there is.
+#[derive(Debug, Default)]
+struct Load {
+    small_messages: usize,
+    large_bytes: usize,
+    /// What the messages are about, and how far they are.
+    subjects: BTreeMap<Subject, UnderWay>,
+}
+
+/// Why a message was not put in.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotQueued {
+    /// Too much waits.
+    Full,
+    /// One about the same is under way.
+    UnderWay,
+    /// Nobody takes messages out any more.
+    Closed,
+}
+
+impl Queue {
+    /// A queue, and the end at which messages are taken out.
+    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Outgoing>) {
+        // Bounded by what is put in.
+        let (messages, waiting) = mpsc::unbounded_channel();
+        (Self { messages, load: Arc::default() }, waiting)
+    }
+
+    /// Puts a message in.
+    pub(super) fn push(
+        &self,
+        payload: Vec<u8>,
+        subject: Option<Subject>,
+        limits: &TransportLimits,
+    ) -> Result<(), NotQueued> {
+        let mut load = lock(&self.load);
+        if subject.is_some_and(|subject| load.subjects.contains_key(&subject)) {
+            return Err(NotQueued::UnderWay);
+        }
+        let size = if payload.len() > limits.small_bytes_max { Size::Large } else { Size::Small };
+        match size {
+            Size::Small if load.small_messages >= limits.queued_messages_max => return Err(NotQueued::Full),
+            Size::Large if load.large_bytes + payload.len() > limits.queued_bytes_max => {
+                return Err(NotQueued::Full);
+            }
+            Size::Small => load.small_messages += 1,
+            Size::Large => load.large_bytes += payload.len(),
+        }
+        load.subjects.extend(subject.map(|subject| (subject, UnderWay::Waits)));
+        drop(load);
+        let message = Outgoing { payload, subject, size, load: Arc::clone(&self.load) };
+        self.messages.send(message).map_err(|_| NotQueued::Closed)
+    }
+
+    /// How far a message about something is.
+    pub(super) fn under_way(&self, subject: Subject) -> UnderWay {
+        lock(&self.load).subjects.get(&subject).copied().unwrap_or(UnderWay::No)
+    }
+
+    /// How many small messages there are, and how many bytes the others have.
+    #[cfg(test)]
+    pub(super) fn load(&self) -> (usize, usize) {
+        let load = lock(&self.load);
+        (load.small_messages, load.large_bytes)
+    }
+}
+
+impl Outgoing {
+    pub(super) fn is_large(&self) -> bool {
+        self.size == Size::Large
+    }
+
+    /// Its bytes go out now.
+    pub(super) fn moves(&self) {
+        if let Some(subject) = self.subject {
+            lock(&self.load).subjects.insert(subject, UnderWay::Moves);
+        }
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        let mut load = lock(&self.load);
+        match self.size {
+            Size::Small => load.small_messages -= 1,
+            Size::Large => load.large_bytes -= self.payload.len(),
+        }
+        if let Some(subject) = self.subject {
+            load.subjects.remove(&subject);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about(grant: u64) -> Subject {
+        Subject { job: 1, grant, kind: 0 }
+    }
+
+    fn limits() -> TransportLimits {
+        let small_bytes_max = 10;
+        TransportLimits {
+            small_bytes_max,
+            queued_messages_max: 3,
+            queued_bytes_max: 100,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_same_does_not_wait_twice() {
+        let (queue, mut waiting) = Queue::new();
+        assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Ok(()));
+        assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Err(NotQueued::UnderWay));
+        assert_eq!(queue.under_way(about(7)), UnderWay::Waits);
+        let message = waiting.try_recv().unwrap();
+        message.moves();
+        assert_eq!(queue.under_way(about(7)), UnderWay::Moves);
+        assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Err(NotQueued::UnderWay));
+        drop(message);
+        assert_eq!(queue.under_way(about(7)), UnderWay::No);
+        assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Ok(()));
+    }
+
+    #[test]
+    fn what_waits_or_is_on_its_way_is_bounded_in_messages_and_in_bytes() {
+        let (queue, mut waiting) = Queue::new();
+        assert_eq!(queue.push(vec![0; 90], None, &limits()), Ok(()));
+        assert_eq!(queue.push(vec![0; 11], None, &limits()), Err(NotQueued::Full));
+        let on_its_way = waiting.try_recv().unwrap();
+        assert_eq!(queue.push(vec![0; 11], None, &limits()), Err(NotQueued::Full));
+        for _ in 0..3 {
+            assert_eq!(queue.push(vec![0; 10], None, &limits()), Ok(()), "small ones have room of their own");
+        }
+        assert_eq!(queue.push(vec![0; 1], None, &limits()), Err(NotQueued::Full));
+        drop(on_its_way);
+        assert_eq!(queue.push(vec![0; 100], None, &limits()), Ok(()));
+        assert_eq!(queue.load(), (3, 100));
+        drop(waiting);
+        assert_eq!(queue.load(), (0, 0));
+        assert_eq!(queue.push(vec![0; 1], None, &limits()), Err(NotQueued::Closed));
+        assert_eq!(queue.load(), (0, 0));
+    }
+}

@@ -1,0 +1,80 @@
+//! A way between two nodes that is slow, or lets only some of what comes through: a relay of datagrams, for tests.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{net::UdpSocket, task::JoinSet, time};
+
+/// A relay to one node. It ends when it is dropped.
+pub(super) struct Way {
+    pub(super) address: SocketAddr,
+    _carrying: JoinSet<()>,
+}
+
+/// The largest datagram.
+const DATAGRAM_BYTES_MAX: usize = 2048;
+
+impl Way {
+    /// A relay that carries so many bytes in a millisecond each way. What comes faster waits in the socket, and is lost when that is full.
+    pub(super) async fn of_bytes_per_ms(to: SocketAddr, bytes_per_ms: usize) -> Self {
+        Self::open(to, bytes_per_ms, |_| true, |_| true).await
+    }
+
+    /// A relay that lets only some datagrams through, to the node and from it.
+    pub(super) async fn that_lets_through(
+        to: SocketAddr,
+        there: impl Fn(&[u8]) -> bool + Send + 'static,
+        back: impl Fn(&[u8]) -> bool + Send + 'static,
+    ) -> Self {
+        Self::open(to, usize::MAX, there, back).await
+    }
+
+    async fn open(
+        to: SocketAddr,
+        bytes_per_ms: usize,
+        there: impl Fn(&[u8]) -> bool + Send + 'static,
+        back: impl Fn(&[u8]) -> bool + Send + 'static,
+    ) -> Self {
+        let bind = async || Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap());
+        let (front, rear) = (bind().await, bind().await);
+        let address = front.local_addr().unwrap();
+        rear.connect(to).await.unwrap();
+        let client = Arc::new(tokio::sync::Mutex::new(None));
+        let mut carrying = JoinSet::new();
+        let (its_front, its_rear, its_client) = (Arc::clone(&front), Arc::clone(&rear), Arc::clone(&client));
+        carrying.spawn(async move {
+            let (mut datagram, mut carried) = ([0; DATAGRAM_BYTES_MAX], 0);
+            loop {
+                let Ok((bytes, from)) = its_front.recv_from(&mut datagram).await else { continue };
+                *its_client.lock().await = Some(from);
+                if there(&datagram[..bytes]) {
+                    let _ = its_rear.send(&datagram[..bytes]).await;
+                }
+                pace(&mut carried, bytes, bytes_per_ms).await;
+            }
+        });
+        carrying.spawn(async move {
+            let (mut datagram, mut carried) = ([0; DATAGRAM_BYTES_MAX], 0);
+            loop {
+                let Ok(bytes) = rear.recv(&mut datagram).await else { continue };
+                let to = *client.lock().await;
+                if let Some(to) = to.filter(|_| back(&datagram[..bytes])) {
+                    let _ = front.send_to(&datagram[..bytes], to).await;
+                }
+                pace(&mut carried, bytes, bytes_per_ms).await;
+            }
+        });
+        Self { address, _carrying: carrying }
+    }
+}
+
+async fn pace(carried: &mut usize, bytes: usize, bytes_per_ms: usize) {
+    *carried += bytes;
+    if *carried > bytes_per_ms {
+        *carried = 0;
+        time::sleep(Duration::from_millis(1)).await;
+    }
+}
