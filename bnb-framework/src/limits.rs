@@ -122,3 +122,16 @@ fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_whose_clock_is_ahead_does_not_end_a_search_that_has_just_begun() {
+        let mut limits = Limits::new(Some(60_000), None).unwrap();
+        // Another node's clock said so an hour ago, by this node's clock; or the job was put aside for an hour.
+        limits.hear(&Spent { began_ms: unix_ms() - 3_600_000, states: BTreeMap::new() });
+        assert_eq!(limits.halts(NodeId(1), 1, Instant::now()), None);
+    }
+}

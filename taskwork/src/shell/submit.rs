@@ -185,3 +185,90 @@ impl Submitted {
         Ok(Report { output, finished, figures, elapsed, variables })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+    use zk::{Fate, Faults, MemoryTree};
+
+    use super::*;
+    use crate::{
+        context::Context,
+        task::{Outcome, Variable, Variables},
+    };
+
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Nothing;
+
+    struct Best;
+
+    impl Variable for Best {
+        type Value = u64;
+        const NAME: &'static str = "best";
+        fn improves(new: &u64, old: &u64) -> bool {
+            new < old
+        }
+    }
+
+    impl Task for Nothing {
+        type Shared = ();
+        type Output = u64;
+
+        fn variables(declare: &mut Variables) {
+            declare.declare::<Best>();
+        }
+
+        fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
+            Outcome::Complete
+        }
+
+        fn split(&mut self, (): &()) -> Option<Self> {
+            None
+        }
+    }
+
+    /// Loses one request, counted from now.
+    struct LoseOne(usize, Fate);
+
+    impl Faults for LoseOne {
+        fn judge(&mut self, _: i64, _: &'static str, _: &str) -> Fate {
+            self.0 = self.0.saturating_sub(1);
+            if self.0 == 1 { self.1 } else { Fate::Answered }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lost_read_never_makes_a_report_without_its_solution() {
+        for fate in [Fate::LostBefore, Fate::LostAfter] {
+            let tree = MemoryTree::new();
+            let cluster = ClusterPaths::new("test").unwrap();
+            let store = tree.connect();
+            cluster.prepare(&*store).await.unwrap();
+            let order = Submission {
+                runs: &Runs { program: "test".to_owned(), version: "1".to_owned() },
+                kind: "",
+                name: "",
+                submitter: "",
+                attempts_max: 1,
+                shared: &[],
+                start_values: &[("best".to_owned(), codec::encode(&7_u64).unwrap())],
+            };
+            let submitted =
+                Submitted::submit(store, cluster, Nothing, &order, Instant::now()).await.unwrap();
+            let record = submitted.stop("enough").await.unwrap();
+            let mut errors = 0;
+            for lost in 2.. {
+                tree.set_faults(LoseOne(lost, fate));
+                match submitted.report::<Nothing>(&record, Figures::default()).await {
+                    Ok(report) => {
+                        assert_eq!(report.var::<Best>().as_deref(), Some(&7), "{fate:?} of request {}", lost - 1);
+                        break;
+                    }
+                    Err(JobError::Coordination(error)) if error.is_transient() => errors += 1,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            assert!(errors >= 2, "the outputs and the variable are read");
+        }
+    }
+}

@@ -122,3 +122,59 @@ pub(super) fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 
         create(paths.left(), b""),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Fate, MemoryTree,
+        job::{list, read},
+        testing::{LoseOne, ROOT},
+    };
+
+    fn new_job(shared: &[u8]) -> NewJob<'_> {
+        NewJob {
+            program: "test",
+            program_version: "1",
+            kind: "",
+            name: "a job",
+            shared,
+            root_id: ROOT,
+            root: b"the root",
+            variables: &[],
+            attempts_max: 3,
+            submitter: "me",
+            now_ms: 1,
+        }
+    }
+
+    #[tokio::test]
+    async fn whatever_request_is_lost_there_is_one_job_and_its_id_is_given() {
+        let shared = vec![7; 600 << 10];
+        let new = new_job(&shared);
+        for fate in [Fate::LostBefore, Fate::LostAfter] {
+            for lost in 1.. {
+                let tree = MemoryTree::new();
+                let (cluster, store) = (ClusterPaths::new("test").unwrap(), tree.connect());
+                cluster.prepare(&*store).await.unwrap();
+                tree.set_faults(LoseOne { session: store.id(), countdown: lost, fate });
+                let mut tries = 0;
+                let id = loop {
+                    tries += 1;
+                    match submit(&*store, &cluster, &new).await {
+                        Ok(id) => break id,
+                        Err(error) => assert!(error.is_transient(), "{fate:?} of request {lost}: {error}"),
+                    }
+                };
+                let jobs = list(&*store, &cluster).await.unwrap();
+                assert_eq!(jobs.len(), 1, "{fate:?} of request {lost}: {jobs:?}");
+                let (record, _) = read(&*store, &cluster, &id).await.unwrap();
+                assert_eq!(record.state, JobState::Running, "{fate:?} of request {lost}");
+                if tries == 1 {
+                    assert!(lost > 5, "only {lost} requests were made");
+                    break;
+                }
+            }
+        }
+    }
+}
