@@ -1,6 +1,6 @@
 //! How to reach a ZooKeeper, and who to be there.
 
-use std::{fmt, fs, path::Path, sync::Arc, time::Duration};
+use std::{fmt, fs, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 use rustls::pki_types::ServerName;
 use thiserror::Error as ThisError;
@@ -180,6 +180,20 @@ impl Connect {
             }
         }
         Ok(())
+    }
+
+    /// Whether the credentials would go to another machine in the clear, as far as the text of the hosts says.
+    pub fn exposes_credentials(&self) -> bool {
+        let servers = self.hosts.split_once('/').map_or(self.hosts.as_str(), |(servers, _)| servers);
+        let is_here = |server: &str| {
+            let host = match server.rsplit_once(':') {
+                Some((host, port)) if !port.contains(']') => host,
+                _ => server,
+            };
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        };
+        self.credentials.is_some() && self.tls.is_none() && !servers.split(',').all(is_here)
     }
 
     fn not_hosts(&self, reason: &str) -> ConnectError {

@@ -9,6 +9,8 @@ use zk::{
     membership::{self, Member},
 };
 
+use crate::shell::clock::unix_ms;
+
 /// A cluster at one moment, read in one go.
 #[derive(Debug)]
 pub(super) struct Overview {
@@ -18,12 +20,20 @@ pub(super) struct Overview {
     /// Nodes that were asked to leave.
     pub(super) draining: Vec<String>,
     pub(super) jobs: Vec<(String, zk::Result<JobRecord>)>,
+    /// When it was read, in milliseconds since 1970 by this machine's clock.
+    pub(super) at_ms: u64,
 }
+
+/// How long a submission may take, in milliseconds, before its submitter is taken to be gone. Nothing is lost by a mistake, or by
+/// clocks that differ: a submitter whose record was removed before it was a job begins anew.
+const SUBMISSION_MS_MAX: u64 = 10 * 60 * 1000;
 
 /// How a job stands, as an operator sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Submitting,
+    /// It was not submitted to its end, and its submitter is gone.
+    Abandoned,
     /// At work.
     Running,
     /// Behind another job of its program.
@@ -43,6 +53,7 @@ impl Stage {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Submitting => "submitting",
+            Self::Abandoned => "abandoned",
             Self::Running => "running",
             Self::Queued => "queued",
             Self::NoNodes => "waits for nodes",
@@ -62,6 +73,7 @@ impl Overview {
             leaders: election::leaders(store, cluster).await?,
             draining: store.children(&cluster.drains()).await?,
             jobs: job::list(store, cluster).await?,
+            at_ms: unix_ms(),
         })
     }
 
@@ -91,6 +103,11 @@ impl Overview {
                 continue;
             };
             let stage = match record.state {
+                JobState::Submitting
+                    if self.at_ms.saturating_sub(record.submitted_ms) > SUBMISSION_MS_MAX =>
+                {
+                    Stage::Abandoned
+                }
                 JobState::Submitting => Stage::Submitting,
                 JobState::Suspended => Stage::Suspended,
                 JobState::Done => Stage::Done,
