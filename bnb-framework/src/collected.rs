@@ -90,14 +90,21 @@ impl<P: Problem> Collected<P> {
         }
     }
 
-    /// The solutions, the best first.
-    pub(crate) fn solutions(&self) -> Vec<Best<P::Cost, P::Solution>> {
+    /// The solutions, the best first, and whether these are all of them: what the program writes and cannot read again is not among them.
+    pub(crate) fn solutions(&self) -> (Vec<Best<P::Cost, P::Solution>>, bool) {
         let read = |(cost, bytes): &(P::Cost, Vec<u8>)| {
             let read = bincode::serde::decode_from_slice(bytes, bincode::config::standard());
-            let (solution, _) = read.ok()?;
-            Some(Best::new(*cost, solution))
+            match read {
+                Ok((solution, _)) => Some(Best::new(*cost, solution)),
+                Err(error) => {
+                    tracing::error!(%error, ?cost, "a collected solution cannot be read again");
+                    None
+                }
+            }
         };
-        self.solutions.iter().filter_map(read).collect()
+        let solutions: Vec<_> = self.solutions.iter().filter_map(read).collect();
+        let all = solutions.len() == self.solutions.len();
+        (solutions, all)
     }
 
     /// Adds these solutions to a shortlist. `None` if it has them already.

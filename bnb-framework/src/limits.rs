@@ -222,8 +222,7 @@ mod tests {
 
     #[test]
     fn only_time_in_which_somebody_searches_counts() {
-        let (start, limit, hour) =
-            (Instant::now(), Duration::from_secs(60), Duration::from_secs(3600));
+        let (start, limit, hour) = (Instant::now(), Duration::from_secs(60), Duration::from_secs(3600));
         let (stopwatch, first) = limits(limit, start);
         assert_eq!(first.halts(NODE, 1, start + limit / 2), None);
         // A look at the clock in the middle of one state that takes long.

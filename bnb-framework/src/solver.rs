@@ -338,13 +338,13 @@ impl<P: Problem> Solved<P> {
             End::StateLimit | End::TimeLimit if !options.pruning => None,
             End::Proven | End::StateLimit | End::TimeLimit => known.reduce(|a, b| P::GOAL.best(a, b)),
         };
-        let (mut collected, mut collected_all) = (tally.collected.solutions(), true);
+        let (mut collected, mut collected_all) = tally.collected.solutions();
         if let Some(Collect { at_most, within }) = options.collect {
             if let (Some(tolerance), Some(best)) = (within, &best) {
                 let worst = near::<P>(best.cost, tolerance);
                 collected.retain(|one| !P::GOAL.better(&worst, &one.cost));
             }
-            collected_all = end == End::Proven && collected.len() <= at_most;
+            collected_all &= end == End::Proven && collected.len() <= at_most;
             collected.truncate(at_most);
         }
         Self {

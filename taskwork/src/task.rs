@@ -107,10 +107,7 @@ impl Suggested {
     /// Also says what to call the value that is known, for the answer to who has given one that is no better. `V` as in
     /// [`of`](Self::of).
     #[must_use]
-    pub fn compared<V: Variable>(
-        mut self,
-        describe: impl Fn(&V::Value) -> String + Send + 'static,
-    ) -> Self {
+    pub fn compared<V: Variable>(mut self, describe: impl Fn(&V::Value) -> String + Send + 'static) -> Self {
         if self.variable == RustType::of::<V>() {
             self.describe = Some(Box::new(move |known| describe(value::<V>(known))));
         }

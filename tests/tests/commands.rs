@@ -201,8 +201,10 @@ fn what_is_submitted_while_a_server_goes_is_submitted_once() {
             .collect();
         let listed = jobs(&cluster);
         let of_round = listed.iter().filter(|job| job["name"] == name.as_str());
-        let mut submitted: Vec<&str> =
-            of_round.filter(|job| job["state"] != "submitting").map(|job| job["job"].as_str().unwrap()).collect();
+        let mut submitted: Vec<&str> = of_round
+            .filter(|job| job["state"] != "submitting")
+            .map(|job| job["job"].as_str().unwrap())
+            .collect();
         let mut ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         submitted.sort_unstable();
         ids.sort_unstable();

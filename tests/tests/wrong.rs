@@ -160,9 +160,12 @@ fn credentials_go_to_other_machines_by_tls_or_not_at_all() {
     // Addresses of examples: nobody is there.
     for hosts in ["192.0.2.1:2181", "127.0.0.1:1,192.0.2.1:2181/x", "zk.invalid:2181", "[2001:db8::1]:2181"] {
         let at = [&auth[..], &["--zk", hosts]].concat();
-        for (program, command) in
-            [("taskwork", &["status"][..]), ("taskwork", &["wait", "3"]), ("tree", &["submit", "3"]), ("tree", &["node"])]
-        {
+        for (program, command) in [
+            ("taskwork", &["status"][..]),
+            ("taskwork", &["wait", "3"]),
+            ("tree", &["submit", "3"]),
+            ("tree", &["node"]),
+        ] {
             let said = cluster.run(program, &[command, &at].concat()).unwrap();
             says(&said, 2, &[hosts, "in the clear", "--zk-tls-ca", "--insecure"]);
             assert!(!said.err.contains("secret"), "{said:?}");
@@ -192,7 +195,8 @@ fn a_submission_that_was_abandoned_is_shown_and_can_be_forgotten() {
         runtime().block_on(made).unwrap();
     }
     let jobs = cluster.json("taskwork", &["jobs"]).unwrap();
-    let states: Vec<&str> = jobs.as_array().unwrap().iter().map(|job| job["state"].as_str().unwrap()).collect();
+    let states: Vec<&str> =
+        jobs.as_array().unwrap().iter().map(|job| job["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["waits for nodes", "abandoned", "submitting"]);
     says(&cluster.run("taskwork", &["forget", "2"]).unwrap(), 1, &["being submitted", "--force"]);
     assert_eq!(cluster.run("taskwork", &["forget", "--all"]).unwrap().code, 0);

@@ -126,7 +126,11 @@ impl Line {
         self.is_away()?;
         let pause = async {
             time::sleep(RETRY_PAUSE).await;
-            if error == Error::SessionExpired || self.session() == Session::Expired { self.renew().await } else { Ok(()) }
+            if error == Error::SessionExpired || self.session() == Session::Expired {
+                self.renew().await
+            } else {
+                Ok(())
+            }
         };
         match self.deadline() {
             Some(deadline) => time::timeout_at(deadline, pause).await.unwrap_or_else(|_| self.is_away()),
@@ -188,9 +192,9 @@ impl Line {
         let now = Instant::now();
         let mut state = self.state();
         let State { patience, away, hint, .. } = &mut *state;
-        let away =
-            away.get_or_insert_with(|| Away { since: now, at: SystemTime::now(), said: None });
-        let (for_s, at) = (now.duration_since(away.since).as_secs(), humantime::format_rfc3339_seconds(away.at));
+        let away = away.get_or_insert_with(|| Away { since: now, at: SystemTime::now(), said: None });
+        let (for_s, at) =
+            (now.duration_since(away.since).as_secs(), humantime::format_rfc3339_seconds(away.at));
         if patience.is_some_and(|patience| now.duration_since(away.since) >= patience) {
             return Err(Failure::unreachable(format!(
                 "ZooKeeper at {} has not answered since {at}, for {for_s} s{hint}",
@@ -201,7 +205,9 @@ impl Line {
         if now >= due {
             away.said = Some(now);
             drop(state);
-            self.say(&format!("note: ZooKeeper has not answered since {at}, for {for_s} s; it is tried again"));
+            self.say(&format!(
+                "note: ZooKeeper has not answered since {at}, for {for_s} s; it is tried again"
+            ));
         }
         Ok(())
     }

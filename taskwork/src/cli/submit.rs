@@ -205,7 +205,10 @@ async fn step(submitted: &Submitted, line: &Line, cancelling: bool) -> Result<Op
 }
 
 fn not_cancelled(job: &JobId) -> Failure {
-    Failure::unreachable(format!("interrupted twice, before the job was known to be cancelled. {}", goes_on(job)))
+    Failure::unreachable(format!(
+        "interrupted twice, before the job was known to be cancelled. {}",
+        goes_on(job)
+    ))
 }
 
 /// What there is to say of a job that has gone from the servers.

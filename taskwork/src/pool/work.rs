@@ -214,7 +214,8 @@ impl<T: Task> Work for Pool<T> {
             self.notify_changed();
         } else if let (Some(describe), Some(known)) = (describe, self.variables.read(slot)) {
             let known = catch_unwind(AssertUnwindSafe(|| describe(&*known)));
-            let known = known.map_err(|_| "the program has panicked at the value that is known".to_owned())?;
+            let known =
+                known.map_err(|_| "the program has panicked at the value that is known".to_owned())?;
             said = format!("{said} is no better than what is known: {known}");
         }
         Ok((taken, said))

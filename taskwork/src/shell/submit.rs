@@ -290,15 +290,19 @@ mod tests {
                 shared: &[],
                 start_values: &[("best".to_owned(), codec::encode(&7_u64).unwrap())],
             };
-            let submitted =
-                Submitted::submit(store, cluster, Nothing, &order, Instant::now()).await.unwrap();
+            let submitted = Submitted::submit(store, cluster, Nothing, &order, Instant::now()).await.unwrap();
             let record = submitted.stop("enough").await.unwrap();
             let mut errors = 0;
             for lost in 2.. {
                 tree.set_faults(LoseOne(lost, fate));
                 match submitted.report::<Nothing>(&record, Figures::default()).await {
                     Ok(report) => {
-                        assert_eq!(report.var::<Best>().as_deref(), Some(&7), "{fate:?} of request {}", lost - 1);
+                        assert_eq!(
+                            report.var::<Best>().as_deref(),
+                            Some(&7),
+                            "{fate:?} of request {}",
+                            lost - 1
+                        );
                         break;
                     }
                     Err(JobError::Coordination(error)) if error.is_transient() => errors += 1,

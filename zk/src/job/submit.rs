@@ -308,7 +308,11 @@ mod tests {
                 let jobs = list(&*store, &cluster).await.unwrap();
                 assert_eq!(jobs.len(), 1, "{fate:?} of request {lost}: {jobs:?}");
                 let (record, _) = read(&*store, &cluster, &id).await.unwrap();
-                assert_eq!((record.state, record.shared_chunks), (JobState::Running, 2), "{fate:?} of request {lost}");
+                assert_eq!(
+                    (record.state, record.shared_chunks),
+                    (JobState::Running, 2),
+                    "{fate:?} of request {lost}"
+                );
                 assert_eq!(store.children(&cluster.job(&id).attempt(1).parked()).await.unwrap(), [ROOT]);
                 if tries == 1 {
                     assert!(lost > 5, "only {lost} requests were made");

@@ -63,9 +63,9 @@ async fn ask_to_leave(store: &dyn Store, path: &str, word: &[u8]) -> zk::Result<
     };
     match asked {
         // Somebody asks at the same time, or this server was behind: it is looked at again.
-        Err(
-            zk::Error::BadVersion { path } | zk::Error::NodeExists { path } | zk::Error::NoNode { path },
-        ) => Err(zk::Error::Contended { path, tries: 1 }),
+        Err(zk::Error::BadVersion { path } | zk::Error::NodeExists { path } | zk::Error::NoNode { path }) => {
+            Err(zk::Error::Contended { path, tries: 1 })
+        }
         other => other,
     }
 }
@@ -198,7 +198,12 @@ fn may_be_forgotten(desk: &Desk, id: &str, stage: Option<Stage>, force: bool) ->
         ))),
         // What cannot be read can be removed all the same.
         Some(
-            Stage::Submitting | Stage::Abandoned | Stage::Done | Stage::Failed | Stage::Cancelled | Stage::Unreadable,
+            Stage::Submitting
+            | Stage::Abandoned
+            | Stage::Done
+            | Stage::Failed
+            | Stage::Cancelled
+            | Stage::Unreadable,
         ) => Ok(()),
         Some(Stage::Running | Stage::Queued | Stage::NoNodes | Stage::Suspended) => {
             Err(Failure::failed(format!("job {id} is not over: cancel it first")))

@@ -101,7 +101,9 @@ pub(super) async fn run(connect: &Connect, cluster: &ClusterPaths, json: bool) -
             if let Err(error) = store.close().await {
                 tracing::debug!(%error, "the session ends by itself");
             }
-            looked?;
+            if let Err(failure) = looked {
+                findings.wrong("session", failure.to_string(), "Look at the servers, and try again");
+            }
         }
         Err(error) => {
             findings.wrong("session", error.to_string(), "Without a session nothing else can be looked at");
@@ -179,10 +181,6 @@ async fn look(
     cluster: &ClusterPaths,
     findings: &mut Findings,
 ) -> Result<(), Failure> {
-    if let Err(error) = store.exists(&cluster.jobs()).await.map_err(Failure::from) {
-        findings.wrong("session", error.to_string(), "");
-        return Ok(());
-    }
     if store.exists(&cluster.jobs()).await?.is_none() {
         let said = format!("there is no cluster {:?}", cluster.name());
         findings.wrong("cluster", said, "It is made by its first node or job: is --cluster right?");
