@@ -90,8 +90,13 @@ impl<P: Problem> Collected<P> {
         }
     }
 
-    /// The solutions, the best first, and whether these are all of them: what the program writes and cannot read again is not among them.
-    pub(crate) fn solutions(&self) -> (Vec<Best<P::Cost, P::Solution>>, bool) {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.solutions.len()
+    }
+
+    /// The solutions, the best first. What the program has written and cannot read again is not among them.
+    pub(crate) fn solutions(&self) -> Vec<Best<P::Cost, P::Solution>> {
         let read = |(cost, bytes): &(P::Cost, Vec<u8>)| {
             let read = bincode::serde::decode_from_slice(bytes, bincode::config::standard());
             match read {
@@ -102,9 +107,7 @@ impl<P: Problem> Collected<P> {
                 }
             }
         };
-        let solutions: Vec<_> = self.solutions.iter().filter_map(read).collect();
-        let all = solutions.len() == self.solutions.len();
-        (solutions, all)
+        self.solutions.iter().filter_map(read).collect()
     }
 
     /// Adds these solutions to a shortlist. `None` if it has them already.

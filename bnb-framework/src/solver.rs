@@ -338,7 +338,8 @@ impl<P: Problem> Solved<P> {
             End::StateLimit | End::TimeLimit if !options.pruning => None,
             End::Proven | End::StateLimit | End::TimeLimit => known.reduce(|a, b| P::GOAL.best(a, b)),
         };
-        let (mut collected, mut collected_all) = tally.collected.solutions();
+        let mut collected = tally.collected.solutions();
+        let mut collected_all = collected.len() == tally.collected.len();
         if let Some(Collect { at_most, within }) = options.collect {
             if let (Some(tolerance), Some(best)) = (within, &best) {
                 let worst = near::<P>(best.cost, tolerance);

@@ -243,7 +243,7 @@ impl Interrupts {
 
     pub(super) async fn next(&mut self) {
         if self.0.recv().await.is_none() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

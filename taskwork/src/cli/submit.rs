@@ -88,17 +88,17 @@ pub(super) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<Exit
             attempts_max: attempts,
             quiet: quiet || json,
         };
-        let done = submit(&target, prepared, wait.then(|| patience.of_waiting()), json).await;
+        let done = submit(&target, prepared, wait.then_some(&patience), json).await;
         target.line.close().await;
         done
     })
 }
 
-/// Submits a job, and waits for its end with the patience that is given.
+/// Submits a job, and waits for its end if patience for that is given.
 async fn submit(
     target: &Target,
     prepared: Prepared,
-    wait: Option<Option<Duration>>,
+    wait: Option<&Patience>,
     json: bool,
 ) -> Result<ExitCode, Failure> {
     target.line.set_hint(". Whether the job was submitted is not known: see taskwork jobs");
@@ -117,7 +117,7 @@ async fn submit(
     if !target.quiet {
         eprintln!("job {id}");
     }
-    target.line.set_patience(patience);
+    target.line.set_patience(patience.of_waiting());
     target.line.set_hint(format!(". {}", goes_on(&id)));
     let mut shown = job.wait(target).await?;
     if let Some(object) = shown.json.as_object_mut() {
@@ -172,13 +172,13 @@ pub(super) async fn until_over<T: Task>(
     let mut cancelling = false;
     let record = loop {
         let interrupted = tokio::select! {
-            ended = step(submitted, line, cancelling) => match ended? {
-                Some(record) => break record,
-                None => {
-                    submitted.store = line.store();
-                    false
+            ended = step(submitted, line, cancelling) => {
+                if let Some(record) = ended? {
+                    break record;
                 }
-            },
+                submitted.store = line.store();
+                false
+            }
             () = interrupts.next() => true,
             failure = line.watches() => return Err(failure),
             () = show::<T>(submitted, bar.as_ref(), line_of) => false,

@@ -274,6 +274,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_earlier_attempts_have_done_is_counted_apart() {
+        let said = |attempt, worked, worked_earlier| NodeFigures {
+            attempt,
+            figures: Figures { worked, worked_earlier, done_attos: 5, ..Figures::default() },
+            requests: zk::Requests::default(),
+            moments: Vec::new(),
+            last: true,
+            members_known: None,
+            at_ms: 0,
+        };
+        // One was lost in the first attempt, one went on to the second, one joined there.
+        let sum = sum([said(1, 100, 0), said(2, 80, 30), said(2, 7, 0)].iter());
+        assert_eq!((sum.worked, sum.worked_earlier, sum.done_attos), (187, 130, 10));
+    }
+
     #[tokio::test]
     async fn a_lost_read_never_makes_a_report_without_its_solution() {
         for fate in [Fate::LostBefore, Fate::LostAfter] {

@@ -155,8 +155,9 @@ fn srvr(host: &str) -> io::Result<String> {
     stream.take(1 << 16).read_to_string(&mut said)?;
     let line = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let version = line("Zookeeper version:").and_then(|version| version.split(['-', ',']).next());
-    let named = [version.map(|version| format!("version {version}")), line("Mode:").map(str::to_owned)];
-    Ok(named.into_iter().flatten().map(|said| format!(", {said}")).collect())
+    let version = version.map(|version| format!(", version {version}")).unwrap_or_default();
+    let mode = line("Mode:").map(|mode| format!(", {mode}")).unwrap_or_default();
+    Ok(version + &mode)
 }
 
 fn encryption(connect: &Connect, findings: &mut Findings) {
