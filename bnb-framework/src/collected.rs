@@ -90,12 +90,22 @@ impl<P: Problem> Collected<P> {
         }
     }
 
-    /// The solutions, the best first.
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.solutions.len()
+    }
+
+    /// The solutions, the best first. What the program has written and cannot read again is not among them.
     pub(crate) fn solutions(&self) -> Vec<Best<P::Cost, P::Solution>> {
         let read = |(cost, bytes): &(P::Cost, Vec<u8>)| {
             let read = bincode::serde::decode_from_slice(bytes, bincode::config::standard());
-            let (solution, _) = read.ok()?;
-            Some(Best::new(*cost, solution))
+            match read {
+                Ok((solution, _)) => Some(Best::new(*cost, solution)),
+                Err(error) => {
+                    tracing::error!(%error, ?cost, "a collected solution cannot be read again");
+                    None
+                }
+            }
         };
         self.solutions.iter().filter_map(read).collect()
     }

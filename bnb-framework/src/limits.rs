@@ -3,10 +3,15 @@
 //! Nobody counts for all. Each node says now and then how many states it has visited, in a variable that holds the counts of all; the
 //! fewer are left to the limit, the more often. So a limit is told of after some n·log(limit) messages, and passed by little (G. Cormode,
 //! S. Muthukrishnan and K. Yi, Algorithms for distributed functional monitoring, 2008).
+//!
+//! Nor is there a clock for all: those of the nodes may differ by hours. Each node counts the time in which it searches, going on from the
+//! most that it has heard of, and says now and then how much it is. So the time limit is about that of the node that has searched
+//! longest; what a job was put aside for does not count.
 
 use std::{
     collections::BTreeMap,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
@@ -28,17 +33,17 @@ pub enum Halt {
 pub(crate) struct Spending;
 
 /// What a search has taken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spent {
-    /// When its first state was visited, in milliseconds since 1970 on the clock of the node that did.
-    pub(crate) began_ms: u64,
+    /// For how long it was searched, in milliseconds, as far as its nodes have said.
+    pub(crate) searched_ms: u64,
     /// States visited, as far as their nodes have said.
     pub(crate) states: BTreeMap<NodeId, u64>,
 }
 
 impl Spent {
     fn sum(&self) -> u64 {
-        self.states.values().sum()
+        self.states.values().fold(0, |sum, states| sum.saturating_add(*states))
     }
 }
 
@@ -48,42 +53,106 @@ impl Variable for Spending {
 
     /// Of two that were said at the same time one is lost; who has said it says it again, with more, the next time.
     fn improves(new: &Spent, old: &Spent) -> bool {
-        (old.began_ms, new.sum()) > (new.began_ms, old.sum())
+        let held = |spent: &Spent| spent.searched_ms.saturating_add(spent.sum());
+        held(new) > held(old)
     }
 }
 
-/// The limits of a search, as one worker keeps them.
+/// A node's count of the time in which it searches.
+#[derive(Debug, Default)]
+pub(crate) struct Stopwatch(Mutex<Count>);
+
+#[derive(Debug, Default)]
+struct Count {
+    searched: Duration,
+    /// When it was looked at last.
+    last: Option<Instant>,
+    /// How many workers search now.
+    searching: usize,
+}
+
+/// For how long all of a node's workers may be without a task while it still searches: they look for one.
+const LOOKS_FOR: Duration = Duration::from_secs(1);
+
+impl Stopwatch {
+    fn count(&self) -> MutexGuard<'_, Count> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long it was searched for, until now.
+    fn read(&self, now: Instant) -> Duration {
+        self.count().go_on(now)
+    }
+
+    /// Takes note of how long others have searched.
+    fn hear(&self, searched: Duration, now: Instant) {
+        let mut count = self.count();
+        count.go_on(now);
+        count.searched = count.searched.max(searched);
+    }
+
+    fn begin(&self, now: Instant) {
+        let mut count = self.count();
+        count.go_on(now);
+        count.searching += 1;
+    }
+
+    fn end(&self, now: Instant) {
+        let mut count = self.count();
+        count.go_on(now);
+        count.searching -= 1;
+    }
+}
+
+impl Count {
+    fn go_on(&mut self, now: Instant) -> Duration {
+        let since = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        if self.searching > 0 || since <= LOOKS_FOR {
+            self.searched += since;
+        }
+        self.last = self.last.max(Some(now));
+        self.searched
+    }
+}
+
+/// The limits of a search, as one worker keeps them while it has a task.
 #[derive(Debug)]
 pub(crate) struct Limits {
     states_max: Option<u64>,
     time_limit: Option<Duration>,
-    /// When the time is up, once it is known when it began.
-    deadline: Option<Instant>,
+    stopwatch: Arc<Stopwatch>,
     spent: Spent,
 }
 
+/// Into how many parts of the time limit it is said how much has passed: what is said last may be forgotten with the attempt, or where a
+/// job is put aside.
+const TIME_PARTS: u32 = 32;
+/// How often that is said at most.
+const SAY_TIME_EVERY: Duration = Duration::from_millis(200);
+
 impl Limits {
-    pub(crate) fn new(time_limit_ms: Option<u64>, states_max: Option<u64>) -> Option<Self> {
-        let spent = Spent { began_ms: unix_ms(), states: BTreeMap::new() };
-        (time_limit_ms.is_some() || states_max.is_some()).then(|| Self {
+    pub(crate) fn new(
+        time_limit_ms: Option<u64>,
+        states_max: Option<u64>,
+        stopwatch: &Arc<Stopwatch>,
+        now: Instant,
+    ) -> Option<Self> {
+        if time_limit_ms.is_none() && states_max.is_none() {
+            return None;
+        }
+        stopwatch.begin(now);
+        Some(Self {
             states_max,
             time_limit: time_limit_ms.map(Duration::from_millis),
-            deadline: None,
-            spent,
+            stopwatch: Arc::clone(stopwatch),
+            spent: Spent::default(),
         })
     }
 
     /// Takes note of what all have taken.
-    pub(crate) fn hear(&mut self, spent: &Spent) {
+    pub(crate) fn hear(&mut self, spent: &Spent, now: Instant) {
         self.spent.clone_from(spent);
-        let passed = Duration::from_millis(unix_ms().saturating_sub(spent.began_ms));
-        let left = self.time_limit.map(|limit| limit.saturating_sub(passed));
-        self.deadline = left.and_then(|left| Instant::now().checked_add(left));
-    }
-
-    /// What is known so far: what a worker says that has heard of nobody.
-    pub(crate) fn spent(&self) -> &Spent {
-        &self.spent
+        self.stopwatch.hear(Duration::from_millis(spent.searched_ms), now);
     }
 
     /// Whether there is to be an end, `here` states having been visited on this node.
@@ -91,24 +160,38 @@ impl Limits {
         if self.states_max.is_some_and(|max| self.states(node, here) >= max) {
             return Some(Halt::States);
         }
-        self.deadline.is_some_and(|deadline| now >= deadline).then_some(Halt::Time)
+        self.time_limit.is_some_and(|limit| self.stopwatch.read(now) >= limit).then_some(Halt::Time)
     }
 
     fn states(&self, node: NodeId, here: u64) -> u64 {
         let said = self.spent.states.get(&node).copied().unwrap_or(0);
-        self.spent.sum() - said + here.max(said)
+        self.spent.sum().saturating_sub(said).saturating_add(here.max(said))
     }
 
     /// What to tell the others, if it is time to.
-    pub(crate) fn says(&self, node: NodeId, here: u64) -> Option<Spent> {
+    pub(crate) fn says(&self, node: NodeId, here: u64, now: Instant) -> Option<Spent> {
+        let searched = self.stopwatch.read(now);
+        if !self.says_states(node, here) && !self.says_time(searched) {
+            return None;
+        }
+        let mut spent = self.spent.clone();
+        spent.searched_ms = u64::try_from(searched.as_millis()).unwrap_or(u64::MAX).max(spent.searched_ms);
+        let said = spent.states.entry(node).or_default();
+        *said = here.max(*said);
+        Some(spent)
+    }
+
+    fn says_states(&self, node: NodeId, here: u64) -> bool {
+        let Some(states_max) = self.states_max else { return false };
         let said = self.spent.states.get(&node).copied().unwrap_or(0);
-        let left = self.states_max?.saturating_sub(self.spent.sum());
+        let left = states_max.saturating_sub(self.spent.sum());
         let nodes = self.spent.states.len() as u64 + 1;
-        (here.saturating_sub(said) > left / (2 * nodes)).then(|| {
-            let mut spent = self.spent.clone();
-            spent.states.insert(node, here);
-            spent
-        })
+        here.saturating_sub(said) > left / (2 * nodes)
+    }
+
+    fn says_time(&self, searched: Duration) -> bool {
+        let step = self.time_limit.map(|limit| (limit / TIME_PARTS).max(SAY_TIME_EVERY));
+        step.is_some_and(|step| searched >= Duration::from_millis(self.spent.searched_ms) + step)
     }
 
     /// How many states may be visited before it is looked again, by one of several workers.
@@ -118,7 +201,66 @@ impl Limits {
     }
 }
 
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+impl Drop for Limits {
+    fn drop(&mut self) {
+        self.stopwatch.end(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeId = NodeId(1);
+
+    fn limits(limit: Duration, now: Instant) -> (Arc<Stopwatch>, Limits) {
+        let stopwatch = Arc::new(Stopwatch::default());
+        let limit_ms = u64::try_from(limit.as_millis()).unwrap();
+        let limits = Limits::new(Some(limit_ms), None, &stopwatch, now).unwrap();
+        (stopwatch, limits)
+    }
+
+    #[test]
+    fn only_time_in_which_somebody_searches_counts() {
+        let (start, limit, hour) = (Instant::now(), Duration::from_secs(60), Duration::from_secs(3600));
+        let (stopwatch, first) = limits(limit, start);
+        assert_eq!(first.halts(NODE, 1, start + limit / 2), None);
+        // A look at the clock in the middle of one state that takes long.
+        assert_eq!(first.halts(NODE, 1, start + limit * 2), Some(Halt::Time));
+        drop(first);
+
+        let (stopwatch_2, second) = limits(limit, start);
+        assert_eq!(second.halts(NODE, 1, start + limit / 2), None);
+        stopwatch_2.end(start + limit / 2);
+        // Put aside for an hour, and taken up again.
+        stopwatch_2.begin(start + hour);
+        assert_eq!(second.halts(NODE, 1, start + hour), None);
+        assert_eq!(second.halts(NODE, 1, start + hour + limit), Some(Halt::Time));
+        drop(stopwatch);
+    }
+
+    #[test]
+    fn a_node_goes_on_from_the_most_that_it_has_heard_of_whatever_its_clock_says() {
+        let (start, limit) = (Instant::now(), Duration::from_secs(60));
+        let (_stopwatch, mut newcomer) = limits(limit, start);
+        newcomer.hear(&Spent { searched_ms: 50_000, states: BTreeMap::new() }, start);
+        assert_eq!(newcomer.halts(NODE, 1, start + Duration::from_secs(9)), None);
+        assert_eq!(newcomer.halts(NODE, 1, start + Duration::from_secs(10)), Some(Halt::Time));
+    }
+
+    #[test]
+    fn time_is_said_now_and_then_and_says_more_than_what_was_known() {
+        let (start, limit) = (Instant::now(), Duration::from_secs(64));
+        let (_stopwatch, mut limits) = limits(limit, start);
+        let (mut said, mut times) = (Spent::default(), 0);
+        for tenth in 0..640 {
+            let now = start + Duration::from_millis(100) * tenth;
+            if let Some(spent) = limits.says(NODE, u64::from(tenth), now) {
+                assert!(Spending::improves(&spent, &said) && !Spending::improves(&said, &spent));
+                (said, times) = (spent, times + 1);
+                limits.hear(&said, now);
+            }
+        }
+        assert_eq!((times, said.searched_ms), (31, 62_000));
+    }
 }

@@ -111,7 +111,7 @@ pub struct Options<C> {
     pub start: Option<C>,
     /// How far from the optimum is good enough.
     pub tolerance: Tolerance,
-    /// How long the search takes at most, in milliseconds of the clocks on the wall, from its first state.
+    /// How long the search takes at most, in milliseconds in which the node that searches longest does so.
     pub time_limit_ms: Option<u64>,
     /// About how many states are visited at most, by all nodes together.
     pub states_max: Option<u64>,

@@ -1,5 +1,7 @@
 //! The search loop of the paper's figure 4, as a task of the runtime.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use taskwork::{Context, Outcome, Output, Suggested, Task, Variables};
 
@@ -9,7 +11,7 @@ use crate::{
     cost::Cost,
     frontier::{Frontier, Searched, Unvisited},
     incumbent::{Best, Incumbent},
-    limits::{Halt, Spending},
+    limits::{Halt, Spending, Stopwatch},
     options::{Options, Strategy, Tolerance},
     parts::Parts,
     problem::{Goal, Problem},
@@ -24,6 +26,15 @@ pub struct Instance<P: Problem> {
     pub problem: P,
     /// How it is searched.
     pub options: Options<P::Cost>,
+    /// For how long this node has searched.
+    #[serde(skip)]
+    pub(crate) stopwatch: Arc<Stopwatch>,
+}
+
+impl<P: Problem> Instance<P> {
+    pub(crate) fn new(problem: P, options: Options<P::Cost>) -> Self {
+        Self { problem, options, stopwatch: Arc::default() }
+    }
 }
 
 /// A part of the tree, to be searched.
@@ -88,7 +99,7 @@ impl<P: Problem> Tally<P> {
 impl<P: Problem> SearchTask<P> {
     /// The whole tree.
     pub fn root(instance: &Instance<P>) -> Self {
-        let Instance { problem, options } = instance;
+        let Instance { problem, options, .. } = instance;
         // Where everything is visited, no order is better than another.
         let open = match (options.replicable, options.strategy) {
             _ if !options.pruning => Open::DepthFirst(Frontier::new(problem)),
@@ -130,7 +141,7 @@ impl<P: Problem> SearchTask<P> {
     }
 
     /// Says how much of the tree was done since that was last said.
-    fn take_stock(&mut self, Instance { problem, options }: &Instance<P>, cx: &mut Context<'_, Self>) {
+    fn take_stock(&mut self, Instance { problem, options, .. }: &Instance<P>, cx: &mut Context<'_, Self>) {
         let left = self.open.share_left(problem);
         cx.progressed(self.share_left - left);
         // What was estimated too low is not taken back.
@@ -182,7 +193,7 @@ impl<P: Problem> Open<P> {
         instance: &Instance<P>,
         worker: &mut Worker<'_, '_, P, KIND>,
     ) -> Searched {
-        let Instance { problem, options } = instance;
+        let Instance { problem, options, .. } = instance;
         match self {
             Self::DepthFirst(frontier) => frontier.search(problem, worker),
             Self::Ordered(agenda) => agenda.search(problem, options.strategy, worker),
@@ -192,7 +203,7 @@ impl<P: Problem> Open<P> {
         }
     }
 
-    fn split(&mut self, Instance { problem, options }: &Instance<P>) -> Option<Self> {
+    fn split(&mut self, Instance { problem, options, .. }: &Instance<P>) -> Option<Self> {
         match self {
             Self::DepthFirst(frontier) => {
                 split_frontier(frontier, problem, options.split).map(Self::DepthFirst)
@@ -259,7 +270,7 @@ impl<P: Problem> Task for SearchTask<P> {
 
     /// Takes a solution, if the problem can say what it costs.
     fn suggest(instance: &Instance<P>, given: serde_json::Value) -> Result<Suggested, String> {
-        let Instance { problem, options } = instance;
+        let Instance { problem, options, .. } = instance;
         if options.replicable.is_some() {
             return Err(
                 "the search is replicable: what it finds must not depend on what it is told".to_owned()
@@ -268,7 +279,9 @@ impl<P: Problem> Task for SearchTask<P> {
         let solution =
             problem.read_solution(given).ok_or("it does not look like a solution of this problem")?;
         let cost = problem.cost_of(&solution).ok_or("it is no solution, or the program cannot tell")?;
-        Ok(Suggested::of::<Incumbent<P>>(Best::new(cost, solution), format!("a solution of cost {cost:?}")))
+        let said = |cost: P::Cost| format!("a solution of cost {cost:?}");
+        let suggested = Suggested::of::<Incumbent<P>>(Best::new(cost, solution), said(cost));
+        Ok(suggested.compared::<Incumbent<P>>(move |best| said(best.cost)))
     }
 
     fn split(&mut self, instance: &Instance<P>) -> Option<Self> {

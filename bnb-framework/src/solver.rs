@@ -182,7 +182,8 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// How long the search takes at most, from its first state, by the clocks on the walls of its nodes.
+    /// How long the search takes at most, from its first state: as long as the node that has searched longest. While a job is put aside
+    /// nobody searches, and no time passes.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.options.time_limit_ms = Some(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
@@ -270,7 +271,7 @@ impl<P: Problem> Solver<P> {
             "solutions are collected where every one of them is a leaf"
         );
         options.start = self.start.as_ref().map(|start| start.cost);
-        let instance = Instance { problem: self.problem, options };
+        let instance = Instance::new(self.problem, options);
         let root = SearchTask::root(&instance);
         let mut job = Job::new(root, instance).nodes(self.nodes).stopped_by(self.stopper);
         if let Some(workers) = self.workers {
@@ -337,13 +338,14 @@ impl<P: Problem> Solved<P> {
             End::StateLimit | End::TimeLimit if !options.pruning => None,
             End::Proven | End::StateLimit | End::TimeLimit => known.reduce(|a, b| P::GOAL.best(a, b)),
         };
-        let (mut collected, mut collected_all) = (tally.collected.solutions(), true);
+        let mut collected = tally.collected.solutions();
+        let mut collected_all = collected.len() == tally.collected.len();
         if let Some(Collect { at_most, within }) = options.collect {
             if let (Some(tolerance), Some(best)) = (within, &best) {
                 let worst = near::<P>(best.cost, tolerance);
                 collected.retain(|one| !P::GOAL.better(&worst, &one.cost));
             }
-            collected_all = end == End::Proven && collected.len() <= at_most;
+            collected_all &= end == End::Proven && collected.len() <= at_most;
             collected.truncate(at_most);
         }
         Self {

@@ -85,18 +85,13 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             took_stock: now,
             takes_stock_every: TAKE_STOCK_EVERY,
             stock_is_due: false,
-            limits: Limits::new(options.time_limit_ms, options.states_max),
+            limits: Limits::new(options.time_limit_ms, options.states_max, &instance.stopwatch, now),
             halt: None,
             base: None,
             found: None,
             position: Vec::new(),
             states_ahead: None,
         };
-        if let Some(limits) = &worker.limits
-            && worker.cx.get_var::<Spending>().is_none()
-        {
-            worker.cx.set_var::<Spending>(limits.spent().clone());
-        }
         if KIND == RULED && options.replicable.is_some() {
             let (limit, inclusive) = worker.limit_by_rule();
             worker.base = limit.map(|limit| (limit, inclusive));
@@ -129,7 +124,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         if let Some(limits) = &mut self.limits
             && let Some(spent) = self.cx.get_var::<Spending>()
         {
-            limits.hear(spent);
+            limits.hear(spent, Instant::now());
         }
         self.share_shortlist();
         if KIND != RULED || self.options.replicable.is_none() {
@@ -264,7 +259,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         }
         if let Some(limits) = &self.limits {
             let (node, here) = (self.cx.node(), self.cx.worked_here());
-            if let Some(spent) = limits.says(node, here) {
+            if let Some(spent) = limits.says(node, here, now) {
                 self.cx.set_var::<Spending>(spent);
             }
             self.report_at = self.report_at.min(limits.states_ahead(node, here));

@@ -201,6 +201,7 @@ async fn read_znodes(place: u8, content: &[u8]) {
     let _ = zk::election::leaders(&*store, &cluster).await;
     let _ = figures::read::<serde_json::Value>(&*store, &cluster, "j-0000000000").await;
     let claim = zk::accounting::Claim {
+        enrol: false,
         node: "n0000000000000001".to_owned(),
         txn: "n0000000000000001-0".to_owned(),
         settled: None,

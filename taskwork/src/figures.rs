@@ -18,6 +18,8 @@ use crate::outlook::Outlook;
 pub struct Figures {
     /// Units of work, as the program counts them by [`Context::worked`](crate::Context::worked): states, mostly.
     pub worked: u64,
+    /// Those of them that were done in attempts before the present one, whose tasks are done anew.
+    pub worked_earlier: u64,
     /// Tasks completed.
     pub tasks: u64,
     /// Tasks split off.
@@ -63,6 +65,7 @@ impl Figures {
 impl AddAssign for Figures {
     fn add_assign(&mut self, other: Self) {
         self.worked += other.worked;
+        self.worked_earlier += other.worked_earlier;
         self.tasks += other.tasks;
         self.splits += other.splits;
         self.requests += other.requests;

@@ -92,12 +92,26 @@ pub struct Suggested {
     pub(crate) variable: RustType,
     pub(crate) value: Arc<AnyValue>,
     pub(crate) said: String,
+    /// What to call the value that is known, if it is no worse.
+    pub(crate) describe: Option<Describe>,
 }
+
+type Describe = Box<dyn Fn(&AnyValue) -> String + Send>;
 
 impl Suggested {
     /// A value of a variable, and what to call it in the answer: `cost 39`.
     pub fn of<V: Variable>(value: V::Value, said: impl Into<String>) -> Self {
-        Self { variable: RustType::of::<V>(), value: Arc::new(value), said: said.into() }
+        Self { variable: RustType::of::<V>(), value: Arc::new(value), said: said.into(), describe: None }
+    }
+
+    /// Also says what to call the value that is known, for the answer to who has given one that is no better. `V` as in
+    /// [`of`](Self::of).
+    #[must_use]
+    pub fn compared<V: Variable>(mut self, describe: impl Fn(&V::Value) -> String + Send + 'static) -> Self {
+        if self.variable == RustType::of::<V>() {
+            self.describe = Some(Box::new(move |known| describe(value::<V>(known))));
+        }
+        self
     }
 }
 

@@ -303,6 +303,11 @@ impl Running {
         Ok(self.process.try_wait()?.is_some())
     }
 
+    /// What it has said on standard error so far.
+    pub fn errors(&self) -> String {
+        fs::read_to_string(&self.err).unwrap_or_default()
+    }
+
     /// The process id.
     pub fn id(&self) -> u32 {
         self.process.id()

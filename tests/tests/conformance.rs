@@ -415,7 +415,7 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
     assert_eq!(job::shared(&*node, &cluster, &id).await.unwrap(), shared);
     membership::join(&*node, &cluster, &member("a")).await.unwrap();
     accounting::enrol(&*node, &cluster, &attempt, "a").await.unwrap();
-    let claim = Claim { node: "a".into(), txn: "a-0".into(), settled: None, task: ROOT.into() };
+    let claim = Claim { node: "a".into(), txn: "a-0".into(), settled: None, task: ROOT.into(), enrol: false };
     for _ in 0..2 {
         let claimed = accounting::claim(&*node, &cluster, &attempt, &claim).await.unwrap();
         assert_eq!(claimed.as_deref(), Some(&b"the root"[..]), "however often it is asked");

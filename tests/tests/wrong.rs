@@ -153,6 +153,60 @@ fn a_cluster_with_credentials_is_closed_to_others() {
 }
 
 #[test]
+fn credentials_go_to_other_machines_by_tls_or_not_at_all() {
+    let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let file = credentials_file(&cluster, "credentials", "me:secret\n");
+    let auth = ["--zk-auth", file.to_str().unwrap(), "--zk-connect-timeout", "0.5"];
+    // Addresses of examples: nobody is there.
+    for hosts in ["192.0.2.1:2181", "127.0.0.1:1,192.0.2.1:2181/x", "zk.invalid:2181", "[2001:db8::1]:2181"] {
+        let at = [&auth[..], &["--zk", hosts]].concat();
+        for (program, command) in [
+            ("taskwork", &["status"][..]),
+            ("taskwork", &["wait", "3"]),
+            ("tree", &["submit", "3"]),
+            ("tree", &["node"]),
+        ] {
+            let said = cluster.run(program, &[command, &at].concat()).unwrap();
+            says(&said, 2, &[hosts, "in the clear", "--zk-tls-ca", "--insecure"]);
+            assert!(!said.err.contains("secret"), "{said:?}");
+            let trusted = cluster.run(program, &[command, &at, &["--insecure"]].concat()).unwrap();
+            says(&trusted, 3, &[hosts]);
+        }
+    }
+    let here = cluster.run("tree", &[&["submit", "3"], &auth[..]].concat()).unwrap();
+    assert_eq!(here.code, 0, "{here:?}");
+}
+
+#[test]
+fn a_submission_that_was_abandoned_is_shown_and_can_be_forgotten() {
+    let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    assert_eq!(cluster.run("tree", &["submit", "3"]).unwrap().code, 0);
+    let paths = ClusterPaths::new("default").unwrap();
+    let store = connected(Connect::new(cluster.servers.hosts()));
+    let (content, _) = runtime().block_on(store.get(&paths.job("j-0000000000").record())).unwrap();
+    let mut record: serde_json::Value = serde_json::from_slice(&content).unwrap();
+    let now_ms = record["submitted_ms"].clone();
+    record["state"] = "submitting".into();
+    for submitted_ms in [1.into(), now_ms] {
+        record["submitted_ms"] = submitted_ms;
+        let record = record.to_string();
+        let path = format!("{}/j-", paths.jobs());
+        let made = store.create(&path, record.as_bytes(), CreateMode::PersistentSequential);
+        runtime().block_on(made).unwrap();
+    }
+    let jobs = cluster.json("taskwork", &["jobs"]).unwrap();
+    let states: Vec<&str> =
+        jobs.as_array().unwrap().iter().map(|job| job["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["waits for nodes", "abandoned", "submitting"]);
+    says(&cluster.run("taskwork", &["forget", "2"]).unwrap(), 1, &["being submitted", "--force"]);
+    assert_eq!(cluster.run("taskwork", &["forget", "--all"]).unwrap().code, 0);
+    assert_eq!(cluster.json("taskwork", &["jobs"]).unwrap().as_array().unwrap().len(), 2);
+    says(&cluster.run("taskwork", &["forget", "1"]).unwrap(), 2, &["no job j-0000000001"]);
+    assert_eq!(cluster.run("taskwork", &["forget", "2", "--force"]).unwrap().code, 0);
+    says(&cluster.run("taskwork", &["forget", "0", "--force"]).unwrap(), 1, &["cancel it first"]);
+}
+
+#[test]
 fn garbage_and_strangers_in_the_znodes_are_passed_over() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();

@@ -130,6 +130,17 @@ fn wrong_usage_has_exit_code_2() {
 }
 
 #[test]
+fn a_bound_for_few_cities_refuses_many_before_it_looks_for_a_tour() {
+    let desk = Desk::new();
+    // To look for one would take a minute.
+    let file = desk.write("large.tsp", tsp(&["generate", "--cities", "2000", "--seed", "1"]).stdout);
+    let refused = tsp(&["solve", &file, "--bound", "mst"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("2000 cities") && said.contains("at most 256"), "{said}");
+}
+
+#[test]
 fn one_two_and_three_cities_have_one_tour() {
     let desk = Desk::new();
     for (cities, length) in [(1, 0), (2, 10), (3, 12)] {

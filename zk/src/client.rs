@@ -355,6 +355,7 @@ fn stat_of(stat: &zookeeper::Stat) -> Stat {
         version: stat.version,
         children: u32::try_from(stat.num_children).unwrap_or(0),
         ephemeral_owner: stat.ephemeral_owner,
+        modified_ms: u64::try_from(stat.mtime).unwrap_or(0),
     }
 }
 

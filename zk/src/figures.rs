@@ -27,6 +27,9 @@ pub struct NodeFigures<F> {
     pub silent: Vec<Silent>,
     /// Whether these are its last words: it works on the job no more.
     pub last: bool,
+    /// How many other nodes that run the same it knows of; `None` of nodes that do not say.
+    #[serde(default)]
+    pub members_known: Option<u32>,
     /// When it said so, in milliseconds since 1970 by its own clock.
     pub at_ms: u64,
 }

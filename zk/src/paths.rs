@@ -11,7 +11,7 @@
 //!     shared/<k>                read-only data in chunks
 //!     vars/<name>               variables; they outlive an attempt
 //!     figures/<node>            what a node says of its part in the job
-//!     suggestions/s-<number>      what a user says to the job, and the answer
+//!     suggestions/s-<key>-<number>   what a user says to the job, and the answer
 //!     result                    written once: which attempt's chunks it is
 //!     attempts/<k>/
 //!       list/<task>             the global task list
@@ -114,6 +114,11 @@ impl ClusterPaths {
     /// The name of the cluster.
     pub fn name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The cluster itself.
+    pub fn base(&self) -> String {
+        self.0.clone()
     }
 
     /// The folder of the members.

@@ -45,6 +45,8 @@ pub struct Stat {
     pub children: u32,
     /// The session that an ephemeral znode belongs to; 0 for a persistent one.
     pub ephemeral_owner: i64,
+    /// When the data was set, in milliseconds since 1970 by the server's clock; 0 where the tree has no clock.
+    pub modified_ms: u64,
 }
 
 /// One operation of a multi.

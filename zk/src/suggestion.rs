@@ -38,22 +38,36 @@ pub struct Answer {
     pub said: String,
 }
 
-/// Suggests something to a job; gives the name of the suggestion.
+/// Suggests something to a job; gives the name of the suggestion. Its key, a part of a name, tells it from every other: with the same one
+/// it can be called again, and suggests it once.
 ///
 /// # Errors
 /// Whatever the store refuses; [`Error::NoNode`] if there is no such job; [`Error::TooLarge`] for more than
 /// [`SUGGESTION_BYTES_MAX`], or if there are [`SUGGESTIONS_MAX`] already.
-pub async fn suggest(store: &dyn Store, cluster: &ClusterPaths, job: &str, value: Value) -> Result<String> {
+pub async fn suggest(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    key: &str,
+    value: Value,
+) -> Result<String> {
     let folder = cluster.job(job).suggestions();
     let content = record::write(&Suggestion { value, begun: 0, answer: None });
-    let lying = store.children(&folder).await?.len();
+    let prefix = format!("s-{key}-");
+    // Another server may not have heard of it yet.
+    store.sync(&folder).await?;
+    let names = store.children(&folder).await?;
+    let lying = names.len();
+    if let Some(name) = names.into_iter().find(|name| name.starts_with(&prefix)) {
+        return Ok(name);
+    }
     if content.len() > SUGGESTION_BYTES_MAX {
         return Err(Error::TooLarge { path: folder, size: content.len(), limit: SUGGESTION_BYTES_MAX });
     }
     if lying >= SUGGESTIONS_MAX {
         return Err(Error::TooLarge { path: folder, size: lying, limit: SUGGESTIONS_MAX });
     }
-    let path = format!("{folder}/s-");
+    let path = format!("{folder}/{prefix}");
     let made = store.create(&path, &content, CreateMode::PersistentSequential).await?;
     Ok(made.rsplit('/').next().unwrap_or_default().to_owned())
 }
@@ -70,10 +84,11 @@ pub async fn answered(store: &dyn Store, cluster: &ClusterPaths, job: &str, name
     loop {
         let (content, _, changed) = store.get_and_watch(&path).await?;
         if let Some(answer) = record::read::<Suggestion>(&path, &content)?.answer {
-            match store.delete(&path, None).await {
-                Ok(()) | Err(Error::NoNode { .. }) => return Ok(answer),
-                Err(error) => return Err(error),
+            // Removed or not, it is answered; at worst it goes with the job.
+            if let Err(error) = store.delete(&path, None).await {
+                tracing::debug!(%error, "an answered suggestion stays");
             }
+            return Ok(answer);
         }
         seen(store, &changed.await)?;
     }
@@ -194,7 +209,7 @@ mod tests {
     #[tokio::test]
     async fn a_suggestion_is_told_until_it_is_answered_and_the_answer_is_read_once() {
         let (store, cluster) = job().await;
-        let name = suggest(&*store, &cluster, "j", json!([1, 2])).await.unwrap();
+        let name = suggest(&*store, &cluster, "j", "k", json!([1, 2])).await.unwrap();
         let mut suggestions = Suggestions::new(Arc::clone(&store), cluster.clone(), "j");
         for _ in 0..2 {
             assert_eq!(suggestions.next().await.unwrap(), (name.clone(), json!([1, 2])));
@@ -208,9 +223,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn with_the_same_key_it_is_suggested_once() {
+        let (store, cluster) = job().await;
+        let first = suggest(&*store, &cluster, "j", "k", json!(1)).await.unwrap();
+        assert_eq!(suggest(&*store, &cluster, "j", "k", json!(1)).await.unwrap(), first);
+        assert_ne!(suggest(&*store, &cluster, "j", "l", json!(1)).await.unwrap(), first);
+    }
+
+    #[tokio::test]
     async fn what_nodes_are_lost_by_is_not_looked_at_for_ever() {
         let (store, cluster) = job().await;
-        let name = suggest(&*store, &cluster, "j", json!(null)).await.unwrap();
+        let name = suggest(&*store, &cluster, "j", "k", json!(null)).await.unwrap();
         for _ in 0..TRIES_MAX {
             assert!(begin(&*store, &cluster, "j", &name).await.unwrap());
         }
@@ -221,11 +244,11 @@ mod tests {
     async fn what_is_too_large_or_too_much_is_refused() {
         let (store, cluster) = job().await;
         let large = json!("x".repeat(SUGGESTION_BYTES_MAX));
-        assert!(matches!(suggest(&*store, &cluster, "j", large).await, Err(Error::TooLarge { .. })));
-        for _ in 0..SUGGESTIONS_MAX {
-            suggest(&*store, &cluster, "j", json!(1)).await.unwrap();
+        assert!(matches!(suggest(&*store, &cluster, "j", "k", large).await, Err(Error::TooLarge { .. })));
+        for key in 0..SUGGESTIONS_MAX {
+            suggest(&*store, &cluster, "j", &key.to_string(), json!(1)).await.unwrap();
         }
-        assert!(matches!(suggest(&*store, &cluster, "j", json!(1)).await, Err(Error::TooLarge { .. })));
-        assert!(matches!(suggest(&*store, &cluster, "k", json!(1)).await, Err(Error::NoNode { .. })));
+        assert!(matches!(suggest(&*store, &cluster, "j", "x", json!(1)).await, Err(Error::TooLarge { .. })));
+        assert!(matches!(suggest(&*store, &cluster, "k", "x", json!(1)).await, Err(Error::NoNode { .. })));
     }
 }

@@ -420,7 +420,7 @@ impl Tree {
 impl Znode {
     fn stat(&self) -> Stat {
         let children = u32::try_from(self.children.len()).unwrap_or(u32::MAX);
-        Stat { version: self.version, children, ephemeral_owner: self.owner }
+        Stat { version: self.version, children, ephemeral_owner: self.owner, modified_ms: 0 }
     }
 }
 

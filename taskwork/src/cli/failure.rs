@@ -17,6 +17,7 @@ enum Code {
     Failed = 1,
     Usage = 2,
     Unreachable = 3,
+    Interrupted = 130,
 }
 
 impl Failure {
@@ -33,6 +34,11 @@ impl Failure {
     /// The cluster could not be reached: exit code 3.
     pub fn unreachable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { code: Code::Unreachable, error: error.into() }
+    }
+
+    /// Ctrl-C has ended the command: exit code 130, as of a process that SIGINT has ended.
+    pub(super) fn interrupted(hint: &str) -> Self {
+        Self { code: Code::Interrupted, error: format!("interrupted{hint}").into() }
     }
 
     /// The exit code.

@@ -73,6 +73,7 @@ mod failure;
 mod program;
 mod prepared;
 mod target;
+mod steady;
 mod log;
 mod watch;
 mod solve;

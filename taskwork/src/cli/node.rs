@@ -44,9 +44,6 @@ pub(super) struct Arguments {
     /// Where the other nodes find this one, if not where it listens: an address, or an address and a port.
     #[arg(long, value_name = "ADDR", value_parser = advertised)]
     advertise: Option<Advertise>,
-    /// Listen beyond this machine although ZooKeeper is open to everybody who reaches it.
-    #[arg(long)]
-    insecure: bool,
     /// By when to be gone when told to leave by a signal, in seconds. In the last third of it what no other node has taken is put
     /// into ZooKeeper; what cannot be put there by the end, such as a task that does not stop, is lost.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
@@ -99,13 +96,14 @@ impl Arguments {
     fn check_security(&self) -> Result<(), Failure> {
         let beyond = |ip: IpAddr| !ip.is_loopback();
         let seen = beyond(self.listen.ip()) || self.advertise.is_some_and(|at| beyond(at.ip));
-        if !seen || self.insecure || !self.cluster.is_open() {
+        if !seen || !self.cluster.is_open() {
             return Ok(());
         }
         Err(Failure::usage(format!(
             "this node would be reached from other machines (--listen {}), and without credentials everybody who \
              reaches ZooKeeper could join the cluster.\n  Write one line user:password into a file, chmod 600 it, and give \
-             it to every node and command by --zk-auth FILE.\n  Or say --insecure, if the network is yours alone",
+             it to every node and command by --zk-auth FILE, with TLS to ZooKeeper by --zk-tls-ca FILE.\n  \
+             Or say --insecure, if the network is yours alone",
             self.listen
         )))
     }

@@ -2,10 +2,17 @@
 
 use std::{future::Future, pin::Pin, time::Instant};
 
-use super::{Failure, submit::Target, watch};
+use rand::Rng as _;
+
+use super::{
+    Failure,
+    steady::interruptible,
+    submit::{Target, unknown, until_over},
+    watch,
+};
 use crate::{
-    job::{Job, Progress, Report},
-    shell::submit::{Submission, Submitted},
+    job::{Job, JobError, Progress, Report},
+    shell::submit::{Draft, Submission, Submitted},
     task::Task,
     wire::codec::{self, EncodeError},
 };
@@ -40,8 +47,8 @@ impl Shown {
 }
 
 type Line = fn(&Progress) -> String;
-type Submitting<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Waits>, Failure>> + Send + 'a>>;
-type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Shown, Failure>> + Send + 'a>>;
+type Submitting<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Waits>, Failure>> + 'a>>;
+type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Shown, Failure>> + 'a>>;
 
 impl Prepared {
     /// A job of one of the program's [kinds](super::Program::kinds), and what to show of its report.
@@ -84,6 +91,11 @@ impl Prepared {
 pub(super) struct Size {
     pub(super) nodes: Option<usize>,
     pub(super) workers: Option<usize>,
+}
+
+/// What tells a submission from every other.
+fn submission_key() -> String {
+    format!("{:032x}", rand::rng().random::<u128>())
 }
 
 /// A job with the type of its tasks forgotten.
@@ -153,8 +165,12 @@ impl<T: Task> Launch for Ready<T> {
                 shared: &shared,
                 start_values: &start_values,
             };
-            let (store, cluster) = (target.store(), target.cluster.clone());
-            let submitted = Submitted::submit(store, cluster, job.root, &order, Instant::now()).await?;
+            let (started, cluster) = (Instant::now(), target.cluster.clone());
+            let draft = Draft::new(job.root, &order)?;
+            let (new, key) = (draft.job(), submission_key());
+            let mut submission = zk::job::Submission::new(&new, &key);
+            let id = target.line.ask(async |store| submission.go_on(&*store, &cluster).await).await?;
+            let submitted = Submitted::of(target.line.store(), cluster, id, started);
             Ok(Box::new(OnItsWay { submitted, show, line }) as Box<dyn Waits>)
         })
     }
@@ -168,9 +184,17 @@ impl<T: Task> Waits for OnItsWay<T> {
     fn wait(self: Box<Self>, target: &Target) -> Waiting<'_> {
         let Self { mut submitted, show, line } = *self;
         Box::pin(async move {
-            let record = super::submit::until_over::<T>(&mut submitted, target, line).await?;
-            let figures = submitted.figures(&record).await?;
-            show(submitted.report::<T>(&record, figures).await?)
+            let record = until_over::<T>(&mut submitted, target, line).await?;
+            let reading = target.line.ask(async |store| {
+                submitted.store = store;
+                match submitted.outcome::<T>(&record).await {
+                    // A report is never of a part: what was forgotten meanwhile has none.
+                    Err(JobError::Coordination(zk::Error::NoNode { .. })) => Ok(None),
+                    read => read.map(Some),
+                }
+            });
+            let report = interruptible(&target.line, reading).await?;
+            show(report.ok_or_else(|| unknown(&submitted.job))?)
         })
     }
 }

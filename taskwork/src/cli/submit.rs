@@ -1,18 +1,19 @@
 //! `submit`: hand a job to a cluster.
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
 use serde_json::json;
 use tokio::time;
-use zk::{ClusterPaths, Connect, Store, job::JobRecord, membership, queue::Runs};
+use zk::{ClusterPaths, job::JobRecord, membership, queue::Runs};
 
 use super::{
-    Failure, Place, Program,
+    Failure, Place, Prepared, Program,
     failure::print,
     log::{Level, LogArguments},
     node::runs,
-    target::{ClusterArguments, runtime},
+    steady::{Interrupts, Line, interruptible},
+    target::{ClusterArguments, Patience, runtime},
     watch,
 };
 use crate::{
@@ -30,10 +31,13 @@ pub(super) struct Arguments<A: Args> {
     program: A,
     #[command(flatten)]
     cluster: ClusterArguments,
+    #[command(flatten)]
+    patience: Patience,
     /// What to call the job. [default: the program's name]
     #[arg(long)]
     name: Option<String>,
-    /// Wait for the end of the job and print its result. Ctrl-C then cancels the job.
+    /// Wait for the end of the job and print its result. Ctrl-C then cancels the job. Without it the job's id is printed, and
+    /// `taskwork wait ID` waits.
     #[arg(long)]
     wait: bool,
     /// How many attempts there may be: each node that is lost ends one.
@@ -51,21 +55,20 @@ pub(super) struct Arguments<A: Args> {
 
 /// Where jobs are submitted to.
 pub(super) struct Target {
-    pub(super) connect: Connect,
+    pub(super) line: Line,
     pub(super) cluster: ClusterPaths,
     pub(super) runs: Runs,
     pub(super) name: String,
     pub(super) submitter: String,
     pub(super) attempts_max: u32,
     pub(super) quiet: bool,
-    store: Arc<dyn Store>,
 }
 
 /// The longest name of a job, in characters.
 const NAME_CHARS_MAX: usize = 200;
 
 pub(super) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<ExitCode, Failure> {
-    let Arguments { program, cluster, name, wait, attempts, json, quiet, log } = arguments;
+    let Arguments { program, cluster, patience, name, wait, attempts, json, quiet, log } = arguments;
     log.start(Level::Warn);
     let name = name.unwrap_or_else(|| P::NAME.to_owned());
     if name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) || name.is_empty() {
@@ -76,11 +79,8 @@ pub(super) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<Exit
     let (connect, paths) = (cluster.connect()?, cluster.paths()?);
     let prepared = P::prepare(program, Place::Cluster)?;
     runtime()?.block_on(async move {
-        let store: Arc<dyn Store> = connect.open().await?;
-        paths.prepare(&*store).await?;
         let target = Target {
-            store,
-            connect,
+            line: Line::open(connect, Some(patience.of_a_step())).await?,
             cluster: paths,
             runs: runs::<P>(),
             name,
@@ -88,30 +88,48 @@ pub(super) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<Exit
             attempts_max: attempts,
             quiet: quiet || json,
         };
-        let mut job = prepared.submit(&target).await?;
-        let id = job.submitted().job.clone();
-        if !target.has_nodes().await? {
-            eprintln!(
-                "note: no node of cluster {} runs {} {} now; the job waits until one does",
-                target.cluster.name(),
-                target.runs.program,
-                target.runs.version
-            );
-        }
-        if !wait {
-            print(&if json { format!("{}\n", json!({ "job": id.0 })) } else { format!("{id}\n") });
-            return Ok(ExitCode::SUCCESS);
-        }
-        if !target.quiet {
-            eprintln!("job {id}");
-        }
-        let mut shown = job.wait(&target).await?;
-        if let Some(object) = shown.json.as_object_mut() {
-            object.insert("job".to_owned(), json!(id.0));
-        }
-        shown.print(json);
-        Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let done = submit(&target, prepared, wait.then_some(&patience), json).await;
+        target.line.close().await;
+        done
     })
+}
+
+/// Submits a job, and waits for its end if patience for that is given.
+async fn submit(
+    target: &Target,
+    prepared: Prepared,
+    wait: Option<&Patience>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    target.line.set_hint(". Whether the job was submitted is not known: see taskwork jobs");
+    let submitting = async {
+        target.line.ask(async |store| target.cluster.prepare(&*store).await).await?;
+        prepared.submit(target).await
+    };
+    let mut job = interruptible(&target.line, submitting).await?;
+    let id = job.submitted().job.clone();
+    let Some(patience) = wait else {
+        print(&if json { format!("{}\n", json!({ "job": id.0 })) } else { format!("{id}\n") });
+        target.note_without_nodes().await;
+        return Ok(ExitCode::SUCCESS);
+    };
+    target.note_without_nodes().await;
+    if !target.quiet {
+        eprintln!("job {id}");
+    }
+    target.line.set_patience(patience.of_waiting());
+    target.line.set_hint(format!(". {}", goes_on(&id)));
+    let mut shown = job.wait(target).await?;
+    if let Some(object) = shown.json.as_object_mut() {
+        object.insert("job".to_owned(), json!(id.0));
+    }
+    shown.print(json);
+    Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What is left to do for who does not wait any more.
+pub(super) fn goes_on(job: &JobId) -> String {
+    format!("Job {job} may go on without it: taskwork wait {job} gives its result")
 }
 
 /// Who submits: for people, nothing is decided by it.
@@ -122,57 +140,51 @@ fn whoami() -> String {
 }
 
 impl Target {
-    pub(super) fn store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.store)
-    }
-
-    /// Whether there is a node that will take the job.
-    async fn has_nodes(&self) -> Result<bool, Failure> {
-        let members = membership::list(&*self.store, &self.cluster).await?;
-        let runs = |member: &membership::Member| {
-            member.program == self.runs.program && member.program_version == self.runs.version
+    /// Says so if there is no node that will take the job. The job is submitted all the same, so nothing else comes of an error.
+    async fn note_without_nodes(&self) {
+        let members = match membership::list(&*self.line.store(), &self.cluster).await {
+            Ok(members) => members,
+            Err(error) => return tracing::debug!(%error, "whether there are nodes is not known"),
         };
-        Ok(members.iter().any(runs))
+        let Runs { program, version } = &self.runs;
+        if !members.iter().any(|member| member.program == *program && member.program_version == *version) {
+            let cluster = self.cluster.name();
+            eprintln!(
+                "note: no node of cluster {cluster} runs {program} {version} now; the job waits until one does"
+            );
+        }
     }
 }
 
 /// How often the line is renewed while a job is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// The pause before something that failed for the moment is tried again.
-const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// Waits for the end of a job, however often the connection is lost meanwhile. Ctrl-C cancels the job; a second one ends the
-/// waiting, for the servers may be away.
+/// Waits for the end of a job, however long ZooKeeper is away meanwhile. Ctrl-C cancels the job; a second one ends the waiting, for
+/// the servers may be away.
 pub(super) async fn until_over<T: Task>(
     submitted: &mut Submitted,
     target: &Target,
-    line: fn(&Progress) -> String,
+    line_of: fn(&Progress) -> String,
 ) -> Result<JobRecord, Failure> {
-    let bar = watch::bar(target.quiet);
-    let mut interrupted = false;
+    let (line, bar) = (&target.line, watch::bar(target.quiet));
+    line.set_bar(bar.as_ref());
+    let mut interrupts = Interrupts::listen()?;
+    let mut cancelling = false;
     let record = loop {
-        let ended = tokio::select! {
-            ended = submitted.end() => ended,
-            _ = tokio::signal::ctrl_c() => {
-                if std::mem::replace(&mut interrupted, true) {
-                    return Err(not_cancelled(&submitted.job));
+        let interrupted = tokio::select! {
+            ended = step(submitted, line, cancelling) => {
+                if let Some(record) = ended? {
+                    break record;
                 }
-                submitted.stop("cancelled by its submitter").await
+                submitted.store = line.store();
+                false
             }
-            () = show::<T>(submitted, bar.as_ref(), line) => continue,
+            () = interrupts.next() => true,
+            failure = line.watches() => return Err(failure),
+            () = show::<T>(submitted, bar.as_ref(), line_of) => false,
         };
-        match ended {
-            Ok(record) => break record,
-            Err(JobError::Coordination(zk::Error::SessionExpired)) => {
-                tracing::warn!(job = %submitted.job, "the session is over; a new one is begun");
-                submitted.store = target.connect.open().await?;
-            }
-            Err(JobError::Coordination(error)) if error.is_transient() => {
-                tracing::warn!(job = %submitted.job, %error, "the job cannot be read; it is tried again");
-                time::sleep(RETRY_PAUSE).await;
-            }
-            Err(JobError::Coordination(zk::Error::NoNode { .. })) => return Err(forgotten(&submitted.job)),
-            Err(error) => return Err(error.into()),
+        if interrupted && std::mem::replace(&mut cancelling, true) {
+            return Err(not_cancelled(&submitted.job));
         }
     };
     if let Some(bar) = bar {
@@ -181,12 +193,29 @@ pub(super) async fn until_over<T: Task>(
     Ok(record)
 }
 
-fn not_cancelled(job: &JobId) -> Failure {
-    Failure::failed(format!("interrupted twice; job {job} may still be at work: see taskwork job {job}"))
+/// Waits for the end of the job, or sees to it; `None` if it is to be tried again.
+async fn step(submitted: &Submitted, line: &Line, cancelling: bool) -> Result<Option<JobRecord>, Failure> {
+    let ended =
+        if cancelling { submitted.stop("cancelled by its submitter").await } else { submitted.end().await };
+    match ended {
+        Ok(record) => Ok(Some(record)),
+        Err(JobError::Coordination(zk::Error::NoNode { .. })) => Err(unknown(&submitted.job)),
+        Err(error) => line.recover(error).await.map(|()| None),
+    }
 }
 
-fn forgotten(job: &JobId) -> Failure {
-    Failure::failed(format!("job {job} was forgotten before its result was read"))
+fn not_cancelled(job: &JobId) -> Failure {
+    Failure::unreachable(format!(
+        "interrupted twice, before the job was known to be cancelled. {}",
+        goes_on(job)
+    ))
+}
+
+/// What there is to say of a job that has gone from the servers.
+pub(super) fn unknown(job: &JobId) -> Failure {
+    Failure::failed(format!(
+        "ZooKeeper has no job {job} any more: it was forgotten, or the servers have lost their data. What it has produced is lost"
+    ))
 }
 
 /// Says again and again how the job gets on, if somebody looks.
@@ -198,6 +227,7 @@ async fn show<T: Task>(
     let Some(bar) = bar else { return std::future::pending().await };
     loop {
         time::sleep(LOOK_EVERY).await;
+        // What cannot be read now is shown the next time.
         if let Ok(progress) = submitted.progress::<T>().await {
             bar.set_message(line(&progress));
             bar.tick();

@@ -41,6 +41,33 @@ pub(super) struct ClusterArguments {
     /// After what silence ZooKeeper takes this process for lost, in seconds; its servers may grant less or more.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     zk_session_timeout: Duration,
+    /// Trust the network: send credentials to ZooKeeper in the clear, let a node be reached from other machines without any.
+    #[arg(long)]
+    insecure: bool,
+}
+
+/// For how long a command tries.
+#[derive(Debug, Clone, Args)]
+#[group(skip)]
+pub(super) struct Patience {
+    /// For how long to go on trying when ZooKeeper goes away, in seconds. [default: 30; without end where a job is waited for]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    zk_give_up: Option<Duration>,
+}
+
+/// For how long ZooKeeper may be away from a command that waits for nothing else.
+const GIVE_UP: Duration = Duration::from_secs(30);
+
+impl Patience {
+    /// Of a command that waits for nothing else.
+    pub(super) fn of_a_step(&self) -> Duration {
+        self.zk_give_up.unwrap_or(GIVE_UP)
+    }
+
+    /// Of a command that waits for a job; `None` is for ever.
+    pub(super) fn of_waiting(&self) -> Option<Duration> {
+        self.zk_give_up
+    }
 }
 
 impl ClusterArguments {
@@ -61,6 +88,14 @@ impl ClusterArguments {
             };
             connect.tls = Some(Tls { ca: read(ca)?, identity });
         }
+        if connect.exposes_credentials() && !self.insecure {
+            return Err(Failure::usage(format!(
+                "the credentials would go to {} in the clear, for everybody on the way to read.\n  \
+                 Give --zk-tls-ca FILE to talk TLS to ZooKeeper (deploy/zookeeper/three-servers.cfg shows its side).\n  \
+                 Or say --insecure, if the network is yours alone",
+                connect.hosts
+            )));
+        }
         Ok(connect)
     }
 
@@ -69,9 +104,9 @@ impl ClusterArguments {
         ClusterPaths::new(&self.cluster).map_err(Failure::usage)
     }
 
-    /// Whether whoever reaches ZooKeeper could do to the cluster what they like.
+    /// Whether whoever reaches ZooKeeper could do to the cluster what they like, and nobody has said that this is all right.
     pub(super) fn is_open(&self) -> bool {
-        self.zk_auth.is_none()
+        self.zk_auth.is_none() && !self.insecure
     }
 }
 

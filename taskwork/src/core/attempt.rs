@@ -118,7 +118,10 @@ impl Node {
         if run.held_back.is_empty() {
             run.held_back_until = self.now + self.limits.enrol_patience_ms;
         }
-        if !known && run.held_back.len() < HELD_BACK_MAX {
+        let bytes: usize = run.held_back.iter().map(|(_, held)| held.bytes()).sum();
+        let has_room =
+            run.held_back.is_empty() || bytes + message.bytes() <= self.limits.open_grant_bytes_max;
+        if !known && has_room && run.held_back.len() < HELD_BACK_MAX {
             run.held_back.push((from, message));
         }
         if run.enrolment == Enrolment::Open {

@@ -82,6 +82,8 @@ pub(crate) struct Pool<T: Task> {
     tasks_made: AtomicU64,
     /// Units of work, a counter for each worker.
     worked: Vec<Counter>,
+    /// Those of attempts before the present one.
+    worked_earlier: Counter,
     /// Shares of the whole that are done, likewise, of the present attempt.
     done: Vec<Counter>,
     /// What the task of each worker may still hold.
@@ -140,6 +142,7 @@ impl<T: Task> Pool<T> {
             fault: Mutex::default(),
             tasks_made: AtomicU64::new(0),
             worked: (0..workers).map(|_| Counter::default()).collect(),
+            worked_earlier: Counter::default(),
             done: (0..workers).map(|_| Counter::default()).collect(),
             at_work: (0..workers).map(|_| AtWork::default()).collect(),
             running: (0..workers).map(|_| Mutex::default()).collect(),
@@ -217,6 +220,7 @@ impl<T: Task> Pool<T> {
     fn figures(&self) -> Figures {
         Figures {
             worked: self.worked_here(),
+            worked_earlier: self.worked_earlier.get(),
             done_attos: self.done.iter().map(Counter::get).fold(0, u64::saturating_add),
             tasks: self.completed.get(),
             splits: self.splits.get(),

@@ -30,7 +30,12 @@ struct NodeCopy {
     version: u64,
     /// The version that the znode is known to be as good as.
     published: u64,
+    /// How often the znode had something that is no value, and was written again.
+    overwritten: u32,
 }
+
+/// How often a node writes a variable again because its znode has something that is no value.
+const OVERWRITES_MAX: u32 = 3;
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +171,18 @@ impl VariableTable {
             }
         }
         Ok(values)
+    }
+
+    /// Notes that a variable's znode has something that is no value. Says whether it is to be written again: not too often, for it may be
+    /// another that takes ours for none.
+    pub(crate) fn unreadable(&self, slot: usize) -> bool {
+        let mut copy = self.slots[slot].copy();
+        let again = copy.value.is_some() && copy.overwritten < OVERWRITES_MAX;
+        if again {
+            copy.overwritten += 1;
+            copy.version += 1;
+        }
+        again
     }
 
     /// Notes that a variable's znode is at least as good as this version of the node's copy.

@@ -237,6 +237,8 @@ impl<T: Task> Work for Pool<T> {
     fn discard(&self) {
         self.queue.take_all(&self.signals);
         // Another attempt begins from nothing.
+        self.worked_earlier.reset();
+        self.worked_earlier.add(self.worked_here());
         self.done.iter().for_each(Counter::reset);
         self.batches.reset();
     }
@@ -263,13 +265,18 @@ impl<T: Task> Work for Pool<T> {
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String> {
         // It comes from outside, and the program's own code looks at it.
         let read = catch_unwind(AssertUnwindSafe(|| T::suggest(&self.shared, given)));
-        let Suggested { variable, value, said } =
+        let Suggested { variable, value, mut said, describe } =
             read.map_err(|_| "the program has panicked at what was given".to_owned())??;
         let slot = self.variables.slot_of(variable);
         let slot = slot.ok_or("the program has not declared the variable it is for")?;
         let taken = self.variables.offer(slot, value, Source::Node, &self.signals);
         if taken {
             self.notify_changed();
+        } else if let (Some(describe), Some(known)) = (describe, self.variables.read(slot)) {
+            let known = catch_unwind(AssertUnwindSafe(|| describe(&*known)));
+            let known =
+                known.map_err(|_| "the program has panicked at the value that is known".to_owned())?;
+            said = format!("{said} is no better than what is known: {known}");
         }
         Ok((taken, said))
     }

@@ -195,20 +195,20 @@ impl<T: Task> Fleet<'_, T> {
                 nodes = next_size(scale.as_mut()) => self.resize(nodes).await?,
                 _ = ticks.tick() => {
                     if let Some(observer) = &mut observer {
-                        (observer.tell)(&self.progress().await);
+                        (observer.tell)(&self.progress().await?);
                     }
                 }
             }
         }
     }
 
-    async fn progress(&self) -> Progress {
+    async fn progress(&self) -> Result<Progress, JobError> {
         let mut figures = Figures::default();
         for node in &self.nodes {
             figures += node.running.figures();
         }
-        let variables = self.submitted.variables::<T>().await;
-        Progress { figures, elapsed: self.submitted.started.elapsed(), variables }
+        let variables = self.submitted.variables::<T>().await?;
+        Ok(Progress { figures, elapsed: self.submitted.started.elapsed(), variables })
     }
 
     /// Ends all nodes, and gives what they and those that left have done.

@@ -49,10 +49,44 @@ pub(crate) fn sum<'a>(told: impl Iterator<Item = &'a NodeFigures<Figures>> + Clo
         let mut figures = said.figures;
         if Some(said.attempt) != attempt {
             (figures.done_attos, figures.outlook) = (0, Outlook::Nothing);
+            figures.worked_earlier = figures.worked;
         }
         sum += figures;
     }
     sum
+}
+
+/// A job with its root task encoded: ready to be submitted, as often as it takes.
+pub(crate) struct Draft<'a> {
+    order: &'a Submission<'a>,
+    root_id: String,
+    root: Vec<u8>,
+    now_ms: u64,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new<T: Task>(root: T, order: &'a Submission<'a>) -> Result<Self, JobError> {
+        let root = Entry::new(TaskId::ROOT, root).seal()?;
+        let (root_id, root) = (root.id.to_string(), codec::encode(&root)?);
+        Ok(Self { order, root_id, root, now_ms: unix_ms() })
+    }
+
+    pub(crate) fn job(&self) -> NewJob<'_> {
+        let order = self.order;
+        NewJob {
+            program: &order.runs.program,
+            program_version: &order.runs.version,
+            kind: order.kind,
+            name: order.name,
+            shared: order.shared,
+            root_id: &self.root_id,
+            root: &self.root,
+            variables: order.start_values,
+            attempts_max: order.attempts_max,
+            submitter: order.submitter,
+            now_ms: self.now_ms,
+        }
+    }
 }
 
 /// A job in the tree, seen by its submitter.
@@ -66,7 +100,7 @@ pub(crate) struct Submitted {
 }
 
 impl Submitted {
-    /// Submits a job.
+    /// Submits a job by one try: in a tree that does not go away.
     pub(crate) async fn submit<T: Task>(
         store: Arc<dyn Store>,
         cluster: ClusterPaths,
@@ -74,22 +108,14 @@ impl Submitted {
         order: &Submission<'_>,
         started: Instant,
     ) -> Result<Self, JobError> {
-        let root = Entry::new(TaskId::ROOT, root).seal()?;
-        let new_job = NewJob {
-            program: &order.runs.program,
-            program_version: &order.runs.version,
-            kind: order.kind,
-            name: order.name,
-            shared: order.shared,
-            root_id: &root.id.to_string(),
-            root: &codec::encode(&root)?,
-            variables: order.start_values,
-            attempts_max: order.attempts_max,
-            submitter: order.submitter,
-            now_ms: unix_ms(),
-        };
-        let job = JobId(job::submit(&*store, &cluster, &new_job).await?);
-        Ok(Self { store, cluster, job, started, took: OnceLock::new() })
+        let draft = Draft::new(root, order)?;
+        let id = job::submit(&*store, &cluster, &draft.job()).await?;
+        Ok(Self::of(store, cluster, id, started))
+    }
+
+    /// A job that was submitted.
+    pub(crate) fn of(store: Arc<dyn Store>, cluster: ClusterPaths, job: String, started: Instant) -> Self {
+        Self { store, cluster, job: JobId(job), started, took: OnceLock::new() }
     }
 
     /// Waits for the end of the job.
@@ -111,18 +137,23 @@ impl Submitted {
         Ok(job::read(&*self.store, &self.cluster, &self.job.0).await?.0)
     }
 
-    /// The variables as they stand in the tree.
-    pub(crate) async fn variables<T: Task>(&self) -> Values {
+    /// The variables as they stand in the tree. One that is not there has no value; one that could not be read is an error: without
+    /// it a search would seem to have found nothing.
+    pub(crate) async fn variables<T: Task>(&self) -> Result<Values, JobError> {
         let table = variables_of::<T>();
         let signals = Signals::default();
         for slot in 0..table.len() {
-            if let Ok((bytes, _)) = self.store.get(&self.cluster.job(&self.job.0).var(table.name(slot))).await
-                && let Err(error) = table.offer_encoded(slot, &bytes, Source::Znode, &signals)
-            {
-                tracing::warn!(variable = table.name(slot), %error, "the value of a variable cannot be read");
+            let bytes = match self.store.get(&self.cluster.job(&self.job.0).var(table.name(slot))).await {
+                Ok((bytes, _)) => bytes,
+                Err(zk::Error::NoNode { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if let Err(error) = table.offer_encoded(slot, &bytes, Source::Znode, &signals) {
+                let reason = format!("the value of the variable {:?}: {error}", table.name(slot));
+                return Err(JobError::Result { reason });
             }
         }
-        Values { table }
+        Ok(Values { table })
     }
 
     /// How the job gets on, as far as its nodes have said.
@@ -134,7 +165,7 @@ impl Submitted {
         if self.store.exists(&parked).await?.is_some_and(|stat| stat.children > 0) {
             figures.outlook = Outlook::Unknown;
         }
-        Ok(Progress { figures, elapsed: self.started.elapsed(), variables: self.variables::<T>().await })
+        Ok(Progress { figures, elapsed: self.started.elapsed(), variables: self.variables::<T>().await? })
     }
 
     /// What the nodes have done for a job that is over. They say so a moment after its end, which is waited for.
@@ -159,6 +190,12 @@ impl Submitted {
         Ok(sum(told.iter().map(|(_, said)| said)))
     }
 
+    /// What has become of a job that is over.
+    pub(crate) async fn outcome<T: Task>(&self, record: &JobRecord) -> Result<Report<T>, JobError> {
+        let figures = self.figures(record).await?;
+        self.report(record, figures).await
+    }
+
     /// What the job has produced. If it was stopped, what was committed by then.
     pub(crate) async fn report<T: Task>(
         &self,
@@ -180,8 +217,116 @@ impl Submitted {
             let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
             merge(&outputs).map_err(|error| JobError::Result { reason: error.to_string() })?
         };
-        let variables = self.variables::<T>().await;
+        let variables = self.variables::<T>().await?;
         let elapsed = self.took.get().copied().unwrap_or_else(|| self.started.elapsed());
         Ok(Report { output, finished, figures, elapsed, variables })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+    use zk::{Fate, Faults, MemoryTree};
+
+    use super::*;
+    use crate::{
+        context::Context,
+        task::{Outcome, Variable, Variables},
+    };
+
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Nothing;
+
+    struct Best;
+
+    impl Variable for Best {
+        type Value = u64;
+        const NAME: &'static str = "best";
+        fn improves(new: &u64, old: &u64) -> bool {
+            new < old
+        }
+    }
+
+    impl Task for Nothing {
+        type Shared = ();
+        type Output = u64;
+
+        fn variables(declare: &mut Variables) {
+            declare.declare::<Best>();
+        }
+
+        fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
+            Outcome::Complete
+        }
+
+        fn split(&mut self, (): &()) -> Option<Self> {
+            None
+        }
+    }
+
+    /// Loses one request, counted from now.
+    struct LoseOne(usize, Fate);
+
+    impl Faults for LoseOne {
+        fn judge(&mut self, _: i64, _: &'static str, _: &str) -> Fate {
+            self.0 = self.0.saturating_sub(1);
+            if self.0 == 1 { self.1 } else { Fate::Answered }
+        }
+    }
+
+    #[test]
+    fn what_earlier_attempts_have_done_is_counted_apart() {
+        let said = |attempt, worked, worked_earlier| NodeFigures {
+            silent: Vec::new(),
+            attempt,
+            figures: Figures { worked, worked_earlier, done_attos: 5, ..Figures::default() },
+            requests: zk::Requests::default(),
+            moments: Vec::new(),
+            last: true,
+            members_known: None,
+            at_ms: 0,
+        };
+        // One was lost in the first attempt, one went on to the second, one joined there.
+        let sum = sum([said(1, 100, 0), said(2, 80, 30), said(2, 7, 0)].iter());
+        assert_eq!((sum.worked, sum.worked_earlier, sum.done_attos), (187, 130, 10));
+    }
+
+    #[tokio::test]
+    async fn a_lost_read_never_makes_a_report_without_its_solution() {
+        for fate in [Fate::LostBefore, Fate::LostAfter] {
+            let tree = MemoryTree::new();
+            let cluster = ClusterPaths::new("test").unwrap();
+            let store = tree.connect();
+            cluster.prepare(&*store).await.unwrap();
+            let order = Submission {
+                runs: &Runs { program: "test".to_owned(), version: "1".to_owned() },
+                kind: "",
+                name: "",
+                submitter: "",
+                attempts_max: 1,
+                shared: &[],
+                start_values: &[("best".to_owned(), codec::encode(&7_u64).unwrap())],
+            };
+            let submitted = Submitted::submit(store, cluster, Nothing, &order, Instant::now()).await.unwrap();
+            let record = submitted.stop("enough").await.unwrap();
+            let mut errors = 0;
+            for lost in 2.. {
+                tree.set_faults(LoseOne(lost, fate));
+                match submitted.report::<Nothing>(&record, Figures::default()).await {
+                    Ok(report) => {
+                        assert_eq!(
+                            report.var::<Best>().as_deref(),
+                            Some(&7),
+                            "{fate:?} of request {}",
+                            lost - 1
+                        );
+                        break;
+                    }
+                    Err(JobError::Coordination(error)) if error.is_transient() => errors += 1,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            assert!(errors >= 2, "the outputs and the variable are read");
+        }
     }
 }

@@ -72,6 +72,9 @@ pub(super) fn kinds(kinds: &mut Kinds) {
 /// With fewer cities there is one tour at most: nothing to decide.
 const CITIES_OF_CHOICE: usize = 4;
 
+/// The most cities of a search by paths.
+const PATH_CITIES_MAX: usize = 256;
+
 /// The search in the tree that the arguments ask for.
 pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     let instance = read_instance(&arguments.file).map_err(Failure::usage)?;
@@ -107,16 +110,19 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
             return asked.prepare("assignment", problem, move |best| root_bound.root_bound(best));
         }
     }
+    // Before the tour to begin with, which takes a minute for thousands of cities.
+    if cities > PATH_CITIES_MAX {
+        return Err(Failure::usage(format!(
+            "{} has {cities} cities; --bound mst and --no-pruning take at most {PATH_CITIES_MAX} (and are hopeless long before)",
+            arguments.file.display()
+        )));
+    }
     let asked = Asked { start: start::tour(&instance), arguments, instance };
     match cities {
         0..=16 => asked.prepare_paths::<16, 1>("path-16"),
         17..=32 => asked.prepare_paths::<32, 1>("path-32"),
         33..=64 => asked.prepare_paths::<64, 1>("path-64"),
-        65..=256 => asked.prepare_paths::<256, 4>("path-256"),
-        _ => Err(Failure::usage(format!(
-            "{} has {cities} cities; --bound mst and --no-pruning take at most 256 (and are hopeless long before)",
-            asked.arguments.file.display()
-        ))),
+        _ => asked.prepare_paths::<PATH_CITIES_MAX, 4>("path-256"),
     }
 }
 

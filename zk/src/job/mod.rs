@@ -23,7 +23,7 @@ pub use self::{
     lead::{
         Closing, LeadError, NewAttempt, Outcome, SHOWN_BYTES_MAX, close, lost, new_attempt, outputs, result,
     },
-    submit::{NewJob, submit},
+    submit::{NewJob, Submission, submit},
 };
 use crate::{
     chunks,
@@ -77,6 +77,9 @@ pub struct JobRecord {
     pub name: String,
     /// Who submitted it.
     pub submitter: String,
+    /// What tells its submission from every other, if it may be tried again.
+    #[serde(default)]
+    pub key: String,
     /// Where it stands.
     pub state: JobState,
     /// The current attempt, from 1.

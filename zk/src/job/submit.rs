@@ -1,11 +1,19 @@
 //! Submitting a job: its data first, then one multi that makes it a job.
+//!
+//! The submitter draws a key, which stands in the job's record. A record whose creation was not answered is found by it, so the
+//! submission can be tried again, by another session too, until it is known to be done: there is one job, whatever is lost.
+//!
+//! ```text
+//!   create the record, sequential ─▶ write the data in chunks ─▶ one multi: the record says running, the root is parked
+//!     answer lost: look for the key    put again: the same          answer lost: again; what it finds set was set by it
+//! ```
 
-use super::{JobRecord, JobState, create, forget};
+use super::{JobRecord, JobState, create, forget, list};
 use crate::{
     blob,
     chunks::{self, CHUNKED_BYTES_MAX},
     error::{Effect, Error, Result},
-    paths::{AttemptPaths, ClusterPaths},
+    paths::{AttemptPaths, ClusterPaths, JobPaths},
     record,
     store::{CreateMode, Op, Store},
 };
@@ -37,74 +45,204 @@ pub struct NewJob<'a> {
     pub now_ms: u64,
 }
 
-/// Submits a job; gives its id. One multi makes it a job: before, it is nothing that a node would touch.
+/// Submits a job by one try; gives its id. One multi makes it a job: before, it is nothing that a node would touch. What may fail on
+/// the way is submitted as a [`Submission`].
 ///
 /// # Errors
 /// Whatever the store refuses; [`Error::TooLarge`] for shared data or a root task beyond
 /// [`CHUNKED_BYTES_MAX`].
 pub async fn submit(store: &dyn Store, cluster: &ClusterPaths, new: &NewJob<'_>) -> Result<String> {
-    let record = JobRecord {
-        program: new.program.to_owned(),
-        program_version: new.program_version.to_owned(),
-        kind: new.kind.to_owned(),
-        name: new.name.to_owned(),
-        submitter: new.submitter.to_owned(),
-        state: JobState::Submitting,
-        attempt: 1,
-        attempts_max: new.attempts_max,
-        root: new.root_id.to_owned(),
-        shared_chunks: 0,
-        submitted_ms: new.now_ms,
-        finished_ms: None,
-        reason: None,
-        lost: Vec::new(),
-    };
-    // Before anything is written: what cannot be submitted leaves nothing behind.
-    for data in [new.shared, new.root] {
-        if data.len() > CHUNKED_BYTES_MAX {
-            let (path, limit) = (cluster.jobs(), CHUNKED_BYTES_MAX);
-            return Err(Error::TooLarge { path, size: data.len(), limit });
-        }
-    }
-    let folder = format!("{}/j-", cluster.jobs());
-    let path = store.create(&folder, &record::write(&record), CreateMode::PersistentSequential).await?;
-    let id = path.rsplit('/').next().unwrap_or_default().to_owned();
-    let written = write_job(store, cluster, &id, record, new).await;
-    // If the outcome is unknown, it may be a job by now, and stays.
-    if written.as_ref().is_err_and(|error| error.effect() == Effect::None)
-        && let Err(error) = forget(store, cluster, &id).await
-    {
-        tracing::debug!(job = id, %error, "what was written of the job stays; taskwork forget removes it");
-    }
-    written.map(|()| id)
+    Submission::new(new, "").go_on(store, cluster).await
 }
 
-/// Writes what belongs to a job, and lets it begin.
-async fn write_job(
-    store: &dyn Store,
-    cluster: &ClusterPaths,
-    id: &str,
-    mut record: JobRecord,
-    new: &NewJob<'_>,
-) -> Result<()> {
-    let job = cluster.job(id);
-    if !new.shared.is_empty() {
-        record.shared_chunks =
-            chunks::write(store, &job.shared(), |k| job.shared_chunk(k), new.shared, None).await?;
+/// A submission under way: tried until it is known to be done.
+#[derive(Debug)]
+pub struct Submission<'a> {
+    new: &'a NewJob<'a>,
+    key: &'a str,
+    stage: Stage,
+}
+
+/// How far a submission has come, as far as is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stage {
+    /// There is no record.
+    New,
+    /// The answer to the creation of the record was lost: there may be one.
+    Asked,
+    /// There is a record; it is not a job yet.
+    Recorded(String),
+    /// The answer to what makes it a job was lost: it may be one.
+    Begun(String),
+}
+
+/// How often a record may be removed by others while its data is written.
+const REMOVED_TIMES_MAX: usize = 4;
+
+impl<'a> Submission<'a> {
+    /// A submission with a key that no other one has. With an empty key a lost record is not looked for.
+    pub fn new(new: &'a NewJob<'a>, key: &'a str) -> Self {
+        Self { new, key, stage: Stage::New }
     }
-    let root = blob::put(store, job.large_root(), new.root, blob::INLINE_BYTES_MAX, None).await?;
-    record.state = JobState::Running;
-    let mut ops = vec![
-        Op::Set { path: job.record(), data: record::write(&record), version: Some(0) },
-        create(job.root(), &root),
-        create(job.vars(), b""),
-        create(job.figures(), b""),
-        create(job.suggestions(), b""),
-        create(job.attempts(), b""),
-    ];
-    ops.extend(new.variables.iter().map(|(name, value)| create(job.var(name), value)));
-    ops.extend(attempt(&job.attempt(1), new.root_id, &root));
-    store.multi(ops).await.map(drop)
+
+    /// Goes on until it is done; gives the job's id.
+    ///
+    /// # Errors
+    /// Whatever the store refuses; [`Error::TooLarge`] for shared data or a root task beyond [`CHUNKED_BYTES_MAX`]. After a
+    /// transient error, or the end of the session, it can be called again, with another session too.
+    pub async fn go_on(&mut self, store: &dyn Store, cluster: &ClusterPaths) -> Result<String> {
+        // Before anything is written: what cannot be submitted leaves nothing behind.
+        for data in [self.new.shared, self.new.root] {
+            if data.len() > CHUNKED_BYTES_MAX {
+                let (path, limit) = (cluster.jobs(), CHUNKED_BYTES_MAX);
+                return Err(Error::TooLarge { path, size: data.len(), limit });
+            }
+        }
+        for _ in 0..REMOVED_TIMES_MAX {
+            let id = self.recorded(store, cluster).await?;
+            match self.begin(store, cluster, &id).await {
+                Ok(()) => return Ok(id),
+                // Somebody has removed it before it was a job: nothing has come of it.
+                Err(error) if matches!(self.stage, Stage::Recorded(_)) && is_removed(&error) => {
+                    self.stage = Stage::New;
+                }
+                Err(error) => {
+                    if !may_have_happened(&error) && matches!(self.stage, Stage::Recorded(_)) {
+                        self.take_back(store, cluster, &id).await;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Err(Error::Contended { path: cluster.jobs(), tries: REMOVED_TIMES_MAX })
+    }
+
+    async fn take_back(&mut self, store: &dyn Store, cluster: &ClusterPaths, id: &str) {
+        match forget(store, cluster, id).await {
+            Ok(()) => self.stage = Stage::New,
+            Err(error) => {
+                tracing::debug!(job = id, %error, "what was written of the job stays; taskwork forget removes it");
+            }
+        }
+    }
+
+    /// The id of the record, which is created if there is none.
+    async fn recorded(&mut self, store: &dyn Store, cluster: &ClusterPaths) -> Result<String> {
+        if let Stage::Recorded(id) | Stage::Begun(id) = &self.stage {
+            return Ok(id.clone());
+        }
+        if self.stage == Stage::Asked
+            && !self.key.is_empty()
+            && let Some(id) = find(store, cluster, self.key).await?
+        {
+            self.stage = Stage::Recorded(id.clone());
+            return Ok(id);
+        }
+        let folder = format!("{}/j-", cluster.jobs());
+        let content = record::write(&self.record());
+        match store.create(&folder, &content, CreateMode::PersistentSequential).await {
+            Ok(path) => {
+                let id = path.rsplit('/').next().unwrap_or(&path).to_owned();
+                self.stage = Stage::Recorded(id.clone());
+                Ok(id)
+            }
+            Err(error) => {
+                if may_have_happened(&error) {
+                    self.stage = Stage::Asked;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn record(&self) -> JobRecord {
+        let new = self.new;
+        JobRecord {
+            program: new.program.to_owned(),
+            program_version: new.program_version.to_owned(),
+            kind: new.kind.to_owned(),
+            name: new.name.to_owned(),
+            submitter: new.submitter.to_owned(),
+            key: self.key.to_owned(),
+            state: JobState::Submitting,
+            attempt: 1,
+            attempts_max: new.attempts_max,
+            root: new.root_id.to_owned(),
+            shared_chunks: 0,
+            submitted_ms: new.now_ms,
+            finished_ms: None,
+            reason: None,
+            lost: Vec::new(),
+        }
+    }
+
+    /// Writes what belongs to a job, and lets it begin.
+    async fn begin(&mut self, store: &dyn Store, cluster: &ClusterPaths, id: &str) -> Result<()> {
+        let (new, job) = (self.new, cluster.job(id));
+        if self.stage == Stage::Begun(id.to_owned()) && has_begun(store, &job).await? {
+            return Ok(());
+        }
+        let mut record = self.record();
+        if !new.shared.is_empty() {
+            record.shared_chunks =
+                chunks::write(store, &job.shared(), |k| job.shared_chunk(k), new.shared, None).await?;
+        }
+        let root = blob::put(store, job.large_root(), new.root, blob::INLINE_BYTES_MAX, None).await?;
+        record.state = JobState::Running;
+        let mut ops = vec![
+            Op::Set { path: job.record(), data: record::write(&record), version: Some(0) },
+            create(job.root(), &root),
+            create(job.vars(), b""),
+            create(job.figures(), b""),
+            create(job.suggestions(), b""),
+            create(job.attempts(), b""),
+        ];
+        ops.extend(new.variables.iter().map(|(name, value)| create(job.var(name), value)));
+        ops.extend(attempt(&job.attempt(1), new.root_id, &root));
+        match store.multi(ops).await {
+            Ok(_) => Ok(()),
+            // The record was set by an earlier try, or by somebody else.
+            Err(Error::Multi { index: 0, source }) if matches!(*source, Error::BadVersion { .. }) => {
+                if has_begun(store, &job).await? {
+                    return Ok(());
+                }
+                let reason = "it was ended by somebody while it was being submitted".to_owned();
+                Err(Error::Refused { path: job.record(), reason })
+            }
+            Err(error) => {
+                if may_have_happened(&error) {
+                    self.stage = Stage::Begun(id.to_owned());
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The record with a key.
+async fn find(store: &dyn Store, cluster: &ClusterPaths, key: &str) -> Result<Option<String>> {
+    // Another server may not have heard of it yet.
+    store.sync(&cluster.jobs()).await?;
+    let jobs = list(store, cluster).await?;
+    let has_key = |record: &Result<JobRecord>| record.as_ref().is_ok_and(|record| record.key == key);
+    Ok(jobs.into_iter().find(|(_, record)| has_key(record)).map(|(id, _)| id))
+}
+
+/// Whether it is a job: the root's znode is made with it.
+async fn has_begun(store: &dyn Store, job: &JobPaths) -> Result<bool> {
+    store.sync(&job.record()).await?;
+    Ok(store.exists(&job.root()).await?.is_some())
+}
+
+/// Whether a write that failed may have been done. What is under way when a session ends may have been.
+fn may_have_happened(error: &Error) -> bool {
+    error.effect() == Effect::Unknown || *error == Error::SessionExpired
+}
+
+/// Whether the record is not there any more.
+fn is_removed(error: &Error) -> bool {
+    let cause = error.failed_operation().map_or(error, |(_, cause)| cause);
+    matches!(cause, Error::NoNode { .. })
 }
 
 /// The znodes of an attempt at its beginning: the root is parked, and its parent's half is in the list.
@@ -121,4 +259,110 @@ pub(super) fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 
         create(paths.mail(), b""),
         create(paths.left(), b""),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Fate, MemoryTree,
+        job::{list, read},
+        testing::{LoseOne, ROOT},
+    };
+
+    fn new_job(shared: &[u8]) -> NewJob<'_> {
+        NewJob {
+            program: "test",
+            program_version: "1",
+            kind: "",
+            name: "a job",
+            shared,
+            root_id: ROOT,
+            root: b"the root",
+            variables: &[],
+            attempts_max: 3,
+            submitter: "me",
+            now_ms: 1,
+        }
+    }
+
+    #[tokio::test]
+    async fn whatever_request_is_lost_there_is_one_job_and_its_id_is_given() {
+        let shared = vec![7; 600 << 10];
+        let new = new_job(&shared);
+        for fate in [Fate::LostBefore, Fate::LostAfter] {
+            for lost in 1.. {
+                let tree = MemoryTree::new();
+                let (cluster, store) = (ClusterPaths::new("test").unwrap(), tree.connect());
+                cluster.prepare(&*store).await.unwrap();
+                tree.set_faults(LoseOne { session: store.id(), countdown: lost, fate });
+                let (mut tries, mut submission) = (0, Submission::new(&new, "a key"));
+                let id = loop {
+                    tries += 1;
+                    match submission.go_on(&*store, &cluster).await {
+                        Ok(id) => break id,
+                        Err(error) => assert!(error.is_transient(), "{fate:?} of request {lost}: {error}"),
+                    }
+                };
+                let store = tree.connect();
+                let jobs = list(&*store, &cluster).await.unwrap();
+                assert_eq!(jobs.len(), 1, "{fate:?} of request {lost}: {jobs:?}");
+                let (record, _) = read(&*store, &cluster, &id).await.unwrap();
+                assert_eq!(
+                    (record.state, record.shared_chunks),
+                    (JobState::Running, 2),
+                    "{fate:?} of request {lost}"
+                );
+                assert_eq!(store.children(&cluster.job(&id).attempt(1).parked()).await.unwrap(), [ROOT]);
+                if tries == 1 {
+                    assert!(lost > 5, "only {lost} requests were made");
+                    break;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn another_session_goes_on_where_the_first_one_ended() {
+        let new = new_job(b"");
+        for requests in 1..6 {
+            let tree = MemoryTree::new();
+            let (cluster, first) = (ClusterPaths::new("test").unwrap(), tree.connect());
+            cluster.prepare(&*first).await.unwrap();
+            let mut submission = Submission::new(&new, "a key");
+            tree.set_faults(LoseOne { session: first.id(), countdown: requests, fate: Fate::LostAfter });
+            let Err(error) = submission.go_on(&*first, &cluster).await else { continue };
+            assert!(error.is_transient(), "{error}");
+            tree.expire(first.id());
+            assert_eq!(submission.go_on(&*first, &cluster).await, Err(Error::SessionExpired));
+            let second = tree.connect();
+            submission.go_on(&*second, &cluster).await.unwrap();
+            assert_eq!(list(&*second, &cluster).await.unwrap().len(), 1, "request {requests}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_record_that_is_removed_or_ended_before_it_is_a_job_harms_nobody() {
+        let new = new_job(b"");
+        let tree = MemoryTree::new();
+        let (cluster, store) = (ClusterPaths::new("test").unwrap(), tree.connect());
+        cluster.prepare(&*store).await.unwrap();
+        let mut submission = Submission::new(&new, "a key");
+        // The record is there; the multi is lost before it is done.
+        tree.set_faults(LoseOne { session: store.id(), countdown: 1, fate: Fate::LostAfter });
+        assert!(submission.go_on(&*store, &cluster).await.is_err());
+        let first = list(&*store, &cluster).await.unwrap().remove(0).0;
+        forget(&*store, &cluster, &first).await.unwrap();
+        let second = submission.go_on(&*store, &cluster).await.unwrap();
+        assert_ne!(first, second);
+        assert_eq!(read(&*store, &cluster, &second).await.unwrap().0.state, JobState::Running);
+
+        let mut submission = Submission::new(&new, "another key");
+        tree.set_faults(LoseOne { session: store.id(), countdown: 1, fate: Fate::LostAfter });
+        assert!(submission.go_on(&*store, &cluster).await.is_err());
+        let third = list(&*store, &cluster).await.unwrap().pop().unwrap().0;
+        crate::job::cancel(&*store, &cluster, &third, "no", 2).await.unwrap();
+        let error = submission.go_on(&*store, &cluster).await.unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+    }
 }

@@ -36,13 +36,16 @@ pub(super) async fn run(desk: &Desk, id: &str, timeline: bool) -> Result<(), Fai
 
 /// How a record is found, or what to say if it is not.
 pub(super) async fn record(desk: &Desk, id: &str) -> Result<JobRecord, Failure> {
-    match zk::job::read(&*desk.store, &desk.cluster, id).await {
-        Ok((record, _)) => Ok(record),
-        Err(zk::Error::NoNode { .. }) => {
-            Err(Failure::usage(format!("cluster {} has no job {id}: see taskwork jobs", desk.cluster.name())))
-        }
-        Err(error) => Err(error.into()),
-    }
+    let read = desk.ask(async |store| match zk::job::read(&*store, &desk.cluster, id).await {
+        Ok((record, _)) => Ok(Some(record)),
+        Err(zk::Error::NoNode { .. }) => Ok(None),
+        Err(error) => Err(error),
+    });
+    read.await?.ok_or_else(|| no_job(desk, id))
+}
+
+pub(super) fn no_job(desk: &Desk, id: &str) -> Failure {
+    Failure::usage(format!("cluster {} has no job {id}: see taskwork jobs", desk.cluster.name()))
 }
 
 impl Facts {
@@ -51,8 +54,8 @@ impl Facts {
         let overview: Overview = desk.overview().await?;
         let stage = overview.stages().into_iter().find(|(known, ..)| *known == id);
         let stage = stage.map_or(Stage::Unreadable, |(_, stage, _)| stage);
-        let (store, attempt) = (&*desk.store, desk.cluster.job(id).attempt(record.attempt));
-        let told = figures::read::<Figures>(store, &desk.cluster, id).await?;
+        let attempt = desk.cluster.job(id).attempt(record.attempt);
+        let told = desk.ask(async |store| figures::read::<Figures>(&*store, &desk.cluster, id).await).await?;
         let nodes = told.into_iter().map(|(node, said)| {
             let is_member = overview.members.iter().any(|member| member.node == node);
             let lost = record.lost.iter().any(|lost| lost.node == node);
@@ -67,10 +70,9 @@ impl Facts {
         let open = if record.state.is_over() {
             None
         } else {
-            let children = |path: String| async move {
-                Ok::<_, zk::Error>(store.exists(&path).await?.map_or(0, |stat| stat.children))
-            };
-            Some((children(attempt.list()).await?, children(attempt.parked()).await?))
+            let children = async |path: String| desk.ask(async |store| store.exists(&path).await).await;
+            let (list, parked) = (children(attempt.list()).await?, children(attempt.parked()).await?);
+            Some((list.map_or(0, |stat| stat.children), parked.map_or(0, |stat| stat.children)))
         };
         Ok(Self { id: id.to_owned(), stage, record, nodes, open })
     }
@@ -147,7 +149,12 @@ impl Facts {
         let (figures, requests) = self.sums();
         let share =
             figures.share().map(|share| format!(", an estimated {:.1} % of the whole", 100.0 * share));
-        rows.push(("worked", format!("{} units{}", count(figures.worked), share.unwrap_or_default())));
+        let earlier = (figures.worked_earlier > 0).then(|| {
+            format!(", {} of them in earlier attempts: these are done anew", count(figures.worked_earlier))
+        });
+        let units = count(figures.worked);
+        let rest = earlier.into_iter().chain(share).collect::<String>();
+        rows.push(("worked", format!("{units} units{rest}")));
         let split =
             format!("{} completed, {} of them split off", count(figures.tasks), count(figures.splits));
         rows.push(("tasks", split));

@@ -1,17 +1,21 @@
 //! `taskwork`: what an operator sees of a cluster and can do to it, whatever programs its nodes run.
 
 mod act;
+mod doctor;
 mod job;
 mod jobs;
 mod nodes;
 mod overview;
 mod status;
 mod table;
+mod wait;
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
+};
 
 use clap::{Parser, Subcommand};
-use zk::{ClusterPaths, Connect, Store, is_name};
+use zk::{ClusterPaths, Store, is_name};
 
 use self::overview::Overview;
 use super::{
@@ -19,7 +23,8 @@ use super::{
     failure::print,
     log::{Level, LogArguments},
     program::ended,
-    target::{ClusterArguments, runtime, seconds},
+    steady::{Line, interruptible},
+    target::{ClusterArguments, Patience, runtime, seconds},
 };
 use crate::id::NodeId;
 
@@ -35,6 +40,8 @@ struct CommandLine {
 enum Command {
     /// Say how the cluster is: its nodes, who leads, the job at work, jobs that wait.
     Status(Common),
+    /// Look whether anything is wrong: servers, access, clocks, nodes, jobs. Exit code 1 if something is.
+    Doctor(Common),
     /// List the nodes.
     Nodes(Common),
     /// List the jobs.
@@ -43,6 +50,8 @@ enum Command {
     Job(Job),
     /// Print what a job has produced, as JSON.
     Result(OfJob),
+    /// Wait for the end of a job, however long ZooKeeper is away meanwhile, and print what it has produced, as JSON.
+    Wait(OfJob),
     /// Let a node leave: it hands on its unfinished tasks first. Asked again, it leaves at once.
     Drain(Drain),
     /// Say something to a job that is at work: give it a solution, mostly, in JSON. Its program checks it.
@@ -53,7 +62,7 @@ enum Command {
     Suspend(OfJob),
     /// Let a job that was put aside go on.
     Resume(OfJob),
-    /// Remove everything that is kept of jobs that are over.
+    /// Remove everything that is kept of jobs that are over, or whose submission was abandoned.
     Forget(Forget),
 }
 
@@ -61,6 +70,8 @@ enum Command {
 struct Common {
     #[command(flatten)]
     cluster: ClusterArguments,
+    #[command(flatten)]
+    patience: Patience,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -131,16 +142,19 @@ struct Forget {
     /// The jobs, as `taskwork jobs` lists them; the numbers alone will do.
     #[arg(value_name = "ID", value_parser = job_id, required_unless_present = "all")]
     jobs: Vec<String>,
-    /// All jobs that are over.
+    /// All jobs that are over, or whose submission was abandoned.
     #[arg(long, conflicts_with = "jobs")]
     all: bool,
+    /// Also jobs that are being submitted. Without it they must be abandoned: begun ten minutes ago, and not done.
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     common: Common,
 }
 
 /// A cluster, looked at by an operator.
 struct Desk {
-    store: Arc<dyn Store>,
+    line: Line,
     cluster: ClusterPaths,
     json: bool,
 }
@@ -165,10 +179,12 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
 fn perform(command: Command) -> Result<ExitCode, Failure> {
     let common = match &command {
         Command::Status(common)
+        | Command::Doctor(common)
         | Command::Nodes(common)
         | Command::Jobs(common)
         | Command::Job(Job { of: OfJob { common, .. }, .. })
         | Command::Result(OfJob { common, .. })
+        | Command::Wait(OfJob { common, .. })
         | Command::Suspend(OfJob { common, .. })
         | Command::Resume(OfJob { common, .. })
         | Command::Drain(Drain { common, .. })
@@ -178,41 +194,62 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
     };
     common.log.start(Level::Warn);
     let (connect, cluster, json) = (common.cluster.connect()?, common.cluster.paths()?, common.json);
+    let patience = match &command {
+        Command::Wait(_) => common.patience.of_waiting(),
+        _ => Some(common.patience.of_a_step()),
+    };
+    if let Command::Doctor(_) = command {
+        return runtime()?.block_on(doctor::run(&connect, &cluster, json));
+    }
     runtime()?.block_on(async {
-        let desk = Desk::open(&connect, cluster, json).await?;
-        let done = desk.perform(command).await;
-        // What was to be done is done; a session that is not closed ends by itself.
-        let _ = desk.store.close().await;
+        let desk = Desk { line: Line::open(connect, patience).await?, cluster, json };
+        let done = interruptible(&desk.line, async {
+            desk.check_cluster().await?;
+            desk.perform(command).await
+        });
+        let done = done.await;
+        desk.line.close().await;
         done
     })
 }
 
 impl Desk {
-    /// Looks at a cluster. It must be there: nothing is made by looking.
-    async fn open(connect: &Connect, cluster: ClusterPaths, json: bool) -> Result<Self, Failure> {
-        let store: Arc<dyn Store> = connect.open().await?;
-        if store.exists(&cluster.jobs()).await?.is_none() {
-            let known = match store.children(ClusterPaths::ALL).await {
-                Err(zk::Error::NoNode { .. }) => Vec::new(),
-                other => other?,
-            };
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return Err(Failure::usage(format!(
-                "there is no cluster {:?} at {}; there is: {known}. A cluster is made by its first node or job",
-                cluster.name(),
-                connect.hosts
-            )));
+    /// The cluster must be there: nothing is made by looking.
+    async fn check_cluster(&self) -> Result<(), Failure> {
+        if self.ask(async |store| store.exists(&self.cluster.jobs()).await).await?.is_some() {
+            return Ok(());
         }
-        Ok(Self { store, cluster, json })
+        let known = self.ask(async |store| match store.children(ClusterPaths::ALL).await {
+            Err(zk::Error::NoNode { .. }) => Ok(Vec::new()),
+            other => other,
+        });
+        let known = known.await?;
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Err(Failure::usage(format!(
+            "there is no cluster {:?} at {}; there is: {known}. A cluster is made by its first node or job",
+            self.cluster.name(),
+            self.line.hosts()
+        )))
+    }
+
+    /// Asks until there is an answer. What is asked must be such that asking again does no harm.
+    async fn ask<T>(&self, ask: impl AsyncFnMut(Arc<dyn Store>) -> zk::Result<T>) -> Result<T, Failure> {
+        self.line.ask(ask).await
+    }
+
+    /// Of each node the task that does not stop, with its job.
+    async fn silent(&self, overview: &Overview) -> Result<BTreeMap<String, String>, Failure> {
+        self.ask(async |store| overview.silent(&*store, &self.cluster).await).await
     }
 
     async fn perform(&self, command: Command) -> Result<ExitCode, Failure> {
         match command {
-            Command::Status(_) => status::run(self).await?,
+            Command::Status(_) | Command::Doctor(_) => status::run(self).await?,
             Command::Nodes(_) => nodes::run(self).await?,
             Command::Jobs(_) => jobs::run(self).await?,
             Command::Job(Job { of, timeline }) => job::run(self, &of.job, timeline).await?,
             Command::Result(OfJob { job, .. }) => act::result(self, &job).await?,
+            Command::Wait(OfJob { job, .. }) => wait::run(self, &job).await?,
             Command::Drain(Drain { node, wait, timeout, .. }) => {
                 act::drain(self, &node, wait.then_some(timeout)).await?;
             }
@@ -222,13 +259,13 @@ impl Desk {
             Command::Cancel(Cancel { job, reason, .. }) => act::cancel(self, &job, &reason).await?,
             Command::Suspend(OfJob { job, .. }) => act::suspend(self, &job).await?,
             Command::Resume(OfJob { job, .. }) => act::resume(self, &job).await?,
-            Command::Forget(Forget { jobs, .. }) => act::forget(self, jobs).await?,
+            Command::Forget(Forget { jobs, force, .. }) => act::forget(self, jobs, force).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
 
     async fn overview(&self) -> Result<Overview, Failure> {
-        Ok(Overview::read(&*self.store, &self.cluster).await?)
+        self.ask(async |store| Overview::read(&*store, &self.cluster).await).await
     }
 
     /// Prints one or the other.
@@ -239,7 +276,7 @@ impl Desk {
 
     /// The member that is meant by the beginning of its name.
     async fn member(&self, given: &str) -> Result<NodeId, Failure> {
-        let names = self.store.children(&self.cluster.members()).await?;
+        let names = self.ask(async |store| store.children(&self.cluster.members()).await).await?;
         let meant: Vec<&String> = names.iter().filter(|name| name.starts_with(given)).collect();
         match meant.as_slice() {
             [name] => name.parse().map_err(Failure::usage),

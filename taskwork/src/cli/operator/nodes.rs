@@ -1,16 +1,13 @@
 //! `taskwork nodes`.
 
-use std::collections::BTreeMap;
-
 use serde_json::json;
-use zk::figures;
 
-use super::{Desk, overview::Overview, table};
-use crate::{cli::Failure, figures::Figures};
+use super::{Desk, table};
+use crate::cli::Failure;
 
 pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
     let overview = desk.overview().await?;
-    let silent = silent(desk, &overview).await?;
+    let silent = desk.silent(&overview).await?;
     let json = || {
         let members = overview.members.iter().map(|member| {
             let mut told = overview.member_json(member);
@@ -38,20 +35,4 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
     };
     desk.say(json, text);
     Ok(())
-}
-
-/// Of each node the task that does not stop although it was asked to long ago, with its job.
-async fn silent(desk: &Desk, overview: &Overview) -> Result<BTreeMap<String, String>, Failure> {
-    let mut silent = BTreeMap::new();
-    for (id, record) in &overview.jobs {
-        if !record.as_ref().is_ok_and(|record| !record.state.is_over()) {
-            continue;
-        }
-        for (node, said) in figures::read::<Figures>(&*desk.store, &desk.cluster, id).await? {
-            if let Some(first) = said.silent.first().filter(|_| !said.last) {
-                silent.insert(node, format!("task {} of job {id}", first.task));
-            }
-        }
-    }
-    Ok(silent)
 }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use zk::{
-    ClusterPaths, Store, election,
+    ClusterPaths, Store, election, figures,
     job::{self, JobRecord, JobState},
     membership::{self, Member},
 };
+
+use crate::{figures::Figures, shell::clock::unix_ms};
 
 /// A cluster at one moment, read in one go.
 #[derive(Debug)]
@@ -18,12 +20,20 @@ pub(super) struct Overview {
     /// Nodes that were asked to leave.
     pub(super) draining: Vec<String>,
     pub(super) jobs: Vec<(String, zk::Result<JobRecord>)>,
+    /// When it was read, in milliseconds since 1970 by this machine's clock.
+    pub(super) at_ms: u64,
 }
+
+/// How long a submission may take, in milliseconds, before its submitter is taken to be gone. Nothing is lost by a mistake, or by
+/// clocks that differ: a submitter whose record was removed before it was a job begins anew.
+const SUBMISSION_MS_MAX: u64 = 10 * 60 * 1000;
 
 /// How a job stands, as an operator sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Submitting,
+    /// It was not submitted to its end, and its submitter is gone.
+    Abandoned,
     /// At work.
     Running,
     /// Behind another job of its program.
@@ -43,6 +53,7 @@ impl Stage {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Submitting => "submitting",
+            Self::Abandoned => "abandoned",
             Self::Running => "running",
             Self::Queued => "queued",
             Self::NoNodes => "waits for nodes",
@@ -55,13 +66,42 @@ impl Stage {
     }
 }
 
+/// How many of the last jobs are looked at although they are over: what their tasks do not let go of may matter still.
+const LAST_JOBS: usize = 3;
+
 impl Overview {
+    /// Of each node the task that does not stop although it was asked to long ago, with its job.
+    ///
+    /// # Errors
+    /// Whatever the store refuses.
+    pub(super) async fn silent(
+        &self,
+        store: &dyn Store,
+        cluster: &ClusterPaths,
+    ) -> zk::Result<BTreeMap<String, String>> {
+        let mut silent = BTreeMap::new();
+        let last = self.jobs.len().saturating_sub(LAST_JOBS);
+        for (place, (id, record)) in self.jobs.iter().enumerate() {
+            if place < last && !record.as_ref().is_ok_and(|record| !record.state.is_over()) {
+                continue;
+            }
+            for (node, said) in figures::read::<Figures>(store, cluster, id).await? {
+                if let Some(first) = said.silent.first().filter(|_| !said.last) {
+                    silent.insert(node, format!("task {} of job {id}", first.task));
+                }
+            }
+        }
+        silent.retain(|node, _| self.members.iter().any(|member| member.node == *node));
+        Ok(silent)
+    }
+
     pub(super) async fn read(store: &dyn Store, cluster: &ClusterPaths) -> zk::Result<Self> {
         Ok(Self {
             members: membership::list(store, cluster).await?,
             leaders: election::leaders(store, cluster).await?,
             draining: store.children(&cluster.drains()).await?,
             jobs: job::list(store, cluster).await?,
+            at_ms: unix_ms(),
         })
     }
 
@@ -91,6 +131,11 @@ impl Overview {
                 continue;
             };
             let stage = match record.state {
+                JobState::Submitting
+                    if self.at_ms.saturating_sub(record.submitted_ms) > SUBMISSION_MS_MAX =>
+                {
+                    Stage::Abandoned
+                }
                 JobState::Submitting => Stage::Submitting,
                 JobState::Suspended => Stage::Suspended,
                 JobState::Done => Stage::Done,

@@ -13,7 +13,20 @@ use crate::cli::Failure;
 
 pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
     let overview = desk.overview().await?;
-    desk.say(|| as_json(desk, &overview), || as_text(desk, &overview));
+    let silent = desk.silent(&overview).await?;
+    let json = || {
+        let mut told = as_json(desk, &overview);
+        told["silent"] = json!(silent);
+        told
+    };
+    let text = || {
+        let mut text = as_text(desk, &overview);
+        for (node, task) in &silent {
+            text += &format!("\n{task} at node {node} does not stop");
+        }
+        text
+    };
+    desk.say(json, text);
     Ok(())
 }
 

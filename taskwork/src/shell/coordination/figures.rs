@@ -25,6 +25,7 @@ impl Coordination {
         let pool = self.pool.figures();
         (figures.worked, figures.tasks, figures.splits) = (pool.worked, pool.tasks, pool.splits);
         (figures.steal_times, figures.done_attos) = (pool.steal_times, pool.done_attos);
+        figures.worked_earlier = pool.worked_earlier;
         let mut window = self.outlook.lock().unwrap_or_else(PoisonError::into_inner);
         figures.outlook = window.note(self.pool.outlook());
         figures.retries += self.rebuilds.get();
@@ -64,6 +65,7 @@ impl Coordination {
             moments: self.moments.all(),
             silent: self.silent(),
             last,
+            members_known: u32::try_from(self.roster.borrow().len()).ok(),
             at_ms: unix_ms(),
         };
         let node = self.node.to_string();

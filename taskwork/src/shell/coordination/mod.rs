@@ -143,7 +143,9 @@ impl Coordination {
     async fn follow_session(self: Arc<Self>) {
         let mut session = self.store.session();
         if session.wait_for(|state| *state == Session::Expired).await.is_ok() {
-            tracing::warn!("the session has expired; the node is no member any more");
+            tracing::warn!(
+                "the session is over; the node gives up its seat, though the servers may list it for a while yet"
+            );
             self.tell(Event::Expired).await;
         }
     }

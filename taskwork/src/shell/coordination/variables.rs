@@ -93,7 +93,11 @@ impl Coordination {
         let taken = self.pool.variables().offer_encoded(slot, value, Source::Znode, self.pool.signals());
         if let Err(error) = taken {
             let variable = self.pool.variables().name(slot);
-            tracing::warn!(variable, %error, "the value in the znode cannot be read; it is passed over");
+            let again = self.pool.variables().unreadable(slot);
+            tracing::warn!(variable, %error, again, "the value in the znode cannot be read; it is passed over");
+            if again {
+                self.publish.notify_one();
+            }
         }
     }
 }
