@@ -24,7 +24,7 @@ use zk::{
 use crate::{
     invariants::{Facts, Invariants, Seen, Violation},
     plan::{LaterJob, Plan, Program, Rates},
-    workload::{self, Walk},
+    workload::{self, Shape, Walk},
     world::{Birth, Counts, MachineId, Process, SESSION_MS, World, on},
 };
 
@@ -49,6 +49,8 @@ const END_MS: u64 = 60_000;
 const RESTART: Duration = Duration::from_millis(200);
 /// How long nodes may take to leave when all is over, in milliseconds.
 const LEAVE_MS: u64 = 30_000;
+/// The largest message of heavy tasks, in bytes.
+const HEAVY_BYTES_MAX: usize = 64 << 20;
 /// How often it is looked whether the job is over, in milliseconds.
 const LOOK_MS: u64 = 20;
 
@@ -100,6 +102,9 @@ impl<'a> Stage<'a> {
         facts.workers = plan.nodes * plan.workers;
         facts.states_per_s = 1000 * plan.slice_states as u64 / plan.slice_ms;
         facts.only_servers = plan.only_servers();
+        if let Shape::Heavy { .. } = plan.shape {
+            facts.message_bytes_max = HEAVY_BYTES_MAX;
+        }
         let birth = Birth {
             seed: plan.seed,
             rates: plan.rates,
@@ -154,7 +159,7 @@ impl<'a> Stage<'a> {
             if now >= self.plan.calm_ms {
                 if !std::mem::replace(&mut calm, true) {
                     self.world.with(|state| {
-                        state.rates = Rates { slow: 0, ..Rates::default() };
+                        state.rates = Rates { bytes_per_ms: state.rates.bytes_per_ms, ..Rates::default() };
                         state.see(&Seen::Calm);
                     });
                     (0..self.plan.newcomers).for_each(|_| self.join(Program::This));
