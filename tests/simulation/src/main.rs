@@ -1,6 +1,10 @@
 //! `simulate`: runs seeds, replays one, shortens one that fails.
 
-use std::{collections::{BTreeMap, BTreeSet}, process::ExitCode, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::Parser;
 use taskwork_simulation::{
@@ -117,7 +121,9 @@ fn report(tally: &Tally) {
 
 /// What went wrong, without what differs from seed to seed.
 fn without_numbers(what: &str) -> String {
-    let word = |word: &str| if word.contains(|c: char| c.is_ascii_digit()) { "…".to_owned() } else { word.to_owned() };
+    let word = |word: &str| {
+        if word.contains(|c: char| c.is_ascii_digit()) { "…".to_owned() } else { word.to_owned() }
+    };
     what.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 

@@ -41,6 +41,17 @@ pub(crate) struct Outcome {
     pub(crate) trace: Vec<String>,
     /// When each node did its first work, in order.
     pub(crate) first_work: Vec<u64>,
+    pub(crate) census: Census,
+}
+
+/// What there was when all jobs were over.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Census {
+    pub(crate) znodes: usize,
+    pub(crate) watches: usize,
+    pub(crate) members: usize,
+    /// What is on the agenda.
+    pub(crate) under_way: usize,
 }
 
 /// How long after the beginning of the calm the job must be over, in milliseconds, besides the time that the work itself takes.
@@ -180,10 +191,11 @@ impl<'a> Stage<'a> {
         }
         let over_ms = self.world.now();
         self.check_end(over_ms);
+        let census = self.world.with(|state| state.census(&self.setup.cluster));
         if !self.failed() {
             self.leave().await;
         }
-        self.conclude(over_ms)
+        self.conclude(over_ms, census)
     }
 
     /// How long one worker alone would take for all jobs, in milliseconds.
@@ -257,7 +269,9 @@ impl<'a> Stage<'a> {
         };
         if !fine {
             let JobRecord { state, attempt, reason, .. } = record;
-            self.violate(format!("{job} is {state:?} in attempt {attempt}: {reason:?}; {lost} members were lost"));
+            self.violate(format!(
+                "{job} is {state:?} in attempt {attempt}: {reason:?}; {lost} members were lost"
+            ));
         }
     }
 
@@ -271,9 +285,9 @@ impl<'a> Stage<'a> {
         }
         for job in self.jobs() {
             let Some(record) = self.state(&job).filter(|record| !record.state.is_over()) else { continue };
-            let open = self.world.with(|state| {
-                state.invariants.facts.job(&job).map_or(0, |facts| facts.open(facts.latest))
-            });
+            let open = self
+                .world
+                .with(|state| state.invariants.facts.job(&job).map_or(0, |facts| facts.open(facts.latest)));
             let JobRecord { state, attempt, .. } = record;
             self.violate(format!(
                 "after {now} ms, long after the faults, {open} states of {job} are open and it is {state:?} in attempt {attempt}"
@@ -298,9 +312,20 @@ impl<'a> Stage<'a> {
                 Err(_) => self.violate(format!("{machine} does not leave although the job is over")),
             }
         }
+        self.check_left();
     }
 
-    fn conclude(&self, over_ms: u64) -> Outcome {
+    /// Whoever has closed its session has taken away what was asked of it before. Of who was lost nobody has.
+    fn check_left(&self) {
+        for name in self.world.with(|state| state.servers.names(&self.setup.cluster.drains())) {
+            let closed = |node| self.world.with(|state| state.closed.contains(&node));
+            if name.parse().is_ok_and(closed) {
+                self.violate(format!("{name} has left, and its request to leave is still there"));
+            }
+        }
+    }
+
+    fn conclude(&self, over_ms: u64, census: Census) -> Outcome {
         self.collect();
         let attempts = self.state(&self.job).map_or(0, |record| record.attempt);
         self.world.with(|state| Outcome {
@@ -315,6 +340,7 @@ impl<'a> Stage<'a> {
                 times.sort_unstable();
                 times
             },
+            census,
         })
     }
 
@@ -388,7 +414,8 @@ impl<'a> Stage<'a> {
     async fn submit(&mut self) {
         let prepared = self.setup.cluster.prepare(&*self.store).await;
         let (root, store) = (Walk::root(&self.plan.shape), Arc::clone(&self.store));
-        let submitted = simulation::submit(store, &self.setup, root, &self.plan.shape, self.plan.attempts_max).await;
+        let submitted =
+            simulation::submit(store, &self.setup, root, &self.plan.shape, self.plan.attempts_max).await;
         match (prepared, submitted) {
             (Ok(()), Ok(job)) => self.job = job,
             (prepared, submitted) => {

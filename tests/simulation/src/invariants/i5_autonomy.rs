@@ -32,7 +32,9 @@ impl Invariant for WorkGoesOn {
                 let plenty = self.done > 100 && facts.open() > 4 * facts.workers;
                 let judged = facts.only_servers
                     && plenty
-                    && facts.first().is_some_and(|job| matches!(job.shape, Shape::Random { .. } | Shape::Uts { .. }));
+                    && facts
+                        .first()
+                        .is_some_and(|job| matches!(job.shape, Shape::Random { .. } | Shape::Uts { .. }));
                 self.away = judged.then_some(Away { since: now, done_before: self.done });
             }
             Seen::ServersAway { away: false } => {

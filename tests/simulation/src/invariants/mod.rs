@@ -21,7 +21,11 @@ use std::{
 };
 
 use taskwork::NodeId;
-use zk::{ClusterPaths, Op, job::{JobRecord, JobState}, tree::SessionId};
+use zk::{
+    ClusterPaths, Op,
+    job::{JobRecord, JobState},
+    tree::SessionId,
+};
 
 pub(crate) use self::i7_strangers::STRANGER;
 use crate::{

@@ -115,7 +115,10 @@ impl Stage<'_> {
         let (world, cluster) = (self.world.clone(), self.setup.cluster.clone());
         tokio::spawn(async move {
             let mut store = world.office().await;
-            while zk::job::cancel(&*store, &cluster, &job, "enough", 0).await.is_err_and(|it| it.is_transient()) {
+            while zk::job::cancel(&*store, &cluster, &job, "enough", 0)
+                .await
+                .is_err_and(|it| it.is_transient())
+            {
                 sleep(Duration::from_millis(50)).await;
                 store = world.office().await;
             }
@@ -191,10 +194,13 @@ impl Stage<'_> {
             return self.tell_to_leave(machine);
         };
         let (store, path) = (Arc::clone(&self.store), self.setup.cluster.drain(&node.to_string()));
+        // Nobody would take away what is asked of a node that is gone.
+        let member = Op::Check { path: self.setup.cluster.member(&node.to_string()), version: None };
         let leave = self.world.with(|state| state.machines.get(machine).leave.clone());
         tokio::spawn(async move {
             // It is tried once. Should it come to nothing, the operator goes there and ends the process.
-            if store.create(&path, b"", CreateMode::Persistent).await.is_err() {
+            let ask = Op::Create { path, data: Vec::new(), mode: CreateMode::Persistent };
+            if store.multi(vec![member, ask]).await.is_err() {
                 let _ = leave.map(|leave| leave.try_send(()));
             }
         });

@@ -51,7 +51,9 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
 impl Shape {
     pub(crate) fn root(&self) -> State {
         let (seed, path) = match self {
-            Self::Random { seed, .. } | Self::Refusing { seed, .. } | Self::Heavy { seed, .. } => (*seed, Vec::new()),
+            Self::Random { seed, .. } | Self::Refusing { seed, .. } | Self::Heavy { seed, .. } => {
+                (*seed, Vec::new())
+            }
             Self::Uts { seed, .. } => {
                 let mut bytes = [0; 20];
                 bytes[16..].copy_from_slice(&seed.to_be_bytes());

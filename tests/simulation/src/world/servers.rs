@@ -151,6 +151,15 @@ impl Servers {
         self.tree.get(AUDITOR, path).ok().map(|(data, _)| data)
     }
 
+    /// How many watches clients hold.
+    pub(crate) fn watches(&self) -> usize {
+        let of = |client: &Client| {
+            let streams = client.streams.values().chain(&client.silenced).filter(|it| !it.is_closed());
+            client.one_shots.values().filter(|it| !it.waiting.is_closed()).count() + streams.count()
+        };
+        self.sessions.values().map(of).sum()
+    }
+
     /// How many children a znode has, as it is committed; `None` if it does not exist.
     pub(crate) fn count(&self, path: &str) -> Option<u32> {
         Some(self.tree.exists(AUDITOR, path).ok()??.children)
@@ -320,8 +329,7 @@ impl State {
         let latency = self.latency();
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         client.next_answer = client.next_answer.max(self.now + latency);
-        let (wait, machine, connection) =
-            (client.next_answer - self.now, client.machine, client.connection);
+        let (wait, machine, connection) = (client.next_answer - self.now, client.machine, client.connection);
         let arrive = move |state: &mut Self| {
             if state.servers.sessions.get(&session).is_some_and(|client| client.connection == connection) {
                 deliver(state);
@@ -423,7 +431,8 @@ impl State {
         self.note(format_args!("session {session} ends"));
         let fired = self.servers.tree.end_session(session);
         let members = format!("{}/", self.invariants.facts.cluster.members());
-        let lost = |event: &WatchEvent| matches!(event, WatchEvent::Deleted(path) if path.starts_with(&members));
+        let lost =
+            |event: &WatchEvent| matches!(event, WatchEvent::Deleted(path) if path.starts_with(&members));
         self.counts.members_lost += fired.iter().filter(|(_, event)| lost(event)).count() as u64;
         self.see_written(session, &[]);
         self.append(Entry::End(session), &fired);
