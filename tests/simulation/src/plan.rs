@@ -385,7 +385,9 @@ fn faults(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64) -> Vec<
         })
         .collect();
     if kind == Kind::LargeBatches {
-        faults.iter_mut().for_each(|(at, _)| *at = random.random_range(300..600));
+        for (at, _) in &mut faults {
+            *at = random.random_range(300..600);
+        }
     }
     if kind == Kind::Stuck {
         // Nobody can work off a task that does not end.

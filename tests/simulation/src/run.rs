@@ -387,7 +387,7 @@ impl<'a> Stage<'a> {
     fn setup_of(&self, program: Program) -> Setup {
         let mut setup = self.setup.clone();
         if program == Program::Other {
-            setup.runs.program = "other".to_owned();
+            "other".clone_into(&mut setup.runs.program);
         }
         setup
     }

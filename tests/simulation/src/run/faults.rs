@@ -144,9 +144,10 @@ impl Stage<'_> {
     /// Starts again what is to be started again by now.
     pub(super) fn start_again(&mut self) {
         let now = self.world.now();
-        let (due, later) = std::mem::take(&mut self.restarting).into_iter().partition(|&(at, _)| at <= now);
+        let all = std::mem::take(&mut self.restarting);
+        let (due, later): (Vec<_>, Vec<_>) = all.into_iter().partition(|&(at, _)| at <= now);
         self.restarting = later;
-        for (_, machine) in Vec::<(u64, MachineId)>::from(due) {
+        for (_, machine) in due {
             self.world.with(|state| state.machines.revive(machine));
             let program = self.programs.get(&machine).copied().unwrap_or(Program::This);
             self.start(machine, program);
