@@ -26,7 +26,7 @@ use crate::{
     shell::{
         ground::{ARRIVALS_MAX, Connecting, Ground, Network, Way},
         kinds::{Kind, Kinds, Starting},
-        mail::Letter,
+        mail::{Letter, Mail},
         node::{Part, RunningNode},
         seat::{Seat, SeatError},
         serve::{ServeError, ServeSetup, serve},
@@ -248,6 +248,13 @@ pub fn check_wire(bytes: &[u8]) {
 /// Reads a text as what users give on the command line.
 pub fn check_arguments(text: &str) {
     crate::cli::check_arguments(text);
+}
+
+/// The job and the grant that a message is about, and what it says of the grant; `None` for one that is about none.
+pub fn subject(payload: &[u8]) -> Option<(u64, u64, u8)> {
+    let parcel = codec::decode::<Parcel>(payload).ok()?;
+    let (grant, said) = Mail::subject(&parcel.packet.message)?;
+    Some((parcel.job, grant, said))
 }
 
 /// Whether a message carries tasks.

@@ -29,6 +29,8 @@ pub struct Campaign {
     pub time: Option<Duration>,
     /// Whether to go on after a seed that has failed.
     pub keep_going: bool,
+    /// Run those alone whose plans are of this kind.
+    pub kind: Option<String>,
 }
 
 /// A seed that has failed.
@@ -148,6 +150,10 @@ pub fn run(campaign: &Campaign, progress: &(dyn Fn(&Tally) + Sync)) -> Tally {
                         return;
                     }
                     let plan = Plan::new(seed, campaign.nodes);
+                    let kind = format!("{:?}", plan.kind);
+                    if campaign.kind.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&kind)) {
+                        continue;
+                    }
                     let outcome = run_one(&plan);
                     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
                     tally.add(&plan, &outcome);

@@ -20,5 +20,6 @@ mod run;
 mod workload;
 mod world;
 pub mod campaign;
+pub mod long;
 pub mod scale;
 pub mod shrink;

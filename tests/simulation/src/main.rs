@@ -39,6 +39,9 @@ struct CampaignArguments {
     /// Go on after a seed that has failed.
     #[arg(long)]
     keep_going: bool,
+    /// Run those seeds alone whose plans are of this kind, such as outages; the first line of a plan names its kind.
+    #[arg(long)]
+    kind: Option<String>,
     /// Write what has come of it as JSON.
     #[arg(long)]
     json: bool,
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         nodes: arguments.nodes,
         time: told.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
         keep_going: told.keep_going,
+        kind: told.kind.clone(),
     };
     let tally = campaign::run(&campaign, &|tally| {
         if tally.seeds % 500 == 0 && !told.json {

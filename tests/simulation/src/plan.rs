@@ -75,6 +75,8 @@ pub(crate) enum Kind {
     Stuck,
     /// A job may have few attempts.
     FewAttempts,
+    /// Tasks of megabytes, over slow ways.
+    Heavy,
 }
 
 impl Kind {
@@ -92,6 +94,7 @@ impl Kind {
             25..28 => Self::Queue,
             28 => Self::Stuck,
             29 => Self::FewAttempts,
+            30 if seldom => Self::Heavy,
             _ => Self::Everything,
         }
     }
@@ -115,6 +118,8 @@ pub(crate) struct Rates {
     /// Operations that a replica hears of late, and how late at most: reads are stale for so long.
     pub(crate) lagging: u32,
     pub(crate) lag_ms: u64,
+    /// How much goes from one node to another in a millisecond; without a limit if 0.
+    pub(crate) bytes_per_ms: u64,
 }
 
 /// Something that is done to the cluster. Machines are picked by chance when it comes to it.
@@ -217,7 +222,13 @@ impl Plan {
         let nodes = nodes.unwrap_or(drawn);
         let shape = match kind {
             Kind::Late => Shape::Tour(tour::Tour::found_late(random.random(), random.random_range(4..=5))),
-            Kind::LargeBatches => Shape::Star { leaves: random.random_range(80_000..100_000) },
+            Kind::LargeBatches => Shape::Star { leaves: random.random_range(22_000..26_000) },
+            Kind::Heavy => Shape::Heavy {
+                seed: random.random(),
+                mean: 3,
+                depth: 4,
+                bytes: random.random_range(1 << 16..2 << 20),
+            },
             Kind::Reconnects => Shape::Random { seed: random.random(), mean: 3, depth: 7 },
             _ => shape(&mut random, nodes * workers),
         };
@@ -225,10 +236,10 @@ impl Plan {
         let job_ms = random.random_range(match kind {
             Kind::Late => SHORT_JOB_MS,
             Kind::Reconnects => LONGEST_JOB_MS,
-            Kind::Stalls | Kind::Outages => LONG_JOB_MS,
+            Kind::Stalls | Kind::Outages | Kind::Heavy => LONG_JOB_MS,
             _ => JOB_MS,
         });
-        let slice_states = if tiny { 4 } else { random.random_range(1..=4) };
+        let slice_states = if tiny { 1 } else { random.random_range(1..=4) };
         let slices = workload::states(&shape).div_ceil(slice_states as u64);
         let slice_ms = if tiny { 1 } else { (job_ms * (nodes * workers) as u64 / slices).clamp(1, 200) };
         let rates = rates(&mut random, kind);
@@ -329,6 +340,7 @@ fn rates(random: &mut SmallRng, kind: Kind) -> Rates {
             answer_lost: random.random_range(0..25),
             lagging: if kind == Kind::Parking { 700 } else { random.random_range(0..500) },
             lag_ms: random.random_range(1..400),
+            bytes_per_ms: if kind == Kind::Heavy { random.random_range(1..10) << 10 } else { 0 },
         },
     }
 }
@@ -364,7 +376,7 @@ fn faults(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64) -> Vec<
                 Kind::Reconnects => reconnect(random, ms),
                 Kind::Queue if random.random_range(0..3) == 0 => of_jobs(random, ms),
                 Kind::Stuck => stuck(random, ms),
-                Kind::LargeBatches => Fault::Stall { ms: random.random_range(6_500..10_000) },
+                Kind::LargeBatches => Fault::Stall { ms: random.random_range(9_000..13_000) },
                 Kind::Stalls if random.random_range(0..4) == 0 => Fault::Stall { ms: 3 * ms },
                 Kind::Outages if random.random_range(0..3) == 0 => Fault::ServersAway { ms: outage(random) },
                 _ => fault(random, ms),
@@ -373,7 +385,9 @@ fn faults(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64) -> Vec<
         })
         .collect();
     if kind == Kind::LargeBatches {
-        faults.iter_mut().for_each(|(at, _)| *at = random.random_range(300..600));
+        for (at, _) in &mut faults {
+            *at = random.random_range(300..600);
+        }
     }
     if kind == Kind::Stuck {
         // Nobody can work off a task that does not end.

@@ -24,7 +24,7 @@ use zk::{
 use crate::{
     invariants::{Facts, Invariants, Seen, Violation},
     plan::{LaterJob, Plan, Program, Rates},
-    workload::{self, Walk},
+    workload::{self, Shape, Walk},
     world::{Birth, Counts, MachineId, Process, SESSION_MS, World, on},
 };
 
@@ -41,6 +41,17 @@ pub(crate) struct Outcome {
     pub(crate) trace: Vec<String>,
     /// When each node did its first work, in order.
     pub(crate) first_work: Vec<u64>,
+    pub(crate) census: Census,
+}
+
+/// What there was when all jobs were over.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Census {
+    pub(crate) znodes: usize,
+    pub(crate) watches: usize,
+    pub(crate) members: usize,
+    /// What is on the agenda.
+    pub(crate) under_way: usize,
 }
 
 /// How long after the beginning of the calm the job must be over, in milliseconds, besides the time that the work itself takes.
@@ -49,6 +60,8 @@ const END_MS: u64 = 60_000;
 const RESTART: Duration = Duration::from_millis(200);
 /// How long nodes may take to leave when all is over, in milliseconds.
 const LEAVE_MS: u64 = 30_000;
+/// The largest message of heavy tasks, in bytes.
+const HEAVY_BYTES_MAX: usize = 64 << 20;
 /// How often it is looked whether the job is over, in milliseconds.
 const LOOK_MS: u64 = 20;
 
@@ -100,6 +113,9 @@ impl<'a> Stage<'a> {
         facts.workers = plan.nodes * plan.workers;
         facts.states_per_s = 1000 * plan.slice_states as u64 / plan.slice_ms;
         facts.only_servers = plan.only_servers();
+        if let Shape::Heavy { .. } = plan.shape {
+            facts.message_bytes_max = HEAVY_BYTES_MAX;
+        }
         let birth = Birth {
             seed: plan.seed,
             rates: plan.rates,
@@ -154,7 +170,7 @@ impl<'a> Stage<'a> {
             if now >= self.plan.calm_ms {
                 if !std::mem::replace(&mut calm, true) {
                     self.world.with(|state| {
-                        state.rates = Rates { slow: 0, ..Rates::default() };
+                        state.rates = Rates { bytes_per_ms: state.rates.bytes_per_ms, ..Rates::default() };
                         state.see(&Seen::Calm);
                     });
                     (0..self.plan.newcomers).for_each(|_| self.join(Program::This));
@@ -175,10 +191,11 @@ impl<'a> Stage<'a> {
         }
         let over_ms = self.world.now();
         self.check_end(over_ms);
+        let census = self.world.with(|state| state.census(&self.setup.cluster));
         if !self.failed() {
             self.leave().await;
         }
-        self.conclude(over_ms)
+        self.conclude(over_ms, census)
     }
 
     /// How long one worker alone would take for all jobs, in milliseconds.
@@ -295,9 +312,20 @@ impl<'a> Stage<'a> {
                 Err(_) => self.violate(format!("{machine} does not leave although the job is over")),
             }
         }
+        self.check_left();
     }
 
-    fn conclude(&self, over_ms: u64) -> Outcome {
+    /// Whoever has closed its session has taken away what was asked of it before. Of who was lost nobody has.
+    fn check_left(&self) {
+        for name in self.world.with(|state| state.servers.names(&self.setup.cluster.drains())) {
+            let closed = |node| self.world.with(|state| state.closed.contains(&node));
+            if name.parse().is_ok_and(closed) {
+                self.violate(format!("{name} has left, and its request to leave is still there"));
+            }
+        }
+    }
+
+    fn conclude(&self, over_ms: u64, census: Census) -> Outcome {
         self.collect();
         let attempts = self.state(&self.job).map_or(0, |record| record.attempt);
         self.world.with(|state| Outcome {
@@ -312,6 +340,7 @@ impl<'a> Stage<'a> {
                 times.sort_unstable();
                 times
             },
+            census,
         })
     }
 
@@ -358,7 +387,7 @@ impl<'a> Stage<'a> {
     fn setup_of(&self, program: Program) -> Setup {
         let mut setup = self.setup.clone();
         if program == Program::Other {
-            setup.runs.program = "other".to_owned();
+            "other".clone_into(&mut setup.runs.program);
         }
         setup
     }

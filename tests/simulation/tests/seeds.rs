@@ -16,7 +16,7 @@ const REGRESSIONS: &[(u64, &str)] = &[
 ];
 
 fn run(seeds: std::ops::Range<u64>, nodes: Option<usize>) {
-    let campaign = Campaign { seeds, nodes, time: None, keep_going: false };
+    let campaign = Campaign { seeds, nodes, time: None, keep_going: false, kind: None };
     let tally = campaign::run(&campaign, &|_| {});
     if let Some(failure) = tally.failures.first() {
         panic!("replay it with: cargo xtask sim --replay {}\n{:#?}", failure.seed, failure.violations);

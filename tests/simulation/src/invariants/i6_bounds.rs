@@ -12,8 +12,10 @@ pub(super) struct EverythingIsBounded;
 const TXNS_MAX: usize = 2;
 /// How many messages may lie in a mailbox: a check that is a little old may let a few more in.
 const MAIL_MAX: u32 = zk::mail::MAILBOX_MESSAGES_MAX + 64;
-/// The largest message of these small tasks, in bytes.
-const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// How often a message that is large may wait for the same way.
+const COPIES_MAX: usize = 1;
+/// What is large, in bytes.
+const LARGE_BYTES: usize = 64 << 10;
 
 impl Invariant for EverythingIsBounded {
     fn name(&self) -> &'static str {
@@ -23,8 +25,11 @@ impl Invariant for EverythingIsBounded {
     fn see(&mut self, facts: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
         match seen {
             Seen::NodeBroken { what } => Err((*what).to_owned()),
-            Seen::Sent { from, payload, .. } if payload.len() > MESSAGE_BYTES_MAX => {
+            Seen::Sent { from, payload, .. } if payload.len() > facts.message_bytes_max => {
                 Err(format!("{from} has sent {} bytes", payload.len()))
+            }
+            Seen::Waits { from, to, copies, bytes } if *bytes > LARGE_BYTES && *copies > COPIES_MAX => {
+                Err(format!("{bytes} bytes wait {copies} times for the way from {from} to {to}"))
             }
             Seen::Wrote { ops, servers, .. } => {
                 for op in *ops {

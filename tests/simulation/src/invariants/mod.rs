@@ -42,6 +42,8 @@ pub(crate) enum Seen<'a> {
     Wrote { session: SessionId, ops: &'a [Op], servers: &'a Servers },
     /// A node has sent a message.
     Sent { from: NodeId, to: NodeId, payload: &'a [u8] },
+    /// A message waits for its way, so many times.
+    Waits { from: NodeId, to: NodeId, copies: usize, bytes: usize },
     /// The servers are away from now on, or back.
     ServersAway { away: bool },
     /// Nothing goes wrong any more from now on, but for what has gone wrong and is not over.
@@ -81,6 +83,8 @@ pub(crate) struct Facts {
     pub(crate) states_per_s: u64,
     /// Nothing goes wrong but that the servers are away.
     pub(crate) only_servers: bool,
+    /// The largest message that there may be, in bytes.
+    pub(crate) message_bytes_max: usize,
 }
 
 /// What is known of one job.
@@ -164,6 +168,7 @@ impl Facts {
             workers: 0,
             states_per_s: 0,
             only_servers: false,
+            message_bytes_max: 1 << 20,
         }
     }
 

@@ -144,9 +144,10 @@ impl Stage<'_> {
     /// Starts again what is to be started again by now.
     pub(super) fn start_again(&mut self) {
         let now = self.world.now();
-        let (due, later) = std::mem::take(&mut self.restarting).into_iter().partition(|&(at, _)| at <= now);
+        let all = std::mem::take(&mut self.restarting);
+        let (due, later): (Vec<_>, Vec<_>) = all.into_iter().partition(|&(at, _)| at <= now);
         self.restarting = later;
-        for (_, machine) in Vec::<(u64, MachineId)>::from(due) {
+        for (_, machine) in due {
             self.world.with(|state| state.machines.revive(machine));
             let program = self.programs.get(&machine).copied().unwrap_or(Program::This);
             self.start(machine, program);
@@ -194,10 +195,13 @@ impl Stage<'_> {
             return self.tell_to_leave(machine);
         };
         let (store, path) = (Arc::clone(&self.store), self.setup.cluster.drain(&node.to_string()));
+        // Nobody would take away what is asked of a node that is gone.
+        let member = Op::Check { path: self.setup.cluster.member(&node.to_string()), version: None };
         let leave = self.world.with(|state| state.machines.get(machine).leave.clone());
         tokio::spawn(async move {
             // It is tried once. Should it come to nothing, the operator goes there and ends the process.
-            if store.create(&path, b"", CreateMode::Persistent).await.is_err() {
+            let ask = Op::Create { path, data: Vec::new(), mode: CreateMode::Persistent };
+            if store.multi(vec![member, ask]).await.is_err() {
                 let _ = leave.map(|leave| leave.try_send(()));
             }
         });

@@ -22,6 +22,8 @@ pub(crate) enum Shape {
     Lopsided { leaves: u32, length: u32 },
     /// As `Random`, but most tasks refuse to be split.
     Refusing { seed: u64, mean: u64, depth: u32 },
+    /// As `Random`, but a state takes so many bytes.
+    Heavy { seed: u64, mean: u64, depth: u32, bytes: usize },
     /// The shortest of all round trips, by branch and bound.
     Tour(Tour),
 }
@@ -49,7 +51,9 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
 impl Shape {
     pub(crate) fn root(&self) -> State {
         let (seed, path) = match self {
-            Self::Random { seed, .. } | Self::Refusing { seed, .. } => (*seed, Vec::new()),
+            Self::Random { seed, .. } | Self::Refusing { seed, .. } | Self::Heavy { seed, .. } => {
+                (*seed, Vec::new())
+            }
             Self::Uts { seed, .. } => {
                 let mut bytes = [0; 20];
                 bytes[16..].copy_from_slice(&seed.to_be_bytes());
@@ -64,7 +68,9 @@ impl Shape {
     /// The children of a state. Not for [`Tour`](Self::Tour), whose children depend on what is known.
     pub(crate) fn children(&self, state: &State) -> Vec<State> {
         let count = match *self {
-            Self::Random { mean, depth, .. } | Self::Refusing { mean, depth, .. } => match state.depth {
+            Self::Random { mean, depth, .. }
+            | Self::Refusing { mean, depth, .. }
+            | Self::Heavy { mean, depth, .. } => match state.depth {
                 0 => 2 * mean,
                 at if at >= depth => 0,
                 _ => mix(state.number, 7) % (2 * mean + 1),
@@ -85,7 +91,8 @@ impl Shape {
             },
             Self::Tour(_) => 0,
         };
-        (0..count).map(|child| state.child(child)).collect()
+        let bytes = if let Self::Heavy { bytes, .. } = self { *bytes } else { 0 };
+        (0..count).map(|child| State { path: vec![1; bytes], ..state.child(child) }).collect()
     }
 }
 
@@ -123,6 +130,7 @@ impl fmt::Display for Shape {
             Self::Star { leaves } => write!(f, "a star of {leaves}"),
             Self::Lopsided { length, .. } => write!(f, "one leaf with a chain of {length}"),
             Self::Refusing { .. } => f.write_str("a random tree whose tasks mostly refuse to split"),
+            Self::Heavy { bytes, .. } => write!(f, "a random tree whose states take {bytes} bytes"),
             Self::Tour(tour) => write!(f, "the shortest tour of {} towns", tour.towns()),
         }
     }

@@ -23,7 +23,7 @@ mod session;
 mod stamps;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::Hasher as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -47,6 +47,7 @@ pub(crate) use self::{
 use crate::{
     invariants::{Invariants, Seen},
     plan::Rates,
+    run::Census,
     workload,
 };
 
@@ -85,6 +86,8 @@ pub(crate) struct State {
     pub(crate) counts: Counts,
     /// When each node did its first work.
     pub(crate) first_work: BTreeMap<NodeId, u64>,
+    /// Nodes that have closed their session.
+    pub(crate) closed: BTreeSet<NodeId>,
 }
 
 /// What has happened in a world, in numbers.
@@ -155,6 +158,7 @@ impl World {
             slice_states: birth.slice_states,
             counts: Counts::default(),
             first_work: BTreeMap::new(),
+            closed: BTreeSet::new(),
         };
         let shared = Shared { state: Mutex::new(state), earlier: Notify::new(), start: Instant::now() };
         Self(Arc::new(shared))
@@ -230,6 +234,16 @@ impl State {
             self.counts.happenings += 1;
             let happening = entry.remove();
             happening(self);
+        }
+    }
+
+    /// Counts what there is.
+    pub(crate) fn census(&self, cluster: &zk::ClusterPaths) -> Census {
+        Census {
+            znodes: self.servers.tree.len(),
+            watches: self.servers.watches(),
+            members: self.servers.names(&cluster.members()).len(),
+            under_way: self.agenda.len(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::Rng as _;
 use taskwork::{
     NodeId,
-    simulation::{Inbox, carries_tasks, describe},
+    simulation::{Inbox, carries_tasks, describe, subject},
 };
 
 use super::{MachineId, State};
@@ -17,7 +17,14 @@ pub(super) struct Network {
     inboxes: BTreeMap<NodeId, Inbox>,
     /// From one machine to another nothing comes through.
     cut: BTreeSet<(MachineId, MachineId)>,
+    /// When the way from one node to another is free again.
+    free_at: BTreeMap<(NodeId, NodeId), u64>,
+    /// Messages that wait for their way, or are on it, by what they are about.
+    under_way: BTreeMap<(NodeId, NodeId, Subject), usize>,
 }
+
+/// What a message is about: its job, its grant, what it says of it.
+type Subject = (u64, u64, u8);
 
 impl State {
     pub(super) fn listen(&mut self, node: NodeId, inbox: Inbox) {
@@ -42,7 +49,28 @@ impl State {
         self.counts.messages += 1;
         self.counts.grants += u64::from(carries_tasks(&payload));
         self.see(&Seen::Sent { from, to, payload: &payload });
-        self.at(sender, move |state| state.carry(from, to, &payload));
+        let Some(about) = subject(&payload).filter(|_| self.rates.bytes_per_ms > 0) else {
+            return self.at(sender, move |state| state.carry(from, to, &payload));
+        };
+        let copies = self.network.under_way.entry((from, to, about)).or_default();
+        *copies += 1;
+        let copies = *copies;
+        self.see(&Seen::Waits { from, to, copies, bytes: payload.len() });
+        self.at(sender, move |state| state.wait_for_way(from, to, about, payload));
+    }
+
+    /// A message waits until those before it are gone, and takes its time.
+    fn wait_for_way(&mut self, from: NodeId, to: NodeId, about: Subject, payload: Vec<u8>) {
+        let takes = payload.len() as u64 / self.rates.bytes_per_ms.max(1);
+        let free_at = self.network.free_at.entry((from, to)).or_default();
+        *free_at = (*free_at).max(self.now) + takes;
+        let wait = *free_at - self.now;
+        self.after(wait, move |state| {
+            if let Some(copies) = state.network.under_way.get_mut(&(from, to, about)) {
+                *copies -= 1;
+            }
+            state.carry(from, to, &payload);
+        });
     }
 
     /// A message is under way, as often as chance has it.

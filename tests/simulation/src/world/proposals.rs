@@ -102,6 +102,9 @@ impl State {
 impl std::fmt::Debug for Proposals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let waiting = self.waiting.len();
-        f.debug_struct("Proposals").field("stalled", &self.stalled).field("waiting", &waiting).finish()
+        f.debug_struct("Proposals")
+            .field("stalled", &self.stalled)
+            .field("waiting", &waiting)
+            .finish_non_exhaustive()
     }
 }

@@ -151,6 +151,15 @@ impl Servers {
         self.tree.get(AUDITOR, path).ok().map(|(data, _)| data)
     }
 
+    /// How many watches clients hold.
+    pub(crate) fn watches(&self) -> usize {
+        let of = |client: &Client| {
+            let streams = client.streams.values().chain(&client.silenced).filter(|it| !it.is_closed());
+            client.one_shots.values().filter(|it| !it.waiting.is_closed()).count() + streams.count()
+        };
+        self.sessions.values().map(of).sum()
+    }
+
     /// How many children a znode has, as it is committed; `None` if it does not exist.
     pub(crate) fn count(&self, path: &str) -> Option<u32> {
         Some(self.tree.exists(AUDITOR, path).ok()??.children)

@@ -340,7 +340,10 @@ impl Store for Client {
     }
 
     fn close(&self) -> Answer<()> {
-        self.request("/", Asks::Leader, |state, session| {
+        let machine = self.machine;
+        self.request("/", Asks::Leader, move |state, session| {
+            let node = state.machines.get(machine).node;
+            state.closed.extend(node);
             state.end_session(session);
             state.answer(session, move |state| state.tell_end(session));
             Ok(())
