@@ -101,7 +101,7 @@ impl Stage {
 #[test]
 fn each_server_of_an_ensemble_is_restarted_with_a_join_and_a_drain_after_each() {
     let long = std::env::var_os("TASKWORK_LONG").is_some();
-    let (rounds, spin) = if long { (10, "40000") } else { (1, "14000") };
+    let (rounds, spin) = if long { (10, "15000") } else { (1, "6000") };
     for _ in 0..rounds {
         let mut stage = Stage::new(&Setup::ensemble(), 3, spin);
         for server in 0..stage.cluster.servers.count() {
@@ -116,7 +116,7 @@ fn each_server_of_an_ensemble_is_restarted_with_a_join_and_a_drain_after_each() 
 
 #[test]
 fn after_a_restart_nodes_leave_one_after_the_other_and_lose_nothing() {
-    let mut stage = Stage::new(&Setup::standalone(), 4, "6000");
+    let mut stage = Stage::new(&Setup::standalone(), 4, "3000");
     stage.restart(0);
     stage.join();
     for _ in 0..3 {
