@@ -253,8 +253,8 @@ pub fn check_arguments(text: &str) {
 /// The job and the grant that a message is about, and what it says of the grant; `None` for one that is about none.
 pub fn subject(payload: &[u8]) -> Option<(u64, u64, u8)> {
     let parcel = codec::decode::<Parcel>(payload).ok()?;
-    let (grant, said) = Mail::subject(&parcel.packet.message)?;
-    Some((parcel.job, grant, said))
+    let Subject { job, grant, kind } = Mail::subject(parcel.job, &parcel.packet.message)?;
+    Some((job, grant, kind))
 }
 
 /// Whether a message carries tasks.
