@@ -18,6 +18,8 @@ const HEARD_MS: u64 = 5_000;
 pub(super) struct EverybodyIsKnown {
     /// Since when nothing goes wrong any more.
     calm_since: Option<u64>,
+    away: bool,
+    stalled: bool,
     /// Since when there is plenty to do.
     plenty_since: Option<u64>,
     members: BTreeMap<NodeId, Member>,
@@ -40,10 +42,23 @@ impl Invariant for EverybodyIsKnown {
     fn see(&mut self, facts: &Facts, now: u64, seen: &Seen<'_>) -> Result<(), String> {
         match seen {
             Seen::Calm => self.calm_since = Some(now),
-            Seen::ServersAway { .. } => self.calm_since = self.calm_since.map(|_| now),
+            Seen::ServersAway { away } => {
+                self.away = *away;
+                self.calm_since = self.calm_since.map(|_| now);
+            }
+            Seen::Stalled { stalled } => {
+                self.stalled = *stalled;
+                self.calm_since = self.calm_since.map(|_| now);
+            }
             Seen::ToldToLeave { node } => {
                 if let Some(member) = self.members.get_mut(node) {
                     member.leaves = true;
+                }
+            }
+            // Nobody can know while nobody can be asked.
+            _ if self.away || self.stalled => {
+                if let Seen::Wrote { session, ops, .. } = seen {
+                    self.note(facts, now, *session, ops);
                 }
             }
             Seen::Wrote { session, ops, .. } => {

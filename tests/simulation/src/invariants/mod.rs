@@ -46,6 +46,8 @@ pub(crate) enum Seen<'a> {
     Waits { from: NodeId, to: NodeId, copies: usize, bytes: usize },
     /// The servers are away from now on, or back.
     ServersAway { away: bool },
+    /// The servers commit nothing from now on, or commit again.
+    Stalled { stalled: bool },
     /// Nothing goes wrong any more from now on, but for what has gone wrong and is not over.
     Calm,
     /// A node was told to leave.

@@ -8,6 +8,7 @@ use rand::Rng as _;
 use zk::{Error, tree::SessionId};
 
 use super::{MachineId, State, servers::Pending};
+use crate::invariants::Seen;
 
 /// How long a client waits for an answer, in milliseconds.
 const REQUEST_TIMEOUT_MS: u64 = 5_000;
@@ -52,6 +53,7 @@ impl State {
         let proposals = &mut self.servers.proposals;
         proposals.stalled = true;
         proposals.stalled_until = proposals.stalled_until.max(self.now + ms);
+        self.see(&Seen::Stalled { stalled: true });
         self.after(ms, |state| {
             let proposals = &state.servers.proposals;
             if proposals.stalled && state.now >= proposals.stalled_until && !state.servers.away {
@@ -64,6 +66,7 @@ impl State {
     pub(super) fn commit_proposals(&mut self) {
         self.servers.proposals.stalled = false;
         self.servers.proposals.stalled_until = 0;
+        self.see(&Seen::Stalled { stalled: false });
         for client in self.servers.sessions.values_mut() {
             client.held = None;
         }
