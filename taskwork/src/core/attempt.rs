@@ -172,9 +172,12 @@ impl Node {
         }
     }
 
-    pub(super) fn left(&mut self, node: NodeId, clean: bool) {
+    pub(super) fn left(&mut self, node: NodeId, clean_in: Option<Attempt>) {
         self.members.remove(&node);
         let Phase::Active(run) = &mut self.phase else { return };
+        // What it has left cleanly may be another attempt than the one that this node still works on: it may have done there what
+        // it was granted here.
+        let clean = clean_in == Some(run.attempt);
         run.thief.unreachable(self.now, node);
         if clean {
             run.receipts.left_cleanly(node);

@@ -315,7 +315,7 @@ impl Cluster {
                 self.znodes.members.remove(&id);
                 self.nodes.remove(&id);
                 let clean = self.znodes.left.contains(&id) || !took_part;
-                self.tell_all(id, &Event::Left { node: id, clean });
+                self.tell_all(id, &Event::Left { node: id, clean_in: clean.then_some(ATTEMPT) });
                 self.announce_parked();
             }
         }

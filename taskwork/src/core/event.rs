@@ -18,8 +18,8 @@ pub(crate) enum Event {
     /// Another node is no member any more.
     Left {
         node: NodeId,
-        /// It had handed on everything.
-        clean: bool,
+        /// The attempt in which it had nothing in its hands, if that is so.
+        clean_in: Option<Attempt>,
     },
     /// This attempt at the job is the current one.
     Attempt { attempt: Attempt },

@@ -117,7 +117,7 @@ impl Node {
         match event {
             Event::Look | Event::Tick => {}
             Event::Joined { node } => self.joined(node),
-            Event::Left { node, clean } => self.left(node, clean),
+            Event::Left { node, clean_in } => self.left(node, clean_in),
             Event::Attempt { attempt } => self.begin_attempt(attempt),
             Event::Enrolled { attempt } => self.enrolled(attempt),
             // Noted whatever the phase: it may come before the attempt has begun here, and is not told again.

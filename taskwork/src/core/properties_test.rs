@@ -21,7 +21,7 @@ const WORKERS: usize = 2;
 #[derive(Debug, Clone)]
 enum Step {
     Joined(u64),
-    Left(u64, bool),
+    Left(u64, Option<u32>),
     Attempt(u32),
     Enrolled,
     Parked(u32, Vec<u64>),
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
     let (node, attempt) = (2_u64..6, 1_u32..3);
     prop_oneof![
         3 => node.clone().prop_map(Step::Joined),
-        1 => (node.clone(), any::<bool>()).prop_map(|(node, clean)| Step::Left(node, clean)),
+        1 => (node.clone(), prop::option::of(attempt.clone())).prop_map(|(node, clean_in)| Step::Left(node, clean_in)),
         1 => attempt.clone().prop_map(Step::Attempt),
         3 => Just(Step::Enrolled),
         2 => (attempt.clone(), prop::collection::vec(0_u64..3, 0..3)).prop_map(|(k, tasks)| Step::Parked(k, tasks)),
@@ -168,13 +168,21 @@ impl Bench {
             // Who has left cleanly never comes back under the same id.
             Step::Joined(node) if self.left.contains(&NodeId(node)) => {}
             Step::Joined(node) => self.handle(Event::Joined { node: NodeId(node) }),
-            Step::Left(node, clean) => {
+            Step::Left(node, clean_in) => {
                 let node = NodeId(node);
-                if clean {
+                let current = match &self.node.phase {
+                    Phase::Active(run) => Some(run.attempt),
+                    _ => None,
+                };
+                let clean_in = clean_in.map(Attempt);
+                if clean_in.is_some() {
                     self.left.insert(node);
+                }
+                // What is heard of another attempt says nothing of this one.
+                if clean_in.is_some() && clean_in == current {
                     self.granted.retain(|_, (to, _)| *to != node);
                 }
-                self.handle(Event::Left { node, clean });
+                self.handle(Event::Left { node, clean_in });
             }
             Step::Attempt(attempt) => self.handle(Event::Attempt { attempt: Attempt(attempt) }),
             Step::Enrolled => {

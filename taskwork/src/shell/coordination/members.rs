@@ -16,8 +16,8 @@ impl Coordination {
         loop {
             let now = Arc::clone(&roster.borrow_and_update());
             for &gone in known.difference(&now) {
-                let clean = self.left_cleanly(gone).await;
-                self.tell(Event::Left { node: gone, clean }).await;
+                let clean_in = self.left_cleanly(gone).await;
+                self.tell(Event::Left { node: gone, clean_in }).await;
             }
             for &new in now.difference(&known) {
                 self.tell(Event::Joined { node: new }).await;
@@ -31,12 +31,12 @@ impl Coordination {
         }
     }
 
-    /// Whether a node has left the current attempt with nothing in its hands.
-    async fn left_cleanly(&self, node: NodeId) -> bool {
-        let Some(attempt) = self.current_attempt().await else { return false };
+    /// The current attempt, if a node has left it with nothing in its hands.
+    async fn left_cleanly(&self, node: NodeId) -> Option<Attempt> {
+        let attempt = self.current_attempt().await?;
         let (paths, name) = (self.job_paths().attempt(attempt.0), node.to_string());
         let asking = || zk::accounting::left_cleanly(&*self.store, &paths, &name);
-        self.persist("asking whether a node left cleanly", asking).await.unwrap_or(false)
+        self.persist("asking whether a node left cleanly", asking).await?.then_some(attempt)
     }
 
     async fn current_attempt(&self) -> Option<Attempt> {
