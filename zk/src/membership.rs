@@ -18,7 +18,7 @@ use crate::{
     error::{Error, Result},
     paths::ClusterPaths,
     record,
-    store::{CreateMode, Events, Store, WatchEvent},
+    store::{CreateMode, Events, Store, WatchEvent, seen},
 };
 
 /// What a member publishes about itself.
@@ -154,7 +154,11 @@ impl Roll {
                     }
                     WatchEvent::Rescan => self.events = None,
                     WatchEvent::DataChanged(_) | WatchEvent::ChildrenChanged(_) => {}
-                    WatchEvent::Ended => return Err(Error::SessionExpired),
+                    // A watch can end although its session goes on.
+                    event @ WatchEvent::Ended => {
+                        seen(&*self.store, &event)?;
+                        self.events = None;
+                    }
                 }
             }
         }

@@ -21,76 +21,110 @@ pub(super) struct Ledger<O> {
     /// How many ids a batch may have before the next one begins.
     ids_max: usize,
     /// Batches that take nothing more, oldest first.
-    closed: VecDeque<Part<O>>,
-    /// The batch that completions go into.
-    open: Part<O>,
+    closed: VecDeque<Closed>,
     /// The ids of the closed batches.
     closed_ids: usize,
-    /// The merged output of every batch handed out so far in this attempt. A commit writes the whole of it, so that a
-    /// commit that is repeated adds nothing twice.
+    /// The batch that completions go into.
+    open: BTreeSet<TaskId>,
+    /// The merged output of every task completed here in this attempt, committed or not. A commit writes the whole
+    /// of it, so that a commit that is repeated adds nothing twice.
     total: O,
 }
 
-/// A batch, with what its tasks have produced.
-#[derive(Debug, Default)]
-struct Part<O> {
+/// A batch that takes nothing more.
+#[derive(Debug)]
+struct Closed {
     toggled: BTreeSet<TaskId>,
-    output: O,
+    /// The output as of then, encoded. `None` stands for that of the next batch: the outputs that wait would be too large. What they have
+    /// too much is done as well, and counts for nothing before the list is empty.
+    output: Option<Vec<u8>>,
 }
+
+/// How large an output may be of which more than one waits, in bytes.
+const WAITING_BYTES_MAX: usize = 64 << 10;
 
 impl<O: Output> Ledger<O> {
     /// An empty ledger, whose batches have so many ids at most; one with a single completion may have more.
     pub(super) fn new(ids_max: usize) -> Self {
-        Self { ids_max, closed: VecDeque::new(), open: Part::default(), closed_ids: 0, total: O::default() }
+        Self { ids_max, closed: VecDeque::new(), closed_ids: 0, open: BTreeSet::new(), total: O::default() }
     }
 
     /// Notes a completed task: its own half, its children's halves, and its output, as one.
     pub(super) fn complete(&mut self, id: TaskId, children: &[TaskId], output: O) {
-        let before = self.open.toggled.len();
-        if before > 0 && before + 1 + children.len() > self.ids_max {
-            self.closed_ids += before;
-            self.closed.push_back(std::mem::take(&mut self.open));
+        if !self.open.is_empty() && self.open.len() + 1 + children.len() > self.ids_max {
+            self.close();
         }
-        self.open.toggle(id);
+        self.toggle(id);
         for &child in children {
-            self.open.toggle(child);
+            self.toggle(child);
         }
-        self.open.output.merge(output);
+        self.total.merge(output);
+    }
+
+    fn toggle(&mut self, id: TaskId) {
+        if !self.open.remove(&id) {
+            self.open.insert(id);
+        }
+    }
+
+    /// Begins the next batch.
+    fn close(&mut self) {
+        // What cannot be encoded now cannot be later: whoever takes the batch hears of it.
+        let output = codec::encode(&self.total).ok();
+        if let Some(last) = self.closed.back_mut()
+            && output.as_ref().is_none_or(|output| output.len() > WAITING_BYTES_MAX)
+        {
+            last.output = None;
+        }
+        let toggled = std::mem::take(&mut self.open);
+        self.closed_ids += toggled.len();
+        self.closed.push_back(Closed { toggled, output });
     }
 
     /// How many ids are to be committed.
     pub(super) fn ids(&self) -> usize {
-        self.closed_ids + self.open.toggled.len()
+        self.closed_ids + self.open.len()
     }
 
     /// How many batches are to be committed.
     pub(super) fn batches(&self) -> usize {
-        self.closed.len() + usize::from(!self.open.toggled.is_empty())
+        self.closed.len() + usize::from(!self.open.is_empty())
     }
 
-    /// Hands out the oldest batch. The output is that of all batches handed out so far, this one included.
+    /// Hands out the oldest batch. The output is that of everything handed out so far, this batch included.
     pub(super) fn take(&mut self) -> Result<Batch, EncodeError> {
-        let part = self.closed.pop_front().inspect(|part| self.closed_ids -= part.toggled.len());
-        let Part { toggled, output } = part.unwrap_or_else(|| std::mem::take(&mut self.open));
-        self.total.merge(output);
-        Ok(Batch { toggles: toggled.into_iter().collect(), output: codec::encode(&self.total)? })
-    }
-}
-
-impl<O> Part<O> {
-    fn toggle(&mut self, id: TaskId) {
-        if !self.toggled.remove(&id) {
-            self.toggled.insert(id);
-        }
+        let encode = |total: &O| codec::encode(total);
+        let Some(Closed { toggled, output }) = self.closed.pop_front() else {
+            let toggles = std::mem::take(&mut self.open).into_iter().collect();
+            return Ok(Batch { toggles, output: encode(&self.total)? });
+        };
+        self.closed_ids -= toggled.len();
+        let later = || self.closed.iter().find_map(|closed| closed.output.clone());
+        let output = match output.or_else(later) {
+            Some(output) => output,
+            None => encode(&self.total)?,
+        };
+        Ok(Batch { toggles: toggled.into_iter().collect(), output })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde::{Deserialize, Serialize};
 
     use super::*;
     use crate::id::NodeId;
+
+    /// An output that grows.
+    #[derive(Debug, Default, Serialize, Deserialize)]
+    struct Lines(Vec<u8>);
+
+    impl Output for Lines {
+        fn merge(&mut self, mut other: Self) {
+            self.0.append(&mut other.0);
+        }
+    }
 
     fn task(number: u64) -> TaskId {
         TaskId { node: NodeId(1), number }
@@ -135,6 +169,24 @@ mod tests {
             ids.extend(taken.toggles);
         }
         assert_eq!((ids.len(), ledger.ids(), ledger.batches()), (20_000, 0, 0));
+    }
+
+    #[test]
+    fn of_large_outputs_one_waits() {
+        let mut ledger = Ledger::<Lines>::new(1);
+        for number in 0..100 {
+            ledger.complete(task(number), &[], Lines(vec![7; 10_000]));
+        }
+        let waiting: usize =
+            ledger.closed.iter().filter_map(|closed| closed.output.as_ref().map(Vec::len)).sum();
+        assert!(waiting < 2_000_000, "{waiting} bytes wait");
+        let mut last = Lines::default();
+        for _ in 0..100 {
+            let now = codec::decode::<Lines>(&ledger.take().unwrap().output).unwrap();
+            assert!(now.0.len() >= last.0.len());
+            last = now;
+        }
+        assert_eq!(last.0.len(), 1_000_000);
     }
 
     #[test]

@@ -68,9 +68,8 @@ impl Coordination {
             };
             let tasks: Vec<TaskId> = names.iter().filter_map(|name| parked_id(name).parse().ok()).collect();
             self.tell(Event::Parked { attempt, tasks }).await;
-            if changed.await == zk::WatchEvent::Ended {
-                return;
-            }
+            // A watch can end although its session goes on: then it is read again. If it does not, reading says so.
+            changed.await;
         }
     }
 }

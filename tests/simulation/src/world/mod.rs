@@ -293,6 +293,10 @@ impl NodeWorld for World {
         self.with(|state| state.send(from, to, payload));
     }
 
+    fn waits(&self, from: NodeId, to: NodeId, job: u64, grant: u64, said: u8) -> bool {
+        self.with(|state| state.is_under_way(from, to, (job, grant, said)))
+    }
+
     fn hang_up(&self, node: NodeId) {
         self.with(|state| state.hang_up(node));
     }

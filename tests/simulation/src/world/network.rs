@@ -43,6 +43,11 @@ impl State {
         });
     }
 
+    /// Whether a message about this is on its way to a node already.
+    pub(super) fn is_under_way(&self, from: NodeId, to: NodeId, about: Subject) -> bool {
+        self.network.under_way.get(&(from, to, about)).is_some_and(|&copies| copies > 0)
+    }
+
     /// A node sends a message.
     pub(super) fn send(&mut self, from: NodeId, to: NodeId, payload: Vec<u8>) {
         let Some(sender) = self.machines.of(from) else { return };
