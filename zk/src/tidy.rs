@@ -114,7 +114,7 @@ async fn chunks(
     let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();
     for (path, answer) in paths.iter().zip(asked) {
         match answer.await {
-            Ok((content, _)) => named.extend(blob::folder(path, &content)?.and_then(last_part)),
+            Ok((content, _)) => named.extend(blob::folder(path, &content)?.as_deref().and_then(last_part)),
             Err(Error::NoNode { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -125,7 +125,7 @@ async fn chunks(
     Ok(())
 }
 
-fn last_part(path: String) -> Option<String> {
+fn last_part(path: &str) -> Option<String> {
     path.rsplit('/').next().map(str::to_owned)
 }
 

@@ -123,7 +123,7 @@ impl Node {
             // Noted whatever the phase: it may come before the attempt has begun here, and is not told again.
             Event::Parked { attempt, tasks } => {
                 let who = (self.id, &self.members);
-                self.parked.told(self.now, attempt, tasks, who, &self.limits);
+                self.parked.told(self.now, attempt, &tasks, who, &self.limits);
             }
             Event::JobOver => self.job_over(),
             Event::Packet { from, packet } => self.packet(from, packet),

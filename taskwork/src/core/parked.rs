@@ -33,7 +33,7 @@ impl Parked {
         &mut self,
         now: u64,
         attempt: Attempt,
-        tasks: Vec<TaskId>,
+        tasks: &[TaskId],
         (me, others): (NodeId, &BTreeSet<NodeId>),
         limits: &Limits,
     ) {
@@ -104,7 +104,7 @@ mod tests {
         for &me in &all {
             let others: BTreeSet<_> = all.iter().copied().filter(|&other| other != me).collect();
             let mut parked = Parked::default();
-            parked.told(0, ATTEMPT, tasks(count), (me, &others), &limits);
+            parked.told(0, ATTEMPT, &tasks(count), (me, &others), &limits);
             hungry.insert(me, parked);
         }
         let (mut there, mut tried) = (tasks(count).into_iter().collect::<BTreeSet<_>>(), 0);
@@ -147,11 +147,11 @@ mod tests {
         let (limits, me) = (Limits::default(), NodeId(1));
         let others: BTreeSet<_> = (2..=1_000).map(NodeId).collect();
         let mut parked = Parked::default();
-        parked.told(7, ATTEMPT, tasks(1), (me, &others), &limits);
+        parked.told(7, ATTEMPT, &tasks(1), (me, &others), &limits);
         let at = parked.claims_at(ATTEMPT).unwrap();
         assert!((7..=7 + limits.claim_stagger_max_ms).contains(&at), "{at}");
         // It is not put off by being told again.
-        parked.told(at, ATTEMPT, tasks(1), (me, &others), &limits);
+        parked.told(at, ATTEMPT, &tasks(1), (me, &others), &limits);
         assert_eq!(parked.claim(at, ATTEMPT), Some(tasks(1)[0]));
         assert_eq!(parked.claim(at, Attempt(2)), None, "of another attempt");
     }
