@@ -6,7 +6,7 @@
 use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc};
 
 use taskwork_tests::{
-    cluster::{Cluster, Said},
+    cluster::{Cluster, Said, program},
     tree::Tree,
 };
 use zk::{
@@ -207,6 +207,30 @@ fn a_submission_that_was_abandoned_is_shown_and_can_be_forgotten() {
 }
 
 #[test]
+fn another_build_of_the_same_version_takes_no_jobs_unless_both_sides_say_so() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let tree = program("tree").unwrap();
+    // The same program, in a file that differs by a byte.
+    let other = cluster.folder().join("other-tree");
+    fs::write(&other, [fs::read(&tree).unwrap(), vec![0]].concat()).unwrap();
+    fs::set_permissions(&other, fs::metadata(&tree).unwrap().permissions()).unwrap();
+    let other = other.to_str().unwrap();
+    cluster.start_nodes(other, 1, &["--workers", "1"]).unwrap();
+    let submitted = cluster.run("tree", &["submit", "8"]).unwrap();
+    says(&submitted, 0, &["another build of tree", "--any-build"]);
+    let job = submitted.out.trim();
+    let jobs = cluster.json("taskwork", &["jobs"]).unwrap();
+    assert_eq!(jobs[0]["state"], "waits for nodes", "{jobs}");
+    // Its own build takes it, beside the other.
+    cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
+    assert_eq!(cluster.run("taskwork", &["wait", job]).unwrap().code, 0, "{}", cluster.logs());
+    cluster.start_nodes(other, 1, &["--workers", "1", "--any-build"]).unwrap();
+    let said = cluster.json("tree", &["submit", "8", "--any-build", "--wait"]).unwrap();
+    assert_eq!(said["states"], Tree::sequential(8).0);
+    assert!(cluster.log(2).contains("the node takes part"), "{}", cluster.logs());
+}
+
+#[test]
 fn garbage_and_strangers_in_the_znodes_are_passed_over() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
@@ -220,6 +244,8 @@ fn garbage_and_strangers_in_the_znodes_are_passed_over() {
         create(paths.job("j-9999999990").record(), b"garbage").await.unwrap();
         create(paths.job("j-9999999991").record(), br#"{"format":99}"#).await.unwrap();
         create(paths.drain("nobody"), b"").await.unwrap();
+        let mut members = membership::list(&*store, &paths).await.unwrap().into_iter();
+        let version = members.next().unwrap().program_version;
         // A member that does not answer, with the clock of another year.
         let dead = Member {
             node: "n00000000000000aa".to_owned(),
@@ -227,7 +253,7 @@ fn garbage_and_strangers_in_the_znodes_are_passed_over() {
             fingerprint: "00".repeat(32),
             workers: 1,
             program: "tree".to_owned(),
-            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            program_version: version,
             started_ms: u64::MAX,
         };
         membership::join(&*store, &paths, &dead).await.unwrap();

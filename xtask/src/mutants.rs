@@ -83,8 +83,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "batch committed without output",
         "taskwork/src/pool/ledger.rs",
-        "        let output = codec::encode(&self.total)?;\n",
-        "        let output = codec::encode(&O::default())?;\n",
+        "            return Ok(Batch { toggles, output: encode(&self.total)? });\n",
+        "            return Ok(Batch { toggles, output: encode(&O::default())? });\n",
     ),
     mutant(
         "parked task claimed twice",
@@ -175,6 +175,72 @@ const MUTANTS: &[Mutant] = &[
         "taskwork/src/shell/serve.rs",
         "        Ended::JobOver | Ended::Departed(Departure::Expelled) if told_to_leave => Ok(Some(Fate::Left)),\n",
         "",
+    ),
+    mutant(
+        "no new watch after a reconnect",
+        "zk/src/membership.rs",
+        "                    WatchEvent::Rescan => self.events = None,\n",
+        "                    WatchEvent::Rescan => self.rescan = true,\n",
+    ),
+    mutant(
+        "take the end of a watch for that of the session",
+        "zk/src/membership.rs",
+        "                        seen(&*self.store, &event)?;\n",
+        "                        let _ = seen(&*self.store, &event);\n                        return Err(Error::SessionExpired);\n",
+    ),
+    mutant(
+        "enter without sync",
+        "zk/src/election.rs",
+        "        store.sync(&folder).await?;\n        let found",
+        "        let found",
+    ),
+    mutant(
+        "batch of any size",
+        "taskwork/src/pool/ledger.rs",
+        "        if !self.open.is_empty() && self.open.len() + 1 + children.len() > self.ids_max {\n",
+        "        if self.open.len() > usize::MAX / 2 {\n",
+    ),
+    mutant(
+        "lead a job that is put aside",
+        "taskwork/src/shell/coordination/leader.rs",
+        "                            self.step_down(&mut standing).await;\n",
+        "",
+    ),
+    mutant(
+        "stay a candidate without workers",
+        "taskwork/src/shell/serve.rs",
+        "stopping.withdraw()",
+        "std::future::ready(())",
+    ),
+    mutant(
+        "leave while a task runs",
+        "taskwork/src/core/drain.rs",
+        "        if fits && all_heard && self.pool.is_quiet() {\n",
+        "        if fits && all_heard {\n",
+    ),
+    mutant(
+        "claim without taking part",
+        "taskwork/src/core/node.rs",
+        "run.accounting.claim(task, run.enrolment != Enrolment::Done)",
+        "run.accounting.claim(task, false)",
+    ),
+    mutant(
+        "take tasks before taking part",
+        "taskwork/src/core/node.rs",
+        "            return self.hold_back(from, message);\n",
+        "            let _ = &run.enrolment;\n",
+    ),
+    mutant(
+        "open grants of any size",
+        "taskwork/src/core/victim.rs",
+        "        if *open_bytes >= limits.grant_bytes_max || self.open_bytes() >= limits.open_grant_bytes_max {\n",
+        "        let _ = open_bytes;\n        if false {\n",
+    ),
+    mutant(
+        "tasks that do not fit into a grant are forgotten",
+        "taskwork/src/pool/work.rs",
+        "        self.queue.put_back(kept, &self.signals);\n",
+        "        drop(kept);\n",
     ),
 ];
 

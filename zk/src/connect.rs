@@ -191,6 +191,10 @@ impl Connect {
     /// [`ConnectError::Hosts`].
     pub fn check_hosts(&self) -> Result<(), ConnectError> {
         let servers = self.hosts.split_once('/').map_or(self.hosts.as_str(), |(servers, _)| servers);
+        let chroot_bytes = self.hosts.split_once('/').map_or(0, |(_, chroot)| chroot.len() + 1);
+        if chroot_bytes > CHROOT_BYTES_MAX {
+            return Err(self.not_hosts(&format!("its chroot is longer than {CHROOT_BYTES_MAX} bytes")));
+        }
         if self.hosts.contains("://") {
             return Err(self.not_hosts("it must not name a protocol"));
         }
@@ -249,6 +253,8 @@ fn is_loopback(server: &str) -> bool {
     is_name || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
+/// The longest chroot, in bytes: it is part of every path, and a transaction has many.
+const CHROOT_BYTES_MAX: usize = 128;
 /// How much of what was given for hosts is repeated in an error, in characters.
 const HOSTS_SHOWN_MAX: usize = 200;
 
@@ -320,7 +326,10 @@ mod tests {
 
     #[test]
     fn what_does_not_name_servers_is_refused_before_anything_is_tried() {
-        for bad in ["", ",", "a b", "host:port", "host:99999", "x:1,", "tcp://x:1", ":2181", "\0:1"] {
+        let long = format!("a/{}", "x".repeat(CHROOT_BYTES_MAX));
+        for bad in
+            [long.as_str(), "", ",", "a b", "host:port", "host:99999", "x:1,", "tcp://x:1", ":2181", "\0:1"]
+        {
             let error = Connect::new(bad).check_hosts().unwrap_err();
             assert!(error.to_string().contains("host:port"), "{bad:?}: {error}");
         }

@@ -72,6 +72,7 @@
 mod failure;
 mod program;
 mod prepared;
+mod build;
 mod target;
 mod steady;
 mod log;

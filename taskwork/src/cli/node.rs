@@ -13,10 +13,10 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
 };
-use zk::{is_name, queue::Runs};
 
 use super::{
     Failure, Kinds, Program,
+    build::BuildArguments,
     log::{Level, LogArguments},
     target::{ClusterArguments, runtime, seconds},
 };
@@ -49,6 +49,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     drain_deadline: Duration,
     #[command(flatten)]
+    build: BuildArguments,
+    #[command(flatten)]
     log: LogArguments,
 }
 
@@ -65,12 +67,13 @@ pub(super) fn run<P: Program>(arguments: &Arguments) -> Result<ExitCode, Failure
     let drain_deadline_ms = u64::try_from(arguments.drain_deadline.as_millis()).unwrap_or(u64::MAX);
     let limits = Limits { drain_deadline_ms, ..Limits::default() };
     let (connect, cluster) = (arguments.cluster.connect()?, arguments.cluster.paths()?);
+    let runs = arguments.build.runs::<P>()?;
     let runtime = runtime()?;
     let served = runtime.block_on(async {
         let setup = ServeSetup {
             ground: Box::new(Machine { connect, listen: arguments.listen, advertise: arguments.advertise }),
             cluster,
-            runs: runs::<P>(),
+            runs,
             kinds,
             workers,
             limits,
@@ -107,17 +110,6 @@ impl Arguments {
             self.listen
         )))
     }
-}
-
-/// What a program's nodes run.
-///
-/// # Panics
-/// If the program's name or version cannot be part of a znode's name: a mistake in the program.
-pub(super) fn runs<P: Program>() -> Runs {
-    for name in [P::NAME, P::VERSION] {
-        assert!(is_name(name) && name.len() <= 60, "{name:?} cannot be a program's name or version");
-    }
-    Runs { program: P::NAME.to_owned(), version: P::VERSION.to_owned() }
 }
 
 /// Each SIGTERM and each Ctrl-C asks to leave.

@@ -9,9 +9,9 @@ use zk::{ClusterPaths, job::JobRecord, membership, queue::Runs};
 
 use super::{
     Failure, Place, Prepared, Program,
+    build::{BuildArguments, is_other_build},
     failure::print,
     log::{Level, LogArguments},
-    node::runs,
     steady::{Interrupts, Line, interruptible},
     target::{ClusterArguments, Patience, runtime},
     watch,
@@ -43,6 +43,8 @@ pub(super) struct Arguments<A: Args> {
     /// How many attempts there may be: each node that is lost ends one.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     attempts: u32,
+    #[command(flatten)]
+    build: BuildArguments,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -68,7 +70,7 @@ pub(super) struct Target {
 const NAME_CHARS_MAX: usize = 200;
 
 pub(super) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<ExitCode, Failure> {
-    let Arguments { program, cluster, patience, name, wait, attempts, json, quiet, log } = arguments;
+    let Arguments { program, cluster, patience, name, wait, attempts, build, json, quiet, log } = arguments;
     log.start(Level::Warn);
     let name = name.unwrap_or_else(|| P::NAME.to_owned());
     if name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) || name.is_empty() {
@@ -77,12 +79,13 @@ pub(super) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<Exit
         )));
     }
     let (connect, paths) = (cluster.connect()?, cluster.paths()?);
+    let runs = build.runs::<P>()?;
     let prepared = P::prepare(program, Place::Cluster)?;
     runtime()?.block_on(async move {
         let target = Target {
             line: Line::open(connect, Some(patience.of_a_step())).await?,
             cluster: paths,
-            runs: runs::<P>(),
+            runs,
             name,
             submitter: whoami(),
             attempts_max: attempts,
@@ -146,9 +149,18 @@ impl Target {
             Ok(members) => members,
             Err(error) => return tracing::debug!(%error, "whether there are nodes is not known"),
         };
-        let Runs { program, version } = &self.runs;
-        if !members.iter().any(|member| member.program == *program && member.program_version == *version) {
-            let cluster = self.cluster.name();
+        let (Runs { program, version }, cluster) = (&self.runs, self.cluster.name());
+        let mut versions =
+            members.iter().filter(|member| member.program == *program).map(|m| &m.program_version);
+        if versions.clone().any(|running| running == version) {
+            return;
+        }
+        if let Some(other) = versions.find(|running| is_other_build(running, version)) {
+            eprintln!(
+                "note: the nodes of cluster {cluster} run another build of {program} ({other}; this one is {version}); the job waits. \
+                 Start nodes from the same file, or say --any-build on both sides if the source is the same"
+            );
+        } else {
             eprintln!(
                 "note: no node of cluster {cluster} runs {program} {version} now; the job waits until one does"
             );

@@ -190,10 +190,9 @@ impl Driver {
 
     /// Who steals for another job than this node's is denied at once, so that it need not wait for an answer.
     fn deny_elsewhere(&self, from: NodeId, asked: &Parcel) {
-        let Message::Steal { request } = asked.packet.message else { return };
-        let packet = core::Packet { attempt: asked.packet.attempt, message: Message::Deny { request } };
+        let Some(denial) = asked.denial() else { return };
         // A few bytes; nothing is lost for good by a denial that is not heard.
-        let _ = self.send_parcel(from, &Parcel { job: asked.job, packet, riders: Vec::new() });
+        let _ = self.send_parcel(from, &denial);
     }
 
     fn take_riders(&self, from: NodeId, riders: &[(u32, Vec<u8>)]) {

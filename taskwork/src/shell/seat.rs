@@ -18,9 +18,12 @@ use zk::{
 use super::{
     clock::unix_ms,
     ground::{Network, Way},
-    transport::{PeerAddress, Peers, TransportError},
+    transport::{Arrival, PeerAddress, Peers, TransportError},
 };
-use crate::id::NodeId;
+use crate::{
+    id::NodeId,
+    wire::{codec, parcel::Parcel},
+};
 
 /// What a seat is taken with.
 pub(crate) struct SeatSetup {
@@ -114,10 +117,21 @@ impl Seat {
         })
     }
 
-    /// Answers nobody and drops what comes, as long as there is no job.
+    /// Denies whoever asks for tasks and drops whatever else comes, as long as there is no job. A thief that got no answer would wait for
+    /// one, and at the end of a small job that is most of what it takes.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future may lose a message that has just come, as messages may be lost.
     pub(crate) async fn idle(&mut self) {
         if let Some(network) = &mut self.network {
-            while network.arrivals.recv().await.is_some() {}
+            while let Some(arrival) = network.arrivals.recv().await {
+                let Arrival::Message { from, payload, .. } = arrival else { continue };
+                let asked = codec::decode::<Parcel>(&payload).ok();
+                let denial = asked.and_then(|asked| codec::encode(&asked.denial()?).ok());
+                if let Some(denial) = denial {
+                    network.carrier.send(from, None, denial);
+                }
+            }
         }
         std::future::pending::<()>().await;
     }

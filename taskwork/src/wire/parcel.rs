@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::codec::ENCODED_BYTES_MAX;
-use crate::{core::Packet, envelope::TASK_BYTES_MAX};
+use crate::{
+    core::{Message, Packet},
+    envelope::TASK_BYTES_MAX,
+};
 
 /// The largest value of a variable that rides along with a message, in bytes. A larger one goes by `ZooKeeper` alone.
 pub(crate) const RIDER_BYTES_MAX: usize = 4 << 10;
@@ -28,11 +31,19 @@ pub(crate) struct Parcel {
     pub(crate) riders: Vec<(u32, Vec<u8>)>,
 }
 
+impl Parcel {
+    /// The answer of a node that has nothing to do with the job that is asked about; `None` if nothing is asked for.
+    pub(crate) fn denial(&self) -> Option<Self> {
+        let Message::Steal { request } = self.packet.message else { return None };
+        let packet = Packet { attempt: self.packet.attempt, message: Message::Deny { request } };
+        Some(Self { job: self.job, packet, riders: Vec::new() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        core::Message,
         envelope::Envelope,
         id::{Attempt, NodeId, TaskId},
         shell::mail::Letter,

@@ -354,6 +354,10 @@ fn limits(random: &mut SmallRng) -> Limits {
     limits.open_grants_max = random.random_range(1..64);
     limits.waiting_thieves_max = random.random_range(1..16);
     limits.grant_tasks_max = random.random_range(1..16);
+    limits.grant_bytes_max = random.random_range(1..4_000);
+    limits.open_grant_bytes_max = random.random_range(1..16_000);
+    limits.batch_ids_max = random.random_range(2..1_000);
+    limits.park_tasks_max = random.random_range(1..8);
     limits
 }
 

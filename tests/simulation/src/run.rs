@@ -58,6 +58,8 @@ pub(crate) struct Census {
 const END_MS: u64 = 60_000;
 /// The pause before a process that has ended with an error is started again.
 const RESTART: Duration = Duration::from_millis(200);
+/// How long after the end of the last job it is looked what there is, in milliseconds.
+const SETTLED_MS: u64 = 1_000;
 /// How long nodes may take to leave when all is over, in milliseconds.
 const LEAVE_MS: u64 = 30_000;
 /// The largest message of heavy tasks, in bytes.
@@ -191,6 +193,8 @@ impl<'a> Stage<'a> {
         }
         let over_ms = self.world.now();
         self.check_end(over_ms);
+        // Each node ends its part in the last job.
+        sleep(Duration::from_millis(SETTLED_MS)).await;
         let census = self.world.with(|state| state.census(&self.setup.cluster));
         if !self.failed() {
             self.leave().await;
