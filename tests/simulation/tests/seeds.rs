@@ -12,6 +12,7 @@ const REGRESSIONS: &[(u64, &str)] = &[
     (154, "a claim that came too late left a txn id behind"),
     (169, "a thief that had to remember more grants than it may took none any more, not even the oldest"),
     (5318, "a task that was parked, claimed and parked again was claimed from an old read, and done twice"),
+    (5612, "a node of another program was taken for one that starves"),
     (5842, "the last task went from one idle node to another for ever"),
 ];
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use taskwork::NodeId;
-use zk::{Op, tree::SessionId};
+use zk::{Op, membership, tree::SessionId};
 
 use super::{Facts, Invariant, Seen, place};
 use crate::workload::Shape;
@@ -29,6 +29,7 @@ pub(super) struct EverybodyIsKnown {
 
 struct Member {
     session: SessionId,
+    program: String,
     /// When it was last seen to do something, or else when it came.
     worked_at: u64,
     leaves: bool,
@@ -106,8 +107,10 @@ impl EverybodyIsKnown {
             let name = op.path().strip_prefix(&folder).and_then(|name| name.strip_prefix('/'));
             let Some(node) = name.and_then(|name| name.parse::<NodeId>().ok()) else { continue };
             match op {
-                Op::Create { data, .. } if data.first() == Some(&b'{') => {
-                    self.members.insert(node, Member { session, worked_at: now, leaves: false });
+                Op::Create { data, .. } => {
+                    // What is no record is what a stranger has written.
+                    let Ok(membership::Member { program, .. }) = serde_json::from_slice(data) else { continue };
+                    self.members.insert(node, Member { session, program, worked_at: now, leaves: false });
                 }
                 Op::Delete { .. } => self.leave(node, now),
                 _ => {}
@@ -124,15 +127,18 @@ impl EverybodyIsKnown {
     fn nobody_starves(&mut self, facts: &Facts, now: u64) -> Result<(), String> {
         let spreads =
             facts.first().is_some_and(|job| matches!(job.shape, Shape::Random { .. } | Shape::Uts { .. }));
-        let plenty = spreads && facts.open() > 4 * facts.workers;
+        let program = facts.only_program();
+        let plenty = spreads && program.is_some() && facts.open() > 4 * facts.workers;
         self.plenty_since = plenty.then(|| self.plenty_since.unwrap_or(now));
         let (Some(calm), Some(plenty)) = (self.calm_since, self.plenty_since) else { return Ok(()) };
         if now < calm.max(plenty) + HEARD_MS || now == self.looked_at {
             return Ok(());
         }
         self.looked_at = now;
-        let starves =
-            |member: &Member| !member.leaves && now > member.worked_at.max(calm).max(plenty) + HEARD_MS;
+        let starves = |member: &Member| {
+            let takes_part = !member.leaves && program == Some(&member.program);
+            takes_part && now > member.worked_at.max(calm).max(plenty) + HEARD_MS
+        };
         match self.members.iter().find(|(_, member)| starves(member)) {
             Some((node, member)) => {
                 let (since, open) = (member.worked_at, facts.open());

@@ -75,6 +75,8 @@ pub(crate) struct Facts {
     pub(crate) cluster: ClusterPaths,
     /// By their names, as they stand in the tree.
     jobs: BTreeMap<String, JobFacts>,
+    /// The program of each job, by its name.
+    programs: BTreeMap<String, String>,
     /// The shared data of jobs, as far as it is written.
     shared: BTreeMap<String, Vec<u8>>,
     /// The job and the attempt that a node has last enrolled in.
@@ -165,6 +167,7 @@ impl Facts {
         Self {
             cluster,
             jobs: BTreeMap::new(),
+            programs: BTreeMap::new(),
             shared: BTreeMap::new(),
             attempt_of: BTreeMap::new(),
             workers: 0,
@@ -188,13 +191,23 @@ impl Facts {
         self.first().map_or(0, JobFacts::at_hand)
     }
 
+    /// The program of the first job, if nodes of it can work on that job alone: a node stays with a later job that it has begun,
+    /// whatever the first one has to give.
+    pub(crate) fn only_program(&self) -> Option<&str> {
+        let program = self.programs.get(self.jobs.first_key_value()?.0)?;
+        let of_it = |name: &String| self.programs.get(name) == Some(program);
+        let later = self.jobs.iter().skip(1).any(|(name, job)| of_it(name) && job.at_hand() > 0);
+        (!later).then_some(program)
+    }
+
     fn note(&mut self, seen: &Seen<'_>) {
         let Seen::Wrote { ops, .. } = seen else { return };
         for op in *ops {
-            if let Some((job, record)) = record(&self.cluster, op)
-                && let Some(facts) = self.jobs.get_mut(job)
-            {
-                facts.state = record.state;
+            if let Some((job, record)) = record(&self.cluster, op) {
+                if let Some(facts) = self.jobs.get_mut(job) {
+                    facts.state = record.state;
+                }
+                self.programs.entry(job.to_owned()).or_insert(record.program);
             }
             let Op::Create { path, data, .. } = op else { continue };
             let Some(Place { job, attempt, rest }) = place(&self.cluster, path) else { continue };
