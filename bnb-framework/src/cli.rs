@@ -2,7 +2,7 @@
 //!
 //! For a problem that is read from a file there is nothing to write but [`FromFile`]. Otherwise a program's arguments take
 //! [`SearchArguments`] in by `#[command(flatten)]`; its problem says by [`Shows`] how a solution looks; and [`prepare`] makes a job of
-//! both for [`taskwork::cli`]. The examples beside this crate do the one or the other.
+//! both for [`taskwork_cli`]. The examples beside this crate do the one or the other.
 
 use std::{
     fmt::Write as _,
@@ -15,10 +15,8 @@ use std::{
 use clap::{Args, ValueEnum};
 use indicatif::{HumanCount, HumanDuration};
 use serde_json::{Value, json};
-use taskwork::{
-    Figures,
-    cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown},
-};
+use taskwork::Figures;
+use taskwork_cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown};
 
 use crate::{
     enumerate::{Enumerate, EnumerationTask},
@@ -117,7 +115,7 @@ impl<P: FromFile> Program for Solves<P> {
 
 /// Runs the command line of a program for a problem from a file.
 pub fn main<P: FromFile>() -> ExitCode {
-    taskwork::cli::main::<Solves<P>>()
+    taskwork_cli::main::<Solves<P>>()
 }
 
 /// How a problem is to be searched.

@@ -129,7 +129,9 @@ mod step;
 mod worker;
 mod search;
 mod solver;
+mod submitted;
 pub mod sequential;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod words;
 pub mod assignment;
@@ -153,5 +155,6 @@ pub use crate::{
     problem::{Goal, Problem},
     search::{Instance, SearchTask, Tally},
     solver::{End, Progress, Solved, Solver},
+    submitted::SubmittedSearch,
     tree::{COUNT_MAX, Children, Tree},
 };

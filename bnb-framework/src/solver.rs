@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use taskwork::{Figures, Job, JobError, Report, Stopper};
+use taskwork::{Client, ClientError, Figures, Job, JobError, Report, Stopper};
 
 use crate::{
     cost::Cost,
@@ -11,6 +11,7 @@ use crate::{
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
     problem::{Goal, Problem},
     search::{Instance, SearchTask},
+    submitted::SubmittedSearch,
     worker::near,
 };
 
@@ -26,9 +27,9 @@ pub struct Solver<P: Problem> {
     observer: Option<Observer<P>>,
 }
 
-struct Observer<P: Problem> {
-    every: Duration,
-    tell: Tell<P>,
+pub(crate) struct Observer<P: Problem> {
+    pub(crate) every: Duration,
+    pub(crate) tell: Tell<P>,
 }
 
 type Tell<P> = Box<dyn FnMut(&Progress<P>) + Send>;
@@ -231,8 +232,35 @@ impl<P: Problem> Solver<P> {
     /// # Panics
     /// As [`job`](Self::job).
     pub fn run(self) -> Result<Solved<P>, JobError> {
-        let options = self.options.clone();
-        Ok(Solved::of(&self.job().run()?, &options))
+        let Self { nodes, workers, .. } = self;
+        let (search, Means { options, stopper, observer }) = self.into_parts();
+        let mut job = search.nodes(nodes).stopped_by(stopper);
+        if let Some(workers) = workers {
+            job = job.workers(workers);
+        }
+        if let Some(Observer { every, mut tell }) = observer {
+            job = job.on_progress(every, move |progress| tell(&Progress::of(progress)));
+        }
+        Ok(Solved::of(&job.run()?, &options))
+    }
+
+    /// Submits the search to the nodes of a cluster, which run [`SearchTask<P>`](SearchTask) under its
+    /// [default name](taskwork::NodeBuilder::task). What was chosen of it holds there, too: the [stopper](Self::stopper) cancels it,
+    /// and [progress](Self::on_progress) is told, while [`SubmittedSearch::solved`] waits for its end.
+    ///
+    /// # Errors
+    /// As [`Client::submit`]; and if a number of nodes or workers was chosen, since the cluster has its own.
+    ///
+    /// # Panics
+    /// As [`job`](Self::job).
+    pub async fn submit(self, client: &Client) -> Result<SubmittedSearch<P>, ClientError> {
+        if self.nodes != 1 || self.workers.is_some() {
+            let reason =
+                "a number of nodes or workers is for a search within this process: a cluster has its own";
+            return Err(ClientError::Invalid { reason: reason.to_owned() });
+        }
+        let (search, means) = self.into_parts();
+        Ok(SubmittedSearch::new(client.submit(search).await?, means))
     }
 
     /// The problem.
@@ -250,14 +278,19 @@ impl<P: Problem> Solver<P> {
         &self.options
     }
 
-    /// The search as a job of the runtime, to be run here or on a cluster. [`Solved::of`] says what its report means.
+    /// The search as a job of the runtime, to be run here or on a cluster. [`Solved::of`] says what its report means. The number of
+    /// nodes and of workers, the stopper and who is told of progress do not belong to the job: whoever runs it sees to them.
     ///
     /// # Panics
     /// If what was chosen contradicts itself: a replicable search is to collect solutions, since what is collected by one part would be known
     /// in another; solutions are to be collected of a problem that does not visit [every one](Problem::EVERY_SOLUTION); or everything
     /// is to be visited, and something to be left out all the same.
     pub fn job(self) -> Job<SearchTask<P>> {
-        let mut options = self.options;
+        self.into_parts().0
+    }
+
+    fn into_parts(self) -> (Job<SearchTask<P>>, Means<P>) {
+        let Self { problem, mut options, start, stopper, observer, .. } = self;
         assert!(
             options.replicable.is_none() || options.collect.is_none(),
             "a search that collects solutions cannot be replicable; the solutions are the same in any case"
@@ -270,21 +303,23 @@ impl<P: Problem> Solver<P> {
             P::EVERY_SOLUTION || options.collect.is_none(),
             "solutions are collected where every one of them is a leaf"
         );
-        options.start = self.start.as_ref().map(|start| start.cost);
-        let instance = Instance::new(self.problem, options);
+        let means = Means { options: options.clone(), stopper, observer };
+        options.start = start.as_ref().map(|start| start.cost);
+        let instance = Instance::new(problem, options);
         let root = SearchTask::root(&instance);
-        let mut job = Job::new(root, instance).nodes(self.nodes).stopped_by(self.stopper);
-        if let Some(workers) = self.workers {
-            job = job.workers(workers);
-        }
-        if let Some(start) = &self.start {
+        let mut job = Job::new(root, instance);
+        if let Some(start) = &start {
             job = job.start_value::<Incumbent<P>>(start);
         }
-        if let Some(Observer { every, mut tell }) = self.observer {
-            job = job.on_progress(every, move |progress| tell(&Progress::of(progress)));
-        }
-        job
+        (job, means)
     }
+}
+
+/// What whoever runs a search needs beside its job.
+pub(crate) struct Means<P: Problem> {
+    pub(crate) options: Options<P::Cost>,
+    pub(crate) stopper: Stopper,
+    pub(crate) observer: Option<Observer<P>>,
 }
 
 impl<P: Problem> Progress<P> {

@@ -153,7 +153,7 @@ pub fn names(bytes: &[u8]) {
     if let Some(credentials) = Credentials::parse(text) {
         assert!(!format!("{credentials:?}").contains(text), "a password is not shown");
     }
-    simulation::check_arguments(text);
+    taskwork_cli::check_arguments(text);
 }
 
 /// Contents of znodes, and their names, as somebody with the password could write them.

@@ -1,5 +1,10 @@
 //! Every limit of the runtime, with its unit last in its name.
 
+/// The most nodes of one process.
+pub const NODES_MAX: usize = 256;
+/// The most workers of one node.
+pub const WORKERS_MAX: usize = 1024;
+
 /// The limits of one node. The defaults suit a cluster of tens to hundreds of nodes; tests make them small.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

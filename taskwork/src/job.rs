@@ -1,30 +1,20 @@
-//! Running a job within this process: all cores at once, no server.
+//! A job: the root of its tree, the data that all its tasks share, the values that its variables begin with. The same job runs
+//! within this process or on a cluster.
 
-use std::{
-    fmt, io,
-    num::NonZeroUsize,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
-
-use thiserror::Error;
-use tokio::sync::{Notify, watch};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use crate::{
     config::Limits,
-    figures::Figures,
-    pool::VariableTable,
-    shell::embedded::{self, Setup},
-    task::{Task, Variable, Variables},
+    local::LocalJob,
+    report::{JobError, Report},
+    task::{Task, Variable},
     wire::codec::{self, EncodeError},
 };
 
-/// A job to be run within this process.
+/// A job: to be [run](Self::run) within this process, or [submitted](crate::Client::submit) to a cluster.
 ///
-/// By default it runs on one node with a worker for each processor. With [`nodes`](Self::nodes) several nodes, each with
-/// a pool of its own, run within the process and speak the whole protocol with each other over the loopback interface:
-/// the same program as on many machines, made small.
+/// [`run`](Self::run) takes one node with a worker for each processor; [`nodes`](Self::nodes), [`workers`](Self::workers) and what
+/// else concerns a run within this process make a [`LocalJob`] of it.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -69,165 +59,17 @@ use crate::{
 pub struct Job<T: Task> {
     pub(crate) root: T,
     pub(crate) shared: Arc<T::Shared>,
-    pub(crate) nodes: usize,
-    pub(crate) workers: Option<usize>,
-    pub(crate) limits: Limits,
     pub(crate) start_values: Vec<(String, Result<Vec<u8>, EncodeError>)>,
-    pub(crate) stopper: Stopper,
-    scaler: Option<Scaler>,
-    pub(crate) progress: Option<Observer>,
+    pub(crate) kind: Cow<'static, str>,
+    pub(crate) name: Option<String>,
+    pub(crate) attempts_max: u32,
 }
 
-/// Who is told how the job gets on, and how often.
-pub(crate) struct Observer {
-    pub(crate) every: Duration,
-    pub(crate) tell: Box<dyn FnMut(&Progress) + Send>,
-}
+/// The name of a program's type of task where it has only one.
+pub(crate) const ONLY_KIND: &str = "task";
 
-/// Stops a running job from another thread, such as a signal handler's.
-#[derive(Debug, Clone, Default)]
-pub struct Stopper(Arc<Notify>);
-
-impl Stopper {
-    /// Asks the job to stop: [`Job::run`] then returns soon, with [`Report::finished`] false. May be called before the
-    /// job runs, and more than once.
-    pub fn stop(&self) {
-        self.0.notify_one();
-    }
-
-    pub(crate) async fn stopped(&self) {
-        self.0.notified().await;
-    }
-}
-
-/// Adds nodes to a running job and takes nodes away, from another thread.
-///
-/// A node that is added is found by the others and steals itself some work; one that is taken away hands on what it
-/// has not finished. With no node at all the job rests, its tasks parked, until there is one again.
-#[derive(Debug, Clone)]
-pub struct Scaler(watch::Sender<Option<usize>>);
-
-impl Scaler {
-    /// From now on the job is to run on so many nodes, at most [`NODES_MAX`].
-    pub fn scale_to(&self, nodes: usize) {
-        self.0.send_replace(Some(nodes.min(NODES_MAX)));
-    }
-}
-
-impl Default for Scaler {
-    fn default() -> Self {
-        Self(watch::Sender::new(None))
-    }
-}
-
-/// How a running job gets on.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Progress {
-    /// What all nodes together have done so far.
-    pub figures: Figures,
-    /// The time since the start of the run.
-    pub elapsed: Duration,
-    pub(crate) variables: Values,
-}
-
-/// The end of a job.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Report<T: Task> {
-    /// The outputs of all tasks, merged. If the job was stopped before its end, those of the tasks committed by then.
-    pub output: T::Output,
-    /// Whether every task was completed.
-    pub finished: bool,
-    /// What all nodes together have done.
-    pub figures: Figures,
-    /// The time from the start of the run to its result.
-    pub elapsed: Duration,
-    pub(crate) variables: Values,
-}
-
-/// The values of a program's variables at one moment.
-pub(crate) struct Values {
-    pub(crate) table: VariableTable,
-}
-
-impl Progress {
-    /// The best value known of a variable; `None` if it has none yet, or is not declared.
-    pub fn var<V: Variable>(&self) -> Option<Arc<V::Value>> {
-        self.variables.var::<V>()
-    }
-}
-
-impl<T: Task> Report<T> {
-    /// The final value of a variable; `None` if it never had one, or is not declared.
-    pub fn var<V: Variable>(&self) -> Option<Arc<V::Value>> {
-        self.variables.var::<V>()
-    }
-}
-
-impl Values {
-    fn var<V: Variable>(&self) -> Option<Arc<V::Value>> {
-        let slot = self.table.slot_of(std::any::TypeId::of::<V>())?;
-        self.table.read(slot)?.downcast().ok()
-    }
-}
-
-impl fmt::Debug for Values {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.table.names()).finish()
-    }
-}
-
-/// Why a job had no result.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum JobError {
-    /// A number of nodes or workers that makes no sense.
-    #[error("{given} {what} were asked for; it takes 1 to {max}")]
-    Count {
-        /// Nodes or workers.
-        what: &'static str,
-        /// What was asked for.
-        given: usize,
-        /// The most there can be.
-        max: usize,
-    },
-    /// The root task, or a start value, could not be encoded.
-    #[error("the job cannot be submitted: {0}")]
-    Encode(#[from] EncodeError),
-    /// The shared data of a job is not what this program expects.
-    #[error("the shared data of the job cannot be read: {reason}")]
-    Shared {
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The operating system refused a thread.
-    #[error("no thread could be started: {0}")]
-    Thread(#[source] io::Error),
-    /// A node could not be started.
-    #[error("a node could not be started: {0}")]
-    Node(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The znode tree refused something it should not have.
-    #[error("the coordination failed: {0}")]
-    Coordination(#[from] zk::Error),
-    /// The job failed; the program is at fault.
-    #[error("the job failed: {reason}")]
-    Failed {
-        /// Why.
-        reason: String,
-    },
-    /// What the job produced could not be read.
-    #[error("the result of the job cannot be read: {reason}")]
-    Result {
-        /// Why.
-        reason: String,
-    },
-}
-
-/// The most nodes of one process.
-pub const NODES_MAX: usize = 256;
-/// The most workers of one node.
-pub const WORKERS_MAX: usize = 1024;
+/// How many attempts there may be at a job on a cluster.
+const ATTEMPTS_MAX: u32 = 100;
 
 impl<T: Task> Job<T> {
     /// A job that starts with this task, on data that all its tasks share.
@@ -235,36 +77,11 @@ impl<T: Task> Job<T> {
         Self {
             root,
             shared: Arc::new(shared),
-            nodes: 1,
-            workers: None,
-            limits: Limits::default(),
             start_values: Vec::new(),
-            stopper: Stopper::default(),
-            scaler: None,
-            progress: None,
+            kind: Cow::Borrowed(ONLY_KIND),
+            name: None,
+            attempts_max: ATTEMPTS_MAX,
         }
-    }
-
-    /// The number of nodes within this process, 1 by default, at most [`NODES_MAX`].
-    #[must_use]
-    pub fn nodes(mut self, nodes: usize) -> Self {
-        self.nodes = nodes;
-        self
-    }
-
-    /// The number of workers of each node, by default as many as there are processors (shared among the nodes), at
-    /// most [`WORKERS_MAX`].
-    #[must_use]
-    pub fn workers(mut self, workers: usize) -> Self {
-        self.workers = Some(workers);
-        self
-    }
-
-    /// Limits other than the defaults.
-    #[must_use]
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
     }
 
     /// Gives a variable a value to start with. It is there before the first task begins.
@@ -274,76 +91,71 @@ impl<T: Task> Job<T> {
         self
     }
 
-    /// What stops the job when it is asked to.
-    pub fn stopper(&self) -> Stopper {
-        self.stopper.clone()
-    }
-
-    /// What changes the number of nodes while the job runs.
-    pub fn scaler(&mut self) -> Scaler {
-        self.scaler.get_or_insert_default().clone()
-    }
-
-    /// Lets this stopper stop the job, in place of its own.
+    /// The name under which the nodes of the program have this type of task, where there are
+    /// [several](crate::NodeBuilder::kinds). A run within this process has no need of it.
     #[must_use]
-    pub fn stopped_by(mut self, stopper: Stopper) -> Self {
-        self.stopper = stopper;
+    pub fn kind(mut self, kind: impl Into<Cow<'static, str>>) -> Self {
+        self.kind = kind.into();
         self
     }
 
-    /// Calls `tell` regularly while the job runs, on a thread of the runtime: it must not block for long.
+    /// What people call the job on a cluster; by default the name of the program. 1 to 200 characters, none of them a control
+    /// character. A run within this process has no need of it.
     #[must_use]
-    pub fn on_progress(mut self, every: Duration, tell: impl FnMut(&Progress) + Send + 'static) -> Self {
-        self.progress = Some(Observer { every, tell: Box::new(tell) });
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
         self
     }
 
-    /// Runs the job to its end, or until it is [stopped](Self::stopper).
+    /// How many attempts there may be on a cluster: each node that is lost ends one. By default 100. A run within this
+    /// process has one.
+    #[must_use]
+    pub fn attempts_max(mut self, attempts: u32) -> Self {
+        self.attempts_max = attempts;
+        self
+    }
+
+    /// The job within this process, where more can be chosen.
+    pub fn here(self) -> LocalJob<T> {
+        LocalJob::new(self)
+    }
+
+    /// The job on so many nodes within this process. See [`LocalJob::nodes`].
+    #[must_use]
+    pub fn nodes(self, nodes: usize) -> LocalJob<T> {
+        self.here().nodes(nodes)
+    }
+
+    /// The job within this process with so many workers. See [`LocalJob::workers`].
+    #[must_use]
+    pub fn workers(self, workers: usize) -> LocalJob<T> {
+        self.here().workers(workers)
+    }
+
+    /// The job within this process with other limits. See [`LocalJob::limits`].
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> LocalJob<T> {
+        self.here().limits(limits)
+    }
+
+    /// Runs the job within this process to its end, with a worker for each processor.
     ///
     /// # Errors
-    /// If the job cannot be set up, or the program is at fault: a task panics, or cannot be encoded.
+    /// As [`LocalJob::run`].
     pub fn run(self) -> Result<Report<T>, JobError> {
-        let started = Instant::now();
-        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        check("nodes", self.nodes, NODES_MAX)?;
-        let workers = self.workers.unwrap_or_else(|| (processors / self.nodes).max(1));
-        check("workers", workers, WORKERS_MAX)?;
-        let start_values = self
-            .start_values
-            .into_iter()
-            .map(|(name, value)| Ok((name, value?)))
-            .collect::<Result<_, EncodeError>>()?;
-        embedded::run(Setup {
-            root: self.root,
-            shared: self.shared,
-            nodes: self.nodes,
-            workers,
-            limits: self.limits,
-            start_values,
-            stopper: self.stopper,
-            scale: self.scaler.map(|scaler| scaler.0.subscribe()),
-            progress: self.progress,
-            started,
-        })
+        self.here().run()
     }
-}
 
-fn check(what: &'static str, given: usize, max: usize) -> Result<(), JobError> {
-    if (1..=max).contains(&given) { Ok(()) } else { Err(JobError::Count { what, given, max }) }
+    /// The start values, encoded.
+    pub(crate) fn encoded_values(
+        values: Vec<(String, Result<Vec<u8>, EncodeError>)>,
+    ) -> Result<Vec<(String, Vec<u8>)>, EncodeError> {
+        values.into_iter().map(|(name, value)| Ok((name, value?))).collect()
+    }
 }
 
 impl<T: Task> fmt::Debug for Job<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job")
-            .field("nodes", &self.nodes)
-            .field("workers", &self.workers)
-            .finish_non_exhaustive()
+        f.debug_struct("Job").field("kind", &self.kind).field("name", &self.name).finish_non_exhaustive()
     }
-}
-
-/// The table of a program's variables, without values.
-pub(crate) fn variables_of<T: Task>() -> VariableTable {
-    let mut variables = Variables::default();
-    T::variables(&mut variables);
-    VariableTable::new(variables)
 }

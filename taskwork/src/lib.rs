@@ -96,6 +96,10 @@
 mod task;
 mod context;
 mod job;
+mod local;
+mod report;
+mod release;
+mod node;
 mod id;
 mod config;
 mod figures;
@@ -105,18 +109,24 @@ mod pool;
 mod core;
 mod shell;
 mod wire;
-pub mod cli;
+pub mod client;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation;
 
 pub use crate::{
-    config::Limits,
+    client::{Client, ClientBuilder, ClientError},
+    config::{Limits, NODES_MAX, WORKERS_MAX},
     context::Context,
     figures::{Figures, Times},
     id::{Attempt, IdError, JobId, NodeId, TaskId},
-    job::{Job, JobError, NODES_MAX, Progress, Report, Scaler, Stopper, WORKERS_MAX},
+    job::Job,
+    local::LocalJob,
+    node::{Address, Node, NodeBuilder, NodeError},
     outlook::Outlook,
+    release::{Release, ReleaseError},
+    report::{CoordinationError, JobError, Progress, Report, Scaler, Stopper},
+    shell::kinds::Kinds,
     task::{Outcome, Output, Suggested, Task, Variable, Variables},
     wire::codec::{DecodeError, EncodeError},
 };

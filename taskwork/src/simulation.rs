@@ -21,8 +21,8 @@ use crate::{
     core::{Message, Packet},
     envelope::Envelope,
     id::{Attempt, JobId, NodeId, TaskId},
-    job::JobError,
     pool::{Pool, PoolLimits, Slices},
+    report::JobError,
     shell::{
         ground::{ARRIVALS_MAX, Connecting, Ground, Network, Way},
         kinds::{Kind, Kinds, Starting},
@@ -30,7 +30,7 @@ use crate::{
         node::{Part, RunningNode},
         seat::{Seat, SeatError},
         serve::{ServeError, ServeSetup, serve},
-        submit::{Submission, Submitted},
+        submit::{Submission, Tracked},
         transport::{Arrival, Carrier, Peers, Rooms, Subject, TransportLimits, UnderWay},
     },
     task::Task,
@@ -209,7 +209,7 @@ pub async fn submit<T: Task>(
         start_values: &[],
     };
     let started = std::time::Instant::now();
-    Ok(Submitted::submit(store, setup.cluster.clone(), root, &order, started).await?.job.0)
+    Ok(Tracked::submit(store, setup.cluster.clone(), root, &order, started).await?.job.0)
 }
 
 /// Reads a value that a program has left in a znode: an output, a variable, a result.
@@ -243,11 +243,6 @@ pub fn check_wire(bytes: &[u8]) {
     check::<Parcel>(bytes);
     check::<Letter>(bytes);
     check::<Envelope>(bytes);
-}
-
-/// Reads a text as what users give on the command line.
-pub fn check_arguments(text: &str) {
-    crate::cli::check_arguments(text);
 }
 
 /// The job and the grant that a message is about, and what it says of the grant; `None` for one that is about none.

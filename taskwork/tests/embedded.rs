@@ -164,7 +164,7 @@ fn nodes_steal_from_each_other_and_hear_of_each_others_variables() {
 
 #[test]
 fn a_start_value_is_known_before_the_first_task_begins() {
-    let job = Job::new(Tree::root(), Shape { depth: 3 }).workers(1).start_value::<Largest>(&u64::MAX);
+    let job = Job::new(Tree::root(), Shape { depth: 3 }).start_value::<Largest>(&u64::MAX).workers(1);
     assert_eq!(job.run().unwrap().var::<Largest>().as_deref(), Some(&u64::MAX));
 }
 

@@ -4,10 +4,8 @@
 use std::{thread, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use taskwork::{
-    Context, Job, Outcome, Task, Variable, Variables,
-    cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown},
-};
+use taskwork::{Context, Job, Outcome, Task, Variable, Variables};
+use taskwork_cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown};
 
 /// A part of the tree: states that are still to be visited.
 #[derive(Debug, Clone, Serialize, Deserialize)]

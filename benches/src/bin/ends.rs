@@ -6,10 +6,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use taskwork::{
-    Context, Job, Outcome, Output, Task,
-    cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown},
-};
+use taskwork::{Context, Job, Outcome, Output, Task};
+use taskwork_cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown};
 
 /// How long the task works.
 const WORK: Duration = Duration::from_millis(50);
@@ -77,5 +75,5 @@ impl Program for Command {
 }
 
 fn main() -> ExitCode {
-    taskwork::cli::main::<Command>()
+    taskwork_cli::main::<Command>()
 }

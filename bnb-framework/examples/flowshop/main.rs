@@ -12,7 +12,7 @@ use bnb_framework::{
     cli::{self, SearchArguments},
     words,
 };
-use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
+use taskwork_cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
 
 use crate::{
     read::{JOBS_MAX, MACHINES_MAX, parse},
@@ -77,5 +77,5 @@ impl Program for Command {
 }
 
 fn main() -> ExitCode {
-    taskwork::cli::main::<Command>()
+    taskwork_cli::main::<Command>()
 }

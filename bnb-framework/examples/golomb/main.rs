@@ -10,7 +10,7 @@ use bnb_framework::{
     SearchTask, Solver,
     cli::{self, SearchArguments},
 };
-use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
+use taskwork_cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
 
 use crate::ruler::{Golomb, MARKS_MAX};
 
@@ -46,5 +46,5 @@ impl Program for Command {
 }
 
 fn main() -> ExitCode {
-    taskwork::cli::main::<Command>()
+    taskwork_cli::main::<Command>()
 }

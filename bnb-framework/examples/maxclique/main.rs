@@ -11,7 +11,7 @@ use bnb_framework::{
     cli::{self, SearchArguments},
     words,
 };
-use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
+use taskwork_cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
 
 use crate::{clique::MaxClique, graph::Graph};
 
@@ -78,5 +78,5 @@ fn prepare<const W: usize, const WEIGHTED: bool>(
 }
 
 fn main() -> ExitCode {
-    taskwork::cli::main::<Command>()
+    taskwork_cli::main::<Command>()
 }

@@ -11,7 +11,7 @@ use bnb_framework::{
     cli::{CountArguments, prepare_count},
 };
 use serde_json::json;
-use taskwork::cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
+use taskwork_cli::{Failure, Kinds, NoMore, Place, Prepared, Program};
 
 use crate::tree::Uts;
 
@@ -69,5 +69,5 @@ impl Program for Command {
 }
 
 fn main() -> ExitCode {
-    taskwork::cli::main::<Command>()
+    taskwork_cli::main::<Command>()
 }

@@ -23,13 +23,13 @@ use super::{
     ground,
     node::{JobSetup, RunningNode},
     seat::{Seat, SeatError, SeatSetup},
-    submit::{Submission, Submitted},
+    submit::{Submission, Tracked},
 };
 use crate::{
     config::Limits,
     figures::Figures,
     id::NodeId,
-    job::{JobError, Observer, Progress, Report, Stopper},
+    report::{JobError, Observer, Progress, Report, Stopper},
     task::Task,
 };
 
@@ -83,7 +83,7 @@ pub(crate) async fn run_on<T: Task>(tree: &MemoryTree, setup: Setup<T>) -> Resul
         shared: &[],
         start_values: &start_values,
     };
-    let submitted = Submitted::submit(store, cluster, root, &order, started).await?;
+    let submitted = Tracked::submit(store, cluster, root, &order, started).await?;
     let alone = nodes == 1 && scale.is_none();
     let mut fleet: Fleet<'_, T> = Fleet {
         tree,
@@ -107,7 +107,7 @@ pub(crate) async fn run_on<T: Task>(tree: &MemoryTree, setup: Setup<T>) -> Resul
 /// The nodes of this process.
 struct Fleet<'a, T: Task> {
     tree: &'a MemoryTree,
-    submitted: &'a Submitted,
+    submitted: &'a Tracked,
     shared: Arc<T::Shared>,
     workers: usize,
     limits: Limits,
@@ -149,7 +149,7 @@ impl<T: Task> Fleet<'_, T> {
             self.leaving.spawn(node.leave());
         }
         while self.nodes.len() < nodes {
-            let Submitted { cluster, job, .. } = self.submitted;
+            let Tracked { cluster, job, .. } = self.submitted;
             let node = NodeId(rand::rng().random_range(1..=u64::MAX));
             let broken = |error: SeatError| JobError::Node(Box::new(error));
             let way =

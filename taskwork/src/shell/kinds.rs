@@ -6,7 +6,7 @@ use super::{
     node::{JobSetup, RunningNode},
     seat::Seat,
 };
-use crate::{config::Limits, id::JobId, job::JobError, task::Task, wire::codec};
+use crate::{config::Limits, id::JobId, report::JobError, task::Task, wire::codec};
 
 /// The types of task that a program's nodes can run.
 ///
@@ -40,6 +40,10 @@ impl Kinds {
         let before = self.kinds.insert(name, Arc::new(kind));
         assert!(before.is_none(), "kind {name:?} is added twice");
         self
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&dyn Kind> {

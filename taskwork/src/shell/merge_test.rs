@@ -14,7 +14,7 @@ use super::embedded::{Setup, run_on};
 use crate::{
     config::Limits,
     context::Context,
-    job::{JobError, Report, Stopper},
+    report::{JobError, Report, Stopper},
     task::{Outcome, Output, Task},
 };
 

@@ -28,9 +28,9 @@ use crate::{
     core::{self, Departure, Event},
     figures::{Counter, Figures},
     id::JobId,
-    job::JobError,
     outlook::Window,
     pool::{Pool, PoolLimits, Work, Workers},
+    report::JobError,
     task::Task,
 };
 

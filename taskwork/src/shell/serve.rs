@@ -32,7 +32,12 @@ use super::{
     node::{RunningNode, Stopping},
     seat::{Seat, SeatError, SeatSetup},
 };
-use crate::{config::Limits, core::Departure, id::JobId, job::JobError};
+use crate::{
+    config::Limits,
+    core::Departure,
+    id::JobId,
+    report::{CoordinationError, JobError},
+};
 
 /// What a node process is told at its start.
 pub(crate) struct ServeSetup {
@@ -282,8 +287,10 @@ impl Desk<'_> {
         let Some(started) = unless_told(self.leave, starting).await else { return Ok(Some(Fate::Left)) };
         let mut running = match started {
             Ok(running) => running,
-            Err(JobError::Coordination(zk::Error::NoNode { .. })) => return Ok(None),
-            Err(JobError::Coordination(zk::Error::SessionExpired)) => return Ok(Some(Fate::Expired)),
+            Err(JobError::Coordination(CoordinationError(zk::Error::NoNode { .. }))) => return Ok(None),
+            Err(JobError::Coordination(CoordinationError(zk::Error::SessionExpired))) => {
+                return Ok(Some(Fate::Expired));
+            }
             Err(JobError::Coordination(error)) if error.is_transient() => {
                 tracing::warn!(node = %seat.node, %job, %error, "the job's data cannot be read; it is tried again");
                 time::sleep(RETRY_PAUSE).await;

@@ -17,9 +17,9 @@ use super::clock::unix_ms;
 use crate::{
     figures::Figures,
     id::{JobId, TaskId},
-    job::{JobError, Progress, Report, Values, variables_of},
     outlook::Outlook,
     pool::{Entry, Signals, Source, merge},
+    report::{JobError, Progress, Report, Values, variables_of},
     task::Task,
     wire::codec,
 };
@@ -89,8 +89,8 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// A job in the tree, seen by its submitter.
-pub(crate) struct Submitted {
+/// A job in the tree, seen by its submitter through one session.
+pub(crate) struct Tracked {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cluster: ClusterPaths,
     pub(crate) job: JobId,
@@ -99,7 +99,7 @@ pub(crate) struct Submitted {
     took: OnceLock<Duration>,
 }
 
-impl Submitted {
+impl Tracked {
     /// Submits a job by one try: in a tree that does not go away.
     pub(crate) async fn submit<T: Task>(
         store: Arc<dyn Store>,
@@ -110,12 +110,18 @@ impl Submitted {
     ) -> Result<Self, JobError> {
         let draft = Draft::new(root, order)?;
         let id = job::submit(&*store, &cluster, &draft.job()).await?;
-        Ok(Self::of(store, cluster, id, started))
+        Ok(Self::new(store, cluster, JobId(id), started))
     }
 
     /// A job that was submitted.
-    pub(crate) fn of(store: Arc<dyn Store>, cluster: ClusterPaths, job: String, started: Instant) -> Self {
-        Self { store, cluster, job: JobId(job), started, took: OnceLock::new() }
+    pub(crate) fn new(store: Arc<dyn Store>, cluster: ClusterPaths, job: JobId, started: Instant) -> Self {
+        Self { store, cluster, job, started, took: OnceLock::new() }
+    }
+
+    /// Notes how long the job took, where its end was seen by another session.
+    pub(crate) fn set_took(&self, took: Duration) {
+        // The first that has seen it knows best.
+        let _ = self.took.set(took);
     }
 
     /// Waits for the end of the job.
@@ -307,7 +313,7 @@ mod tests {
                 shared: &[],
                 start_values: &[("best".to_owned(), codec::encode(&7_u64).unwrap())],
             };
-            let submitted = Submitted::submit(store, cluster, Nothing, &order, Instant::now()).await.unwrap();
+            let submitted = Tracked::submit(store, cluster, Nothing, &order, Instant::now()).await.unwrap();
             let record = submitted.stop("enough").await.unwrap();
             let mut errors = 0;
             for lost in 2.. {

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    taskwork::cli::main::<taskwork_tests::tree::TreeProgram>()
+    taskwork_cli::main::<taskwork_tests::tree::TreeProgram>()
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use taskwork::cli::Failure;
+use taskwork_cli::Failure;
 
 use super::print;
 use crate::read::{read_instance, read_tour};

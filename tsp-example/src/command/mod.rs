@@ -8,7 +8,7 @@ mod solve;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use taskwork::cli::{self, Failure, Kinds, Place, Prepared, Program};
+use taskwork_cli::{Failure, Kinds, Place, Prepared, Program};
 
 /// The program `tsp`.
 struct Tsp;
@@ -47,7 +47,7 @@ impl Program for Tsp {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    cli::main::<Tsp>()
+    taskwork_cli::main::<Tsp>()
 }
 
 /// Writes to standard output; that nobody reads it any more (`tsp … | head`) is no mistake.

@@ -8,7 +8,7 @@ use bnb_framework::{
     sequential,
 };
 use clap::ValueEnum;
-use taskwork::cli::{Failure, Kinds, Prepared, Shown};
+use taskwork_cli::{Failure, Kinds, Prepared, Shown};
 
 use super::report::{Report, Search};
 use crate::{

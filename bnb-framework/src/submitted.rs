@@ -1,0 +1,80 @@
+//! A search on a cluster, seen by whoever has submitted it.
+
+use std::fmt;
+
+use taskwork::{
+    ClientError, JobId,
+    client::{ProgressStream, Submitted},
+};
+
+use crate::{
+    problem::Problem,
+    search::SearchTask,
+    solver::{Means, Observer, Progress, Solved},
+};
+
+/// A search on a cluster: what [`Solver::submit`](crate::Solver::submit) gives. Dropping it does nothing to the search.
+pub struct SubmittedSearch<P: Problem> {
+    submitted: Submitted<SearchTask<P>>,
+    means: Means<P>,
+}
+
+impl<P: Problem> SubmittedSearch<P> {
+    pub(crate) fn new(submitted: Submitted<SearchTask<P>>, means: Means<P>) -> Self {
+        Self { submitted, means }
+    }
+
+    /// Returns the id of the job.
+    pub fn id(&self) -> &JobId {
+        self.submitted.id()
+    }
+
+    /// Returns the job, which can be cancelled, suspended, resumed and told a solution.
+    pub fn job(&self) -> &Submitted<SearchTask<P>> {
+        &self.submitted
+    }
+
+    /// Waits for the end of the search, and returns what it has found. Meanwhile who observes the search is told how it gets on,
+    /// and its stopper cancels it. It can be called again, and dropped before its end.
+    ///
+    /// # Errors
+    /// As [`Submitted::result`].
+    pub async fn solved(&mut self) -> Result<Solved<P>, ClientError> {
+        let Self { submitted, means } = self;
+        let stopping = async {
+            means.stopper.stopped().await;
+            match submitted.cancel("stopped by its submitter").await {
+                // Its result is what was found by then.
+                Ok(()) => std::future::pending().await,
+                Err(error) => error,
+            }
+        };
+        let report = tokio::select! {
+            biased;
+            report = submitted.result() => report?,
+            error = stopping => return Err(error),
+            () = tell(submitted, means.observer.as_mut()) => unreachable!("nobody stops telling"),
+        };
+        Ok(Solved::of(&report, &means.options))
+    }
+}
+
+/// Tells an observer how the search gets on, for ever.
+async fn tell<P: Problem>(submitted: &Submitted<SearchTask<P>>, observer: Option<&mut Observer<P>>) {
+    if let Some(Observer { every, tell }) = observer {
+        let mut stream: ProgressStream<'_, _> = submitted.progress(*every);
+        while let Some(read) = stream.next().await {
+            // What cannot be read now is told the next time; what cannot be read at all, by the result.
+            if let Ok(progress) = read {
+                tell(&Progress::of(&progress));
+            }
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+impl<P: Problem> fmt::Debug for SubmittedSearch<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.submitted.fmt(f)
+    }
+}

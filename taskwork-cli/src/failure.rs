@@ -1,0 +1,117 @@
+//! Why a command has ended without what it was asked for.
+
+use std::{error::Error, fmt, process::ExitCode};
+
+use taskwork::{
+    JobError, NodeError,
+    client::{ClientError, ErrorKind},
+};
+
+/// An error with the exit code that goes with it.
+pub struct Failure {
+    code: Code,
+    error: Box<dyn Error + Send + Sync>,
+    /// What was begun may go on without the command.
+    is_premature: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Code {
+    Failed = 1,
+    Usage = 2,
+    Unreachable = 3,
+    Interrupted = 130,
+}
+
+impl Failure {
+    /// The job has failed, or could not be done: exit code 1.
+    pub fn failed(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { code: Code::Failed, error: error.into(), is_premature: false }
+    }
+
+    /// Wrong usage or input: exit code 2.
+    pub fn usage(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { code: Code::Usage, error: error.into(), is_premature: false }
+    }
+
+    /// The cluster could not be reached: exit code 3.
+    pub fn unreachable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { code: Code::Unreachable, error: error.into(), is_premature: false }
+    }
+
+    /// Ctrl-C has ended the command: exit code 130, as of a process that SIGINT has ended.
+    pub(crate) fn interrupted() -> Self {
+        Self { code: Code::Interrupted, error: "interrupted".into(), is_premature: true }
+    }
+
+    /// Adds what is left to do if the command has ended before what it was to wait for.
+    pub(crate) fn hint(self, hint: &str) -> Self {
+        if self.is_premature { Self { error: format!("{self}. {hint}").into(), ..self } } else { self }
+    }
+
+    /// The exit code.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code as u8)
+    }
+}
+
+impl From<JobError> for Failure {
+    fn from(error: JobError) -> Self {
+        ClientError::from(error).into()
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let code = match error.kind() {
+            ErrorKind::Usage => Code::Usage,
+            ErrorKind::Failed => Code::Failed,
+            _ => Code::Unreachable,
+        };
+        match &error {
+            ClientError::GaveUp { hosts, since, waited } => {
+                let since = humantime::format_rfc3339_seconds(*since);
+                let waited = waited.as_secs();
+                let said = format!("ZooKeeper at {hosts} has not answered since {since}, for {waited} s");
+                Self { code, error: said.into(), is_premature: true }
+            }
+            ClientError::NoJob { .. } => Self::usage(format!("{error}: see taskwork jobs")),
+            _ => Self { code, error: error.into(), is_premature: false },
+        }
+    }
+}
+
+impl From<NodeError> for Failure {
+    fn from(error: NodeError) -> Self {
+        match error {
+            NodeError::Client(error) => error.into(),
+            NodeError::Invalid { .. } => Self::usage(error),
+            NodeError::Open { .. } => Self::usage(format!(
+                "{error}.\n  Write one line user:password into a file, chmod 600 it, and give it to every node and command by \
+                 --zk-auth FILE, with TLS to ZooKeeper by --zk-tls-ca FILE.\n  Or say --insecure, if the network is yours alone"
+            )),
+            _ => Self::failed(error),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.error)
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failure")
+            .field("code", &self.code)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Writes to standard output; that nobody reads it any more (`… | head`) is no mistake.
+pub(crate) fn print(text: &str) {
+    use std::io::Write as _;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

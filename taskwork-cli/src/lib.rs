@@ -1,0 +1,95 @@
+//! The command line that every program gets: solve here, be a node of a cluster, submit to one.
+//!
+//! ```text
+//!   queens solve 12                               on the cores of this machine, without a server
+//!   queens node --zk zk1:2181,zk2:2181            be a node; start as many as there are machines
+//!   queens submit 18 --zk zk1:2181 --wait         hand a job to the nodes, and wait for its end
+//! ```
+//!
+//! A program says what it is by [`Program`], and its `main` calls [`main`]:
+//!
+//! ```
+//! # use serde::{Deserialize, Serialize};
+//! # use taskwork::{Context, Outcome, Task};
+//! use taskwork::Job;
+//! use taskwork_cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown};
+//!
+//! /// Counts the leaves of a binary tree.
+//! # #[derive(Serialize, Deserialize)]
+//! struct Count {
+//!     open: Vec<u32>,
+//! }
+//! # impl Task for Count {
+//! #     type Shared = ();
+//! #     type Output = u64;
+//! #     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+//! #         while let Some(height) = self.open.pop() {
+//! #             if height == 0 { *cx.output() += 1 } else { self.open.extend([height - 1, height - 1]) }
+//! #             cx.potential_split(self);
+//! #         }
+//! #         Outcome::Complete
+//! #     }
+//! #     fn split(&mut self, _: &()) -> Option<Self> {
+//! #         (self.open.len() > 1).then(|| Count { open: vec![self.open.remove(0)] })
+//! #     }
+//! # }
+//!
+//! #[derive(clap::Args)]
+//! struct Arguments {
+//!     /// The height of the tree.
+//!     height: u32,
+//! }
+//!
+//! struct Leaves;
+//!
+//! impl Program for Leaves {
+//!     const NAME: &'static str = "leaves";
+//!     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+//!     const ABOUT: &'static str = "Counts the leaves of a binary tree";
+//!     type Arguments = Arguments;
+//!     type More = NoMore;
+//!
+//!     fn kinds(kinds: &mut Kinds) {
+//!         kinds.add::<Count>("count");
+//!     }
+//!
+//!     fn prepare(arguments: Arguments, _: Place) -> Result<Prepared, Failure> {
+//!         let job = Job::new(Count { open: vec![arguments.height] }, ());
+//!         Ok(Prepared::new("count", job, |report| Ok(Shown::done(format!("{} leaves", report.output), report.output))))
+//!     }
+//! }
+//!
+//! // fn main() -> std::process::ExitCode { taskwork_cli::main::<Leaves>() }
+//! # let code = taskwork_cli::run::<Leaves>(["leaves", "solve", "10", "--quiet"]);
+//! # assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::SUCCESS));
+//! ```
+//!
+//! The exit code is 0 when all is done, 1 when the job has failed or was stopped, 2 for wrong usage or input, 3 when the cluster
+//! could not be reached.
+
+mod failure;
+mod program;
+mod prepared;
+mod build;
+mod target;
+mod interrupts;
+mod log;
+mod watch;
+mod solve;
+mod node;
+mod submit;
+pub mod operator;
+
+pub use self::{
+    failure::Failure,
+    prepared::{Prepared, Shown},
+    program::{NoMore, Place, Program, main, run},
+};
+pub use taskwork::Kinds;
+
+/// Reads a text as each of the kinds of value that options take. For the fuzzer: it must not panic.
+#[doc(hidden)]
+pub fn check_arguments(text: &str) {
+    let _ = target::seconds(text);
+    let _ = text.parse::<taskwork::Address>();
+}

@@ -1,0 +1,79 @@
+//! `node`: be a node of a cluster until told to leave.
+
+use std::{net::SocketAddr, process::ExitCode, time::Duration};
+
+use clap::Args;
+use taskwork::{Address, Kinds, Node, NodeBuilder};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    Failure, Program,
+    build::BuildArguments,
+    log::{Level, LogArguments},
+    target::{ClusterArguments, runtime, seconds},
+};
+
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    /// Workers; by default one for each processor.
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Where to listen for other nodes; port 0 takes any that is free.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Where the other nodes find this one, if not where it listens: an address, or an address and a port.
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    advertise: Option<Address>,
+    /// By when to be gone when told to leave by a signal, in seconds. In the last third of it what no other node has taken is put
+    /// into ZooKeeper; what cannot be put there by the end, such as a task that does not stop, is lost.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    drain_deadline: Duration,
+    #[command(flatten)]
+    build: BuildArguments,
+    #[command(flatten)]
+    log: LogArguments,
+}
+
+pub(crate) fn run<P: Program>(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    arguments.log.start(Level::Info);
+    let mut kinds = Kinds::default();
+    P::kinds(&mut kinds);
+    let connect = arguments.cluster.connect()?;
+    let release = arguments.build.release::<P>()?;
+    let mut node = Node::builder_at(connect, arguments.cluster.name(), release)?
+        .kinds(kinds)
+        .listen(arguments.listen)
+        .drain_deadline(arguments.drain_deadline);
+    if let Some(workers) = arguments.workers {
+        node = node.workers(workers);
+    }
+    if let Some(address) = arguments.advertise {
+        node = node.advertise(address);
+    }
+    if arguments.cluster.is_insecure() {
+        node = node.insecure();
+    }
+    let runtime = runtime()?;
+    let served = runtime.block_on(serve(node));
+    // A task that never asks whether it is to stop would keep its thread, and this process, for ever.
+    runtime.shutdown_background();
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+/// Serves until the node has left. Each SIGTERM and each Ctrl-C asks it to leave.
+async fn serve(node: NodeBuilder) -> Result<(), Failure> {
+    let refused = |error| Failure::failed(format!("signals cannot be listened for: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
+    let mut node = node.serve()?;
+    loop {
+        tokio::select! {
+            ended = node.ended() => return Ok(ended?),
+            _ = terminate.recv() => node.drain(),
+            _ = interrupt.recv() => node.drain(),
+        }
+    }
+}

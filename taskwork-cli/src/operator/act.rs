@@ -1,0 +1,92 @@
+//! What an operator can do.
+
+use std::{fs, io, path::Path, process::ExitCode, time::Duration};
+
+use serde_json::json;
+use taskwork::{JobId, client::Stage};
+
+use super::Desk;
+use crate::Failure;
+
+/// Prints what a job has produced.
+pub(super) async fn result(desk: &Desk, id: &JobId) -> Result<(), Failure> {
+    let shown = desk.client.shown_result(id).await?;
+    let pretty = serde_json::to_string_pretty(&shown).unwrap_or_default();
+    desk.say(|| shown, || pretty);
+    Ok(())
+}
+
+/// Asks a node to leave.
+pub(super) async fn drain(desk: &Desk, node: &str, wait: Option<Duration>) -> Result<(), Failure> {
+    let node = desk.client.member(node).await?;
+    desk.client.drain(node).await?;
+    if let Some(timeout) = wait {
+        desk.client.wait_until_left(node, timeout).await?;
+    }
+    let state = if wait.is_some() { "has left" } else { "was asked to leave" };
+    desk.say(
+        || json!({ "node": node.to_string(), "left": wait.is_some() }),
+        || format!("node {node} {state}"),
+    );
+    Ok(())
+}
+
+/// Says something to a job, and prints the answer. That it made no difference is exit code 1.
+pub(super) async fn inject(
+    desk: &Desk,
+    id: &JobId,
+    file: &Path,
+    timeout: Duration,
+) -> Result<ExitCode, Failure> {
+    let name = file.display();
+    let read =
+        if file == Path::new("-") { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
+    let text = read.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let value: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("{name}: found something else; expected JSON: {error}")))?;
+    let told = desk.client.inject(id, value, timeout).await?;
+    let what = if told.taken { "took" } else { "did not take" };
+    desk.say(
+        || json!({ "job": id.0, "taken": told.taken, "said": told.answer }),
+        || format!("job {id} {what} it: {}", told.answer),
+    );
+    Ok(if told.taken { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Stops a job.
+pub(super) async fn cancel(desk: &Desk, id: &JobId, reason: &str) -> Result<(), Failure> {
+    desk.client.cancel(id, reason).await?;
+    desk.say(|| json!({ "job": id.0, "cancelled": true }), || format!("job {id} is cancelled"));
+    Ok(())
+}
+
+/// Puts a job aside.
+pub(super) async fn suspend(desk: &Desk, id: &JobId) -> Result<(), Failure> {
+    desk.client.suspend(id).await?;
+    desk.say(|| json!({ "job": id.0, "suspended": true }), || format!("job {id} is put aside"));
+    Ok(())
+}
+
+/// Lets a job go on.
+pub(super) async fn resume(desk: &Desk, id: &JobId) -> Result<(), Failure> {
+    desk.client.resume(id).await?;
+    desk.say(|| json!({ "job": id.0, "resumed": true }), || format!("job {id} goes on"));
+    Ok(())
+}
+
+/// Removes what is kept of jobs; without a list, of all that are over or whose submission was abandoned.
+pub(super) async fn forget(desk: &Desk, ids: Vec<JobId>, force: bool) -> Result<(), Failure> {
+    let ids = if ids.is_empty() {
+        let over = |stage: Stage| {
+            matches!(stage, Stage::Done | Stage::Failed | Stage::Cancelled | Stage::Abandoned)
+                || force && stage == Stage::Submitting
+        };
+        let jobs = desk.overview().await?.jobs.into_iter();
+        jobs.filter(|job| over(job.stage)).map(|job| JobId(job.id)).collect()
+    } else {
+        ids
+    };
+    desk.client.forget(&ids, force).await?;
+    desk.say(|| json!({ "forgotten": ids }), || format!("{} jobs are forgotten", ids.len()));
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! `taskwork job`.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+use taskwork::{
+    Figures, JobId,
+    client::{JobDetails, Requests},
+};
+
+use super::{
+    Desk, json,
+    table::{self, count, lapse},
+};
+use crate::Failure;
+
+/// Everything about a job at one moment.
+struct Facts {
+    id: JobId,
+    job: JobDetails,
+}
+
+pub(super) async fn run(desk: &Desk, id: &JobId, timeline: bool) -> Result<(), Failure> {
+    let facts = Facts { id: id.clone(), job: desk.client.job(id).await? };
+    let text = || facts.text() + &if timeline { facts.timeline_text() } else { String::new() };
+    desk.say(|| facts.json(), text);
+    Ok(())
+}
+
+impl Facts {
+    fn json(&self) -> serde_json::Value {
+        let mut object = json::job(&self.id.0, self.job.stage, Some(&self.job.record));
+        let (figures, requests) = self.job.sums();
+        let nodes = self.job.nodes.iter().map(|work| {
+            json!({
+                "node": work.node,
+                "state": work.state,
+                "attempt": work.published.attempt,
+                "figures": work.published.figures,
+                "requests": work.published.requests,
+                "at_ms": work.published.at_ms,
+            })
+        });
+        let nodes: Vec<_> = nodes.collect();
+        let timeline: Vec<_> = self
+            .timeline()
+            .into_iter()
+            .map(|(at_ms, who, what, detail)| json!({ "at_ms": at_ms, "who": who, "what": what, "detail": detail }))
+            .collect();
+        let cost = Cost::of(figures, requests);
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("figures".to_owned(), json!(figures));
+            fields.insert("share_done".to_owned(), json!(figures.share()));
+            fields.insert("requests".to_owned(), json!(requests));
+            fields.insert("nodes".to_owned(), json!(nodes));
+            fields.insert("timeline".to_owned(), json!(timeline));
+            fields.insert("open_tasks".to_owned(), json!(self.job.open_tasks));
+            fields.insert("parked_tasks".to_owned(), json!(self.job.parked_tasks));
+            fields.insert(
+                "zookeeper".to_owned(),
+                json!({
+                    "transactions": figures.transactions,
+                    "retried_share": cost.retried_share,
+                    "reads_per_write": cost.reads_per_write,
+                    "transactions_per_thousand_tasks": cost.per_thousand_tasks,
+                }),
+            );
+        }
+        object
+    }
+
+    fn text(&self) -> String {
+        let record = &self.job.record;
+        let mut rows = vec![
+            ("job", self.id.to_string()),
+            ("state", self.job.stage.text().to_owned()),
+            ("name", record.name.clone()),
+            ("program", format!("{} {} ({})", record.program, record.program_version, record.kind)),
+            ("submitted", format!("{} by {}", table::time(record.submitted_ms), record.submitter)),
+            ("attempt", format!("{} of at most {}", record.attempt, record.attempts_max)),
+        ];
+        if let Some(finished) = record.finished_ms {
+            let took = lapse(record.submitted_ms, finished);
+            rows.push(("ended", format!("{}, {took} after its submission", table::time(finished))));
+        }
+        if let Some(reason) = &record.reason {
+            rows.push(("reason", reason.clone()));
+        }
+        let (figures, requests) = self.job.sums();
+        let share =
+            figures.share().map(|share| format!(", an estimated {:.1} % of the whole", 100.0 * share));
+        let earlier = (figures.worked_earlier > 0).then(|| {
+            format!(", {} of them in earlier attempts: these are done anew", count(figures.worked_earlier))
+        });
+        let units = count(figures.worked);
+        let rest = earlier.into_iter().chain(share).collect::<String>();
+        rows.push(("worked", format!("{units} units{rest}")));
+        let split =
+            format!("{} completed, {} of them split off", count(figures.tasks), count(figures.splits));
+        rows.push(("tasks", split));
+        let stolen = count(figures.stolen_tasks);
+        let steals = format!("{} of {} requests", count(figures.steals), count(figures.requests));
+        rows.push(("steals", format!("{steals}; {stolen} tasks received")));
+        if let Some((open, parked)) = self.job.open_tasks.zip(self.job.parked_tasks) {
+            rows.push(("not done", format!("{open} tasks in the global task list, {parked} parked")));
+        }
+        let cost = Cost::of(figures, requests);
+        rows.push(("ZooKeeper", cost.text(figures)));
+        let mut text = table::list(&rows);
+        for lost in &record.lost {
+            let _ = writeln!(
+                text,
+                "lost       {} in attempt {} at {}",
+                lost.node,
+                lost.attempt,
+                table::time(lost.at_ms)
+            );
+        }
+        if !self.job.nodes.is_empty() {
+            text += "\n";
+            text += &self.node_table();
+        }
+        text
+    }
+
+    /// What has happened: when, to whom, what, and more about it. In order, as far as the clocks of the nodes agree.
+    fn timeline(&self) -> Vec<(u64, &str, String, &str)> {
+        let record = &self.job.record;
+        let mut timeline = vec![(record.submitted_ms, record.submitter.as_str(), "submitted".to_owned(), "")];
+        for work in &self.job.nodes {
+            let moments = work.published.moments.iter();
+            timeline.extend(moments.map(|moment| {
+                let what = serde_json::to_value(moment.what).unwrap_or_default();
+                let what = what.as_str().unwrap_or_default().replace('_', " ");
+                (moment.at_ms, work.node.as_str(), what, moment.detail.as_str())
+            }));
+        }
+        if let Some(finished) = record.finished_ms {
+            timeline.push((
+                finished,
+                "-",
+                self.job.stage.text().to_owned(),
+                record.reason.as_deref().unwrap_or(""),
+            ));
+        }
+        timeline.sort_by_key(|(at_ms, ..)| *at_ms);
+        timeline
+    }
+
+    fn timeline_text(&self) -> String {
+        let start = self.job.record.submitted_ms;
+        let rows = self.timeline().into_iter().map(|(at_ms, who, what, detail)| {
+            let before = at_ms < start;
+            let lapse = if before { lapse(at_ms, start) } else { lapse(start, at_ms) };
+            let sign = if before { "-" } else { "" };
+            vec![format!("{sign}{lapse}"), who.to_owned(), what, detail.to_owned()]
+        });
+        format!("\n{}", table::table(&["#AFTER", "WHO", "WHAT", ""], rows))
+    }
+
+    fn node_table(&self) -> String {
+        let rows = self.job.nodes.iter().map(|work| {
+            let figures = &work.published.figures;
+            let numbers =
+                [figures.worked, figures.tasks, figures.steals, figures.transactions, figures.retries];
+            let named = [work.node.clone(), work.state.to_owned()].into_iter();
+            named.chain(numbers.map(count)).collect()
+        });
+        table::table(&["NODE", "STATE", "#WORKED", "#TASKS", "#STEALS", "#TRANSACTIONS", "#RETRIES"], rows)
+    }
+}
+
+/// What a job has cost ZooKeeper, in relation.
+struct Cost {
+    /// Of all tries of transactions, the share of those that were not the first.
+    retried_share: f64,
+    reads_per_write: f64,
+    per_thousand_tasks: f64,
+}
+
+impl Cost {
+    fn of(figures: Figures, requests: Requests) -> Self {
+        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        Self {
+            retried_share: share(figures.retries, figures.transactions + figures.retries),
+            reads_per_write: share(requests.reads, requests.writes + requests.multis),
+            per_thousand_tasks: 1000.0 * share(figures.transactions, figures.tasks),
+        }
+    }
+
+    fn text(&self, figures: Figures) -> String {
+        format!(
+            "{} transactions, {:.1} % of the tries repeated; {:.1} reads per write; {:.1} transactions per thousand tasks",
+            count(figures.transactions),
+            100.0 * self.retried_share,
+            self.reads_per_write,
+            self.per_thousand_tasks,
+        )
+    }
+}

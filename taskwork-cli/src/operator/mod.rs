@@ -1,0 +1,268 @@
+//! `taskwork`: what an operator sees of a cluster and can do to it, whatever programs its nodes run.
+
+mod act;
+mod findings;
+mod job;
+mod jobs;
+mod nodes;
+mod json;
+mod status;
+mod table;
+mod wait;
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{Parser, Subcommand};
+use taskwork::{
+    Client, JobId,
+    client::{Overview, doctor},
+};
+
+use crate::{
+    Failure,
+    failure::print,
+    interrupts::{Notes, interruptible},
+    log::{Level, LogArguments},
+    program::ended,
+    submit::goes_on,
+    target::{ClusterArguments, Patience, runtime, seconds},
+};
+
+/// Sees to the clusters of programs on the taskwork runtime.
+#[derive(Debug, Parser)]
+#[command(name = "taskwork", version)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say how the cluster is: its nodes, who leads, the job at work, jobs that wait.
+    Status(Common),
+    /// Look whether anything is wrong: servers, access, clocks, nodes, jobs. Exit code 1 if something is.
+    Doctor(Common),
+    /// List the nodes.
+    Nodes(Common),
+    /// List the jobs.
+    Jobs(Common),
+    /// Say everything about a job: its progress, its nodes, what it has cost.
+    Job(Job),
+    /// Print what a job has produced, as JSON.
+    Result(OfJob),
+    /// Wait for the end of a job, however long ZooKeeper is away meanwhile, and print what it has produced, as JSON.
+    Wait(OfJob),
+    /// Let a node leave: it hands on its unfinished tasks first. Asked again, it leaves at once.
+    Drain(Drain),
+    /// Say something to a job that is at work: give it a solution, mostly, in JSON. Its program checks it.
+    Inject(Inject),
+    /// Stop a job.
+    Cancel(Cancel),
+    /// Put a job aside: its tasks are parked, its nodes take the next job.
+    Suspend(OfJob),
+    /// Let a job that was put aside go on.
+    Resume(OfJob),
+    /// Remove everything that is kept of jobs that are over, or whose submission was abandoned.
+    Forget(Forget),
+}
+
+#[derive(Debug, clap::Args)]
+struct Common {
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    #[command(flatten)]
+    patience: Patience,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    log: LogArguments,
+}
+
+#[derive(Debug, clap::Args)]
+struct OfJob {
+    /// The job, as `taskwork jobs` lists it; the number alone will do.
+    #[arg(value_name = "ID", value_parser = job_id)]
+    job: JobId,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Job {
+    #[command(flatten)]
+    of: OfJob,
+    /// Also say what has happened, and when.
+    #[arg(long)]
+    timeline: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Drain {
+    /// The node, as `taskwork nodes` lists it; the beginning will do.
+    node: String,
+    /// Wait until it has left.
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    timeout: Duration,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Cancel {
+    /// The job, as `taskwork jobs` lists it; the number alone will do.
+    #[arg(value_name = "ID", value_parser = job_id)]
+    job: JobId,
+    /// Why; it is kept with the job.
+    #[arg(long, default_value = "cancelled by an operator")]
+    reason: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Inject {
+    /// The job, as `taskwork jobs` lists it; the number alone will do.
+    #[arg(value_name = "ID", value_parser = job_id)]
+    job: JobId,
+    /// A file with what to say, in JSON; - is standard input.
+    file: PathBuf,
+    /// How long to wait for the answer, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    timeout: Duration,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Forget {
+    /// The jobs, as `taskwork jobs` lists them; the numbers alone will do.
+    #[arg(value_name = "ID", value_parser = job_id, required_unless_present = "all")]
+    jobs: Vec<JobId>,
+    /// All jobs that are over, or whose submission was abandoned.
+    #[arg(long, conflicts_with = "jobs")]
+    all: bool,
+    /// Also jobs that are being submitted. Without it they must be abandoned: begun ten minutes ago, and not done.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A cluster, looked at by an operator.
+struct Desk {
+    client: Client,
+    json: bool,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    run(std::env::args_os())
+}
+
+/// Runs a command line, the name of the command first.
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    match CommandLine::try_parse_from(arguments) {
+        Ok(line) => ended(perform(line.command)),
+        Err(error) => {
+            // It goes where it belongs: help to standard output, errors to standard error.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
+    }
+}
+
+fn perform(command: Command) -> Result<ExitCode, Failure> {
+    let common = match &command {
+        Command::Status(common)
+        | Command::Doctor(common)
+        | Command::Nodes(common)
+        | Command::Jobs(common)
+        | Command::Job(Job { of: OfJob { common, .. }, .. })
+        | Command::Result(OfJob { common, .. })
+        | Command::Wait(OfJob { common, .. })
+        | Command::Suspend(OfJob { common, .. })
+        | Command::Resume(OfJob { common, .. })
+        | Command::Drain(Drain { common, .. })
+        | Command::Inject(Inject { common, .. })
+        | Command::Cancel(Cancel { common, .. })
+        | Command::Forget(Forget { common, .. }) => common,
+    };
+    common.log.start(Level::Warn);
+    let (cluster, json) = (&common.cluster, common.json);
+    if let Command::Doctor(_) = command {
+        let found = runtime()?.block_on(doctor::diagnose(&cluster.connect()?, cluster.name()))?;
+        print(&if json { format!("{}\n", findings::json(&found)) } else { findings::text(&found) });
+        let well = found.iter().all(|finding| finding.ok);
+        return Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let patience = match &command {
+        Command::Wait(_) => common.patience.of_waiting(),
+        _ => Some(common.patience.of_a_step()),
+    };
+    let hint = match &command {
+        Command::Wait(OfJob { job, .. }) => goes_on(job),
+        _ => String::new(),
+    };
+    let client = cluster.client(&Notes::default())?.patience(patience);
+    runtime()?.block_on(async {
+        let desk = Desk { client: client.connect().await?, json };
+        let done = interruptible(async {
+            desk.client.check_cluster().await?;
+            desk.perform(command).await
+        });
+        let done = Box::pin(done).await;
+        desk.client.close().await;
+        done.map_err(|failure| if hint.is_empty() { failure } else { failure.hint(&hint) })
+    })
+}
+
+impl Desk {
+    async fn perform(&self, command: Command) -> Result<ExitCode, Failure> {
+        match command {
+            Command::Status(_) | Command::Doctor(_) => status::run(self).await?,
+            Command::Nodes(_) => nodes::run(self).await?,
+            Command::Jobs(_) => jobs::run(self).await?,
+            Command::Job(Job { of, timeline }) => job::run(self, &of.job, timeline).await?,
+            Command::Result(OfJob { job, .. }) => act::result(self, &job).await?,
+            Command::Wait(OfJob { job, .. }) => wait::run(self, &job).await?,
+            Command::Drain(Drain { node, wait, timeout, .. }) => {
+                act::drain(self, &node, wait.then_some(timeout)).await?;
+            }
+            Command::Inject(Inject { job, file, timeout, .. }) => {
+                return act::inject(self, &job, &file, timeout).await;
+            }
+            Command::Cancel(Cancel { job, reason, .. }) => act::cancel(self, &job, &reason).await?,
+            Command::Suspend(OfJob { job, .. }) => act::suspend(self, &job).await?,
+            Command::Resume(OfJob { job, .. }) => act::resume(self, &job).await?,
+            Command::Forget(Forget { jobs, force, .. }) => act::forget(self, jobs, force).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn overview(&self) -> Result<Overview, Failure> {
+        Ok(self.client.overview().await?)
+    }
+
+    /// Prints one or the other.
+    fn say(&self, json: impl FnOnce() -> serde_json::Value, text: impl FnOnce() -> String) {
+        let text = if self.json { json().to_string() } else { text() };
+        print(&format!("{}\n", text.trim_end_matches('\n')));
+    }
+}
+
+/// A job's id, or its number.
+fn job_id(text: &str) -> Result<JobId, String> {
+    if let Ok(number) = text.parse::<u32>() {
+        return Ok(JobId(format!("j-{number:010}")));
+    }
+    let is_name = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if is_name && !text.is_empty() && !text.starts_with('.') {
+        Ok(JobId(text.to_owned()))
+    } else {
+        Err("expected an id such as j-0000000003, or 3".to_owned())
+    }
+}

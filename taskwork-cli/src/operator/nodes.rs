@@ -1,0 +1,38 @@
+//! `taskwork nodes`.
+
+use serde_json::json;
+
+use super::{Desk, json, table};
+use crate::Failure;
+
+pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
+    let overview = desk.overview().await?;
+    let unstoppable = desk.client.unstoppable_tasks(&overview).await?;
+    let as_json = || {
+        let members = overview.members.iter().map(|member| {
+            let mut told = json::member(&overview, member);
+            told["silent"] = json!(unstoppable.get(&member.node));
+            told
+        });
+        members.collect()
+    };
+    let text = || {
+        let rows = overview.members.iter().map(|member| {
+            let mut notes: Vec<String> = Vec::new();
+            notes.extend(overview.leads(&member.node).then(|| "leads".to_owned()));
+            notes.extend(overview.drains(&member.node).then(|| "leaving".to_owned()));
+            notes.extend(unstoppable.get(&member.node).map(|task| format!("{task} does not stop")));
+            vec![
+                member.node.clone(),
+                format!("{} {}", member.program, member.program_version),
+                member.workers.to_string(),
+                member.address.map_or_else(|| "-".to_owned(), |address| address.to_string()),
+                table::time(member.started_ms),
+                table::or_none(&notes.join(", ")),
+            ]
+        });
+        table::table(&["NODE", "PROGRAM", "#WORKERS", "ADDRESS", "SINCE", "NOTE"], rows)
+    };
+    desk.say(as_json, text);
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! `taskwork status`.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use taskwork::client::{JobRecord, Overview, Stage};
+
+use super::{
+    Desk, json,
+    table::{list, table},
+};
+use crate::Failure;
+
+pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
+    let overview = desk.overview().await?;
+    let unstoppable = desk.client.unstoppable_tasks(&overview).await?;
+    let json = || {
+        let mut told = as_json(desk, &overview);
+        told["silent"] = json!(unstoppable);
+        told
+    };
+    let text = || {
+        let mut text = as_text(desk, &overview);
+        for (node, task) in &unstoppable {
+            text.extend(["\n", task, " at node ", node, " does not stop\n"]);
+        }
+        text
+    };
+    desk.say(json, text);
+    Ok(())
+}
+
+/// The programs of the cluster: nodes, workers, who leads.
+fn programs(overview: &Overview) -> BTreeMap<String, (u64, u64, String)> {
+    let mut programs: BTreeMap<String, (u64, u64, String)> = BTreeMap::new();
+    for member in &overview.members {
+        let runs = format!("{}@{}", member.program, member.program_version);
+        let leader = overview.leaders.iter().find(|(led, _)| *led == runs);
+        let leader = leader.map_or_else(|| "-".to_owned(), |(_, leader)| leader.clone());
+        let (nodes, workers, _) = programs.entry(runs).or_insert((0, 0, leader));
+        *nodes += 1;
+        *workers += u64::from(member.workers);
+    }
+    programs
+}
+
+fn count(overview: &Overview, wanted: Stage) -> usize {
+    overview.jobs.iter().filter(|job| job.stage == wanted).count()
+}
+
+fn as_json(desk: &Desk, overview: &Overview) -> serde_json::Value {
+    let programs: Vec<_> = programs(overview)
+        .into_iter()
+        .map(|(runs, (nodes, workers, leader))| {
+            json!({ "runs": runs, "nodes": nodes, "workers": workers, "leader": leader })
+        })
+        .collect();
+    let open = overview.jobs.iter().filter(|job| job.stage.is_open());
+    let jobs: Vec<_> = open.map(|job| json::job(&job.id, job.stage, job.record.as_ref())).collect();
+    json!({
+        "cluster": desk.client.cluster_name(),
+        "nodes": overview.members.len(),
+        "workers": overview.members.iter().map(|member| u64::from(member.workers)).sum::<u64>(),
+        "programs": programs,
+        "jobs": jobs,
+        "done": count(overview, Stage::Done),
+        "failed": count(overview, Stage::Failed),
+        "cancelled": count(overview, Stage::Cancelled),
+    })
+}
+
+fn as_text(desk: &Desk, overview: &Overview) -> String {
+    let workers: u64 = overview.members.iter().map(|member| u64::from(member.workers)).sum();
+    let over = [(Stage::Done, "done"), (Stage::Failed, "failed"), (Stage::Cancelled, "cancelled")];
+    let over: Vec<String> =
+        over.iter().map(|(stage, name)| format!("{} {name}", count(overview, *stage))).collect();
+    let mut text = list(&[
+        ("cluster", desk.client.cluster_name().to_owned()),
+        ("nodes", format!("{}, with {workers} workers", overview.members.len())),
+        ("jobs", over.join(", ")),
+    ]);
+    let rows = programs(overview).into_iter().map(|(runs, (nodes, workers, leader))| {
+        vec![runs.replace('@', " "), nodes.to_string(), workers.to_string(), leader]
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        text += "\n";
+        text += &table(&["PROGRAM", "#NODES", "#WORKERS", "LEADER"], rows);
+    }
+    let open: Vec<Vec<String>> = overview
+        .jobs
+        .iter()
+        .filter(|job| job.stage.is_open())
+        .map(|job| {
+            let of = |f: fn(&JobRecord) -> String| job.record.as_ref().map_or_else(|| "-".to_owned(), f);
+            vec![
+                job.id.clone(),
+                job.stage.text().to_owned(),
+                of(|record| format!("{} {}", record.program, record.program_version)),
+                of(|record| record.name.clone()),
+            ]
+        })
+        .collect();
+    text += "\n";
+    text += &if open.is_empty() {
+        "no job is at work or waits\n".to_owned()
+    } else {
+        table(&["JOB", "STATE", "PROGRAM", "NAME"], open)
+    };
+    text
+}

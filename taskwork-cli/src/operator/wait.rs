@@ -1,0 +1,17 @@
+//! `taskwork wait`.
+
+use taskwork::{JobId, client::JobState};
+
+use super::{Desk, act};
+use crate::Failure;
+
+/// Waits for the end of a job, and prints what it has produced.
+pub(super) async fn run(desk: &Desk, id: &JobId) -> Result<(), Failure> {
+    let record = desk.client.wait(id).await?;
+    let reason = record.reason.as_deref().unwrap_or("for a reason that was not recorded");
+    match record.state {
+        JobState::Failed => Err(Failure::failed(format!("job {id} has failed: {reason}"))),
+        JobState::Cancelled => Err(Failure::failed(format!("job {id} was cancelled: {reason}"))),
+        _ => act::result(desk, id).await,
+    }
+}

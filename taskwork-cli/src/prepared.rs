@@ -1,0 +1,241 @@
+//! A job that is ready to run, and what is to be said when it has.
+
+use std::{future::Future, pin::Pin, time::Duration};
+
+use taskwork::{Client, Job, JobId, Progress, Report, Task, client::Submitted};
+
+use crate::{
+    Failure,
+    interrupts::Interrupts,
+    submit::{Target, goes_on},
+    watch,
+};
+
+/// A job that is ready to run, here or on a cluster.
+pub struct Prepared {
+    job: Box<dyn Launch>,
+}
+
+/// What a command shows at its end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shown {
+    /// For people.
+    pub text: String,
+    /// For scripts: `--json`.
+    pub json: serde_json::Value,
+    /// Whether all was done. Otherwise the exit code is 1.
+    pub complete: bool,
+}
+
+impl Shown {
+    /// What is shown when all was done. The text gets a line end if it has none.
+    pub fn done(text: impl Into<String>, json: impl Into<serde_json::Value>) -> Self {
+        Self { text: text.into(), json: json.into(), complete: true }
+    }
+
+    pub(crate) fn print(&self, json: bool) {
+        let text = if json { self.json.to_string() } else { self.text.clone() };
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        crate::failure::print(&format!("{text}{end}"));
+    }
+}
+
+type Line = fn(&Progress) -> String;
+type Submitting<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Waits>, Failure>> + 'a>>;
+type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Shown, Failure>> + 'a>>;
+
+impl Prepared {
+    /// A job of one of the program's [kinds](crate::Program::kinds), and what to show of its report.
+    pub fn new<T: Task>(
+        kind: &'static str,
+        job: Job<T>,
+        show: impl FnOnce(Report<T>) -> Result<Shown, Failure> + Send + 'static,
+    ) -> Self {
+        Self { job: Box::new(Ready { kind, job, show: Box::new(show), line: watch::line_of }) }
+    }
+
+    /// As [`new`](Self::new), with a line of the program's own that says how the job gets on.
+    pub fn watched<T: Task>(
+        kind: &'static str,
+        job: Job<T>,
+        line: fn(&Progress) -> String,
+        show: impl FnOnce(Report<T>) -> Result<Shown, Failure> + Send + 'static,
+    ) -> Self {
+        Self { job: Box::new(Ready { kind, job, show: Box::new(show), line }) }
+    }
+
+    /// What needed no job: it has been done already.
+    pub fn at_once(shown: Shown) -> Self {
+        Self { job: Box::new(shown) }
+    }
+
+    /// Runs it within this process.
+    pub(crate) fn solve(self, size: Size, quiet: bool) -> Result<Shown, Failure> {
+        self.job.solve(size, quiet)
+    }
+
+    /// Submits it to a cluster.
+    pub(crate) fn submit(self, target: &Target) -> Submitting<'_> {
+        self.job.submit(target)
+    }
+}
+
+/// How many nodes and workers a job runs on within this process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) nodes: Option<usize>,
+    pub(crate) workers: Option<usize>,
+}
+
+/// A job with the type of its tasks forgotten.
+trait Launch: Send {
+    fn solve(self: Box<Self>, size: Size, quiet: bool) -> Result<Shown, Failure>;
+    fn submit(self: Box<Self>, target: &Target) -> Submitting<'_>;
+}
+
+/// A submitted job, the type of its tasks forgotten.
+pub(crate) trait Waits: Send {
+    fn id(&self) -> &JobId;
+    /// Waits for its end, with the patience of this client. Ctrl-C cancels the job; a second one ends the waiting, for the servers
+    /// may be away.
+    fn wait(self: Box<Self>, client: Client, target: &Target) -> Waiting<'_>;
+}
+
+type Show<T> = Box<dyn FnOnce(Report<T>) -> Result<Shown, Failure> + Send>;
+
+struct Ready<T: Task> {
+    kind: &'static str,
+    job: Job<T>,
+    show: Show<T>,
+    line: Line,
+}
+
+struct OnItsWay<T: Task> {
+    submitted: Submitted<T>,
+    show: Show<T>,
+    line: Line,
+}
+
+impl<T: Task> Launch for Ready<T> {
+    fn solve(self: Box<Self>, Size { nodes, workers }: Size, quiet: bool) -> Result<Shown, Failure> {
+        let Self { job, show, line, .. } = *self;
+        let mut job = job.here();
+        if let Some(nodes) = nodes {
+            job = job.nodes(nodes);
+        }
+        if let Some(workers) = workers {
+            job = job.workers(workers);
+        }
+        watch::stop_on_interrupt(job.stopper())?;
+        let bar = watch::bar(quiet);
+        if let Some(bar) = bar.clone() {
+            job = job.on_progress(watch::EVERY, move |progress| {
+                bar.set_message(line(progress));
+                bar.tick();
+            });
+        }
+        let report = job.run();
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        show(report?)
+    }
+
+    fn submit(self: Box<Self>, target: &Target) -> Submitting<'_> {
+        let Self { kind, job, show, line } = *self;
+        let mut job = job.kind(kind).attempts_max(target.attempts_max);
+        if let Some(name) = &target.name {
+            job = job.name(name);
+        }
+        Box::pin(async move {
+            let submitted = target.client.submit(job).await?;
+            Ok(Box::new(OnItsWay { submitted, show, line }) as Box<dyn Waits>)
+        })
+    }
+}
+
+/// How often the line is renewed while a job is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+impl<T: Task> Waits for OnItsWay<T> {
+    fn id(&self) -> &JobId {
+        self.submitted.id()
+    }
+
+    fn wait(self: Box<Self>, client: Client, target: &Target) -> Waiting<'_> {
+        let Self { submitted, show, line } = *self;
+        Box::pin(async move {
+            let submitted = submitted.by(client);
+            let bar = watch::bar(target.quiet);
+            target.notes.set_bar(bar.as_ref());
+            let watching = async {
+                let Some(bar) = &bar else { return std::future::pending().await };
+                let mut progress = submitted.progress(LOOK_EVERY);
+                while let Some(read) = progress.next().await {
+                    // What cannot be read now is shown the next time.
+                    if let Ok(progress) = read {
+                        bar.set_message(line(&progress));
+                        bar.tick();
+                    }
+                }
+                std::future::pending::<()>().await;
+            };
+            let report = tokio::select! {
+                biased;
+                report = submitted.result() => report?,
+                failure = cancel_on_interrupt(&submitted) => return Err(failure),
+                () = watching => unreachable!("it is watched until the job is over"),
+            };
+            if let Some(bar) = bar {
+                bar.finish_and_clear();
+            }
+            show(report)
+        })
+    }
+}
+
+/// Cancels the job at the first Ctrl-C. Ends at the second one, or when the job cannot be cancelled.
+async fn cancel_on_interrupt<T: Task>(submitted: &Submitted<T>) -> Failure {
+    let mut interrupts = match Interrupts::listen() {
+        Ok(interrupts) => interrupts,
+        Err(failure) => return failure,
+    };
+    interrupts.next().await;
+    tokio::select! {
+        cancelled = submitted.cancel("cancelled by its submitter") => {
+            if let Err(error) = cancelled {
+                return error.into();
+            }
+            // What it has produced by then is read now.
+            interrupts.next().await;
+            Failure::interrupted()
+        }
+        () = interrupts.next() => Failure::unreachable(format!(
+            "interrupted twice, before the job was known to be cancelled. {}",
+            goes_on(submitted.id())
+        )),
+    }
+}
+
+impl Launch for Shown {
+    fn solve(self: Box<Self>, size: Size, _: bool) -> Result<Shown, Failure> {
+        if size.nodes.is_some() || size.workers.is_some() {
+            return Err(Failure::usage(
+                "what is asked for runs without the runtime: it takes no --nodes or --workers",
+            ));
+        }
+        Ok(*self)
+    }
+
+    fn submit(self: Box<Self>, _: &Target) -> Submitting<'_> {
+        Box::pin(async {
+            Err(Failure::usage("what is asked for runs without the runtime, and cannot be submitted"))
+        })
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+//! What a program says of itself, and its command line.
+
+use std::{ffi::OsString, num::NonZeroUsize, process::ExitCode};
+
+use clap::{ArgMatches, Args, Command, CommandFactory as _, FromArgMatches, Parser, Subcommand};
+use taskwork::Kinds;
+
+use crate::{Failure, Prepared, node, solve, submit};
+
+/// A program on the runtime.
+pub trait Program: 'static {
+    /// The name of its command; nodes take only jobs of this program. 1 to 60 letters, digits, dots, `-` or `_`.
+    const NAME: &'static str;
+    /// Its version: nodes take only jobs of the same. It must change whenever tasks, shared data or outputs look
+    /// different. As the name.
+    const VERSION: &'static str;
+    /// What it does, in one line.
+    const ABOUT: &'static str;
+    /// What `solve` and `submit` take besides the runtime's own options.
+    type Arguments: Args;
+    /// Commands of the program's own; [`NoMore`] if there are none.
+    type More: Subcommand;
+
+    /// Declares every type of task that the program's jobs are made of.
+    fn kinds(kinds: &mut Kinds);
+
+    /// Makes a job of what was asked for.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments, or with the files that they name.
+    fn prepare(arguments: Self::Arguments, place: Place) -> Result<Prepared, Failure>;
+
+    /// Does a command of the program's own.
+    ///
+    /// # Errors
+    /// Whatever the command says.
+    fn more(_command: Self::More) -> Result<ExitCode, Failure> {
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Where a job is to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Place {
+    /// In this process, on so many nodes of so many workers, as far as they were given.
+    Here {
+        /// Nodes.
+        nodes: Option<NonZeroUsize>,
+        /// Workers of each node.
+        workers: Option<NonZeroUsize>,
+    },
+    /// On the nodes of a cluster.
+    Cluster,
+}
+
+/// No commands besides the runtime's own.
+#[derive(Debug)]
+pub enum NoMore {}
+
+impl FromArgMatches for NoMore {
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
+        Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand))
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+        match *self {}
+    }
+}
+
+impl Subcommand for NoMore {
+    fn augment_subcommands(command: Command) -> Command {
+        command
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        command
+    }
+
+    fn has_subcommand(_: &str) -> bool {
+        false
+    }
+}
+
+#[derive(Parser)]
+struct CommandLine<A: Args, M: Subcommand> {
+    #[command(subcommand)]
+    command: Commands<A, M>,
+}
+
+#[derive(Subcommand)]
+enum Commands<A: Args, M: Subcommand> {
+    /// Solve it on this machine, on all its cores, without a server.
+    Solve(solve::Arguments<A>),
+    /// Be a node of a cluster: work on its jobs, one after another, until told to leave (SIGTERM, `taskwork drain`).
+    Node(node::Arguments),
+    /// Submit it to a cluster.
+    Submit(submit::Arguments<A>),
+    #[command(flatten)]
+    More(M),
+}
+
+/// Runs the command line of this process.
+pub fn main<P: Program>() -> ExitCode {
+    run::<P>(std::env::args_os())
+}
+
+/// Runs a command line, the name of the program first.
+pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    let command = CommandLine::<P::Arguments, P::More>::command();
+    let command = command.name(P::NAME).version(P::VERSION).about(P::ABOUT);
+    let parsed = command.try_get_matches_from(arguments);
+    let parsed = parsed.and_then(|matches| CommandLine::<P::Arguments, P::More>::from_arg_matches(&matches));
+    let command = match parsed {
+        Ok(line) => line.command,
+        Err(error) => {
+            // It goes where it belongs: help to standard output, errors to standard error.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let outcome = match command {
+        Commands::Solve(arguments) => solve::run::<P>(arguments),
+        Commands::Node(arguments) => node::run::<P>(&arguments),
+        Commands::Submit(arguments) => submit::run::<P>(arguments),
+        Commands::More(command) => P::more(command),
+    };
+    ended(outcome)
+}
+
+/// Says what went wrong, if anything did.
+pub(crate) fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("error: {failure}");
+        failure.exit_code()
+    })
+}

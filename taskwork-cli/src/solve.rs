@@ -1,0 +1,44 @@
+//! `solve`: on this machine, without a server.
+
+use std::{num::NonZeroUsize, process::ExitCode};
+
+use clap::Args;
+
+use crate::{
+    Failure, Place, Program,
+    log::{Level, LogArguments},
+    prepared::Size,
+};
+
+// A program's own arguments may have the name that clap would give to a group of these.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Arguments<A: Args> {
+    #[command(flatten)]
+    program: A,
+    /// Run so many nodes within this process, each with a pool of its own; they talk QUIC over the loopback interface.
+    /// [default: 1]
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Workers of each node; by default the processors are shared among the nodes.
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Show no progress.
+    #[arg(long)]
+    quiet: bool,
+    #[command(flatten)]
+    log: LogArguments,
+}
+
+pub(crate) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<ExitCode, Failure> {
+    let Arguments { program, nodes, workers, json, quiet, log } = arguments;
+    log.start(Level::Warn);
+    let given = |count: Option<usize>| count.and_then(NonZeroUsize::new);
+    let place = Place::Here { nodes: given(nodes), workers: given(workers) };
+    let shown = P::prepare(program, place)?.solve(Size { nodes, workers }, quiet || json)?;
+    shown.print(json);
+    Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,142 @@
+//! `submit`: hand a job to a cluster.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use taskwork::{Client, JobId, Release};
+
+use crate::{
+    Failure, Place, Prepared, Program,
+    build::BuildArguments,
+    failure::print,
+    interrupts::{Notes, interruptible},
+    log::{Level, LogArguments},
+    target::{ClusterArguments, Patience, runtime},
+};
+
+// A program's own arguments may have the name that clap would give to a group of these.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Arguments<A: Args> {
+    #[command(flatten)]
+    program: A,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    #[command(flatten)]
+    patience: Patience,
+    /// What to call the job. [default: the program's name]
+    #[arg(long)]
+    name: Option<String>,
+    /// Wait for the end of the job and print its result. Ctrl-C then cancels the job. Without it the job's id is printed, and
+    /// `taskwork wait ID` waits.
+    #[arg(long)]
+    wait: bool,
+    /// How many attempts there may be: each node that is lost ends one.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    attempts: u32,
+    #[command(flatten)]
+    build: BuildArguments,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Show no progress.
+    #[arg(long)]
+    quiet: bool,
+    #[command(flatten)]
+    log: LogArguments,
+}
+
+/// Where jobs are submitted to.
+pub(crate) struct Target {
+    pub(crate) client: Client,
+    pub(crate) notes: Notes,
+    pub(crate) name: Option<String>,
+    pub(crate) attempts_max: u32,
+    pub(crate) quiet: bool,
+    release: Release,
+}
+
+pub(crate) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<ExitCode, Failure> {
+    let Arguments { program, cluster, patience, name, wait, attempts, build, json, quiet, log } = arguments;
+    log.start(Level::Warn);
+    let (notes, release) = (Notes::default(), build.release::<P>()?);
+    let client = cluster.client(&notes)?.release(release.clone()).submitter(whoami());
+    let client = client.patience(Some(patience.of_a_step()));
+    let prepared = P::prepare(program, Place::Cluster)?;
+    runtime()?.block_on(async move {
+        let client = client.connect().await?;
+        let target = Target { client, notes, name, attempts_max: attempts, quiet: quiet || json, release };
+        let done = submit(&target, prepared, wait.then_some(&patience), json).await;
+        target.client.close().await;
+        done
+    })
+}
+
+/// Submits a job, and waits for its end if patience for that is given.
+async fn submit(
+    target: &Target,
+    prepared: Prepared,
+    wait: Option<&Patience>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let submitting = interruptible(prepared.submit(target)).await;
+    let unknown = "Whether the job was submitted is not known: see taskwork jobs";
+    let job = submitting.map_err(|failure| failure.hint(unknown))?;
+    let id = job.id().clone();
+    let Some(patience) = wait else {
+        print(&if json { format!("{}\n", json!({ "job": id.0 })) } else { format!("{id}\n") });
+        target.note_without_nodes().await;
+        return Ok(ExitCode::SUCCESS);
+    };
+    target.note_without_nodes().await;
+    if !target.quiet {
+        eprintln!("job {id}");
+    }
+    let client = target.client.with_patience(patience.of_waiting());
+    let mut shown = job.wait(client, target).await.map_err(|failure| failure.hint(&goes_on(&id)))?;
+    if let Some(object) = shown.json.as_object_mut() {
+        object.insert("job".to_owned(), json!(id.0));
+    }
+    shown.print(json);
+    Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What is left to do for who does not wait any more.
+pub(crate) fn goes_on(job: &JobId) -> String {
+    format!("Job {job} may go on without it: taskwork wait {job} gives its result")
+}
+
+/// Who submits: for people, nothing is decided by it.
+fn whoami() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    let name: String = user.unwrap_or_default().chars().filter(|c| !c.is_control()).take(64).collect();
+    if name.is_empty() { "unknown".to_owned() } else { name }
+}
+
+impl Target {
+    /// Says so if there is no node that will take the job. The job is submitted all the same, so nothing else comes of an error.
+    async fn note_without_nodes(&self) {
+        let overview = match self.client.overview().await {
+            Ok(overview) => overview,
+            Err(error) => return tracing::debug!(%error, "whether there are nodes is not known"),
+        };
+        let (program, version) = (self.release.program(), self.release.version());
+        let cluster = self.client.cluster_name();
+        let mut versions =
+            overview.members.iter().filter(|member| member.program == program).map(|m| &m.program_version);
+        if versions.clone().any(|running| running == version) {
+            return;
+        }
+        if let Some(other) = versions.find(|running| self.release.is_other_build(running)) {
+            eprintln!(
+                "note: the nodes of cluster {cluster} run another build of {program} ({other}; this one is {version}); the job waits. \
+                 Start nodes from the same file, or say --any-build on both sides if the source is the same"
+            );
+        } else {
+            eprintln!(
+                "note: no node of cluster {cluster} runs {program} {version} now; the job waits until one does"
+            );
+        }
+    }
+}

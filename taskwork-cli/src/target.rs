@@ -1,0 +1,141 @@
+//! Which cluster a command is about, and how to reach it.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use clap::Args;
+use taskwork::client::{Client, ClientBuilder, Connect, Credentials, Tls};
+
+use crate::{Failure, interrupts::Notes};
+
+/// Which cluster.
+#[derive(Debug, Clone, Args)]
+#[group(skip)]
+pub(crate) struct ClusterArguments {
+    /// The ZooKeeper servers: host:port,host:port/chroot.
+    #[arg(long, value_name = "HOSTS", env = "TASKWORK_ZK")]
+    zk: String,
+    /// The name of the cluster; several can share a ZooKeeper.
+    #[arg(long, value_name = "NAME", default_value = "default", env = "TASKWORK_CLUSTER")]
+    cluster: String,
+    /// A file with one line user:password, the credentials for ZooKeeper; only its owner may read it.
+    #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_AUTH")]
+    zk_auth: Option<PathBuf>,
+    /// Talk TLS to ZooKeeper; a PEM file with the certificates that its servers' are signed by.
+    #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_TLS_CA")]
+    zk_tls_ca: Option<PathBuf>,
+    /// A PEM file with the certificate to show to ZooKeeper.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TASKWORK_ZK_TLS_CERT",
+        requires = "zk_tls_ca",
+        requires = "zk_tls_key"
+    )]
+    zk_tls_cert: Option<PathBuf>,
+    /// A PEM file with that certificate's key.
+    #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_TLS_KEY", requires = "zk_tls_cert")]
+    zk_tls_key: Option<PathBuf>,
+    /// How long to try to reach ZooKeeper at the start, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    zk_connect_timeout: Duration,
+    /// After what silence ZooKeeper takes this process for lost, in seconds; its servers may grant less or more.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    zk_session_timeout: Duration,
+    /// Trust the network: send credentials to ZooKeeper in the clear, let a node be reached from other machines without any.
+    #[arg(long)]
+    insecure: bool,
+}
+
+/// For how long a command tries.
+#[derive(Debug, Clone, Args)]
+#[group(skip)]
+pub(crate) struct Patience {
+    /// For how long to go on trying when ZooKeeper goes away, in seconds. [default: 30; without end where a job is waited for]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    zk_give_up: Option<Duration>,
+}
+
+/// For how long ZooKeeper may be away from a command that waits for nothing else.
+const GIVE_UP: Duration = Duration::from_secs(30);
+
+impl Patience {
+    /// Of a command that waits for nothing else.
+    pub(crate) fn of_a_step(&self) -> Duration {
+        self.zk_give_up.unwrap_or(GIVE_UP)
+    }
+
+    /// Of a command that waits for a job; `None` is for ever.
+    pub(crate) fn of_waiting(&self) -> Option<Duration> {
+        self.zk_give_up
+    }
+}
+
+impl ClusterArguments {
+    /// How to reach it.
+    pub(crate) fn connect(&self) -> Result<Connect, Failure> {
+        let mut connect = Connect::new(&self.zk);
+        connect.connect_timeout = self.zk_connect_timeout;
+        connect.session_timeout = self.zk_session_timeout;
+        // A request that is not answered within half a session had better be asked of another server.
+        connect.request_timeout = (self.zk_session_timeout / 2).max(Duration::from_millis(500));
+        if let Some(file) = &self.zk_auth {
+            connect.credentials = Some(Credentials::from_file(file).map_err(Failure::usage)?);
+        }
+        if let Some(ca) = &self.zk_tls_ca {
+            let identity = match (&self.zk_tls_cert, &self.zk_tls_key) {
+                (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+                _ => None,
+            };
+            connect.tls = Some(Tls { ca: read(ca)?, identity });
+        }
+        if connect.exposes_credentials() && !self.insecure {
+            return Err(Failure::usage(format!(
+                "the credentials would go to {} in the clear, for everybody on the way to read.\n  \
+                 Give --zk-tls-ca FILE to talk TLS to ZooKeeper (deploy/zookeeper/three-servers.cfg shows its side).\n  \
+                 Or say --insecure, if the network is yours alone",
+                connect.hosts
+            )));
+        }
+        Ok(connect)
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.cluster
+    }
+
+    /// A client of it, whose outages are noted.
+    pub(crate) fn client(&self, notes: &Notes) -> Result<ClientBuilder, Failure> {
+        let notes = notes.clone();
+        let builder = Client::builder_of(self.connect()?).cluster(&self.cluster);
+        // Whether credentials may go in the clear was judged just now.
+        Ok(builder.insecure().on_outage(move |outage| notes.outage(outage)))
+    }
+
+    /// Whether the network is trusted.
+    pub(crate) fn is_insecure(&self) -> bool {
+        self.insecure
+    }
+}
+
+fn read(file: &PathBuf) -> Result<String, Failure> {
+    fs::read_to_string(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+}
+
+/// A time of a millisecond to a day.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    if (0.001..=86_400.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("expected 0.001 to 86400 seconds".to_owned())
+    }
+}
+
+/// The threads that a command needs for its connections.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("no thread could be started: {error}")))
+}

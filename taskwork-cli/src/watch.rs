@@ -1,0 +1,62 @@
+//! What is to be seen while a job runs, and Ctrl-C.
+
+use std::{
+    io::IsTerminal as _,
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
+    time::Duration,
+};
+
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
+use taskwork::{Progress, Stopper};
+
+use crate::Failure;
+
+/// How often the line is renewed.
+pub(crate) const EVERY: Duration = Duration::from_millis(100);
+
+/// The exit code of a command that was ended by a second Ctrl-C.
+const INTERRUPTED: i32 = 130;
+
+/// A line on standard error that says how a job gets on; nothing if that is no terminal, or silence is wanted.
+pub(crate) fn bar(quiet: bool) -> Option<ProgressBar> {
+    let shown = !quiet && std::io::stderr().is_terminal();
+    shown.then(|| {
+        let style = ProgressStyle::with_template("{spinner} {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+        ProgressBar::new_spinner().with_style(style)
+    })
+}
+
+/// What can be said of any job.
+pub(crate) fn line_of(progress: &Progress) -> String {
+    let (figures, elapsed) = (&progress.figures, progress.elapsed);
+    let rate = figures.worked as f64 / elapsed.as_secs_f64().max(1e-3);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for the eye")]
+    let rate = HumanCount(rate as u64);
+    let share = figures.share().map(|share| format!("about {:.1} % done; ", 100.0 * share));
+    format!(
+        "{}{} units of work, {rate}/s; {} tasks, {} steals; {}",
+        share.unwrap_or_default(),
+        HumanCount(figures.worked),
+        HumanCount(figures.tasks),
+        HumanCount(figures.steals),
+        HumanDuration(elapsed),
+    )
+}
+
+/// Lets Ctrl-C stop the job; a second one ends the program at once.
+pub(crate) fn stop_on_interrupt(stopper: Stopper) -> Result<(), Failure> {
+    let pressed = AtomicU32::new(0);
+    let handler = move || {
+        if pressed.fetch_add(1, SeqCst) == 0 {
+            stopper.stop();
+        } else {
+            std::process::exit(INTERRUPTED);
+        }
+    };
+    match ctrlc::set_handler(handler) {
+        // A program that solves several things sets it again: the first one stays.
+        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(()),
+        Err(error) => Err(Failure::failed(format!("Ctrl-C cannot be listened for: {error}"))),
+    }
+}

@@ -1,0 +1,333 @@
+//! Is anything wrong with a cluster, and what to do about it.
+//!
+//! Each check is a function that adds what it has found; it looks only, and changes nothing.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Read as _, Write as _},
+    net::{TcpStream, ToSocketAddrs as _},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use zk::{
+    ClusterPaths, Connect, Store,
+    figures::{self, NodeFigures},
+    job::JobRecord,
+    membership::Member,
+};
+
+use super::{ClientError, JobEntry, Overview, Stage};
+use crate::figures::Figures;
+
+/// What a check has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What was looked at, in a word.
+    pub check: &'static str,
+    /// Whether it is well.
+    pub ok: bool,
+    /// What was found.
+    pub said: String,
+    /// What to do about it; empty if it is well.
+    pub advice: &'static str,
+}
+
+/// All that was found.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn well(&mut self, check: &'static str, said: impl Into<String>) {
+        self.0.push(Finding { check, ok: true, said: said.into(), advice: "" });
+    }
+
+    fn wrong(&mut self, check: &'static str, said: impl Into<String>, advice: &'static str) {
+        self.0.push(Finding { check, ok: false, said: said.into(), advice });
+    }
+
+    fn has(&self, check: &str) -> bool {
+        self.0.iter().any(|finding| finding.check == check)
+    }
+}
+
+/// How long one server is waited for.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
+/// By how much clocks may differ before that is said, in milliseconds.
+const CLOCKS_APART_MS_MAX: u64 = 10_000;
+/// For how long a node may not know of another one, in milliseconds.
+const UNKNOWN_MS_MAX: u64 = 15_000;
+
+/// Looks at the servers one by one, at who may use the cluster, and at its clocks, nodes and jobs. Must be called within a tokio
+/// runtime.
+///
+/// # Errors
+/// If the name of the cluster makes no sense. What cannot be reached is a finding.
+pub async fn diagnose(connect: &Connect, cluster: &str) -> Result<Vec<Finding>, ClientError> {
+    let invalid = |error: zk::NameError| ClientError::Invalid { reason: error.to_string() };
+    let cluster = ClusterPaths::new(cluster).map_err(invalid)?;
+    let mut findings = Findings::default();
+    servers(connect, &mut findings).await;
+    encryption(connect, &mut findings);
+    match connect.open().await {
+        Ok(store) => {
+            let store: Arc<dyn Store> = store;
+            let looked = look(&*store, connect, &cluster, &mut findings).await;
+            if let Err(error) = store.close().await {
+                tracing::debug!(%error, "the session ends by itself");
+            }
+            if let Err(failure) = looked {
+                findings.wrong("session", failure.to_string(), "Look at the servers, and try again");
+            }
+        }
+        Err(error) => {
+            findings.wrong("session", error.to_string(), "Without a session nothing else can be looked at");
+        }
+    }
+    Ok(findings.0)
+}
+
+/// Each server by itself.
+async fn servers(connect: &Connect, findings: &mut Findings) {
+    const ADVICE: &str = "Start it, or take it out of --zk; look at its log";
+    let (hosts, chroot) = connect.hosts.split_once('/').unwrap_or((&connect.hosts, ""));
+    for host in hosts.split(',') {
+        let mut alone = connect.clone();
+        alone.hosts = if chroot.is_empty() { host.to_owned() } else { format!("{host}/{chroot}") };
+        alone.connect_timeout = connect.connect_timeout.min(SERVER_TIMEOUT);
+        let begun = Instant::now();
+        match alone.open().await {
+            Ok(store) => {
+                let took_ms = begun.elapsed().as_millis();
+                // It says nothing of itself where it is not allowed to, or talks TLS.
+                let (asked, plain) = (host.to_owned(), connect.tls.is_none());
+                let said = tokio::task::spawn_blocking(move || plain.then(|| srvr(&asked).ok()).flatten());
+                let said = said.await.ok().flatten().unwrap_or_default();
+                findings.well("server", format!("{host} answers after {took_ms} ms{said}"));
+                if let Err(error) = store.close().await {
+                    tracing::debug!(%error, "the session ends by itself");
+                }
+            }
+            Err(error) => findings.wrong("server", format!("{host}: {error}"), ADVICE),
+        }
+    }
+}
+
+/// What a server says of itself: its version and its part in the ensemble. Nothing if it says something else.
+fn srvr(host: &str) -> io::Result<String> {
+    let address = if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+        host.to_owned()
+    } else {
+        format!("{host}:2181")
+    };
+    let address = address.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
+    let mut stream = TcpStream::connect_timeout(&address, SERVER_TIMEOUT)?;
+    stream.set_read_timeout(Some(SERVER_TIMEOUT))?;
+    stream.write_all(b"srvr")?;
+    let mut said = String::new();
+    stream.take(1 << 16).read_to_string(&mut said)?;
+    let line = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let version = line("Zookeeper version:").and_then(|version| version.split(['-', ',']).next());
+    let version = version.map(|version| format!(", version {version}")).unwrap_or_default();
+    let mode = line("Mode:").map(|mode| format!(", {mode}")).unwrap_or_default();
+    Ok(version + &mode)
+}
+
+fn encryption(connect: &Connect, findings: &mut Findings) {
+    const CHECK: &str = "TLS";
+    if connect.tls.is_some() {
+        findings.well(CHECK, "ZooKeeper is talked to by TLS");
+    } else if connect.exposes_credentials() {
+        findings.wrong(
+            CHECK,
+            "the credentials go to ZooKeeper in the clear",
+            "Give --zk-tls-ca; deploy/zookeeper/three-servers.cfg shows the servers' side",
+        );
+    } else {
+        findings.well(CHECK, "ZooKeeper is talked to in the clear, and no credentials leave this machine");
+    }
+}
+
+/// What can be seen by a session.
+async fn look(
+    store: &dyn Store,
+    connect: &Connect,
+    cluster: &ClusterPaths,
+    findings: &mut Findings,
+) -> Result<(), ClientError> {
+    if store.exists(&cluster.jobs()).await?.is_none() {
+        let said = format!("there is no cluster {:?}", cluster.name());
+        findings.wrong("cluster", said, "It is made by its first node or job: is --cluster right?");
+        return Ok(());
+    }
+    access(connect, cluster, findings).await?;
+    let overview = Overview::read(store, cluster).await?;
+    clocks(store, cluster, findings).await?;
+    hearing(store, cluster, &overview, findings).await?;
+    jobs(cluster, &overview, findings);
+    stopping(&overview.unstoppable(store, cluster).await?, findings);
+    Ok(())
+}
+
+/// Tasks that do not stop although they were asked to.
+fn stopping(silent: &BTreeMap<String, String>, findings: &mut Findings) {
+    const CHECK: &str = "stopping";
+    for (node, task) in silent {
+        findings.wrong(
+            CHECK,
+            format!("{task} at node {node} does not stop"),
+            "Its program must call migrate() or is_asked() more often; the node goes on without that thread",
+        );
+    }
+    if silent.is_empty() {
+        findings.well(CHECK, "every task that was asked to stop has stopped");
+    }
+}
+
+/// What somebody without credentials can see.
+async fn access(
+    connect: &Connect,
+    cluster: &ClusterPaths,
+    findings: &mut Findings,
+) -> Result<(), ClientError> {
+    const CHECK: &str = "access";
+    if connect.credentials.is_none() {
+        findings.well(CHECK, "no credentials are given: whoever reaches ZooKeeper can do everything");
+        return Ok(());
+    }
+    let mut stranger = connect.clone();
+    stranger.credentials = None;
+    let stranger = stranger.open().await?;
+    let folders = [
+        ClusterPaths::ALL.to_owned(),
+        cluster.base(),
+        cluster.members(),
+        cluster.election(),
+        cluster.drains(),
+        cluster.jobs(),
+    ];
+    let mut open = Vec::new();
+    for folder in folders {
+        match stranger.children(&folder).await {
+            Ok(_) => open.push(folder),
+            Err(zk::Error::NoAuth { .. } | zk::Error::NoNode { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if let Err(error) = stranger.close().await {
+        tracing::debug!(%error, "the session ends by itself");
+    }
+    if open.is_empty() {
+        findings.well(CHECK, "nothing can be read without credentials");
+    } else {
+        let said = format!("open to everybody without credentials: {}", open.join(", "));
+        let advice = "They were made without --zk-auth: in zkCli.sh, addauth digest USER:PASSWORD, then setAcl -R PATH auth::cdrwa";
+        findings.wrong(CHECK, said, advice);
+    }
+    Ok(())
+}
+
+/// The clocks of the nodes, beside that of ZooKeeper. Nothing is decided by them, but what is shown is confusing.
+async fn clocks(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    findings: &mut Findings,
+) -> Result<(), ClientError> {
+    const CHECK: &str = "clock";
+    for node in store.children(&cluster.members()).await? {
+        let (content, stat) = match store.get(&cluster.member(&node)).await {
+            Err(zk::Error::NoNode { .. }) => continue,
+            other => other?,
+        };
+        let Ok(member) = serde_json::from_slice::<Member>(&content) else {
+            let said = format!("the entry of member {node} cannot be read");
+            findings.wrong("member", said, "If it is of a newer version, update this command");
+            continue;
+        };
+        let apart_ms = member.started_ms.abs_diff(stat.modified_ms);
+        if apart_ms > CLOCKS_APART_MS_MAX {
+            let ahead = if member.started_ms > stat.modified_ms { "ahead of" } else { "behind" };
+            let lapse = format!("{:.1} s", apart_ms as f64 / 1000.0);
+            findings.wrong(
+                CHECK,
+                format!("that of node {node} is {lapse} {ahead} ZooKeeper's"),
+                "Let the machines keep time by NTP: the times that are shown are wrong",
+            );
+        }
+    }
+    if !findings.has(CHECK) {
+        findings.well(CHECK, "the nodes' clocks agree with ZooKeeper's");
+    }
+    Ok(())
+}
+
+/// Members that do not hear of each other, as far as they say.
+async fn hearing(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    overview: &Overview,
+    findings: &mut Findings,
+) -> Result<(), ClientError> {
+    const CHECK: &str = "members";
+    for JobEntry { id, stage, record } in &overview.jobs {
+        let (Stage::Running, Some(record)) = (stage, record) else { continue };
+        let told = figures::read::<Figures>(store, cluster, id).await?;
+        for (node, said) in told {
+            let Some(known) = said.members_known else { continue };
+            let others = others(overview, record, &node, &said);
+            if (known as usize) < others {
+                findings.wrong(
+                    CHECK,
+                    format!("node {node} knows of {known} of {others} others that run the same"),
+                    "It is deaf to ZooKeeper or cut off: send it SIGTERM and start it again",
+                );
+            }
+        }
+    }
+    if !findings.has(CHECK) {
+        let nodes = overview.members.len();
+        findings.well(CHECK, format!("{nodes} nodes, and all that are at work know of each other"));
+    }
+    Ok(())
+}
+
+/// How many other nodes a node must have known of when it said something. A node that was no member then does not count.
+fn others(overview: &Overview, record: &JobRecord, node: &str, said: &NodeFigures<Figures>) -> usize {
+    if !overview.members.iter().any(|member| member.node == node) {
+        return 0;
+    }
+    let known = |member: &&Member| {
+        member.node != node
+            && member.program == record.program
+            && member.program_version == record.program_version
+            && member.started_ms + UNKNOWN_MS_MAX < said.at_ms
+    };
+    overview.members.iter().filter(known).count()
+}
+
+fn jobs(cluster: &ClusterPaths, overview: &Overview, findings: &mut Findings) {
+    const CHECK: &str = "job";
+    for JobEntry { id, stage, .. } in &overview.jobs {
+        let path = cluster.job(id).record();
+        match stage {
+            Stage::Unreadable => {
+                findings.wrong(CHECK, format!("{path} cannot be read"), "taskwork forget removes it");
+            }
+            Stage::Abandoned => findings.wrong(
+                CHECK,
+                format!("{id} was not submitted to its end, and its submitter is gone"),
+                "taskwork forget removes it; submit it again",
+            ),
+            Stage::NoNodes => findings.wrong(
+                CHECK,
+                format!("{id} waits: no node runs its program and version"),
+                "Start a node of that program and version",
+            ),
+            _ => {}
+        }
+    }
+    if !findings.has(CHECK) {
+        findings.well(CHECK, format!("{} jobs, none of which is in trouble", overview.jobs.len()));
+    }
+}

@@ -1,0 +1,296 @@
+//! What can be known of a job without its program, and done to it.
+
+use std::time::Duration;
+
+use rand::Rng as _;
+use tokio::time;
+use zk::{
+    Requests,
+    figures::{self, NodeFigures},
+    job::{self, JobRecord, JobWatch},
+    suggestion,
+};
+
+use super::{Client, ClientError, Overview, Stage};
+use crate::{
+    figures::Figures,
+    id::JobId,
+    shell::{clock::unix_ms, submit::sum},
+};
+
+/// Everything about a job at one moment.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct JobDetails {
+    /// How it stands.
+    pub stage: Stage,
+    /// What is recorded of it.
+    pub record: JobRecord,
+    /// What each node has done for it, by the nodes' names.
+    pub nodes: Vec<NodeWork>,
+    /// Tasks in the global task list; `None` once the job is over.
+    pub open_tasks: Option<u32>,
+    /// Tasks that are parked; `None` once the job is over.
+    pub parked_tasks: Option<u32>,
+}
+
+/// What a node has done for a job.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct NodeWork {
+    /// The node.
+    pub node: String,
+    /// `member`, `left`, or `lost` if the job had to begin another attempt because of it.
+    pub state: &'static str,
+    /// What the node has published.
+    pub published: NodeFigures<Figures>,
+}
+
+/// What a job has answered to what it was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// Whether it made a difference.
+    pub taken: bool,
+    /// Why, in words of the job's program.
+    pub answer: String,
+}
+
+impl JobDetails {
+    /// Returns what all nodes have done together, and what that has cost ZooKeeper.
+    pub fn sums(&self) -> (Figures, Requests) {
+        let mut requests = Requests::default();
+        for work in &self.nodes {
+            requests += work.published.requests;
+        }
+        (sum(self.nodes.iter().map(|work| &work.published)), requests)
+    }
+}
+
+impl Client {
+    /// Returns the cluster's members, leaders and jobs as they are now.
+    ///
+    /// # Errors
+    /// If there is no such cluster, or ZooKeeper was away for too long.
+    pub async fn overview(&self) -> Result<Overview, ClientError> {
+        self.check_cluster().await?;
+        self.ask(async |store| Overview::read(&*store, self.cluster()).await).await
+    }
+
+    /// Returns everything about a job.
+    ///
+    /// # Errors
+    /// If there is no such job or cluster, or ZooKeeper was away for too long.
+    pub async fn job(&self, job: &JobId) -> Result<JobDetails, ClientError> {
+        let record = self.record(job).await?;
+        let overview = self.overview().await?;
+        let stage = overview.job(&job.0).map_or(Stage::Unreadable, |entry| entry.stage);
+        let attempt = self.cluster().job(&job.0).attempt(record.attempt);
+        let told =
+            self.ask(async |store| figures::read::<Figures>(&*store, self.cluster(), &job.0).await).await?;
+        let nodes = told.into_iter().map(|(node, published)| {
+            let is_member = overview.members.iter().any(|member| member.node == node);
+            let lost = record.lost.iter().any(|lost| lost.node == node);
+            let state = match (is_member, lost) {
+                (_, true) => "lost",
+                (true, _) => "member",
+                (false, _) => "left",
+            };
+            NodeWork { node, state, published }
+        });
+        let nodes = nodes.collect();
+        let (mut open_tasks, mut parked_tasks) = (None, None);
+        if !record.state.is_over() {
+            let children = async |path: String| self.ask(async |store| store.exists(&path).await).await;
+            open_tasks = Some(children(attempt.list()).await?.map_or(0, |stat| stat.children));
+            parked_tasks = Some(children(attempt.parked()).await?.map_or(0, |stat| stat.children));
+        }
+        Ok(JobDetails { stage, record, nodes, open_tasks, parked_tasks })
+    }
+
+    /// Returns what is recorded of a job.
+    ///
+    /// # Errors
+    /// If there is no such job, or ZooKeeper was away for too long.
+    pub async fn record(&self, job: &JobId) -> Result<JobRecord, ClientError> {
+        let read = self.ask(async |store| match job::read(&*store, self.cluster(), &job.0).await {
+            Ok((record, _)) => Ok(Some(record)),
+            Err(zk::Error::NoNode { .. }) => Ok(None),
+            Err(error) => Err(error),
+        });
+        read.await?.ok_or_else(|| self.no_job(job))
+    }
+
+    /// Returns what a job has produced, as JSON; null if it is too large for that or has no such form.
+    ///
+    /// # Errors
+    /// If there is no such job, it has no result, or ZooKeeper was away for too long.
+    pub async fn shown_result(&self, job: &JobId) -> Result<serde_json::Value, ClientError> {
+        let record = self.record(job).await?;
+        let read = self.ask(async |store| match job::result(&*store, self.cluster(), &job.0).await {
+            Ok(outcome) => Ok(Some(outcome)),
+            Err(zk::Error::NoNode { .. }) => Ok(None),
+            Err(error) => Err(error),
+        });
+        if let Some(outcome) = read.await? {
+            if outcome.shown.is_null() {
+                let reason = format!(
+                    "has a result of {} bytes that is for its program alone: it is too large to be shown, or has no form in JSON",
+                    outcome.result.len()
+                );
+                return Err(ClientError::WrongState { job: job.clone(), reason });
+            }
+            return Ok(outcome.shown);
+        }
+        let reason = record.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let reason = format!("has no result; it is {}{reason}", word(record.state));
+        Err(ClientError::WrongState { job: job.clone(), reason })
+    }
+
+    /// Waits until a job is over, and returns what is recorded of it then.
+    ///
+    /// # Errors
+    /// If there is no such job, it is [forgotten](ClientError::Forgotten) meanwhile, or ZooKeeper was away for too long.
+    pub async fn wait(&self, job: &JobId) -> Result<JobRecord, ClientError> {
+        // One that was never there is a mistake of the caller.
+        self.record(job).await?;
+        let over = self.ask(async |store| {
+            let mut watch = JobWatch::open(store, self.cluster(), &job.0).await?;
+            loop {
+                match watch.next().await {
+                    Ok(record) if record.state.is_over() => return Ok(Some(record)),
+                    Ok(_) => {}
+                    Err(zk::Error::NoNode { .. }) => return Ok(None),
+                    Err(error) => return Err(error),
+                }
+            }
+        });
+        self.attended(over).await?.ok_or_else(|| ClientError::Forgotten { job: job.clone() })
+    }
+
+    /// Stops a job that is not over.
+    ///
+    /// # Errors
+    /// If there is no such job, it is over already, or ZooKeeper was away for too long.
+    pub async fn cancel(&self, job: &JobId, reason: &str) -> Result<(), ClientError> {
+        if self.record(job).await?.state.is_over() {
+            return Err(ClientError::WrongState { job: job.clone(), reason: "is over already".to_owned() });
+        }
+        let now_ms = unix_ms();
+        self.ask(async |store| job::cancel(&*store, self.cluster(), &job.0, reason, now_ms).await).await
+    }
+
+    /// Puts a job aside: its tasks are parked, and its nodes take the next job.
+    ///
+    /// # Errors
+    /// If there is no such job, it is neither at work nor queued, or ZooKeeper was away for too long.
+    pub async fn suspend(&self, job: &JobId) -> Result<(), ClientError> {
+        let record = self.record(job).await?;
+        if self.ask(async |store| job::suspend(&*store, self.cluster(), &job.0).await).await? {
+            return Ok(());
+        }
+        Err(not_that(job, &record, "only one that is at work or queued can be put aside"))
+    }
+
+    /// Lets a job go on that was put aside.
+    ///
+    /// # Errors
+    /// If there is no such job, it was not put aside, or ZooKeeper was away for too long.
+    pub async fn resume(&self, job: &JobId) -> Result<(), ClientError> {
+        let record = self.record(job).await?;
+        if self.ask(async |store| job::resume(&*store, self.cluster(), &job.0).await).await? {
+            return Ok(());
+        }
+        Err(not_that(job, &record, "only one that was put aside can go on"))
+    }
+
+    /// Tells a job something while it is not over, such as a solution, and waits for the answer of a node that works on it. What
+    /// was told stays with the job, whether or not it is waited for.
+    ///
+    /// # Errors
+    /// If there is no such job, it is over, no node has answered in time, or ZooKeeper was away for too long.
+    pub async fn inject(
+        &self,
+        job: &JobId,
+        said: serde_json::Value,
+        timeout: Duration,
+    ) -> Result<Answer, ClientError> {
+        let record = self.record(job).await?;
+        if record.state.is_over() {
+            return Err(not_that(job, &record, "only one that is not over can be told anything"));
+        }
+        let key = format!("{:032x}", rand::rng().random::<u128>());
+        let suggested = self.ask(async |store| {
+            // Dropped and made again it is known by its key.
+            suggestion::suggest(&*store, self.cluster(), &job.0, &key, said.clone()).await
+        });
+        let suggested = suggested.await?;
+        let answered =
+            self.ask(async |store| suggestion::answered(&*store, self.cluster(), &job.0, &suggested).await);
+        if let Ok(answer) = time::timeout(timeout, answered).await {
+            let answer = answer?;
+            return Ok(Answer { taken: answer.taken, answer: answer.said });
+        }
+        let record = self.record(job).await?;
+        if record.state.is_over() {
+            return Err(not_that(job, &record, "it has ended before it could take note"));
+        }
+        let waited = timeout.as_secs_f64();
+        let reason = format!(
+            "no node has answered within {waited} s; what was said stays with job {job} until one works on it"
+        );
+        Err(ClientError::TimedOut { reason })
+    }
+
+    /// Removes everything that is kept of jobs that are over, or whose submission was abandoned; with `force`, also of those that
+    /// are being submitted. If one of them cannot be removed, none is.
+    ///
+    /// # Errors
+    /// If there is no such job, one is not over, or ZooKeeper was away for too long.
+    pub async fn forget(&self, jobs: &[JobId], force: bool) -> Result<(), ClientError> {
+        let overview = self.overview().await?;
+        for job in jobs {
+            self.may_be_forgotten(job, overview.job(&job.0).map(|entry| entry.stage), force)?;
+        }
+        for job in jobs {
+            self.ask(async |store| job::forget(&*store, self.cluster(), &job.0).await).await?;
+        }
+        Ok(())
+    }
+
+    fn may_be_forgotten(&self, job: &JobId, stage: Option<Stage>, force: bool) -> Result<(), ClientError> {
+        let wrong =
+            |reason: &str| Err(ClientError::WrongState { job: job.clone(), reason: reason.to_owned() });
+        match stage {
+            None => Err(self.no_job(job)),
+            Some(Stage::Submitting) if !force => wrong(
+                "is being submitted; if its submitter is gone, forget it in ten minutes, or with --force",
+            ),
+            // What cannot be read can be removed all the same.
+            Some(
+                Stage::Submitting
+                | Stage::Abandoned
+                | Stage::Done
+                | Stage::Failed
+                | Stage::Cancelled
+                | Stage::Unreadable,
+            ) => Ok(()),
+            Some(Stage::Running | Stage::Queued | Stage::NoNodes | Stage::Suspended) => {
+                wrong("is not over: cancel it first")
+            }
+        }
+    }
+
+    fn no_job(&self, job: &JobId) -> ClientError {
+        ClientError::NoJob { cluster: self.cluster_name().to_owned(), job: job.clone() }
+    }
+}
+
+fn not_that(job: &JobId, record: &JobRecord, what: &str) -> ClientError {
+    ClientError::WrongState { job: job.clone(), reason: format!("is {}: {what}", word(record.state)) }
+}
+
+/// A state as a word.
+fn word(state: job::JobState) -> String {
+    format!("{state:?}").to_lowercase()
+}

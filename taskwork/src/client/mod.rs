@@ -1,0 +1,330 @@
+//! A cluster, as a program outside of it sees it: submit jobs, watch them, get their results, look at the nodes.
+//!
+//! ```no_run
+//! # use serde::{Deserialize, Serialize};
+//! # use taskwork::{Context, Outcome, Task};
+//! # #[derive(Serialize, Deserialize)]
+//! # struct Count { open: Vec<u32> }
+//! # impl Task for Count {
+//! #     type Shared = ();
+//! #     type Output = u64;
+//! #     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome { Outcome::Complete }
+//! #     fn split(&mut self, _: &()) -> Option<Self> { None }
+//! # }
+//! use taskwork::{Client, Job, Node, Release};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let release = Release::this_build("leaves", "1.0")?;
+//! let client = Client::builder("zk1:2181,zk2:2181").cluster("demo").release(release).connect().await?;
+//!
+//! // Any process can be a node; others may be on other machines.
+//! let node = Node::builder(&client).task::<Count>().workers(2).serve()?;
+//!
+//! let submitted = client.submit(Job::new(Count { open: vec![20] }, ())).await?;
+//! let report = submitted.result().await?;
+//! println!("{} leaves", report.output);
+//!
+//! node.drain();
+//! node.ended().await?;
+//! client.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A client outlives its sessions with ZooKeeper: what fails because no server answers is tried again, by another session if the
+//! old one is over, for as long as the client's [patience](ClientBuilder::patience) lasts. [`blocking`] is the same without
+//! `async`. The command line of every program, and the command `taskwork`, are written on this module.
+
+pub mod blocking;
+mod connection;
+pub mod doctor;
+mod error;
+mod jobs;
+mod nodes;
+mod overview;
+mod submitted;
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rand::Rng as _;
+use zk::{ClusterPaths, Store};
+
+pub use self::{
+    connection::Outage,
+    error::{ClientError, ErrorKind},
+    jobs::{Answer, JobDetails, NodeWork},
+    overview::{JobEntry, Overview, Stage},
+    submitted::{ProgressStream, Submitted},
+};
+/// What is kept of the cluster in ZooKeeper, as its nodes have written it.
+pub use zk::{
+    Connect, Credentials, CredentialsError, Requests, Tls,
+    figures::{Moment, NodeFigures, What},
+    job::{JobRecord, JobState, Lost},
+    membership::Member,
+};
+
+use self::connection::{Connection, OutageObserver};
+use crate::{
+    id::JobId,
+    job::Job,
+    release::Release,
+    report::JobError,
+    shell::submit::{Draft, Submission},
+    task::Task,
+    wire::codec,
+};
+
+/// For how long ZooKeeper may be away from a client by default.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The longest name of a job, in characters.
+const NAME_CHARS_MAX: usize = 200;
+
+/// How a [`Client`] is made.
+pub struct ClientBuilder {
+    connect: Connect,
+    cluster: String,
+    release: Option<Release>,
+    submitter: String,
+    patience: Option<Duration>,
+    trusts_network: bool,
+    observer: Option<OutageObserver>,
+}
+
+/// A cluster, as a program outside of it sees it. Clones share one session.
+///
+/// [`close`](Self::close) ends the session; otherwise the servers keep it for its timeout.
+#[derive(Clone)]
+pub struct Client {
+    connection: Arc<Connection>,
+    cluster: ClusterPaths,
+    release: Option<Release>,
+    submitter: Arc<str>,
+    patience: Option<Duration>,
+    trusts_network: bool,
+}
+
+impl ClientBuilder {
+    /// Sets the name of the cluster, by default `default`; several can share a ZooKeeper. 1 to 60 letters, digits, dots, `-` or
+    /// `_`.
+    #[must_use]
+    pub fn cluster(mut self, name: impl Into<String>) -> Self {
+        self.cluster = name.into();
+        self
+    }
+
+    /// Sets the program that jobs are submitted for and nodes run. Without it the client can look at a cluster and see to its jobs.
+    #[must_use]
+    pub fn release(mut self, release: Release) -> Self {
+        self.release = Some(release);
+        self
+    }
+
+    /// Sets who submits jobs, for people: nothing is decided by it.
+    #[must_use]
+    pub fn submitter(mut self, submitter: impl Into<String>) -> Self {
+        self.submitter = submitter.into();
+        self
+    }
+
+    /// Sets for how long ZooKeeper may be away before a request fails, by default 30 s; `None` is for ever.
+    #[must_use]
+    pub fn patience(mut self, patience: Option<Duration>) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Sends credentials in the clear and lets nodes be reached from other machines without any. Only for a network that can be
+    /// trusted.
+    #[must_use]
+    pub fn insecure(mut self) -> Self {
+        self.trusts_network = true;
+        self
+    }
+
+    /// Calls `tell` when ZooKeeper is away for a while and when it is back, on a thread of the runtime: it must not block.
+    #[must_use]
+    pub fn on_outage(mut self, tell: impl Fn(Outage) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Box::new(tell));
+        self
+    }
+
+    /// Connects, for at most [`Connect::connect_timeout`]. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If what was given makes no sense, or no server answers.
+    pub async fn connect(self) -> Result<Client, ClientError> {
+        if self.connect.exposes_credentials() && !self.trusts_network {
+            let hosts = &self.connect.hosts;
+            let reason = format!(
+                "the credentials would go to {hosts} in the clear, for everybody on the way to read: use TLS, or allow it by \
+                 ClientBuilder::insecure"
+            );
+            return Err(ClientError::Invalid { reason });
+        }
+        let invalid = |error: zk::NameError| ClientError::Invalid { reason: error.to_string() };
+        let cluster = ClusterPaths::new(&self.cluster).map_err(invalid)?;
+        Ok(Client {
+            connection: Arc::new(Connection::open(self.connect, self.observer).await?),
+            cluster,
+            release: self.release,
+            submitter: self.submitter.into(),
+            patience: self.patience,
+            trusts_network: self.trusts_network,
+        })
+    }
+}
+
+impl Client {
+    /// Begins to make a client of the ZooKeeper at `hosts`: `host:port,host:port/chroot`.
+    pub fn builder(hosts: impl Into<String>) -> ClientBuilder {
+        Self::builder_of(Connect::new(hosts))
+    }
+
+    /// Begins to make a client of a ZooKeeper that takes more to reach: credentials, TLS, other timeouts.
+    pub fn builder_of(connect: Connect) -> ClientBuilder {
+        ClientBuilder {
+            connect,
+            cluster: "default".to_owned(),
+            release: None,
+            submitter: "unknown".to_owned(),
+            patience: Some(PATIENCE),
+            trusts_network: false,
+            observer: None,
+        }
+    }
+
+    /// The same client, sharing its session, for which ZooKeeper may be away for so long; `None` is for ever.
+    #[must_use]
+    pub fn with_patience(&self, patience: Option<Duration>) -> Self {
+        Self { patience, ..self.clone() }
+    }
+
+    /// Submits a job to the nodes that run the client's [release](ClientBuilder::release). It is tried until it is known to be
+    /// submitted, and submitted once, whatever is lost.
+    ///
+    /// # Errors
+    /// If the client has no release, the job cannot be encoded or has an impossible name, or ZooKeeper was away for too long:
+    /// then whether the job was submitted is not known.
+    pub async fn submit<T: Task>(&self, job: Job<T>) -> Result<Submitted<T>, ClientError> {
+        let started = Instant::now();
+        let release = self.release()?;
+        let name = job.name.unwrap_or_else(|| release.program().to_owned());
+        check_name(&name)?;
+        let encoded = |error: codec::EncodeError| ClientError::Job(JobError::Encode(error));
+        let start_values = Job::<T>::encoded_values(job.start_values).map_err(encoded)?;
+        let shared = codec::encode(&*job.shared).map_err(encoded)?;
+        let order = Submission {
+            runs: release.runs(),
+            kind: &job.kind,
+            name: &name,
+            submitter: &self.submitter,
+            attempts_max: job.attempts_max.max(1),
+            shared: &shared,
+            start_values: &start_values,
+        };
+        let draft = Draft::new(job.root, &order)?;
+        self.ask(async |store| self.cluster.prepare(&*store).await).await?;
+        let (new, key) = (draft.job(), format!("{:032x}", rand::rng().random::<u128>()));
+        let mut submission = zk::job::Submission::new(&new, &key);
+        let id = self.ask(async |store| submission.go_on(&*store, &self.cluster).await).await?;
+        Ok(Submitted::new(self.clone(), JobId(id), started))
+    }
+
+    /// Returns a job that was submitted earlier, or elsewhere. Its program must be the same; this is not checked before its
+    /// [result](Submitted::result) is read.
+    ///
+    /// # Errors
+    /// If there is no such job, or ZooKeeper was away for too long.
+    pub async fn submitted<T: Task>(&self, job: &JobId) -> Result<Submitted<T>, ClientError> {
+        self.record(job).await?;
+        Ok(Submitted::new(self.clone(), job.clone(), Instant::now()))
+    }
+
+    /// Ends the session, so that the servers need not wait for its timeout. Other clones cannot go on without a new one, which they
+    /// begin by themselves.
+    pub async fn close(&self) {
+        self.connection.close().await;
+    }
+
+    /// Returns the name of the cluster.
+    pub fn cluster_name(&self) -> &str {
+        self.cluster.name()
+    }
+
+    /// Returns the addresses of the ZooKeeper servers, as they were given.
+    pub fn hosts(&self) -> &str {
+        &self.connection.connect.hosts
+    }
+
+    /// Waits until `doing` is over, or ZooKeeper was away for too long although nothing is asked of it: for what waits for an event.
+    pub(crate) async fn attended<R>(
+        &self,
+        doing: impl Future<Output = Result<R, ClientError>>,
+    ) -> Result<R, ClientError> {
+        tokio::select! {
+            biased;
+            done = doing => done,
+            error = self.connection.watch_over(self.patience) => Err(error),
+        }
+    }
+
+    /// Asks until there is an answer. What is asked must be such that asking again does no harm.
+    pub(crate) async fn ask<R, E: Into<JobError>>(
+        &self,
+        ask: impl AsyncFnMut(Arc<dyn Store>) -> Result<R, E>,
+    ) -> Result<R, ClientError> {
+        self.connection.ask(self.patience, ask).await
+    }
+
+    pub(crate) fn cluster(&self) -> &ClusterPaths {
+        &self.cluster
+    }
+
+    pub(crate) fn connection_settings(&self) -> &Connect {
+        &self.connection.connect
+    }
+
+    pub(crate) fn trusts_network(&self) -> bool {
+        self.trusts_network
+    }
+
+    /// The program that jobs are submitted for and nodes run.
+    pub(crate) fn release(&self) -> Result<&Release, ClientError> {
+        self.release.as_ref().ok_or_else(|| ClientError::Invalid {
+            reason: "the client was made without a release, so it cannot submit jobs or be a node: give it one by \
+                     ClientBuilder::release"
+                .to_owned(),
+        })
+    }
+}
+
+fn check_name(name: &str) -> Result<(), ClientError> {
+    if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
+        let reason = format!(
+            "the name of a job has 1 to {NAME_CHARS_MAX} characters, none of them a control character"
+        );
+        return Err(ClientError::Invalid { reason });
+    }
+    Ok(())
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("hosts", &self.hosts())
+            .field("cluster", &self.cluster_name())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! The nodes of a cluster: who they are, and how one is asked to leave.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use rand::Rng as _;
+use tokio::time;
+use zk::{ClusterPaths, CreateMode, Session, Store, WatchEvent};
+
+use super::{Client, ClientError, Overview};
+use crate::id::NodeId;
+
+impl Client {
+    /// Checks that the cluster is there: nothing is made by looking.
+    ///
+    /// # Errors
+    /// If it is not, or ZooKeeper was away for too long.
+    pub async fn check_cluster(&self) -> Result<(), ClientError> {
+        if self.ask(async |store| store.exists(&self.cluster().jobs()).await).await?.is_some() {
+            return Ok(());
+        }
+        let known = self.ask(async |store| match store.children(ClusterPaths::ALL).await {
+            Err(zk::Error::NoNode { .. }) => Ok(Vec::new()),
+            other => other,
+        });
+        let known = known.await?;
+        Err(ClientError::NoCluster {
+            cluster: self.cluster_name().to_owned(),
+            hosts: self.hosts().to_owned(),
+            known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
+        })
+    }
+
+    /// Returns the node that is meant by the beginning of its name.
+    ///
+    /// # Errors
+    /// If no member, or more than one, is called so, or ZooKeeper was away for too long.
+    pub async fn member(&self, beginning: &str) -> Result<NodeId, ClientError> {
+        let names = self.ask(async |store| store.children(&self.cluster().members()).await).await?;
+        let meant: Vec<&String> = names.iter().filter(|name| name.starts_with(beginning)).collect();
+        let none = |reason: String| ClientError::NoNode { reason };
+        match meant.as_slice() {
+            [name] => name.parse().map_err(|error| none(format!("{name}: {error}"))),
+            [] => Err(none(format!("no node of cluster {} is called {beginning:?}", self.cluster_name()))),
+            _ => Err(none(format!("{} nodes are called {beginning}…: say more of the name", meant.len()))),
+        }
+    }
+
+    /// Asks a node to leave: it hands on its unfinished tasks first. Asked again, it leaves at once.
+    ///
+    /// # Errors
+    /// If ZooKeeper was away for too long.
+    pub async fn drain(&self, node: NodeId) -> Result<(), ClientError> {
+        let (path, word) =
+            (self.cluster().drain(&node.to_string()), format!("{:016x}", rand::rng().random::<u64>()));
+        self.ask(async |store| ask_to_leave(&*store, &path, word.as_bytes()).await).await
+    }
+
+    /// Waits until a node is no member any more.
+    ///
+    /// # Errors
+    /// If it is still there after the timeout, or ZooKeeper was away for too long.
+    pub async fn wait_until_left(&self, node: NodeId, timeout: Duration) -> Result<(), ClientError> {
+        let member = self.cluster().member(&node.to_string());
+        let waiting = self.ask(async |store| {
+            loop {
+                let (there, changed) = store.exists_and_watch(&member).await?;
+                if there.is_none() {
+                    return Ok::<(), zk::Error>(());
+                }
+                if changed.await == WatchEvent::Ended && *store.session().borrow() == Session::Expired {
+                    return Err(zk::Error::SessionExpired);
+                }
+            }
+        });
+        time::timeout(timeout, waiting).await.unwrap_or_else(|_| {
+            let waited = timeout.as_secs_f64();
+            Err(ClientError::TimedOut {
+                reason: format!("node {node} has not left within {waited} s; it still may"),
+            })
+        })
+    }
+
+    /// Returns the task of each node that does not stop although it was asked to long ago, with its job, in words.
+    ///
+    /// # Errors
+    /// If ZooKeeper was away for too long.
+    pub async fn unstoppable_tasks(
+        &self,
+        overview: &Overview,
+    ) -> Result<BTreeMap<String, String>, ClientError> {
+        self.ask(async |store| overview.unstoppable(&*store, self.cluster()).await).await
+    }
+}
+
+/// Asks a node to leave. Asked again, which it hears of as a change, it leaves at once: so each request has a word of its own, by which
+/// one whose answer was lost is known.
+async fn ask_to_leave(store: &dyn Store, path: &str, word: &[u8]) -> zk::Result<()> {
+    let asked = match store.get(path).await {
+        Ok((said, _)) if said == word => return Ok(()),
+        Ok((_, stat)) => store.set(path, word, Some(stat.version)).await.map(drop),
+        Err(zk::Error::NoNode { .. }) => store.create(path, word, CreateMode::Persistent).await.map(drop),
+        Err(error) => return Err(error),
+    };
+    match asked {
+        // Somebody asks at the same time, or this server was behind: it is looked at again.
+        Err(zk::Error::BadVersion { path } | zk::Error::NodeExists { path } | zk::Error::NoNode { path }) => {
+            Err(zk::Error::Contended { path, tries: 1 })
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,130 @@
+//! Running a job within this process: all cores at once, no server.
+
+use std::{
+    fmt,
+    num::NonZeroUsize,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    config::{Limits, NODES_MAX, WORKERS_MAX},
+    job::Job,
+    report::{JobError, Observer, Progress, Report, Scaler, Stopper},
+    shell::embedded::{self, Setup},
+    task::Task,
+};
+
+/// A job that runs within this process: what a [`Job`] becomes when it is chosen how.
+///
+/// By default it runs on one node with a worker for each processor. With [`nodes`](Self::nodes) several nodes, each with
+/// a pool of its own, run within the process and speak the whole protocol with each other over the loopback interface:
+/// the same program as on many machines, made small.
+pub struct LocalJob<T: Task> {
+    job: Job<T>,
+    nodes: usize,
+    workers: Option<usize>,
+    limits: Limits,
+    stopper: Stopper,
+    scaler: Option<Scaler>,
+    progress: Option<Observer>,
+}
+
+impl<T: Task> LocalJob<T> {
+    pub(crate) fn new(job: Job<T>) -> Self {
+        Self {
+            job,
+            nodes: 1,
+            workers: None,
+            limits: Limits::default(),
+            stopper: Stopper::default(),
+            scaler: None,
+            progress: None,
+        }
+    }
+
+    /// The number of nodes within this process, 1 by default, at most [`NODES_MAX`].
+    #[must_use]
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// The number of workers of each node, by default as many as there are processors (shared among the nodes), at
+    /// most [`WORKERS_MAX`].
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Limits other than the defaults.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// What stops the job when it is asked to.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// What changes the number of nodes while the job runs.
+    pub fn scaler(&mut self) -> Scaler {
+        self.scaler.get_or_insert_default().clone()
+    }
+
+    /// Lets this stopper stop the job, in place of its own.
+    #[must_use]
+    pub fn stopped_by(mut self, stopper: Stopper) -> Self {
+        self.stopper = stopper;
+        self
+    }
+
+    /// Calls `tell` regularly while the job runs, on a thread of the runtime: it must not block for long.
+    #[must_use]
+    pub fn on_progress(mut self, every: Duration, tell: impl FnMut(&Progress) + Send + 'static) -> Self {
+        self.progress = Some(Observer { every, tell: Box::new(tell) });
+        self
+    }
+
+    /// Runs the job to its end, or until it is [stopped](Self::stopper).
+    ///
+    /// # Errors
+    /// If the job cannot be set up, or the program is at fault: a task panics, or cannot be encoded.
+    pub fn run(self) -> Result<Report<T>, JobError> {
+        let started = Instant::now();
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        check("nodes", self.nodes, NODES_MAX)?;
+        let workers = self.workers.unwrap_or_else(|| (processors / self.nodes).max(1));
+        check("workers", workers, WORKERS_MAX)?;
+        let start_values = Job::<T>::encoded_values(self.job.start_values)?;
+        embedded::run(Setup {
+            root: self.job.root,
+            shared: self.job.shared,
+            nodes: self.nodes,
+            workers,
+            limits: self.limits,
+            start_values,
+            stopper: self.stopper,
+            scale: self.scaler.map(|scaler| scaler.subscribe()),
+            progress: self.progress,
+            started,
+        })
+    }
+}
+
+/// Checks a number of nodes or workers.
+pub(crate) fn check(what: &'static str, given: usize, max: usize) -> Result<(), JobError> {
+    if (1..=max).contains(&given) { Ok(()) } else { Err(JobError::Count { what, given, max }) }
+}
+
+impl<T: Task> fmt::Debug for LocalJob<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalJob")
+            .field("nodes", &self.nodes)
+            .field("workers", &self.workers)
+            .finish_non_exhaustive()
+    }
+}

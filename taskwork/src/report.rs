@@ -1,0 +1,211 @@
+//! What is known of a job while it runs and when it has ended, and what stops it: the same for a job within this process and
+//! one on a cluster.
+
+use std::{fmt, io, sync::Arc, time::Duration};
+
+use thiserror::Error;
+use tokio::sync::{Notify, watch};
+
+use crate::{
+    config::NODES_MAX,
+    figures::Figures,
+    pool::VariableTable,
+    task::{Task, Variable, Variables},
+    wire::codec::EncodeError,
+};
+
+/// Who is told how the job gets on, and how often.
+pub(crate) struct Observer {
+    pub(crate) every: Duration,
+    pub(crate) tell: Box<dyn FnMut(&Progress) + Send>,
+}
+
+/// Stops a running job from another thread, such as a signal handler's.
+#[derive(Debug, Clone, Default)]
+pub struct Stopper(Arc<Notify>);
+
+impl Stopper {
+    /// Asks the job to stop: [`LocalJob::run`](crate::LocalJob::run) then returns soon, with [`Report::finished`] false. May be called before the
+    /// job runs, and more than once.
+    pub fn stop(&self) {
+        self.0.notify_one();
+    }
+
+    /// Waits until the job is asked to stop: for what runs a job by other means than this crate's.
+    pub async fn stopped(&self) {
+        self.0.notified().await;
+    }
+}
+
+/// Adds nodes to a running job and takes nodes away, from another thread.
+///
+/// A node that is added is found by the others and steals itself some work; one that is taken away hands on what it
+/// has not finished. With no node at all the job rests, its tasks parked, until there is one again.
+#[derive(Debug, Clone)]
+pub struct Scaler(watch::Sender<Option<usize>>);
+
+impl Scaler {
+    /// From now on the job is to run on so many nodes, at most [`NODES_MAX`].
+    pub fn scale_to(&self, nodes: usize) {
+        self.0.send_replace(Some(nodes.min(NODES_MAX)));
+    }
+
+    /// The number of nodes that is asked for, as it changes.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<usize>> {
+        self.0.subscribe()
+    }
+}
+
+impl Default for Scaler {
+    fn default() -> Self {
+        Self(watch::Sender::new(None))
+    }
+}
+
+/// How a running job gets on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What all nodes together have done so far.
+    pub figures: Figures,
+    /// The time since the start of the run.
+    pub elapsed: Duration,
+    pub(crate) variables: Values,
+}
+
+/// The end of a job.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Report<T: Task> {
+    /// The outputs of all tasks, merged. If the job was stopped before its end, those of the tasks committed by then.
+    pub output: T::Output,
+    /// Whether every task was completed.
+    pub finished: bool,
+    /// What all nodes together have done.
+    pub figures: Figures,
+    /// The time from the start of the run to its result.
+    pub elapsed: Duration,
+    pub(crate) variables: Values,
+}
+
+/// The values of a program's variables at one moment.
+pub(crate) struct Values {
+    pub(crate) table: VariableTable,
+}
+
+impl Progress {
+    /// The best value known of a variable; `None` if it has none yet, or is not declared.
+    pub fn var<V: Variable>(&self) -> Option<Arc<V::Value>> {
+        self.variables.var::<V>()
+    }
+}
+
+impl<T: Task> Report<T> {
+    /// The final value of a variable; `None` if it never had one, or is not declared.
+    pub fn var<V: Variable>(&self) -> Option<Arc<V::Value>> {
+        self.variables.var::<V>()
+    }
+}
+
+impl Values {
+    fn var<V: Variable>(&self) -> Option<Arc<V::Value>> {
+        let slot = self.table.slot_of(std::any::TypeId::of::<V>())?;
+        self.table.read(slot)?.downcast().ok()
+    }
+}
+
+impl fmt::Debug for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.table.names()).finish()
+    }
+}
+
+/// Why a job had no result.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// A number of nodes or workers that makes no sense.
+    #[error("{given} {what} were asked for; it takes 1 to {max}")]
+    Count {
+        /// Nodes or workers.
+        what: &'static str,
+        /// What was asked for.
+        given: usize,
+        /// The most there can be.
+        max: usize,
+    },
+    /// The root task, or a start value, could not be encoded.
+    #[error("the job cannot be submitted: {0}")]
+    Encode(#[from] EncodeError),
+    /// The shared data of a job is not what this program expects.
+    #[error("the shared data of the job cannot be read: {reason}")]
+    Shared {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The operating system refused a thread.
+    #[error("no thread could be started: {0}")]
+    Thread(#[source] io::Error),
+    /// A node could not be started.
+    #[error("a node could not be started: {0}")]
+    Node(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// ZooKeeper refused something, or did not answer.
+    #[error(transparent)]
+    Coordination(CoordinationError),
+    /// The job failed; the program is at fault.
+    #[error("the job failed: {reason}")]
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// What the job produced could not be read.
+    #[error("the result of the job cannot be read: {reason}")]
+    Result {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// ZooKeeper refused something, or did not answer.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CoordinationError(pub(crate) zk::Error);
+
+impl CoordinationError {
+    /// Whether the same may succeed later, with nothing changed.
+    pub fn is_transient(&self) -> bool {
+        self.0.is_transient() || self.0 == zk::Error::SessionExpired
+    }
+}
+
+impl fmt::Display for CoordinationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the coordination failed: {}", self.0)
+    }
+}
+
+impl fmt::Debug for CoordinationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for CoordinationError {}
+
+impl From<zk::Error> for CoordinationError {
+    fn from(error: zk::Error) -> Self {
+        Self(error)
+    }
+}
+
+impl From<zk::Error> for JobError {
+    fn from(error: zk::Error) -> Self {
+        Self::Coordination(error.into())
+    }
+}
+
+/// The table of a program's variables, without values.
+pub(crate) fn variables_of<T: Task>() -> VariableTable {
+    let mut variables = Variables::default();
+    T::variables(&mut variables);
+    VariableTable::new(variables)
+}

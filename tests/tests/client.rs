@@ -1,0 +1,139 @@
+//! A program without a command line on a real ZooKeeper: the client, and nodes within its own process.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use taskwork::{
+    Client, ClientError, Job, JobId, Node, Release,
+    client::{ErrorKind, JobState, Stage, blocking},
+};
+use taskwork_tests::tree::{Largest, Shape, Tree};
+use tokio::time::timeout;
+use zk_server::{Servers, Setup};
+
+/// Far longer than anything here takes: a test that waits for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn job(depth: u32, spin: u32) -> Job<Tree> {
+    Job::new(Tree::root(), Shape { depth, spin, silent_ms: 0 })
+}
+
+async fn client(servers: &Servers) -> Client {
+    let release = Release::new("tree-by-library", "1").unwrap();
+    Client::builder(servers.hosts()).cluster("library").release(release).connect().await.unwrap()
+}
+
+#[tokio::test]
+async fn two_nodes_within_the_process_do_three_jobs() {
+    let servers = Servers::start(&Setup::standalone()).unwrap();
+    let client = client(&servers).await;
+    let mut nodes: Vec<Node> =
+        (0..2).map(|_| Node::builder(&client).task::<Tree>().workers(1).serve().unwrap()).collect();
+
+    let counted = client.submit(job(10, 0).name("counted")).await.unwrap();
+    let watched = client.submit(job(12, 100)).await.unwrap();
+    let endless = client.submit(job(40, 100)).await.unwrap();
+
+    let report = timeout(PATIENCE, counted.result()).await.unwrap().unwrap();
+    let (count, largest) = Tree::sequential(10);
+    assert!(report.finished);
+    assert_eq!((report.output, report.var::<Largest>().as_deref()), (count, Some(&largest)));
+    assert_eq!(client.record(counted.id()).await.unwrap().name, "counted");
+
+    let (mut last, mut readings) = (0, 0);
+    let mut progress = watched.progress(Duration::from_millis(50));
+    while let Some(read) = timeout(PATIENCE, progress.next()).await.unwrap() {
+        let worked = read.unwrap().figures.worked;
+        assert!(worked >= last, "{worked} after {last}");
+        (last, readings) = (worked, readings + 1);
+    }
+    assert!(readings > 0, "the first reading is at once");
+    assert_eq!(timeout(PATIENCE, watched.result()).await.unwrap().unwrap().output, Tree::sequential(12).0);
+
+    timeout(PATIENCE, endless.cancel("enough")).await.unwrap().unwrap();
+    let report = timeout(PATIENCE, endless.result()).await.unwrap().unwrap();
+    assert!(!report.finished);
+    let again = client.cancel(endless.id(), "once more").await.unwrap_err();
+    assert!(matches!(again, ClientError::WrongState { .. }) && again.kind() == ErrorKind::Failed, "{again}");
+
+    let overview = client.overview().await.unwrap();
+    assert_eq!(overview.members.len(), 2);
+    let stages: Vec<Stage> = overview.jobs.iter().map(|job| job.stage).collect();
+    assert_eq!(stages, [Stage::Done, Stage::Done, Stage::Cancelled]);
+    // A job is found again by its id alone, with its type.
+    let found = client.submitted::<Tree>(counted.id()).await.unwrap();
+    assert_eq!(timeout(PATIENCE, found.result()).await.unwrap().unwrap().output, count);
+    let details = client.job(counted.id()).await.unwrap();
+    assert_eq!(
+        (details.stage, details.record.state, details.open_tasks),
+        (Stage::Done, JobState::Done, None)
+    );
+
+    for node in &mut nodes {
+        node.drain();
+        timeout(PATIENCE, node.ended()).await.unwrap().unwrap();
+    }
+    assert_eq!(client.overview().await.unwrap().members.len(), 0, "they have left cleanly");
+    client.close().await;
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_with_a_reason() {
+    let servers = Servers::start(&Setup::standalone()).unwrap();
+    let looking = Client::builder(servers.hosts()).cluster("library").connect().await.unwrap();
+    let refused = looking.overview().await.unwrap_err();
+    assert!(matches!(refused, ClientError::NoCluster { .. }), "{refused}");
+    let refused = looking.submit(job(3, 0)).await.unwrap_err();
+    assert!(refused.to_string().contains("release"), "{refused}");
+    let refused = Node::builder(&looking).task::<Tree>().serve().unwrap_err();
+    assert!(refused.to_string().contains("release"), "{refused}");
+
+    let client = client(&servers).await;
+    for name in ["", "two\nlines", &"n".repeat(201)] {
+        let refused = client.submit(job(3, 0).name(name)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Usage, "{refused}");
+    }
+    let submitted = client.submit(job(3, 0)).await.unwrap();
+    let nobody = JobId("j-0000000099".to_owned());
+    let refused = client.submitted::<Tree>(&nobody).await.unwrap_err();
+    assert!(matches!(&refused, ClientError::NoJob { job, .. } if *job == nobody), "{refused}");
+
+    let node = || Node::builder(&client).task::<Tree>();
+    assert!(node().workers(0).serve().unwrap_err().to_string().contains("1 to"), "no worker");
+    let seen = node().listen("0.0.0.0:0".parse().unwrap()).serve().unwrap_err();
+    assert!(seen.to_string().contains("without credentials"), "{seen}");
+    assert!(Node::builder(&client).serve().unwrap_err().to_string().contains("type of task"));
+
+    // Forgotten while it is waited for: an error, not a report of a part.
+    client.cancel(submitted.id(), "nobody runs it").await.unwrap();
+    let refused = client.suspend(submitted.id()).await.unwrap_err();
+    assert!(matches!(refused, ClientError::WrongState { .. }), "{refused}");
+    client.forget(std::slice::from_ref(submitted.id()), false).await.unwrap();
+    let gone = timeout(PATIENCE, submitted.result()).await.unwrap().unwrap_err();
+    assert!(matches!(gone, ClientError::Forgotten { .. }), "{gone}");
+    client.close().await;
+    looking.close().await;
+}
+
+#[test]
+fn a_program_without_a_runtime_uses_the_blocking_client() {
+    let servers = Servers::start(&Setup::standalone()).unwrap();
+    let release = Release::new("tree-by-library", "1").unwrap();
+    let client = blocking::Client::connect(Client::builder(servers.hosts()).release(release)).unwrap();
+    let mut node = client.serve(Node::builder(client.inner()).task::<Tree>().workers(2)).unwrap();
+    let submitted = client.submit(job(11, 50)).unwrap();
+    let readings = Arc::new(AtomicUsize::new(0));
+    submitted.watch(Duration::from_millis(20), |_| _ = readings.fetch_add(1, SeqCst)).unwrap();
+    assert_eq!(submitted.result().unwrap().output, Tree::sequential(11).0);
+    assert!(readings.load(SeqCst) > 0);
+    node.drain();
+    node.ended().unwrap();
+    client.close();
+}
