@@ -39,7 +39,7 @@ impl Task for Count {
     }
 
     /// Gives away the largest open subtree, the one at the bottom of the stack.
-    fn split(&mut self, _: &()) -> Option<Self> {
+    fn split(&mut self, (): &()) -> Option<Self> {
         (self.open.len() > 1).then(|| Count { open: vec![self.open.remove(0)] })
     }
 }
