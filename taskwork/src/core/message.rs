@@ -23,16 +23,6 @@ pub(crate) struct Packet {
     pub(crate) message: Message,
 }
 
-impl Message {
-    /// How many bytes its tasks have, encoded.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Grant { tasks, .. } => tasks.iter().map(Envelope::bytes).sum(),
-            _ => 0,
-        }
-    }
-}
-
 /// See the picture above.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {

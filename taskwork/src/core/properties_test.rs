@@ -249,7 +249,7 @@ impl Bench {
     /// Whether an answer is about an open grant of this attempt, from a member to which it was given.
     fn is_theirs(&self, from: u64, attempt: u32, grant: u64) -> bool {
         matches!(&self.node.phase, Phase::Active(run) if run.attempt == Attempt(attempt))
-            && self.node.members.contains(&NodeId(from))
+            && self.node.around.members.contains(&NodeId(from))
             && self.granted.get(&grant).is_some_and(|(to, _)| *to == NodeId(from))
     }
 
