@@ -113,8 +113,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "a late claim settles a txn id that never was",
         "taskwork/src/core/accounting.rs",
-        "                if committed {\n",
-        "                if committed || true {\n",
+        "    pub(super) fn too_late(&mut self, txn: u64) -> Option<TransactionKind> {\n        self.end(txn)\n",
+        "    pub(super) fn too_late(&mut self, txn: u64) -> Option<TransactionKind> {\n        self.written(txn)\n",
     ),
     mutant(
         "take back from a node that is lost",

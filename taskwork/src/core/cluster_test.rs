@@ -112,7 +112,7 @@ struct Znodes {
     list: BTreeSet<TaskId>,
     parked: BTreeMap<TaskId, Envelope>,
     /// What each transaction was answered, by its node and number.
-    txns: BTreeMap<(NodeId, u64), Option<Envelope>>,
+    txns: BTreeMap<(NodeId, u64), TransactionResult>,
     outputs: BTreeMap<NodeId, u64>,
     left: BTreeSet<NodeId>,
     enrolled: BTreeSet<NodeId>,
@@ -121,8 +121,8 @@ struct Znodes {
 impl Znodes {
     fn apply(&mut self, node: NodeId, transaction: &Transaction) -> TransactionResult {
         let key = (node, transaction.txn);
-        if let Some(claimed) = self.txns.get(&key) {
-            return TransactionResult::Done { claimed: claimed.clone() };
+        if let Some(result) = self.txns.get(&key) {
+            return result.clone();
         }
         if !self.members.contains(&node) {
             return TransactionResult::NotMember;
@@ -130,15 +130,13 @@ impl Znodes {
         if let Some(settled) = transaction.settled {
             self.txns.remove(&(node, settled));
         }
-        let claimed = match &transaction.kind {
-            TransactionKind::Claim { task, enrol } => match self.parked.remove(task) {
-                None => return TransactionResult::Done { claimed: None },
-                claimed => {
-                    assert!(*enrol || self.enrolled.contains(&node), "{node} claims without taking part");
-                    self.enrolled.insert(node);
-                    claimed
-                }
-            },
+        let result = match &transaction.kind {
+            TransactionKind::Claim { task, enrol } => {
+                let Some(claimed) = self.parked.remove(task) else { return TransactionResult::TooLate };
+                assert!(*enrol || self.enrolled.contains(&node), "{node} claims without taking part");
+                self.enrolled.insert(node);
+                TransactionResult::Claimed(claimed)
+            }
             TransactionKind::Commit { toggles, output, park, leave } => {
                 assert!(!self.list.is_empty() || toggles.is_empty(), "a task was committed after the end");
                 assert!(park.len() <= PARK_TASKS_MAX, "{} tasks are parked by one transaction", park.len());
@@ -153,11 +151,11 @@ impl Znodes {
                     self.members.remove(&node);
                     self.left.insert(node);
                 }
-                None
+                TransactionResult::Committed
             }
         };
-        self.txns.insert(key, claimed.clone());
-        TransactionResult::Done { claimed }
+        self.txns.insert(key, result.clone());
+        result
     }
 }
 

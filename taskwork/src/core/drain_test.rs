@@ -166,7 +166,7 @@ fn where_nobody_presses_it_waits_until_a_signal_does() {
     let mut node = at_work(0);
     let leave = leaving(&mut node, Event::Rest);
     assert_eq!(departure(&node.handle(FAR_MS, QUIET, Event::Tick)), None);
-    let done = Event::Transacted { txn: leave.txn, result: TransactionResult::Done { claimed: None } };
+    let done = Event::Transacted { txn: leave.txn, result: TransactionResult::Committed };
     assert_eq!(departure(&node.handle(FAR_MS, QUIET, done)), Some(Departure::Clean));
 }
 

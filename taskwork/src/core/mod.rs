@@ -40,6 +40,8 @@ mod cluster_test;
 mod drain_test;
 #[cfg(test)]
 mod properties_test;
+#[cfg(test)]
+mod transactions_test;
 
 pub(crate) use self::{
     action::{Action, Departure, Transaction, TransactionKind},

@@ -19,7 +19,6 @@ use super::{
 };
 use crate::{
     config::Limits,
-    envelope::Envelope,
     figures::Figures,
     id::{Attempt, NodeId},
     pool::PoolView,
@@ -185,33 +184,29 @@ impl Node {
 
     fn transacted(&mut self, txn: u64, result: TransactionResult) {
         let Phase::Active(run) = &mut self.phase else { return };
-        match result {
-            TransactionResult::Done { claimed } => {
-                let committed = run.accounting.is_commit() || claimed.is_some();
-                if let Some(transaction) = run.accounting.done(txn, committed) {
-                    self.around.figures.transactions += 1;
-                    self.committed(transaction.kind, claimed);
-                }
+        let ended = match &result {
+            TransactionResult::Committed | TransactionResult::Claimed(_) | TransactionResult::Unreadable => {
+                run.accounting.written(txn)
             }
+            TransactionResult::TooLate => run.accounting.too_late(txn),
             TransactionResult::Unknown => {
                 run.accounting.unknown(txn, self.around.now + self.around.limits.transaction_retry_ms);
+                None
             }
-            TransactionResult::NotMember => self.depart(Departure::Expelled),
-            // The attempt that follows is announced by the job's record.
-            TransactionResult::AttemptOver => {}
-        }
-    }
-
-    /// A transaction of ours is committed.
-    fn committed(&mut self, kind: TransactionKind, claimed: Option<Envelope>) {
-        let Phase::Active(run) = &mut self.phase else { return };
+            TransactionResult::NotMember => return self.depart(Departure::Expelled),
+            // The attempt that follows, or the end of the job, is announced by the job's record. Until then this transaction stays
+            // under way, and no other begins.
+            TransactionResult::AttemptOver | TransactionResult::Unrecordable => None,
+        };
+        let Some(kind) = ended else { return };
+        self.around.figures.transactions += 1;
         match kind {
             TransactionKind::Claim { task, .. } => {
                 self.parked.claimed(task);
-                if claimed.is_some() {
+                if let TransactionResult::Claimed(envelope) = result {
                     run.enrolled(&mut self.around);
+                    self.around.keep(vec![envelope]);
                 }
-                self.around.keep(claimed.into_iter().collect());
             }
             TransactionKind::Commit { toggles, park, leave, .. } => {
                 self.around.figures.toggles += toggles.len() as u64;

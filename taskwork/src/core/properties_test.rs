@@ -255,24 +255,20 @@ impl Bench {
 
     fn answer(&mut self, answer: Answer) {
         let Some(transaction) = self.under_way.take() else { return };
-        let claimed = match (&transaction.kind, answer) {
+        let result = match (&transaction.kind, answer) {
+            (_, Answer::Unknown) => TransactionResult::Unknown,
+            (_, Answer::AttemptOver) => TransactionResult::AttemptOver,
             // What is this node's already is parked no more, whatever an old read says.
             (TransactionKind::Claim { task, .. }, Answer::Done) if !self.claimed.contains(task) => {
                 self.claimed.insert(*task);
                 self.mine.insert(*task);
-                Some(sealed(*task))
+                TransactionResult::Claimed(sealed(*task))
             }
-            _ => None,
-        };
-        if let (TransactionKind::Commit { park, .. }, Answer::Done | Answer::TooLate) =
-            (&transaction.kind, answer)
-        {
-            self.mine.retain(|task| park.iter().all(|parked| parked.id != *task));
-        }
-        let result = match answer {
-            Answer::Done | Answer::TooLate => TransactionResult::Done { claimed },
-            Answer::Unknown => TransactionResult::Unknown,
-            Answer::AttemptOver => TransactionResult::AttemptOver,
+            (TransactionKind::Claim { .. }, Answer::Done | Answer::TooLate) => TransactionResult::TooLate,
+            (TransactionKind::Commit { park, .. }, Answer::Done | Answer::TooLate) => {
+                self.mine.retain(|task| park.iter().all(|parked| parked.id != *task));
+                TransactionResult::Committed
+            }
         };
         self.handle(Event::Transacted { txn: transaction.txn, result });
     }
