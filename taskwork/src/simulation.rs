@@ -18,7 +18,7 @@ use zk::{ClusterPaths, Store, queue::Runs};
 pub use crate::pool::Pace;
 use crate::{
     config::Limits,
-    core::{Message, Packet},
+    core::Message,
     envelope::Envelope,
     id::{Attempt, JobId, NodeId, TaskId},
     job::JobError,
@@ -26,7 +26,7 @@ use crate::{
     shell::{
         ground::{ARRIVALS_MAX, Connecting, Ground, Network, Way},
         kinds::{Kind, Kinds, Starting},
-        mail::{Letter, Mail},
+        mail::Mail,
         node::{Part, RunningNode},
         seat::{Seat, SeatError},
         serve::{ServeError, ServeSetup, serve},
@@ -34,7 +34,7 @@ use crate::{
         transport::{Arrival, Carrier, Peers, Rooms, Subject, TransportLimits, UnderWay},
     },
     task::Task,
-    wire::{codec, parcel::Parcel},
+    wire::{codec, parcel::Parcel, payload::Payload},
 };
 
 /// A session on the tree of znodes, to come.
@@ -87,9 +87,9 @@ struct Wire {
 }
 
 impl Carrier for Wire {
-    fn send(&self, to: NodeId, subject: Option<Subject>, payload: Vec<u8>) {
+    fn send(&self, to: NodeId, subject: Option<Subject>, payload: Payload) {
         if subject.is_none_or(|subject| self.under_way(to, subject) == UnderWay::No) {
-            self.world.send(self.node, to, payload);
+            self.world.send(self.node, to, payload.to_vec());
         }
     }
 
@@ -220,7 +220,7 @@ pub fn decode<V: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<V> {
 /// What a message between nodes says, for traces: its kind, with how many tasks it carries.
 pub fn describe(payload: &[u8]) -> String {
     let Ok(parcel) = codec::decode::<Parcel>(payload) else { return "?".to_owned() };
-    match parcel.packet.message {
+    match parcel.message {
         Message::Steal { request } => format!("steal {request}"),
         Message::Deny { request } => format!("deny {request}"),
         Message::Grant { grant, tasks, .. } => format!("grant {grant} of {}", tasks.len()),
@@ -241,7 +241,7 @@ pub fn check_wire(bytes: &[u8]) {
         assert_eq!(codec::decode::<V>(&written).ok(), Some(value));
     }
     check::<Parcel>(bytes);
-    check::<Letter>(bytes);
+    check::<(NodeId, Parcel)>(bytes);
     check::<Envelope>(bytes);
 }
 
@@ -253,14 +253,13 @@ pub fn check_arguments(text: &str) {
 /// The job and the grant that a message is about, and what it says of the grant; `None` for one that is about none.
 pub fn subject(payload: &[u8]) -> Option<(u64, u64, u8)> {
     let parcel = codec::decode::<Parcel>(payload).ok()?;
-    let Subject { job, grant, kind } = Mail::subject(parcel.job, &parcel.packet.message)?;
+    let Subject { job, grant, kind } = Mail::subject(parcel.job, &parcel.message)?;
     Some((job, grant, kind))
 }
 
 /// Whether a message carries tasks.
 pub fn carries_tasks(payload: &[u8]) -> bool {
-    codec::decode::<Parcel>(payload)
-        .is_ok_and(|parcel| matches!(parcel.packet.message, Message::Grant { .. }))
+    codec::decode::<Parcel>(payload).is_ok_and(|parcel| matches!(parcel.message, Message::Grant { .. }))
 }
 
 /// A grant of a task that nobody has split off, for a job and an attempt: what a stranger could send.
@@ -282,8 +281,8 @@ pub fn forged_steal(job: u64, attempt: u32) -> Vec<u8> {
 }
 
 fn parcel(job: u64, attempt: u32, message: Message) -> Vec<u8> {
-    let packet = Packet { attempt: Attempt(attempt), message };
-    codec::encode(&Parcel { job, packet, riders: Vec::new() }).expect("a message can be encoded")
+    let parcel = Parcel { job, attempt: Attempt(attempt), message, riders: Vec::new() };
+    codec::encode(&parcel).expect("a message can be encoded")
 }
 
 thread_local! {

@@ -149,8 +149,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "listen to strangers",
         "taskwork/src/core/node.rs",
-        "        if !self.around.members.contains(&from) {\n            return;\n        }\n        let Packet",
-        "        let Packet",
+        "        if !self.around.members.contains(&from) {\n            return;\n        }\n        match",
+        "        match",
     ),
     mutant(
         "panic at what cannot be read",

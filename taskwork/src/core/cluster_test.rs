@@ -1,11 +1,14 @@
 //! A small cluster of cores under virtual time, from one seed: messages get lost, doubled and late, transactions lose their
 //! answers, nodes join and drain. Every unit of work is done once, and the list is empty exactly at the end.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
-use super::{Action, Departure, Event, Node, Packet, Transaction, TransactionKind, TransactionResult};
+use super::{Action, Departure, Event, Message, Node, Transaction, TransactionKind, TransactionResult};
 use crate::{
     config::Limits,
     envelope::Envelope,
@@ -254,7 +257,7 @@ impl Cluster {
         while let Some(event) = events.pop_front() {
             let Some(member) = self.nodes.get_mut(&id) else { return };
             self.trace.push(format!("{} {id} {event:?}", self.now));
-            let actions = member.core.handle(self.now, member.pool.view(), event);
+            let actions = member.core.handle(Duration::from_millis(self.now), member.pool.view(), event);
             if let Err(broken) = member.core.check() {
                 panic!("{broken}");
             }
@@ -271,8 +274,8 @@ impl Cluster {
     fn perform(&mut self, id: NodeId, action: Action) -> Option<Event> {
         let pool = &mut self.nodes.get_mut(&id)?.pool;
         match action {
-            Action::Send { to, packet } => self.post(id, to, &packet),
-            Action::Put { tasks } => {
+            Action::Send { to, attempt, message } => self.post(id, to, attempt, &message),
+            Action::Put { tasks, .. } => {
                 assert!(self.znodes.enrolled.contains(&id), "{id} has tasks without taking part");
                 pool.queue.extend(tasks.into_iter().map(Work::open));
             }
@@ -320,7 +323,7 @@ impl Cluster {
         None
     }
 
-    fn post(&mut self, from: NodeId, to: NodeId, packet: &Packet) {
+    fn post(&mut self, from: NodeId, to: NodeId, attempt: Attempt, message: &Message) {
         let copies = if self.calm() { 1 } else { [0, 1, 1, 1, 1, 2][self.random.random_range(0..6)] };
         if copies == 0 && self.random.random() {
             self.send(from, 3, Event::Unreachable { to });
@@ -328,7 +331,7 @@ impl Cluster {
         let late = if self.calm() { 3 } else { 400 };
         for _ in 0..copies {
             let within = if self.random.random_range(0..10) == 0 { late } else { 3 };
-            self.send(to, within, Event::Packet { from, packet: packet.clone() });
+            self.send(to, within, Event::Message { from, attempt, message: message.clone() });
         }
     }
 

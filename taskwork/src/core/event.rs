@@ -1,6 +1,6 @@
 //! Everything that can happen to a node.
 
-use super::message::Packet;
+use super::message::Message;
 use crate::{
     envelope::Envelope,
     id::{Attempt, NodeId, TaskId},
@@ -29,8 +29,8 @@ pub(crate) enum Event {
     Parked { attempt: Attempt, tasks: Vec<TaskId> },
     /// The job is over, whatever its end.
     JobOver,
-    /// A packet from a member.
-    Packet { from: NodeId, packet: Packet },
+    /// A message from a member, about an attempt.
+    Message { from: NodeId, attempt: Attempt, message: Message },
     /// A message to this node could not be delivered.
     Unreachable { to: NodeId },
     /// The answer to [`Action::Take`](super::Action::Take).

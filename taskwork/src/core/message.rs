@@ -14,16 +14,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{envelope::Envelope, id::Attempt};
+use crate::envelope::Envelope;
 
-/// A message with the attempt it belongs to. What belongs to another attempt is passed over.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Packet {
-    pub(crate) attempt: Attempt,
-    pub(crate) message: Message,
-}
-
-/// See the picture above.
+/// See the picture above. A message belongs to an attempt; what belongs to another than the current one is passed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// The sender is hungry.

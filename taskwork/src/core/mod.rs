@@ -41,11 +41,13 @@ mod drain_test;
 #[cfg(test)]
 mod properties_test;
 #[cfg(test)]
+mod stealing_test;
+#[cfg(test)]
 mod transactions_test;
 
 pub(crate) use self::{
     action::{Action, Departure, Transaction, TransactionKind},
     event::{Event, TransactionResult},
-    message::{Message, Packet},
+    message::Message,
     node::Node,
 };

@@ -4,7 +4,7 @@
 //! state as it is: ask, serve, claim, commit, hand on. Because the second part depends on the state alone, no event can be
 //! missed for good: the next one, whatever it is, makes up for it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use rand::{SeedableRng, rngs::SmallRng};
 
@@ -12,7 +12,7 @@ use super::{
     action::{Action, Departure, TransactionKind},
     drain::{Drain, Word},
     event::{Event, TransactionResult},
-    message::{Message, Packet},
+    message::Message,
     parked::Parked,
     run::{Enrolment, Run},
     surroundings::Surroundings,
@@ -64,6 +64,7 @@ impl Node {
             members: BTreeSet::new(),
             drain: None,
             figures: Figures::default(),
+            clock: Duration::ZERO,
             now: 0,
             pool: PoolView::default(),
             actions: Vec::new(),
@@ -71,12 +72,13 @@ impl Node {
         Self { phase: Phase::Waiting, parked: Parked::default(), numbers: Numbers::default(), around }
     }
 
-    /// Takes an event at a time, in milliseconds, with the state of the pool at that time.
+    /// Takes an event at a time on the node's clock, with the state of the pool at that time.
     ///
     /// When one of the actions [touches the pool](Action::touches_pool), the shell performs them all and then
     /// calls again with [`Event::Look`].
-    pub(crate) fn handle(&mut self, now: u64, pool: PoolView, event: Event) -> Vec<Action> {
-        self.around.now = self.around.now.max(now);
+    pub(crate) fn handle(&mut self, now: Duration, pool: PoolView, event: Event) -> Vec<Action> {
+        self.around.clock = self.around.clock.max(now);
+        self.around.now = whole_ms(self.around.clock);
         self.around.pool = pool;
         self.note(event);
         // What an action changes in the pool is not in the view yet: the look that follows will step.
@@ -86,7 +88,7 @@ impl Node {
         std::mem::take(&mut self.around.actions)
     }
 
-    /// When to send [`Event::Tick`], if nothing happens before.
+    /// When to send [`Event::Tick`], if nothing happens before: in milliseconds of the node's clock.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let Phase::Active(run) = &self.phase else { return None };
         let Surroundings { now, pool, limits, .. } = &self.around;
@@ -120,7 +122,7 @@ impl Node {
                 self.parked.told(*now, attempt, &tasks, (*id, members), limits);
             }
             Event::JobOver => self.job_over(),
-            Event::Packet { from, packet } => self.packet(from, packet),
+            Event::Message { from, attempt, message } => self.message(from, attempt, message),
             Event::Unreachable { to } => {
                 if let Phase::Active(run) = &mut self.phase {
                     run.thief.unreachable(self.around.now, to);
@@ -167,11 +169,10 @@ impl Node {
         run.ask(&mut self.around);
     }
 
-    fn packet(&mut self, from: NodeId, packet: Packet) {
+    fn message(&mut self, from: NodeId, attempt: Attempt, message: Message) {
         if !self.around.members.contains(&from) {
             return;
         }
-        let Packet { attempt, message } = packet;
         match (&mut self.phase, message) {
             (Phase::Active(run), message) if run.attempt == attempt => {
                 run.hear(&mut self.around, from, message);
@@ -226,6 +227,10 @@ impl Node {
             self.around.actions.push(Action::Leave { departure });
         }
     }
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Of its transactions.

@@ -1,12 +1,13 @@
 //! One node under any sequence of events whatever: it never panics, its own invariants hold, and no task is lost or doubled by it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use proptest::prelude::*;
 
-use super::{
-    Action, Event, Message, Node, Packet, Transaction, TransactionKind, TransactionResult, node::Phase,
-};
+use super::{Action, Event, Message, Node, Transaction, TransactionKind, TransactionResult, node::Phase};
 use crate::{
     config::Limits,
     envelope::{Blob, Envelope},
@@ -26,7 +27,7 @@ enum Step {
     Enrolled,
     Parked(u32, Vec<u64>),
     JobOver,
-    Packet {
+    Message {
         from: u64,
         attempt: u32,
         message: Message,
@@ -61,7 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Enrolled),
         2 => (attempt.clone(), prop::collection::vec(0_u64..3, 0..3)).prop_map(|(k, tasks)| Step::Parked(k, tasks)),
         12 => (node.clone(), attempt, message())
-            .prop_map(|(from, attempt, message)| Step::Packet { from, attempt, message }),
+            .prop_map(|(from, attempt, message)| Step::Message { from, attempt, message }),
         1 => node.prop_map(Step::Unreachable),
         4 => (0_u64..400).prop_map(|ms| Step::Pass { ms }),
         5 => prop_oneof![
@@ -197,7 +198,7 @@ impl Bench {
                 self.handle(Event::Parked { attempt: Attempt(attempt), tasks });
             }
             Step::JobOver => self.handle(Event::JobOver),
-            Step::Packet { from, attempt, mut message } => {
+            Step::Message { from, attempt, mut message } => {
                 match &mut message {
                     Message::Grant { grant, tasks, .. } => {
                         *tasks = Self::tasks_of(from, attempt, *grant).into_iter().map(sealed).collect();
@@ -211,8 +212,7 @@ impl Bench {
                     }
                     _ => {}
                 }
-                let packet = Packet { attempt: Attempt(attempt), message };
-                self.handle(Event::Packet { from: NodeId(from), packet });
+                self.handle(Event::Message { from: NodeId(from), attempt: Attempt(attempt), message });
             }
             Step::Unreachable(to) => self.handle(Event::Unreachable { to: NodeId(to) }),
             Step::Pass { ms } => {
@@ -277,7 +277,7 @@ impl Bench {
     fn handle(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
-            let actions = self.node.handle(self.now, self.view(), event);
+            let actions = self.node.handle(Duration::from_millis(self.now), self.view(), event);
             if let Err(broken) = self.node.check() {
                 panic!("{broken}");
             }
@@ -294,12 +294,12 @@ impl Bench {
 
     fn perform(&mut self, action: Action) -> Option<Event> {
         match action {
-            Action::Send { to, packet } => {
-                if let Message::Grant { grant, tasks, .. } = packet.message {
+            Action::Send { to, message, .. } => {
+                if let Message::Grant { grant, tasks, .. } = message {
                     self.granted.insert(grant, (to, tasks.iter().map(|task| task.id).collect()));
                 }
             }
-            Action::Put { tasks } => {
+            Action::Put { tasks, .. } => {
                 for task in tasks {
                     let there = self.queue.contains(&task.id) || self.running.contains(&task.id);
                     assert!(!there, "{} is put into the pool twice", task.id);

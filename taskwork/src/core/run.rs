@@ -1,6 +1,8 @@
 //! What a node keeps while it is at work on one attempt. The rules are in [`stealing`](super::stealing), [`drain`](super::drain)
 //! and [`accounting`](super::accounting).
 
+use std::time::Duration;
+
 use super::{
     accounting::Accounting, node::Numbers, receipts::Receipts, stealing::Granted, thief::Thief,
     victim::Victim,
@@ -20,6 +22,8 @@ pub(super) struct Run {
     pub(super) held_back: Vec<Granted>,
     /// From then on they are refused: while ZooKeeper is away somebody else can do what this node cannot begin.
     pub(super) held_back_until: u64,
+    /// When tasks were last asked for, on the node's clock.
+    pub(super) asked_at: Duration,
 }
 
 /// Whether this node is written into the attempt. That is done when there is work for it: without, it holds nothing, and can go
@@ -46,6 +50,7 @@ impl Run {
             enrolment: Enrolment::Open,
             held_back: Vec::new(),
             held_back_until: 0,
+            asked_at: Duration::ZERO,
         }
     }
 

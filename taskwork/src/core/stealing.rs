@@ -78,6 +78,7 @@ impl Run {
         let Surroundings { now, pool, members, limits, random, .. } = around;
         if let Some(request) = self.thief.step(*now, *pool, members, limits, random) {
             around.figures.requests += 1;
+            self.asked_at = around.clock;
             self.send(around, request.to, Message::Steal { request: request.request });
         }
     }
@@ -88,9 +89,10 @@ impl Run {
         let (accepting, open_max) = (around.drain.is_none(), around.limits.open_grants_max);
         match self.receipts.receive(from, grant, settled_below, accepting, open_max) {
             Receipt::Take(ack) => {
-                around.figures.steals += u64::from(self.thief.granted(request));
+                let asked = self.thief.granted(request).then_some(self.asked_at);
+                around.figures.steals += u64::from(asked.is_some());
                 around.figures.stolen_tasks += tasks.len() as u64;
-                around.actions.push(Action::Put { tasks });
+                around.actions.push(Action::Put { tasks, asked });
                 self.send(around, from, ack);
             }
             Receipt::Answer(message) => self.send(around, from, message),

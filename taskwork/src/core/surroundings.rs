@@ -1,14 +1,10 @@
 //! What a node has whatever the attempt: who it is, whom it knows, how its pool stands, and what it has decided.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use rand::rngs::SmallRng;
 
-use super::{
-    action::Action,
-    drain::Drain,
-    message::{Message, Packet},
-};
+use super::{action::Action, drain::Drain, message::Message};
 use crate::{
     config::Limits,
     envelope::Envelope,
@@ -29,7 +25,9 @@ pub(super) struct Surroundings {
     /// Set when the node is to leave.
     pub(super) drain: Option<Drain>,
     pub(super) figures: Figures,
-    /// The time of the event at hand, in milliseconds.
+    /// The time of the event at hand, on the node's clock.
+    pub(super) clock: Duration,
+    /// The same in whole milliseconds, by which everything is planned.
     pub(super) now: u64,
     /// The pool at that time.
     pub(super) pool: PoolView,
@@ -40,7 +38,7 @@ pub(super) struct Surroundings {
 impl Surroundings {
     /// Sends a message that belongs to an attempt.
     pub(super) fn send(&mut self, attempt: Attempt, to: NodeId, message: Message) {
-        self.actions.push(Action::Send { to, packet: Packet { attempt, message } });
+        self.actions.push(Action::Send { to, attempt, message });
     }
 
     /// Keeps tasks that are this node's: in its pool, or, if it leaves, with what it has to hand on.
@@ -50,7 +48,7 @@ impl Surroundings {
         }
         match &mut self.drain {
             Some(drain) => drain.pile(tasks),
-            None => self.actions.push(Action::Put { tasks }),
+            None => self.actions.push(Action::Put { tasks, asked: None }),
         }
     }
 }

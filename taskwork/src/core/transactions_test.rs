@@ -1,5 +1,7 @@
 //! What a node makes of each thing that can come of its transactions.
 
+use std::time::Duration;
+
 use super::{Action, Event, Node, Transaction, TransactionResult};
 use crate::{
     config::Limits,
@@ -20,9 +22,13 @@ fn task(number: u64) -> TaskId {
 /// A node alone that has claimed task 7, of two that are parked; with the claim.
 fn claiming() -> (Node, Transaction) {
     let mut node = Node::new(NodeId(1), Limits::default(), 1);
-    node.handle(0, QUIET, Event::Attempt { attempt: ATTEMPT });
-    node.handle(0, QUIET, Event::Look);
-    let actions = node.handle(0, HUNGRY, Event::Parked { attempt: ATTEMPT, tasks: vec![task(7), task(8)] });
+    node.handle(Duration::from_millis(0), QUIET, Event::Attempt { attempt: ATTEMPT });
+    node.handle(Duration::from_millis(0), QUIET, Event::Look);
+    let actions = node.handle(
+        Duration::from_millis(0),
+        HUNGRY,
+        Event::Parked { attempt: ATTEMPT, tasks: vec![task(7), task(8)] },
+    );
     let claim = transaction(&actions).expect("it claims what is parked");
     (node, claim)
 }
@@ -37,11 +43,12 @@ fn transaction(actions: &[Action]) -> Option<Transaction> {
 /// What follows from a result: the tasks put into the pool, and the next transaction.
 fn after(result: TransactionResult) -> (usize, Option<Transaction>) {
     let (mut node, claim) = claiming();
-    let mut actions = node.handle(1, HUNGRY, Event::Transacted { txn: claim.txn, result });
+    let mut actions =
+        node.handle(Duration::from_millis(1), HUNGRY, Event::Transacted { txn: claim.txn, result });
     if actions.iter().any(Action::touches_pool) {
-        actions.extend(node.handle(1, HUNGRY, Event::Look));
+        actions.extend(node.handle(Duration::from_millis(1), HUNGRY, Event::Look));
     }
-    let put = |action: &Action| if let Action::Put { tasks } = action { tasks.len() } else { 0 };
+    let put = |action: &Action| if let Action::Put { tasks, .. } = action { tasks.len() } else { 0 };
     (actions.iter().map(put).sum(), transaction(&actions))
 }
 
@@ -61,8 +68,12 @@ fn a_claim_is_settled_if_it_was_written_and_only_then() {
 fn what_is_refused_is_neither_tried_again_nor_replaced() {
     for refused in [TransactionResult::AttemptOver, TransactionResult::Unrecordable] {
         let (mut node, claim) = claiming();
-        let actions = node.handle(1, HUNGRY, Event::Transacted { txn: claim.txn, result: refused });
+        let actions = node.handle(
+            Duration::from_millis(1),
+            HUNGRY,
+            Event::Transacted { txn: claim.txn, result: refused },
+        );
         assert_eq!(actions, []);
-        assert_eq!(node.handle(100_000, HUNGRY, Event::Tick), []);
+        assert_eq!(node.handle(Duration::from_millis(100_000), HUNGRY, Event::Tick), []);
     }
 }

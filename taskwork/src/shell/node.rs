@@ -135,7 +135,6 @@ impl RunningNode {
             moments,
             clock: Clock::start(),
             fed: false,
-            asked: None,
             epoch: 0,
         };
         let driver = tokio::spawn(driver.run().instrument(span));

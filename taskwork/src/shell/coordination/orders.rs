@@ -45,7 +45,7 @@ impl Coordination {
                     let result = self.transact(attempt, transaction).await;
                     self.tell(Event::Transacted { txn, result }).await;
                 }
-                Order::Post { to, parcel } => self.post(to, parcel).await,
+                Order::Post { to, parcel } => self.post(to, &parcel).await,
                 Order::Fail(fault) => self.fail(&fault).await,
             }
         }
