@@ -102,6 +102,7 @@ mod figures;
 mod outlook;
 mod envelope;
 mod pool;
+mod erased;
 mod core;
 mod shell;
 mod wire;

@@ -5,7 +5,6 @@
 //! Time is that of the tokio runtime, which can be a paused one.
 
 use std::{
-    cell::RefCell,
     future::Future,
     net::{Ipv4Addr, SocketAddr},
     pin::Pin,
@@ -18,17 +17,17 @@ use zk::{ClusterPaths, Store, queue::Runs};
 pub use crate::pool::Pace;
 use crate::{
     config::Limits,
-    core::Message,
+    core::{self, Message},
     envelope::Envelope,
-    id::{Attempt, JobId, NodeId, TaskId},
+    erased::{Kind, OpenError, Opened, PoolOpening, PoolSetup},
+    id::{Attempt, NodeId, TaskId},
     job::JobError,
-    pool::{Pool, PoolLimits, Slices},
+    pool::{Pool, Slices},
     shell::{
         ground::{ARRIVALS_MAX, Connecting, Ground, Network, Way},
-        kinds::{Kind, Kinds, Starting},
+        kinds::Kinds,
         mail::Mail,
-        node::{Part, RunningNode},
-        seat::{Seat, SeatError},
+        seat::SeatError,
         serve::{ServeError, ServeSetup, serve},
         submit::{Submission, Submitted},
         transport::{Arrival, Carrier, Peers, Rooms, Subject, TransportLimits, UnderWay},
@@ -175,15 +174,14 @@ struct Sliced<T> {
 }
 
 impl<T: Task> Kind for Sliced<T> {
-    fn start<'a>(&'a self, seat: &'a mut Seat, job: &'a JobId, limits: &'a Limits) -> Starting<'a> {
+    fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
-            let bytes = zk::job::shared(&*seat.store, &seat.cluster, &job.0).await?;
-            let shared =
-                codec::decode(&bytes).map_err(|error| JobError::Shared { reason: error.to_string() })?;
-            let pool = Pool::<T>::new(seat.node, Arc::new(shared), seat.workers, PoolLimits::of(limits));
+            let PoolSetup { node, workers, limits, shared } = setup;
+            // At once, and on this thread: another's time is not that of the run.
+            let shared = codec::decode(&shared).map_err(|error| OpenError::unreadable(&error))?;
+            let pool = Pool::<T>::new(node, Arc::new(shared), workers, limits);
             let (pool, workers) = Slices::start(pool, Arc::clone(&self.pace));
-            let part = Part { job: job.clone(), pool, workers, limits: limits.clone(), seen: true };
-            Ok(RunningNode::assemble(seat, part))
+            Ok(Opened { pool, workers })
         })
     }
 }
@@ -285,16 +283,7 @@ fn parcel(job: u64, attempt: u32, message: Message) -> Vec<u8> {
     codec::encode(&parcel).expect("a message can be encoded")
 }
 
-thread_local! {
-    static BROKEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Notes that an invariant of a node is broken.
-pub(crate) fn note_broken(what: String) {
-    BROKEN.with_borrow_mut(|broken| broken.push(what));
-}
-
 /// The invariants of nodes that were found broken on this thread since the last call.
 pub fn take_broken() -> Vec<String> {
-    BROKEN.take()
+    core::take_broken()
 }

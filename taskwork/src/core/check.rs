@@ -1,11 +1,33 @@
-//! What must hold of a node after every event. Tests and simulations ask for it after each step.
+//! What must hold of a node after every event. Tests ask for it after each; with the feature `simulation` each event is checked, and
+//! what is broken is kept for whoever runs the node.
 
+#[cfg(feature = "simulation")]
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::node::{Node, Phase};
 use crate::id::TaskId;
 
+#[cfg(feature = "simulation")]
+thread_local! {
+    static BROKEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The invariants of nodes that were found broken on this thread since the last call, in words.
+#[cfg(feature = "simulation")]
+pub(crate) fn take_broken() -> Vec<String> {
+    BROKEN.take()
+}
+
 impl Node {
+    /// Checks the node after an event, and keeps what is broken for [`take_broken`].
+    #[cfg(feature = "simulation")]
+    pub(super) fn note_broken(&self) {
+        if let Err(broken) = self.check() {
+            BROKEN.with_borrow_mut(|all| all.push(broken));
+        }
+    }
+
     /// The tasks that the protocol itself holds, outside the pool.
     #[cfg(test)]
     pub(crate) fn held(&self) -> Vec<TaskId> {

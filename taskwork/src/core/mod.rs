@@ -45,6 +45,8 @@ mod stealing_test;
 #[cfg(test)]
 mod transactions_test;
 
+#[cfg(feature = "simulation")]
+pub(crate) use self::check::take_broken;
 pub(crate) use self::{
     action::{Action, Departure, Transaction, TransactionKind},
     event::{Event, TransactionResult},

@@ -85,6 +85,8 @@ impl Node {
         if !self.around.actions.iter().any(Action::touches_pool) {
             self.step();
         }
+        #[cfg(feature = "simulation")]
+        self.note_broken();
         std::mem::take(&mut self.around.actions)
     }
 

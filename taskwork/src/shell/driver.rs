@@ -229,10 +229,6 @@ impl Driver {
             }
         }
         self.show_figures();
-        #[cfg(feature = "simulation")]
-        if let Err(broken) = self.core.check() {
-            crate::simulation::note_broken(broken);
-        }
         None
     }
 
