@@ -16,7 +16,8 @@ use crate::{
     figures::Figures,
     pool::VariableTable,
     shell::embedded::{self, Setup},
-    task::{Task, Variable, Variables},
+    task::Task,
+    variable::{Variable, Variables},
     wire::codec::{self, EncodeError},
 };
 

@@ -94,6 +94,8 @@
 //! frontier and the incumbent ready.
 
 mod task;
+mod output;
+mod variable;
 mod context;
 mod job;
 mod id;
@@ -118,6 +120,8 @@ pub use crate::{
     id::{Attempt, IdError, JobId, NodeId, TaskId},
     job::{Job, JobError, NODES_MAX, Progress, Report, Scaler, Stopper, WORKERS_MAX},
     outlook::Outlook,
-    task::{Outcome, Output, Suggested, Task, Variable, Variables},
+    output::Output,
+    task::{Outcome, Task},
+    variable::{Suggested, Variable, Variables},
     wire::codec::{DecodeError, EncodeError},
 };

@@ -100,7 +100,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "give away what idle workers are about to take",
-        "taskwork/src/pool/work.rs",
+        "taskwork/src/core/pool_view.rs",
         "        self.queued.saturating_sub(self.idle)\n",
         "        self.queued\n",
     ),

@@ -8,12 +8,13 @@ use std::{
 
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
-use super::{Action, Departure, Event, Message, Node, Transaction, TransactionKind, TransactionResult};
+use super::{
+    Action, Departure, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult,
+};
 use crate::{
     config::Limits,
     envelope::Envelope,
     id::{Attempt, NodeId, TaskId},
-    pool::PoolView,
 };
 
 const ATTEMPT: Attempt = Attempt(1);

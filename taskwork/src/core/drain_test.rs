@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Action, Departure, Event, Message, Node, Transaction, TransactionKind, TransactionResult};
+use super::{
+    Action, Departure, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult,
+};
 use crate::{
     config::Limits,
     envelope::{Blob, Envelope},
     id::{Attempt, NodeId, TaskId},
-    pool::PoolView,
 };
 
 const ATTEMPT: Attempt = Attempt(1);

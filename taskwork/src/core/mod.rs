@@ -22,6 +22,7 @@ mod node;
 mod event;
 mod action;
 mod message;
+mod pool_view;
 mod surroundings;
 mod attempt;
 mod run;
@@ -52,4 +53,5 @@ pub(crate) use self::{
     event::{Event, TransactionResult},
     message::Message,
     node::Node,
+    pool_view::PoolView,
 };

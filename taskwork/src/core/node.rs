@@ -14,6 +14,7 @@ use super::{
     event::{Event, TransactionResult},
     message::Message,
     parked::Parked,
+    pool_view::PoolView,
     run::{Enrolment, Run},
     surroundings::Surroundings,
 };
@@ -21,7 +22,6 @@ use crate::{
     config::Limits,
     figures::Figures,
     id::{Attempt, NodeId},
-    pool::PoolView,
 };
 
 /// The protocol state of one node.

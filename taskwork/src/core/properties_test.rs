@@ -7,12 +7,13 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{Action, Event, Message, Node, Transaction, TransactionKind, TransactionResult, node::Phase};
+use super::{
+    Action, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult, node::Phase,
+};
 use crate::{
     config::Limits,
     envelope::{Blob, Envelope},
     id::{Attempt, NodeId, TaskId},
-    pool::PoolView,
 };
 
 const ME: NodeId = NodeId(1);

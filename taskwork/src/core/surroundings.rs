@@ -4,13 +4,12 @@ use std::{collections::BTreeSet, time::Duration};
 
 use rand::rngs::SmallRng;
 
-use super::{action::Action, drain::Drain, message::Message};
+use super::{action::Action, drain::Drain, message::Message, pool_view::PoolView};
 use crate::{
     config::Limits,
     envelope::Envelope,
     figures::Figures,
     id::{Attempt, NodeId},
-    pool::PoolView,
 };
 
 /// What the steps of a run read and write besides the run itself.

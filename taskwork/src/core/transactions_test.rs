@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Action, Event, Node, Transaction, TransactionResult};
+use super::{Action, Event, Node, PoolView, Transaction, TransactionResult};
 use crate::{
     config::Limits,
     envelope::{Blob, Envelope},
     id::{Attempt, NodeId, TaskId},
-    pool::PoolView,
 };
 
 const ATTEMPT: Attempt = Attempt(1);

@@ -15,7 +15,8 @@ use crate::{
     config::Limits,
     context::Context,
     job::{JobError, Report, Stopper},
-    task::{Outcome, Output, Task},
+    output::Output,
+    task::{Outcome, Task},
 };
 
 /// How long anything may take before a test is given up.

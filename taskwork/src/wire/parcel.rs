@@ -83,10 +83,9 @@ mod tests {
     use super::*;
     use crate::{
         config::Limits,
-        core::{Action, Event, Node},
+        core::{Action, Event, Node, PoolView},
         envelope::Envelope,
         id::TaskId,
-        pool::PoolView,
     };
 
     fn envelope(task: Vec<u8>, output: Vec<u8>) -> Envelope {
