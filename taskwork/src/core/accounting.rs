@@ -107,7 +107,8 @@ impl Accounting {
         Some(kind)
     }
 
-    /// A claim came too late. It has left no txn id, and that of the transaction before it still is to go. Gives what it was, once.
+    /// A claim came too late. It has left no txn id, and that of the transaction before it still is to go.
+    /// Gives what it was, once.
     pub(super) fn too_late(&mut self, txn: u64) -> Option<TransactionKind> {
         self.end(txn)
     }

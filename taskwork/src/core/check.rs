@@ -1,5 +1,5 @@
-//! What must hold of a node after every event. Tests ask for it after each; with the feature `simulation` each event is checked, and
-//! what is broken is kept for whoever runs the node.
+//! What must hold of a node after every event. Tests ask for it after each; with the feature `simulation`
+//! each event is checked, and what is broken is kept for whoever runs the node.
 
 #[cfg(feature = "simulation")]
 use std::cell::RefCell;

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::envelope::Envelope;
 
-/// See the picture above. A message belongs to an attempt; what belongs to another than the current one is passed over.
+/// See the picture above. A message belongs to an attempt; what belongs to another than the current one is
+/// passed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// The sender is hungry.

@@ -197,8 +197,8 @@ impl Node {
                 None
             }
             TransactionResult::NotMember => return self.depart(Departure::Expelled),
-            // The attempt that follows, or the end of the job, is announced by the job's record. Until then this transaction stays
-            // under way, and no other begins.
+            // The attempt that follows, or the end of the job, is announced by the job's record. Until then
+            // this transaction stays under way, and no other begins.
             TransactionResult::AttemptOver | TransactionResult::Unrecordable => None,
         };
         let Some(kind) = ended else { return };

@@ -1,5 +1,5 @@
-//! What a node keeps while it is at work on one attempt. The rules are in [`stealing`](super::stealing), [`drain`](super::drain)
-//! and [`accounting`](super::accounting).
+//! What a node keeps while it is at work on one attempt. The rules are in [`stealing`](super::stealing),
+//! [`drain`](super::drain) and [`accounting`](super::accounting).
 
 use std::time::Duration;
 

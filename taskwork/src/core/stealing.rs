@@ -1,16 +1,17 @@
-//! Stealing (paper, 3.3): everything that a node does to get tasks from others and to give them tasks, from the request to the
-//! last word about a grant. The picture of the messages is in [`message`](super::message).
+//! Stealing (paper, 3.3): everything that a node does to get tasks from others and to give them tasks, from
+//! the request to the last word about a grant. The picture of the messages is in [`message`](super::message).
 //!
 //! | what is decided | in | by the rules of |
 //! |---|---|---|
 //! | whom this node asks, and when | [`Run::ask`] | [`thief`](super::thief) |
 //! | whether a thief may wait here | [`Run::admit`] | [`victim`](super::victim) |
 //! | which thief gets how many tasks, and who is denied | [`Run::serve`] | [`victim`](super::victim) |
+//! | when tasks are forgotten here or come back | [`Run::hear`], [`Run::left`] | [`victim`](super::victim) |
 //! | whether this node takes what it was granted | [`Run::granted`] | [`receipts`](super::receipts) |
 //! | what waits until this node may hold tasks | [`Run::hold_back`] | this file |
-//! | when tasks that were granted are forgotten, or ours again | [`Run::hear`], [`Run::left`] | [`victim`](super::victim) |
 //!
-//! The rules are small state machines that know nothing of each other; here they meet the pool, the members and the messages.
+//! The rules are small state machines that know nothing of each other; here they meet the pool, the members
+//! and the messages.
 
 use super::{
     action::Action,
@@ -158,8 +159,8 @@ impl Run {
         }
     }
 
-    /// Has tasks taken out of the pool for the thief whose turn it is, or denies those that have waited in vain; and says again what
-    /// was not heard.
+    /// Has tasks taken out of the pool for the thief whose turn it is, or denies those that have waited in
+    /// vain; and says again what was not heard.
     pub(super) fn serve(&mut self, around: &mut Surroundings) {
         match self.victim.step(around.now, around.pool, &around.limits) {
             Serving::Nothing => {}
@@ -223,7 +224,8 @@ impl Run {
         around.keep(tasks);
     }
 
-    /// A member is gone. If it has left this attempt cleanly, what it was granted and had not taken is ours again.
+    /// A member is gone. If it has left this attempt cleanly, what it was granted and had not taken is ours
+    /// again.
     pub(super) fn left(&mut self, around: &mut Surroundings, node: NodeId, clean: bool) {
         self.thief.unreachable(around.now, node);
         if clean {

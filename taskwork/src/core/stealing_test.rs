@@ -1,4 +1,5 @@
-//! When tasks that come to a node were asked for: measured by the node's clock, from the request that they answer.
+//! When tasks that come to a node were asked for: measured by the node's clock, from the request that they
+//! answer.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What a node has whatever the attempt: who it is, whom it knows, how its pool stands, and what it has decided.
+//! What a node has whatever the attempt: who it is, whom it knows, how its pool stands, and what it has
+//! decided.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -73,6 +73,6 @@ fn what_is_refused_is_neither_tried_again_nor_replaced() {
             Event::Transacted { txn: claim.txn, result: refused },
         );
         assert_eq!(actions, []);
-        assert_eq!(node.handle(Duration::from_millis(100_000), HUNGRY, Event::Tick), []);
+        assert_eq!(node.handle(Duration::from_secs(100), HUNGRY, Event::Tick), []);
     }
 }

@@ -82,8 +82,8 @@ const EVENTS_MAX: usize = 1024;
 const LETTERS_MAX: usize = 2;
 
 impl RunningNode {
-    /// Begins to work on a job, whatever its type of task: reads its shared data, and has a pool opened for it. The seat's network is
-    /// lent until [`stop`](Self::stop).
+    /// Begins to work on a job, whatever its type of task: reads its shared data, and has a pool opened for
+    /// it. The seat's network is lent until [`stop`](Self::stop).
     pub(crate) async fn open(
         seat: &mut Seat,
         kind: &dyn Kind,

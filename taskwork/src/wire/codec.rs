@@ -81,8 +81,8 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Encode
     encode_up_to(value, ENCODED_BYTES_MAX)
 }
 
-/// Writes a value as the same bytes, in pieces: those of `shared` that are in the value, and are not small, are pieces of their own
-/// and not copied.
+/// Writes a value as the same bytes, in pieces: those of `shared` that are in the value, and are not small,
+/// are pieces of their own and not copied.
 ///
 /// # Errors
 /// As [`encode`].

@@ -24,8 +24,8 @@ const FRAME_BYTES_MAX: usize = 256;
 // The largest task goes in a message, and in a letter; and grants are not made larger than that.
 const _: () = assert!(TASK_BYTES_MAX + RIDERS_BYTES_MAX + FRAME_BYTES_MAX <= ENCODED_BYTES_MAX);
 
-/// A message of the protocol with what it is about, and the sender's newest values of the variables: a fast path for the
-/// incumbent, which would otherwise reach the receiver only by way of `ZooKeeper`.
+/// A message of the protocol with what it is about, and the sender's newest values of the variables: a fast
+/// path for the incumbent, which would otherwise reach the receiver only by way of `ZooKeeper`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parcel {
     /// The job that it is about, by its number. Attempts count anew in each job.
@@ -43,7 +43,8 @@ impl Parcel {
         Some(Self { message: Message::Deny { request }, riders: Vec::new(), ..*self })
     }
 
-    /// The parcel as it goes over the network, where the connection says who has sent it. Large tasks in it are shared, not copied.
+    /// The parcel as it goes over the network, where the connection says who has sent it. Large tasks in it
+    /// are shared, not copied.
     ///
     /// # Errors
     /// If it is larger than anything may be.

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-/// The bytes of a message, in pieces that may be shared: what is said again, such as a grant until it is answered, is written anew
-/// each time, but the tasks in it are not copied.
+/// The bytes of a message, in pieces that may be shared: what is said again, such as a grant until it is
+/// answered, is written anew each time, but the tasks in it are not copied.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Payload {
     pieces: Vec<Bytes>,
