@@ -6,7 +6,8 @@ use crate::{
     figures::Figures,
     id::{NodeId, TaskId},
     pool::{Entry, Pool, Signals, Source},
-    task::{AnyValue, Task, Variable, value},
+    task::Task,
+    variable::{AnyValue, Variable, value},
 };
 
 /// What a task may ask of the runtime while it is searched.

@@ -1,7 +1,8 @@
 //! A task on its way: between nodes, or parked in `ZooKeeper`.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, ops::Deref};
 
+use bytes::Bytes;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{Error, Visitor},
@@ -44,11 +45,18 @@ impl Envelope {
 
 /// Encoded data that is shared, not copied, when it is cloned: an open grant is said again and again, and may be large.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub(crate) struct Blob(Arc<Vec<u8>>);
+pub(crate) struct Blob(Bytes);
+
+impl Blob {
+    /// The same bytes, for who sends them.
+    pub(crate) fn shared(&self) -> Bytes {
+        self.0.clone()
+    }
+}
 
 impl From<Vec<u8>> for Blob {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Arc::new(bytes))
+        Self(bytes.into())
     }
 }
 
@@ -75,13 +83,13 @@ impl Serialize for Blob {
 
 impl<'de> Deserialize<'de> for Blob {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_byte_buf(Bytes).map(Self::from)
+        deserializer.deserialize_byte_buf(AnyBytes).map(Self::from)
     }
 }
 
-struct Bytes;
+struct AnyBytes;
 
-impl Visitor<'_> for Bytes {
+impl Visitor<'_> for AnyBytes {
     type Value = Vec<u8>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,8 @@ use crate::{
     config::Limits,
     local::LocalJob,
     report::{JobError, Report},
-    task::{Task, Variable},
+    task::Task,
+    variable::Variable,
     wire::codec::{self, EncodeError},
 };
 

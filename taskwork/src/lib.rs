@@ -94,6 +94,8 @@
 //! frontier and the incumbent ready.
 
 mod task;
+mod output;
+mod variable;
 mod context;
 mod job;
 mod local;
@@ -106,6 +108,7 @@ mod figures;
 mod outlook;
 mod envelope;
 mod pool;
+mod erased;
 mod core;
 mod shell;
 mod wire;
@@ -124,9 +127,11 @@ pub use crate::{
     local::LocalJob,
     node::{Address, Node, NodeBuilder, NodeError},
     outlook::Outlook,
+    output::Output,
     release::{Release, ReleaseError},
     report::{CoordinationError, JobError, Progress, Report, Scaler, Stopper},
     shell::kinds::Kinds,
-    task::{Outcome, Output, Suggested, Task, Variable, Variables},
+    task::{Outcome, Task},
+    variable::{Suggested, Variable, Variables},
     wire::codec::{DecodeError, EncodeError},
 };

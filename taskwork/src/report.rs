@@ -10,7 +10,8 @@ use crate::{
     config::NODES_MAX,
     figures::Figures,
     pool::VariableTable,
-    task::{Task, Variable, Variables},
+    task::Task,
+    variable::{Variable, Variables},
     wire::codec::EncodeError,
 };
 

@@ -5,7 +5,6 @@
 //! Time is that of the tokio runtime, which can be a paused one.
 
 use std::{
-    cell::RefCell,
     future::Future,
     net::{Ipv4Addr, SocketAddr},
     pin::Pin,
@@ -18,23 +17,23 @@ use zk::{ClusterPaths, Store, queue::Runs};
 pub use crate::pool::Pace;
 use crate::{
     config::Limits,
-    core::{Message, Packet},
+    core::{self, Message},
     envelope::Envelope,
-    id::{Attempt, JobId, NodeId, TaskId},
-    pool::{Pool, PoolLimits, Slices},
+    erased::{Kind, OpenError, Opened, PoolOpening, PoolSetup},
+    id::{Attempt, NodeId, TaskId},
+    pool::{Pool, Slices},
     report::JobError,
     shell::{
         ground::{ARRIVALS_MAX, Connecting, Ground, Network, Way},
-        kinds::{Kind, Kinds, Starting},
-        mail::{Letter, Mail},
-        node::{Part, RunningNode},
-        seat::{Seat, SeatError},
+        kinds::Kinds,
+        mail::Mail,
+        seat::SeatError,
         serve::{ServeError, ServeSetup, serve},
         submit::{Submission, Tracked},
         transport::{Arrival, Carrier, Peers, Rooms, Subject, TransportLimits, UnderWay},
     },
     task::Task,
-    wire::{codec, parcel::Parcel},
+    wire::{codec, parcel::Parcel, payload::Payload},
 };
 
 /// A session on the tree of znodes, to come.
@@ -87,9 +86,9 @@ struct Wire {
 }
 
 impl Carrier for Wire {
-    fn send(&self, to: NodeId, subject: Option<Subject>, payload: Vec<u8>) {
+    fn send(&self, to: NodeId, subject: Option<Subject>, payload: Payload) {
         if subject.is_none_or(|subject| self.under_way(to, subject) == UnderWay::No) {
-            self.world.send(self.node, to, payload);
+            self.world.send(self.node, to, payload.to_vec());
         }
     }
 
@@ -175,15 +174,14 @@ struct Sliced<T> {
 }
 
 impl<T: Task> Kind for Sliced<T> {
-    fn start<'a>(&'a self, seat: &'a mut Seat, job: &'a JobId, limits: &'a Limits) -> Starting<'a> {
+    fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
-            let bytes = zk::job::shared(&*seat.store, &seat.cluster, &job.0).await?;
-            let shared =
-                codec::decode(&bytes).map_err(|error| JobError::Shared { reason: error.to_string() })?;
-            let pool = Pool::<T>::new(seat.node, Arc::new(shared), seat.workers, PoolLimits::of(limits));
+            let PoolSetup { node, workers, limits, shared } = setup;
+            // At once, and on this thread: another's time is not that of the run.
+            let shared = codec::decode(&shared).map_err(|error| OpenError::unreadable(&error))?;
+            let pool = Pool::<T>::new(node, Arc::new(shared), workers, limits);
             let (pool, workers) = Slices::start(pool, Arc::clone(&self.pace));
-            let part = Part { job: job.clone(), pool, workers, limits: limits.clone(), seen: true };
-            Ok(RunningNode::assemble(seat, part))
+            Ok(Opened { pool, workers })
         })
     }
 }
@@ -220,7 +218,7 @@ pub fn decode<V: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<V> {
 /// What a message between nodes says, for traces: its kind, with how many tasks it carries.
 pub fn describe(payload: &[u8]) -> String {
     let Ok(parcel) = codec::decode::<Parcel>(payload) else { return "?".to_owned() };
-    match parcel.packet.message {
+    match parcel.message {
         Message::Steal { request } => format!("steal {request}"),
         Message::Deny { request } => format!("deny {request}"),
         Message::Grant { grant, tasks, .. } => format!("grant {grant} of {}", tasks.len()),
@@ -241,21 +239,20 @@ pub fn check_wire(bytes: &[u8]) {
         assert_eq!(codec::decode::<V>(&written).ok(), Some(value));
     }
     check::<Parcel>(bytes);
-    check::<Letter>(bytes);
+    check::<(NodeId, Parcel)>(bytes);
     check::<Envelope>(bytes);
 }
 
 /// The job and the grant that a message is about, and what it says of the grant; `None` for one that is about none.
 pub fn subject(payload: &[u8]) -> Option<(u64, u64, u8)> {
     let parcel = codec::decode::<Parcel>(payload).ok()?;
-    let Subject { job, grant, kind } = Mail::subject(parcel.job, &parcel.packet.message)?;
+    let Subject { job, grant, kind } = Mail::subject(parcel.job, &parcel.message)?;
     Some((job, grant, kind))
 }
 
 /// Whether a message carries tasks.
 pub fn carries_tasks(payload: &[u8]) -> bool {
-    codec::decode::<Parcel>(payload)
-        .is_ok_and(|parcel| matches!(parcel.packet.message, Message::Grant { .. }))
+    codec::decode::<Parcel>(payload).is_ok_and(|parcel| matches!(parcel.message, Message::Grant { .. }))
 }
 
 /// A grant of a task that nobody has split off, for a job and an attempt: what a stranger could send.
@@ -277,20 +274,11 @@ pub fn forged_steal(job: u64, attempt: u32) -> Vec<u8> {
 }
 
 fn parcel(job: u64, attempt: u32, message: Message) -> Vec<u8> {
-    let packet = Packet { attempt: Attempt(attempt), message };
-    codec::encode(&Parcel { job, packet, riders: Vec::new() }).expect("a message can be encoded")
-}
-
-thread_local! {
-    static BROKEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Notes that an invariant of a node is broken.
-pub(crate) fn note_broken(what: String) {
-    BROKEN.with_borrow_mut(|broken| broken.push(what));
+    let parcel = Parcel { job, attempt: Attempt(attempt), message, riders: Vec::new() };
+    codec::encode(&parcel).expect("a message can be encoded")
 }
 
 /// The invariants of nodes that were found broken on this thread since the last call.
 pub fn take_broken() -> Vec<String> {
-    BROKEN.take()
+    core::take_broken()
 }

@@ -1,10 +1,12 @@
-//! What a program implements: [`Task`], its [`Output`] and its [`Variable`]s.
-
-use std::{any::Any, any::TypeId as RustType, fmt, sync::Arc};
+//! What a program implements: a [`Task`], with an [`Output`] and [`Variables`] of its own.
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{context::Context, wire::codec};
+use crate::{
+    context::Context,
+    output::Output,
+    variable::{Suggested, Variables},
+};
 
 /// A piece of work that can be searched, and of which a part can be split off (paper, 3.1 and 3.7).
 ///
@@ -53,126 +55,4 @@ pub enum Outcome {
     Complete,
     /// The task stopped because it was told to, with work left in it.
     Migrate,
-}
-
-/// What tasks produce: a commutative monoid, with `Default` as its neutral element.
-///
-/// Merging must not depend on order or grouping, since tasks complete in any order, anywhere.
-pub trait Output: Default + Serialize + DeserializeOwned + Send + 'static {
-    /// Adds what another task has produced.
-    fn merge(&mut self, other: Self);
-}
-
-impl Output for () {
-    fn merge(&mut self, (): Self) {}
-}
-
-impl Output for u64 {
-    /// Adds; a sum beyond `u64::MAX` stays there.
-    fn merge(&mut self, other: Self) {
-        *self = self.saturating_add(other);
-    }
-}
-
-/// A value that all tasks of a job share and that only ever improves, such as the best solution known (paper, 3.6).
-///
-/// A task reads a copy that may be a little old. A new value spreads to the other tasks of the node at once and to
-/// the other nodes through ZooKeeper. At every level [`improves`](Self::improves) decides which value stays.
-pub trait Variable: 'static {
-    /// What it holds.
-    type Value: Serialize + DeserializeOwned + Send + Sync + 'static;
-    /// Its name: the name of its znode. 1 to 64 letters, digits, `-` or `_`.
-    const NAME: &'static str;
-    /// Whether `new` is to replace `old`. Must be a strict order: never true both ways, nor of a value and itself.
-    fn improves(new: &Self::Value, old: &Self::Value) -> bool;
-}
-
-/// A value of a variable that was given by a user.
-pub struct Suggested {
-    pub(crate) variable: RustType,
-    pub(crate) value: Arc<AnyValue>,
-    pub(crate) said: String,
-    /// What to call the value that is known, if it is no worse.
-    pub(crate) describe: Option<Describe>,
-}
-
-type Describe = Box<dyn Fn(&AnyValue) -> String + Send>;
-
-impl Suggested {
-    /// A value of a variable, and what to call it in the answer: `cost 39`.
-    pub fn of<V: Variable>(value: V::Value, said: impl Into<String>) -> Self {
-        Self { variable: RustType::of::<V>(), value: Arc::new(value), said: said.into(), describe: None }
-    }
-
-    /// Also says what to call the value that is known, for the answer to who has given one that is no better. `V` as in
-    /// [`of`](Self::of).
-    #[must_use]
-    pub fn compared<V: Variable>(mut self, describe: impl Fn(&V::Value) -> String + Send + 'static) -> Self {
-        if self.variable == RustType::of::<V>() {
-            self.describe = Some(Box::new(move |known| describe(value::<V>(known))));
-        }
-        self
-    }
-}
-
-impl fmt::Debug for Suggested {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Suggested").field("said", &self.said).finish_non_exhaustive()
-    }
-}
-
-/// The variables that a program declares, in the order of their declaration.
-#[derive(Debug, Default)]
-pub struct Variables {
-    pub(crate) declared: Vec<Declared>,
-}
-
-/// One declared variable with its type forgotten: how to compare, read and write its values.
-#[derive(Clone)]
-pub(crate) struct Declared {
-    pub(crate) name: &'static str,
-    pub(crate) variable: RustType,
-    pub(crate) improves: fn(&AnyValue, &AnyValue) -> bool,
-    pub(crate) encode: fn(&AnyValue) -> Result<Vec<u8>, codec::EncodeError>,
-    pub(crate) show: fn(&AnyValue) -> serde_json::Value,
-    pub(crate) decode: fn(&[u8]) -> Result<Arc<AnyValue>, codec::DecodeError>,
-}
-
-/// A variable's value with its type forgotten.
-pub(crate) type AnyValue = dyn Any + Send + Sync;
-
-impl Variables {
-    /// Declares a variable.
-    ///
-    /// # Panics
-    /// If its name is not 1 to 64 letters, digits, `-` or `_`, or is declared twice: a mistake in the program.
-    pub fn declare<V: Variable>(&mut self) -> &mut Self {
-        assert!(is_name(V::NAME), "the name of a variable is 1 to 64 letters, digits, - or _: {:?}", V::NAME);
-        assert!(self.declared.iter().all(|d| d.name != V::NAME), "variable {:?} is declared twice", V::NAME);
-        self.declared.push(Declared {
-            name: V::NAME,
-            variable: RustType::of::<V>(),
-            improves: |new, old| V::improves(value::<V>(new), value::<V>(old)),
-            encode: |v| codec::encode(value::<V>(v)),
-            show: |v| serde_json::to_value(value::<V>(v)).unwrap_or_default(),
-            decode: |bytes| Ok(Arc::new(codec::decode::<V::Value>(bytes)?)),
-        });
-        self
-    }
-}
-
-impl fmt::Debug for Declared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Declared").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-fn is_name(name: &str) -> bool {
-    (1..=64).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-}
-
-/// The value of the variable `V`, its type regained.
-pub(crate) fn value<V: Variable>(any: &AnyValue) -> &V::Value {
-    any.downcast_ref().expect("a slot holds only values of the variable it was declared for")
 }

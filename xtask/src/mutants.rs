@@ -53,8 +53,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "forget the attempt check",
         "taskwork/src/core/node.rs",
-        "        let current = self.run_of(packet.attempt).is_some();\n",
-        "        let current = matches!(self.phase, Phase::Active(_));\n",
+        "            (Phase::Active(run), message) if run.attempt == attempt => {\n",
+        "            (Phase::Active(run), message) => {\n",
     ),
     mutant(
         "grant without acknowledgement",
@@ -64,9 +64,9 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "delete before acknowledgement",
-        "taskwork/src/core/attempt.rs",
-        "        let grant = run.victim.grant(self.now, thief, Some(request), tasks, &self.limits);\n",
-        "        let grant = run.victim.grant(self.now, thief, Some(request), tasks, &self.limits);\n        let number = run.victim.next_grant() - 1;\n        let _ = run.victim.acknowledged(thief, number);\n",
+        "taskwork/src/core/stealing.rs",
+        "        let grant = self.victim.grant(around.now, thief, Some(request), tasks, &around.limits);\n",
+        "        let grant = self.victim.grant(around.now, thief, Some(request), tasks, &around.limits);\n        let number = self.victim.next_grant() - 1;\n        let _ = self.victim.acknowledged(thief, number);\n",
     ),
     mutant(
         "drain that forgets the queue",
@@ -100,7 +100,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "give away what idle workers are about to take",
-        "taskwork/src/pool/work.rs",
+        "taskwork/src/core/pool_view.rs",
         "        self.queued.saturating_sub(self.idle)\n",
         "        self.queued\n",
     ),
@@ -113,8 +113,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "a late claim settles a txn id that never was",
         "taskwork/src/core/accounting.rs",
-        "                if committed {\n",
-        "                if committed || true {\n",
+        "    pub(super) fn too_late(&mut self, txn: u64) -> Option<TransactionKind> {\n        self.end(txn)\n",
+        "    pub(super) fn too_late(&mut self, txn: u64) -> Option<TransactionKind> {\n        self.written(txn)\n",
     ),
     mutant(
         "take back from a node that is lost",
@@ -125,8 +125,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "leave before acknowledgements were heard",
         "taskwork/src/core/drain.rs",
-        "        let all_heard = run.victim.open() == 0 && run.receipts.unheard().next().is_none();\n",
-        "        let all_heard = run.victim.open() == 0;\n",
+        "        let all_heard = self.victim.open() == 0 && self.receipts.unheard().next().is_none();\n",
+        "        let all_heard = self.victim.open() == 0;\n",
     ),
     mutant(
         "a task that moves leaves its children behind",
@@ -149,8 +149,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "listen to strangers",
         "taskwork/src/core/node.rs",
-        "        if !self.members.contains(&from) {\n            return;\n        }\n        let current",
-        "        let current",
+        "        if !self.around.members.contains(&from) {\n            return;\n        }\n        match",
+        "        match",
     ),
     mutant(
         "panic at what cannot be read",
@@ -215,20 +215,20 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "leave while a task runs",
         "taskwork/src/core/drain.rs",
-        "        if fits && all_heard && self.pool.is_quiet() {\n",
+        "        if fits && all_heard && pool.is_quiet() {\n",
         "        if fits && all_heard {\n",
     ),
     mutant(
         "claim without taking part",
         "taskwork/src/core/node.rs",
-        "run.accounting.claim(task, run.enrolment != Enrolment::Done)",
-        "run.accounting.claim(task, false)",
+        "self.accounting.claim(task, self.enrolment != Enrolment::Done)",
+        "self.accounting.claim(task, false)",
     ),
     mutant(
         "take tasks before taking part",
-        "taskwork/src/core/node.rs",
-        "            return self.hold_back(from, message);\n",
-        "            let _ = &run.enrolment;\n",
+        "taskwork/src/core/stealing.rs",
+        "                    self.hold_back(around, granted);\n",
+        "                    self.granted(around, granted);\n",
     ),
     mutant(
         "open grants of any size",

@@ -1,7 +1,7 @@
 //! The coordination transactions of a node: one at a time, each with a number that stays the same at every try.
 //!
 //! ```text
-//!   None ──batch taken / task to claim──▶ InFlight ──Done──▶ None
+//!   None ──batch taken / task to claim──▶ InFlight ──written, or too late──▶ None
 //!                                          │    ▲
 //!                                       Unknown │ retry time
 //!                                          ▼    │
@@ -52,14 +52,6 @@ impl Accounting {
         matches!(self.state, State::None)
     }
 
-    /// Whether what is under way is a commit, not a claim.
-    pub(super) fn is_commit(&self) -> bool {
-        let (State::InFlight(transaction) | State::Waiting { transaction, .. }) = &self.state else {
-            return false;
-        };
-        matches!(transaction.kind, TransactionKind::Commit { .. })
-    }
-
     /// Begins a commit: the batch is to be taken now.
     pub(super) fn collect(&mut self) {
         self.collect_and_park(Vec::new(), false);
@@ -108,15 +100,23 @@ impl Accounting {
         transaction
     }
 
-    /// A try has come to its end. Gives the transaction back, once. `committed` is false for a claim that came too late: it has left
-    /// no txn id, and that of the transaction before it still is to go.
-    pub(super) fn done(&mut self, txn: u64, committed: bool) -> Option<Transaction> {
+    /// A transaction is written. Gives what it did, once.
+    pub(super) fn written(&mut self, txn: u64) -> Option<TransactionKind> {
+        let kind = self.end(txn)?;
+        self.settled = Some(txn);
+        Some(kind)
+    }
+
+    /// A claim came too late. It has left no txn id, and that of the transaction before it still is to go.
+    /// Gives what it was, once.
+    pub(super) fn too_late(&mut self, txn: u64) -> Option<TransactionKind> {
+        self.end(txn)
+    }
+
+    fn end(&mut self, txn: u64) -> Option<TransactionKind> {
         match std::mem::replace(&mut self.state, State::None) {
             State::InFlight(transaction) | State::Waiting { transaction, .. } if transaction.txn == txn => {
-                if committed {
-                    self.settled = Some(txn);
-                }
-                Some(transaction)
+                Some(transaction.kind)
             }
             other => {
                 self.state = other;
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(accounting.retry(99), None);
         assert_eq!(accounting.retry(100), Some(first.clone()));
         assert_eq!(accounting.retry(100), None, "one try at a time");
-        assert_eq!(accounting.done(first.txn, true), Some(first));
+        assert_eq!(accounting.written(first.txn), Some(first.kind));
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         let mut accounting = Accounting::new(0);
         let claim = accounting.claim(TaskId::ROOT, false);
         assert_eq!((claim.txn, claim.settled), (0, None));
-        accounting.done(0, true).unwrap();
+        accounting.written(0).unwrap();
         accounting.collect();
         let commit = accounting.collected(vec![TaskId::ROOT], vec![]).unwrap();
         assert_eq!((commit.txn, commit.settled), (1, Some(0)));
@@ -185,9 +185,9 @@ mod tests {
     fn a_claim_that_came_too_late_leaves_the_txn_id_before_it_to_be_cleared_away() {
         let mut accounting = Accounting::new(0);
         accounting.claim(TaskId::ROOT, false);
-        accounting.done(0, true).unwrap();
+        accounting.written(0).unwrap();
         accounting.claim(TaskId::ROOT, false);
-        accounting.done(1, false).unwrap();
+        accounting.too_late(1).unwrap();
         assert_eq!(accounting.claim(TaskId::ROOT, false).settled, Some(0));
     }
 
@@ -195,9 +195,9 @@ mod tests {
     fn an_answer_that_comes_twice_counts_once() {
         let mut accounting = Accounting::new(0);
         accounting.claim(TaskId::ROOT, false);
-        assert!(accounting.done(0, true).is_some());
+        assert!(accounting.written(0).is_some());
         accounting.claim(TaskId::ROOT, false);
-        assert!(accounting.done(0, true).is_none());
+        assert!(accounting.written(0).is_none());
         assert!(!accounting.is_free());
     }
 

@@ -1,6 +1,8 @@
 //! Everything that the protocol can ask the shell to do.
 
-use super::message::Packet;
+use std::time::Duration;
+
+use super::message::Message;
 use crate::{
     envelope::Envelope,
     id::{Attempt, NodeId, TaskId},
@@ -9,10 +11,14 @@ use crate::{
 /// An effect. The shell performs the actions of one event in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Sends a packet, as well as it can: it may be lost.
-    Send { to: NodeId, packet: Packet },
+    /// Sends a message about an attempt, as well as it can: it may be lost.
+    Send { to: NodeId, attempt: Attempt, message: Message },
     /// Puts tasks into the pool.
-    Put { tasks: Vec<Envelope> },
+    Put {
+        tasks: Vec<Envelope>,
+        /// When they were asked for, on the node's clock, if they answer a request.
+        asked: Option<Duration>,
+    },
     /// Takes up to so many queued tasks, of so many bytes together, out of the pool for a thief; answered by `Event::Taken`. A task of more
     /// bytes goes alone.
     Take { thief: NodeId, request: u64, tasks_max: usize, bytes_max: usize },

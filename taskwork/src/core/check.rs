@@ -1,11 +1,33 @@
-//! What must hold of a node after every event. Tests and simulations ask for it after each step.
+//! What must hold of a node after every event. Tests ask for it after each; with the feature `simulation`
+//! each event is checked, and what is broken is kept for whoever runs the node.
 
+#[cfg(feature = "simulation")]
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::node::{Node, Phase};
 use crate::id::TaskId;
 
+#[cfg(feature = "simulation")]
+thread_local! {
+    static BROKEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The invariants of nodes that were found broken on this thread since the last call, in words.
+#[cfg(feature = "simulation")]
+pub(crate) fn take_broken() -> Vec<String> {
+    BROKEN.take()
+}
+
 impl Node {
+    /// Checks the node after an event, and keeps what is broken for [`take_broken`].
+    #[cfg(feature = "simulation")]
+    pub(super) fn note_broken(&self) {
+        if let Err(broken) = self.check() {
+            BROKEN.with_borrow_mut(|all| all.push(broken));
+        }
+    }
+
     /// The tasks that the protocol itself holds, outside the pool.
     #[cfg(test)]
     pub(crate) fn held(&self) -> Vec<TaskId> {
@@ -24,7 +46,7 @@ impl Node {
     }
 
     fn piled(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.drain.iter().flat_map(|drain| drain.tasks().map(|envelope| envelope.id))
+        self.around.drain.iter().flat_map(|drain| drain.tasks().map(|envelope| envelope.id))
     }
 
     /// Checks the invariants of a single node.
@@ -37,26 +59,27 @@ impl Node {
         let piled: Vec<TaskId> = self.piled().collect();
         let distinct: BTreeSet<_> = piled.iter().collect();
         if distinct.len() != piled.len() {
-            return Err(format!("{}: a task is held twice: {piled:?}", self.id));
+            return Err(format!("{}: a task is held twice: {piled:?}", self.around.id));
         }
         let Phase::Active(run) = &self.phase else { return Ok(()) };
-        if run.victim.open() > self.limits.open_grants_max {
-            return Err(format!("{}: {} open grants", self.id, run.victim.open()));
+        if run.victim.open() > self.around.limits.open_grants_max {
+            return Err(format!("{}: {} open grants", self.around.id, run.victim.open()));
         }
-        let (one_max, all_max) = (self.limits.grant_bytes_max, self.limits.open_grant_bytes_max);
+        let (one_max, all_max) =
+            (self.around.limits.grant_bytes_max, self.around.limits.open_grant_bytes_max);
         if let Some((tasks, bytes)) = run.victim.sizes().find(|&(tasks, bytes)| tasks > 1 && bytes > one_max)
         {
-            return Err(format!("{}: a grant of {tasks} tasks has {bytes} bytes", self.id));
+            return Err(format!("{}: a grant of {tasks} tasks has {bytes} bytes", self.around.id));
         }
         let largest = run.victim.sizes().map(|(_, bytes)| bytes).max().unwrap_or(0);
         if run.victim.open_bytes() > all_max + largest.max(one_max) {
-            return Err(format!("{}: open grants have {} bytes", self.id, run.victim.open_bytes()));
+            return Err(format!("{}: open grants have {} bytes", self.around.id, run.victim.open_bytes()));
         }
-        if run.victim.waiting() > self.limits.waiting_thieves_max {
-            return Err(format!("{}: {} waiting thieves", self.id, run.victim.waiting()));
+        if run.victim.waiting() > self.around.limits.waiting_thieves_max {
+            return Err(format!("{}: {} waiting thieves", self.around.id, run.victim.waiting()));
         }
-        if self.members.contains(&self.id) {
-            return Err(format!("{}: is its own neighbour", self.id));
+        if self.around.members.contains(&self.around.id) {
+            return Err(format!("{}: is its own neighbour", self.around.id));
         }
         Ok(())
     }

@@ -1,16 +1,20 @@
 //! A small cluster of cores under virtual time, from one seed: messages get lost, doubled and late, transactions lose their
 //! answers, nodes join and drain. Every unit of work is done once, and the list is empty exactly at the end.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
-use super::{Action, Departure, Event, Node, Packet, Transaction, TransactionKind, TransactionResult};
+use super::{
+    Action, Departure, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult,
+};
 use crate::{
     config::Limits,
     envelope::Envelope,
     id::{Attempt, NodeId, TaskId},
-    pool::PoolView,
 };
 
 const ATTEMPT: Attempt = Attempt(1);
@@ -112,7 +116,7 @@ struct Znodes {
     list: BTreeSet<TaskId>,
     parked: BTreeMap<TaskId, Envelope>,
     /// What each transaction was answered, by its node and number.
-    txns: BTreeMap<(NodeId, u64), Option<Envelope>>,
+    txns: BTreeMap<(NodeId, u64), TransactionResult>,
     outputs: BTreeMap<NodeId, u64>,
     left: BTreeSet<NodeId>,
     enrolled: BTreeSet<NodeId>,
@@ -121,8 +125,8 @@ struct Znodes {
 impl Znodes {
     fn apply(&mut self, node: NodeId, transaction: &Transaction) -> TransactionResult {
         let key = (node, transaction.txn);
-        if let Some(claimed) = self.txns.get(&key) {
-            return TransactionResult::Done { claimed: claimed.clone() };
+        if let Some(result) = self.txns.get(&key) {
+            return result.clone();
         }
         if !self.members.contains(&node) {
             return TransactionResult::NotMember;
@@ -130,15 +134,13 @@ impl Znodes {
         if let Some(settled) = transaction.settled {
             self.txns.remove(&(node, settled));
         }
-        let claimed = match &transaction.kind {
-            TransactionKind::Claim { task, enrol } => match self.parked.remove(task) {
-                None => return TransactionResult::Done { claimed: None },
-                claimed => {
-                    assert!(*enrol || self.enrolled.contains(&node), "{node} claims without taking part");
-                    self.enrolled.insert(node);
-                    claimed
-                }
-            },
+        let result = match &transaction.kind {
+            TransactionKind::Claim { task, enrol } => {
+                let Some(claimed) = self.parked.remove(task) else { return TransactionResult::TooLate };
+                assert!(*enrol || self.enrolled.contains(&node), "{node} claims without taking part");
+                self.enrolled.insert(node);
+                TransactionResult::Claimed(claimed)
+            }
             TransactionKind::Commit { toggles, output, park, leave } => {
                 assert!(!self.list.is_empty() || toggles.is_empty(), "a task was committed after the end");
                 assert!(park.len() <= PARK_TASKS_MAX, "{} tasks are parked by one transaction", park.len());
@@ -153,11 +155,11 @@ impl Znodes {
                     self.members.remove(&node);
                     self.left.insert(node);
                 }
-                None
+                TransactionResult::Committed
             }
         };
-        self.txns.insert(key, claimed.clone());
-        TransactionResult::Done { claimed }
+        self.txns.insert(key, result.clone());
+        result
     }
 }
 
@@ -256,7 +258,7 @@ impl Cluster {
         while let Some(event) = events.pop_front() {
             let Some(member) = self.nodes.get_mut(&id) else { return };
             self.trace.push(format!("{} {id} {event:?}", self.now));
-            let actions = member.core.handle(self.now, member.pool.view(), event);
+            let actions = member.core.handle(Duration::from_millis(self.now), member.pool.view(), event);
             if let Err(broken) = member.core.check() {
                 panic!("{broken}");
             }
@@ -273,8 +275,8 @@ impl Cluster {
     fn perform(&mut self, id: NodeId, action: Action) -> Option<Event> {
         let pool = &mut self.nodes.get_mut(&id)?.pool;
         match action {
-            Action::Send { to, packet } => self.post(id, to, &packet),
-            Action::Put { tasks } => {
+            Action::Send { to, attempt, message } => self.post(id, to, attempt, &message),
+            Action::Put { tasks, .. } => {
                 assert!(self.znodes.enrolled.contains(&id), "{id} has tasks without taking part");
                 pool.queue.extend(tasks.into_iter().map(Work::open));
             }
@@ -322,7 +324,7 @@ impl Cluster {
         None
     }
 
-    fn post(&mut self, from: NodeId, to: NodeId, packet: &Packet) {
+    fn post(&mut self, from: NodeId, to: NodeId, attempt: Attempt, message: &Message) {
         let copies = if self.calm() { 1 } else { [0, 1, 1, 1, 1, 2][self.random.random_range(0..6)] };
         if copies == 0 && self.random.random() {
             self.send(from, 3, Event::Unreachable { to });
@@ -330,7 +332,7 @@ impl Cluster {
         let late = if self.calm() { 3 } else { 400 };
         for _ in 0..copies {
             let within = if self.random.random_range(0..10) == 0 { late } else { 3 };
-            self.send(to, within, Event::Packet { from, packet: packet.clone() });
+            self.send(to, within, Event::Message { from, attempt, message: message.clone() });
         }
     }
 

@@ -19,9 +19,9 @@ use rand::seq::SliceRandom;
 
 use super::{
     action::{Action, Departure},
-    attempt::Enrolment,
-    message::Message,
     node::{Node, Phase},
+    run::{Enrolment, Run},
+    surroundings::Surroundings,
 };
 use crate::{envelope::Envelope, id::NodeId};
 
@@ -98,38 +98,38 @@ impl Drain {
 impl Node {
     /// Begins to leave; asked again, leaves as soon as it can: what nobody has yet is parked.
     pub(super) fn begin_drain(&mut self, word: Word) {
-        let deadline_ms = self.limits.drain_deadline_ms;
+        let Surroundings { now, drain, limits, .. } = &mut self.around;
+        let (now, deadline_ms) = (*now, limits.drain_deadline_ms);
         let parking_ms = deadline_ms / 3;
-        if let Some(drain) = &mut self.drain {
-            drain.park_at = drain.park_at.min(self.now);
+        if let Some(drain) = drain {
+            drain.park_at = drain.park_at.min(now);
             if word == Word::Drain {
                 // The first word with a deadline has all of it: until now nothing pressed.
-                let last =
-                    drain.abandon_at.map_or(self.now + deadline_ms, |at| at.min(self.now + parking_ms));
+                let last = drain.abandon_at.map_or(now + deadline_ms, |at| at.min(now + parking_ms));
                 drain.abandon_at = Some(last);
             }
             return;
         }
         let handing_ms = if word == Word::Rest { 0 } else { deadline_ms - parking_ms };
-        self.drain = Some(Drain {
+        *drain = Some(Drain {
             stage: Stage::Handing,
-            park_at: self.now + handing_ms,
-            abandon_at: (word == Word::Drain).then_some(self.now + deadline_ms),
+            park_at: now + handing_ms,
+            abandon_at: (word == Word::Drain).then_some(now + deadline_ms),
             pile: Vec::new(),
             refusing: BTreeSet::new(),
-            remind_at: self.now + self.limits.grant_retry_ms,
+            remind_at: now + limits.grant_retry_ms,
         });
         if let Phase::Active(run) = &mut self.phase {
-            run.held_back_until = self.now;
-            run.victim.hurry(self.now, &self.limits);
+            run.held_back_until = now;
+            run.victim.hurry(now, &self.around.limits);
             let waiting = run.victim.dismiss_all();
-            self.deny(waiting);
-            self.actions.extend([Action::Thieves { waiting: 0 }, Action::Stop]);
+            run.deny(&mut self.around, waiting);
+            self.around.actions.extend([Action::Thieves { waiting: 0 }, Action::Stop]);
         }
     }
 
     pub(super) fn unloaded(&mut self, tasks: Vec<Envelope>) {
-        if let Some(drain) = &mut self.drain {
+        if let Some(drain) = &mut self.around.drain {
             drain.pile.extend(tasks);
         }
     }
@@ -137,16 +137,14 @@ impl Node {
     /// What is due of leaving, at work or while being written into an attempt. The deadline holds even while the leave is being
     /// committed: it may be done or not, and if it is, nothing is lost.
     pub(super) fn step_drain(&mut self) {
-        if self.drain.as_ref().and_then(|drain| drain.abandon_at).is_some_and(|at| self.now >= at) {
+        let (Phase::Active(run), Some(drain)) = (&mut self.phase, &self.around.drain) else { return };
+        if drain.abandon_at.is_some_and(|at| self.around.now >= at) {
             self.depart(Departure::Abandoned);
             return;
         }
-        let (Phase::Active(run), Some(drain)) = (&mut self.phase, &mut self.drain) else { return };
-        if let Some(transaction) = run.accounting.retry(self.now) {
-            self.figures.retries += 1;
-            self.actions.push(Action::Transact { attempt: run.attempt, transaction });
-        }
-        if drain.stage == Stage::Leaving {
+        let leaving = drain.stage == Stage::Leaving;
+        run.retry(&mut self.around);
+        if leaving {
             return;
         }
         // It never took part: it holds nothing, and nobody will ask what became of it.
@@ -154,87 +152,93 @@ impl Node {
             self.depart(Departure::Clean);
             return;
         }
+        run.step_drain(&mut self.around);
+    }
+}
+
+impl Run {
+    fn step_drain(&mut self, around: &mut Surroundings) {
         // It may have become a part of the attempt: then it must leave it in order.
-        if run.enrolment == Enrolment::Asked {
-            self.refuse_held_back();
+        if self.enrolment == Enrolment::Asked {
+            self.refuse_held_back(around);
             return;
         }
-        if self.pool.stopped && self.pool.queued > 0 {
+        if around.pool.stopped && around.pool.queued > 0 {
             // Answered with what is queued, and looked at again then.
-            self.actions.push(Action::Unload);
+            around.actions.push(Action::Unload);
             return;
         }
-        self.hand_on();
-        self.remind();
-        self.remind_of_acknowledgements();
-        self.leave_if_done();
+        self.hand_on(around);
+        self.remind(around);
+        self.remind_of_acknowledgements(around);
+        self.leave_if_done(around);
     }
 
     /// Spreads the pile over the members that take tasks.
-    fn hand_on(&mut self) {
-        let (Phase::Active(run), Some(drain)) = (&mut self.phase, &mut self.drain) else { return };
-        if self.now >= drain.park_at || drain.pile.is_empty() {
+    fn hand_on(&mut self, around: &mut Surroundings) {
+        let Surroundings { now, limits, members, random, .. } = around;
+        let Some(drain) = &mut around.drain else { return };
+        if *now >= drain.park_at || drain.pile.is_empty() {
             return;
         }
-        let has_room = |taker: &&NodeId| run.victim.has_room_for(**taker, &self.limits);
-        let mut takers: Vec<NodeId> =
-            self.members.difference(&drain.refusing).filter(has_room).copied().collect();
+        let has_room = |taker: &&NodeId| self.victim.has_room_for(**taker, limits);
+        let mut takers: Vec<NodeId> = members.difference(&drain.refusing).filter(has_room).copied().collect();
         if takers.is_empty() {
             return;
         }
-        takers.shuffle(&mut self.random);
-        let room = self.limits.open_grants_max.saturating_sub(run.victim.open());
-        let share = drain.pile.len().div_ceil(takers.len()).clamp(1, self.limits.grant_tasks_max);
+        takers.shuffle(random);
+        let room = limits.open_grants_max.saturating_sub(self.victim.open());
+        let share = drain.pile.len().div_ceil(takers.len()).clamp(1, limits.grant_tasks_max);
         let mut grants = Vec::new();
         for &to in takers.iter().cycle().take(room) {
             if drain.pile.is_empty() {
                 break;
             }
-            if !run.victim.has_room_for(to, &self.limits) {
+            if !self.victim.has_room_for(to, limits) {
                 continue;
             }
-            let tasks = drain.next_share(share, self.limits.grant_bytes_max);
-            self.figures.handed_on += tasks.len() as u64;
-            grants.push((to, run.victim.grant(self.now, to, None, tasks, &self.limits)));
+            let tasks = drain.next_share(share, limits.grant_bytes_max);
+            around.figures.handed_on += tasks.len() as u64;
+            grants.push((to, self.victim.grant(*now, to, None, tasks, limits)));
         }
         for (to, grant) in grants {
-            self.send(to, grant);
+            self.send(around, to, grant);
         }
     }
 
-    fn remind_of_acknowledgements(&mut self) {
-        let (Phase::Active(run), Some(drain)) = (&mut self.phase, &mut self.drain) else { return };
-        if self.now < drain.remind_at {
+    fn remind_of_acknowledgements(&mut self, around: &mut Surroundings) {
+        let Some(drain) = &mut around.drain else { return };
+        if around.now < drain.remind_at {
             return;
         }
-        drain.remind_at = self.now + self.limits.grant_retry_ms;
-        let unheard: Vec<(NodeId, Message)> = run.receipts.unheard().collect();
-        for (victim, ack) in unheard {
-            self.send(victim, ack);
+        drain.remind_at = around.now + around.limits.grant_retry_ms;
+        for (victim, ack) in self.receipts.unheard() {
+            self.send(around, victim, ack);
         }
     }
 
     /// Leaves when every task is elsewhere, or is in nobody's hands but ours and can be parked. What is more than one
     /// transaction can have is committed and parked before, piece by piece.
-    fn leave_if_done(&mut self) {
-        let (Phase::Active(run), Some(drain)) = (&mut self.phase, &mut self.drain) else { return };
-        let nobody_takes = self.members.is_subset(&drain.refusing);
-        let handed_on = drain.pile.is_empty() || nobody_takes || self.now >= drain.park_at;
-        if !handed_on || !run.accounting.is_free() {
+    fn leave_if_done(&mut self, around: &mut Surroundings) {
+        let Surroundings { now, pool, limits, members, .. } = around;
+        let Some(drain) = &mut around.drain else { return };
+        let nobody_takes = members.is_subset(&drain.refusing);
+        let handed_on = drain.pile.is_empty() || nobody_takes || *now >= drain.park_at;
+        if !handed_on || !self.accounting.is_free() {
             return;
         }
-        let all_heard = run.victim.open() == 0 && run.receipts.unheard().next().is_none();
-        let fits = drain.pile.len() <= self.limits.park_tasks_max && self.pool.batches <= 1;
-        if fits && all_heard && self.pool.is_quiet() {
+        let all_heard = self.victim.open() == 0 && self.receipts.unheard().next().is_none();
+        let fits = drain.pile.len() <= limits.park_tasks_max && pool.batches <= 1;
+        if fits && all_heard && pool.is_quiet() {
             drain.stage = Stage::Leaving;
-            run.accounting.collect_and_park(std::mem::take(&mut drain.pile), true);
+            self.accounting.collect_and_park(std::mem::take(&mut drain.pile), true);
         } else if !fits {
-            let piece = drain.pile.len().min(self.limits.park_tasks_max);
+            let piece = drain.pile.len().min(limits.park_tasks_max);
             let rest = drain.pile.split_off(piece);
-            run.accounting.collect_and_park(std::mem::replace(&mut drain.pile, rest), false);
+            self.accounting.collect_and_park(std::mem::replace(&mut drain.pile, rest), false);
         } else {
             return;
         }
-        self.actions.push(Action::TakeBatch);
+        around.actions.push(Action::TakeBatch);
     }
 }

@@ -1,13 +1,14 @@
 //! A node on its way out, step by step: the deadline holds whatever it waits for, and where there is none it waits.
 
+use std::time::Duration;
+
 use super::{
-    Action, Departure, Event, Message, Node, Packet, Transaction, TransactionKind, TransactionResult,
+    Action, Departure, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult,
 };
 use crate::{
     config::Limits,
     envelope::{Blob, Envelope},
     id::{Attempt, NodeId, TaskId},
-    pool::PoolView,
 };
 
 const ATTEMPT: Attempt = Attempt(1);
@@ -25,14 +26,18 @@ const QUIET: PoolView =
 const AT_WORK: PoolView =
     PoolView { workers: 2, idle: 0, queued: 1, staying: 0, stopped: false, batch_ids: 0, batches: 0 };
 
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
 fn attempting(others: u64) -> Node {
     let limits = Limits { drain_deadline_ms: DEADLINE_MS, ..Limits::default() };
     let mut node = Node::new(NodeId(1), limits, 1);
     for other in 0..others {
-        node.handle(0, QUIET, Event::Joined { node: NodeId(2 + other) });
+        node.handle(ms(0), QUIET, Event::Joined { node: NodeId(2 + other) });
     }
-    node.handle(0, QUIET, Event::Attempt { attempt: ATTEMPT });
-    node.handle(0, QUIET, Event::Look);
+    node.handle(ms(0), QUIET, Event::Attempt { attempt: ATTEMPT });
+    node.handle(ms(0), QUIET, Event::Look);
     node
 }
 
@@ -40,15 +45,15 @@ fn attempting(others: u64) -> Node {
 fn enrolling() -> Node {
     let mut node = attempting(1);
     let grant = Message::Grant { grant: 0, request: None, settled_below: 0, tasks: vec![sealed(7)] };
-    let granted = Event::Packet { from: NodeId(2), packet: packet(grant) };
-    let actions = node.handle(0, QUIET, granted);
+    let granted = said_by(NodeId(2), grant);
+    let actions = node.handle(ms(0), QUIET, granted);
     assert_eq!(actions, [Action::Enrol { attempt: ATTEMPT }], "it is neither taken nor answered yet");
     node
 }
 
 fn at_work(others: u64) -> Node {
     let mut node = attempting(others);
-    node.handle(0, AT_WORK, Event::Enrolled { attempt: ATTEMPT });
+    node.handle(ms(0), AT_WORK, Event::Enrolled { attempt: ATTEMPT });
     node
 }
 
@@ -74,7 +79,7 @@ fn transaction(actions: &[Action]) -> Option<&Transaction> {
 /// Who was granted something, the grant's number, and how many tasks.
 fn grants(actions: &[Action]) -> Vec<(NodeId, u64, usize)> {
     let grant = |action: &Action| match action {
-        Action::Send { to, packet: Packet { message: Message::Grant { grant, tasks, .. }, .. } } => {
+        Action::Send { to, message: Message::Grant { grant, tasks, .. }, .. } => {
             Some((*to, *grant, tasks.len()))
         }
         _ => None,
@@ -82,18 +87,18 @@ fn grants(actions: &[Action]) -> Vec<(NodeId, u64, usize)> {
     actions.iter().filter_map(grant).collect()
 }
 
-fn packet(message: Message) -> Packet {
-    Packet { attempt: ATTEMPT, message }
+fn said_by(from: NodeId, message: Message) -> Event {
+    Event::Message { from, attempt: ATTEMPT, message }
 }
 
 /// Begins the leave of a node alone, with one task to park; gives the transaction.
 fn leaving(node: &mut Node, word: Event) -> Transaction {
-    node.handle(0, AT_WORK, word);
+    node.handle(ms(0), AT_WORK, word);
     let loaded = PoolView { queued: 1, ..QUIET };
-    assert_eq!(node.handle(1, loaded, Event::Look), [Action::Unload]);
-    let actions = node.handle(1, QUIET, Event::Unloaded { tasks: vec![sealed(7)] });
+    assert_eq!(node.handle(ms(1), loaded, Event::Look), [Action::Unload]);
+    let actions = node.handle(ms(1), QUIET, Event::Unloaded { tasks: vec![sealed(7)] });
     assert_eq!(actions, [Action::TakeBatch], "nobody else is there: it is parked at once");
-    let actions = node.handle(1, QUIET, Event::Batch { toggles: Vec::new(), output: Vec::new() });
+    let actions = node.handle(ms(1), QUIET, Event::Batch { toggles: Vec::new(), output: Vec::new() });
     let leave = transaction(&actions).expect("the leave is committed").clone();
     assert!(matches!(&leave.kind, TransactionKind::Commit { park, leave: true, .. } if park.len() == 1));
     leave
@@ -102,10 +107,10 @@ fn leaving(node: &mut Node, word: Event) -> Transaction {
 #[test]
 fn a_task_that_does_not_stop_holds_nobody_beyond_the_deadline() {
     let mut node = at_work(0);
-    node.handle(0, AT_WORK, Event::Drain);
-    assert_eq!(departure(&node.handle(DEADLINE_MS - 1, SILENT, Event::Tick)), None);
+    node.handle(ms(0), AT_WORK, Event::Drain);
+    assert_eq!(departure(&node.handle(ms(DEADLINE_MS - 1), SILENT, Event::Tick)), None);
     assert_eq!(node.deadline(), Some(DEADLINE_MS));
-    assert_eq!(departure(&node.handle(DEADLINE_MS, SILENT, Event::Tick)), Some(Departure::Abandoned));
+    assert_eq!(departure(&node.handle(ms(DEADLINE_MS), SILENT, Event::Tick)), Some(Departure::Abandoned));
 }
 
 #[test]
@@ -113,22 +118,22 @@ fn a_leave_that_is_never_answered_holds_nobody_beyond_the_deadline() {
     let mut node = at_work(0);
     let leave = leaving(&mut node, Event::Drain);
     let unknown = Event::Transacted { txn: leave.txn, result: TransactionResult::Unknown };
-    assert_eq!(departure(&node.handle(2, QUIET, unknown)), None);
-    let again = node.handle(DEADLINE_MS - 1, QUIET, Event::Tick);
+    assert_eq!(departure(&node.handle(ms(2), QUIET, unknown)), None);
+    let again = node.handle(ms(DEADLINE_MS - 1), QUIET, Event::Tick);
     assert_eq!(transaction(&again), Some(&leave), "it is tried again until then");
-    assert_eq!(departure(&node.handle(DEADLINE_MS, QUIET, Event::Tick)), Some(Departure::Abandoned));
+    assert_eq!(departure(&node.handle(ms(DEADLINE_MS), QUIET, Event::Tick)), Some(Departure::Abandoned));
 }
 
 #[test]
 fn an_enrolment_that_is_never_answered_holds_nobody_beyond_the_deadline() {
     let mut node = enrolling();
-    let actions = node.handle(0, QUIET, Event::Drain);
-    let refusal = Action::Send { to: NodeId(2), packet: packet(Message::Refuse { grant: 0 }) };
-    let actions = [actions, node.handle(0, QUIET, Event::Look)].concat();
+    let actions = node.handle(ms(0), QUIET, Event::Drain);
+    let refusal = Action::Send { to: NodeId(2), attempt: ATTEMPT, message: Message::Refuse { grant: 0 } };
+    let actions = [actions, node.handle(ms(0), QUIET, Event::Look)].concat();
     assert!(actions.contains(&refusal), "it gives back what it has not begun: {actions:?}");
     assert_eq!(node.deadline(), Some(250), "whatever is due first");
-    assert_eq!(departure(&node.handle(DEADLINE_MS - 1, QUIET, Event::Tick)), None);
-    assert_eq!(departure(&node.handle(DEADLINE_MS, QUIET, Event::Tick)), Some(Departure::Abandoned));
+    assert_eq!(departure(&node.handle(ms(DEADLINE_MS - 1), QUIET, Event::Tick)), None);
+    assert_eq!(departure(&node.handle(ms(DEADLINE_MS), QUIET, Event::Tick)), Some(Departure::Abandoned));
 }
 
 #[test]
@@ -136,19 +141,19 @@ fn what_cannot_be_begun_in_time_is_given_back() {
     let mut node = enrolling();
     let patience_ms = Limits::default().enrol_patience_ms;
     assert_eq!(node.deadline(), Some(patience_ms));
-    let actions = node.handle(patience_ms, QUIET, Event::Tick);
-    let refusal = Action::Send { to: NodeId(2), packet: packet(Message::Refuse { grant: 0 }) };
+    let actions = node.handle(ms(patience_ms), QUIET, Event::Tick);
+    let refusal = Action::Send { to: NodeId(2), attempt: ATTEMPT, message: Message::Refuse { grant: 0 } };
     assert_eq!(actions, [refusal], "and nothing else is asked for meanwhile");
     let mut node = enrolling();
-    let actions = node.handle(1, QUIET, Event::Enrolled { attempt: ATTEMPT });
-    assert_eq!(actions[0], Action::Put { tasks: vec![sealed(7)] }, "{actions:?}");
+    let actions = node.handle(ms(1), QUIET, Event::Enrolled { attempt: ATTEMPT });
+    assert_eq!(actions[0], Action::Put { tasks: vec![sealed(7)], asked: None }, "{actions:?}");
 }
 
 #[test]
 fn who_has_no_part_in_the_attempt_leaves_at_once() {
     let mut node = attempting(1);
-    let actions = node.handle(0, QUIET, Event::Drain);
-    let actions = [actions, node.handle(0, QUIET, Event::Look)].concat();
+    let actions = node.handle(ms(0), QUIET, Event::Drain);
+    let actions = [actions, node.handle(ms(0), QUIET, Event::Look)].concat();
     assert_eq!(departure(&actions), Some(Departure::Clean));
 }
 
@@ -156,43 +161,47 @@ fn who_has_no_part_in_the_attempt_leaves_at_once() {
 fn where_nobody_presses_it_waits_until_a_signal_does() {
     for word in [Event::Retire, Event::Rest] {
         let mut node = at_work(0);
-        node.handle(0, AT_WORK, word);
-        assert_eq!(departure(&node.handle(FAR_MS, SILENT, Event::Tick)), None);
-        node.handle(FAR_MS, SILENT, Event::Drain);
-        assert_eq!(departure(&node.handle(FAR_MS + DEADLINE_MS - 1, SILENT, Event::Tick)), None);
-        let actions = node.handle(FAR_MS + DEADLINE_MS, SILENT, Event::Tick);
+        node.handle(ms(0), AT_WORK, word);
+        assert_eq!(departure(&node.handle(ms(FAR_MS), SILENT, Event::Tick)), None);
+        node.handle(ms(FAR_MS), SILENT, Event::Drain);
+        assert_eq!(departure(&node.handle(ms(FAR_MS + DEADLINE_MS - 1), SILENT, Event::Tick)), None);
+        let actions = node.handle(ms(FAR_MS + DEADLINE_MS), SILENT, Event::Tick);
         assert_eq!(departure(&actions), Some(Departure::Abandoned));
     }
     let mut node = at_work(0);
     let leave = leaving(&mut node, Event::Rest);
-    assert_eq!(departure(&node.handle(FAR_MS, QUIET, Event::Tick)), None);
-    let done = Event::Transacted { txn: leave.txn, result: TransactionResult::Done { claimed: None } };
-    assert_eq!(departure(&node.handle(FAR_MS, QUIET, done)), Some(Departure::Clean));
+    assert_eq!(departure(&node.handle(ms(FAR_MS), QUIET, Event::Tick)), None);
+    let done = Event::Transacted { txn: leave.txn, result: TransactionResult::Committed };
+    assert_eq!(departure(&node.handle(ms(FAR_MS), QUIET, done)), Some(Departure::Clean));
 }
 
 #[test]
 fn told_again_it_has_a_third_of_the_time() {
     let mut node = at_work(0);
-    node.handle(0, AT_WORK, Event::Drain);
-    node.handle(100, SILENT, Event::Drain);
-    assert_eq!(departure(&node.handle(1_099, SILENT, Event::Tick)), None);
-    assert_eq!(departure(&node.handle(1_100, SILENT, Event::Tick)), Some(Departure::Abandoned));
+    node.handle(ms(0), AT_WORK, Event::Drain);
+    node.handle(ms(100), SILENT, Event::Drain);
+    assert_eq!(departure(&node.handle(ms(1_099), SILENT, Event::Tick)), None);
+    assert_eq!(departure(&node.handle(ms(1_100), SILENT, Event::Tick)), Some(Departure::Abandoned));
 }
 
 #[test]
 fn what_is_queued_is_handed_on_while_a_task_does_not_stop() {
     let mut node = at_work(1);
-    node.handle(0, AT_WORK, Event::Drain);
+    node.handle(ms(0), AT_WORK, Event::Drain);
     let loaded = PoolView { queued: 2, ..SILENT };
-    assert_eq!(node.handle(1, loaded, Event::Look), [Action::Unload]);
-    let actions = node.handle(1, SILENT, Event::Unloaded { tasks: vec![sealed(7), sealed(8)] });
+    assert_eq!(node.handle(ms(1), loaded, Event::Look), [Action::Unload]);
+    let actions = node.handle(ms(1), SILENT, Event::Unloaded { tasks: vec![sealed(7), sealed(8)] });
     assert_eq!(grants(&actions), [(NodeId(2), 0, 2)]);
-    let acknowledged = Event::Packet { from: NodeId(2), packet: packet(Message::Ack { grant: 0 }) };
-    assert_eq!(departure(&node.handle(2, SILENT, acknowledged)), None, "the one that runs is still to come");
+    let acknowledged = said_by(NodeId(2), Message::Ack { grant: 0 });
+    assert_eq!(
+        departure(&node.handle(ms(2), SILENT, acknowledged)),
+        None,
+        "the one that runs is still to come"
+    );
     // It stops late, and is parked with the leave.
     let loaded = PoolView { queued: 1, ..QUIET };
-    assert_eq!(node.handle(PARK_MS, loaded, Event::Look), [Action::Unload]);
-    let actions = node.handle(PARK_MS, QUIET, Event::Unloaded { tasks: vec![sealed(9)] });
+    assert_eq!(node.handle(ms(PARK_MS), loaded, Event::Look), [Action::Unload]);
+    let actions = node.handle(ms(PARK_MS), QUIET, Event::Unloaded { tasks: vec![sealed(9)] });
     assert_eq!((grants(&actions).len(), actions.last()), (0, Some(&Action::TakeBatch)));
 }
 
@@ -200,15 +209,15 @@ fn what_is_queued_is_handed_on_while_a_task_does_not_stop() {
 #[test]
 fn when_the_last_that_could_take_tasks_refuses_they_are_parked_at_once() {
     let mut node = at_work(2);
-    node.handle(0, AT_WORK, Event::Drain);
+    node.handle(ms(0), AT_WORK, Event::Drain);
     let loaded = PoolView { queued: 1, ..QUIET };
-    assert_eq!(node.handle(1, loaded, Event::Look), [Action::Unload]);
-    let mut actions = node.handle(1, QUIET, Event::Unloaded { tasks: vec![sealed(7)] });
+    assert_eq!(node.handle(ms(1), loaded, Event::Look), [Action::Unload]);
+    let mut actions = node.handle(ms(1), QUIET, Event::Unloaded { tasks: vec![sealed(7)] });
     for refusal in 0..2 {
         let granted = grants(&actions);
         assert_eq!((granted.len(), granted[0].1), (1, refusal), "{actions:?}");
-        let refused = packet(Message::Refuse { grant: refusal });
-        actions = node.handle(2, QUIET, Event::Packet { from: granted[0].0, packet: refused });
+        let refused = said_by(granted[0].0, Message::Refuse { grant: refusal });
+        actions = node.handle(ms(2), QUIET, refused);
     }
     assert_eq!((grants(&actions).len(), actions.last()), (0, Some(&Action::TakeBatch)), "{actions:?}");
 }

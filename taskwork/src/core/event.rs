@@ -1,6 +1,6 @@
 //! Everything that can happen to a node.
 
-use super::message::Packet;
+use super::message::Message;
 use crate::{
     envelope::Envelope,
     id::{Attempt, NodeId, TaskId},
@@ -29,8 +29,8 @@ pub(crate) enum Event {
     Parked { attempt: Attempt, tasks: Vec<TaskId> },
     /// The job is over, whatever its end.
     JobOver,
-    /// A packet from a member.
-    Packet { from: NodeId, packet: Packet },
+    /// A message from a member, about an attempt.
+    Message { from: NodeId, attempt: Attempt, message: Message },
     /// A message to this node could not be delivered.
     Unreachable { to: NodeId },
     /// The answer to [`Action::Take`](super::Action::Take).
@@ -51,15 +51,23 @@ pub(crate) enum Event {
     Expired,
 }
 
-/// How a transaction ended.
+/// What came of a try of a transaction. The shell has seen it and says it; the core guesses nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TransactionResult {
-    /// It is committed. For a claim: the task, or `None` if another node was first.
-    Done { claimed: Option<Envelope> },
-    /// It may or may not be committed: to be tried again as it is.
+    /// A commit is written, by this try or an earlier one.
+    Committed,
+    /// The claimed task is this node's, by this try or an earlier one, and the node is enrolled.
+    Claimed(Envelope),
+    /// Another node has claimed the task before: nothing is written.
+    TooLate,
+    /// The claimed task is this node's, but cannot be read. The shell has failed the job.
+    Unreadable,
+    /// It may or may not be written: to be tried again as it is.
     Unknown,
     /// It was refused: this node is no member any more.
     NotMember,
     /// It was refused: the attempt is over.
     AttemptOver,
+    /// It would be refused for ever, such as an output that no znode can hold. The shell has failed the job.
+    Unrecordable,
 }

@@ -14,26 +14,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{envelope::Envelope, id::Attempt};
+use crate::envelope::Envelope;
 
-/// A message with the attempt it belongs to. What belongs to another attempt is passed over.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Packet {
-    pub(crate) attempt: Attempt,
-    pub(crate) message: Message,
-}
-
-impl Message {
-    /// How many bytes its tasks have, encoded.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Grant { tasks, .. } => tasks.iter().map(Envelope::bytes).sum(),
-            _ => 0,
-        }
-    }
-}
-
-/// See the picture above.
+/// See the picture above. A message belongs to an attempt; what belongs to another than the current one is
+/// passed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// The sender is hungry.

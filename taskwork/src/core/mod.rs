@@ -2,14 +2,18 @@
 //!
 //! ```text
 //!                    ┌──────────────── Node ────────────────┐
-//!   pool changed  ──▶│ thief       asks others for tasks    │──▶ Send   a message
-//!   message       ──▶│ victim      serves others, grants    │──▶ Put    tasks into the pool
-//!   member joined ──▶│ receipts    grants taken, once each  │──▶ Take   tasks out of it
-//!   attempt began ──▶│ accounting  one transaction at a time│──▶ Transact
-//!   task parked   ──▶│ parked      who claims which, when   │
-//!   timer         ──▶│ drain       hands all on, leaves     │──▶ Leave
+//!   pool changed  ──▶│ stealing    asks, serves, grants:    │──▶ Send   a message
+//!   message       ──▶│   thief     whom to ask, and when    │──▶ Put    tasks into the pool
+//!   member joined ──▶│   victim    who waits, what is open  │──▶ Take   tasks out of it
+//!   attempt began ──▶│   receipts  grants taken, once each  │
+//!   task parked   ──▶│ accounting  one transaction at a time│──▶ Transact
+//!   timer         ──▶│ parked      who claims which, when   │
+//!   told to leave ──▶│ drain       hands all on, leaves     │──▶ Leave
 //!                    └──────────────────────────────────────┘
 //! ```
+//!
+//! A [`Node`] is in a phase; while it is at work on an attempt that is a [`run`], whose steps see the node's
+//! [`surroundings`].
 //!
 //! Nothing here waits, reads a clock, draws a random number of its own or touches a thread: the time comes with each event,
 //! the randomness from the seed the node was made with. So the same events give the same actions, and a whole cluster can be
@@ -19,7 +23,11 @@ mod node;
 mod event;
 mod action;
 mod message;
+mod pool_view;
+mod surroundings;
 mod attempt;
+mod run;
+mod stealing;
 mod thief;
 mod victim;
 mod receipts;
@@ -34,10 +42,17 @@ mod cluster_test;
 mod drain_test;
 #[cfg(test)]
 mod properties_test;
+#[cfg(test)]
+mod stealing_test;
+#[cfg(test)]
+mod transactions_test;
 
+#[cfg(feature = "simulation")]
+pub(crate) use self::check::take_broken;
 pub(crate) use self::{
     action::{Action, Departure, Transaction, TransactionKind},
     event::{Event, TransactionResult},
-    message::{Message, Packet},
+    message::Message,
     node::Node,
+    pool_view::PoolView,
 };

@@ -1,17 +1,19 @@
 //! One node under any sequence of events whatever: it never panics, its own invariants hold, and no task is lost or doubled by it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use proptest::prelude::*;
 
 use super::{
-    Action, Event, Message, Node, Packet, Transaction, TransactionKind, TransactionResult, node::Phase,
+    Action, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult, node::Phase,
 };
 use crate::{
     config::Limits,
     envelope::{Blob, Envelope},
     id::{Attempt, NodeId, TaskId},
-    pool::PoolView,
 };
 
 const ME: NodeId = NodeId(1);
@@ -26,7 +28,7 @@ enum Step {
     Enrolled,
     Parked(u32, Vec<u64>),
     JobOver,
-    Packet {
+    Message {
         from: u64,
         attempt: u32,
         message: Message,
@@ -61,7 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Enrolled),
         2 => (attempt.clone(), prop::collection::vec(0_u64..3, 0..3)).prop_map(|(k, tasks)| Step::Parked(k, tasks)),
         12 => (node.clone(), attempt, message())
-            .prop_map(|(from, attempt, message)| Step::Packet { from, attempt, message }),
+            .prop_map(|(from, attempt, message)| Step::Message { from, attempt, message }),
         1 => node.prop_map(Step::Unreachable),
         4 => (0_u64..400).prop_map(|ms| Step::Pass { ms }),
         5 => prop_oneof![
@@ -197,7 +199,7 @@ impl Bench {
                 self.handle(Event::Parked { attempt: Attempt(attempt), tasks });
             }
             Step::JobOver => self.handle(Event::JobOver),
-            Step::Packet { from, attempt, mut message } => {
+            Step::Message { from, attempt, mut message } => {
                 match &mut message {
                     Message::Grant { grant, tasks, .. } => {
                         *tasks = Self::tasks_of(from, attempt, *grant).into_iter().map(sealed).collect();
@@ -211,8 +213,7 @@ impl Bench {
                     }
                     _ => {}
                 }
-                let packet = Packet { attempt: Attempt(attempt), message };
-                self.handle(Event::Packet { from: NodeId(from), packet });
+                self.handle(Event::Message { from: NodeId(from), attempt: Attempt(attempt), message });
             }
             Step::Unreachable(to) => self.handle(Event::Unreachable { to: NodeId(to) }),
             Step::Pass { ms } => {
@@ -249,30 +250,26 @@ impl Bench {
     /// Whether an answer is about an open grant of this attempt, from a member to which it was given.
     fn is_theirs(&self, from: u64, attempt: u32, grant: u64) -> bool {
         matches!(&self.node.phase, Phase::Active(run) if run.attempt == Attempt(attempt))
-            && self.node.members.contains(&NodeId(from))
+            && self.node.around.members.contains(&NodeId(from))
             && self.granted.get(&grant).is_some_and(|(to, _)| *to == NodeId(from))
     }
 
     fn answer(&mut self, answer: Answer) {
         let Some(transaction) = self.under_way.take() else { return };
-        let claimed = match (&transaction.kind, answer) {
+        let result = match (&transaction.kind, answer) {
+            (_, Answer::Unknown) => TransactionResult::Unknown,
+            (_, Answer::AttemptOver) => TransactionResult::AttemptOver,
             // What is this node's already is parked no more, whatever an old read says.
             (TransactionKind::Claim { task, .. }, Answer::Done) if !self.claimed.contains(task) => {
                 self.claimed.insert(*task);
                 self.mine.insert(*task);
-                Some(sealed(*task))
+                TransactionResult::Claimed(sealed(*task))
             }
-            _ => None,
-        };
-        if let (TransactionKind::Commit { park, .. }, Answer::Done | Answer::TooLate) =
-            (&transaction.kind, answer)
-        {
-            self.mine.retain(|task| park.iter().all(|parked| parked.id != *task));
-        }
-        let result = match answer {
-            Answer::Done | Answer::TooLate => TransactionResult::Done { claimed },
-            Answer::Unknown => TransactionResult::Unknown,
-            Answer::AttemptOver => TransactionResult::AttemptOver,
+            (TransactionKind::Claim { .. }, Answer::Done | Answer::TooLate) => TransactionResult::TooLate,
+            (TransactionKind::Commit { park, .. }, Answer::Done | Answer::TooLate) => {
+                self.mine.retain(|task| park.iter().all(|parked| parked.id != *task));
+                TransactionResult::Committed
+            }
         };
         self.handle(Event::Transacted { txn: transaction.txn, result });
     }
@@ -281,7 +278,7 @@ impl Bench {
     fn handle(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
-            let actions = self.node.handle(self.now, self.view(), event);
+            let actions = self.node.handle(Duration::from_millis(self.now), self.view(), event);
             if let Err(broken) = self.node.check() {
                 panic!("{broken}");
             }
@@ -298,12 +295,12 @@ impl Bench {
 
     fn perform(&mut self, action: Action) -> Option<Event> {
         match action {
-            Action::Send { to, packet } => {
-                if let Message::Grant { grant, tasks, .. } = packet.message {
+            Action::Send { to, message, .. } => {
+                if let Message::Grant { grant, tasks, .. } = message {
                     self.granted.insert(grant, (to, tasks.iter().map(|task| task.id).collect()));
                 }
             }
-            Action::Put { tasks } => {
+            Action::Put { tasks, .. } => {
                 for task in tasks {
                     let there = self.queue.contains(&task.id) || self.running.contains(&task.id);
                     assert!(!there, "{} is put into the pool twice", task.id);

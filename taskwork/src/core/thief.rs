@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 
 use rand::{Rng, rngs::SmallRng, seq::IteratorRandom};
 
-use crate::{config::Limits, id::NodeId, pool::PoolView};
+use super::pool_view::PoolView;
+use crate::{config::Limits, id::NodeId};
 
 /// What the thief does now.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::message::Message;
-use crate::{config::Limits, envelope::Envelope, id::NodeId, pool::PoolView};
+use super::{message::Message, pool_view::PoolView};
+use crate::{config::Limits, envelope::Envelope, id::NodeId};
 
 /// A thief that waits for a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 use super::{Batch, PoolFault, ledger::Ledger, lock};
-use crate::{id::TaskId, task::Output};
+use crate::{id::TaskId, output::Output};
 
 /// The ledger of a pool, and the way to the batch in it.
 #[derive(Debug)]

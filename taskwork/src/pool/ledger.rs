@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::Batch;
 use crate::{
     id::TaskId,
-    task::Output,
+    output::Output,
     wire::codec::{self, EncodeError},
 };
 

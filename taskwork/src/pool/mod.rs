@@ -46,16 +46,18 @@ use self::{batches::Batches, queue::Queue};
 pub(crate) use self::{
     signals::Signals,
     variables::{Source, Unpublished, VariableTable},
-    work::{Batch, PoolFault, PoolView, Work, merge},
+    work::{Batch, PoolFault, Work, merge},
     worker::Workers,
 };
 use crate::{
     config::Limits,
+    core::PoolView,
     envelope::{Envelope, TASK_BYTES_MAX},
     figures::{Counter, Figures},
     id::{NodeId, TaskId},
     outlook::{AtWork, Outlook},
-    task::{Task, Variables},
+    task::Task,
+    variable::Variables,
     wire::codec::{self, DecodeError, EncodeError},
 };
 

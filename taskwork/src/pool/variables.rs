@@ -7,7 +7,7 @@ use std::{
 
 use super::{lock, signals::Signals, work::SHOWN_ENCODED_BYTES_MAX};
 use crate::{
-    task::{AnyValue, Declared, Variables},
+    variable::{AnyValue, Declared, Variables},
     wire::codec::{DecodeError, EncodeError},
 };
 
@@ -209,7 +209,7 @@ mod tests {
     use std::{sync::Condvar, thread, time::Duration};
 
     use super::*;
-    use crate::task::Variable;
+    use crate::variable::Variable;
 
     /// Whether a comparison has begun, and may end.
     static GATE: (Mutex<(bool, bool)>, Condvar) = (Mutex::new((false, false)), Condvar::new());

@@ -13,14 +13,19 @@ impl Clock {
         Self(Instant::now())
     }
 
-    /// Milliseconds since the start.
-    pub(crate) fn now_ms(self) -> u64 {
-        millis(self.0.elapsed())
+    /// The time since the start.
+    pub(crate) fn now(self) -> Duration {
+        self.0.elapsed()
     }
 
-    /// The instant that is so many milliseconds after the start.
-    pub(crate) fn instant(self, ms: u64) -> Instant {
-        self.0 + Duration::from_millis(ms)
+    /// Milliseconds since the start.
+    pub(crate) fn now_ms(self) -> u64 {
+        millis(self.now())
+    }
+
+    /// The instant that is so long after the start.
+    pub(crate) fn instant(self, after: Duration) -> Instant {
+        self.0 + after
     }
 }
 

@@ -16,14 +16,14 @@ use super::{
     clock::Clock,
     coordination::{ORDERS_MAX, Order},
     ground::Network,
-    mail::{Letter, Mail},
+    mail::Mail,
     moments::Moments,
     transport::{Arrival, UnderWay},
 };
 use crate::{
     core::{self, Action, Departure, Event, Message},
     figures::Figures,
-    id::{JobId, NodeId},
+    id::{Attempt, JobId, NodeId},
     pool::{Batch, PoolFault, Source, Work},
     wire::{
         codec,
@@ -38,8 +38,8 @@ pub(crate) struct Driver {
     pub(crate) pool: Arc<dyn Work>,
     /// What happens in the znode tree.
     pub(crate) events: mpsc::Receiver<Event>,
-    /// Messages that came by way of it.
-    pub(crate) letters: mpsc::Receiver<Letter>,
+    /// Messages that came by way of it, with their senders.
+    pub(crate) letters: mpsc::Receiver<(NodeId, Parcel)>,
     /// Which messages are to go that way.
     pub(crate) mail: Mail,
     /// What is to be done there.
@@ -58,8 +58,6 @@ pub(crate) struct Driver {
     pub(crate) clock: Clock,
     /// Whether there was ever a task here.
     pub(crate) fed: bool,
-    /// When tasks were last asked for, if none have come since.
-    pub(crate) asked: Option<time::Instant>,
     /// The variables of the pool as they were when last looked at.
     pub(crate) epoch: u64,
 }
@@ -82,7 +80,7 @@ pub(crate) enum Ended {
 enum Happening {
     Event(Event),
     Arrival(Arrival),
-    Letter(Letter),
+    Letter(NodeId, Parcel),
     PoolChanged,
     Due,
     ShutDown,
@@ -101,9 +99,9 @@ impl Driver {
                     Some(event) => event,
                     None => continue,
                 },
-                Happening::Letter(letter) => {
-                    self.mail.letter_from(letter.from, self.clock.now_ms());
-                    match self.unpack(letter.from, letter.parcel) {
+                Happening::Letter(from, parcel) => {
+                    self.mail.letter_from(from, self.clock.now_ms());
+                    match self.unpack(from, parcel) {
                         Some(event) => event,
                         None => continue,
                     }
@@ -141,7 +139,7 @@ impl Driver {
     /// # Cancellation safety
     /// Every branch is: nothing that has happened is lost when another branch wins.
     async fn wait(&mut self) -> Happening {
-        let due = self.core.deadline().map(|ms| self.clock.instant(ms));
+        let due = self.core.deadline().map(|ms| self.clock.instant(time::Duration::from_millis(ms)));
         let far = time::Instant::now() + time::Duration::from_secs(3600);
         let arrivals = self.network.as_mut().map(|network| &mut network.arrivals);
         // In this order, so that a run can be replayed. Nobody starves by it: whatever the event, the core looks at the pool
@@ -152,7 +150,7 @@ impl Driver {
             () = self.drain.notified() => Happening::Event(Event::Drain),
             event = self.events.recv() => event.map_or(Happening::ShutDown, Happening::Event),
             Some(arrival) = receive(arrivals) => Happening::Arrival(arrival),
-            Some(letter) = self.letters.recv() => Happening::Letter(letter),
+            Some((from, parcel)) = self.letters.recv() => Happening::Letter(from, parcel),
             () = self.pool.changed() => Happening::PoolChanged,
             () = time::sleep_until(due.unwrap_or(far)) => Happening::Due,
         }
@@ -182,7 +180,7 @@ impl Driver {
     fn unpack(&self, from: NodeId, parcel: Parcel) -> Option<Event> {
         if parcel.job == self.job.number() {
             self.take_riders(from, &parcel.riders);
-            return Some(Event::Packet { from, packet: parcel.packet });
+            return Some(Event::Message { from, attempt: parcel.attempt, message: parcel.message });
         }
         self.deny_elsewhere(from, &parcel);
         None
@@ -211,18 +209,12 @@ impl Driver {
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
             self.publish.notify_one();
         }
-        // What comes from now on was not asked for then.
-        if let Event::Packet { packet, .. } = &event
-            && matches!(packet.message, Message::Deny { .. })
-        {
-            self.asked = None;
-        }
         if let Event::Left { node, .. } = &event {
             self.mail.left(*node);
         }
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
-            let actions = self.core.handle(self.clock.now_ms(), self.pool.view(), event);
+            let actions = self.core.handle(self.clock.now(), self.pool.view(), event);
             let look_again = actions.iter().any(Action::touches_pool);
             for action in actions {
                 match self.perform(action) {
@@ -237,23 +229,19 @@ impl Driver {
             }
         }
         self.show_figures();
-        #[cfg(feature = "simulation")]
-        if let Err(broken) = self.core.check() {
-            crate::simulation::note_broken(broken);
-        }
         None
     }
 
     /// Performs an action. Answers with the event that it asks for, if any.
     fn perform(&mut self, action: Action) -> Result<Option<Event>, Refusal> {
         match action {
-            Action::Send { to, packet } => self.send(to, packet)?,
-            Action::Put { tasks } => {
+            Action::Send { to, attempt, message } => self.send(to, attempt, message)?,
+            Action::Put { tasks, asked } => {
                 if !tasks.is_empty() && !std::mem::replace(&mut self.fed, true) {
                     tracing::info!("the node has its first task");
                     self.moments.note(What::FirstTask, "");
                 }
-                self.pool.put(tasks, self.asked.take())?;
+                self.pool.put(tasks, asked.map(|at| self.clock.instant(at)))?;
             }
             Action::Take { thief, request, tasks_max, bytes_max } => {
                 let tasks = self.pool.take(tasks_max, bytes_max)?;
@@ -275,24 +263,21 @@ impl Driver {
         Ok(None)
     }
 
-    fn send(&mut self, to: NodeId, packet: core::Packet) -> Result<(), PoolFault> {
-        if matches!(packet.message, Message::Steal { .. }) {
-            self.asked = Some(time::Instant::now());
-        }
+    fn send(&mut self, to: NodeId, attempt: Attempt, message: Message) -> Result<(), PoolFault> {
         // What is said again while it is on its way, and gets on, needs no copy and no other way.
-        let under_way = self.under_way(to, &packet.message);
+        let under_way = self.under_way(to, &message);
         if under_way == UnderWay::Moves {
             return Ok(());
         }
-        let asks_or_gives = matches!(packet.message, Message::Steal { .. } | Message::Grant { .. });
+        let asks_or_gives = matches!(message, Message::Steal { .. } | Message::Grant { .. });
         let riders = if asks_or_gives { self.riders() } else { Vec::new() };
-        let parcel = Parcel { job: self.job.number(), packet, riders };
+        let parcel = Parcel { job: self.job.number(), attempt, message, riders };
         if under_way == UnderWay::No {
             self.send_parcel(to, &parcel)?;
         }
         // Letters are said again, transactions are not: half of the room is kept for these.
         let room = self.orders.capacity() > ORDERS_MAX / 2;
-        if room && self.mail.is_due(to, &parcel.packet.message, self.clock.now_ms()) {
+        if room && self.mail.is_due(to, &parcel.message, self.clock.now_ms()) {
             self.order(Order::Post { to, parcel });
         }
         Ok(())
@@ -311,8 +296,8 @@ impl Driver {
     /// said again for ever.
     fn send_parcel(&self, to: NodeId, parcel: &Parcel) -> Result<(), PoolFault> {
         let Some(network) = &self.network else { return Ok(()) };
-        let message = &parcel.packet.message;
-        match codec::encode(parcel) {
+        let message = &parcel.message;
+        match parcel.payload() {
             Ok(payload) => network.carrier.send(to, Mail::subject(parcel.job, message), payload),
             Err(error) => {
                 tracing::error!(%to, %error, "a message could not be encoded");

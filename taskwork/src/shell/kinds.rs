@@ -1,12 +1,13 @@
 //! The types of task that a program has, each under a name: so that a node can run whatever job of its program comes.
 
-use std::{collections::BTreeMap, fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
 
-use super::{
-    node::{JobSetup, RunningNode},
-    seat::Seat,
+use crate::{
+    erased::{Kind, OpenError, Opened, PoolOpening, PoolSetup},
+    pool::{Pool, Workers},
+    task::Task,
+    wire::codec,
 };
-use crate::{config::Limits, id::JobId, report::JobError, task::Task, wire::codec};
 
 /// The types of task that a program's nodes can run.
 ///
@@ -17,14 +18,7 @@ pub struct Kinds {
     kinds: BTreeMap<&'static str, Arc<dyn Kind>>,
 }
 
-pub(crate) type Starting<'a> = Pin<Box<dyn Future<Output = Result<RunningNode, JobError>> + Send + 'a>>;
-
-/// A type of task with the type forgotten.
-pub(crate) trait Kind: Send + Sync {
-    /// Begins to work on a job of this kind.
-    fn start<'a>(&'a self, seat: &'a mut Seat, job: &'a JobId, limits: &'a Limits) -> Starting<'a>;
-}
-
+/// A type of task that threads work on.
 struct Of<T>(PhantomData<fn() -> T>);
 
 impl Kinds {
@@ -52,21 +46,16 @@ impl Kinds {
 }
 
 impl<T: Task> Kind for Of<T> {
-    fn start<'a>(&'a self, seat: &'a mut Seat, job: &'a JobId, limits: &'a Limits) -> Starting<'a> {
+    fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
-            let bytes = zk::job::shared(&*seat.store, &seat.cluster, &job.0).await?;
+            let PoolSetup { node, workers, limits, shared } = setup;
             // The program's own code reads it, and it may be large: not on the thread that keeps the session.
-            let reading = tokio::task::spawn_blocking(move || codec::decode::<T::Shared>(&bytes));
-            let unreadable = |reason: String| JobError::Shared { reason };
-            let shared = reading.await.map_err(|panic| unreadable(panic.to_string()))?;
-            let shared = shared.map_err(|error| unreadable(error.to_string()))?;
-            let setup = JobSetup::<T> {
-                job: job.clone(),
-                shared: Arc::new(shared),
-                limits: limits.clone(),
-                seen: true,
-            };
-            RunningNode::start(seat, setup)
+            let reading = tokio::task::spawn_blocking(move || codec::decode::<T::Shared>(&shared));
+            let read = reading.await.map_err(|panic| OpenError::Shared { reason: panic.to_string() })?;
+            let shared = read.map_err(|error| OpenError::unreadable(&error))?;
+            let pool = Arc::new(Pool::<T>::new(node, Arc::new(shared), workers, limits));
+            let workers = Workers::start(&pool).map_err(OpenError::Thread)?;
+            Ok(Opened { pool, workers })
         })
     }
 }

@@ -6,17 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::transport::Subject;
-use crate::{core::Message, id::NodeId, wire::parcel::Parcel};
-
-/// A parcel with the name of its sender, as it lies in a mailbox.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Letter {
-    pub(crate) from: NodeId,
-    pub(crate) parcel: Parcel,
-}
+use crate::{core::Message, id::NodeId};
 
 /// For how long a node must be out of reach, or a grant unanswered, before letters go to it, in milliseconds.
 const OUT_OF_REACH_MS: u64 = 2_000;

@@ -14,8 +14,9 @@ use super::embedded::{Setup, run_on};
 use crate::{
     config::Limits,
     context::Context,
+    output::Output,
     report::{JobError, Report, Stopper},
-    task::{Outcome, Output, Task},
+    task::{Outcome, Task},
 };
 
 /// How long anything may take before a test is given up.

@@ -26,6 +26,7 @@ use super::{
 use crate::{
     config::Limits,
     core::{self, Departure, Event},
+    erased::{Kind, OpenError, Opened, PoolSetup},
     figures::{Counter, Figures},
     id::JobId,
     outlook::Window,
@@ -43,7 +44,16 @@ pub(crate) struct JobSetup<T: Task> {
     pub(crate) seen: bool,
 }
 
-/// A node's part in a job, with the type of the tasks forgotten.
+impl From<OpenError> for JobError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Shared { reason } => Self::Shared { reason },
+            OpenError::Thread(error) => Self::Thread(error),
+        }
+    }
+}
+
+/// A node's part in a job, with the type of the tasks [forgotten](crate::erased).
 pub(crate) struct Part {
     pub(crate) job: JobId,
     pub(crate) pool: Arc<dyn Work>,
@@ -72,7 +82,22 @@ const EVENTS_MAX: usize = 1024;
 const LETTERS_MAX: usize = 2;
 
 impl RunningNode {
-    /// Begins to work on a job: makes a pool, starts its workers. The seat's network is lent until [`stop`](Self::stop).
+    /// Begins to work on a job, whatever its type of task: reads its shared data, and has a pool opened for
+    /// it. The seat's network is lent until [`stop`](Self::stop).
+    pub(crate) async fn open(
+        seat: &mut Seat,
+        kind: &dyn Kind,
+        job: &JobId,
+        limits: &Limits,
+    ) -> Result<Self, JobError> {
+        let shared = zk::job::shared(&*seat.store, &seat.cluster, &job.0).await?;
+        let (node, workers) = (seat.node, seat.workers);
+        let opening = kind.open(PoolSetup { node, workers, limits: PoolLimits::of(limits), shared });
+        let Opened { pool, workers } = opening.await?;
+        Ok(Self::assemble(seat, Part { job: job.clone(), pool, workers, limits: limits.clone(), seen: true }))
+    }
+
+    /// The same within one process, where the shared data need not be read.
     pub(crate) fn start<T: Task>(seat: &mut Seat, setup: JobSetup<T>) -> Result<Self, JobError> {
         let JobSetup { job, shared, limits, seen } = setup;
         let pool = Arc::new(Pool::<T>::new(seat.node, shared, seat.workers, PoolLimits::of(&limits)));
@@ -81,7 +106,7 @@ impl RunningNode {
     }
 
     /// Puts the parts of a node together and lets it begin.
-    pub(crate) fn assemble(seat: &mut Seat, part: Part) -> Self {
+    fn assemble(seat: &mut Seat, part: Part) -> Self {
         let Part { job, pool, workers, limits, seen } = part;
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
@@ -135,7 +160,6 @@ impl RunningNode {
             moments,
             clock: Clock::start(),
             fed: false,
-            asked: None,
             epoch: 0,
         };
         let driver = tokio::spawn(driver.run().instrument(span));

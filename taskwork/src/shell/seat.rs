@@ -127,7 +127,7 @@ impl Seat {
             while let Some(arrival) = network.arrivals.recv().await {
                 let Arrival::Message { from, payload, .. } = arrival else { continue };
                 let asked = codec::decode::<Parcel>(&payload).ok();
-                let denial = asked.and_then(|asked| codec::encode(&asked.denial()?).ok());
+                let denial = asked.and_then(|asked| asked.denial()?.payload().ok());
                 if let Some(denial) = denial {
                     network.carrier.send(from, None, denial);
                 }

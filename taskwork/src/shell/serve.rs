@@ -283,7 +283,7 @@ impl Desk<'_> {
             let reason = format!("this version of {} has no kind of task {:?}", record.program, record.kind);
             return Ok(self.give_up_job(seat, &job, &reason).await);
         };
-        let starting = kind.start(seat, &job, &self.setup.limits);
+        let starting = RunningNode::open(seat, kind, &job, &self.setup.limits);
         let Some(started) = unless_told(self.leave, starting).await else { return Ok(Some(Fate::Left)) };
         let mut running = match started {
             Ok(running) => running,

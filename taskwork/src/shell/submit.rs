@@ -237,7 +237,8 @@ mod tests {
     use super::*;
     use crate::{
         context::Context,
-        task::{Outcome, Variable, Variables},
+        task::Outcome,
+        variable::{Variable, Variables},
     };
 
     #[derive(Debug, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use bincode::{
     config::{Configuration, Limit, LittleEndian, Varint, standard},
     enc::write::Writer,
 };
+use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
@@ -80,29 +81,76 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Encode
     encode_up_to(value, ENCODED_BYTES_MAX)
 }
 
+/// Writes a value as the same bytes, in pieces: those of `shared` that are in the value, and are not small,
+/// are pieces of their own and not copied.
+///
+/// # Errors
+/// As [`encode`].
+pub(crate) fn encode_sharing<T: Serialize + ?Sized>(
+    value: &T,
+    shared: &[Bytes],
+) -> Result<Vec<Bytes>, EncodeError> {
+    let mut written = write(value, shared, ENCODED_BYTES_MAX)?;
+    written.end_piece();
+    Ok(written.pieces)
+}
+
 fn encode_up_to<T: Serialize + ?Sized>(value: &T, limit: usize) -> Result<Vec<u8>, EncodeError> {
-    let mut written = Bounded { kept: Vec::new(), bytes: 0, limit };
+    Ok(write(value, &[], limit)?.kept)
+}
+
+fn write<'a, T: Serialize + ?Sized>(
+    value: &T,
+    shared: &'a [Bytes],
+    limit: usize,
+) -> Result<Bounded<'a>, EncodeError> {
+    let mut written = Bounded { shared, pieces: Vec::new(), kept: Vec::new(), bytes: 0, limit };
     bincode::serde::encode_into_writer(value, &mut written, format())?;
     match written.bytes {
         bytes if bytes > limit => Err(EncodeError::TooLarge { bytes, limit }),
-        _ => Ok(written.kept),
+        _ => Ok(written),
     }
 }
 
+/// What is smaller is copied: a piece of its own costs more.
+const SHARED_BYTES_MIN: usize = 4 << 10;
+
 /// Keeps what is written up to a limit; beyond that it is only counted, so that it can be said how much it was.
-struct Bounded {
+struct Bounded<'a> {
+    /// What need not be copied, if it is written.
+    shared: &'a [Bytes],
+    pieces: Vec<Bytes>,
+    /// What was written since the last piece.
     kept: Vec<u8>,
     bytes: usize,
     limit: usize,
 }
 
-impl Writer for Bounded {
+impl Bounded<'_> {
+    fn end_piece(&mut self) {
+        if !self.kept.is_empty() {
+            self.pieces.push(std::mem::take(&mut self.kept).into());
+        }
+    }
+
+    /// The shared bytes that these are, by their place in memory.
+    fn shared(&self, bytes: &[u8]) -> Option<Bytes> {
+        let same = |shared: &&Bytes| shared.as_ptr() == bytes.as_ptr() && shared.len() == bytes.len();
+        let large = bytes.len() >= SHARED_BYTES_MIN;
+        self.shared.iter().filter(|_| large).find(same).cloned()
+    }
+}
+
+impl Writer for Bounded<'_> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
         self.bytes += bytes.len();
-        if self.bytes <= self.limit {
-            self.kept.extend_from_slice(bytes);
+        if self.bytes > self.limit {
+            (self.kept, self.pieces) = (Vec::new(), Vec::new());
+        } else if let Some(shared) = self.shared(bytes) {
+            self.end_piece();
+            self.pieces.push(shared);
         } else {
-            self.kept = Vec::new();
+            self.kept.extend_from_slice(bytes);
         }
         Ok(())
     }

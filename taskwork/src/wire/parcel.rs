@@ -1,11 +1,15 @@
-//! What one message between nodes looks like on the wire.
+//! What one message between nodes looks like when it is written: on the wire, and as a letter in a mailbox.
 
 use serde::{Deserialize, Serialize};
 
-use super::codec::ENCODED_BYTES_MAX;
+use super::{
+    codec::{self, DecodeError, ENCODED_BYTES_MAX, EncodeError},
+    payload::Payload,
+};
 use crate::{
-    core::{Message, Packet},
+    core::Message,
     envelope::TASK_BYTES_MAX,
+    id::{Attempt, NodeId},
 };
 
 /// The largest value of a variable that rides along with a message, in bytes. A larger one goes by `ZooKeeper` alone.
@@ -20,13 +24,14 @@ const FRAME_BYTES_MAX: usize = 256;
 // The largest task goes in a message, and in a letter; and grants are not made larger than that.
 const _: () = assert!(TASK_BYTES_MAX + RIDERS_BYTES_MAX + FRAME_BYTES_MAX <= ENCODED_BYTES_MAX);
 
-/// A packet of the protocol, and the sender's newest values of the variables: a fast path for the incumbent, which
-/// would otherwise reach the receiver only by way of `ZooKeeper`.
+/// A message of the protocol with what it is about, and the sender's newest values of the variables: a fast
+/// path for the incumbent, which would otherwise reach the receiver only by way of `ZooKeeper`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parcel {
     /// The job that it is about, by its number. Attempts count anew in each job.
     pub(crate) job: u64,
-    pub(crate) packet: Packet,
+    pub(crate) attempt: Attempt,
+    pub(crate) message: Message,
     /// Slots in the order of declaration, with encoded values.
     pub(crate) riders: Vec<(u32, Vec<u8>)>,
 }
@@ -34,36 +39,122 @@ pub(crate) struct Parcel {
 impl Parcel {
     /// The answer of a node that has nothing to do with the job that is asked about; `None` if nothing is asked for.
     pub(crate) fn denial(&self) -> Option<Self> {
-        let Message::Steal { request } = self.packet.message else { return None };
-        let packet = Packet { attempt: self.packet.attempt, message: Message::Deny { request } };
-        Some(Self { job: self.job, packet, riders: Vec::new() })
+        let Message::Steal { request } = self.message else { return None };
+        Some(Self { message: Message::Deny { request }, riders: Vec::new(), ..*self })
+    }
+
+    /// The parcel as it goes over the network, where the connection says who has sent it. Large tasks in it
+    /// are shared, not copied.
+    ///
+    /// # Errors
+    /// If it is larger than anything may be.
+    pub(crate) fn payload(&self) -> Result<Payload, EncodeError> {
+        let tasks = match &self.message {
+            Message::Grant { tasks, .. } => tasks.as_slice(),
+            _ => &[],
+        };
+        let shared: Vec<_> =
+            tasks.iter().flat_map(|task| [task.output.shared(), task.task.shared()]).collect();
+        codec::encode_sharing(self, &shared).map(Payload::from)
+    }
+
+    /// The parcel as it lies in a mailbox: after the name of its sender.
+    ///
+    /// # Errors
+    /// If it is larger than anything may be.
+    pub(crate) fn letter(&self, from: NodeId) -> Result<Vec<u8>, EncodeError> {
+        codec::encode(&(from, self))
+    }
+
+    /// Reads a letter: who has sent it, and what.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(crate) fn open_letter(bytes: &[u8]) -> Result<(NodeId, Self), DecodeError> {
+        codec::decode(bytes)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+
     use super::*;
     use crate::{
+        config::Limits,
+        core::{Action, Event, Node, PoolView},
         envelope::Envelope,
-        id::{Attempt, NodeId, TaskId},
-        shell::mail::Letter,
-        wire::codec,
+        id::TaskId,
     };
+
+    fn envelope(task: Vec<u8>, output: Vec<u8>) -> Envelope {
+        let id = TaskId { node: NodeId(u64::MAX), number: u64::MAX };
+        Envelope { id, children: vec![id; 2], output: output.into(), task: task.into() }
+    }
 
     #[test]
     fn the_largest_task_goes_in_a_message_and_in_a_letter_and_in_the_chunks_of_one() {
-        let id = TaskId { node: NodeId(u64::MAX), number: u64::MAX };
-        let task = vec![7; TASK_BYTES_MAX - Envelope::bytes_of(2, 3, 0)].into();
-        let envelope = Envelope { id, children: vec![id; 2], output: vec![1; 3].into(), task };
+        let envelope = envelope(vec![7; TASK_BYTES_MAX - Envelope::bytes_of(2, 3, 0)], vec![1; 3]);
         assert_eq!(envelope.bytes(), TASK_BYTES_MAX);
         let (grant, settled_below) = (u64::MAX, u64::MAX);
         let message = Message::Grant { grant, request: Some(u64::MAX), settled_below, tasks: vec![envelope] };
         let rider = (u32::MAX, vec![0; RIDER_BYTES_MAX]);
         let riders = vec![rider; RIDERS_BYTES_MAX / (RIDER_BYTES_MAX + RIDER_FRAME_BYTES_MAX)];
-        let packet = Packet { attempt: Attempt(u32::MAX), message };
-        let letter = Letter { from: NodeId(u64::MAX), parcel: Parcel { job: u64::MAX, packet, riders } };
-        let bytes = codec::encode(&letter).unwrap();
-        assert!(bytes.len() <= zk::CHUNKED_BYTES_MAX);
-        assert!(codec::decode::<Letter>(&bytes).unwrap() == letter);
+        let parcel = Parcel { job: u64::MAX, attempt: Attempt(u32::MAX), message, riders };
+        let letter = parcel.letter(NodeId(u64::MAX)).unwrap();
+        assert!(letter.len() <= zk::CHUNKED_BYTES_MAX);
+        assert!(Parcel::open_letter(&letter).unwrap() == (NodeId(u64::MAX), parcel));
+    }
+
+    /// The parcels of a grant and of the same grant when it was not answered in time.
+    fn said_twice(envelope: &Envelope) -> [Parcel; 2] {
+        const ATTEMPT: Attempt = Attempt(1);
+        let stopped = PoolView { workers: 1, idle: 1, stopped: true, ..PoolView::default() };
+        let busy = PoolView { workers: 1, idle: 0, stopped: false, ..PoolView::default() };
+        let ms = Duration::from_millis;
+        let (mut node, thief) = (Node::new(NodeId(1), Limits::default(), 1), NodeId(2));
+        node.handle(ms(0), stopped, Event::Joined { node: thief });
+        node.handle(ms(0), stopped, Event::Attempt { attempt: ATTEMPT });
+        node.handle(ms(0), stopped, Event::Look);
+        node.handle(ms(0), busy, Event::Enrolled { attempt: ATTEMPT });
+        let steal = Event::Message { from: thief, attempt: ATTEMPT, message: Message::Steal { request: 3 } };
+        node.handle(ms(0), busy, steal);
+        let taken = Event::Taken { thief, request: 3, tasks: vec![envelope.clone()] };
+        let first = node.handle(ms(0), busy, taken);
+        // Counting the thieves comes first; what is due is done by the look that follows.
+        let second = node.handle(ms(1_000), busy, Event::Tick);
+        [first, second].map(|actions| {
+            let sent = actions.into_iter().find_map(|action| match action {
+                Action::Send { attempt, message, .. } => Some((attempt, message)),
+                _ => None,
+            });
+            let (attempt, message) = sent.expect("the grant is sent, and again when it is not answered");
+            Parcel { job: 7, attempt, message, riders: vec![(0, vec![5; 9])] }
+        })
+    }
+
+    #[test]
+    fn the_bytes_of_a_task_are_the_same_each_time_it_is_sent() {
+        let envelope = envelope(vec![7; 1 << 20], vec![8; 1 << 16]);
+        for parcel in said_twice(&envelope) {
+            let payload = parcel.payload().unwrap();
+            let pieces: Vec<_> = payload.slices(usize::MAX).collect();
+            for sent in [&envelope.output, &envelope.task] {
+                let there =
+                    pieces.iter().any(|piece| piece.as_ptr() == sent.as_ptr() && piece.len() == sent.len());
+                assert!(there, "{} bytes were copied", sent.len());
+            }
+            assert!(payload.to_vec() == codec::encode(&parcel).unwrap(), "they are what they were");
+            assert_eq!(payload.len(), payload.to_vec().len());
+        }
+    }
+
+    #[test]
+    fn a_payload_is_sent_in_slices_of_a_bounded_size() {
+        let payload = Payload::from(vec![Bytes::from(vec![1; 5]), Bytes::from(vec![2; 10])]);
+        let slices: Vec<_> = payload.slices(4).map(|slice| slice.to_vec()).collect();
+        assert_eq!(slices, [vec![1; 4], vec![1; 1], vec![2; 4], vec![2; 4], vec![2; 2]]);
     }
 }

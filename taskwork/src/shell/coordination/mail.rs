@@ -7,8 +7,7 @@ use zk::mail::{self, Mailbox, Posted};
 use super::{Coordination, RETRY_PAUSE};
 use crate::{
     id::{Attempt, NodeId},
-    shell::mail::Letter,
-    wire::{codec, parcel::Parcel},
+    wire::parcel::Parcel,
 };
 
 impl Coordination {
@@ -22,7 +21,7 @@ impl Coordination {
         let mut mailbox = Mailbox::new(self.store(), &paths, &node);
         loop {
             match mailbox.next().await {
-                Ok(bytes) => match codec::decode::<Letter>(&bytes) {
+                Ok(bytes) => match Parcel::open_letter(&bytes) {
                     Ok(letter) => {
                         // When the driver is gone the node ends, and this loop with it.
                         let _ = self.letters.send(letter).await;
@@ -40,10 +39,10 @@ impl Coordination {
     }
 
     /// Posts a letter, once: what matters is said again.
-    pub(super) async fn post(&self, to: NodeId, parcel: Parcel) {
-        let attempt = self.job_paths().attempt(parcel.packet.attempt.0);
+    pub(super) async fn post(&self, to: NodeId, parcel: &Parcel) {
+        let attempt = self.job_paths().attempt(parcel.attempt.0);
         let number = self.letters_posted.fetch_add(1, Relaxed);
-        let letter = match codec::encode(&Letter { from: self.node, parcel }) {
+        let letter = match parcel.letter(self.node) {
             Ok(letter) => letter,
             Err(error) => return tracing::error!(%to, %error, "a letter could not be encoded"),
         };

@@ -46,13 +46,14 @@ pub(crate) use self::{
     leader::Standing,
     orders::{ORDERS_MAX, Order},
 };
-use super::{mail::Letter, moments::Moments, seat::Roster};
+use super::{moments::Moments, seat::Roster};
 use crate::{
     core::Event,
     figures::{Counter, Figures},
     id::{JobId, NodeId},
     outlook::Window,
     pool::Work,
+    wire::parcel::Parcel,
 };
 
 /// What the loops of one node share.
@@ -68,8 +69,8 @@ pub(crate) struct Coordination {
     pub(crate) roster: watch::Receiver<Roster>,
     /// To the driver.
     pub(crate) events: mpsc::Sender<Event>,
-    /// Letters, to the driver.
-    pub(crate) letters: mpsc::Sender<Letter>,
+    /// Letters with their senders, to the driver.
+    pub(crate) letters: mpsc::Sender<(NodeId, Parcel)>,
     /// Variables of the pool have improved.
     pub(crate) publish: Arc<Notify>,
     /// A member has gone: the leader looks whether it was lost.

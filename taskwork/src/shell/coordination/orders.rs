@@ -45,7 +45,7 @@ impl Coordination {
                     let result = self.transact(attempt, transaction).await;
                     self.tell(Event::Transacted { txn, result }).await;
                 }
-                Order::Post { to, parcel } => self.post(to, parcel).await,
+                Order::Post { to, parcel } => self.post(to, &parcel).await,
                 Order::Fail(fault) => self.fail(&fault).await,
             }
         }
@@ -85,10 +85,21 @@ impl Coordination {
     async fn transact(&self, attempt: Attempt, transaction: Transaction) -> TransactionResult {
         let outcome = match &transaction.kind {
             TransactionKind::Claim { task, enrol } => self.claim(attempt, &transaction, *task, *enrol).await,
-            TransactionKind::Commit { .. } => self.commit(attempt, &transaction).await,
+            TransactionKind::Commit { toggles, output, park, leave } => {
+                let commit = accounting::Transaction {
+                    node: self.node.to_string(),
+                    txn: self.txn(transaction.txn),
+                    settled: transaction.settled.map(|txn| self.txn(txn)),
+                    toggles: toggles.iter().map(TaskId::to_string).collect(),
+                    output: output.clone(),
+                    park: self.encode(park).await,
+                    leave: *leave,
+                };
+                self.commit(attempt, &commit).await
+            }
         };
         match outcome {
-            Ok(claimed) => TransactionResult::Done { claimed },
+            Ok(result) => result,
             Err(CommitError::NotMember | CommitError::Store(zk::Error::SessionExpired)) => {
                 TransactionResult::NotMember
             }
@@ -100,7 +111,7 @@ impl Coordination {
             // What is refused for good, such as an output that no znode can hold, would be refused for ever.
             Err(CommitError::Store(error)) => {
                 self.fail(&PoolFault::Unrecordable { reason: error.to_string() }).await;
-                TransactionResult::AttemptOver
+                TransactionResult::Unrecordable
             }
         }
     }
@@ -111,7 +122,7 @@ impl Coordination {
         transaction: &Transaction,
         task: TaskId,
         enrol: bool,
-    ) -> Result<Option<Envelope>, CommitError> {
+    ) -> Result<TransactionResult, CommitError> {
         if enrol {
             self.load_variables().await?;
         }
@@ -124,16 +135,16 @@ impl Coordination {
         };
         let paths = self.job_paths().attempt(attempt.0);
         let Some(bytes) = accounting::claim(&*self.store, &self.cluster, &paths, &claim).await? else {
-            return Ok(None);
+            return Ok(TransactionResult::TooLate);
         };
         if enrol {
             self.takes_part(attempt);
         }
         match codec::decode(&bytes) {
-            Ok(envelope) => Ok(Some(envelope)),
+            Ok(envelope) => Ok(TransactionResult::Claimed(envelope)),
             Err(error) => {
                 self.fail(&PoolFault::Unreadable { task, reason: error.to_string() }).await;
-                Ok(None)
+                Ok(TransactionResult::Unreadable)
             }
         }
     }
@@ -141,35 +152,28 @@ impl Coordination {
     async fn commit(
         &self,
         attempt: Attempt,
-        transaction: &Transaction,
-    ) -> Result<Option<Envelope>, CommitError> {
-        let TransactionKind::Commit { toggles, output, park: to_park, leave } = &transaction.kind else {
-            return Ok(None);
-        };
+        transaction: &accounting::Transaction,
+    ) -> Result<TransactionResult, CommitError> {
         self.flush_variables().await?;
-        let mut park = Vec::new();
-        for envelope in to_park {
+        let paths = self.job_paths().attempt(attempt.0);
+        let committed = accounting::commit(&*self.store, &self.cluster, &paths, transaction).await?;
+        self.rebuilds.add(u64::from(committed.rebuilds));
+        Ok(TransactionResult::Committed)
+    }
+
+    /// Tasks to be parked, as they stand in their znodes, each with its name.
+    async fn encode(&self, tasks: &[Envelope]) -> Vec<(String, Vec<u8>)> {
+        let mut encoded = Vec::new();
+        for envelope in tasks {
             match codec::encode(envelope) {
-                Ok(bytes) => park.push((envelope.id.to_string(), bytes)),
+                Ok(bytes) => encoded.push((envelope.id.to_string(), bytes)),
                 Err(error) => {
                     let reason = error.to_string();
                     self.fail(&PoolFault::Unsendable { task: envelope.id, reason }).await;
                 }
             }
         }
-        let transaction = accounting::Transaction {
-            node: self.node.to_string(),
-            txn: self.txn(transaction.txn),
-            settled: transaction.settled.map(|txn| self.txn(txn)),
-            toggles: toggles.iter().map(TaskId::to_string).collect(),
-            output: output.clone(),
-            park,
-            leave: *leave,
-        };
-        let paths = self.job_paths().attempt(attempt.0);
-        let committed = accounting::commit(&*self.store, &self.cluster, &paths, &transaction).await?;
-        self.rebuilds.add(u64::from(committed.rebuilds));
-        Ok(None)
+        encoded
     }
 
     fn txn(&self, number: u64) -> String {

@@ -3,6 +3,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use bytes::Bytes;
 use quinn::{Connection, SendStream};
 use tokio::{sync::mpsc, task::JoinSet, time};
 
@@ -156,8 +157,9 @@ async fn write(
     let written = async {
         // It can fail only if the stream is closed; the next write says so.
         let _ = stream.set_priority(priority);
-        for piece in std::iter::once(&length[..]).chain(message.payload.chunks(PIECE_BYTES)) {
-            let writing = time::timeout(hub.limits.piece, stream.write_all(piece));
+        let length = Bytes::copy_from_slice(&length);
+        for piece in std::iter::once(length).chain(message.payload.slices(PIECE_BYTES)) {
+            let writing = time::timeout(hub.limits.piece, stream.write_chunk(piece));
             writing.await.map_err(in_time)?.map_err(|error| error.to_string())?;
         }
         stream.finish().map_err(|error| error.to_string())

@@ -62,7 +62,7 @@ use self::{
     outgoing::{NotQueued, Queue},
     refusals::Refusals,
 };
-use crate::id::NodeId;
+use crate::{id::NodeId, wire::payload::Payload};
 
 /// Why a node cannot listen.
 #[derive(Debug, Error)]
@@ -112,7 +112,7 @@ pub(crate) enum UnderWay {
 /// What carries messages to other nodes, as well as it can.
 pub(crate) trait Carrier: Send + Sync {
     /// Sends a message, unless one about the same is under way to that node. Never waits; the message may be lost.
-    fn send(&self, to: NodeId, subject: Option<Subject>, payload: Vec<u8>);
+    fn send(&self, to: NodeId, subject: Option<Subject>, payload: Payload);
     /// How far the message to a node about something is.
     fn under_way(&self, to: NodeId, subject: Subject) -> UnderWay;
     /// Delivers what waits, as far as that is possible within a limit, and ends all connections.
@@ -185,7 +185,7 @@ impl Transport {
     }
 
     /// Sends a message, as well as it can. Never waits.
-    pub(crate) fn send(&self, to: NodeId, subject: Option<Subject>, payload: Vec<u8>) {
+    pub(crate) fn send(&self, to: NodeId, subject: Option<Subject>, payload: impl Into<Payload>) {
         if self.hub.peers.get(to).is_none() {
             tracing::debug!(node = %self.hub.me, %to, "a message could not be sent: it is no member");
             return self.hub.unreachable(to);
@@ -229,7 +229,7 @@ impl Transport {
 }
 
 impl Carrier for Transport {
-    fn send(&self, to: NodeId, subject: Option<Subject>, payload: Vec<u8>) {
+    fn send(&self, to: NodeId, subject: Option<Subject>, payload: Payload) {
         Self::send(self, to, subject, payload);
     }
 

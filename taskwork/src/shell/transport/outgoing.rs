@@ -9,6 +9,7 @@ use std::{
 use tokio::sync::mpsc;
 
 use super::{Subject, TransportLimits, UnderWay, lock};
+use crate::wire::payload::Payload;
 
 /// The end at which messages are put in.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub(super) struct Queue {
 /// A message to be sent. Until it is dropped it counts.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    pub(super) payload: Vec<u8>,
+    pub(super) payload: Payload,
     subject: Option<Subject>,
     size: Size,
     load: Arc<Mutex<Load>>,
@@ -64,10 +65,11 @@ impl Queue {
     /// Puts a message in.
     pub(super) fn push(
         &self,
-        payload: Vec<u8>,
+        payload: impl Into<Payload>,
         subject: Option<Subject>,
         limits: &TransportLimits,
     ) -> Result<(), NotQueued> {
+        let payload = payload.into();
         let mut load = lock(&self.load);
         if subject.is_some_and(|subject| load.subjects.contains_key(&subject)) {
             return Err(NotQueued::UnderWay);

@@ -1,0 +1,253 @@
+//! Stealing (paper, 3.3): everything that a node does to get tasks from others and to give them tasks, from
+//! the request to the last word about a grant. The picture of the messages is in [`message`](super::message).
+//!
+//! | what is decided | in | by the rules of |
+//! |---|---|---|
+//! | whom this node asks, and when | [`Run::ask`] | [`thief`](super::thief) |
+//! | whether a thief may wait here | [`Run::admit`] | [`victim`](super::victim) |
+//! | which thief gets how many tasks, and who is denied | [`Run::serve`] | [`victim`](super::victim) |
+//! | when tasks are forgotten here or come back | [`Run::hear`], [`Run::left`] | [`victim`](super::victim) |
+//! | whether this node takes what it was granted | [`Run::granted`] | [`receipts`](super::receipts) |
+//! | what waits until this node may hold tasks | [`Run::hold_back`] | this file |
+//!
+//! The rules are small state machines that know nothing of each other; here they meet the pool, the members
+//! and the messages.
+
+use super::{
+    action::Action,
+    message::Message,
+    receipts::Receipt,
+    run::{Enrolment, Run},
+    surroundings::Surroundings,
+    victim::{Serving, Waiting},
+};
+use crate::{config::Limits, envelope::Envelope, id::NodeId};
+
+/// How many grants are held back; of more, each comes again.
+const HELD_BACK_MAX: usize = 16;
+
+/// A grant that has come, with its sender.
+#[derive(Debug)]
+pub(super) struct Granted {
+    from: NodeId,
+    grant: u64,
+    request: Option<u64>,
+    settled_below: u64,
+    tasks: Vec<Envelope>,
+}
+
+impl Granted {
+    /// How many bytes its tasks have, encoded.
+    fn bytes(&self) -> usize {
+        self.tasks.iter().map(Envelope::bytes).sum()
+    }
+}
+
+impl Run {
+    /// Takes in what another member says.
+    pub(super) fn hear(&mut self, around: &mut Surroundings, from: NodeId, message: Message) {
+        match message {
+            Message::Steal { request } => self.admit(around, from, request),
+            Message::Deny { request } => self.thief.denied(around.now, request),
+            Message::Grant { grant, request, settled_below, tasks } => {
+                let granted = Granted { from, grant, request, settled_below, tasks };
+                // Before it is enrolled, it must hold no task.
+                if around.drain.is_none() && self.enrolment != Enrolment::Done {
+                    self.hold_back(around, granted);
+                } else {
+                    self.granted(around, granted);
+                }
+            }
+            Message::Ack { grant } => {
+                let settled = self.victim.acknowledged(from, grant);
+                self.send(around, from, settled);
+            }
+            Message::Refuse { grant } => self.refused(around, from, grant),
+            Message::Settled { grant, settled_below } => self.receipts.settled(from, grant, settled_below),
+        }
+    }
+}
+
+/// As a thief.
+impl Run {
+    /// Asks another member for tasks, if it is time to.
+    pub(super) fn ask(&mut self, around: &mut Surroundings) {
+        // What came now could not be begun.
+        if self.enrolment == Enrolment::Asked {
+            return;
+        }
+        let Surroundings { now, pool, members, limits, random, .. } = around;
+        if let Some(request) = self.thief.step(*now, *pool, members, limits, random) {
+            around.figures.requests += 1;
+            self.asked_at = around.clock;
+            self.send(around, request.to, Message::Steal { request: request.request });
+        }
+    }
+
+    /// Takes or refuses what this node was granted, and answers.
+    fn granted(&mut self, around: &mut Surroundings, granted: Granted) {
+        let Granted { from, grant, request, settled_below, tasks } = granted;
+        let (accepting, open_max) = (around.drain.is_none(), around.limits.open_grants_max);
+        match self.receipts.receive(from, grant, settled_below, accepting, open_max) {
+            Receipt::Take(ack) => {
+                let asked = self.thief.granted(request).then_some(self.asked_at);
+                around.figures.steals += u64::from(asked.is_some());
+                around.figures.stolen_tasks += tasks.len() as u64;
+                around.actions.push(Action::Put { tasks, asked });
+                self.send(around, from, ack);
+            }
+            Receipt::Answer(message) => self.send(around, from, message),
+            Receipt::Pass => {}
+        }
+    }
+
+    /// Keeps a grant until this node is enrolled, and has it enrolled.
+    fn hold_back(&mut self, around: &mut Surroundings, granted: Granted) {
+        let same = |held: &Granted| (held.from, held.grant) == (granted.from, granted.grant);
+        let known = self.held_back.iter().any(same);
+        if self.held_back.is_empty() {
+            self.held_back_until = around.now + around.limits.enrol_patience_ms;
+        }
+        let bytes: usize = self.held_back.iter().map(Granted::bytes).sum();
+        let has_room =
+            self.held_back.is_empty() || bytes + granted.bytes() <= around.limits.open_grant_bytes_max;
+        if !known && has_room && self.held_back.len() < HELD_BACK_MAX {
+            self.held_back.push(granted);
+        }
+        if self.enrolment == Enrolment::Open {
+            self.enrolment = Enrolment::Asked;
+            around.actions.push(Action::Enrol { attempt: self.attempt });
+        }
+    }
+
+    /// This node is written into the attempt: it may hold tasks, and deals with what was held back.
+    pub(super) fn enrolled(&mut self, around: &mut Surroundings) {
+        self.enrolment = Enrolment::Done;
+        for granted in std::mem::take(&mut self.held_back) {
+            if around.members.contains(&granted.from) {
+                self.granted(around, granted);
+            }
+        }
+    }
+
+    /// Refuses what was held back for too long. What was refused once stays so, and its victim has it back.
+    pub(super) fn refuse_held_back(&mut self, around: &mut Surroundings) {
+        if self.held_back.is_empty() || around.now < self.held_back_until {
+            return;
+        }
+        let open_max = around.limits.open_grants_max;
+        for Granted { from, grant, settled_below, .. } in std::mem::take(&mut self.held_back) {
+            if let Receipt::Answer(refusal) =
+                self.receipts.receive(from, grant, settled_below, false, open_max)
+            {
+                self.send(around, from, refusal);
+            }
+        }
+    }
+}
+
+/// As a victim.
+impl Run {
+    /// Lets a thief wait for tasks, or denies it at once.
+    fn admit(&mut self, around: &mut Surroundings, thief: NodeId, request: u64) {
+        let admitted = around.drain.is_none()
+            && self.victim.admit(around.now, thief, request, around.pool, &around.limits);
+        if admitted {
+            self.tell_waiting(around);
+        } else {
+            self.send(around, thief, Message::Deny { request });
+        }
+    }
+
+    /// Has tasks taken out of the pool for the thief whose turn it is, or denies those that have waited in
+    /// vain; and says again what was not heard.
+    pub(super) fn serve(&mut self, around: &mut Surroundings) {
+        match self.victim.step(around.now, around.pool, &around.limits) {
+            Serving::Nothing => {}
+            Serving::Take { thief, request, tasks_max, bytes_max } => {
+                around.actions.push(Action::Take { thief, request, tasks_max, bytes_max });
+            }
+            Serving::Deny(denied) => {
+                self.tell_waiting(around);
+                self.deny(around, denied);
+            }
+        }
+        self.remind(around);
+    }
+
+    /// Queued tasks were taken out of the pool for a thief: it is granted them.
+    pub(super) fn taken(
+        &mut self,
+        around: &mut Surroundings,
+        thief: NodeId,
+        request: u64,
+        tasks: Vec<Envelope>,
+    ) {
+        if tasks.is_empty() {
+            return;
+        }
+        // It may have gone meanwhile, or this node may have begun to leave: the tasks stay.
+        if around.drain.is_some() || !self.victim.serve(thief, request) {
+            around.keep(tasks);
+            return;
+        }
+        self.tell_waiting(around);
+        let grant = self.victim.grant(around.now, thief, Some(request), tasks, &around.limits);
+        self.send(around, thief, grant);
+    }
+
+    /// Denies thieves that waited.
+    pub(super) fn deny(&self, around: &mut Surroundings, denied: Vec<Waiting>) {
+        for Waiting { thief, request, .. } in denied {
+            self.send(around, thief, Message::Deny { request });
+        }
+    }
+
+    /// Sends again what was not acknowledged in time.
+    pub(super) fn remind(&mut self, around: &mut Surroundings) {
+        // Who leaves has no time to wait longer each time.
+        let Limits { grant_retry_ms, grant_retry_max_ms, .. } = around.limits;
+        let wait_max_ms = if around.drain.is_some() { grant_retry_ms } else { grant_retry_max_ms };
+        for (to, message) in self.victim.overdue(around.now, wait_max_ms) {
+            self.send(around, to, message);
+        }
+    }
+
+    /// A thief will never take the tasks of a grant: they are ours again.
+    fn refused(&mut self, around: &mut Surroundings, thief: NodeId, grant: u64) {
+        let (tasks, settled) = self.victim.refused(thief, grant);
+        self.send(around, thief, settled);
+        if let Some(drain) = &mut around.drain {
+            drain.refused_by(thief);
+            around.figures.handed_on = around.figures.handed_on.saturating_sub(tasks.len() as u64);
+        }
+        around.keep(tasks);
+    }
+
+    /// A member is gone. If it has left this attempt cleanly, what it was granted and had not taken is ours
+    /// again.
+    pub(super) fn left(&mut self, around: &mut Surroundings, node: NodeId, clean: bool) {
+        self.thief.unreachable(around.now, node);
+        if clean {
+            self.receipts.left_cleanly(node);
+        }
+        let waiting = self.victim.waiting();
+        let returned = self.victim.left(node, clean);
+        if around.drain.is_some() {
+            around.figures.handed_on = around.figures.handed_on.saturating_sub(returned.len() as u64);
+        }
+        if self.victim.waiting() < waiting {
+            self.tell_waiting(around);
+        }
+        around.keep(returned);
+    }
+
+    /// Tells the pool how many thieves wait: each adds to the demand for splits.
+    fn tell_waiting(&self, around: &mut Surroundings) {
+        around.actions.push(Action::Thieves { waiting: self.victim.waiting() });
+    }
+
+    pub(super) fn send(&self, around: &mut Surroundings, to: NodeId, message: Message) {
+        around.send(self.attempt, to, message);
+    }
+}

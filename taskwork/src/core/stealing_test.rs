@@ -1,0 +1,69 @@
+//! When tasks that come to a node were asked for: measured by the node's clock, from the request that they
+//! answer.
+
+use std::time::Duration;
+
+use super::{Action, Event, Message, Node, PoolView, TransactionResult};
+use crate::{
+    config::Limits,
+    envelope::{Blob, Envelope},
+    id::{Attempt, NodeId, TaskId},
+};
+
+const ATTEMPT: Attempt = Attempt(1);
+const OTHER: NodeId = NodeId(2);
+const HUNGRY: PoolView =
+    PoolView { workers: 1, idle: 1, queued: 0, staying: 0, stopped: false, batch_ids: 0, batches: 0 };
+const ASKED_AT: Duration = Duration::from_micros(1_250);
+const LATER: Duration = Duration::from_micros(3_700);
+
+fn sealed(number: u64) -> Envelope {
+    let id = TaskId { node: OTHER, number };
+    Envelope { id, children: Vec::new(), output: Blob::default(), task: Blob::default() }
+}
+
+/// A node that has asked another for tasks, by its request 0.
+fn asking() -> Node {
+    let mut node = Node::new(NodeId(1), Limits::default(), 1);
+    let stopped = PoolView { stopped: true, ..HUNGRY };
+    node.handle(Duration::ZERO, stopped, Event::Joined { node: OTHER });
+    node.handle(Duration::ZERO, stopped, Event::Attempt { attempt: ATTEMPT });
+    node.handle(Duration::ZERO, stopped, Event::Look);
+    let actions = node.handle(ASKED_AT, HUNGRY, Event::Enrolled { attempt: ATTEMPT });
+    let steal = Action::Send { to: OTHER, attempt: ATTEMPT, message: Message::Steal { request: 0 } };
+    assert_eq!(actions, [steal]);
+    node
+}
+
+/// What the tasks of a grant are put into the pool with.
+fn granted(request: Option<u64>) -> Option<Duration> {
+    let message = Message::Grant { grant: 0, request, settled_below: 0, tasks: vec![sealed(7)] };
+    let actions = asking().handle(LATER, HUNGRY, Event::Message { from: OTHER, attempt: ATTEMPT, message });
+    put(&actions)
+}
+
+fn put(actions: &[Action]) -> Option<Duration> {
+    let put = |action: &Action| match action {
+        Action::Put { asked, .. } => Some(*asked),
+        _ => None,
+    };
+    actions.iter().find_map(put).expect("tasks are put into the pool")
+}
+
+#[test]
+fn a_steal_is_measured_from_the_request_that_is_answered() {
+    assert_eq!(granted(Some(0)), Some(ASKED_AT));
+    assert_eq!(granted(Some(3)), None, "another request is answered");
+    assert_eq!(granted(None), None, "nothing was asked for: a node that leaves hands its tasks on");
+}
+
+#[test]
+fn a_parked_task_that_is_claimed_was_not_stolen() {
+    let mut node = asking();
+    node.handle(LATER, HUNGRY, Event::Parked { attempt: ATTEMPT, tasks: vec![sealed(7).id] });
+    // Whichever of the two nodes is the first in the order for this task: now it is claimed.
+    let far = LATER + Duration::from_millis(Limits::default().claim_stagger_max_ms);
+    node.handle(far, HUNGRY, Event::Tick);
+    let claimed = TransactionResult::Claimed(sealed(7));
+    assert_eq!(put(&node.handle(far, HUNGRY, Event::Transacted { txn: 0, result: claimed })), None);
+}

@@ -1,0 +1,22 @@
+//! What the tasks of a program produce.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// What tasks produce: a commutative monoid, with `Default` as its neutral element.
+///
+/// Merging must not depend on order or grouping, since tasks complete in any order, anywhere.
+pub trait Output: Default + Serialize + DeserializeOwned + Send + 'static {
+    /// Adds what another task has produced.
+    fn merge(&mut self, other: Self);
+}
+
+impl Output for () {
+    fn merge(&mut self, (): Self) {}
+}
+
+impl Output for u64 {
+    /// Adds; a sum beyond `u64::MAX` stays there.
+    fn merge(&mut self, other: Self) {
+        *self = self.saturating_add(other);
+    }
+}
