@@ -135,6 +135,12 @@ pub mod sequential;
 pub mod cli;
 pub mod words;
 pub mod assignment;
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/tutorial.md")]
+mod tutorial {}
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
