@@ -6,7 +6,7 @@ use std::{thread, time::Duration};
 use serde::{Deserialize, Serialize};
 use taskwork::{
     Context, Job, Outcome, Task, Variable, Variables,
-    cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown},
+    cli::{Failure, Kinds, NoMore, Prepared, Program, Shown},
 };
 
 /// A part of the tree: states that are still to be visited.
@@ -146,7 +146,7 @@ impl Program for TreeProgram {
         kinds.add::<Tree>("tree");
     }
 
-    fn prepare(arguments: Arguments, _: Place) -> Result<Prepared, Failure> {
+    fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
         let Arguments { depth, spin, silent_ms } = arguments;
         let job = Job::new(Tree::root(), Shape { depth, spin, silent_ms });
         Ok(Prepared::new("tree", job, |report| {

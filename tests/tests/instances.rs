@@ -178,16 +178,16 @@ fn directed_tours() {
 
 #[test]
 fn what_cannot_be_counted_is_refused() {
-    for (example, argument, wrong) in [
+    for (name, argument, wrong) in [
         ("uts", "T9", "no tree"),
         ("nqueens", "32", "at most 31"),
         ("numerical-semigroups", "81", "at most 80"),
         ("golomb", "1", "2 to 32"),
     ] {
-        let said = Command::new(program(example).unwrap()).args(["solve", argument]).output().unwrap();
+        let said = Command::new(program(name).unwrap()).args(["solve", argument]).output().unwrap();
         let error = String::from_utf8_lossy(&said.stderr);
-        assert_eq!(said.status.code(), Some(2), "{example} {argument}: {error}");
-        assert!(error.contains(wrong), "{example} {argument}: {error}");
+        assert_eq!(said.status.code(), Some(2), "{name} {argument}: {error}");
+        assert!(error.contains(wrong), "{name} {argument}: {error}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use taskwork::{
     Context, Job, Outcome, Output, Task,
-    cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown},
+    cli::{Failure, Kinds, NoMore, Prepared, Program, Shown},
 };
 
 /// How long the task works.
@@ -67,7 +67,7 @@ impl Program for Command {
         kinds.add::<Ends>("ends");
     }
 
-    fn prepare(_: Arguments, _: Place) -> Result<Prepared, Failure> {
+    fn prepare(_: Arguments) -> Result<Prepared, Failure> {
         Ok(Prepared::new("ends", Job::new(Ends, ()), |report| {
             let late_ms = (now() - report.output.0) * 1000.0;
             let json = serde_json::json!({ "late_ms": late_ms });

@@ -13,7 +13,7 @@
 //! # use taskwork::{Context, Outcome, Task};
 //! use taskwork::{
 //!     Job,
-//!     cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown},
+//!     cli::{Failure, Kinds, NoMore, Prepared, Program, Shown},
 //! };
 //!
 //! /// Counts the leaves of a binary tree.
@@ -55,7 +55,7 @@
 //!         kinds.add::<Count>("count");
 //!     }
 //!
-//!     fn prepare(arguments: Arguments, _: Place) -> Result<Prepared, Failure> {
+//!     fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
 //!         let job = Job::new(Count { open: vec![arguments.height] }, ());
 //!         Ok(Prepared::new("count", job, |report| Ok(Shown::done(format!("{} leaves", report.output), report.output))))
 //!     }
@@ -85,7 +85,7 @@ pub mod operator;
 pub use self::{
     failure::Failure,
     prepared::{Prepared, Shown},
-    program::{NoMore, Place, Program, main, run},
+    program::{NoMore, Program, main, run},
 };
 pub use crate::shell::kinds::Kinds;
 

@@ -8,7 +8,7 @@ use tokio::time;
 use zk::{ClusterPaths, job::JobRecord, membership, queue::Runs};
 
 use super::{
-    Failure, Place, Prepared, Program,
+    Failure, Prepared, Program,
     build::{BuildArguments, is_other_build},
     failure::print,
     log::{Level, LogArguments},
@@ -80,7 +80,7 @@ pub(super) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<Exit
     }
     let (connect, paths) = (cluster.connect()?, cluster.paths()?);
     let runs = build.runs::<P>()?;
-    let prepared = P::prepare(program, Place::Cluster)?;
+    let prepared = P::prepare(program)?;
     runtime()?.block_on(async move {
         let target = Target {
             line: Line::open(connect, Some(patience.of_a_step())).await?,

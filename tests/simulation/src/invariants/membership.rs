@@ -109,7 +109,9 @@ impl EverybodyIsKnown {
             match op {
                 Op::Create { data, .. } => {
                     // What is no record is what a stranger has written.
-                    let Ok(membership::Member { program, .. }) = serde_json::from_slice(data) else { continue };
+                    let Ok(membership::Member { program, .. }) = serde_json::from_slice(data) else {
+                        continue;
+                    };
                     self.members.insert(node, Member { session, program, worked_at: now, leaves: false });
                 }
                 Op::Delete { .. } => self.leave(node, now),
