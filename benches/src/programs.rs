@@ -1,4 +1,5 @@
-//! The programs of `bnb-problems` as a user runs them: what a second worker gives, and what a replicable search costs.
+//! The programs of `bnb-problems` as a user runs them: what a second worker gives, and what a replicable
+//! search costs.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! The shortest Golomb ruler: marks on a ruler such that no two pairs of them are the same distance apart. (OEIS A003022)
+//! The shortest Golomb ruler: marks on a ruler such that no two pairs of them are the same distance apart.
+//! (OEIS A003022)
 
 use bnb_framework::{
     Children, Problem, Tree,
@@ -42,8 +43,8 @@ impl Golomb {
         (2..=MARKS_MAX).contains(&marks).then_some(Self { marks })
     }
 
-    /// A length that a shortest ruler does not exceed: marks at 0, 1, 3, 7, … would be a ruler, and so would those at
-    /// k·n² + k², of which the last is below n³.
+    /// A length that a shortest ruler does not exceed: marks at 0, 1, 3, 7, … would be a ruler, and so would
+    /// those at k·n² + k², of which the last is below n³.
     fn length_max(self) -> u16 {
         let marks = u16::try_from(self.marks).unwrap_or(u16::MAX);
         if marks < 12 { (1 << (marks - 1)) - 1 } else { marks.pow(3) }
@@ -59,7 +60,8 @@ impl Ruler {
         self.distances[usize::from(distance / 64)] & (1 << (distance % 64)) != 0
     }
 
-    /// The least that so many more steps from mark to mark can come to: the smallest distances that are not taken yet.
+    /// The least that so many more steps from mark to mark can come to: the smallest distances that are not
+    /// taken yet.
     fn least(&self, steps: usize) -> u16 {
         let words = self.distances.iter().enumerate();
         let free = words.flat_map(|(at, word)| {
@@ -96,7 +98,8 @@ impl Tree for Golomb {
         Ruler { marks: vec![0], distances: vec![0; words], bound: 0, rest: 0 }
     }
 
-    /// What the marks after the next need is the same for all places of the next, so their bounds grow with the place.
+    /// What the marks after the next need is the same for all places of the next, so their bounds grow with
+    /// the place.
     fn branch(&self, ruler: &mut Ruler) -> Places {
         ruler.rest = ruler.least(self.marks - ruler.marks.len() - 1);
         Places { next: ruler.last() + 1, end: self.length_max() + 1 }

@@ -1,4 +1,5 @@
-//! How many ways are there to place n queens on a board of n by n so that none attacks another? (OEIS A000170)
+//! How many ways are there to place n queens on a board of n by n so that none attacks another? (OEIS
+//! A000170)
 
 use bnb_framework::{
     Children, Enumerate, Tree,
@@ -13,7 +14,8 @@ pub struct Board {
     size: u32,
 }
 
-/// Queens in the first rows, one in each, as what they attack in the next: columns, and both kinds of diagonals.
+/// Queens in the first rows, one in each, as what they attack in the next: columns, and both kinds of
+/// diagonals.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Queens {
     columns: u32,

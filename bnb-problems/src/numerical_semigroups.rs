@@ -1,9 +1,11 @@
-//! How many numerical semigroups of a genus are there? (OEIS A007323; the tree and the arithmetic after J. Fromentin and F. Hivert,
+//! How many numerical semigroups of a genus are there? (OEIS A007323; the tree and the arithmetic after J.
+//! Fromentin and F. Hivert,
 //! *Exploring the tree of numerical semigroups*, 2016)
 //!
-//! A **numerical semigroup** is a set of natural numbers with 0, closed under addition, that lacks only finitely many numbers; those
-//! are its *genus*. Taking a **generator** (an element that is no sum of two others) beyond the largest gap out of a semigroup gives one of the next
-//! genus, and each is had so exactly once: all of them form a tree, its root all natural numbers.
+//! A **numerical semigroup** is a set of natural numbers with 0, closed under addition, that lacks only
+//! finitely many numbers; those are its *genus*. Taking a **generator** (an element that is no sum of two
+//! others) beyond the largest gap out of a semigroup gives one of the next genus, and each is had so exactly
+//! once: all of them form a tree, its root all natural numbers.
 
 use bnb_framework::{
     Children, Enumerate, Tree,
@@ -21,7 +23,8 @@ pub struct Semigroups {
 /// A numerical semigroup.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Semigroup {
-    /// For each number, in how many ways it is a sum of two elements, the order aside: none if it is no element, one if it is a generator.
+    /// For each number, in how many ways it is a sum of two elements, the order aside: none if it is no
+    /// element, one if it is a generator.
     sums: Vec<u8>,
     /// One more than the largest gap.
     conductor: u8,
@@ -77,7 +80,8 @@ impl Tree for Semigroups {
 
     fn branch(&self, semigroup: &mut Semigroup) -> Untried {
         let next = semigroup.conductor;
-        // Every number from the conductor on is an element, so those beyond conductor + multiplicity are sums.
+        // Every number from the conductor on is an element, so those beyond conductor + multiplicity are
+        // sums.
         let end = if semigroup.genus < self.genus { next + semigroup.multiplicity } else { next };
         Untried { next, end }
     }

@@ -1,4 +1,5 @@
-//! Unbalanced Tree Search (Olivier et al., LCPC 2006): trees whose shape follows from SHA-1, with published sizes.
+//! Unbalanced Tree Search (Olivier et al., LCPC 2006): trees whose shape follows from SHA-1, with published
+//! sizes.
 
 use std::ops::Range;
 

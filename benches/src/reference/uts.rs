@@ -1,4 +1,5 @@
-//! UTS by hand: a sequential loop, `join` of rayon, and deques of crossbeam. Nodes and hashes are those of `bnb_problems::uts`.
+//! UTS by hand: a sequential loop, `join` of rayon, and deques of crossbeam. Nodes and hashes are those of
+//! `bnb_problems::uts`.
 
 use std::{
     hint,

@@ -18,8 +18,8 @@ use crate::{
     sequential,
 };
 
-/// A tree that is made from arguments and counted. Then the whole program, with `solve`, `node` and `submit`, is one call of
-/// [`main_counting`].
+/// A tree that is made from arguments and counted. Then the whole program, with `solve`, `node` and `submit`,
+/// is one call of [`main_counting`].
 pub trait Counts: Enumerate {
     /// The name of the program. See [`Program::NAME`].
     const NAME: &'static str;

@@ -1,4 +1,5 @@
-//! The command line of a program that solves problems: everything that can be chosen of a search as options, and what is said of its end.
+//! The command line of a program that solves problems: everything that can be chosen of a search as options,
+//! and what is said of its end.
 //!
 //! There is nothing to write but how the problem is had, and `main` is one call:
 //!
@@ -8,9 +9,10 @@
 //! | is made from arguments | [`FromArguments`] | [`main`] |
 //! | counts the states of a tree | [`Counts`] | [`main_counting`] |
 //!
-//! How solutions and costs look is said by [`Shows`]. A program that chooses between several types of problem implements
-//! [`taskwork::cli::Program`] itself: its arguments take [`SearchArguments`] in by `#[command(flatten)]`, and [`prepare`] makes a job of
-//! a [`Solver`](crate::Solver) and of these. The crate `bnb-problems` does each of them.
+//! How solutions and costs look is said by [`Shows`]. A program that chooses between several types of problem
+//! implements [`taskwork::cli::Program`] itself: its arguments take [`SearchArguments`] in by
+//! `#[command(flatten)]`, and [`prepare`] makes a job of a [`Solver`](crate::Solver) and of these. The crate
+//! `bnb-problems` does each of them.
 
 mod answer;
 mod count;

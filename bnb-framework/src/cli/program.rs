@@ -15,8 +15,8 @@ use crate::{
     words::{FILE_BYTES_MAX, ReadError, text_of},
 };
 
-/// A problem that is made from arguments of its own. Then the whole program, with `solve`, `node` and `submit`, is one call of [`main`].
-/// One that is read from a file implements [`FromFile`] instead.
+/// A problem that is made from arguments of its own. Then the whole program, with `solve`, `node` and
+/// `submit`, is one call of [`main`]. One that is read from a file implements [`FromFile`] instead.
 pub trait FromArguments: Shows {
     /// The name of the program. See [`Program::NAME`].
     const NAME: &'static str;
@@ -39,7 +39,8 @@ pub trait FromArguments: Shows {
     }
 }
 
-/// A problem that is read from a file. Then the whole program, with `solve`, `node` and `submit`, is one call of [`main`].
+/// A problem that is read from a file. Then the whole program, with `solve`, `node` and `submit`, is one call
+/// of [`main`].
 pub trait FromFile: Shows {
     /// The name of the program. See [`Program::NAME`].
     const NAME: &'static str;
@@ -50,7 +51,8 @@ pub trait FromFile: Shows {
     /// The largest file that is read, in bytes.
     const FILE_BYTES_MAX: u64 = FILE_BYTES_MAX;
 
-    /// Reads the problem from the text of a file; [`Words`](crate::words::Words) helps. `file` is what to call it.
+    /// Reads the problem from the text of a file; [`Words`](crate::words::Words) helps. `file` is what to
+    /// call it.
     ///
     /// # Errors
     /// What is wrong with it.

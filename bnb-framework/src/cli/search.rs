@@ -20,13 +20,15 @@ pub struct SearchArguments {
     /// In which order open states are visited.
     #[arg(help_heading = "Search", long, value_enum, default_value = "depth-first")]
     strategy: Order,
-    /// How many open states a task keeps at most, in another order than depth first; beyond, it goes on depth first.
+    /// How many open states a task keeps at most, in another order than depth first; beyond, it goes on depth
+    /// first.
     #[arg(help_heading = "Search", long, value_name = "STATES", default_value_t = Strategy::OPEN_MAX)]
     open_max: usize,
     /// What is split off when somebody is hungry.
     #[arg(help_heading = "Search", long, value_enum, default_value = "half")]
     split: SplitOff,
-    /// Visit the same states and find the same solution however many workers and nodes there are. Takes longer.
+    /// Visit the same states and find the same solution however many workers and nodes there are. Takes
+    /// longer.
     #[arg(help_heading = "Search", long, conflicts_with_all = ["best", "within", "within_relative", "no_pruning"])]
     replicable: bool,
     /// Only decide whether there is a solution as good as this.
@@ -50,7 +52,8 @@ pub struct SearchArguments {
     /// Collect the so many best solutions.
     #[arg(help_heading = "Search", long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     best: Option<u32>,
-    /// Collect the solutions that are no further than this from the optimum, in units of the cost; at most --best, or 1000.
+    /// Collect the solutions that are no further than this from the optimum, in units of the cost; at most
+    /// --best, or 1000.
     #[arg(help_heading = "Search", long, value_name = "COST", value_parser = not_negative)]
     within: Option<f64>,
     /// The same as a share of the cost.

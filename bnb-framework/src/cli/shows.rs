@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::problem::Problem;
 
-/// A problem whose solutions can be shown. It must say what a solution [costs](Problem::cost_of): what is shown was checked.
+/// A problem whose solutions can be shown. It must say what a solution [costs](Problem::cost_of): what is
+/// shown was checked.
 pub trait Shows: Problem + Clone {
     /// What its cost is called: `length`, `profit`. One word, a key in JSON too.
     const COST: &'static str;

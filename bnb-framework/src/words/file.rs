@@ -1,4 +1,5 @@
-//! The text of a file: judged while it is read, so that what is no text, or too much, costs neither time nor memory.
+//! The text of a file: judged while it is read, so that what is no text, or too much, costs neither time nor
+//! memory.
 
 use std::{
     fs::{self, File, FileType},
@@ -36,8 +37,8 @@ pub fn text_of(file: &Path, bytes_max: u64) -> Result<String, ReadError> {
 /// The text that a reader gives, of at most so many bytes; `file` is what to call it.
 ///
 /// # Errors
-/// If it cannot be read, gives more, is no UTF-8, or has control characters in it: with the line of the first. Nothing is read
-/// beyond that.
+/// If it cannot be read, gives more, is no UTF-8, or has control characters in it: with the line of the
+/// first. Nothing is read beyond that.
 pub fn text_from(file: &str, reader: impl Read, bytes_max: u64) -> Result<String, ReadError> {
     let mut reader = reader.take(bytes_max.saturating_add(1));
     let (mut text, mut chunk) = (String::new(), vec![0; CHUNK_BYTES]);

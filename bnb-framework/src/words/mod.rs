@@ -1,7 +1,7 @@
 //! Reading the files of instances: words and numbers, and what to say when they are not as expected.
 //!
-//! Most formats of instances are numbers in a certain order, with white space between. [`Words`] gives them one by one, and whatever is wrong
-//! is said with the file, the line, what was found, and what was expected.
+//! Most formats of instances are numbers in a certain order, with white space between. [`Words`] gives them
+//! one by one, and whatever is wrong is said with the file, the line, what was found, and what was expected.
 //!
 //! ```
 //! use bnb_framework::words::{ReadError, Words};
@@ -155,7 +155,8 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Says that nothing is to follow on the line that the last word was on. `expected` goes on: what would be on lines of their own.
+    /// Says that nothing is to follow on the line that the last word was on. `expected` goes on: what would
+    /// be on lines of their own.
     ///
     /// # Errors
     /// If something does.

@@ -1,8 +1,9 @@
 //! The permutation flow shop (E. Taillard, Benchmarks for basic scheduling problems, 1993).
 //!
-//! An order is made from both ends: the next job is put behind those at the front, or before those at the back, whichever leaves less to
-//! be searched (J. Gmys, M. Mezmaz, N. Melab and D. Tuyttens, A computationally efficient branch-and-bound algorithm for the permutation
-//! flow-shop scheduling problem, 2020). Bounded by each machine alone: what it has done at the front, all jobs that are left one after
+//! An order is made from both ends: the next job is put behind those at the front, or before those at the
+//! back, whichever leaves less to be searched (J. Gmys, M. Mezmaz, N. Melab and D. Tuyttens, A
+//! computationally efficient branch-and-bound algorithm for the permutation flow-shop scheduling problem,
+//! 2020). Bounded by each machine alone: what it has done at the front, all jobs that are left one after
 //! another, and what follows at the back.
 
 mod read;
@@ -52,7 +53,8 @@ pub struct Order {
     best: u32,
 }
 
-/// The jobs that were not tried yet at an end, with what an order takes at least that goes on so; the worst first.
+/// The jobs that were not tried yet at an end, with what an order takes at least that goes on so; the worst
+/// first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Next {
     at_front: bool,
@@ -108,7 +110,8 @@ impl FlowShop {
         done.last().copied().unwrap_or(0)
     }
 
-    /// An order to begin with: the longest jobs first, each where it does least harm (M. Nawaz, E. Enscore and I. Ham, 1983).
+    /// An order to begin with: the longest jobs first, each where it does least harm (M. Nawaz, E. Enscore
+    /// and I. Ham, 1983).
     pub fn insertion(&self) -> (u32, Vec<u16>) {
         let mut jobs: Vec<u16> = (0..self.jobs).filter_map(|job| u16::try_from(job).ok()).collect();
         jobs.sort_by_key(|&job| std::cmp::Reverse(self.job(job).iter().sum::<u32>()));
@@ -311,7 +314,8 @@ impl Shows for FlowShop {
 /// Which instance.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The instance, in Taillard's format: the numbers of jobs and machines, then the times of all jobs, a line for each machine.
+    /// The instance, in Taillard's format: the numbers of jobs and machines, then the times of all jobs, a
+    /// line for each machine.
     #[arg(required_unless_present = "seed")]
     file: Option<PathBuf>,
     /// Which instance of the file, if it has several.

@@ -1,17 +1,23 @@
-//! The 0/1 knapsack: items with values and weights, of which the most valuable set that fits is sought. Branches on the next item, by
-//! value per weight; bounded by filling the room that is left, the last item in part (G. Dantzig, 1957).
+//! The 0/1 knapsack: items with values and weights, of which the most valuable set that fits is sought.
+//! Branches on the next item, by value per weight; bounded by filling the room that is left, the last item in
+//! part (G. Dantzig, 1957).
+
+mod read;
 
 use std::collections::VecDeque;
 
 use bnb_framework::{
     Goal, Problem, Tree,
     cli::{FromFile, Shows},
-    words::{ReadError, Words},
+    words::ReadError,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Items, and what they may weigh together. Whole numbers: decimals of the file are in units of its last place.
+use self::read::{Decimal, parse};
+
+/// Items, and what they may weigh together. Whole numbers: decimals of the file are in units of its last
+/// place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Knapsack {
     capacity: u64,
@@ -121,9 +127,7 @@ impl Shows for Knapsack {
     }
 
     fn read_cost(&self, text: &str) -> Option<u64> {
-        let Decimal { digits, decimals } = Decimal::read(text)?;
-        let missing = u32::try_from(self.decimals.checked_sub(decimals)?).ok()?;
-        digits.checked_mul(10_u64.checked_pow(missing)?)
+        Decimal::read(text)?.in_units(self.decimals)
     }
 
     fn unit(&self) -> f64 {
@@ -136,78 +140,20 @@ impl FromFile for Knapsack {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const ABOUT: &'static str = "Packs the most valuable items that fit";
 
-    /// Reads the number of items, the capacity, and the value and the weight of each. What follows may be a solution, a 0 or 1 for
-    /// each item: it is passed over.
+    /// Reads one of two formats. The first: the number of items and the capacity, on a line or a line each,
+    /// then a line with the value and the weight for each item. What follows may be a solution, a 0 or 1 for
+    /// each item; it must fit, and is passed over. The second is that of PEBBL's example: the capacity alone
+    /// on a line, then a line with the name, the weight and the value (in this order) for each item. Numbers
+    /// may have up to 12 decimals, and are taken as they are.
     fn read(file: &str, text: &str) -> Result<Self, ReadError> {
         parse(file, text)
     }
 }
 
-/// The most items that are read.
-const ITEMS_MAX: usize = 1_000_000;
-/// The most decimals of a number.
-const DECIMALS_MAX: usize = 12;
-
-/// A number as it is in the file: its digits without the point, and how many stand behind that.
-struct Decimal {
-    digits: u64,
-    decimals: usize,
-}
-
-fn parse(file: &str, text: &str) -> Result<Knapsack, ReadError> {
-    let mut words = Words::new(file, text);
-    let count = words.number_in("a number of items", 1..=ITEMS_MAX)?;
-    let capacity = decimal(&mut words, "the capacity, a number that is not negative")?;
-    let mut items = Vec::new();
-    for _ in 0..count {
-        let value = decimal(&mut words, "the value of an item, a number that is not negative")?;
-        items.push((value, decimal(&mut words, "the weight of an item, a number that is not negative")?));
-    }
-    if !words.is_at_end() {
-        for _ in 0..count {
-            words.number_in("whether an item is in the solution,", 0..=1)?;
-        }
-        words.end()?;
-    }
-    let decimals = items.iter().map(|(value, _)| value.decimals).max().unwrap_or(0);
-    let weights = items.iter().map(|(_, weight)| weight.decimals).chain([capacity.decimals]);
-    let weight_decimals = weights.max().unwrap_or(0);
-    let whole = |number: &Decimal, decimals: usize| {
-        let shift = 10_u64.checked_pow(u32::try_from(decimals - number.decimals).unwrap_or(u32::MAX))?;
-        number.digits.checked_mul(shift)
-    };
-    let too_large = || words.wrong("numbers too large", "sums below 2^63 in units of the last decimal");
-    let items = items.iter().map(|(value, weight)| {
-        whole(value, decimals).zip(whole(weight, weight_decimals)).ok_or_else(too_large)
-    });
-    let items: Vec<(u64, u64)> = items.collect::<Result<_, _>>()?;
-    let sum = |sum: u64, one: u64| sum.checked_add(one).filter(|&sum| sum < 1 << 63);
-    let sums = items.iter().try_fold((0, 0), |(v, w), item| Some((sum(v, item.0)?, sum(w, item.1)?)));
-    let capacity = whole(&capacity, weight_decimals).zip(sums).ok_or_else(too_large)?.0;
-    Ok(Knapsack::new(capacity, &items, decimals))
-}
-
-fn decimal(words: &mut Words<'_>, expected: &str) -> Result<Decimal, ReadError> {
-    let word = words.word(expected)?;
-    Decimal::read(word).ok_or_else(|| words.wrong(word, expected))
-}
-
-impl Decimal {
-    /// Reads digits, with a point among them or without.
-    fn read(word: &str) -> Option<Self> {
-        let (whole, part) = word.split_once('.').unwrap_or((word, ""));
-        let part = part.trim_end_matches('0');
-        let both = [whole, part].concat();
-        let sound = both.bytes().all(|byte| byte.is_ascii_digit())
-            && word.bytes().any(|byte| byte.is_ascii_digit())
-            && part.len() <= DECIMALS_MAX;
-        let digits = if both.is_empty() { Some(0) } else { both.parse().ok() };
-        Some(Self { digits: digits.filter(|_| sound)?, decimals: part.len() })
-    }
-}
-
 impl Knapsack {
-    fn new(capacity: u64, items: &[(u64, u64)], decimals: usize) -> Self {
+    /// So many units of capacity, and the value and the weight of each item, the values in units of a
+    /// decimal. Sums are below 2^63.
+    pub fn new(capacity: u64, items: &[(u64, u64)], decimals: usize) -> Self {
         let mut places: Vec<usize> = (0..items.len()).collect();
         let product = |a: u64, b: u64| u128::from(a) * u128::from(b);
         places.sort_by(|&a, &b| {

@@ -67,43 +67,132 @@ impl Graph {
 /// The largest weight: those of all vertices together stay within 32 bits.
 const WEIGHT_MAX: u32 = 1_000_000;
 
-/// Reads a graph in DIMACS format: `p edge VERTICES EDGES` (or `p col`), then `e A B` for each edge and `n A WEIGHT` for vertices that count
-/// other than 1, vertices from 1. Comments (`c`) and what describes the graph otherwise (`d`, `v`, `x`) are passed over.
+/// What follows `p`, as it is to be.
+const HEADER: &str = "p edge VERTICES EDGES (or p col …)";
+
+/// Reads a graph in DIMACS format: `p edge VERTICES EDGES` (or `p col`), then `e A B` for each edge and `n A
+/// WEIGHT` for vertices that count other than 1, vertices from 1. Comments (`c`) and what describes the graph
+/// otherwise (`d`, `v`, `x`) are passed over.
+///
+/// There must be as many edges as the first line says, or the file was cut. EDGES is the number of different
+/// edges, in whichever directions they stand there, once or several times. Files that list the neighbours of
+/// each vertex, and so each edge once from either end, may count these lines instead. But where each edge is
+/// directly followed by the same one turned round, the lines must not be what is counted: half of such a file
+/// whose edges are would look alike.
 ///
 /// # Errors
 /// Says the file, the line, what was found and what was expected.
 pub fn parse(file: &str, text: &str) -> Result<Graph, ReadError> {
     const LINES: &str = "e VERTEX VERTEX, n VERTEX WEIGHT, or a comment: c …";
     let mut words = Words::new(file, text);
-    let mut graph: Option<Graph> = None;
+    let mut read: Option<Reading> = None;
     while !words.is_at_end() {
-        match (words.word(LINES)?, &mut graph) {
+        match (words.word(LINES)?, &mut read) {
             ("d" | "v" | "x", _) => words.skip_line(),
-            (comment, _) if comment.starts_with('c') => words.skip_line(),
-            ("p", None) => {
-                words.word_here("p edge VERTICES EDGES")?;
-                let vertices = words.number_here("a number of vertices", 0..=VERTICES_MAX)?;
-                words.skip_line();
-                graph = Some(Graph::new(vertices));
-            }
+            (word, _) if is_comment(word) => words.skip_line(),
+            ("p", None) => read = Some(Reading::begin(&mut words)?),
             ("p", Some(_)) => return Err(words.wrong("p", "only one line p")),
-            (other, None) => return Err(words.wrong(other, "p edge VERTICES EDGES before all else")),
-            ("n", Some(graph)) => {
-                let vertex = words.number_here("a vertex", 1..=graph.vertices)?;
-                graph.weights[vertex - 1] = words.number_here("a weight", 0..=WEIGHT_MAX)?;
-                words.skip_line();
-            }
-            ("e", Some(graph)) => {
-                let a = words.number_here("a vertex", 1..=graph.vertices)?;
-                let b = words.number_here("a vertex", 1..=graph.vertices)?;
-                if a == b {
-                    return Err(words.wrong(&format!("e {a} {b}"), "an edge between two different vertices"));
-                }
-                graph.connect(a - 1, b - 1);
-                words.skip_line();
-            }
+            (other, None) => return Err(words.wrong(other, &format!("{HEADER} before all else"))),
+            ("n", Some(read)) => read.weight(&mut words)?,
+            ("e", Some(read)) => read.edge(&mut words)?,
             (other, _) => return Err(words.wrong(other, LINES)),
         }
     }
-    graph.ok_or_else(|| words.missing("p edge VERTICES EDGES"))
+    read.ok_or_else(|| words.missing(HEADER))?.end(&words)
+}
+
+/// Whether a line that begins with this word is a comment: `c`, or what underlines one, such as `c-----`.
+fn is_comment(word: &str) -> bool {
+    word.strip_prefix('c').is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+}
+
+/// A graph as far as it was read, and what tells whether that is all of it.
+struct Reading {
+    graph: Graph,
+    /// The number that the header gives, and its line.
+    expected: (usize, usize),
+    /// The lines of edges.
+    lines: usize,
+    /// Different edges.
+    edges: usize,
+    /// The edges from the vertex they were given with first, as in a graph of arcs.
+    listed: Vec<u64>,
+    /// Whether an edge was given twice in the same direction.
+    is_repeated: bool,
+    /// How often an edge was followed by the same one turned round.
+    turned: usize,
+    last: Option<(usize, usize)>,
+    is_weighed: Vec<bool>,
+}
+
+impl Reading {
+    /// Reads the rest of the header.
+    fn begin(words: &mut Words<'_>) -> Result<Self, ReadError> {
+        let format = words.word_here(HEADER)?;
+        if !["edge", "edges", "col", "clq"].contains(&format) {
+            return Err(words.wrong(format, HEADER));
+        }
+        let vertices = words.number_here("a number of vertices", 0..=VERTICES_MAX)?;
+        let edges = words.number_here("a number of edges", 0..=vertices * vertices)?;
+        words.end_here(&format!(" after {HEADER}"))?;
+        let graph = Graph::new(vertices);
+        let (listed, is_weighed) = (vec![0; graph.rows.len()], vec![false; vertices]);
+        let expected = (edges, words.line());
+        Ok(Self {
+            graph,
+            expected,
+            lines: 0,
+            edges: 0,
+            listed,
+            is_repeated: false,
+            turned: 0,
+            last: None,
+            is_weighed,
+        })
+    }
+
+    fn weight(&mut self, words: &mut Words<'_>) -> Result<(), ReadError> {
+        let vertex = words.number_here("a vertex", 1..=self.graph.vertices)?;
+        if std::mem::replace(&mut self.is_weighed[vertex - 1], true) {
+            return Err(words.wrong(&format!("n {vertex}"), "the weight of each vertex once"));
+        }
+        self.graph.weights[vertex - 1] = words.number_here("a weight", 0..=WEIGHT_MAX)?;
+        words.end_here(" after n VERTEX WEIGHT")
+    }
+
+    fn edge(&mut self, words: &mut Words<'_>) -> Result<(), ReadError> {
+        let a = words.number_here("a vertex", 1..=self.graph.vertices)?;
+        let b = words.number_here("a vertex", 1..=self.graph.vertices)?;
+        if a == b {
+            return Err(words.wrong(&format!("e {a} {b}"), "an edge between two different vertices"));
+        }
+        words.end_here(" after e VERTEX VERTEX")?;
+        let (a, b) = (a - 1, b - 1);
+        self.lines += 1;
+        self.edges += usize::from(!self.graph.has_edge(a, b));
+        self.graph.connect(a, b);
+        let (word, bit) = (a * self.graph.words + b / 64, 1 << (b % 64));
+        self.is_repeated |= self.listed[word] & bit != 0;
+        self.listed[word] |= bit;
+        self.turned += usize::from(self.last == Some((b, a)));
+        self.last = Some((a, b));
+        Ok(())
+    }
+
+    /// The graph, if it is whole.
+    fn end(self, words: &Words<'_>) -> Result<Graph, ReadError> {
+        let Self { graph, expected: (expected, line), lines, edges, is_repeated, turned, .. } = self;
+        let by_vertex = lines == 2 * edges && !is_repeated && turned < edges;
+        if edges == expected || by_vertex && lines == expected {
+            return Ok(graph);
+        }
+        let found = match lines - edges {
+            0 => format!("{edges} edges"),
+            _ => format!("{edges} different edges on {lines} lines"),
+        };
+        let wanted =
+            format!("{expected} edges, as line {line} says (if these are all, correct it to {edges})");
+        let last = words.line();
+        Err(words.at(last, &found, &wanted))
+    }
 }

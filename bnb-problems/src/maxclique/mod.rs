@@ -1,10 +1,11 @@
-//! The largest clique of a graph, or the heaviest: branch on a vertex, bound by colours (after E. Tomita and T. Seki, 2003, with the bit sets of
-//! P. San Segundo et al., 2011).
+//! The largest clique of a graph, or the heaviest: branch on a vertex, bound by colours (after E. Tomita and
+//! T. Seki, 2003, with the bit sets of P. San Segundo et al., 2011).
 //!
-//! A **colouring** gives neighbours different colours, so a clique has no two vertices of one colour: it has at most as many vertices
-//! as there are colours. Vertices of high colours are tried first; one whose colour is too low to better the best clique known ends
-//! its level, since those after it have no higher colours. Where vertices have weights, each colour counts as much as the heaviest vertex that
-//! has it (D. Kumlander, 2004).
+//! A **colouring** gives neighbours different colours, so a clique has no two vertices of one colour: it has
+//! at most as many vertices as there are colours. Vertices of high colours are tried first; one whose colour
+//! is too low to better the best clique known ends its level, since those after it have no higher colours.
+//! Where vertices have weights, each colour counts as much as the heaviest vertex that has it (D. Kumlander,
+//! 2004).
 
 mod graph;
 mod program;
@@ -46,11 +47,13 @@ pub struct Clique<const W: usize> {
     best: i64,
     /// Who may extend it: those that are connected with all its vertices.
     open: Set<W>,
-    /// The vertices to branch on, with the bounds of what they lead to, the worst first; of all levels, one upon the other.
+    /// The vertices to branch on, with the bounds of what they lead to, the worst first; of all levels, one
+    /// upon the other.
     listed: Vec<(u16, u32)>,
 }
 
-/// The vertices of a level that were not tried yet: those listed from `first` to before `next`, to be tried from the last.
+/// The vertices of a level that were not tried yet: those listed from `first` to before `next`, to be tried
+/// from the last.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Untried<const W: usize> {
     first: usize,
@@ -112,7 +115,8 @@ impl<const W: usize, const WEIGHTED: bool> Tree for MaxClique<W, WEIGHTED> {
         Clique { vertices: Vec::new(), weight: 0, bound, best: -1, open, listed: Vec::new() }
     }
 
-    /// Gives the vertices that may extend the clique colours, one colour after the other, and lists those that may better the best.
+    /// Gives the vertices that may extend the clique colours, one colour after the other, and lists those
+    /// that may better the best.
     fn branch(&self, clique: &mut Clique<W>) -> Untried<W> {
         let first = clique.listed.len();
         let mut bound = clique.weight;

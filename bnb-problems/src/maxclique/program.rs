@@ -16,7 +16,8 @@ use super::{FILE_BYTES_MAX, Graph, MaxClique, parse};
 pub struct Arguments {
     /// The graph, in DIMACS format.
     file: PathBuf,
-    /// Seek the heaviest clique, by the weights of the vertices (lines n), instead of the one with the most vertices.
+    /// Seek the heaviest clique, by the weights of the vertices (lines n), instead of the one with the most
+    /// vertices.
     #[arg(long)]
     weighted: bool,
     #[command(flatten)]

@@ -1,8 +1,9 @@
 //! The quadratic assignment problem: facilities are placed so that flows times distances come to the least.
 //!
-//! Bounded after P. Gilmore (1962) and E. Lawler (1963): what a facility costs at a place is at least what it costs with those placed already,
-//! plus its largest flows on the shortest distances of the place; and who goes where is an [assignment problem](assignment). What
-//! is left of the costs there says which facility to place next: the one that loses most by the wrong place.
+//! Bounded after P. Gilmore (1962) and E. Lawler (1963): what a facility costs at a place is at least what it
+//! costs with those placed already, plus its largest flows on the shortest distances of the place; and who
+//! goes where is an [assignment problem](assignment). What is left of the costs there says which facility to
+//! place next: the one that loses most by the wrong place.
 
 mod read;
 
@@ -40,7 +41,8 @@ pub struct Placing {
     cost: i64,
     /// No way to go on costs less, as far as that was known before its own bound was.
     low: i64,
-    /// The facility to place next, and for each of its places what it costs at least. Known once it is bounded.
+    /// The facility to place next, and for each of its places what it costs at least. Known once it is
+    /// bounded.
     next: Option<(u8, Vec<(u8, i64)>)>,
 }
 
