@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{cluster, examples, inside, row::Row};
+use crate::{cluster, inside, programs, row::Row};
 
 /// What can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -30,7 +30,7 @@ pub enum Bench {
     Jobs,
     /// How soon eight node processes stop when a target is met.
     Decide,
-    /// What a second worker gives to the examples.
+    /// What a second worker gives to the programs of `bnb-problems`.
     Workers,
     /// What a replicable search costs.
     Replicable,
@@ -63,8 +63,8 @@ impl Bench {
             Self::Waits => cluster::waits::run(),
             Self::Jobs => cluster::jobs::run(),
             Self::Decide => cluster::decide::run(rounds),
-            Self::Workers => examples::workers(rounds),
-            Self::Replicable => examples::replicable(rounds),
+            Self::Workers => programs::workers(rounds),
+            Self::Replicable => programs::replicable(rounds),
             Self::Memory => cluster::memory::run(),
             Self::Termination => cluster::termination::run(rounds),
         }

@@ -5,11 +5,9 @@
 
 pub mod bench;
 pub mod cluster;
-pub mod examples;
+pub mod programs;
 pub mod inside;
 pub mod machine;
 pub mod measure;
-#[allow(dead_code, missing_docs, reason = "the examples say what they are themselves")]
-mod problems;
 mod reference;
 pub mod row;

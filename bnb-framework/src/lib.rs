@@ -104,8 +104,8 @@
 //! [`cutoff`](Solver::cutoff) say what is known before; [`on_progress`](Solver::on_progress) tells how it gets on. Costs may be any ordered type: see
 //! [`Cost`].
 //!
-//! Where nothing is best and every state counts, implement [`Enumerate`] instead of [`Problem`]. The examples beside this crate are a page of problem
-//! each: `uts`, `nqueens` and `numerical-semigroups` count; `golomb`, `maxclique`, `knapsack`, `qap` and `flowshop` optimise. `maxclique` and
+//! Where nothing is best and every state counts, implement [`Enumerate`] instead of [`Problem`]. The crate `bnb-problems` has a page of problem
+//! each: `uts`, `nqueens` and `numerical_semigroups` count; `golomb`, `maxclique`, `knapsack`, `qap` and `flowshop` optimise. `maxclique` and
 //! `flowshop` change their state [in place](Children::IN_PLACE).
 //!
 //! # The lower level

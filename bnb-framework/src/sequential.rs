@@ -127,29 +127,12 @@ pub fn enumerate<E: Enumerate>(tree: &E) -> E::Output {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::testing::{Knapsack, Paths};
+    use crate::testing::Paths;
 
     #[test]
     fn without_pruning_every_state_is_visited() {
         let found = solve(&Paths { depth: 5, breadth: 3 }, false, None);
         assert_eq!((found.states, found.pruned), ((3_u64.pow(6) - 1) / 2, 0));
-    }
-
-    proptest! {
-        #[test]
-        fn the_optimum_is_that_of_brute_force(
-            capacity in 0_u64..60,
-            items in prop::collection::vec((1_u64..40, 1_u64..25), 0..11),
-        ) {
-            let problem = Knapsack::new(capacity, items);
-            let optimum = problem.brute_force();
-            let (pruned, whole) = (solve(&problem, true, None), solve(&problem, false, None));
-            prop_assert_eq!(pruned.best.map(|best| best.cost), Some(optimum));
-            prop_assert_eq!(whole.best.map(|best| best.cost), Some(optimum));
-            prop_assert!(pruned.states <= whole.states);
-        }
     }
 }

@@ -5,6 +5,7 @@
 //! and on what becomes of that by chance.
 
 use bnb_framework::{Problem, cli::FromFile as _, sequential};
+use bnb_problems::{flowshop, knapsack::Knapsack, maxclique, qap::Qap};
 use taskwork::{NodeId, TaskId, simulation};
 use tsp_example::{
     instance::City,
@@ -13,11 +14,6 @@ use tsp_example::{
 use zk::{
     ClusterPaths, Connect, CreateMode, Credentials, MemoryTree, Store, figures, is_name, job, membership,
 };
-
-#[allow(dead_code, reason = "an example uses more of itself than this does")]
-mod examples;
-
-use examples::{flowshop, knapsack, maxclique, qap};
 
 /// A message between nodes, or a letter: bytes that a peer, or whoever can write to the tree, has sent.
 pub fn wire(bytes: &[u8]) {
@@ -60,7 +56,7 @@ fn asks_for_many_cities(bytes: &[u8]) -> bool {
     bytes.split(digits).any(|number| number.len() > 3)
 }
 
-/// A file of one of the examples of branch and bound; the first byte says of which. What is read is solved, if it is small.
+/// A file of one of the problems of `bnb-problems`, or of a directed tour; the first byte says of which. What is read is solved, if it is small.
 ///
 /// # Panics
 /// If what is found is no solution of its cost, or another order of the search finds a better one.
@@ -72,30 +68,28 @@ pub fn instances(bytes: &[u8]) {
     }
     match which % 10 {
         0 | 1 => {
-            let Ok(graph) = maxclique::graph::parse("fuzzed", &text) else { return };
+            let Ok(graph) = maxclique::parse("fuzzed", &text) else { return };
             if graph.vertices() > 16 {
                 return;
             }
-            let plain = maxclique::clique::MaxClique::<1, false>::new(graph.clone());
+            let plain = maxclique::MaxClique::<1, false>::new(graph.clone());
             solve(&plain.expect("16 vertices have room"));
-            let weighted = maxclique::clique::MaxClique::<1, true>::new(graph);
+            let weighted = maxclique::MaxClique::<1, true>::new(graph);
             solve(&weighted.expect("16 vertices have room"));
         }
         2 | 3 => {
-            if let Some(items) =
-                knapsack::Knapsack::read("fuzzed", &text).ok().filter(|_| first_number(&text) <= 10)
-            {
+            // Each item stands on a line of its own.
+            if let Some(items) = Knapsack::read("fuzzed", &text).ok().filter(|_| text.lines().count() <= 12) {
                 solve(&items);
             }
         }
         4 | 5 => {
-            if let Some(qap) = qap::read::parse("fuzzed", &text).ok().filter(|_| first_number(&text) <= 5) {
+            if let Some(qap) = Qap::read("fuzzed", &text).ok().filter(|_| first_number(&text) <= 5) {
                 solve(&qap);
             }
         }
         6 | 7 => {
-            if let Some(shop) =
-                flowshop::read::parse("fuzzed", &text, 1).ok().filter(|_| first_number(&text) <= 5)
+            if let Some(shop) = flowshop::parse("fuzzed", &text, 1).ok().filter(|_| first_number(&text) <= 5)
             {
                 solve(&shop);
             }
@@ -112,7 +106,7 @@ pub fn instances(bytes: &[u8]) {
 /// So long a file is no large instance.
 const INSTANCE_BYTES_MAX: usize = 2 << 10;
 
-/// The size of an instance: in these formats the first number.
+/// The size of an instance: in some formats the first number.
 fn first_number(text: &str) -> u64 {
     text.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(0)
 }

@@ -75,7 +75,7 @@ fn files_of_coordinates() {
 }
 
 #[test]
-fn files_of_the_examples() {
+fn files_of_problems() {
     run("instances", taskwork_fuzz::instances);
 }
 

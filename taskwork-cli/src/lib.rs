@@ -12,7 +12,7 @@
 //! # use serde::{Deserialize, Serialize};
 //! # use taskwork::{Context, Outcome, Task};
 //! use taskwork::Job;
-//! use taskwork_cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown};
+//! use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
 //!
 //! /// Counts the leaves of a binary tree.
 //! # #[derive(Serialize, Deserialize)]
@@ -53,7 +53,7 @@
 //!         kinds.add::<Count>("count");
 //!     }
 //!
-//!     fn prepare(arguments: Arguments, _: Place) -> Result<Prepared, Failure> {
+//!     fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
 //!         let job = Job::new(Count { open: vec![arguments.height] }, ());
 //!         Ok(Prepared::new("count", job, |report| Ok(Shown::done(format!("{} leaves", report.output), report.output))))
 //!     }
@@ -83,7 +83,7 @@ pub mod operator;
 pub use self::{
     failure::Failure,
     prepared::{Prepared, Shown},
-    program::{NoMore, Place, Program, main, run},
+    program::{NoMore, Program, main, run},
 };
 pub use taskwork::Kinds;
 

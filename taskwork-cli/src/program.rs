@@ -1,6 +1,6 @@
 //! What a program says of itself, and its command line.
 
-use std::{ffi::OsString, num::NonZeroUsize, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{ArgMatches, Args, Command, CommandFactory as _, FromArgMatches, Parser, Subcommand};
 use taskwork::Kinds;
@@ -28,7 +28,7 @@ pub trait Program: 'static {
     ///
     /// # Errors
     /// What is wrong with the arguments, or with the files that they name.
-    fn prepare(arguments: Self::Arguments, place: Place) -> Result<Prepared, Failure>;
+    fn prepare(arguments: Self::Arguments) -> Result<Prepared, Failure>;
 
     /// Does a command of the program's own.
     ///
@@ -37,21 +37,6 @@ pub trait Program: 'static {
     fn more(_command: Self::More) -> Result<ExitCode, Failure> {
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Where a job is to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Place {
-    /// In this process, on so many nodes of so many workers, as far as they were given.
-    Here {
-        /// Nodes.
-        nodes: Option<NonZeroUsize>,
-        /// Workers of each node.
-        workers: Option<NonZeroUsize>,
-    },
-    /// On the nodes of a cluster.
-    Cluster,
 }
 
 /// No commands besides the runtime's own.

@@ -1,11 +1,11 @@
 //! `solve`: on this machine, without a server.
 
-use std::{num::NonZeroUsize, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Args;
 
 use crate::{
-    Failure, Place, Program,
+    Failure, Program,
     log::{Level, LogArguments},
     prepared::Size,
 };
@@ -36,9 +36,7 @@ pub(crate) struct Arguments<A: Args> {
 pub(crate) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<ExitCode, Failure> {
     let Arguments { program, nodes, workers, json, quiet, log } = arguments;
     log.start(Level::Warn);
-    let given = |count: Option<usize>| count.and_then(NonZeroUsize::new);
-    let place = Place::Here { nodes: given(nodes), workers: given(workers) };
-    let shown = P::prepare(program, place)?.solve(Size { nodes, workers }, quiet || json)?;
+    let shown = P::prepare(program)?.solve(Size { nodes, workers }, quiet || json)?;
     shown.print(json);
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

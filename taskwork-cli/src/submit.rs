@@ -7,7 +7,7 @@ use serde_json::json;
 use taskwork::{Client, JobId, Release};
 
 use crate::{
-    Failure, Place, Prepared, Program,
+    Failure, Prepared, Program,
     build::BuildArguments,
     failure::print,
     interrupts::{Notes, interruptible},
@@ -63,7 +63,7 @@ pub(crate) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<Exit
     let (notes, release) = (Notes::default(), build.release::<P>()?);
     let client = cluster.client(&notes)?.release(release.clone()).submitter(whoami());
     let client = client.patience(Some(patience.of_a_step()));
-    let prepared = P::prepare(program, Place::Cluster)?;
+    let prepared = P::prepare(program)?;
     runtime()?.block_on(async move {
         let client = client.connect().await?;
         let target = Target { client, notes, name, attempts_max: attempts, quiet: quiet || json, release };

@@ -61,7 +61,7 @@ pub struct Running {
     shown: String,
 }
 
-/// A program of the workspace, or an example, of the same build as what runs.
+/// A program of the workspace, of the same build as what runs.
 ///
 /// # Errors
 /// If it was not built.
@@ -70,10 +70,10 @@ pub fn program(name: &str) -> Result<PathBuf> {
     let beside = this.parent().context("this program lies in no folder")?;
     // Tests lie in a folder below that of the programs.
     let folder = if beside.ends_with("deps") { beside.parent().unwrap_or(beside) } else { beside };
-    let places = [folder.join(name), folder.join("examples").join(name)];
-    let found = places.into_iter().find(|place| place.is_file());
-    found.with_context(|| {
-        format!("{name} is not built in {}: cargo build --workspace --bins --examples", folder.display())
+    let place = folder.join(name);
+    let is_built = place.is_file();
+    is_built.then_some(place).with_context(|| {
+        format!("{name} is not built in {}: cargo build --workspace --bins", folder.display())
     })
 }
 

@@ -1,4 +1,4 @@
-//! The examples with their published answers.
+//! The problems with their published answers.
 
 use std::{
     fs,

@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use taskwork::{Context, Job, Outcome, Task, Variable, Variables};
-use taskwork_cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown};
+use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
 
 /// A part of the tree: states that are still to be visited.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -144,7 +144,7 @@ impl Program for TreeProgram {
         kinds.add::<Tree>("tree");
     }
 
-    fn prepare(arguments: Arguments, _: Place) -> Result<Prepared, Failure> {
+    fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
         let Arguments { depth, spin, silent_ms } = arguments;
         let job = Job::new(Tree::root(), Shape { depth, spin, silent_ms });
         Ok(Prepared::new("tree", job, |report| {

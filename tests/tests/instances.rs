@@ -6,7 +6,9 @@
 use std::{
     fs,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -15,6 +17,22 @@ use taskwork_tests::cluster::program;
 fn solve(name: &str, file: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(program(name).unwrap());
     command.arg("solve").arg(file).args(["--quiet", "--json"]).args(more).output().unwrap()
+}
+
+/// What a program says of a file, if it ends within half a minute.
+fn solve_in_time(name: &str, file: &Path) -> Output {
+    let mut command = Command::new(program(name).unwrap());
+    let command = command.arg("solve").arg(file).args(["--quiet", "--json"]);
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while process.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            process.kill().unwrap();
+            panic!("{name} still reads {}", file.display());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    process.wait_with_output().unwrap()
 }
 
 /// What a program says of a text.
@@ -43,6 +61,38 @@ fn is_refused(name: &str, texts: &[(&str, &str)]) {
     assert!(String::from_utf8_lossy(&said.stderr).contains("/no/such/file"));
 }
 
+/// What is no file of an instance is refused before it takes time or memory: nothing waits for a pipe, or reads a device.
+#[test]
+fn what_is_no_instance_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    // Nothing but its length is on the disk.
+    fs::File::create(path("huge")).unwrap().set_len(900 << 20).unwrap();
+    fs::File::create(path("zeros")).unwrap().set_len(3 << 20).unwrap();
+    fs::write(path("latin"), b"\n\nc Gr\xf6tschel\n").unwrap();
+    fs::create_dir(path("folder")).unwrap();
+    let mut cases = vec![
+        (path("huge"), "found more than"),
+        (path("zeros"), "zeros:1: found \"\\0\", which is no text"),
+        (path("latin"), "latin:3: found bytes that are no text in UTF-8"),
+        (path("folder"), "found a folder; expected a regular file"),
+    ];
+    if Path::new("/dev/zero").exists() {
+        cases.push(("/dev/zero".into(), "found a device; expected a regular file"));
+    }
+    if Command::new("mkfifo").arg(path("pipe")).status().is_ok_and(|made| made.success()) {
+        cases.push((path("pipe"), "found a pipe; expected a regular file"));
+    }
+    for name in ["maxclique", "knapsack", "qap", "flowshop", "tsp"] {
+        for (file, wrong) in &cases {
+            let said = solve_in_time(name, file);
+            let error = String::from_utf8_lossy(&said.stderr);
+            assert_eq!(said.status.code(), Some(2), "{name} {}: {error}", file.display());
+            assert!(error.contains(wrong), "{name}: {error}");
+        }
+    }
+}
+
 #[test]
 fn graphs() {
     let free =
@@ -51,6 +101,13 @@ fn graphs() {
     let heaviest = answer("maxclique", free, &["--weighted"]);
     assert_eq!((&heaviest["clique"], &heaviest["weight"]), (&serde_json::json!([3, 4]), &21.into()));
     assert_eq!(answer("maxclique", "p edge 0 0\n", &[])["vertices"], 0);
+    // In both directions, the edges counted or the lines; and underlined comments.
+    let by_vertex = "c---\np edges 3 6\ne 1 2\ne 1 3\ne 2 1\ne 2 3\ne 3 1\ne 3 2\n";
+    for text in
+        [by_vertex, &by_vertex.replace("3 6", "3 3"), "p col 3 3\ne 1 2\ne 2 1\ne 2 3\ne 2 3\ne 1 3\n"]
+    {
+        assert_eq!(answer("maxclique", text, &[])["vertices"], 3, "{text}");
+    }
     let weightless = answer("maxclique", "p edge 2 1\nn 1 0\nn 2 0\ne 1 2\n", &["--weighted"]);
     assert_eq!((&weightless["weight"], &weightless["proven"]), (&0.into(), &true.into()));
     assert_ne!(weightless["clique"], Value::Null);
@@ -70,13 +127,29 @@ fn graphs() {
             ("p edge 3 1\nn 1 heavy\n", "a weight"),
             ("p edge 3 1\nn 1 -4\n", ":2: found \"-4\"; expected a weight"),
             ("p edge 3 1\nq 1 2\n", ":2: found \"q\""),
+            // Files that were cut, or of which somebody has lost the count.
+            ("p edge 3 2\ne 1 2\n", ":2: found 1 edges; expected 2 edges, as line 1 says"),
+            ("c\np edge 3 1\ne 1 2\ne 2 3\n", ":4: found 2 edges; expected 1 edges, as line 2 says"),
+            ("p edge 4 3\ne 1 2\ne 2 1\ne 2 3\n", "found 2 different edges on 3 lines"),
+            ("p edge 3 2\ne 1 2\ne 2 1\n", "found 1 different edges on 2 lines"),
+            ("p edge 4 6\ne 1 2\ne 1 3\ne 2 1\ne 2 3\n", "found 3 different edges on 4 lines"),
+            ("p 4 6\n", ":1: found \"4\"; expected p edge VERTICES EDGES"),
+            ("p sp 4 6\n", "found \"sp\""),
+            ("p edge 4\n", ":1: found the end of the line; expected a number of edges"),
+            ("p edge 4 0 1\n", ":1: found \"1\"; expected the end of the line"),
+            ("p edge 3 1\ne 1 2 3\n", ":2: found \"3\"; expected the end of the line"),
+            ("p edge 3 1\nce 1 2\n", ":2: found \"ce\""),
+            ("p edge 3 0\nn 1 2\nn 1 3\n", ":3: found \"n 1\"; expected the weight of each vertex once"),
+            ("p edge 3 0\nn 1 2 3\n", ":2: found \"3\""),
         ],
     );
 }
 
 #[test]
 fn knapsacks() {
-    for text in ["3 50\n60 10\n100 20\n120 30\n", "3\r\n50\r\n60 10 100\t20\r\n120 30\r\n0 1 1\r\n"] {
+    for text in
+        ["3 50\n60 10\n100 20\n120 30\n", "3\r\n\n50\r\n60\t10\r\n 100 20 \r\n120 30\r\n0 1\r\n 1\r\n"]
+    {
         let said = answer("knapsack", text, &[]);
         assert_eq!((&said["value"], &said["items"]), (&220.into(), &serde_json::json!([2, 3])));
     }
@@ -93,15 +166,50 @@ fn knapsacks() {
             ("", "expected a number of items"),
             ("0 5", "found \"0\""),
             ("2 -5", ":1: found \"-5\"; expected the capacity"),
-            ("2 5\n1 1\n2\n", ":3: found the end of the file; expected the weight of an item"),
+            ("2 5\n1 1\n2\n", ":3: found the end of the line; expected the weight of an item"),
             ("2 5\n1 1\n2 x\n", ":3: found \"x\""),
             ("2 5\n1 1\n2 1e9\n", ":3: found \"1e9\""),
             ("1 5\n1 1\n2\n", "expected whether an item is in the solution"),
             ("1 5\n1 1\n0 7\n", "expected the end of the file"),
             ("2 5\n9223372036854775807 1\n9223372036854775807 1\n", "below 2^63"),
             ("1 5\n. 1\n", "found \".\""),
+            // Whatever the order of the lines is, if it is another one, it is said which are read.
+            (
+                "3\n60 10\n100 20\n120 30\n50\n",
+                ":2: found \"10\"; expected the end of the line; the formats are",
+            ),
+            (
+                "4 50\n60 100 120 1\n10 20 30 1\n",
+                ":2: found \"120\"; expected the end of the line; the formats are",
+            ),
+            ("50 3\n60 10\n100 20\n120 30\n", "the end of the file; expected the value of an item"),
+            (
+                "3\n1 60 10\n2 100 20\n3 120 30\n",
+                ":1: found a first line that may be the capacity, or the number",
+            ),
+            (
+                "3\n1 60 10\n2 100 20\n3 120 30\n50\n",
+                ":5: found the end of the line; expected the weight of an item",
+            ),
+            ("3\n50\n60 10 100 20 120 30\n", ":3: found \"100\""),
+            ("2 5\n1 3\n2 4\n1 1\n", "a solution that weighs more than the capacity"),
+            ("1 5\n1 0.0000000000001\n", "with at most 12 decimals"),
+            ("1 5.0\n1e3 1\n", "found \"1e3\""),
+            ("50\nlamp 10 60\nrope 20\n", ":3: found the end of the line; expected the value of an item"),
+            ("50\nlamp 10 60 1\nrope 20 100\n", "expected"),
+            ("50\nlamp heavy 60\n", ":2: found \"heavy\"; expected the weight of an item"),
+            ("50\nlamp -1 60\n", ":2: found \"-1\""),
         ],
     );
+}
+
+/// The capacity, then the name, the weight and the value of each item: the order in which PEBBL's example reads them.
+#[test]
+fn knapsacks_of_pebbl() {
+    let said = answer("knapsack", "50\nlamp 10 60\nrope 20 100\ntent 30 120\n", &[]);
+    assert_eq!((&said["value"], &said["items"]), (&220.into(), &serde_json::json!([2, 3])));
+    let said = answer("knapsack", "0.3\n1 0.1 0.7\n2 .2 1.55\n3 0.30000000001 9\n", &[]);
+    assert_eq!((&said["value"], &said["items"]), (&2.25.into(), &serde_json::json!([1, 2])));
 }
 
 #[test]
@@ -135,11 +243,28 @@ fn flow_shops() {
         &[
             ("", "expected a number of jobs"),
             ("2", "expected a number of machines"),
-            ("2 2\n1 2\n3", ":3: found the end of the file; expected the time of a job on a machine"),
+            ("2 2\n1 2\n3", ":3: found the end of the line; expected the time of a job on a machine"),
             ("2 2\n1 2\n3 -4", ":3: found \"-4\""),
             ("5000 2\n", "from 1 to 1000"),
+            ("2 2\n3 1\n1 4\n5 6\n", ":4: found \"6\"; expected the end of the line: of 2 machines"),
+            ("2 2\n3 1\n1 4\n5\n", "expected a job of the solution's order"),
+            ("2 2\n3 1\n1 4\nxyz\n", ":4: found \"xyz\"; expected the end of the file"),
+            ("2 2\n3 1 7\n1 4\n", ":2: found \"7\"; expected the end of the line"),
+            ("three 2\n3 1\n1 4\n", ":1: found \"three\"; expected a number of jobs"),
+            ("three two\n2 2\n3 1\n1 4\n", ":1: found \"three\""),
+            ("2 2 17\n3 1\n1 4\n", "expected the upper bound"),
+            ("2 2 17 6 6 1\n3 1\n1 4\n", ":1: found \"1\"; expected the end of the line"),
+            (
+                "2 3\n3 1 2\n1 4 5\n",
+                ":2: found \"2\"; expected the end of the line after the times of 2 jobs",
+            ),
+            ("2 2\n3 1\n1 4\n6\n2 2\n", "each job once"),
+            ("2 2\n3 1\n1 4\n6\n1 2\n", ":5: found an order of makespan 8; expected one of 6"),
+            ("2 2\n3 1\n1 4\n1 1\n7\n", ":4: found \"1\""),
         ],
     );
+    let solved = "2 2\n3 1\n1 4\n\n6\n\n2\t1\n";
+    assert_eq!(answer("flowshop", solved, &[])["makespan"], 6);
     let third = read("flowshop", titled, &["--instance", "3"]);
     assert_eq!(third.status.code(), Some(2));
 }
@@ -178,16 +303,16 @@ fn directed_tours() {
 
 #[test]
 fn what_cannot_be_counted_is_refused() {
-    for (example, argument, wrong) in [
+    for (name, argument, wrong) in [
         ("uts", "T9", "no tree"),
         ("nqueens", "32", "at most 31"),
         ("numerical-semigroups", "81", "at most 80"),
         ("golomb", "1", "2 to 32"),
     ] {
-        let said = Command::new(program(example).unwrap()).args(["solve", argument]).output().unwrap();
+        let said = Command::new(program(name).unwrap()).args(["solve", argument]).output().unwrap();
         let error = String::from_utf8_lossy(&said.stderr);
-        assert_eq!(said.status.code(), Some(2), "{example} {argument}: {error}");
-        assert!(error.contains(wrong), "{example} {argument}: {error}");
+        assert_eq!(said.status.code(), Some(2), "{name} {argument}: {error}");
+        assert!(error.contains(wrong), "{name} {argument}: {error}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every example against its published answers: alone without the runtime, on all cores, and on four nodes within a process.
+//! Every program against its published answers: alone without the runtime, on all cores, and on four nodes within a process.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -77,6 +77,33 @@ fn files_that_are_no_instance_are_refused() {
 }
 
 #[test]
+fn what_stands_there_twice_is_refused() {
+    let rows = "1 0 0\n2 0 1\n3 1 1\n4 1 0\n";
+    let (once, other) = (format!("{EUCLIDEAN}{rows}"), rows.replace('1', "7"));
+    refused(
+        format!("{once}NODE_COORD_SECTION\n{other}EOF\n"),
+        ":9",
+        &["second NODE_COORD_SECTION", "line 4"],
+    );
+    refused(format!("{once}node_coord_section\n{rows}EOF\n"), ":9", &["second", "line 4"]);
+    let matrix = format!("{MATRIX}0 1 2\n1 0 3\n2 3 0\n");
+    refused(
+        format!("{matrix}EDGE_WEIGHT_SECTION\n0 9 9\n9 0 9\n9 9 0\n"),
+        ":9",
+        &["second EDGE_WEIGHT_SECTION"],
+    );
+    refused(format!("{once}EDGE_WEIGHT_SECTION\n0 1 2\n"), ":9", &["EDGE_WEIGHT_SECTION", "computed"]);
+    refused(format!("{once}TYPE: ATSP\n"), ":9", &["second TYPE", "line 1"]);
+    refused(format!("{once}EOF\n{once}"), ":10", &["TYPE: TSP", "nothing after EOF on line 9"]);
+}
+
+#[test]
+fn a_section_without_end_is_not_kept() {
+    let endless = format!("{MATRIX}{}", "0 1\n".repeat(600_000));
+    refused(endless, ":524298", &["more than 1048585 words of EDGE_WEIGHT_SECTION", "DIMENSION"]);
+}
+
+#[test]
 fn coordinates_that_are_none_are_refused() {
     let check = |rows: &str, place: &str, says: &[&str]| refused(format!("{EUCLIDEAN}{rows}"), place, says);
     check("1 0 0\n2 0 1\n3 1 1\nEOF\n", ":7", &["3 cities", "4"]);
@@ -187,6 +214,8 @@ fn tours_that_miss_or_repeat_a_city_are_refused() {
         ("TYPE: TOUR\nTOUR_SECTION\n1\n2\n7\n4\n-1\n", ":5", "city 7"),
         ("TYPE: TOUR\nDIMENSION: 9\nTOUR_SECTION\n1\n-1\n", ":2", "9"),
         ("TYPE: TSP\n", ":1", "TOUR"),
+        ("TYPE: TOUR\nTOUR_SECTION\n1 2 3 4 -1\n4 3 2 1 -1\n-1\n", ":4", "nothing after the -1"),
+        ("TYPE: TOUR\nTOUR_SECTION\n1 2 3 4\nTOUR_SECTION\n4 3 2 1\n", ":4", "a second TOUR_SECTION"),
     ] {
         let tour = desk.write("bad.tour", tour);
         let output = tsp(&["check", &file, &tour]);

@@ -45,8 +45,10 @@ impl Bench {
         let out = if all { "--out docs/figures/performance.json" } else { "" };
         let measure = format!("--rounds {} {out} {names}", self.rounds);
         vec![
-            Step::cargo("programs", "build --release -p tsp-example -p taskwork-benches --bins"),
-            Step::cargo("examples", "build --release -p bnb-framework --examples"),
+            Step::cargo(
+                "programs",
+                "build --release -p tsp-example -p bnb-problems -p taskwork-benches --bins",
+            ),
             Step::cargo(
                 "bench",
                 &format!("run --release --quiet -p taskwork-benches --bin bench -- {measure}"),

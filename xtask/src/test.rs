@@ -33,8 +33,8 @@ pub(crate) fn run(long: bool) -> Result<()> {
 fn steps(data: &Data, long: bool) -> Vec<Step> {
     // One failing crate must not hide what the others have to say.
     let steps = [
-        // Scenarios start examples too, which the tests below build only as tests of their own.
-        Step::cargo("examples", "build --workspace --examples"),
+        // Scenarios start programs of other crates too, which the tests below build only as tests of their own.
+        Step::cargo("programs", "build --workspace --bins"),
         Step::cargo("tests", "test --workspace --all-targets --no-fail-fast"),
         Step::cargo("doc tests", "test --workspace --doc --no-fail-fast"),
         Step::cargo("interleavings", "test -p taskwork --lib --features loom interleavings"),
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "TASKWORK_DATA=/d cargo build --workspace --examples",
+                "TASKWORK_DATA=/d cargo build --workspace --bins",
                 "TASKWORK_DATA=/d cargo test --workspace --all-targets --no-fail-fast",
                 "TASKWORK_DATA=/d cargo test --workspace --doc --no-fail-fast",
                 "TASKWORK_DATA=/d cargo test -p taskwork --lib --features loom interleavings",

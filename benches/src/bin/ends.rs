@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use taskwork::{Context, Job, Outcome, Output, Task};
-use taskwork_cli::{Failure, Kinds, NoMore, Place, Prepared, Program, Shown};
+use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
 
 /// How long the task works.
 const WORK: Duration = Duration::from_millis(50);
@@ -65,7 +65,7 @@ impl Program for Command {
         kinds.add::<Ends>("ends");
     }
 
-    fn prepare(_: Arguments, _: Place) -> Result<Prepared, Failure> {
+    fn prepare(_: Arguments) -> Result<Prepared, Failure> {
         Ok(Prepared::new("ends", Job::new(Ends, ()), |report| {
             let late_ms = (now() - report.output.0) * 1000.0;
             let json = serde_json::json!({ "late_ms": late_ms });

@@ -1,11 +1,11 @@
 //! Small jobs, one after another, on few nodes and on many: what a job costs besides its work.
 
 use anyhow::{Context as _, Result};
+use bnb_problems::uts::Uts;
 
 use super::{start, uts};
 use crate::{
     measure::Sample,
-    problems::uts::Uts,
     reference::uts::sequential,
     row::{Row, Target},
 };

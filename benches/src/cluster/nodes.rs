@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use bnb_problems::uts::Uts;
 
 use super::{start, uts};
 use crate::{
     measure::Sample,
-    problems::uts::Uts,
     reference::uts::sequential,
     row::{Row, Target},
 };

@@ -6,11 +6,11 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use bnb_problems::uts::Uts;
 
 use super::{start, uts};
 use crate::{
     measure::Sample,
-    problems::uts::Uts,
     reference::uts::sequential,
     row::{Row, Target},
 };

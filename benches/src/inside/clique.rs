@@ -4,14 +4,11 @@ use std::cell::RefCell;
 
 use anyhow::{Result, ensure};
 use bnb_framework::Solver;
+use bnb_problems::maxclique::{Graph, MaxClique, order};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::{
     measure::{Contender, Sample, in_turn},
-    problems::maxclique::{
-        clique::{MaxClique, order},
-        graph::Graph,
-    },
     reference::clique as reference,
     row::{Row, Target},
 };

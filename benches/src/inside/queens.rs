@@ -2,10 +2,10 @@
 
 use anyhow::{Context as _, Result, ensure};
 use bnb_framework::EnumerationTask;
+use bnb_problems::nqueens::Board;
 
 use crate::{
     measure::{Contender, in_turn},
-    problems::nqueens::Board,
     reference::queens as reference,
     row::{Row, Target},
 };

@@ -2,10 +2,10 @@
 
 use anyhow::{Context as _, Result, ensure};
 use bnb_framework::EnumerationTask;
+use bnb_problems::uts::Uts;
 
 use crate::{
     measure::{Contender, in_turn},
-    problems::uts::Uts,
     reference::uts as reference,
     row::{Row, Target},
 };

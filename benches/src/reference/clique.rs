@@ -1,6 +1,6 @@
 //! The largest clique by hand: a recursion over bit sets with the colours of the example as its bound, in the same order.
 
-use crate::problems::maxclique::graph::Graph;
+use bnb_problems::maxclique::Graph;
 
 /// What the search has found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! UTS by hand: a sequential loop, `join` of rayon, and deques of crossbeam. Nodes and hashes are those of the example.
+//! UTS by hand: a sequential loop, `join` of rayon, and deques of crossbeam. Nodes and hashes are those of
+//! `bnb_problems::uts`.
 
 use std::{
     hint,
@@ -6,10 +7,9 @@ use std::{
     thread,
 };
 
+use bnb_problems::uts::{Node, Uts};
 use crossbeam_deque::{Steal, Stealer, Worker};
 use rayon::{ThreadPool, ThreadPoolBuilder};
-
-use crate::problems::uts::{Node, Uts};
 
 /// The number of nodes, by a loop over a stack.
 pub(crate) fn sequential(tree: &Uts) -> u64 {

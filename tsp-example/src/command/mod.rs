@@ -8,7 +8,7 @@ mod solve;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use taskwork_cli::{Failure, Kinds, Place, Prepared, Program};
+use taskwork_cli::{Failure, Kinds, Prepared, Program};
 
 /// The program `tsp`.
 struct Tsp;
@@ -32,7 +32,7 @@ impl Program for Tsp {
         solve::kinds(kinds);
     }
 
-    fn prepare(arguments: solve::Arguments, _: Place) -> Result<Prepared, Failure> {
+    fn prepare(arguments: solve::Arguments) -> Result<Prepared, Failure> {
         solve::prepare(arguments)
     }
 

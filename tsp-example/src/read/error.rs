@@ -1,21 +1,15 @@
 //! What is wrong with a file.
 
-use std::io;
-
+use bnb_framework::words;
 use thiserror::Error;
 
 /// Why a file could not be read. The message is complete: the file, the line, what was found, what was expected.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The file cannot be opened or read.
-    #[error("{file}: the file cannot be read: {source}")]
-    Io {
-        /// The file.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
+    /// The file cannot be read, is no regular file, too large, or no text.
+    #[error(transparent)]
+    Text(#[from] words::ReadError),
     /// Something else stands there than should.
     #[error("{file}:{line}: found {found}; expected {expected}")]
     Content {

@@ -9,7 +9,7 @@ mod text;
 mod tour;
 mod tsplib;
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use self::text::Text;
 pub use self::{
@@ -18,13 +18,17 @@ pub use self::{
 };
 use crate::instance::Instance;
 
+/// The largest file with an instance that is read, in bytes.
+pub const INSTANCE_BYTES_MAX: u64 = 256 << 20;
+/// The largest file with a tour that is read, in bytes.
+pub const TOUR_BYTES_MAX: u64 = 4 << 20;
+
 /// Reads an instance: a CSV file if its first line that is not empty has a comma and no colon, otherwise TSPLIB.
 ///
 /// # Errors
 /// If the file cannot be read, or is not what it should be: with the line, what was found and what was expected.
 pub fn read_instance(file: &Path) -> Result<Instance, ReadError> {
-    let bytes = read(file)?;
-    parse_instance(&file.display().to_string(), &bytes)
+    parse(&Text::of(file, INSTANCE_BYTES_MAX)?)
 }
 
 /// Reads an instance from the content of a file; `file` is its name, for messages.
@@ -32,14 +36,11 @@ pub fn read_instance(file: &Path) -> Result<Instance, ReadError> {
 /// # Errors
 /// As [`read_instance`].
 pub fn parse_instance(file: &str, bytes: &[u8]) -> Result<Instance, ReadError> {
-    let text = Text::new(file, bytes)?;
-    let first = text.lines().next();
-    let (_, first) = first.ok_or_else(|| text.error(1, "an empty file", "a TSPLIB or CSV file"))?;
-    let instance =
-        if first.contains(',') && !first.contains(':') { csv::parse(&text)? } else { tsplib::parse(&text)? };
-    Ok(instance)
+    parse(&Text::new(file, bytes)?)
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, ReadError> {
-    fs::read(file).map_err(|source| ReadError::Io { file: file.display().to_string(), source })
+fn parse(text: &Text) -> Result<Instance, ReadError> {
+    let first = text.lines().next();
+    let (_, first) = first.ok_or_else(|| text.error(1, "an empty file", "a TSPLIB or CSV file"))?;
+    if first.contains(',') && !first.contains(':') { csv::parse(text) } else { tsplib::parse(text) }
 }

@@ -1,5 +1,9 @@
 //! A file's text, line by line and word by word, each with its place.
 
+use std::path::Path;
+
+use bnb_framework::words;
+
 use super::ReadError;
 
 /// The text of a file.
@@ -16,19 +20,24 @@ pub(super) struct Word<'a> {
 }
 
 impl Text {
-    /// Takes the content of a file. Letters of older encodings, as in comments, are replaced; binary files are refused.
+    /// Reads a file of at most so many bytes.
+    pub(super) fn of(file: &Path, bytes_max: u64) -> Result<Self, ReadError> {
+        let content = words::text_of(file, bytes_max)?;
+        Ok(Self { file: file.display().to_string(), content }.without_mark())
+    }
+
+    /// Takes the content of a file.
     pub(super) fn new(file: &str, bytes: &[u8]) -> Result<Self, ReadError> {
-        let content =
-            String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)).into_owned();
-        let text = Self { file: file.to_owned(), content };
-        let is_binary = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t' | '\x0c' | '\x1a');
-        let odd = text.content.split('\n').zip(1..).find(|(line, _)| line.contains(is_binary));
-        match odd {
-            Some((_, line)) => {
-                Err(text.error(line, "bytes that are no text", "a text file in TSPLIB or CSV format"))
-            }
-            None => Ok(text),
+        let content = words::text_from(file, bytes, u64::MAX)?;
+        Ok(Self { file: file.to_owned(), content }.without_mark())
+    }
+
+    /// Takes the mark away that some editors write at the beginning.
+    fn without_mark(mut self) -> Self {
+        if self.content.starts_with('\u{feff}') {
+            self.content.remove(0);
         }
+        self
     }
 
     /// The lines that are not blank, trimmed, numbered from 1.

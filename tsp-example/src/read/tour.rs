@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::Path};
 use super::{
     ReadError,
     keywords::{Header, Section},
-    text::Text,
+    text::{Text, quote},
     tsplib::Specification,
 };
 use crate::instance::{City, Instance};
@@ -15,8 +15,7 @@ use crate::instance::{City, Instance};
 /// # Errors
 /// If the file cannot be read or is no tour of so many cities.
 pub fn read_tour(file: &Path, cities: usize) -> Result<Vec<City>, ReadError> {
-    let bytes = super::read(file)?;
-    parse_tour(&file.display().to_string(), &bytes, cities)
+    parse(&Text::of(file, super::TOUR_BYTES_MAX)?, cities)
 }
 
 /// Reads a tour from the content of a file; `file` is its name, for messages.
@@ -24,15 +23,18 @@ pub fn read_tour(file: &Path, cities: usize) -> Result<Vec<City>, ReadError> {
 /// # Errors
 /// As [`read_tour`].
 pub fn parse_tour(file: &str, bytes: &[u8], cities: usize) -> Result<Vec<City>, ReadError> {
-    let text = Text::new(file, bytes)?;
-    let specification = Specification::parse(&text)?;
+    parse(&Text::new(file, bytes)?, cities)
+}
+
+fn parse(text: &Text, cities: usize) -> Result<Vec<City>, ReadError> {
+    let specification = Specification::parse(text)?;
     if let Some((line, kind)) = specification.get(Header::Type)
         && !kind.eq_ignore_ascii_case("TOUR")
     {
         return Err(text.error(line, format!("TYPE: {kind}"), "TYPE: TOUR"));
     }
     if let Some((line, _)) = specification.get(Header::Dimension) {
-        let dimension = specification.dimension(&text)?;
+        let dimension = specification.dimension(text)?;
         if dimension != cities {
             return Err(text.error(
                 line,
@@ -54,6 +56,10 @@ pub fn parse_tour(file: &str, bytes: &[u8], cities: usize) -> Result<Vec<City>, 
             return Err(text.error(word.line, format!("city {number} again"), expected));
         }
         tour.push(city);
+    }
+    // A section ends with a second -1 where there may be several tours.
+    if let Some(word) = words.iter().skip(tour.len() + 1).find(|word| word.word != "-1") {
+        return Err(text.error(word.line, quote(word.word), "nothing after the -1 that ends the tour"));
     }
     match seen_on.iter().position(Option::is_none) {
         None => Ok(tour),

@@ -27,12 +27,23 @@ impl<'a> Specification<'a> {
         let mut lines = text.lines().peekable();
         while let Some((number, line)) = lines.next() {
             match keywords::split(line) {
-                Some((Keyword::Eof, ..)) => break,
+                Some((Keyword::Eof, ..)) => {
+                    if let Some((after, line)) = lines.next() {
+                        let expected = format!("nothing after EOF on line {number}");
+                        return Err(text.error(after, quote(line), expected));
+                    }
+                }
                 Some((Keyword::Header(header), word, value)) => {
                     specification.header(text, header, word, number, value)?;
                 }
-                Some((Keyword::Section(section), _, rest)) => {
-                    let words = words(number, rest, &mut lines);
+                Some((Keyword::Section(section), word, rest)) => {
+                    let before = specification.sections.iter().find(|(known, ..)| *known == section);
+                    if let Some((_, first, _)) = before {
+                        let expected = format!("only the one on line {first}");
+                        return Err(text.error(number, format!("a second {word}"), expected));
+                    }
+                    let words = words(number, rest, &mut lines, specification.words_max());
+                    specification.check_words(text, word, &words)?;
                     specification.sections.push((section, number, words));
                 }
                 None => {
@@ -62,6 +73,23 @@ impl<'a> Specification<'a> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Refuses what is far more than an instance of the cities that were named before can have.
+    fn check_words(&self, text: &Text, section: &str, words: &[Word<'_>]) -> Result<(), ReadError> {
+        match words.get(self.words_max()) {
+            None => Ok(()),
+            Some(word) => {
+                let found = format!("more than {} words of {section}", self.words_max());
+                Err(text.error(word.line, found, "as many as DIMENSION says, which stands before"))
+            }
+        }
+    }
+
+    /// How many words of a section are kept at most: a matrix of the cities, if their number was read before, and some more.
+    fn words_max(&self) -> usize {
+        let cities = self.get(Header::Dimension).and_then(|(_, value)| value.parse::<usize>().ok());
+        cities.map_or(0, |cities| cities.saturating_mul(cities)).saturating_add(WORDS_BEYOND_MAX)
     }
 
     /// The value of a header and its line.
@@ -101,16 +129,23 @@ pub(super) fn check_size(text: &Text, line: usize, cities: u64) -> Result<usize,
     Ok(usize::try_from(cities).expect("a number whose square fits into memory"))
 }
 
-/// The words of a section, up to the next keyword.
+/// How many words a section may have beyond those of a matrix, for the message to say what is wrong with them.
+const WORDS_BEYOND_MAX: usize = 1 << 20;
+
+/// The words of a section, up to the next keyword, or a line beyond so many.
 fn words<'a>(
     number: usize,
     rest: &'a str,
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
+    words_max: usize,
 ) -> Vec<Word<'a>> {
     let on = |line: usize, text: &'a str| text.split_whitespace().map(move |word| Word { line, word });
-    let mut words: Vec<Word<'a>> = on(number, rest).collect();
-    while let Some((number, line)) = lines.next_if(|(_, line)| keywords::split(line).is_none()) {
-        words.extend(on(number, line));
+    let mut words: Vec<Word<'a>> = on(number, rest).take(words_max + 1).collect();
+    while words.len() <= words_max
+        && let Some((number, line)) = lines.next_if(|(_, line)| keywords::split(line).is_none())
+    {
+        let left = words_max + 1 - words.len();
+        words.extend(on(number, line).take(left));
     }
     words
 }
@@ -157,6 +192,11 @@ pub(super) fn parse(text: &Text) -> Result<Instance, ReadError> {
             matrix::parse(text, name, cities, format, words)
         }
         Weights::Computed(metric, axes) => {
+            let matrix = specification.sections.iter().find(|(section, ..)| *section == Section::EdgeWeight);
+            if let Some((_, line, _)) = matrix {
+                let found = "EDGE_WEIGHT_SECTION where distances are computed from coordinates";
+                return Err(text.error(*line, found, "EDGE_WEIGHT_TYPE: EXPLICIT, or no such section"));
+            }
             let words = specification.section(Section::NodeCoord);
             let words = words.ok_or_else(|| missing(text, "NODE_COORD_SECTION"))?;
             let points = coordinates::parse(text, cities, axes, words)?;

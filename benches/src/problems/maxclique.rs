@@ -1,8 +1,0 @@
-//! The largest clique.
-
-#[path = "../../../bnb-framework/examples/maxclique/clique.rs"]
-pub(crate) mod clique;
-#[path = "../../../bnb-framework/examples/maxclique/graph.rs"]
-pub(crate) mod graph;
-#[path = "../../../bnb-framework/examples/maxclique/set.rs"]
-pub(crate) mod set;

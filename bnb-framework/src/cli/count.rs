@@ -1,0 +1,109 @@
+//! The command line of a program that counts: a tree from arguments, all of whose states are visited.
+
+use std::{
+    marker::PhantomData,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use serde_json::{Value, json};
+use taskwork::Figures;
+use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
+
+use crate::{
+    enumerate::{Enumerate, EnumerationTask},
+    sequential,
+};
+
+/// A tree that is made from arguments and counted. Then the whole program, with `solve`, `node` and `submit`,
+/// is one call of [`main_counting`].
+pub trait Counts: Enumerate {
+    /// The name of the program. See [`Program::NAME`].
+    const NAME: &'static str;
+    /// Its version. See [`Program::VERSION`].
+    const VERSION: &'static str;
+    /// What it does, in one line.
+    const ABOUT: &'static str;
+    /// Which tree it is.
+    type Arguments: Args;
+
+    /// Makes the tree that was asked for.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments.
+    fn from_arguments(arguments: Self::Arguments) -> Result<Self, Failure>;
+
+    /// What was counted, for people and as a JSON object.
+    fn show(counted: &Self::Output) -> (String, Value);
+}
+
+/// What a program that counts is asked.
+#[derive(Debug, Args)]
+#[group(skip)]
+struct Asked<A: Args> {
+    #[command(flatten)]
+    tree: A,
+    #[command(flatten)]
+    count: CountArguments,
+}
+
+/// The program that counts.
+struct Counting<E>(PhantomData<E>);
+
+impl<E: Counts> Program for Counting<E> {
+    const NAME: &'static str = E::NAME;
+    const VERSION: &'static str = E::VERSION;
+    const ABOUT: &'static str = E::ABOUT;
+    type Arguments = Asked<E::Arguments>;
+    type More = NoMore;
+
+    fn kinds(kinds: &mut Kinds) {
+        kinds.add::<EnumerationTask<E>>(E::NAME);
+    }
+
+    fn prepare(Asked { tree, count }: Self::Arguments) -> Result<Prepared, Failure> {
+        Ok(prepare_count(E::NAME, E::from_arguments(tree)?, &count, E::show))
+    }
+}
+
+/// Runs the command line of a program that counts.
+pub fn main_counting<E: Counts>() -> ExitCode {
+    taskwork_cli::main::<Counting<E>>()
+}
+
+/// How a tree is to be visited whose states are counted.
+#[derive(Debug, Clone, Args)]
+#[group(skip)]
+pub struct CountArguments {
+    /// Visit the tree without the runtime, by the plain sequential reference: to compare with.
+    #[arg(long)]
+    sequential: bool,
+}
+
+/// Makes a job of the visit of a whole tree. `show` says what was counted, for people and as a JSON object.
+pub fn prepare_count<E: Enumerate>(
+    kind: &'static str,
+    tree: E,
+    arguments: &CountArguments,
+    show: impl Fn(&E::Output) -> (String, Value) + Send + 'static,
+) -> Prepared {
+    let shown = move |output: &E::Output, finished: bool, elapsed: Duration, figures: Figures| {
+        let (text, mut json) = show(output);
+        if let Some(object) = json.as_object_mut() {
+            object.insert("finished".to_owned(), json!(finished));
+            object.insert("seconds".to_owned(), json!(elapsed.as_secs_f64()));
+            object.insert("figures".to_owned(), json!(figures));
+        }
+        let stopped = if finished { "" } else { " so far: the visit was stopped" };
+        Shown { text: format!("{text}{stopped}"), json, complete: finished }
+    };
+    if arguments.sequential {
+        let started = Instant::now();
+        let output = sequential::enumerate(&tree);
+        return Prepared::at_once(shown(&output, true, started.elapsed(), Figures::default()));
+    }
+    Prepared::new(kind, EnumerationTask::job(tree), move |report| {
+        Ok(shown(&report.output, report.finished, report.elapsed, report.figures))
+    })
+}

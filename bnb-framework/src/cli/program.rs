@@ -1,0 +1,128 @@
+//! The command line of a program that solves: a problem from a file, or from arguments of its own.
+
+use std::{marker::PhantomData, path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program};
+
+use super::{
+    Shows,
+    search::{SearchArguments, prepare},
+};
+use crate::{
+    search::SearchTask,
+    solver::Solver,
+    words::{FILE_BYTES_MAX, ReadError, text_of},
+};
+
+/// A problem that is made from arguments of its own. Then the whole program, with `solve`, `node` and
+/// `submit`, is one call of [`main`]. One that is read from a file implements [`FromFile`] instead.
+pub trait FromArguments: Shows {
+    /// The name of the program. See [`Program::NAME`].
+    const NAME: &'static str;
+    /// Its version. See [`Program::VERSION`].
+    const VERSION: &'static str;
+    /// What it does, in one line.
+    const ABOUT: &'static str;
+    /// Which problem it is; how it is searched is added to it.
+    type Arguments: Args;
+
+    /// Makes the problem that was asked for.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments, or with the files that they name.
+    fn from_arguments(arguments: Self::Arguments) -> Result<Self, Failure>;
+
+    /// A solution to begin with, and its cost, if one is easily had.
+    fn start(&self) -> Option<(Self::Cost, Self::Solution)> {
+        None
+    }
+}
+
+/// A problem that is read from a file. Then the whole program, with `solve`, `node` and `submit`, is one call
+/// of [`main`].
+pub trait FromFile: Shows {
+    /// The name of the program. See [`Program::NAME`].
+    const NAME: &'static str;
+    /// Its version. See [`Program::VERSION`].
+    const VERSION: &'static str;
+    /// What it does, in one line.
+    const ABOUT: &'static str;
+    /// The largest file that is read, in bytes.
+    const FILE_BYTES_MAX: u64 = FILE_BYTES_MAX;
+
+    /// Reads the problem from the text of a file; [`Words`](crate::words::Words) helps. `file` is what to
+    /// call it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn read(file: &str, text: &str) -> Result<Self, ReadError>;
+
+    /// A solution to begin with, and its cost, if one is easily had.
+    fn start(&self) -> Option<(Self::Cost, Self::Solution)> {
+        None
+    }
+}
+
+/// What a program for a problem from a file is asked.
+#[derive(Debug, Args)]
+pub struct FileArguments {
+    /// The instance.
+    file: PathBuf,
+}
+
+impl<P: FromFile> FromArguments for P {
+    const NAME: &'static str = <P as FromFile>::NAME;
+    const VERSION: &'static str = <P as FromFile>::VERSION;
+    const ABOUT: &'static str = <P as FromFile>::ABOUT;
+    type Arguments = FileArguments;
+
+    fn from_arguments(FileArguments { file }: FileArguments) -> Result<Self, Failure> {
+        let text = text_of(&file, P::FILE_BYTES_MAX).map_err(Failure::usage)?;
+        P::read(&file.display().to_string(), &text).map_err(Failure::usage)
+    }
+
+    fn start(&self) -> Option<(P::Cost, P::Solution)> {
+        <P as FromFile>::start(self)
+    }
+}
+
+/// What a program that solves is asked.
+#[derive(Debug, Args)]
+#[group(skip)]
+struct Asked<A: Args> {
+    #[command(flatten)]
+    problem: A,
+    #[command(flatten)]
+    search: SearchArguments,
+}
+
+/// The program that solves a problem.
+struct Solves<P>(PhantomData<P>);
+
+impl<P: FromArguments> Program for Solves<P> {
+    const NAME: &'static str = P::NAME;
+    const VERSION: &'static str = P::VERSION;
+    const ABOUT: &'static str = P::ABOUT;
+    type Arguments = Asked<P::Arguments>;
+    type More = NoMore;
+
+    fn kinds(kinds: &mut Kinds) {
+        kinds.add::<SearchTask<P>>(P::NAME);
+    }
+
+    fn prepare(Asked { problem, search }: Self::Arguments) -> Result<Prepared, Failure> {
+        let problem = P::from_arguments(problem)?;
+        let start = problem.start();
+        let mut solver = Solver::new(problem);
+        if let Some((cost, solution)) = start {
+            solver = solver.start(cost, solution);
+        }
+        prepare(P::NAME, solver, &search)
+    }
+}
+
+/// Runs the command line of a program for a problem from a file, or from arguments.
+pub fn main<P: FromArguments>() -> ExitCode {
+    taskwork_cli::main::<Solves<P>>()
+}

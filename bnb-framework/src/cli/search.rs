@@ -1,0 +1,210 @@
+//! The options of a search, and the job that is made of a problem and of these.
+
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use taskwork_cli::{Failure, Prepared};
+
+use super::{Shows, answer::shown, progress::line};
+use crate::{
+    options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
+    problem::Problem,
+    sequential,
+    solver::{Solved, Solver},
+};
+
+/// How a problem is to be searched.
+#[derive(Debug, Clone, Args)]
+#[group(skip)]
+pub struct SearchArguments {
+    /// In which order open states are visited.
+    #[arg(help_heading = "Search", long, value_enum, default_value = "depth-first")]
+    strategy: Order,
+    /// How many open states a task keeps at most, in another order than depth first; beyond, it goes on depth
+    /// first.
+    #[arg(help_heading = "Search", long, value_name = "STATES", default_value_t = Strategy::OPEN_MAX)]
+    open_max: usize,
+    /// What is split off when somebody is hungry.
+    #[arg(help_heading = "Search", long, value_enum, default_value = "half")]
+    split: SplitOff,
+    /// Visit the same states and find the same solution however many workers and nodes there are. Takes
+    /// longer.
+    #[arg(help_heading = "Search", long, conflicts_with_all = ["best", "within", "within_relative", "no_pruning"])]
+    replicable: bool,
+    /// Only decide whether there is a solution as good as this.
+    #[arg(help_heading = "Search", long, value_name = "COST", allow_hyphen_values = true)]
+    target: Option<String>,
+    /// Look only for solutions that are better than this.
+    #[arg(help_heading = "Search", long, value_name = "COST", allow_hyphen_values = true)]
+    cutoff: Option<String>,
+    /// Take a solution for good enough that is no further than this from the optimum, in units of the cost.
+    #[arg(help_heading = "Search", long, value_name = "COST", default_value = "0", value_parser = not_negative)]
+    gap: f64,
+    /// The same as a share of the cost: 0.01 is one per cent.
+    #[arg(help_heading = "Search", long, value_name = "SHARE", default_value = "0", value_parser = not_negative)]
+    relative_gap: f64,
+    /// Stop after so many seconds, with the best solution, and what is proven of it.
+    #[arg(help_heading = "Search", long, value_name = "SECONDS", value_parser = seconds)]
+    time_limit: Option<Duration>,
+    /// Stop after about so many states, likewise.
+    #[arg(help_heading = "Search", long, value_name = "STATES", value_parser = clap::value_parser!(u64).range(1..))]
+    state_limit: Option<u64>,
+    /// Collect the so many best solutions.
+    #[arg(help_heading = "Search", long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    best: Option<u32>,
+    /// Collect the solutions that are no further than this from the optimum, in units of the cost; at most
+    /// --best, or 1000.
+    #[arg(help_heading = "Search", long, value_name = "COST", value_parser = not_negative)]
+    within: Option<f64>,
+    /// The same as a share of the cost.
+    #[arg(help_heading = "Search", long, value_name = "SHARE", value_parser = not_negative)]
+    within_relative: Option<f64>,
+    /// Visit every state, whatever its bound.
+    #[arg(help_heading = "Search", long, conflicts_with_all = [
+        "target", "cutoff", "gap", "relative_gap", "best", "within", "within_relative",
+    ])]
+    no_pruning: bool,
+    /// Search without the runtime, by the plain sequential reference: to compare with.
+    #[arg(help_heading = "Search", long, conflicts_with_all = [
+        "strategy", "split", "replicable", "target", "cutoff", "gap", "relative_gap", "time_limit", "state_limit", "best", "within",
+        "within_relative",
+    ])]
+    sequential: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(clippy::enum_variant_names, reason = "that is what they are called")]
+enum Order {
+    /// In the order of the children.
+    DepthFirst,
+    /// Depth first, of the children those with the best bounds first.
+    BestChildFirst,
+    /// The best bound first, wherever it is.
+    BestFirst,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SplitOff {
+    /// Half of the shallowest level.
+    Half,
+    /// The shallowest state.
+    Shallowest,
+    /// What the problem itself says.
+    Own,
+}
+
+/// How many solutions within a distance of the optimum are collected unless something else is said.
+const COLLECT_MAX: usize = 1000;
+
+impl SearchArguments {
+    /// Whether the sequential reference was asked for.
+    pub fn is_sequential(&self) -> bool {
+        self.sequential
+    }
+
+    /// Whether everything is to be visited.
+    pub fn is_without_pruning(&self) -> bool {
+        self.no_pruning
+    }
+
+    /// Chooses what was asked for. `read` reads a cost, and `unit` is how much of it a difference of 1 is.
+    ///
+    /// # Errors
+    /// If a cost is none.
+    pub fn apply<P: Problem>(
+        &self,
+        mut solver: Solver<P>,
+        read: impl Fn(&str) -> Option<P::Cost>,
+        unit: f64,
+    ) -> Result<Solver<P>, Failure> {
+        let cost = |option: &str, text: &str| {
+            let wrong =
+                || Failure::usage(format!("{option}: found {text:?}; expected a cost of this problem"));
+            read(text).ok_or_else(wrong)
+        };
+        let open_max = self.open_max;
+        solver = solver
+            .pruning(!self.no_pruning)
+            .strategy(match self.strategy {
+                Order::DepthFirst => Strategy::DepthFirst,
+                Order::BestChildFirst => Strategy::BestChildFirst { open_max },
+                Order::BestFirst => Strategy::BestFirst { open_max },
+            })
+            .split(match self.split {
+                SplitOff::Half => Split::Half,
+                SplitOff::Shallowest => Split::Shallowest,
+                SplitOff::Own => Split::Own,
+            })
+            .tolerance(Tolerance { absolute: self.gap * unit, relative: self.relative_gap });
+        if self.replicable {
+            solver = solver.replicable(Replicable::default());
+        }
+        if let Some(target) = &self.target {
+            solver = solver.target(cost("--target", target)?);
+        }
+        if let Some(cutoff) = &self.cutoff {
+            solver = solver.cutoff(cost("--cutoff", cutoff)?);
+        }
+        if let Some(limit) = self.time_limit {
+            solver = solver.time_limit(limit);
+        }
+        if let Some(states) = self.state_limit {
+            solver = solver.state_limit(states);
+        }
+        if let Some(collect) = self.collect(unit) {
+            if !P::EVERY_SOLUTION {
+                return Err(Failure::usage(
+                    "--best, --within and --within-relative are for searches that come by every solution; this one \
+                     stops short at the best below a state",
+                ));
+            }
+            solver = solver.collect(collect);
+        }
+        Ok(solver)
+    }
+
+    fn collect(&self, unit: f64) -> Option<Collect> {
+        let near = self.within.is_some() || self.within_relative.is_some();
+        let within = near.then(|| Tolerance {
+            absolute: unit * self.within.unwrap_or(0.0),
+            relative: self.within_relative.unwrap_or(0.0),
+        });
+        let at_most = self.best.map(|best| usize::try_from(best).unwrap_or(usize::MAX));
+        let at_most = at_most.or(near.then_some(COLLECT_MAX))?;
+        Some(Collect { at_most, within })
+    }
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "expected a number, 0 or more".to_owned())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| (0.0..=1e9).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected a number of seconds".to_owned())
+}
+
+/// Makes a job of a search.
+///
+/// # Errors
+/// What is wrong with the arguments.
+pub fn prepare<P: Shows>(
+    kind: &'static str,
+    solver: Solver<P>,
+    arguments: &SearchArguments,
+) -> Result<Prepared, Failure> {
+    if arguments.sequential {
+        let problem = solver.problem().clone();
+        let started = Instant::now();
+        let found = sequential::solve(&problem, !arguments.no_pruning, solver.started_from());
+        let solved = found.solved(started.elapsed());
+        return Ok(Prepared::at_once(shown(&problem, &solved, &Options::default())?));
+    }
+    let (reader, unit) = (solver.problem().clone(), solver.problem().unit());
+    let solver = arguments.apply(solver, |text| reader.read_cost(text), unit)?;
+    let (problem, options) = (solver.problem().clone(), solver.options().clone());
+    Ok(Prepared::watched(kind, solver.job(), line::<P>, move |report| {
+        shown(&problem, &Solved::of(&report, &options), &options)
+    }))
+}

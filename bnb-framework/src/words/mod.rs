@@ -1,0 +1,223 @@
+//! Reading the files of instances: words and numbers, and what to say when they are not as expected.
+//!
+//! Most formats of instances are numbers in a certain order, with white space between. [`Words`] gives them
+//! one by one, and whatever is wrong is said with the file, the line, what was found, and what was expected.
+//!
+//! ```
+//! use bnb_framework::words::{ReadError, Words};
+//!
+//! /// A capacity, then pairs of a value and a weight.
+//! fn parse(text: &str) -> Result<(u64, Vec<(u64, u64)>), ReadError> {
+//!     let mut words = Words::new("items.txt", text);
+//!     let capacity = words.number("a capacity")?;
+//!     let mut items = Vec::new();
+//!     while !words.is_at_end() {
+//!         items.push((words.number("a value")?, words.number("a weight")?));
+//!     }
+//!     Ok((capacity, items))
+//! }
+//!
+//! assert_eq!(parse("50\n60 10\n100 20").unwrap(), (50, vec![(60, 10), (100, 20)]));
+//! let error = parse("50\n60 10\n100 heavy").unwrap_err();
+//! assert_eq!(error.to_string(), "items.txt:3: found \"heavy\"; expected a weight");
+//! ```
+
+mod error;
+mod file;
+
+use std::{fmt, ops::RangeInclusive, str::FromStr};
+
+use self::error::quoted;
+pub use self::{
+    error::ReadError,
+    file::{FILE_BYTES_MAX, text_from, text_of},
+};
+
+/// The words of a text, one after another.
+#[derive(Debug, Clone)]
+pub struct Words<'a> {
+    file: &'a str,
+    lines: std::iter::Enumerate<std::str::Lines<'a>>,
+    line: usize,
+    /// What is left of the line.
+    rest: std::str::SplitWhitespace<'a>,
+}
+
+impl<'a> Words<'a> {
+    /// The words of a text; `file` is what to call it.
+    pub fn new(file: &'a str, text: &'a str) -> Self {
+        // A mark at the beginning, which some editors write, is no word.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let rest = "".split_whitespace();
+        Self { file, lines: text.lines().enumerate(), line: 0, rest }
+    }
+
+    /// The next word.
+    fn next(&mut self) -> Option<&'a str> {
+        loop {
+            if let Some(word) = self.rest.next() {
+                return Some(word);
+            }
+            let (line, text) = self.lines.next()?;
+            self.line = line + 1;
+            self.rest = text.split_whitespace();
+        }
+    }
+
+    /// The next word, whatever it is.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn word(&mut self, expected: &str) -> Result<&'a str, ReadError> {
+        self.next().ok_or_else(|| self.missing(expected))
+    }
+
+    /// The next word, as a number or whatever is read from a single word.
+    ///
+    /// # Errors
+    /// If there is none, or it is something else.
+    pub fn number<T: FromStr>(&mut self, expected: &str) -> Result<T, ReadError> {
+        let word = self.word(expected)?;
+        word.parse().map_err(|_| self.wrong(word, expected))
+    }
+
+    /// The next word, as a number within a range.
+    ///
+    /// # Errors
+    /// If there is none, or it is something else.
+    pub fn number_in<T: FromStr + PartialOrd + fmt::Display>(
+        &mut self,
+        what: &str,
+        range: RangeInclusive<T>,
+    ) -> Result<T, ReadError> {
+        let expected = format!("{what} from {} to {}", range.start(), range.end());
+        let word = self.word(&expected)?;
+        let number = word.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| self.wrong(word, &expected))
+    }
+
+    /// The next word of the line that the last one was on.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn word_here(&mut self, expected: &str) -> Result<&'a str, ReadError> {
+        self.rest.next().ok_or_else(|| self.at(self.line, "the end of the line", expected))
+    }
+
+    /// The next word of this line, as a number within a range.
+    ///
+    /// # Errors
+    /// If there is none, or it is something else.
+    pub fn number_here<T: FromStr + PartialOrd + fmt::Display>(
+        &mut self,
+        what: &str,
+        range: RangeInclusive<T>,
+    ) -> Result<T, ReadError> {
+        let expected = format!("{what} from {} to {}", range.start(), range.end());
+        let word = self.word_here(&expected)?;
+        let number = word.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| self.wrong(word, &expected))
+    }
+
+    /// Whether there are no words left.
+    pub fn is_at_end(&self) -> bool {
+        self.clone().next().is_none()
+    }
+
+    /// The next word, without taking it.
+    pub fn peek(&self) -> Option<&'a str> {
+        self.clone().next()
+    }
+
+    /// The next word of the line that the last one was on, without taking it.
+    pub fn peek_here(&self) -> Option<&'a str> {
+        self.rest.clone().next()
+    }
+
+    /// The line that the last word was on, from 1; 0 before the first.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
+    /// Passes over the rest of the line that the last word was on.
+    pub fn skip_line(&mut self) {
+        self.rest = "".split_whitespace();
+    }
+
+    /// Says that nothing is to follow.
+    ///
+    /// # Errors
+    /// If something does.
+    pub fn end(&mut self) -> Result<(), ReadError> {
+        match self.next() {
+            None => Ok(()),
+            Some(word) => Err(self.wrong(word, "the end of the file")),
+        }
+    }
+
+    /// Says that nothing is to follow on the line that the last word was on. `expected` goes on: what would
+    /// be on lines of their own.
+    ///
+    /// # Errors
+    /// If something does.
+    pub fn end_here(&mut self, expected: &str) -> Result<(), ReadError> {
+        match self.rest.next() {
+            None => Ok(()),
+            Some(word) => Err(self.wrong(word, &format!("the end of the line{expected}"))),
+        }
+    }
+
+    /// What is wrong with the word that was taken last.
+    pub fn wrong(&self, found: &str, expected: &str) -> ReadError {
+        self.at(self.line, &quoted(found), expected)
+    }
+
+    /// What is wrong with a line, in words: what stands there is not quoted.
+    pub fn at(&self, line: usize, found: &str, expected: &str) -> ReadError {
+        ReadError::at(self.file, line, found, expected)
+    }
+
+    /// That the file ends where something was expected.
+    pub fn missing(&self, expected: &str) -> ReadError {
+        let lines = self.line + self.lines.clone().count();
+        self.at(lines.max(1), "the end of the file", expected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        let mut words = Words::new("f", "\u{feff}1 2\r\n\n\tthree");
+        assert_eq!(words.number::<u8>("a number"), Ok(1));
+        assert_eq!(words.number_in("a number", 2..=3), Ok(2));
+        let wrong = words.number_in("a number", 4..=5).unwrap_err();
+        assert_eq!(wrong.to_string(), "f:3: found \"three\"; expected a number from 4 to 5");
+        let wrong = words.word("four").unwrap_err();
+        assert_eq!(wrong.to_string(), "f:3: found the end of the file; expected four");
+        assert_eq!(words.end(), Ok(()));
+    }
+
+    #[test]
+    fn a_line_ends_where_it_is_to_end() {
+        let mut words = Words::new("f", "1\n2 3 4\n\n");
+        assert_eq!((words.line(), words.number::<u8>("one"), words.end_here("")), (0, Ok(1), Ok(())));
+        assert_eq!(
+            (words.peek_here(), words.number::<u8>("two"), words.peek_here()),
+            (None, Ok(2), Some("3"))
+        );
+        let wrong = words.end_here(", and three").unwrap_err();
+        assert_eq!(wrong.to_string(), "f:2: found \"3\"; expected the end of the line, and three");
+        assert_eq!((words.number_here("four", 4..=4), words.line()), (Ok(4), 2));
+        assert_eq!(words.missing("five").to_string(), "f:3: found the end of the file; expected five");
+    }
+
+    #[test]
+    fn long_words_are_cut() {
+        let long = "ü".repeat(100);
+        let wrong = Words::new("f", &long).number::<u8>("a number").unwrap_err().to_string();
+        assert!(wrong.contains("…") && wrong.chars().count() < 100, "{wrong}");
+    }
+}

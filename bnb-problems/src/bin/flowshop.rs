@@ -1,0 +1,13 @@
+//! `flowshop`: solves the permutation flow shop: jobs go through all machines in the same order; which order
+//! is done first?
+//!
+//! ```text
+//! cargo run --release -p bnb-problems --bin flowshop -- solve ta001
+//! cargo run --release -p bnb-problems --bin flowshop -- solve --jobs 20 --machines 5 --seed 873654221
+//! ```
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    bnb_framework::cli::main::<bnb_problems::flowshop::FlowShop>()
+}

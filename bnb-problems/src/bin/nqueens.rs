@@ -1,0 +1,11 @@
+//! `nqueens`: counts the ways to place n queens.
+//!
+//! ```text
+//! cargo run --release -p bnb-problems --bin nqueens -- solve 14
+//! ```
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    bnb_framework::cli::main_counting::<bnb_problems::nqueens::Board>()
+}

@@ -1,0 +1,11 @@
+//! `uts`: counts the nodes of a published unbalanced tree.
+//!
+//! ```text
+//! cargo run --release -p bnb-problems --bin uts -- solve T1
+//! ```
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    bnb_framework::cli::main_counting::<bnb_problems::uts::Uts>()
+}

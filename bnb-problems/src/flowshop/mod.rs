@@ -1,0 +1,360 @@
+//! The permutation flow shop (E. Taillard, Benchmarks for basic scheduling problems, 1993).
+//!
+//! An order is made from both ends: the next job is put behind those at the front, or before those at the
+//! back, whichever leaves less to be searched (J. Gmys, M. Mezmaz, N. Melab and D. Tuyttens, A
+//! computationally efficient branch-and-bound algorithm for the permutation flow-shop scheduling problem,
+//! 2020). Bounded by each machine alone: what it has done at the front, all jobs that are left one after
+//! another, and what follows at the back.
+
+mod read;
+
+use std::path::PathBuf;
+
+use bnb_framework::{
+    Children, Problem, Tree,
+    cli::{Failure, FromArguments, Shows},
+    words,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub use self::read::{FILE_BYTES_MAX, JOBS_MAX, MACHINES_MAX, parse};
+
+/// An instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowShop {
+    jobs: usize,
+    machines: usize,
+    /// How long each job takes on each machine, job by job.
+    times: Vec<u32>,
+    /// The earliest that any job can be at each machine.
+    heads: Vec<u32>,
+    /// The least that follows any job on each machine.
+    tails: Vec<u32>,
+}
+
+/// Some jobs are at the front, some at the back: one state for a whole search, changed in place.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Order {
+    front: Vec<u16>,
+    /// From the last one on.
+    back: Vec<u16>,
+    /// Which jobs are left.
+    left: Vec<bool>,
+    /// How much there is to do for these on each machine.
+    work: Vec<u32>,
+    /// When each machine is done with the front: of all fronts so far, one upon the other.
+    done: Vec<u32>,
+    /// How long each machine and those after it still need from the beginning of the back, likewise.
+    needed: Vec<u32>,
+    /// No order of this kind is done earlier.
+    low: u32,
+    /// The best order known was done then, when that was last asked.
+    best: u32,
+}
+
+/// The jobs that were not tried yet at an end, with what an order takes at least that goes on so; the worst
+/// first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Next {
+    at_front: bool,
+    jobs: Vec<(u32, u16)>,
+}
+
+/// Seeds of the generator are below.
+const SEED_END: u32 = i32::MAX as u32;
+
+impl FlowShop {
+    /// An instance of which the times are given machine by machine.
+    pub fn new(jobs: usize, machines: usize, by_machine: Vec<u32>) -> Self {
+        let times: Vec<u32> = (0..jobs)
+            .flat_map(|job| (0..machines).map(move |m| (job, m)))
+            .map(|(job, m)| by_machine[m * jobs + job])
+            .collect();
+        drop(by_machine);
+        let least = |sum: &dyn Fn(&[u32], usize) -> u32| -> Vec<u32> {
+            (0..machines).map(|m| times.chunks(machines).map(|job| sum(job, m)).min().unwrap_or(0)).collect()
+        };
+        let heads = least(&|job, m| job[..m].iter().sum());
+        let tails = least(&|job, m| job[m + 1..].iter().sum());
+        Self { jobs, machines, times, heads, tails }
+    }
+
+    /// Taillard's instance of a seed: times from 1 to 99 by the generator that he gives.
+    pub fn generate(jobs: usize, machines: usize, seed: u32) -> Self {
+        let mut seed = i64::from(seed);
+        let mut next = || {
+            let (rounds, rest) = (seed / 127_773, seed % 127_773);
+            seed = 16_807 * rest - 2_836 * rounds;
+            if seed < 0 {
+                seed += i64::from(SEED_END);
+            }
+            u32::try_from(1 + seed * 99 / i64::from(SEED_END)).unwrap_or(99)
+        };
+        Self::new(jobs, machines, (0..jobs * machines).map(|_| next()).collect())
+    }
+
+    fn job(&self, job: u16) -> &[u32] {
+        &self.times[usize::from(job) * self.machines..][..self.machines]
+    }
+
+    fn makespan(&self, order: &[u16]) -> u32 {
+        let mut done = vec![0; self.machines];
+        for &job in order {
+            let mut before = 0;
+            for (done, time) in done.iter_mut().zip(self.job(job)) {
+                *done = before.max(*done) + time;
+                before = *done;
+            }
+        }
+        done.last().copied().unwrap_or(0)
+    }
+
+    /// An order to begin with: the longest jobs first, each where it does least harm (M. Nawaz, E. Enscore
+    /// and I. Ham, 1983).
+    pub fn insertion(&self) -> (u32, Vec<u16>) {
+        let mut jobs: Vec<u16> = (0..self.jobs).filter_map(|job| u16::try_from(job).ok()).collect();
+        jobs.sort_by_key(|&job| std::cmp::Reverse(self.job(job).iter().sum::<u32>()));
+        let mut order = Vec::new();
+        for job in jobs {
+            let with = |place: usize| -> Vec<u16> { [&order[..place], &[job], &order[place..]].concat() };
+            order = (0..=order.len()).map(with).min_by_key(|order| self.makespan(order)).unwrap_or_default();
+        }
+        (self.makespan(&order), order)
+    }
+
+    /// What an order takes at least that goes on with each of the jobs left.
+    fn next(&self, order: &Order, at_front: bool) -> Next {
+        let (done, needed) = (order.done(self), order.needed(self));
+        let left = order.left.iter().zip(0_u16..).filter(|(left, _)| **left);
+        let mut jobs: Vec<(u32, u16)> = left
+            .map(|(_, job)| {
+                let times = self.job(job).iter().zip(&order.work);
+                let low = if at_front {
+                    let begun = if order.front.is_empty() { None } else { Some(done) };
+                    let mut before = 0;
+                    times
+                        .zip(needed)
+                        .enumerate()
+                        .map(|(m, ((time, work), needed))| {
+                            before = before.max(begun.map_or(0, |done| done[m])) + time;
+                            before + (work - time) + needed
+                        })
+                        .max()
+                } else {
+                    let follows = if order.back.is_empty() { None } else { Some(needed) };
+                    let mut after = 0;
+                    times
+                        .zip(done)
+                        .enumerate()
+                        .rev()
+                        .map(|(m, ((time, work), done))| {
+                            after = after.max(follows.map_or(0, |needed| needed[m])) + time;
+                            done + (work - time) + after
+                        })
+                        .max()
+                };
+                (low.unwrap_or(0), job)
+            })
+            .collect();
+        jobs.sort_unstable_by(|a, b| b.cmp(a));
+        Next { at_front, jobs }
+    }
+}
+
+impl Order {
+    /// When each machine is done with the front at the earliest.
+    fn done<'a>(&'a self, shop: &'a FlowShop) -> &'a [u32] {
+        if self.front.is_empty() { &shop.heads } else { &self.done[self.done.len() - shop.machines..] }
+    }
+
+    /// How long each machine and those after it need for the back at the least.
+    fn needed<'a>(&'a self, shop: &'a FlowShop) -> &'a [u32] {
+        if self.back.is_empty() { &shop.tails } else { &self.needed[self.needed.len() - shop.machines..] }
+    }
+
+    fn put(&mut self, shop: &FlowShop, job: u16, at_front: bool) {
+        let times = shop.job(job);
+        self.left[usize::from(job)] = false;
+        self.work.iter_mut().zip(times).for_each(|(work, time)| *work -= time);
+        let (row, jobs) =
+            if at_front { (&mut self.done, &mut self.front) } else { (&mut self.needed, &mut self.back) };
+        let (start, first) = (row.len(), jobs.is_empty());
+        row.resize(start + shop.machines, 0);
+        let mut beside = 0;
+        for step in 0..shop.machines {
+            let machine = if at_front { step } else { shop.machines - 1 - step };
+            let before = if first { 0 } else { row[start - shop.machines + machine] };
+            beside = before.max(beside) + times[machine];
+            row[start + machine] = beside;
+        }
+        jobs.push(job);
+    }
+
+    fn take_back(&mut self, shop: &FlowShop, at_front: bool) {
+        let (row, jobs) =
+            if at_front { (&mut self.done, &mut self.front) } else { (&mut self.needed, &mut self.back) };
+        let Some(job) = jobs.pop() else { return };
+        row.truncate(row.len() - shop.machines);
+        self.left[usize::from(job)] = true;
+        self.work.iter_mut().zip(shop.job(job)).for_each(|(work, time)| *work += time);
+    }
+}
+
+impl Tree for FlowShop {
+    type State = Order;
+    type Children = Next;
+
+    fn root(&self) -> Order {
+        let work =
+            (0..self.machines).map(|m| self.times.iter().skip(m).step_by(self.machines).sum()).collect();
+        let (front, back, done, needed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Order { front, back, left: vec![true; self.jobs], work, done, needed, low: 0, best: u32::MAX }
+    }
+
+    /// At the end where fewer jobs could lead to a better order; if there are as many, where they look worse.
+    fn branch(&self, order: &mut Order) -> Next {
+        let ends = [self.next(order, true), self.next(order, false)];
+        let worth = |next: &Next| {
+            let hopeful = next.jobs.iter().filter(|(low, _)| *low < order.best).count();
+            let sum: u64 = next.jobs.iter().map(|(low, _)| u64::from(*low)).sum();
+            (hopeful, std::cmp::Reverse(sum))
+        };
+        let [front, back] = ends;
+        if worth(&front) <= worth(&back) { front } else { back }
+    }
+}
+
+impl Children<FlowShop> for Next {
+    const IN_PLACE: bool = true;
+
+    fn next(&mut self, shop: &FlowShop, parent: &Order) -> Option<Order> {
+        let mut child = parent.clone();
+        self.descend(shop, &mut child).then_some(child)
+    }
+
+    fn descend(&mut self, shop: &FlowShop, order: &mut Order) -> bool {
+        let Some((low, job)) = self.jobs.pop() else { return false };
+        order.low = low;
+        order.put(shop, job, self.at_front);
+        true
+    }
+
+    fn ascend(&self, shop: &FlowShop, order: &mut Order) {
+        order.take_back(shop, self.at_front);
+    }
+
+    /// The later half: those that look worse.
+    fn split(&mut self, _: &FlowShop, _: &Order) -> Option<Self> {
+        let kept = self.jobs.split_off(self.jobs.len().div_ceil(2));
+        let away = Self { at_front: self.at_front, jobs: std::mem::replace(&mut self.jobs, kept) };
+        (!away.jobs.is_empty()).then_some(away)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    fn is_single(&self, _: &FlowShop, _: &Order) -> bool {
+        self.jobs.len() == 1
+    }
+
+    fn count(&self, _: &FlowShop, _: &Order) -> u64 {
+        self.jobs.len() as u64
+    }
+}
+
+impl Problem for FlowShop {
+    /// When the last machine is done.
+    type Cost = u32;
+    /// The jobs in their order, from 0.
+    type Solution = Vec<u16>;
+    const WORST_LAST: bool = true;
+
+    fn leaf(&self, order: &Order) -> Option<u32> {
+        if order.front.len() + order.back.len() < self.jobs {
+            return None;
+        }
+        if order.back.is_empty() {
+            return order.done(self).last().copied();
+        }
+        if order.front.is_empty() {
+            return order.needed(self).first().copied();
+        }
+        order.done(self).iter().zip(order.needed(self)).map(|(done, needed)| done + needed).max()
+    }
+
+    fn bound(&self, order: &mut Order, best: Option<u32>) -> Option<u32> {
+        order.best = best.unwrap_or(u32::MAX);
+        Some(order.low)
+    }
+
+    fn solution(&self, order: &Order) -> Vec<u16> {
+        order.front.iter().chain(order.back.iter().rev()).copied().collect()
+    }
+
+    fn cost_of(&self, order: &Vec<u16>) -> Option<u32> {
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        sorted.iter().map(|&job| usize::from(job)).eq(0..self.jobs).then(|| self.makespan(order))
+    }
+}
+
+impl Shows for FlowShop {
+    const COST: &'static str = "makespan";
+    const SOLUTION: &'static str = "order";
+
+    /// People count jobs from 1.
+    fn show(&self, order: &Vec<u16>) -> (String, Value) {
+        let order: Vec<u16> = order.iter().map(|job| job + 1).collect();
+        (format!("{order:?}"), json!(order))
+    }
+}
+
+/// Which instance.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The instance, in Taillard's format: the numbers of jobs and machines, then the times of all jobs, a
+    /// line for each machine.
+    #[arg(required_unless_present = "seed")]
+    file: Option<PathBuf>,
+    /// Which instance of the file, if it has several.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    instance: u32,
+    /// Make an instance as Taillard did, from the seed of its times.
+    #[arg(long, conflicts_with_all = ["file", "instance"], requires = "jobs", requires = "machines",
+          value_parser = clap::value_parser!(u32).range(1..i64::from(SEED_END)))]
+    seed: Option<u32>,
+    /// How many jobs it has.
+    #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX as i64))]
+    jobs: Option<u16>,
+    /// How many machines it has.
+    #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=MACHINES_MAX as i64))]
+    machines: Option<u16>,
+}
+
+impl FromArguments for FlowShop {
+    const NAME: &'static str = "flowshop";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str =
+        "Orders jobs so that the last machine is done with the last of them as early as can be";
+    type Arguments = Arguments;
+
+    fn from_arguments(arguments: Arguments) -> Result<Self, Failure> {
+        let Arguments { file, instance, seed, jobs, machines } = arguments;
+        match (file, seed, jobs, machines) {
+            (_, Some(seed), Some(jobs), Some(machines)) => {
+                Ok(Self::generate(jobs.into(), machines.into(), seed))
+            }
+            (Some(file), ..) => {
+                let text = words::text_of(&file, FILE_BYTES_MAX).map_err(Failure::usage)?;
+                parse(&file.display().to_string(), &text, instance).map_err(Failure::usage)
+            }
+            _ => Err(Failure::usage("a file was expected, or --seed, --jobs and --machines")),
+        }
+    }
+
+    fn start(&self) -> Option<(u32, Vec<u16>)> {
+        Some(self.insertion())
+    }
+}

@@ -1,0 +1,109 @@
+//! Files in Taillard's format.
+
+use bnb_framework::words::{ReadError, Words};
+
+use super::FlowShop;
+
+/// The most jobs.
+pub const JOBS_MAX: usize = 1000;
+/// The most machines.
+pub const MACHINES_MAX: usize = 256;
+/// The largest file that is read, in bytes: some of the largest instances.
+pub const FILE_BYTES_MAX: u64 = 16 << 20;
+/// The longest that a job takes on a machine: sums of all stay within 32 bits.
+const TIME_MAX: u32 = 8_000;
+
+/// Reads an instance of a file, counted from 1; all of them are checked.
+///
+/// An instance is a line with the numbers of jobs and machines, which the seed and the two bounds may follow,
+/// and then a line for each machine with the times of all jobs. Before either there may be Taillard's title
+/// (`number of jobs, …`, `processing times :`); a second instance must have the first of these, so that a
+/// machine too many is not taken for one. After the times there may be a solution: a makespan alone on a
+/// line, then the jobs in an order of that makespan.
+///
+/// # Errors
+/// Says the file, the line, what was found and what was expected.
+pub fn parse(file: &str, text: &str, instance: u32) -> Result<FlowShop, ReadError> {
+    let mut words = Words::new(file, text);
+    let (mut wanted, mut count) = (None, 0);
+    loop {
+        let shop = one(&mut words)?;
+        count += 1;
+        if words.peek().is_some_and(|word| !is_title(word, "number")) {
+            solution(&mut words, &shop)?;
+        }
+        if count == instance {
+            wanted = Some(shop);
+        }
+        match words.peek() {
+            None => break,
+            Some(word) if is_title(word, "number") => {}
+            Some(_) => {
+                let word = words.word("a title")?;
+                return Err(words.wrong(word, "the end of the file, or another instance with its title"));
+            }
+        }
+    }
+    wanted.ok_or_else(|| words.missing(&format!("instance {instance}: the file has {count}")))
+}
+
+fn one(words: &mut Words<'_>) -> Result<FlowShop, ReadError> {
+    skip_title(words, "number");
+    let jobs = words.number_in("a number of jobs", 1..=JOBS_MAX)?;
+    let machines = words.number_here("a number of machines", 1..=MACHINES_MAX)?;
+    if words.peek_here().is_some() {
+        for what in ["the seed", "the upper bound", "the lower bound"] {
+            words.number_here(what, 0..=u32::MAX)?;
+        }
+    }
+    words.end_here(" after the numbers of jobs and machines, or after a seed and two bounds behind them")?;
+    skip_title(words, "processing");
+    let mut times = Vec::with_capacity(jobs * machines);
+    for machine in 1..=machines {
+        const TIME: &str = "the time of a job on a machine,";
+        times.push(words.number_in(TIME, 0..=TIME_MAX)?);
+        for _ in 1..jobs {
+            times.push(words.number_here(TIME, 0..=TIME_MAX)?);
+        }
+        words.end_here(&format!(" after the times of {jobs} jobs on machine {machine}"))?;
+    }
+    Ok(FlowShop::new(jobs, machines, times))
+}
+
+/// Reads a makespan and an order, and checks that they go together: a line too many is no solution.
+fn solution(words: &mut Words<'_>, shop: &FlowShop) -> Result<(), ReadError> {
+    const MAKESPAN: &str = "the end of the file, or the makespan of a solution";
+    let makespan: u32 = words.number_in(MAKESPAN, 0..=u32::MAX)?;
+    words.end_here(&format!(": of {} machines the times are given", shop.machines))?;
+    let jobs = u16::try_from(shop.jobs).unwrap_or(u16::MAX);
+    let (mut order, mut is_left) = (Vec::with_capacity(shop.jobs), vec![true; shop.jobs]);
+    for _ in 0..jobs {
+        let job = words.number_in("a job of the solution's order,", 1..=jobs)? - 1;
+        if !std::mem::replace(&mut is_left[usize::from(job)], false) {
+            return Err(words.wrong(&(job + 1).to_string(), "each job once in the solution's order"));
+        }
+        order.push(job);
+    }
+    let real = shop.makespan(&order);
+    if real != makespan {
+        let found = format!("an order of makespan {real}");
+        return Err(words.at(
+            words.line(),
+            &found,
+            &format!("one of {makespan}, as the file says before it"),
+        ));
+    }
+    Ok(())
+}
+
+/// Passes over a title that begins so.
+fn skip_title(words: &mut Words<'_>, first: &str) {
+    if words.peek().is_some_and(|word| is_title(word, first)) {
+        let _ = words.word("a title");
+        words.skip_line();
+    }
+}
+
+fn is_title(word: &str, first: &str) -> bool {
+    word.eq_ignore_ascii_case(first)
+}

@@ -1,0 +1,198 @@
+//! A graph as the search wants it, and its reader.
+
+use bnb_framework::words::{ReadError, Words};
+use serde::{Deserialize, Serialize};
+
+/// The largest graph that is read, in vertices: as many as the search has room for.
+pub const VERTICES_MAX: usize = 4096;
+
+/// The largest file that is read, in bytes: as many edges as there can be, each in both directions.
+pub const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// A graph: for each vertex its neighbours, one bit each, and its weight.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Graph {
+    vertices: usize,
+    words: usize,
+    rows: Vec<u64>,
+    weights: Vec<u32>,
+}
+
+impl Graph {
+    /// A graph without edges.
+    pub fn new(vertices: usize) -> Self {
+        let words = vertices.div_ceil(64);
+        Self { vertices, words, rows: vec![0; vertices * words], weights: vec![1; vertices] }
+    }
+
+    /// How many vertices it has, numbered from 0.
+    pub fn vertices(&self) -> usize {
+        self.vertices
+    }
+
+    /// Adds an edge between two different vertices.
+    pub fn connect(&mut self, a: usize, b: usize) {
+        for (a, b) in [(a, b), (b, a)] {
+            self.rows[a * self.words + b / 64] |= 1 << (b % 64);
+        }
+    }
+
+    /// Whether there is an edge between two vertices.
+    pub fn has_edge(&self, a: usize, b: usize) -> bool {
+        self.rows[a * self.words + b / 64] & (1 << (b % 64)) != 0
+    }
+
+    /// The weight of a vertex: 1 unless another was set.
+    pub fn weight(&self, vertex: usize) -> u32 {
+        self.weights[vertex]
+    }
+
+    /// How many neighbours a vertex has.
+    pub fn degree(&self, vertex: usize) -> usize {
+        self.row(vertex).iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// The neighbours of a vertex.
+    pub fn row(&self, vertex: usize) -> &[u64] {
+        &self.rows[vertex * self.words..][..self.words]
+    }
+
+    /// Whether every two of some vertices are connected.
+    pub fn is_clique(&self, vertices: &[usize]) -> bool {
+        let pairs = vertices.iter().enumerate();
+        pairs.into_iter().all(|(i, &a)| vertices[i + 1..].iter().all(|&b| self.has_edge(a, b)))
+    }
+}
+
+/// The largest weight: those of all vertices together stay within 32 bits.
+const WEIGHT_MAX: u32 = 1_000_000;
+
+/// What follows `p`, as it is to be.
+const HEADER: &str = "p edge VERTICES EDGES (or p col …)";
+
+/// Reads a graph in DIMACS format: `p edge VERTICES EDGES` (or `p col`), then `e A B` for each edge and `n A
+/// WEIGHT` for vertices that count other than 1, vertices from 1. Comments (`c`) and what describes the graph
+/// otherwise (`d`, `v`, `x`) are passed over.
+///
+/// There must be as many edges as the first line says, or the file was cut. EDGES is the number of different
+/// edges, in whichever directions they stand there, once or several times. Files that list the neighbours of
+/// each vertex, and so each edge once from either end, may count these lines instead. But where each edge is
+/// directly followed by the same one turned round, the lines must not be what is counted: half of such a file
+/// whose edges are would look alike.
+///
+/// # Errors
+/// Says the file, the line, what was found and what was expected.
+pub fn parse(file: &str, text: &str) -> Result<Graph, ReadError> {
+    const LINES: &str = "e VERTEX VERTEX, n VERTEX WEIGHT, or a comment: c …";
+    let mut words = Words::new(file, text);
+    let mut read: Option<Reading> = None;
+    while !words.is_at_end() {
+        match (words.word(LINES)?, &mut read) {
+            ("d" | "v" | "x", _) => words.skip_line(),
+            (word, _) if is_comment(word) => words.skip_line(),
+            ("p", None) => read = Some(Reading::begin(&mut words)?),
+            ("p", Some(_)) => return Err(words.wrong("p", "only one line p")),
+            (other, None) => return Err(words.wrong(other, &format!("{HEADER} before all else"))),
+            ("n", Some(read)) => read.weight(&mut words)?,
+            ("e", Some(read)) => read.edge(&mut words)?,
+            (other, _) => return Err(words.wrong(other, LINES)),
+        }
+    }
+    read.ok_or_else(|| words.missing(HEADER))?.end(&words)
+}
+
+/// Whether a line that begins with this word is a comment: `c`, or what underlines one, such as `c-----`.
+fn is_comment(word: &str) -> bool {
+    word.strip_prefix('c').is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+}
+
+/// A graph as far as it was read, and what tells whether that is all of it.
+struct Reading {
+    graph: Graph,
+    /// The number that the header gives, and its line.
+    expected: (usize, usize),
+    /// The lines of edges.
+    lines: usize,
+    /// Different edges.
+    edges: usize,
+    /// The edges from the vertex they were given with first, as in a graph of arcs.
+    listed: Vec<u64>,
+    /// Whether an edge was given twice in the same direction.
+    is_repeated: bool,
+    /// How often an edge was followed by the same one turned round.
+    turned: usize,
+    last: Option<(usize, usize)>,
+    is_weighed: Vec<bool>,
+}
+
+impl Reading {
+    /// Reads the rest of the header.
+    fn begin(words: &mut Words<'_>) -> Result<Self, ReadError> {
+        let format = words.word_here(HEADER)?;
+        if !["edge", "edges", "col", "clq"].contains(&format) {
+            return Err(words.wrong(format, HEADER));
+        }
+        let vertices = words.number_here("a number of vertices", 0..=VERTICES_MAX)?;
+        let edges = words.number_here("a number of edges", 0..=vertices * vertices)?;
+        words.end_here(&format!(" after {HEADER}"))?;
+        let graph = Graph::new(vertices);
+        let (listed, is_weighed) = (vec![0; graph.rows.len()], vec![false; vertices]);
+        let expected = (edges, words.line());
+        Ok(Self {
+            graph,
+            expected,
+            lines: 0,
+            edges: 0,
+            listed,
+            is_repeated: false,
+            turned: 0,
+            last: None,
+            is_weighed,
+        })
+    }
+
+    fn weight(&mut self, words: &mut Words<'_>) -> Result<(), ReadError> {
+        let vertex = words.number_here("a vertex", 1..=self.graph.vertices)?;
+        if std::mem::replace(&mut self.is_weighed[vertex - 1], true) {
+            return Err(words.wrong(&format!("n {vertex}"), "the weight of each vertex once"));
+        }
+        self.graph.weights[vertex - 1] = words.number_here("a weight", 0..=WEIGHT_MAX)?;
+        words.end_here(" after n VERTEX WEIGHT")
+    }
+
+    fn edge(&mut self, words: &mut Words<'_>) -> Result<(), ReadError> {
+        let a = words.number_here("a vertex", 1..=self.graph.vertices)?;
+        let b = words.number_here("a vertex", 1..=self.graph.vertices)?;
+        if a == b {
+            return Err(words.wrong(&format!("e {a} {b}"), "an edge between two different vertices"));
+        }
+        words.end_here(" after e VERTEX VERTEX")?;
+        let (a, b) = (a - 1, b - 1);
+        self.lines += 1;
+        self.edges += usize::from(!self.graph.has_edge(a, b));
+        self.graph.connect(a, b);
+        let (word, bit) = (a * self.graph.words + b / 64, 1 << (b % 64));
+        self.is_repeated |= self.listed[word] & bit != 0;
+        self.listed[word] |= bit;
+        self.turned += usize::from(self.last == Some((b, a)));
+        self.last = Some((a, b));
+        Ok(())
+    }
+
+    /// The graph, if it is whole.
+    fn end(self, words: &Words<'_>) -> Result<Graph, ReadError> {
+        let Self { graph, expected: (expected, line), lines, edges, is_repeated, turned, .. } = self;
+        let by_vertex = lines == 2 * edges && !is_repeated && turned < edges;
+        if edges == expected || by_vertex && lines == expected {
+            return Ok(graph);
+        }
+        let found = match lines - edges {
+            0 => format!("{edges} edges"),
+            _ => format!("{edges} different edges on {lines} lines"),
+        };
+        let wanted =
+            format!("{expected} edges, as line {line} says (if these are all, correct it to {edges})");
+        let last = words.line();
+        Err(words.at(last, &found, &wanted))
+    }
+}

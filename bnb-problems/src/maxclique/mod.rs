@@ -1,0 +1,266 @@
+//! The largest clique of a graph, or the heaviest: branch on a vertex, bound by colours (after E. Tomita and
+//! T. Seki, 2003, with the bit sets of P. San Segundo et al., 2011).
+//!
+//! A **colouring** gives neighbours different colours, so a clique has no two vertices of one colour: it has
+//! at most as many vertices as there are colours. Vertices of high colours are tried first; one whose colour
+//! is too low to better the best clique known ends its level, since those after it have no higher colours.
+//! Where vertices have weights, each colour counts as much as the heaviest vertex that has it (D. Kumlander,
+//! 2004).
+
+mod graph;
+mod program;
+mod set;
+
+use bnb_framework::{Children, Goal, Problem, Tree, cli::Shows};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use self::set::Set;
+pub use self::{
+    graph::{FILE_BYTES_MAX, Graph, VERTICES_MAX, parse},
+    program::Cliques,
+};
+
+/// The largest clique of a graph with at most `64 * W` vertices; the heaviest, if they are `WEIGHTED`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Graph", into = "Graph")]
+pub struct MaxClique<const W: usize, const WEIGHTED: bool> {
+    graph: Graph,
+    /// The vertices in the order of the search, those with few neighbours last.
+    order: Vec<usize>,
+    /// The neighbours of each, as places in the order.
+    near: Vec<Set<W>>,
+    /// What each counts, in this order.
+    weights: Vec<u32>,
+}
+
+/// A clique that can be extended: one for a whole search, changed in place.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Clique<const W: usize> {
+    /// Its vertices, as places in the order.
+    vertices: Vec<u16>,
+    /// What they count together.
+    weight: u32,
+    /// No clique that extends it counts more.
+    bound: u32,
+    /// What the best clique known counted when that was last asked; less than nothing if there was none.
+    best: i64,
+    /// Who may extend it: those that are connected with all its vertices.
+    open: Set<W>,
+    /// The vertices to branch on, with the bounds of what they lead to, the worst first; of all levels, one
+    /// upon the other.
+    listed: Vec<(u16, u32)>,
+}
+
+/// The vertices of a level that were not tried yet: those listed from `first` to before `next`, to be tried
+/// from the last.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Untried<const W: usize> {
+    first: usize,
+    next: usize,
+    /// Where the list of the level ends.
+    end: usize,
+    /// Who may extend the clique of the level, but those already tried.
+    open: Set<W>,
+}
+
+impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
+    /// The problem on a graph.
+    ///
+    /// # Errors
+    /// If the graph has more than `64 * W` vertices.
+    pub fn new(graph: Graph) -> Result<Self, String> {
+        let vertices = graph.vertices();
+        if vertices > 64 * W || vertices > usize::from(u16::MAX) {
+            return Err(format!("{vertices} vertices, but room for {}", 64 * W));
+        }
+        let order = order(&graph);
+        let row = |&vertex: &usize| {
+            (0..vertices).filter(|&place| graph.has_edge(vertex, order[place])).collect::<Set<W>>()
+        };
+        let near = order.iter().map(row).collect();
+        let weights = order.iter().map(|&vertex| if WEIGHTED { graph.weight(vertex) } else { 1 }).collect();
+        Ok(Self { graph, order, near, weights })
+    }
+}
+
+/// The vertices in such an order that each has as few neighbours as can be among those before it.
+pub fn order(graph: &Graph) -> Vec<usize> {
+    let mut left: Vec<usize> = (0..graph.vertices()).collect();
+    let mut degree: Vec<usize> = left.iter().map(|&vertex| graph.degree(vertex)).collect();
+    let mut order = Vec::with_capacity(left.len());
+    while let Some(place) = (0..left.len()).min_by_key(|&place| degree[left[place]]) {
+        let vertex = left.swap_remove(place);
+        for &other in left.iter().filter(|&&other| graph.has_edge(vertex, other)) {
+            degree[other] -= 1;
+        }
+        order.push(vertex);
+    }
+    order.reverse();
+    order
+}
+
+/// A number of vertices, or the place of one, as the search keeps it.
+fn short(number: usize) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
+
+impl<const W: usize, const WEIGHTED: bool> Tree for MaxClique<W, WEIGHTED> {
+    type State = Clique<W>;
+    type Children = Untried<W>;
+
+    fn root(&self) -> Clique<W> {
+        let open = (0..self.order.len()).collect();
+        let bound = self.weights.iter().sum();
+        Clique { vertices: Vec::new(), weight: 0, bound, best: -1, open, listed: Vec::new() }
+    }
+
+    /// Gives the vertices that may extend the clique colours, one colour after the other, and lists those
+    /// that may better the best.
+    fn branch(&self, clique: &mut Clique<W>) -> Untried<W> {
+        let first = clique.listed.len();
+        let mut bound = clique.weight;
+        let mut left = clique.open;
+        while !left.is_empty() {
+            let (coloured, before) = (clique.listed.len(), bound);
+            if !WEIGHTED {
+                bound += 1;
+            }
+            let mut free = left;
+            for word in 0..W {
+                while let Some(vertex) = free.first_of(word) {
+                    left.remove(vertex);
+                    free.remove(vertex);
+                    free.subtract_from(word, &self.near[vertex]);
+                    if WEIGHTED {
+                        bound = bound.max(before + self.weights[vertex]);
+                    }
+                    if WEIGHTED || i64::from(bound) > clique.best {
+                        clique.listed.push((short(vertex), bound));
+                    }
+                }
+            }
+            // Only when the colour is given to all is it known what it counts.
+            if WEIGHTED && i64::from(bound) > clique.best {
+                clique.listed[coloured..].iter_mut().for_each(|listed| listed.1 = bound);
+            } else if WEIGHTED {
+                clique.listed.truncate(coloured);
+            }
+        }
+        let end = clique.listed.len();
+        Untried { first, next: end, end, open: clique.open }
+    }
+}
+
+impl<const W: usize, const WEIGHTED: bool> Children<MaxClique<W, WEIGHTED>> for Untried<W> {
+    const IN_PLACE: bool = true;
+
+    fn next(&mut self, problem: &MaxClique<W, WEIGHTED>, parent: &Clique<W>) -> Option<Clique<W>> {
+        let mut child = parent.clone();
+        self.descend(problem, &mut child).then_some(child)
+    }
+
+    #[inline]
+    fn descend(&mut self, problem: &MaxClique<W, WEIGHTED>, clique: &mut Clique<W>) -> bool {
+        if self.next <= self.first {
+            return false;
+        }
+        self.next -= 1;
+        let (vertex, bound) = clique.listed[self.next];
+        clique.vertices.push(vertex);
+        clique.weight += problem.weights[usize::from(vertex)];
+        clique.bound = bound;
+        clique.open = self.open.common(&problem.near[usize::from(vertex)]);
+        self.open.remove(usize::from(vertex));
+        true
+    }
+
+    #[inline]
+    fn ascend(&self, problem: &MaxClique<W, WEIGHTED>, clique: &mut Clique<W>) {
+        if let Some(vertex) = clique.vertices.pop() {
+            clique.weight -= problem.weights[usize::from(vertex)];
+        }
+        clique.listed.truncate(self.end);
+    }
+
+    fn split(&mut self, _: &MaxClique<W, WEIGHTED>, clique: &Clique<W>) -> Option<Self> {
+        let middle = self.first + (self.next - self.first).div_ceil(2);
+        let mut away = Self { next: middle, ..self.clone() };
+        for &(vertex, _) in &clique.listed[middle..self.next] {
+            away.open.remove(usize::from(vertex));
+        }
+        self.first = middle;
+        (away.first < away.next).then_some(away)
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.first == self.next
+    }
+
+    fn is_single(&self, _: &MaxClique<W, WEIGHTED>, _: &Clique<W>) -> bool {
+        self.next - self.first == 1
+    }
+
+    fn count(&self, _: &MaxClique<W, WEIGHTED>, _: &Clique<W>) -> u64 {
+        (self.next - self.first) as u64
+    }
+}
+
+impl<const W: usize, const WEIGHTED: bool> Problem for MaxClique<W, WEIGHTED> {
+    /// Vertices, or their weight.
+    type Cost = u32;
+    /// Their numbers, from 0.
+    type Solution = Vec<usize>;
+    const GOAL: Goal = Goal::Maximise;
+    const WORST_LAST: bool = true;
+    // What can be extended only by vertices that were tried before is passed over, or not, as it comes.
+    const EVERY_SOLUTION: bool = false;
+
+    fn leaf(&self, clique: &Clique<W>) -> Option<u32> {
+        clique.open.is_empty().then_some(clique.weight)
+    }
+
+    fn bound(&self, clique: &mut Clique<W>, best: Option<u32>) -> Option<u32> {
+        clique.best = best.map_or(-1, i64::from);
+        Some(clique.bound)
+    }
+
+    fn solution(&self, clique: &Clique<W>) -> Vec<usize> {
+        let mut vertices: Vec<usize> =
+            clique.vertices.iter().map(|&place| self.order[usize::from(place)]).collect();
+        vertices.sort_unstable();
+        vertices
+    }
+
+    fn cost_of(&self, vertices: &Vec<usize>) -> Option<u32> {
+        let sound = vertices.is_sorted_by(|a, b| a < b) && vertices.iter().all(|&v| v < self.order.len());
+        let weight = |&vertex: &usize| if WEIGHTED { self.graph.weight(vertex) } else { 1 };
+        (sound && self.graph.is_clique(vertices)).then(|| vertices.iter().map(weight).sum())
+    }
+}
+
+impl<const W: usize, const WEIGHTED: bool> Shows for MaxClique<W, WEIGHTED> {
+    const COST: &'static str = if WEIGHTED { "weight" } else { "vertices" };
+    const SOLUTION: &'static str = "clique";
+
+    /// People count vertices from 1, as the files do.
+    fn show(&self, vertices: &Vec<usize>) -> (String, Value) {
+        let vertices: Vec<usize> = vertices.iter().map(|vertex| vertex + 1).collect();
+        (format!("{vertices:?}"), json!(vertices))
+    }
+}
+
+impl<const W: usize, const WEIGHTED: bool> TryFrom<Graph> for MaxClique<W, WEIGHTED> {
+    type Error = String;
+
+    fn try_from(graph: Graph) -> Result<Self, String> {
+        Self::new(graph)
+    }
+}
+
+impl<const W: usize, const WEIGHTED: bool> From<MaxClique<W, WEIGHTED>> for Graph {
+    fn from(problem: MaxClique<W, WEIGHTED>) -> Self {
+        problem.graph
+    }
+}

@@ -1,0 +1,72 @@
+//! The program `maxclique`: chooses how many words a set of vertices has.
+
+use std::path::PathBuf;
+
+use bnb_framework::{
+    SearchTask, Solver,
+    cli::{self, Failure, SearchArguments},
+    words,
+};
+use taskwork_cli::{Kinds, NoMore, Prepared, Program};
+
+use super::{FILE_BYTES_MAX, Graph, MaxClique, parse};
+
+/// What `maxclique` is asked.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The graph, in DIMACS format.
+    file: PathBuf,
+    /// Seek the heaviest clique, by the weights of the vertices (lines n), instead of the one with the most
+    /// vertices.
+    #[arg(long)]
+    weighted: bool,
+    #[command(flatten)]
+    search: SearchArguments,
+}
+
+/// The program: its problem is one of several types, by the size of the graph.
+#[derive(Debug)]
+pub struct Cliques;
+
+impl Program for Cliques {
+    const NAME: &'static str = "maxclique";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Finds a largest clique of a graph";
+    type Arguments = Arguments;
+    type More = NoMore;
+
+    fn kinds(kinds: &mut Kinds) {
+        kinds
+            .add::<SearchTask<MaxClique<4, false>>>("maxclique-256")
+            .add::<SearchTask<MaxClique<8, false>>>("maxclique-512")
+            .add::<SearchTask<MaxClique<16, false>>>("maxclique-1024")
+            .add::<SearchTask<MaxClique<64, false>>>("maxclique-4096")
+            .add::<SearchTask<MaxClique<4, true>>>("weighted-256")
+            .add::<SearchTask<MaxClique<16, true>>>("weighted-1024")
+            .add::<SearchTask<MaxClique<64, true>>>("weighted-4096");
+    }
+
+    fn prepare(Arguments { file, weighted, search }: Arguments) -> Result<Prepared, Failure> {
+        let text = words::text_of(&file, FILE_BYTES_MAX).map_err(Failure::usage)?;
+        let graph = parse(&file.display().to_string(), &text).map_err(Failure::usage)?;
+        match (graph.vertices(), weighted) {
+            (0..=256, false) => prepare::<4, false>("maxclique-256", graph, &search),
+            (257..=512, false) => prepare::<8, false>("maxclique-512", graph, &search),
+            (513..=1024, false) => prepare::<16, false>("maxclique-1024", graph, &search),
+            (_, false) => prepare::<64, false>("maxclique-4096", graph, &search),
+            (0..=256, true) => prepare::<4, true>("weighted-256", graph, &search),
+            (257..=1024, true) => prepare::<16, true>("weighted-1024", graph, &search),
+            (_, true) => prepare::<64, true>("weighted-4096", graph, &search),
+        }
+    }
+}
+
+/// The search on a graph of at most `64 * W` vertices.
+fn prepare<const W: usize, const WEIGHTED: bool>(
+    kind: &'static str,
+    graph: Graph,
+    search: &SearchArguments,
+) -> Result<Prepared, Failure> {
+    let problem = MaxClique::<W, WEIGHTED>::new(graph).map_err(Failure::usage)?;
+    cli::prepare(kind, Solver::new(problem), search)
+}

@@ -1,0 +1,117 @@
+//! How many ways are there to place n queens on a board of n by n so that none attacks another? (OEIS
+//! A000170)
+
+use bnb_framework::{
+    Children, Enumerate, Tree,
+    cli::{Counts, Failure},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The board.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Board {
+    size: u32,
+}
+
+/// Queens in the first rows, one in each, as what they attack in the next: columns, and both kinds of
+/// diagonals.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Queens {
+    columns: u32,
+    left: u32,
+    right: u32,
+}
+
+/// The free columns of the next row that were not tried yet.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Free(u32);
+
+impl Board {
+    /// The board of a size from 0 to 31.
+    pub fn new(size: u32) -> Option<Self> {
+        (size <= 31).then_some(Self { size })
+    }
+
+    fn all(self) -> u32 {
+        (1 << self.size) - 1
+    }
+}
+
+impl Tree for Board {
+    type State = Queens;
+    type Children = Free;
+
+    fn root(&self) -> Queens {
+        Queens { columns: 0, left: 0, right: 0 }
+    }
+
+    #[inline]
+    fn branch(&self, queens: &mut Queens) -> Free {
+        Free(self.all() & !(queens.columns | queens.left | queens.right))
+    }
+}
+
+impl Children<Board> for Free {
+    #[inline]
+    fn next(&mut self, _: &Board, above: &Queens) -> Option<Queens> {
+        let column = self.0 & self.0.wrapping_neg();
+        self.0 ^= column;
+        let next = Queens {
+            columns: above.columns | column,
+            left: (above.left | column) << 1,
+            right: (above.right | column) >> 1,
+        };
+        (column != 0).then_some(next)
+    }
+
+    fn split(&mut self, _: &Board, _: &Queens) -> Option<Self> {
+        let mut away = *self;
+        for _ in 0..self.0.count_ones() / 2 {
+            away.0 &= away.0 - 1;
+        }
+        self.0 ^= away.0;
+        (away.0 != 0).then_some(away)
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
+
+    fn is_single(&self, _: &Board, _: &Queens) -> bool {
+        self.0.is_power_of_two()
+    }
+}
+
+impl Enumerate for Board {
+    /// Full boards.
+    type Output = u64;
+
+    #[inline]
+    fn visit(&self, queens: &Queens, boards: &mut u64) {
+        *boards += u64::from(queens.columns == self.all());
+    }
+}
+
+/// Which board.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The size of the board, up to 31.
+    size: u32,
+}
+
+impl Counts for Board {
+    const NAME: &'static str = "nqueens";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Counts the ways to place n queens so that none attacks another";
+    type Arguments = Arguments;
+
+    fn from_arguments(Arguments { size }: Arguments) -> Result<Self, Failure> {
+        Self::new(size).ok_or_else(|| Failure::usage(format!("a board of {size} is too large: at most 31")))
+    }
+
+    fn show(ways: &u64) -> (String, Value) {
+        (format!("{ways} ways"), json!({ "ways": ways }))
+    }
+}
