@@ -1,4 +1,5 @@
-//! What the modules of the runtime import of each other. Those that are named here make no circle, and are to make none.
+//! What the modules of the runtime import of each other. Those that are named here make no circle, and are to
+//! make none.
 
 use std::{
     collections::BTreeSet,
@@ -24,8 +25,8 @@ fn sources(module: &str) -> Vec<PathBuf> {
     }
     let (mut found, mut folders) = (Vec::new(), vec![src.join(module)]);
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
+        for entry in fs::read_dir(folder).expect("the folder of a module can be read") {
+            let path = entry.expect("so can its entries").path();
             if path.is_dir() {
                 folders.push(path);
             } else if !path.to_string_lossy().ends_with("_test.rs") {
@@ -38,7 +39,7 @@ fn sources(module: &str) -> Vec<PathBuf> {
 
 /// The source without its comments, and without the tests at its end.
 fn code(path: &Path) -> String {
-    let text = fs::read_to_string(path).unwrap();
+    let text = fs::read_to_string(path).expect("a source can be read");
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
