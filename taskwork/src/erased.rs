@@ -38,8 +38,8 @@
 //!
 //! While a worker merges an output into the batch, `take_batch` says that it is ready later: the driver does
 //! not wait for it, and the worker encodes the batch. Everything else of [`Work`] (`view`, `figures`, `stop`,
-//! `resume`, `set_thieves` and so on) is the runtime's own and takes a lock for microseconds; the driver calls
-//! it between two events. In virtual time there is one thread, and all of it is there.
+//! `resume`, `set_thieves` and so on) is the runtime's own and takes a lock for microseconds; the driver
+//! calls it between two events. In virtual time there is one thread, and all of it is there.
 //!
 //! [`Envelope`]: crate::envelope::Envelope
 //! [`Part`]: crate::shell::node::Part

@@ -70,7 +70,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "drain that forgets the queue",
-        "taskwork/src/core/drain.rs",
+        "taskwork/src/core/leaving.rs",
         "            drain.pile.extend(tasks);\n",
         "            let _ = drain;\n            drop(tasks);\n",
     ),
@@ -124,7 +124,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "leave before acknowledgements were heard",
-        "taskwork/src/core/drain.rs",
+        "taskwork/src/core/leaving.rs",
         "        let all_heard = self.victim.open() == 0 && self.receipts.unheard().next().is_none();\n",
         "        let all_heard = self.victim.open() == 0;\n",
     ),
@@ -214,7 +214,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "leave while a task runs",
-        "taskwork/src/core/drain.rs",
+        "taskwork/src/core/leaving.rs",
         "        if fits && all_heard && pool.is_quiet() {\n",
         "        if fits && all_heard {\n",
     ),

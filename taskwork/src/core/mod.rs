@@ -8,7 +8,7 @@
 //!   attempt began ──▶│   receipts  grants taken, once each  │
 //!   task parked   ──▶│ accounting  one transaction at a time│──▶ Transact
 //!   timer         ──▶│ parked      who claims which, when   │
-//!   told to leave ──▶│ drain       hands all on, leaves     │──▶ Leave
+//!   told to leave ──▶│ leaving     hands all on, leaves     │──▶ Leave
 //!                    └──────────────────────────────────────┘
 //! ```
 //!
@@ -34,6 +34,7 @@ mod receipts;
 mod accounting;
 mod parked;
 mod drain;
+mod leaving;
 #[cfg(any(test, feature = "simulation"))]
 mod check;
 #[cfg(test)]

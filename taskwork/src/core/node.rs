@@ -15,7 +15,7 @@ use super::{
     message::Message,
     parked::Parked,
     pool_view::PoolView,
-    run::{Enrolment, Run},
+    run::{Enrolment, Numbers, Run},
     surroundings::Surroundings,
 };
 use crate::{
@@ -31,14 +31,6 @@ pub(crate) struct Node {
     pub(super) parked: Parked,
     pub(super) numbers: Numbers,
     pub(super) around: Surroundings,
-}
-
-/// Numbers that are never given twice in the life of a node, whatever attempts it goes through.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Numbers {
-    pub(super) request: u64,
-    pub(super) grant: u64,
-    pub(super) txn: u64,
 }
 
 /// Where a node stands with the job.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::message::Message;
-use crate::id::NodeId;
+use crate::{envelope::Envelope, id::NodeId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
@@ -23,6 +23,23 @@ struct Book {
     open: BTreeMap<u64, Decision>,
     /// Settled, but above the mark.
     settled: BTreeMap<u64, Decision>,
+}
+
+/// A grant that has come, with its sender.
+#[derive(Debug)]
+pub(super) struct Granted {
+    pub(super) from: NodeId,
+    pub(super) grant: u64,
+    pub(super) request: Option<u64>,
+    pub(super) settled_below: u64,
+    pub(super) tasks: Vec<Envelope>,
+}
+
+impl Granted {
+    /// How many bytes its tasks have, encoded.
+    pub(super) fn bytes(&self) -> usize {
+        self.tasks.iter().map(Envelope::bytes).sum()
+    }
 }
 
 /// The receipts of one node in one attempt.

@@ -1,10 +1,12 @@
-//! What a node keeps while it is at work on one attempt. The rules are in [`stealing`](super::stealing),
-//! [`drain`](super::drain) and [`accounting`](super::accounting).
+//! What a node keeps while it is at work on one attempt. What is done with it is in
+//! [`stealing`](super::stealing), [`leaving`](super::leaving) and [`node`](super::node).
 
 use std::time::Duration;
 
 use super::{
-    accounting::Accounting, node::Numbers, receipts::Receipts, stealing::Granted, thief::Thief,
+    accounting::Accounting,
+    receipts::{Granted, Receipts},
+    thief::Thief,
     victim::Victim,
 };
 use crate::{config::Limits, id::Attempt};
@@ -24,6 +26,14 @@ pub(super) struct Run {
     pub(super) held_back_until: u64,
     /// When tasks were last asked for, on the node's clock.
     pub(super) asked_at: Duration,
+}
+
+/// Numbers that are never given twice in the life of a node, whatever attempts it goes through.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Numbers {
+    pub(super) request: u64,
+    pub(super) grant: u64,
+    pub(super) txn: u64,
 }
 
 /// Whether this node is written into the attempt. That is done when there is work for it: without, it holds nothing, and can go

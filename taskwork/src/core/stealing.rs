@@ -16,7 +16,7 @@
 use super::{
     action::Action,
     message::Message,
-    receipts::Receipt,
+    receipts::{Granted, Receipt},
     run::{Enrolment, Run},
     surroundings::Surroundings,
     victim::{Serving, Waiting},
@@ -25,23 +25,6 @@ use crate::{config::Limits, envelope::Envelope, id::NodeId};
 
 /// How many grants are held back; of more, each comes again.
 const HELD_BACK_MAX: usize = 16;
-
-/// A grant that has come, with its sender.
-#[derive(Debug)]
-pub(super) struct Granted {
-    from: NodeId,
-    grant: u64,
-    request: Option<u64>,
-    settled_below: u64,
-    tasks: Vec<Envelope>,
-}
-
-impl Granted {
-    /// How many bytes its tasks have, encoded.
-    fn bytes(&self) -> usize {
-        self.tasks.iter().map(Envelope::bytes).sum()
-    }
-}
 
 impl Run {
     /// Takes in what another member says.

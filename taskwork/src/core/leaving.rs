@@ -1,0 +1,158 @@
+//! Leaving on purpose: everything unfinished goes to the remaining members, then the node leaves cleanly (paper, 3.4).
+//!
+//! ```text
+//!   asked ──▶ Handing ──pool quiet, nothing held, all heard──▶ Leaving ──committed──▶ gone
+//!                │  nobody takes it, or two thirds of the time are up: park it with the leave
+//!                └───────────────────────────┴── the time is up: abandoned, a new attempt follows
+//! ```
+//!
+//! Workers stop at their next `migrate()`, one sooner than another; what is queued is handed on meanwhile.
+//!
+//! A grant that was sent and not answered can be neither parked nor taken back: the other node may have it. So the last third
+//! of the time is for such answers, for tasks that take long to stop, and for the commit. The deadline holds whatever the program,
+//! the other nodes or the tree do: whoever sends a signal ends the process soon after anyway. Where nobody presses (an operator has
+//! asked by way of the tree, or the job is put aside) there is no deadline: to wait costs less than an attempt.
+
+use rand::seq::SliceRandom;
+
+use super::{
+    action::{Action, Departure},
+    drain::{Drain, Stage, Word},
+    node::{Node, Phase},
+    run::{Enrolment, Run},
+    surroundings::Surroundings,
+};
+use crate::{envelope::Envelope, id::NodeId};
+
+impl Node {
+    /// Begins to leave; asked again, leaves as soon as it can: what nobody has yet is parked.
+    pub(super) fn begin_drain(&mut self, word: Word) {
+        let Surroundings { now, drain, limits, .. } = &mut self.around;
+        let now = *now;
+        if let Some(drain) = drain {
+            return drain.hurry(now, word, limits);
+        }
+        *drain = Some(Drain::begin(now, word, limits));
+        if let Phase::Active(run) = &mut self.phase {
+            run.held_back_until = now;
+            run.victim.hurry(now, &self.around.limits);
+            let waiting = run.victim.dismiss_all();
+            run.deny(&mut self.around, waiting);
+            self.around.actions.extend([Action::Thieves { waiting: 0 }, Action::Stop]);
+        }
+    }
+
+    pub(super) fn unloaded(&mut self, tasks: Vec<Envelope>) {
+        if let Some(drain) = &mut self.around.drain {
+            drain.pile.extend(tasks);
+        }
+    }
+
+    /// What is due of leaving, at work or while being written into an attempt. The deadline holds even while the leave is being
+    /// committed: it may be done or not, and if it is, nothing is lost.
+    pub(super) fn step_drain(&mut self) {
+        let (Phase::Active(run), Some(drain)) = (&mut self.phase, &self.around.drain) else { return };
+        if drain.abandon_at.is_some_and(|at| self.around.now >= at) {
+            self.depart(Departure::Abandoned);
+            return;
+        }
+        let leaving = drain.stage == Stage::Leaving;
+        run.retry(&mut self.around);
+        if leaving {
+            return;
+        }
+        // It never took part: it holds nothing, and nobody will ask what became of it.
+        if run.enrolment == Enrolment::Open && run.accounting.is_free() {
+            self.depart(Departure::Clean);
+            return;
+        }
+        run.step_drain(&mut self.around);
+    }
+}
+
+impl Run {
+    fn step_drain(&mut self, around: &mut Surroundings) {
+        // It may have become a part of the attempt: then it must leave it in order.
+        if self.enrolment == Enrolment::Asked {
+            self.refuse_held_back(around);
+            return;
+        }
+        if around.pool.stopped && around.pool.queued > 0 {
+            // Answered with what is queued, and looked at again then.
+            around.actions.push(Action::Unload);
+            return;
+        }
+        self.hand_on(around);
+        self.remind(around);
+        self.remind_of_acknowledgements(around);
+        self.leave_if_done(around);
+    }
+
+    /// Spreads the pile over the members that take tasks.
+    fn hand_on(&mut self, around: &mut Surroundings) {
+        let Surroundings { now, limits, members, random, .. } = around;
+        let Some(drain) = &mut around.drain else { return };
+        if *now >= drain.park_at || drain.pile.is_empty() {
+            return;
+        }
+        let has_room = |taker: &&NodeId| self.victim.has_room_for(**taker, limits);
+        let mut takers: Vec<NodeId> = members.difference(&drain.refusing).filter(has_room).copied().collect();
+        if takers.is_empty() {
+            return;
+        }
+        takers.shuffle(random);
+        let room = limits.open_grants_max.saturating_sub(self.victim.open());
+        let share = drain.pile.len().div_ceil(takers.len()).clamp(1, limits.grant_tasks_max);
+        let mut grants = Vec::new();
+        for &to in takers.iter().cycle().take(room) {
+            if drain.pile.is_empty() {
+                break;
+            }
+            if !self.victim.has_room_for(to, limits) {
+                continue;
+            }
+            let tasks = drain.next_share(share, limits.grant_bytes_max);
+            around.figures.handed_on += tasks.len() as u64;
+            grants.push((to, self.victim.grant(*now, to, None, tasks, limits)));
+        }
+        for (to, grant) in grants {
+            self.send(around, to, grant);
+        }
+    }
+
+    fn remind_of_acknowledgements(&mut self, around: &mut Surroundings) {
+        let Some(drain) = &mut around.drain else { return };
+        if around.now < drain.remind_at {
+            return;
+        }
+        drain.remind_at = around.now + around.limits.grant_retry_ms;
+        for (victim, ack) in self.receipts.unheard() {
+            self.send(around, victim, ack);
+        }
+    }
+
+    /// Leaves when every task is elsewhere, or is in nobody's hands but ours and can be parked. What is more than one
+    /// transaction can have is committed and parked before, piece by piece.
+    fn leave_if_done(&mut self, around: &mut Surroundings) {
+        let Surroundings { now, pool, limits, members, .. } = around;
+        let Some(drain) = &mut around.drain else { return };
+        let nobody_takes = members.is_subset(&drain.refusing);
+        let handed_on = drain.pile.is_empty() || nobody_takes || *now >= drain.park_at;
+        if !handed_on || !self.accounting.is_free() {
+            return;
+        }
+        let all_heard = self.victim.open() == 0 && self.receipts.unheard().next().is_none();
+        let fits = drain.pile.len() <= limits.park_tasks_max && pool.batches <= 1;
+        if fits && all_heard && pool.is_quiet() {
+            drain.stage = Stage::Leaving;
+            self.accounting.collect_and_park(std::mem::take(&mut drain.pile), true);
+        } else if !fits {
+            let piece = drain.pile.len().min(limits.park_tasks_max);
+            let rest = drain.pile.split_off(piece);
+            self.accounting.collect_and_park(std::mem::replace(&mut drain.pile, rest), false);
+        } else {
+            return;
+        }
+        around.actions.push(Action::TakeBatch);
+    }
+}

@@ -1,0 +1,95 @@
+//! What the modules of the runtime import of each other. Those that are named here make no circle, and are to
+//! make none.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A module, and all that it may import of the crate.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("output", &[]),
+    ("variable", &["wire"]),
+    ("envelope", &["id"]),
+    ("core", &["config", "envelope", "figures", "id"]),
+    ("wire", &["core", "envelope", "id"]),
+    ("erased", &["id", "pool", "wire"]),
+];
+
+fn sources(module: &str) -> Vec<PathBuf> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let file = src.join(module).with_extension("rs");
+    if file.is_file() {
+        return vec![file];
+    }
+    let (mut found, mut folders) = (Vec::new(), vec![src.join(module)]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("the folder of a module can be read") {
+            let path = entry.expect("so can its entries").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if !path.to_string_lossy().ends_with("_test.rs") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// The source without its comments, and without the tests at its end.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).expect("a source can be read");
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+/// The modules of the crate that a source names: after `crate::`, alone or in braces.
+fn imports(code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for after in code.split("crate::").skip(1) {
+        let Some(list) = after.strip_prefix('{') else {
+            found.insert(first_name(after));
+            continue;
+        };
+        let (mut depth, mut begins) = (0, true);
+        for (place, c) in list.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => begins = true,
+                c if depth == 0 && begins && !c.is_whitespace() => {
+                    begins = false;
+                    found.insert(first_name(&list[place..]));
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+fn first_name(text: &str) -> String {
+    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
+#[test]
+fn the_names_in_an_import_are_found() {
+    let code = "use crate::{a::{x, y},\n    b,\n};\nuse crate::c::z;\nfn f() { crate::d::g() }";
+    assert_eq!(imports(code), ["a", "b", "c", "d"].map(str::to_owned).into());
+}
+
+#[test]
+fn no_module_imports_what_lies_above_it() {
+    for (module, allowed) in LAYERS {
+        let files = sources(module);
+        assert!(!files.is_empty(), "{module} has no source");
+        for file in files {
+            let mut imported = imports(&code(&file));
+            imported.remove(*module);
+            let above: Vec<_> = imported.iter().filter(|name| !allowed.contains(&name.as_str())).collect();
+            assert!(above.is_empty(), "{} imports {above:?}", file.display());
+        }
+    }
+}
