@@ -194,7 +194,7 @@ pub enum JobError {
     },
     /// The root task, or a start value, could not be encoded.
     #[error("the job cannot be submitted: {0}")]
-    Encode(#[from] EncodeError),
+    Encode(EncodeError),
     /// The shared data of a job is not what this program expects.
     #[error("the shared data of the job cannot be read: {reason}")]
     Shared {
@@ -203,13 +203,13 @@ pub enum JobError {
     },
     /// The operating system refused a thread.
     #[error("no thread could be started: {0}")]
-    Thread(#[source] io::Error),
+    Thread(io::Error),
     /// A node could not be started.
     #[error("a node could not be started: {0}")]
-    Node(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Node(Box<dyn std::error::Error + Send + Sync>),
     /// The znode tree refused something it should not have.
     #[error("the coordination failed: {0}")]
-    Coordination(#[from] zk::Error),
+    Coordination(CoordinationError),
     /// The job failed; the program is at fault.
     #[error("the job failed: {reason}")]
     Failed {
@@ -222,6 +222,31 @@ pub enum JobError {
         /// Why.
         reason: String,
     },
+}
+
+/// What the znode tree has refused, or could not do.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct CoordinationError(zk::Error);
+
+impl CoordinationError {
+    /// What it was, for the runtime's own commands: no part of the interface.
+    #[doc(hidden)]
+    pub fn cause(&self) -> &zk::Error {
+        &self.0
+    }
+}
+
+impl From<zk::Error> for JobError {
+    fn from(error: zk::Error) -> Self {
+        Self::Coordination(CoordinationError(error))
+    }
+}
+
+impl From<EncodeError> for JobError {
+    fn from(error: EncodeError) -> Self {
+        Self::Encode(error)
+    }
 }
 
 /// The most nodes of one process.

@@ -105,6 +105,8 @@ mod pool;
 mod core;
 mod shell;
 mod wire;
+#[cfg(test)]
+mod errors_test;
 pub mod cli;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
@@ -115,7 +117,7 @@ pub use crate::{
     context::Context,
     figures::{Figures, Times},
     id::{Attempt, IdError, JobId, NodeId, TaskId},
-    job::{Job, JobError, NODES_MAX, Progress, Report, Scaler, Stopper, WORKERS_MAX},
+    job::{CoordinationError, Job, JobError, NODES_MAX, Progress, Report, Scaler, Stopper, WORKERS_MAX},
     outlook::Outlook,
     task::{Outcome, Output, Suggested, Task, Variable, Variables},
     wire::codec::{DecodeError, EncodeError},

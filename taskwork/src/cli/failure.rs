@@ -51,7 +51,7 @@ impl From<JobError> for Failure {
     fn from(error: JobError) -> Self {
         match error {
             JobError::Count { .. } => Self::usage(error),
-            JobError::Coordination(error) => error.into(),
+            JobError::Coordination(error) => error.cause().clone().into(),
             _ => Self::failed(error),
         }
     }
@@ -64,7 +64,7 @@ impl From<zk::Error> for Failure {
                 "{error}. The cluster was made with other credentials: give a file with the right ones by --zk-auth"
             )),
             zk::Error::TooLarge { .. } => Self::usage(error),
-            zk::Error::Garbled { .. } => Self::failed(error),
+            zk::Error::TooMany { .. } | zk::Error::Garbled { .. } => Self::failed(error),
             _ => Self::unreachable(format!("the coordination failed: {error}")),
         }
     }

@@ -170,7 +170,7 @@ impl<T: Task> Launch for Ready<T> {
             let (new, key) = (draft.job(), submission_key());
             let mut submission = zk::job::Submission::new(&new, &key);
             let id = target.line.ask(async |store| submission.go_on(&*store, &cluster).await).await?;
-            let submitted = Submitted::of(target.line.store(), cluster, id, started);
+            let submitted = Submitted::of(target.line.store(), cluster, &id, started)?;
             Ok(Box::new(OnItsWay { submitted, show, line }) as Box<dyn Waits>)
         })
     }
@@ -189,7 +189,11 @@ impl<T: Task> Waits for OnItsWay<T> {
                 submitted.store = store;
                 match submitted.outcome::<T>(&record).await {
                     // A report is never of a part: what was forgotten meanwhile has none.
-                    Err(JobError::Coordination(zk::Error::NoNode { .. })) => Ok(None),
+                    Err(JobError::Coordination(error))
+                        if matches!(error.cause(), zk::Error::NoNode { .. }) =>
+                    {
+                        Ok(None)
+                    }
                     read => read.map(Some),
                 }
             });

@@ -119,9 +119,12 @@ impl Line {
     /// The error itself, if trying again would not help; or that ZooKeeper was away for too long.
     pub(super) async fn recover(&self, error: JobError) -> Result<(), Failure> {
         let error = match error {
-            JobError::Coordination(error) if error.is_transient() || error == Error::SessionExpired => error,
+            JobError::Coordination(error) => error.cause().clone(),
             other => return Err(other.into()),
         };
+        if !error.is_transient() && error != Error::SessionExpired {
+            return Err(error.into());
+        }
         tracing::debug!(%error, "it is tried again");
         self.is_away()?;
         let pause = async {

@@ -211,7 +211,9 @@ async fn step(submitted: &Submitted, line: &Line, cancelling: bool) -> Result<Op
         if cancelling { submitted.stop("cancelled by its submitter").await } else { submitted.end().await };
     match ended {
         Ok(record) => Ok(Some(record)),
-        Err(JobError::Coordination(zk::Error::NoNode { .. })) => Err(unknown(&submitted.job)),
+        Err(JobError::Coordination(error)) if matches!(error.cause(), zk::Error::NoNode { .. }) => {
+            Err(unknown(&submitted.job))
+        }
         Err(error) => line.recover(error).await.map(|()| None),
     }
 }

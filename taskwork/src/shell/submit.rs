@@ -16,7 +16,7 @@ use zk::{
 use super::clock::unix_ms;
 use crate::{
     figures::Figures,
-    id::{JobId, TaskId},
+    id::{IdError, JobId, TaskId},
     job::{JobError, Progress, Report, Values, variables_of},
     outlook::Outlook,
     pool::{Entry, Signals, Source, merge},
@@ -110,12 +110,22 @@ impl Submitted {
     ) -> Result<Self, JobError> {
         let draft = Draft::new(root, order)?;
         let id = job::submit(&*store, &cluster, &draft.job()).await?;
-        Ok(Self::of(store, cluster, id, started))
+        Self::of(store, cluster, &id, started)
     }
 
     /// A job that was submitted.
-    pub(crate) fn of(store: Arc<dyn Store>, cluster: ClusterPaths, job: String, started: Instant) -> Self {
-        Self { store, cluster, job: JobId(job), started, took: OnceLock::new() }
+    ///
+    /// # Errors
+    /// If that is no id of a job: the tree has given it a name that no tree gives.
+    pub(crate) fn of(
+        store: Arc<dyn Store>,
+        cluster: ClusterPaths,
+        job: &str,
+        started: Instant,
+    ) -> Result<Self, JobError> {
+        let garbled = |error: IdError| zk::Error::Garbled { path: cluster.jobs(), reason: error.to_string() };
+        let job = job.parse().map_err(garbled)?;
+        Ok(Self { store, cluster, job, started, took: OnceLock::new() })
     }
 
     /// Waits for the end of the job.
@@ -322,7 +332,7 @@ mod tests {
                         );
                         break;
                     }
-                    Err(JobError::Coordination(error)) if error.is_transient() => errors += 1,
+                    Err(JobError::Coordination(error)) if error.cause().is_transient() => errors += 1,
                     Err(error) => panic!("{error}"),
                 }
             }

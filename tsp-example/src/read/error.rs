@@ -9,12 +9,12 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ReadError {
     /// The file cannot be opened or read.
-    #[error("{file}: the file cannot be read: {source}")]
+    #[error("{file}: the file cannot be read: {cause}")]
     Io {
         /// The file.
         file: String,
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Something else stands there than should.
     #[error("{file}:{line}: found {found}; expected {expected}")]

@@ -41,5 +41,5 @@ pub fn parse_instance(file: &str, bytes: &[u8]) -> Result<Instance, ReadError> {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, ReadError> {
-    fs::read(file).map_err(|source| ReadError::Io { file: file.display().to_string(), source })
+    fs::read(file).map_err(|cause| ReadError::Io { file: file.display().to_string(), cause })
 }

@@ -13,7 +13,7 @@ use crate::{
 
 /// Waits for the end of a job, and prints what it has produced.
 pub(super) async fn run(desk: &Desk, id: &str) -> Result<(), Failure> {
-    let job = JobId(id.to_owned());
+    let job = id.parse::<JobId>().map_err(Failure::usage)?;
     // One that was never there is a mistake of the user.
     record(desk, id).await?;
     desk.line.set_hint(format!(". {}", goes_on(&job)));
