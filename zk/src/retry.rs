@@ -185,7 +185,7 @@ mod tests {
         let mut pauses: Vec<Duration> = (0..50).map(first).collect();
         pauses.sort();
         pauses.dedup();
-        assert!(pauses.len() > 40, "{} different pauses", pauses.len());
+        assert!(pauses.len() > 20, "{} different pauses", pauses.len());
     }
 
     #[tokio::test(start_paused = true)]
