@@ -1,12 +1,8 @@
 //! The best solutions, not only the best one.
 
-use std::{
-    cmp::Ordering,
-    hash::{DefaultHasher, Hasher as _},
-    marker::PhantomData,
-};
+use std::{cmp::Ordering, marker::PhantomData};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use taskwork::Variable;
 
 use crate::{
@@ -15,44 +11,89 @@ use crate::{
 };
 
 /// Some of the best solutions, the best first; of equal cost, in the order of their encoding, so that it does not matter who has
-/// found them, and when.
+/// found them, and when. It cannot be read from bytes in which a solution is not the problem's: a list that lacks it would seem complete.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(bound = "")]
+#[serde(bound = "", try_from = "Unread<P>")]
 pub(crate) struct Collected<P: Problem> {
-    solutions: Vec<(P::Cost, Vec<u8>)>,
+    solutions: Vec<Known<P>>,
     /// How many there may be. 0 as long as there are none.
     at_most: usize,
 }
 
-/// The variable that holds the costs of the best solutions known, each with a hash by which it is told from the others. A value is
-/// better whose first difference is. Of two nodes that have added to it at the same time one may lose; it adds again when it
-/// finds more. So it may be worse than what all together know, and prunes a little less then.
+/// What is read of [`Collected`], before the solutions are.
+#[derive(Deserialize)]
+#[serde(bound = "")]
+struct Unread<P: Problem> {
+    solutions: Vec<Known<P>>,
+    at_most: usize,
+}
+
+/// A solution, encoded, with its cost. The encoding is what tells it from the others, on every node: of the same program they are of the
+/// same build.
+type Known<P> = (<P as Problem>::Cost, Vec<u8>);
+
+/// The variable that holds the best solutions known, with their costs. A value is better whose first difference is. Of two nodes that have
+/// added to it at the same time one may lose; it adds again when it finds more. So it may be worse than what all together know, and
+/// prunes a little less then.
 #[derive(Debug)]
 pub(crate) struct Shortlist<P>(PhantomData<P>);
 
-/// More are not shared: what is sent to everybody must be small.
+/// More solutions are not shared: what is sent to everybody must be small.
 const SHORTLIST_MAX: usize = 1024;
+/// Nor are they if their encodings have more bytes than this together: the search prunes by what each node has collected itself then.
+const SHORTLIST_BYTES_MAX: usize = 128 << 10;
 
 impl<P: Problem> Variable for Shortlist<P> {
-    type Value = Vec<(P::Cost, u64)>;
+    type Value = Vec<Known<P>>;
     const NAME: &'static str = "shortlist";
 
     fn improves(new: &Self::Value, old: &Self::Value) -> bool {
         let differ = new.iter().zip(old).find(|(new, old)| new != old);
-        differ.map_or(new.len() > old.len(), |(new, old)| order::<P, u64>(new, old) == Ordering::Less)
+        differ.map_or(new.len() > old.len(), |(new, old)| order::<P>(new, old) == Ordering::Less)
     }
 }
 
-fn order<P: Problem, I: Ord>(a: &(P::Cost, I), b: &(P::Cost, I)) -> Ordering {
+fn order<P: Problem>(a: &Known<P>, b: &Known<P>) -> Ordering {
     let costs = a.0.cmp(&b.0);
     let costs = if P::GOAL == Goal::Minimise { costs } else { costs.reverse() };
     costs.then_with(|| a.1.cmp(&b.1))
 }
 
-fn insert<P: Problem, I: Ord>(list: &mut Vec<(P::Cost, I)>, entry: (P::Cost, I), at_most: usize) {
-    if let Err(place) = list.binary_search_by(|known| order::<P, I>(known, &entry)) {
+fn insert<P: Problem>(list: &mut Vec<Known<P>>, entry: Known<P>, at_most: usize) {
+    if let Err(place) = place_of::<P>(list, &entry) {
         list.insert(place, entry);
         list.truncate(at_most);
+    }
+}
+
+/// Where a solution is in a list, or is to be.
+fn place_of<P: Problem>(list: &[Known<P>], entry: &Known<P>) -> Result<usize, usize> {
+    list.binary_search_by(|known| order::<P>(known, entry))
+}
+
+/// Reads a solution from exactly these bytes.
+fn read<S: DeserializeOwned>(bytes: &[u8]) -> Result<S, String> {
+    let read = bincode::serde::decode_from_slice(bytes, bincode::config::standard());
+    let (solution, used) = read.map_err(|error| error.to_string())?;
+    if used < bytes.len() {
+        return Err(format!("{} of {} bytes were left over", bytes.len() - used, bytes.len()));
+    }
+    Ok(solution)
+}
+
+impl<P: Problem> TryFrom<Unread<P>> for Collected<P> {
+    type Error = String;
+
+    fn try_from(Unread { solutions, at_most }: Unread<P>) -> Result<Self, String> {
+        for (cost, bytes) in &solutions {
+            read::<P::Solution>(bytes).map_err(|error| {
+                format!(
+                    "a collected solution of cost {cost:?} cannot be read again: {error}. Serialize and Deserialize of the \
+                     problem's solutions do not agree"
+                )
+            })?;
+        }
+        Ok(Self { solutions, at_most })
     }
 }
 
@@ -65,7 +106,7 @@ impl<P: Problem> Collected<P> {
         let format = bincode::config::standard();
         let bytes = bincode::serde::encode_to_vec(solution, format).expect("a solution can be encoded");
         self.at_most = at_most;
-        insert::<P, _>(&mut self.solutions, (cost, bytes), at_most);
+        insert::<P>(&mut self.solutions, (cost, bytes), at_most);
     }
 
     /// Drops what is worse than a cost.
@@ -86,42 +127,38 @@ impl<P: Problem> Collected<P> {
             return;
         }
         for solution in other.solutions {
-            insert::<P, _>(&mut self.solutions, solution, self.at_most);
+            insert::<P>(&mut self.solutions, solution, self.at_most);
         }
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.solutions.len()
-    }
-
-    /// The solutions, the best first. What the program has written and cannot read again is not among them.
+    /// The solutions, the best first.
+    ///
+    /// # Panics
+    /// If one that was [added](Self::add), and not read from bytes since, cannot be read again: a mistake in the program.
     pub(crate) fn solutions(&self) -> Vec<Best<P::Cost, P::Solution>> {
-        let read = |(cost, bytes): &(P::Cost, Vec<u8>)| {
-            let read = bincode::serde::decode_from_slice(bytes, bincode::config::standard());
-            match read {
-                Ok((solution, _)) => Some(Best::new(*cost, solution)),
-                Err(error) => {
-                    tracing::error!(%error, ?cost, "a collected solution cannot be read again");
-                    None
-                }
-            }
+        let read = |(cost, bytes): &Known<P>| {
+            let solution = read(bytes).expect("every solution was read when the list was");
+            Best::new(*cost, solution)
         };
-        self.solutions.iter().filter_map(read).collect()
+        self.solutions.iter().map(read).collect()
     }
 
-    /// Adds these solutions to a shortlist. `None` if it has them already.
-    pub(crate) fn shorten(&self, known: &[(P::Cost, u64)]) -> Option<Vec<(P::Cost, u64)>> {
+    /// Adds these solutions to a shortlist. `None` if that makes it no better, or too large.
+    pub(crate) fn shorten(&self, known: &[Known<P>]) -> Option<Vec<Known<P>>> {
         if self.at_most > SHORTLIST_MAX {
             return None;
         }
-        let mut list = known.to_vec();
-        for (cost, bytes) in &self.solutions {
-            let mut hasher = DefaultHasher::new();
-            hasher.write(bytes);
-            insert::<P, _>(&mut list, (*cost, hasher.finish()), self.at_most);
+        let is_news = |one: &Known<P>| place_of::<P>(known, one).is_err_and(|place| place < self.at_most);
+        let news: Vec<&Known<P>> = self.solutions.iter().filter(|one| is_news(one)).collect();
+        if news.is_empty() {
+            return None;
         }
-        Shortlist::<P>::improves(&list, &known.to_vec()).then_some(list)
+        let mut list = known.to_vec();
+        for one in news {
+            insert::<P>(&mut list, one.clone(), self.at_most);
+        }
+        let bytes: usize = list.iter().map(|(cost, bytes)| size_of_val(cost) + bytes.len()).sum();
+        (bytes <= SHORTLIST_BYTES_MAX).then_some(list)
     }
 }
 
@@ -134,5 +171,112 @@ impl<P: Problem> Default for Collected<P> {
 impl<P: Problem> Clone for Collected<P> {
     fn clone(&self) -> Self {
         Self { solutions: self.solutions.clone(), at_most: self.at_most }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use serde::{Deserializer, de::Error as _};
+    use taskwork::JobError;
+
+    use super::*;
+    use crate::{options::Collect, solver::Solver, tree::Tree};
+
+    /// Five leaves, of the costs 0 to 4.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    struct Leaves;
+
+    /// A solution that is written and, for one cost, not read again.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+    struct Fickle(u8);
+
+    impl<'de> Deserialize<'de> for Fickle {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            match u8::deserialize(from)? {
+                2 => Err(D::Error::custom("two is refused")),
+                other => Ok(Self(other)),
+            }
+        }
+    }
+
+    impl Tree for Leaves {
+        type State = Option<u8>;
+        type Children = VecDeque<Option<u8>>;
+
+        fn root(&self) -> Option<u8> {
+            None
+        }
+
+        fn branch(&self, _: &mut Option<u8>) -> VecDeque<Option<u8>> {
+            (0..5).map(Some).collect()
+        }
+    }
+
+    impl Problem for Leaves {
+        type Cost = u8;
+        type Solution = Fickle;
+
+        fn leaf(&self, state: &Option<u8>) -> Option<u8> {
+            *state
+        }
+
+        fn bound(&self, _: &mut Option<u8>, _: Option<u8>) -> Option<u8> {
+            Some(0)
+        }
+
+        fn solution(&self, leaf: &Option<u8>) -> Fickle {
+            Fickle(leaf.unwrap_or_default())
+        }
+    }
+
+    fn best(at_most: usize) -> Solver<Leaves> {
+        Solver::new(Leaves).workers(1).collect(Collect { at_most, within: None })
+    }
+
+    #[test]
+    fn a_list_in_which_a_solution_cannot_be_read_fails_the_job() {
+        let costs = |at_most| -> Result<Vec<u8>, JobError> {
+            Ok(best(at_most).run()?.collected.iter().map(|one| one.cost).collect())
+        };
+        assert_eq!(costs(1).unwrap(), [0], "what is not collected at the end is not read");
+        let error = costs(4).unwrap_err().to_string();
+        for part in ["a collected solution of cost 2 cannot be read again", "two is refused"] {
+            assert!(error.contains(part), "no {part:?} in {error:?}");
+        }
+    }
+
+    fn collected(solutions: &[(u8, u8)], at_most: usize) -> Collected<Leaves> {
+        let mut collected = Collected::default();
+        for &(cost, solution) in solutions {
+            collected.add(cost, &Fickle(solution), at_most);
+        }
+        collected
+    }
+
+    #[test]
+    fn solutions_on_the_shortlist_are_told_from_each_other_by_what_they_are() {
+        let known = collected(&[(1, 7), (1, 9), (3, 0)], 3).shorten(&[]).unwrap();
+        assert_eq!(known, [(1, vec![7]), (1, vec![9]), (3, vec![0])]);
+        let again = collected(&[(1, 9), (1, 7)], 3);
+        assert_eq!(again.shorten(&known), None, "both are known");
+        let more = collected(&[(1, 8), (4, 0)], 3).shorten(&known).unwrap();
+        assert_eq!(more, [(1, vec![7]), (1, vec![8]), (1, vec![9])]);
+        assert!(
+            Shortlist::<Leaves>::improves(&more, &known) && !Shortlist::<Leaves>::improves(&known, &more)
+        );
+    }
+
+    #[test]
+    fn a_shortlist_that_is_too_large_for_everybody_is_not_shared() {
+        assert_eq!(collected(&[(1, 7)], SHORTLIST_MAX + 1).shorten(&[]), None);
+        let large = vec![(1, vec![8; SHORTLIST_BYTES_MAX])];
+        assert_eq!(collected(&[(1, 7)], 2).shorten(&large), None);
+        assert_eq!(
+            collected(&[(1, 7)], 1).shorten(&large).unwrap(),
+            [(1, vec![7])],
+            "it has taken its place"
+        );
     }
 }

@@ -374,13 +374,13 @@ impl<P: Problem> Solved<P> {
             End::Proven | End::StateLimit | End::TimeLimit => known.reduce(|a, b| P::GOAL.best(a, b)),
         };
         let mut collected = tally.collected.solutions();
-        let mut collected_all = collected.len() == tally.collected.len();
+        let mut collected_all = true;
         if let Some(Collect { at_most, within }) = options.collect {
             if let (Some(tolerance), Some(best)) = (within, &best) {
                 let worst = near::<P>(best.cost, tolerance);
                 collected.retain(|one| !P::GOAL.better(&worst, &one.cost));
             }
-            collected_all &= end == End::Proven && collected.len() <= at_most;
+            collected_all = end == End::Proven && collected.len() <= at_most;
             collected.truncate(at_most);
         }
         Self {

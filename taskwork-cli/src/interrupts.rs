@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use indicatif::ProgressBar;
-use taskwork_client::Outage;
+use taskwork::client::Outage;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::Failure;

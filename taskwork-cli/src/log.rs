@@ -3,7 +3,10 @@
 use std::io::{self, IsTerminal as _};
 
 use clap::{Args, ValueEnum};
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+use tracing_subscriber::{
+    EnvFilter,
+    filter::{Directive, LevelFilter},
+};
 
 /// How the log looks.
 #[derive(Debug, Clone, Args)]
@@ -11,7 +14,7 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 pub(crate) struct LogArguments {
     /// How much is logged, to standard error: error, warn, info, debug or trace, for all or for some modules
     /// (`warn,taskwork=debug`). By default what a person wants to know.
-    #[arg(long, value_name = "FILTER", env = "TASKWORK_LOG")]
+    #[arg(long, value_name = "FILTER", env = "TASKWORK_LOG", value_parser = filter)]
     log: Option<String>,
     /// How a line of the log looks.
     #[arg(long, value_enum, default_value = "text")]
@@ -41,8 +44,10 @@ impl LogArguments {
             Level::Info => LevelFilter::INFO,
         };
         let builder = EnvFilter::builder().with_default_directive(level.into());
-        let mut filter = builder.parse_lossy(self.log.as_deref().unwrap_or_default());
-        if self.log.is_none() {
+        let given = self.log.as_deref().filter(|given| !given.is_empty());
+        // Nothing of it is lost: it was checked when it was given.
+        let mut filter = builder.parse_lossy(given.unwrap_or_default());
+        if given.is_none() {
             // Theirs is about connections, ours about nodes and jobs.
             filter = filter.add_directive("zookeeper_client=error".parse().expect("a directive"));
         } else {
@@ -55,5 +60,67 @@ impl LogArguments {
             Format::Text => builder.with_ansi(io::stderr().is_terminal()).with_target(false).try_init(),
             Format::Json => builder.json().with_ansi(false).try_init(),
         };
+    }
+}
+
+/// Checks a filter as a whole: a directive that was passed over would leave out what somebody waits for.
+pub(super) fn filter(text: &str) -> Result<String, String> {
+    let directives = text.split(',').map(str::trim).filter(|directive| !directive.is_empty());
+    let directives: Vec<&str> = directives.collect();
+    for directive in &directives {
+        check(directive).map_err(|what| {
+            format!(
+                "{directive:?} {what}. --log (or TASKWORK_LOG) takes a level (off, error, warn, info, debug or trace), \
+                 or several with the modules they are for, as in warn,taskwork=debug"
+            )
+        })?;
+    }
+    Ok(directives.join(","))
+}
+
+fn check(directive: &str) -> Result<(), &'static str> {
+    directive.parse::<Directive>().map_err(|_| "is no directive")?;
+    // By itself a word that is no level would stand for a module: a level that is misspelt would silence all.
+    let is_word = !directive.contains(['=', '[']);
+    if is_word && directive.parse::<LevelFilter>().is_err() {
+        return Err("is no level");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_taken_as_a_whole_or_not_at_all() {
+        for bad in
+            ["nonsense==", "taskwork=loud", "=debug", "warn,taskwork=debgu", "debgu", "taskwork", "a b"]
+        {
+            let error = filter(bad).unwrap_err();
+            for part in ["--log", "TASKWORK_LOG", "warn,taskwork=debug"] {
+                assert!(error.contains(part), "no {part:?} in {error:?}");
+            }
+            let wrong = bad.rsplit(',').next().unwrap();
+            assert!(
+                error.contains(&format!("{wrong:?}")),
+                "{error:?} does not say what is wrong with {bad:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_taken_is_a_filter() {
+        for (good, taken) in [
+            ("", ""),
+            ("DEBUG", "DEBUG"),
+            ("off", "off"),
+            ("warn, taskwork=debug,", "warn,taskwork=debug"),
+            ("taskwork::shell=trace,zk=off", "taskwork::shell=trace,zk=off"),
+            ("[job{id=j-0000000003}]=debug", "[job{id=j-0000000003}]=debug"),
+        ] {
+            assert_eq!(filter(good).as_deref(), Ok(taken));
+            assert!(EnvFilter::builder().parse(taken).is_ok(), "{taken}");
+        }
     }
 }

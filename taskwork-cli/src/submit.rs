@@ -85,7 +85,7 @@ async fn submit(
     let job = submitting.map_err(|failure| failure.hint(unknown))?;
     let id = job.id().clone();
     let Some(patience) = wait else {
-        print(&if json { format!("{}\n", json!({ "job": id.0 })) } else { format!("{id}\n") });
+        print(&if json { format!("{}\n", json!({ "job": id.as_str() })) } else { format!("{id}\n") });
         target.note_without_nodes().await;
         return Ok(ExitCode::SUCCESS);
     };
@@ -96,7 +96,7 @@ async fn submit(
     let client = target.client.with_patience(patience.of_waiting());
     let mut shown = job.wait(client, target).await.map_err(|failure| failure.hint(&goes_on(&id)))?;
     if let Some(object) = shown.json.as_object_mut() {
-        object.insert("job".to_owned(), json!(id.0));
+        object.insert("job".to_owned(), json!(id.as_str()));
     }
     shown.print(json);
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })

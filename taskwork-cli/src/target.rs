@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use clap::Args;
-use taskwork_client::{Client, ClientBuilder, Connect, Credentials, Tls};
+use taskwork::client::{Client, ClientBuilder, Connect, Credentials, Tls};
 
 use crate::{Failure, interrupts::Notes};
 

@@ -19,9 +19,14 @@ pub struct TaskId {
     pub number: u64,
 }
 
-/// A job, by the name of its znode.
+/// A job, by the name of its znode: `j-` and the ten digits of the number that it was given at its submission. No other text is one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct JobId(pub String);
+#[serde(try_from = "String", into = "String")]
+pub struct JobId(pub(crate) String, Number);
+
+/// A job's number. Private, so that every id has been parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Number(u64);
 
 /// One attempt at a job, from 1. A lost node ends an attempt and starts the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -33,10 +38,14 @@ impl TaskId {
 }
 
 impl JobId {
-    /// The number that the job was given at its submission: the digits at the end of its name.
+    /// The name of its znode.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The number that the job was given at its submission. No other job of the cluster has it.
     pub(crate) fn number(&self) -> u64 {
-        let digits = self.0.trim_start_matches(|c: char| !c.is_ascii_digit());
-        digits.parse().unwrap_or(u64::MAX)
+        self.1.0
     }
 }
 
@@ -64,7 +73,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// A text that names no node, task or attempt.
+/// A text that names no node, task or job.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text:?} is not the id of a {what}")]
 pub struct IdError {
@@ -96,9 +105,61 @@ impl FromStr for TaskId {
     }
 }
 
+impl FromStr for JobId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        zk::job_number(text)
+            .map(|number| Self(text.to_owned(), Number(number)))
+            .ok_or_else(|| IdError { what: "job, such as j-0000000003", text: text.to_owned() })
+    }
+}
+
+impl TryFrom<String> for JobId {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        text.parse()
+    }
+}
+
+impl From<JobId> for String {
+    fn from(job: JobId) -> Self {
+        job.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jobs_have_the_same_number_only_if_they_are_the_same() {
+        for (text, number) in [("j-0000000000", 0), ("j-0000000042", 42), ("j-9999999999", 9_999_999_999)] {
+            let job: JobId = text.parse().unwrap();
+            assert_eq!((job.number(), job.to_string().as_str()), (number, text));
+        }
+        for text in [
+            "",
+            "j-",
+            "j-x",
+            "x",
+            "j-3",
+            "3",
+            "0000000003",
+            "k-0000000003",
+            "j-+000000003",
+            "j-00000000x3",
+            "j-0000000003x",
+            "j--000000003",
+            "j-00000000003",
+            "jj-0000000003",
+            "j-٠٠٠٠٠٠٠٠٠٣",
+        ] {
+            let error = text.parse::<JobId>().unwrap_err().to_string();
+            assert!(error.contains(text) && error.contains("j-0000000003"), "{error}");
+        }
+    }
 
     #[test]
     fn an_id_reads_back_as_it_is_written() {

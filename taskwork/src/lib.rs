@@ -112,6 +112,8 @@ mod erased;
 mod core;
 mod shell;
 mod wire;
+#[cfg(test)]
+mod errors_test;
 pub mod client;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]

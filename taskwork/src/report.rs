@@ -137,7 +137,7 @@ pub enum JobError {
     },
     /// The root task, or a start value, could not be encoded.
     #[error("the job cannot be submitted: {0}")]
-    Encode(#[from] EncodeError),
+    Encode(EncodeError),
     /// The shared data of a job is not what this program expects.
     #[error("the shared data of the job cannot be read: {reason}")]
     Shared {
@@ -146,10 +146,10 @@ pub enum JobError {
     },
     /// The operating system refused a thread.
     #[error("no thread could be started: {0}")]
-    Thread(#[source] io::Error),
+    Thread(io::Error),
     /// A node could not be started.
     #[error("a node could not be started: {0}")]
-    Node(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Node(Box<dyn std::error::Error + Send + Sync>),
     /// ZooKeeper refused something, or did not answer.
     #[error(transparent)]
     Coordination(CoordinationError),
@@ -195,6 +195,12 @@ impl std::error::Error for CoordinationError {}
 impl From<zk::Error> for CoordinationError {
     fn from(error: zk::Error) -> Self {
         Self(error)
+    }
+}
+
+impl From<EncodeError> for JobError {
+    fn from(error: EncodeError) -> Self {
+        Self::Encode(error)
     }
 }
 

@@ -101,7 +101,7 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
         assert_eq!(refused.kind(), ErrorKind::Usage, "{refused}");
     }
     let submitted = client.submit(job(3, 0)).await.unwrap();
-    let nobody = JobId("j-0000000099".to_owned());
+    let nobody = "j-0000000099".parse::<JobId>().unwrap();
     let refused = client.submitted::<Tree>(&nobody).await.unwrap_err();
     assert!(matches!(&refused, ClientError::NoJob { job, .. } if *job == nobody), "{refused}");
 

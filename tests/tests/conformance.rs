@@ -205,7 +205,7 @@ async fn a_transaction_is_done_whole_or_not_at_all(_: World, store: Connected, f
         check(&at("a"), Some(1)),
         check(&at("a"), Some(0)),
     ];
-    let refused = Error::Multi { index: 6, source: Box::new(Error::BadVersion { path: at("a") }) };
+    let refused = Error::Multi { index: 6, cause: Box::new(Error::BadVersion { path: at("a") }) };
     assert_eq!(store.multi(ops.clone()).await, Err(refused));
     assert_eq!(store.children(&folder).await.unwrap(), ["a", "gone"], "nothing was done");
     let answers = store.multi(ops[..6].to_vec()).await.unwrap();
@@ -224,7 +224,7 @@ async fn a_transaction_is_done_whole_or_not_at_all(_: World, store: Connected, f
         (check(&at("x"), None), 0, Error::NoNode { path: at("x") }),
         (delete(&at("b")), 0, Error::NotEmpty { path: at("b") }),
     ] {
-        assert_eq!(store.multi(vec![op]).await, Err(Error::Multi { index, source: Box::new(error) }));
+        assert_eq!(store.multi(vec![op]).await, Err(Error::Multi { index, cause: Box::new(error) }));
     }
     assert_eq!(store.multi(Vec::new()).await, Ok(Vec::new()));
 }

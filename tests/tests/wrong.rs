@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc};
+use std::{
+    fs, net::TcpListener, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command, sync::Arc,
+};
 
 use taskwork_tests::{
     cluster::{Cluster, Said, program},
@@ -74,6 +76,26 @@ fn wrong_addresses_and_names() {
     says(&cluster.run("tree", &["node", "--workers", "0"]).unwrap(), 2, &["1 to"]);
     says(&cluster.run("tree", &["node", "--listen", "nowhere"]).unwrap(), 2, &["nowhere"]);
     says(&cluster.run("tree", &["submit", "3", "--attempts", "0"]).unwrap(), 2, &["attempts"]);
+}
+
+#[test]
+fn a_filter_of_the_log_that_is_none() {
+    let run = |program_name: &str, arguments: &[&str], environment: Option<&str>| {
+        let mut command = Command::new(program(program_name).unwrap());
+        command.args(arguments).env_remove("TASKWORK_LOG");
+        command.envs(environment.map(|filter| ("TASKWORK_LOG", filter)));
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Said { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+    };
+    let parts = ["--log", "nonsense==", "is no directive", "warn,taskwork=debug"];
+    for command in [&["solve", "3"][..], &["submit", "3"], &["node"]] {
+        says(&run("tree", &[command, &["--log", "nonsense=="]].concat(), None), 2, &parts);
+        says(&run("tree", command, Some("nonsense==")), 2, &parts);
+    }
+    says(&run("taskwork", &["status", "--log", "nonsense=="], None), 2, &parts);
+    says(&run("tree", &["solve", "3", "--quiet", "--log", "warn,taskwork=debug"], None), 0, &[]);
+    says(&run("tree", &["solve", "3", "--quiet"], Some("")), 0, &[]);
 }
 
 #[test]

@@ -63,8 +63,6 @@ pub struct Claim {
 pub struct Committed {
     /// How often the multi was built again.
     pub rebuilds: u32,
-    /// How many ids were asked for.
-    pub reads: u32,
 }
 
 /// Why a transaction was not committed.
@@ -112,7 +110,6 @@ pub async fn commit(
     };
     for _ in 0..REBUILDS_MAX {
         let toggles = toggles(store, attempt, &transaction.toggles).await?;
-        committed.reads += u32::try_from(toggles.len()).unwrap_or(u32::MAX);
         let ops = operations(cluster, attempt, transaction, settled, toggles, &large);
         match tried(store.multi(ops).await) {
             Ok(Try::Committed | Try::CommittedBefore) => {
@@ -197,10 +194,10 @@ async fn write_large(
     let put = async |name: String, data: &[u8], inline_max: usize| {
         blob::put(store, attempt.large_of(&name), data, inline_max, fence()).await.map_err(
             |error| match error {
-                Error::Multi { index: 0, source } if matches!(*source, Error::NoNode { .. }) => {
+                Error::Multi { index: 0, cause } if matches!(*cause, Error::NoNode { .. }) => {
                     CommitError::NotMember
                 }
-                Error::Multi { source, .. } if matches!(*source, Error::NoNode { .. }) => {
+                Error::Multi { cause, .. } if matches!(*cause, Error::NoNode { .. }) => {
                     CommitError::AttemptOver
                 }
                 other => other.into(),
@@ -308,12 +305,12 @@ pub async fn enrol(
     let member = Op::Check { path: cluster.member(node), version: None };
     match store.multi(vec![create(attempt.output(node), b""), member]).await {
         Ok(_) => Ok(()),
-        Err(Error::Multi { index: 0, source }) => match *source {
+        Err(Error::Multi { index: 0, cause }) => match *cause {
             Error::NodeExists { .. } => Ok(()),
             Error::NoNode { .. } => Err(CommitError::AttemptOver),
             other => Err(other.into()),
         },
-        Err(Error::Multi { source, .. }) if matches!(*source, Error::NoNode { .. }) => {
+        Err(Error::Multi { cause, .. }) if matches!(*cause, Error::NoNode { .. }) => {
             Err(CommitError::NotMember)
         }
         Err(error) => Err(error.into()),
@@ -378,7 +375,7 @@ enum Try {
 fn tried<T>(outcome: Result<T>) -> std::result::Result<Try, CommitError> {
     match outcome {
         Ok(_) => Ok(Try::Committed),
-        Err(Error::Multi { index, source }) => match (index, *source) {
+        Err(Error::Multi { index, cause }) => match (index, *cause) {
             (TXN, Error::NodeExists { .. }) => Ok(Try::CommittedBefore),
             (TXN | ATTEMPT, Error::NoNode { .. }) => Err(CommitError::AttemptOver),
             (MEMBER, Error::NoNode { .. }) => Err(CommitError::NotMember),

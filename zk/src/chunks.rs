@@ -35,7 +35,7 @@ async fn put(store: &dyn Store, path: String, data: &[u8], check: Option<&Op>) -
     let with_check = |op| check.cloned().into_iter().chain([op]).collect::<Vec<_>>();
     let created = Op::Create { path: path.clone(), data: data.to_vec(), mode: CreateMode::Persistent };
     match store.multi(with_check(created)).await {
-        Err(Error::Multi { source, .. }) if matches!(*source, Error::NodeExists { .. }) => {
+        Err(Error::Multi { cause, .. }) if matches!(*cause, Error::NodeExists { .. }) => {
             store.multi(with_check(Op::Set { path, data: data.to_vec(), version: None })).await.map(drop)
         }
         other => other.map(drop),

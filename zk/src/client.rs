@@ -289,13 +289,13 @@ async fn transact(client: &Client, ops: &[Op], acls: Acls<'static>) -> Result<Ve
         // What is refused here, an invalid path, is refused before anything is sent.
         let added =
             check(op).and_then(|()| add(&mut writer, op, acls).map_err(|error| error_at(op.path(), &error)));
-        added.map_err(|source| Error::Multi { index, source: Box::new(source) })?;
+        added.map_err(|cause| Error::Multi { index, cause: Box::new(cause) })?;
     }
     match writer.commit().await {
         Ok(answers) => Ok(answers.into_iter().map(op_answer).collect()),
         Err(MultiWriteError::OperationFailed { index, source }) => {
             let path = ops.get(index).map_or("/", Op::path);
-            Err(Error::Multi { index, source: Box::new(error_at(path, &source)) })
+            Err(Error::Multi { index, cause: Box::new(error_at(path, &source)) })
         }
         Err(MultiWriteError::RequestFailed { source }) => {
             Err(error_at(ops.first().map_or("/", Op::path), &source))

@@ -9,7 +9,7 @@ use zookeeper_client::{self as zookeeper, Client, Connector, SessionInfo, TlsOpt
 
 use crate::{
     client::ServerStore,
-    session::{FIRST_PAUSE, PAUSE_MAX},
+    retry::{Policy, Retry},
     store::Store as _,
 };
 
@@ -88,12 +88,12 @@ pub enum ConnectError {
 #[non_exhaustive]
 pub enum CredentialsError {
     /// The file cannot be read.
-    #[error("{file}: the credentials cannot be read: {source}")]
+    #[error("{file}: the credentials cannot be read: {cause}")]
     Read {
         /// The file.
         file: String,
         /// Why.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The file has something else.
     #[error("{file}: expected one line user:password, and nothing else")]
@@ -138,7 +138,7 @@ impl Connect {
 
     /// Tries again and again: the client gives up after each round of all servers.
     async fn insist(&self) -> Result<Arc<ServerStore>, ConnectError> {
-        let mut pause = FIRST_PAUSE;
+        let mut retry = Retry::by_chance(Policy::REQUEST);
         loop {
             match self.once(None).await {
                 Ok(client) => {
@@ -153,8 +153,7 @@ impl Connect {
                 Err(zookeeper::Error::BadArguments(reason)) => return Err(self.not_hosts(reason)),
                 Err(error) => tracing::debug!(%error, "no server has answered"),
             }
-            time::sleep(pause).await;
-            pause = (2 * pause).min(PAUSE_MAX);
+            time::sleep(retry.pause()).await;
         }
     }
 
@@ -265,7 +264,7 @@ impl Credentials {
     /// See [`CredentialsError`].
     pub fn from_file(path: &Path) -> Result<Self, CredentialsError> {
         let file = || path.display().to_string();
-        let read = |source| CredentialsError::Read { file: file(), source };
+        let read = |cause| CredentialsError::Read { file: file(), cause };
         let mode = mode_of(&fs::metadata(path).map_err(read)?);
         if mode & 0o077 != 0 {
             return Err(CredentialsError::Exposed { file: file(), mode });

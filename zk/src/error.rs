@@ -3,6 +3,9 @@
 //! The question that decides everything after a failure is not *what* failed but *whether the operation took
 //! effect*. A create that was refused with "exists already" changed nothing; a create whose answer was lost with
 //! the connection may have happened. [`Error::effect`] answers that for every error.
+//!
+//! Every error of the project says its cause in its own message, and so names no `source`: whoever prints it, with its sources or
+//! without, says each thing once.
 
 use thiserror::Error as ThisError;
 
@@ -83,13 +86,25 @@ pub enum Error {
         /// The limit, in bytes.
         limit: usize,
     },
+    /// There are as many children as may be made there. Nothing was done.
+    #[error(
+        "{path}: there are {children} already, and no more than {limit} are taken; try again when some are gone"
+    )]
+    TooMany {
+        /// The znode that has them.
+        path: String,
+        /// How many it has.
+        children: usize,
+        /// How many there may be.
+        limit: usize,
+    },
     /// One operation of a multi failed, so none of them was done.
-    #[error("operation {index} of the transaction failed, none was done: {source}")]
+    #[error("operation {index} of the transaction failed, none was done: {cause}")]
     Multi {
         /// The position of the operation that failed, from 0.
         index: usize,
         /// Why it failed.
-        source: Box<Error>,
+        cause: Box<Error>,
     },
     /// The connection was lost before the answer came.
     #[error("the connection was lost before the answer came; the operation may have happened")]
@@ -146,7 +161,7 @@ impl Error {
     /// The failing operation's position and cause, if a multi failed on one of its operations.
     pub fn failed_operation(&self) -> Option<(usize, &Self)> {
         match self {
-            Self::Multi { index, source } => Some((*index, source)),
+            Self::Multi { index, cause } => Some((*index, cause)),
             _ => None,
         }
     }
@@ -154,3 +169,28 @@ impl Error {
 
 /// The answer to an operation on the tree.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ConnectError, CredentialsError, accounting::CommitError, job::LeadError, testing::said_once,
+    };
+
+    #[test]
+    fn what_is_printed_with_its_sources_says_each_thing_once() {
+        let path = || "/taskwork/x".to_owned();
+        let multi = || Error::Multi { index: 2, cause: Box::new(Error::NoNode { path: path() }) };
+        assert_eq!(
+            said_once(&multi()),
+            "operation 2 of the transaction failed, none was done: /taskwork/x: no such znode"
+        );
+        said_once(&LeadError::Store(multi()));
+        said_once(&CommitError::Store(multi()));
+        let refused = std::io::Error::other("the disk is gone");
+        assert!(
+            said_once(&CredentialsError::Read { file: path(), cause: refused }).contains("the disk is gone")
+        );
+        said_once(&ConnectError::Tls { reason: "no certificate".to_owned() });
+    }
+}

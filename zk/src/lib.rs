@@ -16,11 +16,14 @@
 //! The recipes are written on [`Store`], a small trait that has ZooKeeper's interface and no more. [`Connect`] opens one over
 //! a real ZooKeeper; [`MemoryTree`] is one within this process, over the pure [`tree::Tree`], and injects faults for tests.
 //!
+//! What fails for the moment is tried again as [`retry`] says.
+//!
 //! Every error says whether the operation [may have happened](Error::effect) all the same; every recipe can be called again when
 //! it does not know, and does what it does once.
 
 mod error;
 mod store;
+pub mod retry;
 mod paths;
 mod record;
 mod chunks;
@@ -55,6 +58,8 @@ pub use crate::{
     counted::{Counted, Requests},
     error::{Effect, Error, Result},
     memory::{EVENTS_MAX, Fate, Faults, MemoryStore, MemoryTree},
-    paths::{AttemptPaths, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name, parked_id},
+    paths::{
+        AttemptPaths, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name, job_number, parked_id,
+    },
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version, WatchEvent},
 };

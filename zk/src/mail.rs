@@ -53,7 +53,7 @@ pub async fn post(
             match store.multi(vec![is_member(from), is_member(to), put_up]).await {
                 Err(error) if has_no_node(&error) => return Ok(Posted::NotTaken),
                 // Another sender was faster.
-                Err(Error::Multi { index: 2, source }) if matches!(*source, Error::NodeExists { .. }) => {}
+                Err(Error::Multi { index: 2, cause }) if matches!(*cause, Error::NodeExists { .. }) => {}
                 other => drop(other?),
             }
         }
@@ -78,7 +78,7 @@ pub async fn post(
 }
 
 fn has_no_node(error: &Error) -> bool {
-    matches!(error, Error::Multi { source, .. } if matches!(**source, Error::NoNode { .. }))
+    matches!(error, Error::Multi { cause, .. } if matches!(**cause, Error::NoNode { .. }))
 }
 
 /// The messages that are posted to a node in an attempt.

@@ -40,6 +40,18 @@ pub fn parked_id(name: &str) -> &str {
     name.split(PARKED_BY).next().unwrap_or(name)
 }
 
+/// What the name of every job begins with. Its number follows, which the tree gives.
+pub(crate) const JOB_PREFIX: &str = "j-";
+/// How many digits a number has that the tree gives.
+const NUMBER_DIGITS: usize = 10;
+
+/// The number in the name of a job; `None` for a name that no submission has given. Different names have different numbers.
+pub fn job_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(JOB_PREFIX)?;
+    let is_number = digits.len() == NUMBER_DIGITS && digits.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| digits.parse().ok())?
+}
+
 /// The longest name that may become part of a path, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 

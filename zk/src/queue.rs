@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fmt, future::poll_fn, sync::Arc, task::Poll};
 use crate::{
     error::{Error, Result},
     job::JobRecord,
-    paths::ClusterPaths,
+    paths::{ClusterPaths, job_number},
     record,
     store::{OneShot, Store, WatchEvent, seen},
 };
@@ -49,6 +49,15 @@ impl JobQueue {
             let mut watches = vec![changed];
             for name in names {
                 if self.passed.contains(&name) {
+                    continue;
+                }
+                // It has no number, by which nodes tell what is said about one job from what is said about another.
+                if job_number(&name).is_none() {
+                    tracing::warn!(
+                        job = name,
+                        "a znode among the jobs has a name that no job has; it is passed over"
+                    );
+                    self.pass(name);
                     continue;
                 }
                 let path = self.cluster.job(&name).record();

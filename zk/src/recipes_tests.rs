@@ -281,7 +281,13 @@ async fn jobs_of_a_program_come_in_the_order_of_their_submission() {
     for (program, version) in [("other", "1"), ("test", "2")] {
         job::submit(&*store, cluster, &new_job(program, version)).await.unwrap();
     }
-    store.create(&format!("{}/j-x", cluster.jobs()), b"garbage", CreateMode::Persistent).await.unwrap();
+    let garbage = format!("{}/j-9999999999", cluster.jobs());
+    store.create(&garbage, b"garbage", CreateMode::Persistent).await.unwrap();
+    // What looks like a job under a name that has no number, before the others and after.
+    let (record, _) = store.get(&cluster.job(&stage.job).record()).await.unwrap();
+    for name in ["a-copy", "j-000000001", "j-00000000001", "j-x", "x"] {
+        store.create(&cluster.job(name).record(), &record, CreateMode::Persistent).await.unwrap();
+    }
     let second = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
     let third = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
     assert_eq!(soon(queue.next()).await.unwrap().0, stage.job, "as long as it is not over");

@@ -17,7 +17,6 @@
 use std::{
     convert::Infallible,
     sync::{Arc, PoisonError, RwLock},
-    time::Duration,
 };
 
 use tokio::{
@@ -29,12 +28,10 @@ use zookeeper_client::{self as zookeeper, Client, SessionInfo, SessionState, Sta
 use crate::{
     connect::Connect,
     error::{Error, Result},
+    retry::{Policy, Retry},
     store::{Session, WatchEvent},
 };
 
-/// How long to wait after the first round of all servers; twice as long each time, up to the next.
-pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
-pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A pause is at most this part of a session's timeout: servers that are back give no more time than that.
 const PAUSES_IN_TIMEOUT: u32 = 8;
 
@@ -196,23 +193,23 @@ impl Keeper {
 
 /// Asks for a session until a server takes it up; nothing if one says that it is over.
 async fn take_up(connect: &Connect, session: SessionInfo) -> Option<Client> {
-    let longest = PAUSE_MAX.min(connect.session_timeout / PAUSES_IN_TIMEOUT);
-    let mut pause = FIRST_PAUSE.min(longest);
+    let longest = connect.session_timeout / PAUSES_IN_TIMEOUT;
+    let mut rounds = Retry::by_chance(Policy::REQUEST.at_most(longest));
     loop {
+        let mut asked = rounds.clone();
         match connect.once(Some(session.clone())).await {
             // Dropping the client would close the session: it is asked until it answers, or has given up as well.
             Ok(client) => loop {
                 match time::timeout(connect.request_timeout, client.sync("/")).await {
                     Ok(Ok(())) => return Some(client),
                     _ if client.state().is_terminated() => break,
-                    _ => time::sleep(pause).await,
+                    _ => time::sleep(asked.pause()).await,
                 }
             },
             Err(zookeeper::Error::SessionExpired | zookeeper::Error::AuthFailed) => return None,
             Err(error) => tracing::debug!(%error, "no server has taken the session up"),
         }
-        time::sleep(pause).await;
-        pause = (2 * pause).min(longest);
+        time::sleep(rounds.pause()).await;
     }
 }
 

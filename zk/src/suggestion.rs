@@ -14,10 +14,11 @@ use crate::{
     store::{CreateMode, OneShot, Store, seen},
 };
 
-/// The largest suggestion, in bytes of JSON.
+/// The largest suggestion, in bytes of the JSON that is written for it.
 pub const SUGGESTION_BYTES_MAX: usize = 512 << 10;
 
-/// How many suggestions may lie with a job; more are not taken.
+/// How many suggestions may lie with a job, answered or not; more are not taken. Those that are made at the same moment do not see each
+/// other: there may be a few more than that.
 pub const SUGGESTIONS_MAX: usize = 256;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,7 +44,7 @@ pub struct Answer {
 ///
 /// # Errors
 /// Whatever the store refuses; [`Error::NoNode`] if there is no such job; [`Error::TooLarge`] for more than
-/// [`SUGGESTION_BYTES_MAX`], or if there are [`SUGGESTIONS_MAX`] already.
+/// [`SUGGESTION_BYTES_MAX`]; [`Error::TooMany`] if there are [`SUGGESTIONS_MAX`] already.
 pub async fn suggest(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -65,7 +66,7 @@ pub async fn suggest(
         return Err(Error::TooLarge { path: folder, size: content.len(), limit: SUGGESTION_BYTES_MAX });
     }
     if lying >= SUGGESTIONS_MAX {
-        return Err(Error::TooLarge { path: folder, size: lying, limit: SUGGESTIONS_MAX });
+        return Err(Error::TooMany { path: folder, children: lying, limit: SUGGESTIONS_MAX });
     }
     let path = format!("{folder}/{prefix}");
     let made = store.create(&path, &content, CreateMode::PersistentSequential).await?;
@@ -117,6 +118,9 @@ pub async fn begin(store: &dyn Store, cluster: &ClusterPaths, job: &str, name: &
     }
 }
 
+/// The most that an answer says, in bytes; what is longer is cut off.
+pub const SAID_BYTES_MAX: usize = 4 << 10;
+
 /// Answers a suggestion. That it is gone is no error: nobody waits for the answer then.
 ///
 /// # Errors
@@ -128,7 +132,16 @@ pub async fn answer(
     name: &str,
     answer: &Answer,
 ) -> Result<()> {
-    let content = record::write(&Suggestion { value: Value::Null, begun: 0, answer: Some(answer.clone()) });
+    let Answer { taken, said } = answer;
+    // A program may say anything, and an answer that no znode can hold would be given for ever.
+    let said = if said.len() <= SAID_BYTES_MAX {
+        said.clone()
+    } else {
+        let end = (0..=SAID_BYTES_MAX).rev().find(|&end| said.is_char_boundary(end));
+        format!("{}…", &said[..end.unwrap_or(0)])
+    };
+    let answer = Answer { taken: *taken, said };
+    let content = record::write(&Suggestion { value: Value::Null, begun: 0, answer: Some(answer) });
     match store.set(&cluster.job(job).suggestion(name), &content, None).await {
         Ok(_) | Err(Error::NoNode { .. }) => Ok(()),
         Err(error) => Err(error),
@@ -223,6 +236,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_answer_that_is_too_long_is_cut_off() {
+        let (store, cluster) = job().await;
+        let name = suggest(&*store, &cluster, "j", "k", json!(1)).await.unwrap();
+        let said = Answer { taken: true, said: "ä".repeat(1 << 20) };
+        answer(&*store, &cluster, "j", &name, &said).await.unwrap();
+        let read = answered(&*store, &cluster, "j", &name).await.unwrap();
+        assert!(read.taken && read.said.starts_with("ää") && read.said.ends_with('…'));
+        assert!(read.said.len() <= SAID_BYTES_MAX + '…'.len_utf8());
+    }
+
+    #[tokio::test]
     async fn with_the_same_key_it_is_suggested_once() {
         let (store, cluster) = job().await;
         let first = suggest(&*store, &cluster, "j", "k", json!(1)).await.unwrap();
@@ -248,7 +272,11 @@ mod tests {
         for key in 0..SUGGESTIONS_MAX {
             suggest(&*store, &cluster, "j", &key.to_string(), json!(1)).await.unwrap();
         }
-        assert!(matches!(suggest(&*store, &cluster, "j", "x", json!(1)).await, Err(Error::TooLarge { .. })));
+        let error = suggest(&*store, &cluster, "j", "x", json!(1)).await.unwrap_err();
+        let expected =
+            Error::TooMany { path: cluster.job("j").suggestions(), children: 256, limit: SUGGESTIONS_MAX };
+        assert_eq!(error, expected);
+        assert!(error.to_string().contains("256") && !error.to_string().contains("bytes"), "{error}");
         assert!(matches!(suggest(&*store, &cluster, "k", "x", json!(1)).await, Err(Error::NoNode { .. })));
     }
 }

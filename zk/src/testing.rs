@@ -113,3 +113,15 @@ impl Faults for LoseOne {
         }
     }
 }
+
+/// What an error says with all its sources, as the usual printers join them. Panics if anything of it is said twice.
+pub(crate) fn said_once(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(Some(error), |&error| error.source());
+    let said: Vec<String> = sources.map(ToString::to_string).collect();
+    for (place, part) in said.iter().enumerate() {
+        let elsewhere =
+            said.iter().enumerate().any(|(other, text)| other != place && text.contains(part.as_str()));
+        assert!(!elsewhere, "{part:?} is said twice in {said:?}");
+    }
+    said.join(": ")
+}

@@ -161,9 +161,9 @@ impl Tree {
                     all_done.push(done);
                     answers.push(answer);
                 }
-                Err(source) => {
+                Err(cause) => {
                     all_done.into_iter().rev().for_each(|done| self.undo(done));
-                    return Err(Error::Multi { index, source: Box::new(source) });
+                    return Err(Error::Multi { index, cause: Box::new(cause) });
                 }
             }
         }

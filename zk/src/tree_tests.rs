@@ -109,8 +109,8 @@ fn a_multi_is_done_whole_or_not_at_all() {
     let watch = desk.tree.watch("/a", WatchKind::Data);
     let ops = [create("/b"), create("/b/c"), set("/a", b"1", None), delete("/gone"), check("/a", Some(0))];
     let error = desk.multi(&ops).unwrap_err();
-    let source = Box::new(Error::BadVersion { path: "/a".into() });
-    assert_eq!(error, Error::Multi { index: 4, source }, "an operation sees what those before it have done");
+    let cause = Box::new(Error::BadVersion { path: "/a".into() });
+    assert_eq!(error, Error::Multi { index: 4, cause }, "an operation sees what those before it have done");
     assert!(desk.fired.is_empty(), "nothing has happened");
     assert_eq!(desk.tree.paths().collect::<Vec<_>>(), ["/", "/a", "/gone"]);
     let answers = desk.multi(&ops[..4]).unwrap();

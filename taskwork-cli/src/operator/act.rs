@@ -47,7 +47,7 @@ pub(super) async fn inject(
     let told = desk.client.inject(id, value, timeout).await?;
     let what = if told.taken { "took" } else { "did not take" };
     desk.say(
-        || json!({ "job": id.0, "taken": told.taken, "said": told.answer }),
+        || json!({ "job": id.as_str(), "taken": told.taken, "said": told.answer }),
         || format!("job {id} {what} it: {}", told.answer),
     );
     Ok(if told.taken { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -56,21 +56,21 @@ pub(super) async fn inject(
 /// Stops a job.
 pub(super) async fn cancel(desk: &Desk, id: &JobId, reason: &str) -> Result<(), Failure> {
     desk.client.cancel(id, reason).await?;
-    desk.say(|| json!({ "job": id.0, "cancelled": true }), || format!("job {id} is cancelled"));
+    desk.say(|| json!({ "job": id.as_str(), "cancelled": true }), || format!("job {id} is cancelled"));
     Ok(())
 }
 
 /// Puts a job aside.
 pub(super) async fn suspend(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     desk.client.suspend(id).await?;
-    desk.say(|| json!({ "job": id.0, "suspended": true }), || format!("job {id} is put aside"));
+    desk.say(|| json!({ "job": id.as_str(), "suspended": true }), || format!("job {id} is put aside"));
     Ok(())
 }
 
 /// Lets a job go on.
 pub(super) async fn resume(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     desk.client.resume(id).await?;
-    desk.say(|| json!({ "job": id.0, "resumed": true }), || format!("job {id} goes on"));
+    desk.say(|| json!({ "job": id.as_str(), "resumed": true }), || format!("job {id} goes on"));
     Ok(())
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn forget(desk: &Desk, ids: Vec<JobId>, force: bool) -> Result<
                 || force && stage == Stage::Submitting
         };
         let jobs = desk.overview().await?.jobs.into_iter();
-        jobs.filter(|job| over(job.stage)).map(|job| JobId(job.id)).collect()
+        jobs.filter(|job| over(job.stage)).filter_map(|job| job.id.parse().ok()).collect()
     } else {
         ids
     };

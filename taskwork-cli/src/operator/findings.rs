@@ -1,7 +1,7 @@
 //! `taskwork doctor`.
 
 use serde_json::json;
-use taskwork_client::doctor::Finding;
+use taskwork::client::doctor::Finding;
 
 use super::table;
 

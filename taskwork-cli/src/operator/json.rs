@@ -1,7 +1,7 @@
 //! A cluster's members and jobs as objects, for scripts.
 
 use serde_json::json;
-use taskwork_client::{JobRecord, Member, Overview, Stage};
+use taskwork::client::{JobRecord, Member, Overview, Stage};
 
 /// A member as an object.
 pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value {

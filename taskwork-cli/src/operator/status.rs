@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use taskwork_client::{JobRecord, Overview, Stage};
+use taskwork::client::{JobRecord, Overview, Stage};
 
 use super::{
     Desk, json,

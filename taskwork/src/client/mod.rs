@@ -74,7 +74,7 @@ use crate::{
     job::Job,
     release::Release,
     report::JobError,
-    shell::submit::{Draft, Submission},
+    shell::submit::{Draft, Submission, job_id},
     task::Task,
     wire::codec,
 };
@@ -233,7 +233,7 @@ impl Client {
         let (new, key) = (draft.job(), format!("{:032x}", rand::rng().random::<u128>()));
         let mut submission = zk::job::Submission::new(&new, &key);
         let id = self.ask(async |store| submission.go_on(&*store, &self.cluster).await).await?;
-        Ok(Submitted::new(self.clone(), JobId(id), started))
+        Ok(Submitted::new(self.clone(), job_id(&self.cluster, &id)?, started))
     }
 
     /// Returns a job that was submitted earlier, or elsewhere. Its program must be the same; this is not checked before its

@@ -12,8 +12,9 @@ use loom::{
     thread,
 };
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
-use super::{Entry, queue::Queue, signals::Signals};
+use super::{Entry, Pool, PoolLimits, Work, queue::Queue, signals::Signals};
 use crate::{
     context::Context,
     id::{NodeId, TaskId},
@@ -140,6 +141,47 @@ fn an_idle_pool_has_nothing_that_runs() {
         }
         desk.queue.close(&desk.signals);
         worker.join().unwrap();
+    });
+}
+
+#[test]
+fn an_idle_pool_shows_everything_that_it_has_completed() {
+    every_interleaving(|| {
+        let limits = PoolLimits { task_children_max: 1, batch_ids_commit: 1, batch_ids_max: 1 };
+        let pool = Arc::new(Pool::<Nothing>::new(NodeId(1), std::sync::Arc::new(()), 1, limits));
+        pool.queue.put([task(0)], &pool.signals);
+        let its = Arc::clone(&pool);
+        let worker = thread::spawn(move || {
+            while let Some(entry) = its.queue.next(&its.signals, || {}) {
+                its.complete(entry.id, &entry.children, ());
+            }
+        });
+        let view = Work::view(&*pool);
+        // A node that leaves takes what it sees then for all there is.
+        if view.is_idle() {
+            assert_eq!((view.batch_ids, view.batches), (1, 1), "idle, but what was done last is missing");
+        }
+        pool.queue.close(&pool.signals);
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn what_a_steal_took_is_noted_when_the_first_stolen_task_begins() {
+    every_interleaving(|| {
+        let desk = Desk::new(1);
+        desk.queue.put([task(0)], &desk.signals);
+        let its = Arc::clone(&desk);
+        let worker = thread::spawn(move || {
+            let begun = its.queue.next(&its.signals, || {}).map(|entry| entry.id.number);
+            assert_eq!((begun, its.queue.steal_times().count()), (Some(0), 0), "that was its own");
+        });
+        desk.queue.put_stolen([task(1), task(2)], Some(Instant::now()), &desk.signals);
+        worker.join().unwrap();
+        for _ in 0..2 {
+            desk.queue.next(&desk.signals, || {}).unwrap();
+            assert_eq!(desk.queue.steal_times().count(), 1);
+        }
     });
 }
 

@@ -54,6 +54,8 @@ pub(super) struct Queued<T: Task> {
     pub(super) entry: Entry<T>,
     /// How many bytes it had when it was last sealed for a thief; `None` if it was not, since it last ran.
     pub(super) bytes: Option<usize>,
+    /// When it was asked for elsewhere, if it is the first of what came.
+    pub(super) asked: Option<Instant>,
 }
 
 struct State<T: Task> {
@@ -66,8 +68,6 @@ struct State<T: Task> {
     asleep: usize,
     thieves: usize,
     gate: Gate,
-    /// When the stolen tasks were asked for of which none has begun yet.
-    asked: Option<Instant>,
     steal_times: Times,
 }
 
@@ -91,7 +91,6 @@ impl<T: Task> Queue<T> {
             asleep: 0,
             thieves: 0,
             gate: Gate::Open,
-            asked: None,
             steal_times: Times::default(),
         };
         Self { state: Mutex::new(state), wake: Condvar::new(), stirred: Stirred(AtomicU64::new(0)) }
@@ -104,9 +103,20 @@ impl<T: Task> Queue<T> {
 
     /// Puts tasks into the queue. Says whether a thief waits for one.
     pub(super) fn put(&self, entries: impl IntoIterator<Item = Entry<T>>, signals: &Signals) -> bool {
+        self.put_stolen(entries, None, signals)
+    }
+
+    /// The same for tasks that were asked for, elsewhere and at that time: what the steal took ends when the first of them begins.
+    pub(super) fn put_stolen(
+        &self,
+        entries: impl IntoIterator<Item = Entry<T>>,
+        mut asked: Option<Instant>,
+        signals: &Signals,
+    ) -> bool {
         let mut state = self.lock();
         let before = state.tasks.len();
-        state.tasks.extend(entries.into_iter().map(|entry| Queued { entry, bytes: None }));
+        let queued = entries.into_iter().map(|entry| Queued { entry, bytes: None, asked: asked.take() });
+        state.tasks.extend(queued);
         let added = state.tasks.len() - before;
         let thief_waits = state.thieves > 0;
         self.added(added, state, signals);
@@ -135,17 +145,6 @@ impl<T: Task> Queue<T> {
         for _ in 0..to_wake {
             self.wake.notify_one();
         }
-    }
-
-    /// Puts tasks that were asked for, elsewhere and at that time, into the queue.
-    pub(super) fn put_stolen(
-        &self,
-        entries: impl IntoIterator<Item = Entry<T>>,
-        asked: Option<Instant>,
-        signals: &Signals,
-    ) {
-        self.lock().asked = asked;
-        self.put(entries, signals);
     }
 
     /// How long steals took.
@@ -338,14 +337,11 @@ impl<T: Task> State<T> {
     fn begin(&mut self, signals: &Signals) -> Option<Entry<T>> {
         let next = if self.gate == Gate::Open { self.tasks.pop_front() } else { None };
         self.staying -= usize::from(next.as_ref().is_some_and(Queued::stays));
-        let entry = next.map(|queued| queued.entry);
-        if entry.is_some()
-            && let Some(asked) = self.asked.take()
-        {
+        if let Some(asked) = next.as_ref().and_then(|queued| queued.asked) {
             self.steal_times.note(asked.elapsed());
         }
         self.signal(signals);
-        entry
+        next.map(|queued| queued.entry)
     }
 
     /// Says what is wanted now. Under the lock, so that the last word is right.

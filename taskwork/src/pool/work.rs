@@ -107,7 +107,10 @@ impl<T: Task> Work for Pool<T> {
     }
 
     fn view(&self) -> PoolView {
-        PoolView { batch_ids: self.batches.ids(), batches: self.batches.count(), ..self.queue.view() }
+        // The queue first: a worker completes its task before it is seen to be idle. Asked in the other order, a pool that has just become
+        // idle would not show what was completed last, and a node that leaves would leave it behind.
+        let queue = self.queue.view();
+        PoolView { batch_ids: self.batches.ids(), batches: self.batches.count(), ..queue }
     }
 
     fn fault(&self) -> Option<PoolFault> {
@@ -148,26 +151,26 @@ impl<T: Task> Work for Pool<T> {
         let bytes_max = bytes_max.min(TASK_BYTES_MAX);
         let (mut envelopes, mut bytes, mut kept, mut full) = (Vec::new(), 0, Vec::new(), false);
         // Sealed outside the queue's lock: that takes its time.
-        for Queued { entry, bytes: known } in self.queue.take_for_thief(tasks_max, bytes_max, &self.signals) {
+        for queued in self.queue.take_for_thief(tasks_max, bytes_max, &self.signals) {
             if full {
-                kept.push(Queued { entry, bytes: known });
+                kept.push(queued);
                 continue;
             }
-            match entry.seal() {
+            match queued.entry.seal() {
                 Ok(envelope) if envelopes.is_empty() || bytes + envelope.bytes() <= bytes_max => {
                     bytes += envelope.bytes();
                     envelopes.push(envelope);
                 }
                 Ok(envelope) => {
                     full = true;
-                    kept.push(Queued { entry, bytes: Some(envelope.bytes()) });
+                    kept.push(Queued { bytes: Some(envelope.bytes()), ..queued });
                 }
                 // It is done here. Only if this node must leave before is there nobody who can do it.
                 Err(EncodeError::TooLarge { bytes, limit }) => {
-                    tracing::warn!(task = %entry.id, bytes, limit, "a task is too large to be given away");
-                    kept.push(Queued { entry, bytes: Some(bytes) });
+                    tracing::warn!(task = %queued.entry.id, bytes, limit, "a task is too large to be given away");
+                    kept.push(Queued { bytes: Some(bytes), ..queued });
                 }
-                Err(error) => return Err(unsendable(entry.id, &error)),
+                Err(error) => return Err(unsendable(queued.entry.id, &error)),
             }
         }
         self.queue.put_back(kept, &self.signals);

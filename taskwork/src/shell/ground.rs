@@ -27,6 +27,10 @@ pub(crate) type Connecting<'a> =
 pub(crate) trait Ground: Send + Sync {
     /// Opens a session on the tree.
     fn connect(&self) -> Connecting<'_>;
+    /// A seed for what is left to chance when nodes fail together. The same each time where all is to be replayed.
+    fn chance(&self) -> u64 {
+        0
+    }
     /// An id that no node has had.
     fn new_id(&self) -> NodeId;
     /// Opens a node's way to the others.
@@ -91,6 +95,10 @@ pub(crate) struct Machine {
 impl Ground for Machine {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async { Ok(self.connect.open().await? as Arc<dyn Store>) })
+    }
+
+    fn chance(&self) -> u64 {
+        rand::rng().random()
     }
 
     fn new_id(&self) -> NodeId {

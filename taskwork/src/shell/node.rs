@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tokio::{
-    sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot},
+    sync::{Mutex as AsyncMutex, Notify, Semaphore, mpsc, oneshot},
     task::{JoinHandle, JoinSet},
     time::{self, Duration},
 };
@@ -16,7 +16,7 @@ use zk::figures::What;
 
 use super::{
     clock::{Clock, unix_ms},
-    coordination::{Coordination, ORDERS_MAX, SEEN_WINDOW, WINDOW},
+    coordination::{Coordination, LOOKS_MAX, ORDERS_MAX, SEEN_WINDOW, WINDOW},
     driver::{Driver, Ended},
     ground::Network,
     mail::Mail,
@@ -140,6 +140,7 @@ impl RunningNode {
             silent: Mutex::default(),
             silence: Notify::new(),
             standing: AsyncMutex::default(),
+            looks: Arc::new(Semaphore::new(LOOKS_MAX)),
             seen,
         });
         let span = tracing::info_span!("job", id = %job, node = %seat.node);

@@ -7,12 +7,12 @@ use thiserror::Error;
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
-    time::{self, Duration},
 };
 use zk::{
     ClusterPaths, Counted, Session, Store,
     membership::{self, Change, Member, Roll},
     queue::Runs,
+    retry::{Policy, Retry},
 };
 
 use super::{
@@ -71,9 +71,6 @@ pub(crate) enum SeatError {
     )]
     NoAddress { listen: SocketAddr },
 }
-
-/// The pause before something that failed for the moment is tried again.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Seat {
     /// Becomes a member, last of all: when it can be dialled.
@@ -165,17 +162,22 @@ struct KeepsRoll {
 
 impl KeepsRoll {
     async fn keep(self, store: Arc<dyn Store>, cluster: ClusterPaths) {
+        let mut retry = Retry::new(Policy::REQUEST, self.node.0);
         let mut roll = loop {
             match Roll::open(Arc::clone(&store), &cluster).await {
                 Ok(roll) => break roll,
-                Err(zk::Error::SessionExpired) => return,
-                Err(_) => time::sleep(RETRY_PAUSE).await,
+                Err(error) if retry.again(&*store, "reading the members", &error).await => {}
+                Err(_) => return,
             }
         };
         loop {
             match roll.next().await {
-                Ok(Change::Joined(member)) => self.joined(&member),
+                Ok(Change::Joined(member)) => {
+                    retry.succeeded();
+                    self.joined(&member);
+                }
                 Ok(Change::Left(name)) => {
+                    retry.succeeded();
                     self.left(&name);
                     // One is enough; should it miss the moment, whoever joins next makes up for it.
                     if self.roster.borrow().first().is_none_or(|&first| self.node < first)
@@ -184,11 +186,8 @@ impl KeepsRoll {
                         tracing::debug!(node = %self.node, %error, "requests to leave were not taken away");
                     }
                 }
-                Err(zk::Error::SessionExpired) => return,
-                Err(error) => {
-                    tracing::debug!(node = %self.node, %error, "the members could not be read; it is tried again");
-                    time::sleep(RETRY_PAUSE).await;
-                }
+                Err(error) if retry.again(&*store, "reading the members", &error).await => {}
+                Err(_) => return,
             }
         }
     }
@@ -253,10 +252,11 @@ async fn tidy_requests(store: &dyn Store, cluster: &ClusterPaths) -> zk::Result<
 
 /// Says so each time an operator asks this node to leave.
 async fn watch_for_drain(store: Arc<dyn Store>, cluster: ClusterPaths, node: NodeId, asked: Arc<Notify>) {
-    let path = cluster.drain(&node.to_string());
+    let (path, mut retry) = (cluster.drain(&node.to_string()), Retry::new(Policy::REQUEST, node.0));
     loop {
         match store.exists_and_watch(&path).await {
             Ok((there, changed)) => {
+                retry.succeeded();
                 if there.is_some() {
                     tracing::info!(%node, "an operator has asked this node to leave");
                     asked.notify_one();
@@ -265,8 +265,8 @@ async fn watch_for_drain(store: Arc<dyn Store>, cluster: ClusterPaths, node: Nod
                     return;
                 }
             }
-            Err(zk::Error::SessionExpired) => return,
-            Err(_) => time::sleep(RETRY_PAUSE).await,
+            Err(error) if retry.again(&*store, "looking whether the node is to leave", &error).await => {}
+            Err(_) => return,
         }
     }
 }

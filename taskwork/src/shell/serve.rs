@@ -21,6 +21,7 @@ use zk::{
     ClusterPaths, ConnectError, Session, Store,
     job::JobRecord,
     queue::{JobQueue, Runs},
+    retry::{Policy, Retry},
 };
 
 use super::{
@@ -36,7 +37,7 @@ use crate::{
     config::Limits,
     core::Departure,
     id::JobId,
-    report::{CoordinationError, JobError},
+    report::JobError,
 };
 
 /// What a node process is told at its start.
@@ -83,12 +84,6 @@ enum Fate {
     /// What every cluster has is not there any more.
     Wiped,
 }
-
-/// The pause before something that failed for the moment is tried again.
-const RETRY_PAUSE: Duration = Duration::from_millis(200);
-
-/// The longest pause between two tries to join anew.
-const REJOIN_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// How long the tasks of a job that is over may take to stop until the node leads no more.
 const STAND_DOWN_AFTER: Duration = Duration::from_millis(500);
@@ -163,7 +158,7 @@ async fn first_seat(setup: &ServeSetup) -> Result<Seat, ServeError> {
 
 /// Takes another seat, however long it takes.
 async fn join_anew(setup: &ServeSetup) -> Seat {
-    let mut pause = RETRY_PAUSE;
+    let mut retry = Retry::new(Policy::SESSION, setup.ground.chance());
     loop {
         let joining = async {
             let store = setup.ground.connect().await?;
@@ -180,8 +175,7 @@ async fn join_anew(setup: &ServeSetup) -> Seat {
             Ok(seat) => return seat,
             Err(error) => tracing::warn!(%error, "the node cannot join now; it tries again"),
         }
-        time::sleep(pause).await;
-        pause = (2 * pause).min(REJOIN_PAUSE_MAX);
+        time::sleep(retry.pause()).await;
     }
 }
 
@@ -215,6 +209,7 @@ async fn work(
 ) -> Result<Fate, ServeError> {
     let mut queue =
         JobQueue::new(Arc::clone(&seat.store) as Arc<dyn Store>, seat.cluster.clone(), seat.runs.clone());
+    let mut retry = Retry::new(Policy::REQUEST, seat.node.0);
     loop {
         let asked = Arc::clone(&seat.asked_to_leave);
         let expired = seat.store.session();
@@ -230,21 +225,50 @@ async fn work(
             () = seat.idle() => continue,
         };
         match next {
-            Ok((job, record)) => {
-                let mut desk =
-                    Desk { setup, leave: &mut *leave, lingering: &mut *lingering, queue: &mut queue };
-                if let Some(fate) = desk.one_job(seat, JobId(job), &record).await? {
+            Ok((name, record)) => {
+                let job = match name.parse::<JobId>() {
+                    Ok(job) => job,
+                    Err(error) => {
+                        tracing::warn!(node = %seat.node, %error, "a job is passed over");
+                        queue.pass(name);
+                        continue;
+                    }
+                };
+                let mut desk = Desk {
+                    setup,
+                    leave: &mut *leave,
+                    lingering: &mut *lingering,
+                    queue: &mut queue,
+                    retry: &mut retry,
+                };
+                if let Some(fate) = desk.one_job(seat, job, &record).await? {
                     return Ok(fate);
                 }
             }
-            Err(zk::Error::SessionExpired) => return Ok(Fate::Expired),
             Err(zk::Error::NoNode { .. }) => return Ok(Fate::Wiped),
             Err(error @ zk::Error::NoAuth { .. }) => return Err(error.into()),
             Err(error) => {
                 tracing::warn!(node = %seat.node, %error, "the jobs cannot be read; it is tried again");
-                time::sleep(RETRY_PAUSE).await;
+                if let Some(fate) = try_again(seat, leave, &mut retry, "reading the jobs", &error).await {
+                    return Ok(fate);
+                }
             }
         }
+    }
+}
+
+/// Waits before something that failed is tried again. Says what becomes of the session if it is not.
+async fn try_again(
+    seat: &Seat,
+    leave: &mut Leave,
+    retry: &mut Retry,
+    what: &str,
+    error: &zk::Error,
+) -> Option<Fate> {
+    match unless_told(leave, retry.again(&*seat.store, what, error)).await {
+        Some(true) => None,
+        Some(false) => Some(Fate::Expired),
+        None => Some(Fate::Left),
     }
 }
 
@@ -259,6 +283,8 @@ struct Desk<'a> {
     leave: &'a mut Leave,
     lingering: &'a mut Lingering,
     queue: &'a mut JobQueue,
+    /// The tries to begin with a job.
+    retry: &'a mut Retry,
 }
 
 /// What has become of the workers of a job that is over for the node.
@@ -287,17 +313,9 @@ impl Desk<'_> {
         let Some(started) = unless_told(self.leave, starting).await else { return Ok(Some(Fate::Left)) };
         let mut running = match started {
             Ok(running) => running,
-            Err(JobError::Coordination(CoordinationError(zk::Error::NoNode { .. }))) => return Ok(None),
-            Err(JobError::Coordination(CoordinationError(zk::Error::SessionExpired))) => {
-                return Ok(Some(Fate::Expired));
-            }
-            Err(JobError::Coordination(error)) if error.is_transient() => {
-                tracing::warn!(node = %seat.node, %job, %error, "the job's data cannot be read; it is tried again");
-                time::sleep(RETRY_PAUSE).await;
-                return Ok(None);
-            }
-            Err(error) => return Ok(self.give_up_job(seat, &job, &error.to_string()).await),
+            Err(error) => return Ok(self.not_started(seat, &job, &error).await),
         };
+        self.retry.succeeded();
         tracing::info!(node = %seat.node, %job, name = record.name, "the node works on a job");
         let (ended, told_to_leave) = self.until_ended(seat, &mut running).await;
         let suspended = running.was_suspended() && !told_to_leave;
@@ -328,6 +346,27 @@ impl Desk<'_> {
             Ended::Departed(Departure::Expelled) => Ok(Some(Fate::Expired)),
             Ended::Departed(Departure::Abandoned) | Ended::BrokenDown => Err(ServeError::BrokenDown),
         }
+    }
+
+    /// The work on a job has not begun.
+    async fn not_started(&mut self, seat: &Seat, job: &JobId, error: &JobError) -> Option<Fate> {
+        if let JobError::Coordination(error) = error {
+            match &error.0 {
+                zk::Error::NoNode { .. } => return None,
+                zk::Error::SessionExpired => return Some(Fate::Expired),
+                error if error.is_transient() => {
+                    let node = seat.node;
+                    tracing::warn!(%node, %job, %error, "the job's data cannot be read; it is tried again");
+                    return self.try_again(seat, "reading the job's data", error).await;
+                }
+                _ => {}
+            }
+        }
+        self.give_up_job(seat, job, &error.to_string()).await
+    }
+
+    async fn try_again(&mut self, seat: &Seat, what: &str, error: &zk::Error) -> Option<Fate> {
+        try_again(seat, self.leave, self.retry, what, error).await
     }
 
     /// Waits for the end of the work on a job, and passes on each word that the node is to leave. Says whether there was one.
@@ -402,8 +441,7 @@ impl Desk<'_> {
             // Passed over it would have no end, and this node might lead those that wait for it.
             Err(error) if error.is_transient() => {
                 tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded; it is tried again");
-                time::sleep(RETRY_PAUSE).await;
-                return None;
+                return self.try_again(seat, "failing the job", &error).await;
             }
             Err(error) => tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded"),
             Ok(()) => {}

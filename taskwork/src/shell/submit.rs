@@ -16,7 +16,7 @@ use zk::{
 use super::clock::unix_ms;
 use crate::{
     figures::Figures,
-    id::{JobId, TaskId},
+    id::{IdError, JobId, TaskId},
     outlook::Outlook,
     pool::{Entry, Signals, Source, merge},
     report::{JobError, Progress, Report, Values, variables_of},
@@ -89,6 +89,15 @@ impl<'a> Draft<'a> {
     }
 }
 
+/// The id of a job by the name that the tree has given it.
+///
+/// # Errors
+/// If it is a name that no tree gives.
+pub(crate) fn job_id(cluster: &ClusterPaths, name: &str) -> Result<JobId, JobError> {
+    let garbled = |error: IdError| zk::Error::Garbled { path: cluster.jobs(), reason: error.to_string() };
+    Ok(name.parse().map_err(garbled)?)
+}
+
 /// A job in the tree, seen by its submitter through one session.
 pub(crate) struct Tracked {
     pub(crate) store: Arc<dyn Store>,
@@ -110,7 +119,8 @@ impl Tracked {
     ) -> Result<Self, JobError> {
         let draft = Draft::new(root, order)?;
         let id = job::submit(&*store, &cluster, &draft.job()).await?;
-        Ok(Self::new(store, cluster, JobId(id), started))
+        let job = job_id(&cluster, &id)?;
+        Ok(Self::new(store, cluster, job, started))
     }
 
     /// A job that was submitted.

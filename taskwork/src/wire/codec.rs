@@ -31,8 +31,11 @@ fn format() -> Format {
 #[non_exhaustive]
 pub enum EncodeError {
     /// The value's `Serialize` refuses.
-    #[error("a value could not be encoded: {0}")]
-    Refused(#[from] bincode::error::EncodeError),
+    #[error("a value could not be encoded: {reason}")]
+    Refused {
+        /// What it says.
+        reason: String,
+    },
     /// It is too large to be sent or kept.
     #[error("{bytes} bytes are more than the limit of {limit} bytes")]
     TooLarge {
@@ -48,12 +51,12 @@ pub enum EncodeError {
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes are no such value.
-    #[error("{bytes} bytes could not be decoded: {source}")]
+    #[error("{bytes} bytes could not be decoded: {reason}")]
     Malformed {
         /// How many bytes there were.
         bytes: usize,
         /// What is wrong with them.
-        source: bincode::error::DecodeError,
+        reason: String,
     },
     /// There are more bytes than any value may have.
     #[error("{bytes} bytes are more than the limit of {limit} bytes")]
@@ -105,7 +108,8 @@ fn write<'a, T: Serialize + ?Sized>(
     limit: usize,
 ) -> Result<Bounded<'a>, EncodeError> {
     let mut written = Bounded { shared, pieces: Vec::new(), kept: Vec::new(), bytes: 0, limit };
-    bincode::serde::encode_into_writer(value, &mut written, format())?;
+    bincode::serde::encode_into_writer(value, &mut written, format())
+        .map_err(|refused| EncodeError::Refused { reason: refused.to_string() })?;
     match written.bytes {
         bytes if bytes > limit => Err(EncodeError::TooLarge { bytes, limit }),
         _ => Ok(written),
@@ -166,7 +170,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError
         return Err(DecodeError::TooLarge { bytes: bytes.len(), limit: ENCODED_BYTES_MAX });
     }
     let (value, read) = bincode::serde::decode_from_slice(bytes, format())
-        .map_err(|source| DecodeError::Malformed { bytes: bytes.len(), source })?;
+        .map_err(|wrong| DecodeError::Malformed { bytes: bytes.len(), reason: wrong.to_string() })?;
     match bytes.len() - read {
         0 => Ok(value),
         left => Err(DecodeError::Trailing { bytes: bytes.len(), left }),

@@ -135,7 +135,7 @@ pub async fn close(
         let chunk = |k| attempt_paths.result_chunk(k);
         let writing = chunks::write(store, &folder, chunk, &outcome.result, Some(fence.check()));
         let chunks = match writing.await {
-            Err(Error::Multi { index: 0, source }) if matches!(*source, Error::NoNode { .. }) => {
+            Err(Error::Multi { index: 0, cause }) if matches!(*cause, Error::NoNode { .. }) => {
                 return Err(LeadError::Deposed);
             }
             other => other?,
@@ -218,10 +218,10 @@ async fn led(
     ops.extend(more);
     match store.multi(ops).await {
         Ok(_) => Ok(true),
-        Err(Error::Multi { index: 0, source }) if matches!(*source, Error::NoNode { .. }) => {
+        Err(Error::Multi { index: 0, cause }) if matches!(*cause, Error::NoNode { .. }) => {
             Err(LeadError::Deposed)
         }
-        Err(Error::Multi { index: 1, source }) if matches!(*source, Error::BadVersion { .. }) => Ok(false),
+        Err(Error::Multi { index: 1, cause }) if matches!(*cause, Error::BadVersion { .. }) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     blob,
     chunks::{self, CHUNKED_BYTES_MAX},
     error::{Effect, Error, Result},
-    paths::{AttemptPaths, ClusterPaths, JobPaths},
+    paths::{AttemptPaths, ClusterPaths, JOB_PREFIX, JobPaths},
     record,
     store::{CreateMode, Op, Store},
 };
@@ -138,7 +138,7 @@ impl<'a> Submission<'a> {
             self.stage = Stage::Recorded(id.clone());
             return Ok(id);
         }
-        let folder = format!("{}/j-", cluster.jobs());
+        let folder = format!("{}/{JOB_PREFIX}", cluster.jobs());
         let content = record::write(&self.record());
         match store.create(&folder, &content, CreateMode::PersistentSequential).await {
             Ok(path) => {
@@ -202,7 +202,7 @@ impl<'a> Submission<'a> {
         match store.multi(ops).await {
             Ok(_) => Ok(()),
             // The record was set by an earlier try, or by somebody else.
-            Err(Error::Multi { index: 0, source }) if matches!(*source, Error::BadVersion { .. }) => {
+            Err(Error::Multi { index: 0, cause }) if matches!(*cause, Error::BadVersion { .. }) => {
                 if has_begun(store, &job).await? {
                     return Ok(());
                 }

@@ -10,7 +10,7 @@ use zk::{
     parked_id,
 };
 
-use super::{Coordination, RETRY_PAUSE};
+use super::Coordination;
 use crate::{
     core::Event,
     id::{Attempt, TaskId},
@@ -20,23 +20,20 @@ impl Coordination {
     pub(super) async fn follow_job(self: Arc<Self>) {
         let open = || JobWatch::open(self.store(), &self.cluster, &self.job.0);
         let Some(mut watch) = self.persist("watching the job", open).await else { return };
-        let (mut current, mut of_attempt) = (None, JoinSet::new());
+        let (mut current, mut of_attempt, mut retry) = (None, JoinSet::new(), self.retry());
         loop {
             let record = match watch.next().await {
                 Ok(record) => record,
-                Err(zk::Error::SessionExpired) => return,
                 // It was cancelled and forgotten while nobody looked.
                 Err(zk::Error::NoNode { .. }) => {
                     of_attempt.abort_all();
                     self.tell(Event::JobOver).await;
                     return;
                 }
-                Err(error) => {
-                    tracing::debug!(%error, "the job could not be read; it is tried again");
-                    tokio::time::sleep(RETRY_PAUSE).await;
-                    continue;
-                }
+                Err(error) if retry.again(&*self.store, "reading the job", &error).await => continue,
+                Err(_) => return,
             };
+            retry.succeeded();
             if record.state.is_over() {
                 of_attempt.abort_all();
                 self.tell(Event::JobOver).await;

@@ -10,11 +10,10 @@ use zk::{
     election::{Candidate, Fence},
     figures::What,
     job::{self, Closing, JobState, JobWatch, LeadError, NewAttempt},
-    suggestion::{self, Answer, Suggestions},
     tidy,
 };
 
-use super::{Coordination, RETRY_PAUSE};
+use super::Coordination;
 use crate::{id::Attempt, shell::clock::unix_ms};
 
 /// Why a leader has stopped leading this attempt.
@@ -28,11 +27,6 @@ enum Stopped {
 /// How often the leader looks for lost nodes although nothing says so: who came and went while it was cut off is told by
 /// nobody.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-
-/// How long a program may look at a suggestion.
-const SUGGESTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the answer is written at most.
-const ANSWER_TRIES_MAX: u32 = 100;
 
 /// What there may be in the tree of the node as a candidate.
 #[derive(Debug, Default)]
@@ -61,6 +55,7 @@ impl Coordination {
     pub(super) async fn stand_for_election(self: Arc<Self>) {
         let node = self.node.to_string();
         let mut standing = self.standing.lock().await;
+        let mut retry = self.retry();
         loop {
             *standing = Standing::Entering;
             let enter = || Candidate::enter(self.store(), &self.cluster, &self.runs, &node);
@@ -69,9 +64,15 @@ impl Coordination {
             *standing = Standing::Entered(candidate);
             match elected {
                 Ok(fence) => {
+                    retry.succeeded();
                     tracing::info!("this node leads");
                     self.moments.note(What::Leads, "");
-                    match self.lead(&fence).await {
+                    let led = tokio::select! {
+                        biased;
+                        led = self.lead(&fence) => led,
+                        never = self.take_suggestions() => match never {},
+                    };
+                    match led {
                         Led::Deposed => {}
                         Led::Over => return,
                         Led::PutAside => {
@@ -82,8 +83,8 @@ impl Coordination {
                         }
                     }
                 }
-                Err(zk::Error::SessionExpired) => return,
-                Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
+                Err(error) if retry.again(&*self.store, "waiting to be elected", &error).await => {}
+                Err(_) => return,
             }
         }
     }
@@ -115,28 +116,28 @@ impl Coordination {
     async fn goes_on(&self) -> bool {
         let open = || JobWatch::open(self.store(), &self.cluster, &self.job.0);
         let Some(mut watch) = self.persist("watching the job", open).await else { return false };
+        let mut retry = self.retry();
         loop {
             match watch.next().await {
-                Ok(record) if record.state == JobState::Suspended => {}
+                Ok(record) if record.state == JobState::Suspended => retry.succeeded(),
                 Ok(record) => return !record.state.is_over(),
-                Err(zk::Error::SessionExpired | zk::Error::NoNode { .. }) => return false,
-                Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
+                Err(zk::Error::NoNode { .. }) => return false,
+                Err(error) if retry.again(&*self.store, "reading the job", &error).await => {}
+                Err(_) => return false,
             }
         }
     }
 
     /// Leads until there is a reason to stop.
     async fn lead(&self, fence: &Fence) -> Led {
+        let mut retry = self.retry();
         loop {
             let (record, _) = match job::read(&*self.store, &self.cluster, &self.job.0).await {
                 Ok(read) => read,
                 // It is over and forgotten.
-                Err(zk::Error::SessionExpired | zk::Error::NoNode { .. }) => return Led::Over,
-                Err(error) => {
-                    tracing::debug!(%error, "the job's record cannot be read; it is tried again");
-                    tokio::time::sleep(RETRY_PAUSE).await;
-                    continue;
-                }
+                Err(zk::Error::NoNode { .. }) => return Led::Over,
+                Err(error) if retry.again(&*self.store, "reading the job's record", &error).await => continue,
+                Err(_) => return Led::Over,
             };
             match record.state {
                 state if state.is_over() => return Led::Over,
@@ -144,13 +145,10 @@ impl Coordination {
                 _ => {}
             }
             match self.lead_attempt(fence, Attempt(record.attempt)).await {
-                Ok(Stopped::JobOver) | Err(LeadError::Store(zk::Error::SessionExpired)) => return Led::Over,
+                Ok(Stopped::Changed) => retry.succeeded(),
+                Err(LeadError::Store(error)) if retry.again(&*self.store, "leading", &error).await => {}
                 Err(LeadError::Deposed) => return Led::Deposed,
-                Ok(Stopped::Changed) => {}
-                Err(LeadError::Store(error)) => {
-                    tracing::debug!(%error, "the leader tries again");
-                    tokio::time::sleep(RETRY_PAUSE).await;
-                }
+                Ok(Stopped::JobOver) | Err(LeadError::Store(_)) => return Led::Over,
             }
         }
     }
@@ -158,7 +156,6 @@ impl Coordination {
     async fn lead_attempt(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
         let paths = self.job_paths().attempt(attempt.0);
         let mut watch = JobWatch::open(self.store(), &self.cluster, &self.job.0).await?;
-        let mut suggestions = Suggestions::new(self.store(), self.cluster.clone(), &self.job.0);
         self.tidy(fence, attempt).await;
         let empty = accounting::wait_until_empty(&*self.store, &paths);
         tokio::pin!(empty);
@@ -172,10 +169,6 @@ impl Coordination {
                 done = &mut empty => {
                     done?;
                     return self.close(fence, attempt).await;
-                }
-                suggested = suggestions.next(), if self.seen => {
-                    let (name, value) = suggested?;
-                    self.take_suggestion(&name, value).await?;
                 }
                 () = self.member_gone.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => self.tidy(fence, attempt).await,
@@ -201,42 +194,6 @@ impl Coordination {
         };
         if let Err(error) = tidied.await {
             tracing::debug!(%error, "what means nothing any more stays for now");
-        }
-    }
-
-    /// Takes note of what a user says, and answers.
-    async fn take_suggestion(&self, name: &str, value: serde_json::Value) -> zk::Result<()> {
-        let (store, job) = (&*self.store, &self.job.0);
-        let answer = if suggestion::begin(store, &self.cluster, job, name).await? {
-            // The program's own code looks at it, on a thread of its own. Meanwhile nobody looks whether the job has ended.
-            let pool = Arc::clone(&self.pool);
-            let looking = tokio::task::spawn_blocking(move || pool.suggest(value));
-            let not_taken = |said: &str| Answer { taken: false, said: said.to_owned() };
-            match tokio::time::timeout(SUGGESTION_TIMEOUT, looking).await {
-                Ok(Ok(Ok((taken, said)))) => Answer { taken, said },
-                Ok(Ok(Err(reason))) => not_taken(&reason),
-                Ok(Err(_)) => not_taken("the node could not look at it"),
-                Err(_) => not_taken("the program has looked at it for too long"),
-            }
-        } else {
-            Answer { taken: false, said: "the nodes that looked at it were lost".to_owned() }
-        };
-        tracing::info!(taken = answer.taken, said = answer.said, "something was suggested to the job");
-        let mut tries = 0;
-        loop {
-            // It counts when all can see it.
-            let answered = match self.flush_variables().await {
-                Ok(()) => suggestion::answer(store, &self.cluster, job, name, &answer).await,
-                Err(error) => Err(error),
-            };
-            tries += 1;
-            match answered {
-                // Asked again, it would seem to be no news.
-                Err(error) if error.is_transient() && tries < ANSWER_TRIES_MAX => {
-                    tokio::time::sleep(RETRY_PAUSE).await;
-                }
-                other => return other,
-            }
         }
     }
 

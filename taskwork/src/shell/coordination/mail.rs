@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
+use tokio::sync::mpsc;
 use zk::mail::{self, Mailbox, Posted};
 
-use super::{Coordination, RETRY_PAUSE};
+use super::Coordination;
 use crate::{
     id::{Attempt, NodeId},
     wire::parcel::Parcel,
@@ -18,23 +19,31 @@ impl Coordination {
             return;
         }
         let (paths, node) = (self.job_paths().attempt(attempt.0), self.node.to_string());
-        let mut mailbox = Mailbox::new(self.store(), &paths, &node);
+        let (mut mailbox, mut retry) = (Mailbox::new(self.store(), &paths, &node), self.retry());
         loop {
             match mailbox.next().await {
-                Ok(bytes) => match Parcel::open_letter(&bytes) {
-                    Ok(letter) => {
-                        // When the driver is gone the node ends, and this loop with it.
-                        let _ = self.letters.send(letter).await;
+                Ok(bytes) => {
+                    retry.succeeded();
+                    match Parcel::open_letter(&bytes) {
+                        Ok(letter) => {
+                            // When the driver is gone the node ends, and this loop with it.
+                            let _ = self.letters.send(letter).await;
+                        }
+                        Err(error) => tracing::warn!(%error, "a letter could not be read and was dropped"),
                     }
-                    Err(error) => tracing::warn!(%error, "a letter could not be read and was dropped"),
-                },
-                // The attempt is over and forgotten.
-                Err(zk::Error::SessionExpired | zk::Error::NoNode { .. }) => return,
-                Err(error) => {
-                    tracing::debug!(%error, "the mailbox could not be read; it is tried again");
-                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
+                // The attempt is over and forgotten.
+                Err(zk::Error::NoNode { .. }) => return,
+                Err(error) if retry.again(&*self.store, "reading the mailbox", &error).await => {}
+                Err(_) => return,
             }
+        }
+    }
+
+    /// Posts letters, one after another. A loop of its own: a large letter takes long, and no transaction waits for it.
+    pub(super) async fn post_letters(&self, mut letters: mpsc::Receiver<(NodeId, Parcel)>) {
+        while let Some((to, parcel)) = letters.recv().await {
+            self.post(to, &parcel).await;
         }
     }
 

@@ -12,8 +12,9 @@
 //! | [`figures`] | `figures/` | people who look at the job |
 //! | [`silence`] | the pool | tasks that do not stop when they are asked to |
 //! | [`leader`] | `election/`, the global task list | the end of the job, and lost nodes |
+//! | [`suggestions`] | `suggestions/`, as long as the node leads | what users say to the job |
 //!
-//! While the tree is away the loops wait and try again; workers search and nodes steal on.
+//! While the tree is away the loops wait and try again, as [`zk::retry`] says; workers search and nodes steal on.
 
 mod figures;
 mod job;
@@ -22,6 +23,7 @@ mod mail;
 mod members;
 mod orders;
 mod silence;
+mod suggestions;
 mod variables;
 
 use std::{
@@ -30,21 +32,25 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
 };
 
 use tokio::{
-    sync::{Mutex as AsyncMutex, Notify, mpsc, watch},
+    sync::{Mutex as AsyncMutex, Notify, Semaphore, mpsc, watch},
     task::JoinSet,
-    time,
 };
 use tracing::Instrument as _;
-use zk::{ClusterPaths, Counted, JobPaths, Requests, Session, Store as _, figures::Silent, queue::Runs};
+use zk::{
+    ClusterPaths, Counted, JobPaths, Requests, Session, Store as _,
+    figures::Silent,
+    queue::Runs,
+    retry::{Policy, Retry},
+};
 
 pub(crate) use self::{
     figures::{SEEN_WINDOW, WINDOW},
     leader::Standing,
     orders::{ORDERS_MAX, Order},
+    suggestions::LOOKS_MAX,
 };
 use super::{moments::Moments, seat::Roster};
 use crate::{
@@ -97,12 +103,11 @@ pub(crate) struct Coordination {
     pub(crate) silence: Notify,
     /// The node's candidate; held by the loop that stands for election, as long as there is one.
     pub(crate) standing: AsyncMutex<Standing>,
+    /// One for each suggestion that the program may look at now.
+    pub(crate) looks: Arc<Semaphore>,
     /// Whether others look at the job.
     pub(crate) seen: bool,
 }
-
-/// The pause before something that failed for the moment is tried again.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Coordination {
     /// Starts the loops. They end when the set is dropped.
@@ -151,19 +156,22 @@ impl Coordination {
         }
     }
 
-    /// Does something until it succeeds; each time it fails, waits a little. Ends for good with the session.
+    /// What has not failed yet.
+    fn retry(&self) -> Retry {
+        Retry::new(Policy::REQUEST, self.node.0)
+    }
+
+    /// Does something until it succeeds; each time it fails, [waits](Retry::again). Ends for good with the session.
     async fn persist<T, F>(&self, what: &str, mut attempt: impl FnMut() -> F) -> Option<T>
     where
         F: Future<Output = zk::Result<T>>,
     {
+        let mut retry = self.retry();
         loop {
             match attempt().await {
                 Ok(value) => return Some(value),
-                Err(zk::Error::SessionExpired) => return None,
-                Err(error) => {
-                    tracing::debug!(%error, what, "not now; it is tried again");
-                    time::sleep(RETRY_PAUSE).await;
-                }
+                Err(error) if retry.again(&*self.store, what, &error).await => {}
+                Err(_) => return None,
             }
         }
     }

@@ -1,6 +1,10 @@
 //! What the core has decided to write: enrolment, transactions, the failure of the job.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use tokio::sync::mpsc;
 use zk::{
@@ -8,7 +12,7 @@ use zk::{
     figures::What,
 };
 
-use super::{Coordination, RETRY_PAUSE};
+use super::Coordination;
 use crate::{
     core::{Event, Transaction, TransactionKind, TransactionResult},
     envelope::Envelope,
@@ -31,28 +35,104 @@ pub(crate) enum Order {
     Fail(PoolFault),
 }
 
-/// How many orders can wait. The core gives at most two an attempt; besides, there are letters.
+/// What a transaction commits.
+struct Completed<'a> {
+    toggles: &'a [TaskId],
+    output: &'a [u8],
+    park: &'a [Envelope],
+    leave: bool,
+}
+
+/// How many orders can wait to be taken in, which is done at once.
 pub(crate) const ORDERS_MAX: usize = 64;
+
+/// How many letters can wait to be posted. A large one takes long.
+const POSTS_MAX: usize = 32;
+
+/// Orders that wait for the one before them. None is lost, and there are few: what is ordered for an attempt that is over means nothing any
+/// more, in an attempt the core asks for one enrolment and one transaction at a time, and a job fails once.
+#[derive(Debug, Default)]
+struct Waiting(VecDeque<Order>);
+
+impl Waiting {
+    fn push(&mut self, order: Order) {
+        if let Some(attempt) = order.attempt() {
+            self.0.retain(|waits| waits.attempt().is_none_or(|its| its >= attempt));
+        } else if self.0.iter().any(|waits| matches!(waits, Order::Fail(_))) {
+            return;
+        }
+        self.0.push_back(order);
+    }
+}
+
+impl Order {
+    fn attempt(&self) -> Option<Attempt> {
+        match self {
+            Self::Enrol { attempt } | Self::Transact { attempt, .. } => Some(*attempt),
+            Self::Post { .. } | Self::Fail(_) => None,
+        }
+    }
+}
+
+/// Performs orders one after another, in the order given; ends when no more will come. Whoever gives them does not wait: they are taken in
+/// while one is performed, however long that takes. Letters go another way.
+async fn in_turn<F: Future<Output = ()>>(
+    mut orders: mpsc::Receiver<Order>,
+    post: impl Fn(NodeId, Parcel),
+    perform: impl Fn(Order) -> F,
+) {
+    let take = |waiting: &mut Waiting, order| match order {
+        Order::Post { to, parcel } => post(to, parcel),
+        order => waiting.push(order),
+    };
+    let mut waiting = Waiting::default();
+    loop {
+        let Some(order) = waiting.0.pop_front() else {
+            let Some(order) = orders.recv().await else { return };
+            take(&mut waiting, order);
+            continue;
+        };
+        let performed = perform(order);
+        tokio::pin!(performed);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut performed => break,
+                Some(order) = orders.recv() => take(&mut waiting, order),
+            }
+        }
+    }
+}
 
 impl Coordination {
     /// Performs orders one after another, in the order given.
-    pub(super) async fn perform_orders(self: Arc<Self>, mut orders: mpsc::Receiver<Order>) {
-        while let Some(order) = orders.recv().await {
-            match order {
-                Order::Enrol { attempt } => self.enrol(attempt).await,
-                Order::Transact { attempt, transaction } => {
-                    let txn = transaction.txn;
-                    let result = self.transact(attempt, transaction).await;
-                    self.tell(Event::Transacted { txn, result }).await;
-                }
-                Order::Post { to, parcel } => self.post(to, &parcel).await,
-                Order::Fail(fault) => self.fail(&fault).await,
+    pub(super) async fn perform_orders(self: Arc<Self>, orders: mpsc::Receiver<Order>) {
+        let (letters_in, letters) = mpsc::channel(POSTS_MAX);
+        let post = move |to: NodeId, parcel| {
+            // A letter that finds no room is said again, if it still matters: the core repeats what is not answered.
+            if letters_in.try_send((to, parcel)).is_err() {
+                tracing::debug!(%to, "too many letters wait to be posted; this one does not");
             }
+        };
+        tokio::join!(in_turn(orders, post, |order| self.perform(order)), self.post_letters(letters));
+    }
+
+    async fn perform(&self, order: Order) {
+        match order {
+            Order::Enrol { attempt } => self.enrol(attempt).await,
+            Order::Transact { attempt, transaction } => {
+                let txn = transaction.txn;
+                let result = self.transact(attempt, transaction).await;
+                self.tell(Event::Transacted { txn, result }).await;
+            }
+            Order::Post { to, parcel } => self.post(to, &parcel).await,
+            Order::Fail(fault) => self.fail(&fault).await,
         }
     }
 
     async fn enrol(&self, attempt: Attempt) {
         let (node, paths) = (self.node.to_string(), self.job_paths().attempt(attempt.0));
+        let mut retry = self.retry();
         loop {
             let enrolled = async {
                 self.load_variables().await?;
@@ -63,13 +143,12 @@ impl Coordination {
                     self.takes_part(attempt);
                     return self.tell(Event::Enrolled { attempt }).await;
                 }
-                Err(CommitError::NotMember | CommitError::Store(zk::Error::SessionExpired)) => {
-                    return self.tell(Event::Expired).await;
-                }
+                Err(CommitError::NotMember) => return self.tell(Event::Expired).await,
                 Err(CommitError::AttemptOver) => return,
                 Err(CommitError::Store(error)) => {
-                    tracing::debug!(%attempt, %error, "enrolling is tried again");
-                    tokio::time::sleep(RETRY_PAUSE).await;
+                    if !retry.again(&*self.store, "enrolling", &error).await {
+                        return self.tell(Event::Expired).await;
+                    }
                 }
             }
         }
@@ -86,16 +165,8 @@ impl Coordination {
         let outcome = match &transaction.kind {
             TransactionKind::Claim { task, enrol } => self.claim(attempt, &transaction, *task, *enrol).await,
             TransactionKind::Commit { toggles, output, park, leave } => {
-                let commit = accounting::Transaction {
-                    node: self.node.to_string(),
-                    txn: self.txn(transaction.txn),
-                    settled: transaction.settled.map(|txn| self.txn(txn)),
-                    toggles: toggles.iter().map(TaskId::to_string).collect(),
-                    output: output.clone(),
-                    park: self.encode(park).await,
-                    leave: *leave,
-                };
-                self.commit(attempt, &commit).await
+                let completed = Completed { toggles, output, park, leave: *leave };
+                self.commit(attempt, &transaction, completed).await
             }
         };
         match outcome {
@@ -152,28 +223,35 @@ impl Coordination {
     async fn commit(
         &self,
         attempt: Attempt,
-        transaction: &accounting::Transaction,
+        transaction: &Transaction,
+        completed: Completed<'_>,
     ) -> Result<TransactionResult, CommitError> {
         self.flush_variables().await?;
-        let paths = self.job_paths().attempt(attempt.0);
-        let committed = accounting::commit(&*self.store, &self.cluster, &paths, transaction).await?;
-        self.rebuilds.add(u64::from(committed.rebuilds));
-        Ok(TransactionResult::Committed)
-    }
-
-    /// Tasks to be parked, as they stand in their znodes, each with its name.
-    async fn encode(&self, tasks: &[Envelope]) -> Vec<(String, Vec<u8>)> {
-        let mut encoded = Vec::new();
-        for envelope in tasks {
+        let mut park = Vec::new();
+        for envelope in completed.park {
             match codec::encode(envelope) {
-                Ok(bytes) => encoded.push((envelope.id.to_string(), bytes)),
+                Ok(bytes) => park.push((envelope.id.to_string(), bytes)),
                 Err(error) => {
                     let reason = error.to_string();
                     self.fail(&PoolFault::Unsendable { task: envelope.id, reason }).await;
+                    // Without this task the rest must not count.
+                    return Err(CommitError::AttemptOver);
                 }
             }
         }
-        encoded
+        let transaction = accounting::Transaction {
+            node: self.node.to_string(),
+            txn: self.txn(transaction.txn),
+            settled: transaction.settled.map(|txn| self.txn(txn)),
+            toggles: completed.toggles.iter().map(TaskId::to_string).collect(),
+            output: completed.output.to_vec(),
+            park,
+            leave: completed.leave,
+        };
+        let paths = self.job_paths().attempt(attempt.0);
+        let committed = accounting::commit(&*self.store, &self.cluster, &paths, &transaction).await?;
+        self.rebuilds.add(u64::from(committed.rebuilds));
+        Ok(TransactionResult::Committed)
     }
 
     fn txn(&self, number: u64) -> String {
@@ -185,5 +263,73 @@ impl Coordination {
         tracing::error!(reason, "the program is at fault; the job fails");
         let failing = || zk::job::fail(&*self.store, &self.cluster, &self.job.0, &reason, unix_ms());
         self.persist("failing the job", failing).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, time::Duration};
+
+    use tokio::{sync::Notify, task, time};
+
+    use super::*;
+    use crate::core::Message;
+
+    fn transact(attempt: u32, txn: u64) -> Order {
+        let kind = TransactionKind::Claim { task: TaskId::ROOT, enrol: false };
+        Order::Transact { attempt: Attempt(attempt), transaction: Transaction { txn, settled: None, kind } }
+    }
+
+    fn letter(attempt: u32) -> Order {
+        let message = Message::Ack { grant: 1 };
+        let parcel = Parcel { job: 1, attempt: Attempt(attempt), message, riders: Vec::new() };
+        Order::Post { to: NodeId(1), parcel }
+    }
+
+    fn fail() -> Order {
+        Order::Fail(PoolFault::Unmergeable { message: String::new() })
+    }
+
+    #[tokio::test]
+    async fn no_order_is_lost_and_no_letter_waits_while_one_takes_long() {
+        let (orders, taken) = mpsc::channel(ORDERS_MAX);
+        let (may_end, performed, posted) = (Notify::new(), RefCell::new(Vec::new()), RefCell::new(0));
+        let (may_end, performed, posted) = (&may_end, &performed, &posted);
+        let performing = in_turn(
+            taken,
+            |_, _| *posted.borrow_mut() += 1,
+            |order| async move {
+                performed.borrow_mut().push(format!("{order:?}"));
+                may_end.notified().await;
+            },
+        );
+        let last = 500;
+        let ordering = async {
+            for attempt in 1..=last {
+                // As the driver does, which does not wait.
+                for order in
+                    [Order::Enrol { attempt: Attempt(attempt) }, transact(attempt, 7), letter(attempt)]
+                {
+                    orders.try_send(order).expect("there is room");
+                }
+                task::yield_now().await;
+            }
+            for order in [fail(), fail()] {
+                orders.try_send(order).expect("there is room");
+            }
+            task::yield_now().await;
+            assert_eq!((performed.borrow().len(), *posted.borrow()), (1, last), "the first is not done");
+            drop(orders);
+            while performed.borrow().len() < 4 {
+                may_end.notify_one();
+                task::yield_now().await;
+            }
+            may_end.notify_one();
+        };
+        let both = async { tokio::join!(performing, ordering) };
+        time::timeout(Duration::from_secs(60), both).await.expect("all are performed");
+        let [first, enrol] = [1, last].map(|attempt| Order::Enrol { attempt: Attempt(attempt) });
+        let expected = [first, enrol, transact(last, 7), fail()].map(|order| format!("{order:?}"));
+        assert_eq!(*performed.borrow(), expected);
     }
 }

@@ -8,21 +8,21 @@ use zk::{
     variable::{self, Published, VariableWatch},
 };
 
-use super::{Coordination, RETRY_PAUSE};
+use super::Coordination;
 use crate::pool::{PoolFault, Source, Unpublished};
 
 impl Coordination {
     /// Writes improved variables whenever there are any.
     pub(super) async fn publish_variables(self: Arc<Self>) {
+        let mut retry = self.retry();
         loop {
             self.publish.notified().await;
-            if let Err(error) = self.flush_variables().await {
-                if error == zk::Error::SessionExpired {
-                    return;
+            match self.flush_variables().await {
+                Ok(()) => retry.succeeded(),
+                Err(error) if retry.again(&*self.store, "writing a variable", &error).await => {
+                    self.publish.notify_one();
                 }
-                tracing::debug!(%error, "a variable could not be written; it is tried again");
-                tokio::time::sleep(RETRY_PAUSE).await;
-                self.publish.notify_one();
+                Err(_) => return,
             }
         }
     }
@@ -64,14 +64,15 @@ impl Coordination {
         let path = self.job_paths().var(self.pool.variables().name(slot));
         let open = || VariableWatch::open(self.store(), &path);
         let Some(mut watch) = self.persist("watching a variable", open).await else { return };
+        let mut retry = self.retry();
         loop {
             match watch.next().await {
-                Ok(value) => self.take(slot, &value),
-                Err(zk::Error::SessionExpired) => return,
-                Err(error) => {
-                    tracing::debug!(%error, "a variable could not be read; it is tried again");
-                    tokio::time::sleep(RETRY_PAUSE).await;
+                Ok(value) => {
+                    retry.succeeded();
+                    self.take(slot, &value);
                 }
+                Err(error) if retry.again(&*self.store, "reading a variable", &error).await => {}
+                Err(_) => return,
             }
         }
     }

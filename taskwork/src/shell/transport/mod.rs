@@ -47,7 +47,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use quinn::{Connection, Endpoint};
+use quinn::{Connection, Endpoint, crypto::rustls::NoInitialCipherSuite};
 use thiserror::Error;
 use tokio::{sync::mpsc, task::JoinSet, time};
 
@@ -68,13 +68,31 @@ use crate::{id::NodeId, wire::payload::Payload};
 #[derive(Debug, Error)]
 pub(crate) enum TransportError {
     #[error("no key pair could be made: {0}")]
-    Identity(#[from] rcgen::Error),
+    Identity(rcgen::Error),
     #[error("the certificate cannot be used: {0}")]
-    Tls(#[from] rustls::Error),
+    Tls(rustls::Error),
     #[error("the ciphers that QUIC needs are missing: {0}")]
-    Ciphers(#[from] quinn::crypto::rustls::NoInitialCipherSuite),
-    #[error("{address}: cannot listen there: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
+    Ciphers(NoInitialCipherSuite),
+    #[error("{address}: cannot listen there: {cause}")]
+    Listen { address: SocketAddr, cause: io::Error },
+}
+
+impl From<rcgen::Error> for TransportError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::Identity(error)
+    }
+}
+
+impl From<rustls::Error> for TransportError {
+    fn from(error: rustls::Error) -> Self {
+        Self::Tls(error)
+    }
+}
+
+impl From<NoInitialCipherSuite> for TransportError {
+    fn from(error: NoInitialCipherSuite) -> Self {
+        Self::Ciphers(error)
+    }
 }
 
 /// What comes from other nodes.
@@ -159,7 +177,7 @@ impl Transport {
         limits: TransportLimits,
     ) -> Result<Self, TransportError> {
         let server = verify::server_config(&identity, &peers, &limits)?;
-        let not_there = |source| TransportError::Listen { address: listen, source };
+        let not_there = |cause| TransportError::Listen { address: listen, cause };
         let endpoint = Endpoint::server(server, listen).map_err(not_there)?;
         let local = endpoint.local_addr().map_err(not_there)?;
         let hub = Arc::new(Hub {
