@@ -247,7 +247,9 @@ fn flow_shops() {
             ("2 2\n1 2\n3 -4", ":3: found \"-4\""),
             ("5000 2\n", "from 1 to 1000"),
             ("2 2\n3 1\n1 4\n5 6\n", ":4: found \"6\"; expected the end of the line: of 2 machines"),
-            ("2 2\n3 1\n1 4\n5\n", "expected a job of the solution's order"),
+            ("2 2\n3 1\n1 4\n5\n", ":4: found a makespan of 5; expected one from 6 to 9"),
+            ("2 2\n3 1\n1 4\n6\n2\n", "expected a job of the solution's order"),
+            ("1 2\n3\n1\n2\n", ":4: found a makespan of 2; expected one from 4 to 4"),
             ("2 2\n3 1\n1 4\nxyz\n", ":4: found \"xyz\"; expected the end of the file"),
             ("2 2\n3 1 7\n1 4\n", ":2: found \"7\"; expected the end of the line"),
             ("three 2\n3 1\n1 4\n", ":1: found \"three\"; expected a number of jobs"),
@@ -263,6 +265,7 @@ fn flow_shops() {
             ("2 2\n3 1\n1 4\n1 1\n7\n", ":4: found \"1\""),
         ],
     );
+    assert_eq!(answer("flowshop", "2 2\n3 1\n1 4\n\n8\n", &[])["makespan"], 6);
     let solved = "2 2\n3 1\n1 4\n\n6\n\n2\t1\n";
     assert_eq!(answer("flowshop", solved, &[])["makespan"], 6);
     let third = read("flowshop", titled, &["--instance", "3"]);

@@ -8,7 +8,7 @@
 
 mod read;
 
-use std::path::PathBuf;
+use std::{ops::RangeInclusive, path::PathBuf};
 
 use bnb_framework::{
     Children, Problem, Tree,
@@ -108,6 +108,13 @@ impl FlowShop {
             }
         }
         done.last().copied().unwrap_or(0)
+    }
+
+    /// From what no order is done before, by each machine alone, to one job after another.
+    fn makespans(&self) -> RangeInclusive<u32> {
+        let load = |m: usize| self.times.iter().skip(m).step_by(self.machines).sum::<u32>();
+        let least = (0..self.machines).map(|m| self.heads[m] + load(m) + self.tails[m]).max();
+        least.unwrap_or(0)..=self.times.iter().sum()
     }
 
     /// An order to begin with: the longest jobs first, each where it does least harm (M. Nawaz, E. Enscore
