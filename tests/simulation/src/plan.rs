@@ -163,6 +163,8 @@ pub(crate) enum Fault {
     Stall { ms: u64 },
     /// A job is put aside for a while.
     Suspend { ms: u64 },
+    /// The first job is put aside for so long.
+    SuspendFirst { ms: u64 },
     /// A job is stopped.
     Cancel,
     /// The first job is stopped.
@@ -396,7 +398,15 @@ fn faults(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64) -> Vec<
     }
     if kind == Kind::Stuck {
         // Nobody can work off a task that does not end.
-        faults.push((random.random_range(calm_ms / 2..calm_ms), Fault::CancelFirst));
+        let mut cancelled_at = random.random_range(calm_ms / 2..calm_ms);
+        if random.random_range(0..3) == 0 {
+            // Put aside, a job waits for such a task as long as it takes; the next one must not.
+            let at = random.random_range(0..calm_ms / 2);
+            faults.push((at, Fault::StuckLeader { ms: FOR_EVER_MS }));
+            faults.push((at + random.random_range(50..500), Fault::SuspendFirst { ms: FOR_EVER_MS }));
+            cancelled_at = at + FOR_EVER_MS;
+        }
+        faults.push((cancelled_at, Fault::CancelFirst));
     }
     faults.sort_by_key(|&(at, _)| at);
     faults

@@ -2,6 +2,8 @@
 //! a share of the work, as long as there is plenty.
 //!
 //! A node that has not heard of another takes no steal request of it; so who joins unheard never gets any work.
+//!
+//! And a job that has nothing left to do is declared done soon, as long as a member is there that could: whatever its leader waits for.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +16,10 @@ use crate::workload::Shape;
 /// After so many milliseconds without any fault everybody has heard of everybody, and has work.
 const HEARD_MS: u64 = 5_000;
 
+/// After so many milliseconds without anything left to do a job is over. Nothing but the servers, and the lack of nodes, keeps it longer:
+/// faults pass sooner.
+const DECLARED_MS: u64 = 20_000;
+
 #[derive(Default)]
 pub(super) struct EverybodyIsKnown {
     /// Since when nothing goes wrong any more.
@@ -25,6 +31,8 @@ pub(super) struct EverybodyIsKnown {
     members: BTreeMap<NodeId, Member>,
     gone: BTreeMap<NodeId, u64>,
     looked_at: u64,
+    /// Since when a job has nothing left to do.
+    idle_since: BTreeMap<String, u64>,
 }
 
 struct Member {
@@ -45,10 +53,12 @@ impl Invariant for EverybodyIsKnown {
             Seen::Calm => self.calm_since = Some(now),
             Seen::ServersAway { away } => {
                 self.away = *away;
+                self.idle_since.clear();
                 self.calm_since = self.calm_since.map(|_| now);
             }
             Seen::Stalled { stalled } => {
                 self.stalled = *stalled;
+                self.idle_since.clear();
                 self.calm_since = self.calm_since.map(|_| now);
             }
             Seen::ToldToLeave { node } => {
@@ -64,6 +74,7 @@ impl Invariant for EverybodyIsKnown {
             }
             Seen::Wrote { session, ops, .. } => {
                 self.note(facts, now, *session, ops);
+                self.nothing_waits_for_its_end(facts, now)?;
                 return self.nobody_starves(facts, now);
             }
             Seen::Worked { node, .. } => {
@@ -124,6 +135,21 @@ impl EverybodyIsKnown {
         if self.members.remove(&node).is_some() {
             self.gone.insert(node, now);
         }
+    }
+
+    fn nothing_waits_for_its_end(&mut self, facts: &Facts, now: u64) -> Result<(), String> {
+        for (id, program, is_idle) in facts.idle() {
+            let is_led = self.members.values().any(|member| !member.leaves && member.program == program);
+            if !is_idle || !is_led {
+                self.idle_since.remove(id);
+                continue;
+            }
+            let since = *self.idle_since.entry(id.to_owned()).or_insert(now);
+            if now > since + DECLARED_MS {
+                return Err(format!("job {id} has nothing left to do since {since} ms, and is not over"));
+            }
+        }
+        Ok(())
     }
 
     fn nobody_starves(&mut self, facts: &Facts, now: u64) -> Result<(), String> {

@@ -200,6 +200,14 @@ impl Facts {
         (!later).then_some(program)
     }
 
+    /// Each job with its program, and whether it is at work and has nothing left to do.
+    pub(crate) fn idle(&self) -> impl Iterator<Item = (&str, &str, bool)> {
+        self.jobs.iter().filter_map(|(name, job)| {
+            let is_idle = job.state.is_running() && job.latest > 0 && job.open(job.latest) == 0;
+            Some((name.as_str(), self.programs.get(name)?.as_str(), is_idle))
+        })
+    }
+
     fn note(&mut self, seen: &Seen<'_>) {
         let Seen::Wrote { ops, .. } = seen else { return };
         for op in *ops {

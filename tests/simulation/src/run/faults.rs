@@ -81,7 +81,8 @@ impl Stage<'_> {
             Fault::ServersAway { ms } => self.world.with(|state| state.servers_away(ms)),
             Fault::ServerAway { ms } => self.world.with(|state| state.server_away(ms)),
             Fault::Stall { ms } => self.world.with(|state| state.stall(ms)),
-            Fault::Suspend { ms } => self.suspend(ms),
+            Fault::Suspend { ms } => self.suspend(self.any_job(), ms),
+            Fault::SuspendFirst { ms } => self.suspend(Some(self.job.clone()), ms),
             Fault::Cancel | Fault::CancelFirst => self.cancel(fault == Fault::CancelFirst),
             Fault::Forget => self.forget(),
             Fault::Restart { ms } => self.restart(machine, ms),
@@ -208,8 +209,8 @@ impl Stage<'_> {
     }
 
     /// What an operator does by `taskwork suspend`, and later by `taskwork resume`.
-    fn suspend(&self, ms: u64) {
-        let Some(job) = self.any_job() else { return };
+    fn suspend(&self, job: Option<String>, ms: u64) {
+        let Some(job) = job else { return };
         let (store, cluster) = (Arc::clone(&self.store), self.setup.cluster.clone());
         let world = self.world.clone();
         tokio::spawn(async move {
