@@ -1,6 +1,12 @@
 //! What an operator can do.
 
-use std::{fs, io, path::Path, process::ExitCode, time::Duration};
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
 
 use serde_json::json;
 use taskwork::{JobId, client::Stage};
@@ -31,6 +37,22 @@ pub(super) async fn drain(desk: &Desk, node: &str, wait: Option<Duration>) -> Re
     Ok(())
 }
 
+/// The most bytes that a job can be told: a suggestion stands in one znode.
+const TOLD_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a file, or standard input if it is `-`, but no more than a job can be told.
+fn read(file: &Path) -> io::Result<String> {
+    let source: Box<dyn Read> =
+        if file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(file)?) };
+    let mut text = String::new();
+    source.take(TOLD_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > TOLD_BYTES_MAX {
+        let reason = format!("it has more than {TOLD_BYTES_MAX} bytes, which is more than a job can be told");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+    }
+    Ok(text)
+}
+
 /// Says something to a job, and prints the answer. That it made no difference is exit code 1.
 pub(super) async fn inject(
     desk: &Desk,
@@ -39,9 +61,7 @@ pub(super) async fn inject(
     timeout: Duration,
 ) -> Result<ExitCode, Failure> {
     let name = file.display();
-    let read =
-        if file == Path::new("-") { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
-    let text = read.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let text = read(file).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     let value: serde_json::Value = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("{name}: found something else; expected JSON: {error}")))?;
     let told = desk.client.inject(id, value, timeout).await?;

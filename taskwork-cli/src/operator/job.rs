@@ -29,7 +29,7 @@ pub(super) async fn run(desk: &Desk, id: &JobId, timeline: bool) -> Result<(), F
 
 impl Facts {
     fn json(&self) -> serde_json::Value {
-        let mut object = json::job(&self.id.as_str(), self.job.stage, Some(&self.job.record));
+        let mut object = json::job(self.id.as_str(), self.job.stage, Some(&self.job.record));
         let (figures, requests) = self.job.sums();
         let nodes = self.job.nodes.iter().map(|work| {
             json!({

@@ -125,7 +125,7 @@ impl JobError {
                 zk::Error::NoAuth { .. } | zk::Error::Open { .. } | zk::Error::TooLarge { .. } => {
                     ErrorKind::Usage
                 }
-                zk::Error::Garbled { .. } => ErrorKind::Failed,
+                zk::Error::TooMany { .. } | zk::Error::Garbled { .. } => ErrorKind::Failed,
                 _ => ErrorKind::Unreachable,
             },
             _ => ErrorKind::Failed,

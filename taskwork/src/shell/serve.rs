@@ -33,12 +33,7 @@ use super::{
     node::{RunningNode, Stopping},
     seat::{Seat, SeatError, SeatSetup},
 };
-use crate::{
-    config::Limits,
-    core::Departure,
-    id::JobId,
-    report::JobError,
-};
+use crate::{config::Limits, core::Departure, id::JobId, report::JobError};
 
 /// What a node process is told at its start.
 pub(crate) struct ServeSetup {
