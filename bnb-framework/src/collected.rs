@@ -11,7 +11,8 @@ use crate::{
 };
 
 /// Some of the best solutions, the best first; of equal cost, in the order of their encoding, so that it does not matter who has
-/// found them, and when. It cannot be read from bytes in which a solution is not the problem's: a list that lacks it would seem complete.
+/// found them, and when. It cannot be read from bytes in which a solution is not the problem's: a list that
+/// lacks it would seem complete.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "Unread<P>")]
 pub(crate) struct Collected<P: Problem> {
@@ -28,19 +29,23 @@ struct Unread<P: Problem> {
     at_most: usize,
 }
 
-/// A solution, encoded, with its cost. The encoding is what tells it from the others, on every node: of the same program they are of the
+/// A solution, encoded, with its cost. The encoding is what tells it from the others, on every node: of the
+/// same program they are of the
 /// same build.
 type Known<P> = (<P as Problem>::Cost, Vec<u8>);
 
-/// The variable that holds the best solutions known, with their costs. A value is better whose first difference is. Of two nodes that have
-/// added to it at the same time one may lose; it adds again when it finds more. So it may be worse than what all together know, and
+/// The variable that holds the best solutions known, with their costs. A value is better whose first
+/// difference is. Of two nodes that have
+/// added to it at the same time one may lose; it adds again when it finds more. So it may be worse than what
+/// all together know, and
 /// prunes a little less then.
 #[derive(Debug)]
 pub(crate) struct Shortlist<P>(PhantomData<P>);
 
 /// More solutions are not shared: what is sent to everybody must be small.
 const SHORTLIST_MAX: usize = 1024;
-/// Nor are they if their encodings have more bytes than this together: the search prunes by what each node has collected itself then.
+/// Nor are they if their encodings have more bytes than this together: the search prunes by what each node
+/// has collected itself then.
 const SHORTLIST_BYTES_MAX: usize = 128 << 10;
 
 impl<P: Problem> Variable for Shortlist<P> {
@@ -134,7 +139,8 @@ impl<P: Problem> Collected<P> {
     /// The solutions, the best first.
     ///
     /// # Panics
-    /// If one that was [added](Self::add), and not read from bytes since, cannot be read again: a mistake in the program.
+    /// If one that was [added](Self::add), and not read from bytes since, cannot be read again: a mistake in
+    /// the program.
     pub(crate) fn solutions(&self) -> Vec<Best<P::Cost, P::Solution>> {
         let read = |(cost, bytes): &Known<P>| {
             let solution = read(bytes).expect("every solution was read when the list was");

@@ -12,7 +12,8 @@ use crate::{
     wire::codec,
 };
 
-/// What an error says with all its sources, as the usual printers join them. Panics if anything of it is said twice.
+/// What an error says with all its sources, as the usual printers join them. Panics if anything of it is
+/// said twice.
 fn said_once(error: &dyn Error) -> String {
     let sources = iter::successors(Some(error), |&error| error.source());
     let said: Vec<String> = sources.map(ToString::to_string).collect();

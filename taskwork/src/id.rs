@@ -19,7 +19,8 @@ pub struct TaskId {
     pub number: u64,
 }
 
-/// A job, by the name of its znode: `j-` and the ten digits of the number that it was given at its submission. No other text is one.
+/// A job, by the name of its znode: `j-` and the ten digits of the number that it was given at its
+/// submission. No other text is one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct JobId(pub(crate) String, Number);

@@ -4,7 +4,8 @@
 //! effect*. A create that was refused with "exists already" changed nothing; a create whose answer was lost with
 //! the connection may have happened. [`Error::effect`] answers that for every error.
 //!
-//! Every error of the project says its cause in its own message, and so names no `source`: whoever prints it, with its sources or
+//! Every error of the project says its cause in its own message, and so names no `source`: whoever prints
+//! it, with its sources or
 //! without, says each thing once.
 
 use thiserror::Error as ThisError;

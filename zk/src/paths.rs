@@ -45,7 +45,8 @@ pub(crate) const JOB_PREFIX: &str = "j-";
 /// How many digits a number has that the tree gives.
 const NUMBER_DIGITS: usize = 10;
 
-/// The number in the name of a job; `None` for a name that no submission has given. Different names have different numbers.
+/// The number in the name of a job; `None` for a name that no submission has given. Different names have
+/// different numbers.
 pub fn job_number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(JOB_PREFIX)?;
     let is_number = digits.len() == NUMBER_DIGITS && digits.bytes().all(|digit| digit.is_ascii_digit());

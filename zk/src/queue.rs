@@ -51,7 +51,8 @@ impl JobQueue {
                 if self.passed.contains(&name) {
                     continue;
                 }
-                // It has no number, by which nodes tell what is said about one job from what is said about another.
+                // It has no number, by which nodes tell what is said about one job from what is said about
+                // another.
                 if job_number(&name).is_none() {
                     tracing::warn!(
                         job = name,

@@ -1,4 +1,5 @@
-//! When something that failed for the moment is tried again: the one policy of everything that asks a tree of znodes.
+//! When something that failed for the moment is tried again: the one policy of everything that asks a tree
+//! of znodes.
 //!
 //! | what has failed | is tried again | until |
 //! |---|---|---|
@@ -7,13 +8,16 @@
 //! | the way to a server, for a first session or to take one up again | after a pause, from 50 ms to 1 s | a server answers, or the time for it is up |
 //! | a session, and with it the seat of a node | after a pause, from 200 ms to 5 s | the node has a seat, or is told to leave |
 //!
-//! Each pause is twice as long as the one before, up to the longest, and a part of it is left to chance, so that those that failed together
-//! do not come back together. Where there is no connection the pause begins when there is one again, but is not waited for longer than
+//! Each pause is twice as long as the one before, up to the longest, and a part of it is left to chance, so
+//! that those that failed together
+//! do not come back together. Where there is no connection the pause begins when there is one again, but is
+//! not waited for longer than
 //! the longest: what failed because a server went goes on as soon as another one answers.
 //!
 //! Chance is an argument: who is to be replayed gives a seed of its own, such as the id of its node.
 //!
-//! Two things are not tried again here. A transaction whose outcome is unknown is for whoever decided on it, since nothing else may be
+//! Two things are not tried again here. A transaction whose outcome is unknown is for whoever decided on it,
+//! since nothing else may be
 //! decided meanwhile. A letter is said again by whoever said it, if it still matters.
 
 use std::{
@@ -85,7 +89,8 @@ impl Retry {
         self.shortened(pause)
     }
 
-    /// Waits before the next try of a request that failed with this error. False, at once, if the session is over: then no try will help.
+    /// Waits before the next try of a request that failed with this error. False, at once, if the session is
+    /// over: then no try will help.
     ///
     /// # Cancellation safety
     /// Dropping the future shortens the pause, and nothing else.
@@ -106,7 +111,8 @@ impl Retry {
             return true;
         }
         tracing::debug!(%error, what, "not now; it is tried again");
-        // Looked at again and again instead of being waited for: those that wait for the same are woken in an order that is not the same
+        // Looked at again and again instead of being waited for: those that wait for the same are woken in
+        // an order that is not the same
         // in a replay.
         let give_up = time::Instant::now() + self.policy.longest;
         while *session.borrow() == Session::Disconnected && time::Instant::now() < give_up {
@@ -135,7 +141,8 @@ impl Retry {
     }
 }
 
-/// Whether the same would be refused for as long as nobody mends what is wrong. What is there or not, and at which version, changes by
+/// Whether the same would be refused for as long as nobody mends what is wrong. What is there or not, and at
+/// which version, changes by
 /// itself.
 fn is_refused(error: &Error) -> bool {
     match error {

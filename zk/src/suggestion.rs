@@ -17,7 +17,8 @@ use crate::{
 /// The largest suggestion, in bytes of the JSON that is written for it.
 pub const SUGGESTION_BYTES_MAX: usize = 512 << 10;
 
-/// How many suggestions may lie with a job, answered or not; more are not taken. Those that are made at the same moment do not see each
+/// How many suggestions may lie with a job, answered or not; more are not taken. Those that are made at the
+/// same moment do not see each
 /// other: there may be a few more than that.
 pub const SUGGESTIONS_MAX: usize = 256;
 

@@ -114,7 +114,8 @@ impl Faults for LoseOne {
     }
 }
 
-/// What an error says with all its sources, as the usual printers join them. Panics if anything of it is said twice.
+/// What an error says with all its sources, as the usual printers join them. Panics if anything of it is
+/// said twice.
 pub(crate) fn said_once(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(Some(error), |&error| error.source());
     let said: Vec<String> = sources.map(ToString::to_string).collect();

@@ -106,7 +106,8 @@ impl<T: Task> Queue<T> {
         self.put_stolen(entries, None, signals)
     }
 
-    /// The same for tasks that were asked for, elsewhere and at that time: what the steal took ends when the first of them begins.
+    /// The same for tasks that were asked for, elsewhere and at that time: what the steal took ends when the
+    /// first of them begins.
     pub(super) fn put_stolen(
         &self,
         entries: impl IntoIterator<Item = Entry<T>>,

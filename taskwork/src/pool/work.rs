@@ -107,7 +107,8 @@ impl<T: Task> Work for Pool<T> {
     }
 
     fn view(&self) -> PoolView {
-        // The queue first: a worker completes its task before it is seen to be idle. Asked in the other order, a pool that has just become
+        // The queue first: a worker completes its task before it is seen to be idle. Asked in the other
+        // order, a pool that has just become
         // idle would not show what was completed last, and a node that leaves would leave it behind.
         let queue = self.queue.view();
         PoolView { batch_ids: self.batches.ids(), batches: self.batches.count(), ..queue }

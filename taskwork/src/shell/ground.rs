@@ -27,7 +27,8 @@ pub(crate) type Connecting<'a> =
 pub(crate) trait Ground: Send + Sync {
     /// Opens a session on the tree.
     fn connect(&self) -> Connecting<'_>;
-    /// A seed for what is left to chance when nodes fail together. The same each time where all is to be replayed.
+    /// A seed for what is left to chance when nodes fail together. The same each time where all is to be
+    /// replayed.
     fn chance(&self) -> u64 {
         0
     }

@@ -40,7 +40,8 @@ impl Coordination {
         }
     }
 
-    /// Posts letters, one after another. A loop of its own: a large letter takes long, and no transaction waits for it.
+    /// Posts letters, one after another. A loop of its own: a large letter takes long, and no transaction
+    /// waits for it.
     pub(super) async fn post_letters(&self, mut letters: mpsc::Receiver<(NodeId, Parcel)>) {
         while let Some((to, parcel)) = letters.recv().await {
             self.post(to, &parcel).await;

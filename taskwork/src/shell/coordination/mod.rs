@@ -14,7 +14,8 @@
 //! | [`leader`] | `election/`, the global task list | the end of the job, and lost nodes |
 //! | [`suggestions`] | `suggestions/`, as long as the node leads | what users say to the job |
 //!
-//! While the tree is away the loops wait and try again, as [`zk::retry`] says; workers search and nodes steal on.
+//! While the tree is away the loops wait and try again, as [`zk::retry`] says; workers search and nodes
+//! steal on.
 
 mod figures;
 mod job;
@@ -161,7 +162,8 @@ impl Coordination {
         Retry::new(Policy::REQUEST, self.node.0)
     }
 
-    /// Does something until it succeeds; each time it fails, [waits](Retry::again). Ends for good with the session.
+    /// Does something until it succeeds; each time it fails, [waits](Retry::again). Ends for good with the
+    /// session.
     async fn persist<T, F>(&self, what: &str, mut attempt: impl FnMut() -> F) -> Option<T>
     where
         F: Future<Output = zk::Result<T>>,

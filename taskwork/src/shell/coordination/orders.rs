@@ -49,7 +49,8 @@ pub(crate) const ORDERS_MAX: usize = 64;
 /// How many letters can wait to be posted. A large one takes long.
 const POSTS_MAX: usize = 32;
 
-/// Orders that wait for the one before them. None is lost, and there are few: what is ordered for an attempt that is over means nothing any
+/// Orders that wait for the one before them. None is lost, and there are few: what is ordered for an attempt
+/// that is over means nothing any
 /// more, in an attempt the core asks for one enrolment and one transaction at a time, and a job fails once.
 #[derive(Debug, Default)]
 struct Waiting(VecDeque<Order>);
@@ -74,7 +75,8 @@ impl Order {
     }
 }
 
-/// Performs orders one after another, in the order given; ends when no more will come. Whoever gives them does not wait: they are taken in
+/// Performs orders one after another, in the order given; ends when no more will come. Whoever gives them
+/// does not wait: they are taken in
 /// while one is performed, however long that takes. Letters go another way.
 async fn in_turn<F: Future<Output = ()>>(
     mut orders: mpsc::Receiver<Order>,
@@ -109,7 +111,8 @@ impl Coordination {
     pub(super) async fn perform_orders(self: Arc<Self>, orders: mpsc::Receiver<Order>) {
         let (letters_in, letters) = mpsc::channel(POSTS_MAX);
         let post = move |to: NodeId, parcel| {
-            // A letter that finds no room is said again, if it still matters: the core repeats what is not answered.
+            // A letter that finds no room is said again, if it still matters: the core repeats what is not
+            // answered.
             if letters_in.try_send((to, parcel)).is_err() {
                 tracing::debug!(%to, "too many letters wait to be posted; this one does not");
             }

@@ -1,7 +1,9 @@
 //! What users say to the job: whoever leads lets the program look at it, and answers.
 //!
-//! It is a loop beside the one that leads: whatever the program's code does, and however long it takes, the leader sees meanwhile that
-//! nodes are lost and that the job is done. What has been looked at for too long is answered, but its thread cannot be ended: there are only
+//! It is a loop beside the one that leads: whatever the program's code does, and however long it takes, the
+//! leader sees meanwhile that
+//! nodes are lost and that the job is done. What has been looked at for too long is answered, but its thread
+//! cannot be ended: there are only
 //! so many of those at once.
 
 use std::{convert::Infallible, future, sync::Arc, time::Duration};
@@ -65,7 +67,8 @@ impl Coordination {
         }
     }
 
-    /// Lets the program look at a suggestion, on a thread of its own. Says whether it made a difference, and what there is to say of it.
+    /// Lets the program look at a suggestion, on a thread of its own. Says whether it made a difference, and
+    /// what there is to say of it.
     async fn looked_at(&self, value: serde_json::Value) -> (bool, String) {
         let pool = Arc::clone(&self.pool);
         match look(&self.looks, LOOK_TIMEOUT, move || pool.suggest(value)).await {
@@ -76,7 +79,8 @@ impl Coordination {
     }
 }
 
-/// Does something that may take as long as it likes, unless too much of it is being done already; waits for it for so long.
+/// Does something that may take as long as it likes, unless too much of it is being done already; waits for
+/// it for so long.
 async fn look<T: Send + 'static>(
     looks: &Arc<Semaphore>,
     timeout: Duration,
