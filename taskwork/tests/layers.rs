@@ -15,6 +15,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("core", &["config", "envelope", "figures", "id"]),
     ("wire", &["core", "envelope", "id"]),
     ("erased", &["id", "pool", "wire"]),
+    ("report", &["config", "figures", "pool", "task", "variable", "wire"]),
+    (
+        "shell",
+        &[
+            "config", "core", "envelope", "erased", "figures", "id", "outlook", "pool", "report", "task",
+            "variable", "wire",
+        ],
+    ),
 ];
 
 fn sources(module: &str) -> Vec<PathBuf> {

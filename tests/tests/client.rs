@@ -10,9 +10,11 @@ use std::{
     time::Duration,
 };
 
+use bnb_framework::{SearchTask, Solver, cli::FromFile as _};
+use bnb_problems::knapsack::Knapsack;
 use taskwork::{
     Client, ClientError, Job, JobId, Node, Release,
-    client::{ErrorKind, JobState, Stage, blocking},
+    client::{Connect, ErrorKind, JobState, Stage, blocking},
 };
 use taskwork_tests::tree::{Largest, Shape, Tree};
 use tokio::time::timeout;
@@ -23,6 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn job(depth: u32, spin: u32) -> Job<Tree> {
     Job::new(Tree::root(), Shape { depth, spin, silent_ms: 0 })
+}
+
+/// A program may wait for its jobs in tasks of their own.
+fn can_be_spawned<F: Future + Send>(doing: F) -> F {
+    doing
 }
 
 async fn client(servers: &Servers) -> Client {
@@ -37,11 +44,11 @@ async fn two_nodes_within_the_process_do_three_jobs() {
     let mut nodes: Vec<Node> =
         (0..2).map(|_| Node::builder(&client).task::<Tree>().workers(1).serve().unwrap()).collect();
 
-    let counted = client.submit(job(10, 0).name("counted")).await.unwrap();
+    let counted = can_be_spawned(client.submit(job(10, 0).name("counted"))).await.unwrap();
     let watched = client.submit(job(12, 100)).await.unwrap();
     let endless = client.submit(job(40, 100)).await.unwrap();
 
-    let report = timeout(PATIENCE, counted.result()).await.unwrap().unwrap();
+    let report = timeout(PATIENCE, can_be_spawned(counted.result())).await.unwrap().unwrap();
     let (count, largest) = Tree::sequential(10);
     assert!(report.finished);
     assert_eq!((report.output, report.var::<Largest>().as_deref()), (count, Some(&largest)));
@@ -49,7 +56,7 @@ async fn two_nodes_within_the_process_do_three_jobs() {
 
     let (mut last, mut readings) = (0, 0);
     let mut progress = watched.progress(Duration::from_millis(50));
-    while let Some(read) = timeout(PATIENCE, progress.next()).await.unwrap() {
+    while let Some(read) = timeout(PATIENCE, can_be_spawned(progress.next())).await.unwrap() {
         let worked = read.unwrap().figures.worked;
         assert!(worked >= last, "{worked} after {last}");
         (last, readings) = (worked, readings + 1);
@@ -120,6 +127,64 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
     assert!(matches!(gone, ClientError::Forgotten { .. }), "{gone}");
     client.close().await;
     looking.close().await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_dropped_is_lost_and_the_answer_is_exact_all_the_same() {
+    let servers = Servers::start(&Setup::standalone()).unwrap();
+    let mut connect = Connect::new(servers.hosts());
+    connect.session_timeout = Duration::from_secs(2);
+    let release = Release::new("tree-by-library", "1").unwrap();
+    let client = Client::builder_of(connect).release(release).connect().await.unwrap();
+    let serve = || Node::builder(&client).task::<Tree>().workers(1).serve().unwrap();
+    let (mut stays, goes) = (serve(), serve());
+    let submitted = client.submit(job(13, 200)).await.unwrap();
+    let both_work = async {
+        let mut progress = submitted.progress(Duration::from_millis(20));
+        while progress.next().await.unwrap().unwrap().figures.steals == 0 {}
+    };
+    timeout(PATIENCE, both_work).await.unwrap();
+    drop(goes);
+    let report = timeout(PATIENCE, submitted.result()).await.unwrap().unwrap();
+    assert_eq!(report.output, Tree::sequential(13).0);
+    let record = client.record(submitted.id()).await.unwrap();
+    assert_eq!((record.attempt, record.lost.len()), (2, 1), "{record:?}");
+    stays.drain();
+    timeout(PATIENCE, stays.ended()).await.unwrap().unwrap();
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_search_is_solved_by_nodes_that_know_its_type() {
+    let servers = Servers::start(&Setup::standalone()).unwrap();
+    let client = client(&servers).await;
+    let mut node = Node::builder(&client).task::<SearchTask<Knapsack>>().workers(2).serve().unwrap();
+    let text = "5 10\n10 5\n40 4\n30 6\n50 3\n35 7\n";
+    let knapsack = || Knapsack::read("six items", text).unwrap();
+    let here = Solver::new(knapsack()).run().unwrap();
+    let told = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&told);
+    let solver = Solver::new(knapsack());
+    let solver = solver.on_progress(Duration::from_millis(5), move |_| _ = seen.fetch_add(1, SeqCst));
+    let mut search = solver.submit(&client).await.unwrap();
+    let there = timeout(PATIENCE, search.solved()).await.unwrap().unwrap();
+    assert!(there.proven && there.best.is_some(), "{there:?}");
+    assert_eq!(there.best.map(|best| best.cost), here.best.map(|best| best.cost));
+    assert!(told.load(SeqCst) > 0, "who observes is told");
+
+    let refused = Solver::new(knapsack()).workers(2).submit(&client).await.unwrap_err();
+    assert!(refused.to_string().contains("a cluster has its own"), "{refused}");
+
+    // Nobody works on it any more: the stopper ends it all the same.
+    node.drain();
+    timeout(PATIENCE, node.ended()).await.unwrap().unwrap();
+    let solver = Solver::new(knapsack());
+    let stopper = solver.stopper();
+    let mut search = solver.submit(&client).await.unwrap();
+    stopper.stop();
+    let stopped = timeout(PATIENCE, search.solved()).await.unwrap().unwrap();
+    assert!(!stopped.proven, "{stopped:?}");
+    client.close().await;
 }
 
 #[test]

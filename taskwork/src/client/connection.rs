@@ -91,13 +91,14 @@ impl Connection {
 
     /// Asks until there is an answer, or ZooKeeper was away for longer than `patience` (`None`: for ever). What is asked must be such
     /// that asking again does no harm.
-    pub(crate) async fn ask<T, E: Into<JobError>>(
+    pub(crate) async fn ask<T, E: Into<JobError>, F: Future<Output = Result<T, E>>>(
         &self,
         patience: Option<Duration>,
-        mut ask: impl AsyncFnMut(Arc<dyn Store>) -> Result<T, E>,
+        mut ask: impl FnMut(Arc<dyn Store>) -> F,
     ) -> Result<T, ClientError> {
         loop {
-            let error = match ask(self.store()).await {
+            // What is asked may be large, and is rare: it is not carried along by everything that waits for it.
+            let error = match Box::pin(ask(self.store())).await {
                 Ok(answer) => {
                     self.is_back();
                     return Ok(answer);
@@ -112,7 +113,11 @@ impl Connection {
     ///
     /// # Errors
     /// The error itself, if trying again would not help; or that ZooKeeper was away for too long.
-    async fn recover(&self, patience: Option<Duration>, error: JobError) -> Result<(), ClientError> {
+    pub(crate) async fn recover(
+        &self,
+        patience: Option<Duration>,
+        error: JobError,
+    ) -> Result<(), ClientError> {
         let error = match error {
             JobError::Coordination(error) if error.is_transient() => error.0,
             other => return Err(other.into()),

@@ -74,7 +74,7 @@ impl Client {
     /// If there is no such cluster, or ZooKeeper was away for too long.
     pub async fn overview(&self) -> Result<Overview, ClientError> {
         self.check_cluster().await?;
-        self.ask(async |store| Overview::read(&*store, self.cluster()).await).await
+        self.ask(|store| async move { Overview::read(&*store, self.cluster()).await }).await
     }
 
     /// Returns everything about a job.
@@ -86,8 +86,9 @@ impl Client {
         let overview = self.overview().await?;
         let stage = overview.job(&job.0).map_or(Stage::Unreadable, |entry| entry.stage);
         let attempt = self.cluster().job(&job.0).attempt(record.attempt);
-        let told =
-            self.ask(async |store| figures::read::<Figures>(&*store, self.cluster(), &job.0).await).await?;
+        let told = self
+            .ask(|store| async move { figures::read::<Figures>(&*store, self.cluster(), &job.0).await })
+            .await?;
         let nodes = told.into_iter().map(|(node, published)| {
             let is_member = overview.members.iter().any(|member| member.node == node);
             let lost = record.lost.iter().any(|lost| lost.node == node);
@@ -101,9 +102,8 @@ impl Client {
         let nodes = nodes.collect();
         let (mut open_tasks, mut parked_tasks) = (None, None);
         if !record.state.is_over() {
-            let children = async |path: String| self.ask(async |store| store.exists(&path).await).await;
-            open_tasks = Some(children(attempt.list()).await?.map_or(0, |stat| stat.children));
-            parked_tasks = Some(children(attempt.parked()).await?.map_or(0, |stat| stat.children));
+            open_tasks = Some(self.children_of(&attempt.list()).await?);
+            parked_tasks = Some(self.children_of(&attempt.parked()).await?);
         }
         Ok(JobDetails { stage, record, nodes, open_tasks, parked_tasks })
     }
@@ -113,10 +113,12 @@ impl Client {
     /// # Errors
     /// If there is no such job, or ZooKeeper was away for too long.
     pub async fn record(&self, job: &JobId) -> Result<JobRecord, ClientError> {
-        let read = self.ask(async |store| match job::read(&*store, self.cluster(), &job.0).await {
-            Ok((record, _)) => Ok(Some(record)),
-            Err(zk::Error::NoNode { .. }) => Ok(None),
-            Err(error) => Err(error),
+        let read = self.ask(|store| async move {
+            match job::read(&*store, self.cluster(), &job.0).await {
+                Ok((record, _)) => Ok(Some(record)),
+                Err(zk::Error::NoNode { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
         });
         read.await?.ok_or_else(|| self.no_job(job))
     }
@@ -127,10 +129,12 @@ impl Client {
     /// If there is no such job, it has no result, or ZooKeeper was away for too long.
     pub async fn shown_result(&self, job: &JobId) -> Result<serde_json::Value, ClientError> {
         let record = self.record(job).await?;
-        let read = self.ask(async |store| match job::result(&*store, self.cluster(), &job.0).await {
-            Ok(outcome) => Ok(Some(outcome)),
-            Err(zk::Error::NoNode { .. }) => Ok(None),
-            Err(error) => Err(error),
+        let read = self.ask(|store| async move {
+            match job::result(&*store, self.cluster(), &job.0).await {
+                Ok(outcome) => Ok(Some(outcome)),
+                Err(zk::Error::NoNode { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
         });
         if let Some(outcome) = read.await? {
             if outcome.shown.is_null() {
@@ -154,7 +158,7 @@ impl Client {
     pub async fn wait(&self, job: &JobId) -> Result<JobRecord, ClientError> {
         // One that was never there is a mistake of the caller.
         self.record(job).await?;
-        let over = self.ask(async |store| {
+        let over = self.ask(|store| async move {
             let mut watch = JobWatch::open(store, self.cluster(), &job.0).await?;
             loop {
                 match watch.next().await {
@@ -177,7 +181,8 @@ impl Client {
             return Err(ClientError::WrongState { job: job.clone(), reason: "is over already".to_owned() });
         }
         let now_ms = unix_ms();
-        self.ask(async |store| job::cancel(&*store, self.cluster(), &job.0, reason, now_ms).await).await
+        self.ask(|store| async move { job::cancel(&*store, self.cluster(), &job.0, reason, now_ms).await })
+            .await
     }
 
     /// Puts a job aside: its tasks are parked, and its nodes take the next job.
@@ -186,7 +191,7 @@ impl Client {
     /// If there is no such job, it is neither at work nor queued, or ZooKeeper was away for too long.
     pub async fn suspend(&self, job: &JobId) -> Result<(), ClientError> {
         let record = self.record(job).await?;
-        if self.ask(async |store| job::suspend(&*store, self.cluster(), &job.0).await).await? {
+        if self.ask(|store| async move { job::suspend(&*store, self.cluster(), &job.0).await }).await? {
             return Ok(());
         }
         Err(not_that(job, &record, "only one that is at work or queued can be put aside"))
@@ -198,7 +203,7 @@ impl Client {
     /// If there is no such job, it was not put aside, or ZooKeeper was away for too long.
     pub async fn resume(&self, job: &JobId) -> Result<(), ClientError> {
         let record = self.record(job).await?;
-        if self.ask(async |store| job::resume(&*store, self.cluster(), &job.0).await).await? {
+        if self.ask(|store| async move { job::resume(&*store, self.cluster(), &job.0).await }).await? {
             return Ok(());
         }
         Err(not_that(job, &record, "only one that was put aside can go on"))
@@ -219,14 +224,15 @@ impl Client {
         if record.state.is_over() {
             return Err(not_that(job, &record, "only one that is not over can be told anything"));
         }
-        let key = format!("{:032x}", rand::rng().random::<u128>());
-        let suggested = self.ask(async |store| {
-            // Dropped and made again it is known by its key.
-            suggestion::suggest(&*store, self.cluster(), &job.0, &key, said.clone()).await
+        // Dropped and made again, what is said is known by its key.
+        let (key, said) = (&format!("{:032x}", rand::rng().random::<u128>()), &said);
+        let suggested = self.ask(|store| async move {
+            suggestion::suggest(&*store, self.cluster(), &job.0, key, said.clone()).await
         });
-        let suggested = suggested.await?;
-        let answered =
-            self.ask(async |store| suggestion::answered(&*store, self.cluster(), &job.0, &suggested).await);
+        let suggested = &suggested.await?;
+        let answered = self.ask(|store| async move {
+            suggestion::answered(&*store, self.cluster(), &job.0, suggested).await
+        });
         if let Ok(answer) = time::timeout(timeout, answered).await {
             let answer = answer?;
             return Ok(Answer { taken: answer.taken, answer: answer.said });
@@ -253,7 +259,7 @@ impl Client {
             self.may_be_forgotten(job, overview.job(&job.0).map(|entry| entry.stage), force)?;
         }
         for job in jobs {
-            self.ask(async |store| job::forget(&*store, self.cluster(), &job.0).await).await?;
+            self.ask(|store| async move { job::forget(&*store, self.cluster(), &job.0).await }).await?;
         }
         Ok(())
     }
@@ -279,6 +285,12 @@ impl Client {
                 wrong("is not over: cancel it first")
             }
         }
+    }
+
+    /// How many znodes are below one; 0 if it is not there.
+    async fn children_of(&self, path: &str) -> Result<u32, ClientError> {
+        let stat = self.ask(|store| async move { store.exists(path).await }).await?;
+        Ok(stat.map_or(0, |stat| stat.children))
     }
 
     fn no_job(&self, job: &JobId) -> ClientError {

@@ -229,10 +229,15 @@ impl Client {
             start_values: &start_values,
         };
         let draft = Draft::new(job.root, &order)?;
-        self.ask(async |store| self.cluster.prepare(&*store).await).await?;
+        self.ask(|store| async move { self.cluster.prepare(&*store).await }).await?;
         let (new, key) = (draft.job(), format!("{:032x}", rand::rng().random::<u128>()));
         let mut submission = zk::job::Submission::new(&new, &key);
-        let id = self.ask(async |store| submission.go_on(&*store, &self.cluster).await).await?;
+        let id = loop {
+            match submission.go_on(&*self.connection.store(), &self.cluster).await {
+                Ok(id) => break id,
+                Err(error) => self.connection.recover(self.patience, error.into()).await?,
+            }
+        };
         Ok(Submitted::new(self.clone(), job_id(&self.cluster, &id)?, started))
     }
 
@@ -275,9 +280,9 @@ impl Client {
     }
 
     /// Asks until there is an answer. What is asked must be such that asking again does no harm.
-    pub(crate) async fn ask<R, E: Into<JobError>>(
+    pub(crate) async fn ask<R, E: Into<JobError>, F: Future<Output = Result<R, E>>>(
         &self,
-        ask: impl AsyncFnMut(Arc<dyn Store>) -> Result<R, E>,
+        ask: impl FnMut(Arc<dyn Store>) -> F,
     ) -> Result<R, ClientError> {
         self.connection.ask(self.patience, ask).await
     }

@@ -15,12 +15,14 @@ impl Client {
     /// # Errors
     /// If it is not, or ZooKeeper was away for too long.
     pub async fn check_cluster(&self) -> Result<(), ClientError> {
-        if self.ask(async |store| store.exists(&self.cluster().jobs()).await).await?.is_some() {
+        if self.ask(|store| async move { store.exists(&self.cluster().jobs()).await }).await?.is_some() {
             return Ok(());
         }
-        let known = self.ask(async |store| match store.children(ClusterPaths::ALL).await {
-            Err(zk::Error::NoNode { .. }) => Ok(Vec::new()),
-            other => other,
+        let known = self.ask(|store| async move {
+            match store.children(ClusterPaths::ALL).await {
+                Err(zk::Error::NoNode { .. }) => Ok(Vec::new()),
+                other => other,
+            }
         });
         let known = known.await?;
         Err(ClientError::NoCluster {
@@ -35,7 +37,7 @@ impl Client {
     /// # Errors
     /// If no member, or more than one, is called so, or ZooKeeper was away for too long.
     pub async fn member(&self, beginning: &str) -> Result<NodeId, ClientError> {
-        let names = self.ask(async |store| store.children(&self.cluster().members()).await).await?;
+        let names = self.ask(|store| async move { store.children(&self.cluster().members()).await }).await?;
         let meant: Vec<&String> = names.iter().filter(|name| name.starts_with(beginning)).collect();
         let none = |reason: String| ClientError::NoNode { reason };
         match meant.as_slice() {
@@ -51,8 +53,8 @@ impl Client {
     /// If ZooKeeper was away for too long.
     pub async fn drain(&self, node: NodeId) -> Result<(), ClientError> {
         let (path, word) =
-            (self.cluster().drain(&node.to_string()), format!("{:016x}", rand::rng().random::<u64>()));
-        self.ask(async |store| ask_to_leave(&*store, &path, word.as_bytes()).await).await
+            (&self.cluster().drain(&node.to_string()), &format!("{:016x}", rand::rng().random::<u64>()));
+        self.ask(|store| async move { ask_to_leave(&*store, path, word.as_bytes()).await }).await
     }
 
     /// Waits until a node is no member any more.
@@ -60,10 +62,10 @@ impl Client {
     /// # Errors
     /// If it is still there after the timeout, or ZooKeeper was away for too long.
     pub async fn wait_until_left(&self, node: NodeId, timeout: Duration) -> Result<(), ClientError> {
-        let member = self.cluster().member(&node.to_string());
-        let waiting = self.ask(async |store| {
+        let member = &self.cluster().member(&node.to_string());
+        let waiting = self.ask(|store| async move {
             loop {
-                let (there, changed) = store.exists_and_watch(&member).await?;
+                let (there, changed) = store.exists_and_watch(member).await?;
                 if there.is_none() {
                     return Ok::<(), zk::Error>(());
                 }
@@ -88,7 +90,7 @@ impl Client {
         &self,
         overview: &Overview,
     ) -> Result<BTreeMap<String, String>, ClientError> {
-        self.ask(async |store| overview.unstoppable(&*store, self.cluster()).await).await
+        self.ask(|store| async move { overview.unstoppable(&*store, self.cluster()).await }).await
     }
 }
 

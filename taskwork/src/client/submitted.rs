@@ -3,6 +3,7 @@
 use std::{
     fmt,
     marker::PhantomData,
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -27,14 +28,16 @@ pub struct Submitted<T: Task> {
 }
 
 /// Tells again and again how a job gets on, until it is over.
-#[derive(Debug)]
 pub struct ProgressStream<'a, T: Task> {
     of: &'a Submitted<T>,
     every: Duration,
     /// When it is read next.
     due: Instant,
-    is_over: bool,
+    /// Waits for the end of the job; `None` once it has come.
+    end: Option<Ending<'a>>,
 }
+
+type Ending<'a> = Pin<Box<dyn Future<Output = Result<(), ClientError>> + Send + 'a>>;
 
 impl<T: Task> Submitted<T> {
     pub(super) fn new(client: Client, job: JobId, started: Instant) -> Self {
@@ -65,12 +68,12 @@ impl<T: Task> Submitted<T> {
     /// # Errors
     /// If the job has failed or was [forgotten](ClientError::Forgotten), or ZooKeeper was away for too long.
     pub async fn result(&self) -> Result<Report<T>, ClientError> {
-        let (record, took) = self.ended().await?;
+        let (record, took) = &self.ended().await?;
         self.client
-            .ask(async |store| {
+            .ask(|store| async move {
                 let tracked = self.tracked(store);
-                tracked.set_took(took);
-                tracked.outcome::<T>(&record).await
+                tracked.set_took(*took);
+                tracked.outcome::<T>(record).await
             })
             .await
             .map_err(|error| self.forgotten(error))
@@ -78,7 +81,8 @@ impl<T: Task> Submitted<T> {
 
     /// Returns how the job gets on, at once and then regularly until it is over.
     pub fn progress(&self, every: Duration) -> ProgressStream<'_, T> {
-        ProgressStream { of: self, every, due: Instant::now(), is_over: false }
+        let end = Box::pin(async { self.ended().await.map(drop) });
+        ProgressStream { of: self, every, due: Instant::now(), end: Some(end) }
     }
 
     /// Stops the job, if it is not over, and waits until that is recorded. Its [result](Self::result) is what was committed by then.
@@ -86,7 +90,7 @@ impl<T: Task> Submitted<T> {
     /// # Errors
     /// If ZooKeeper was away for too long, or has no such job.
     pub async fn cancel(&self, reason: &str) -> Result<(), ClientError> {
-        let cancelled = self.client.ask(async |store| self.tracked(store).stop(reason).await).await;
+        let cancelled = self.client.ask(|store| async move { self.tracked(store).stop(reason).await }).await;
         cancelled.map(drop).map_err(|error| self.forgotten(error))
     }
 
@@ -116,13 +120,13 @@ impl<T: Task> Submitted<T> {
 
     /// Waits for the end; returns what is recorded then, and how long the job took.
     async fn ended(&self) -> Result<(JobRecord, Duration), ClientError> {
-        let ended = self.client.ask(async |store| self.tracked(store).end().await);
+        let ended = self.client.ask(|store| async move { self.tracked(store).end().await });
         let record = self.client.attended(ended).await.map_err(|error| self.forgotten(error))?;
         Ok((record, self.started.elapsed()))
     }
 
     async fn progress_now(&self) -> Result<Progress, ClientError> {
-        let read = self.client.ask(async |store| self.tracked(store).progress::<T>().await);
+        let read = self.client.ask(|store| async move { self.tracked(store).progress::<T>().await });
         read.await.map_err(|error| self.forgotten(error))
     }
 
@@ -152,17 +156,15 @@ impl<T: Task> ProgressStream<'_, T> {
     /// # Cancellation safety
     /// Dropping the future loses nothing but the reading.
     pub async fn next(&mut self) -> Option<Result<Progress, ClientError>> {
-        if self.is_over {
-            return None;
-        }
+        let end = self.end.as_mut()?;
         let read = async {
             time::sleep_until(self.due.into()).await;
             self.of.progress_now().await
         };
         tokio::select! {
             biased;
-            ended = self.of.ended() => {
-                self.is_over = true;
+            ended = end => {
+                self.end = None;
                 ended.err().map(Err)
             }
             progress = read => {
@@ -170,6 +172,15 @@ impl<T: Task> ProgressStream<'_, T> {
                 Some(progress)
             }
         }
+    }
+}
+
+impl<T: Task> fmt::Debug for ProgressStream<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProgressStream")
+            .field("of", self.of)
+            .field("every", &self.every)
+            .finish_non_exhaustive()
     }
 }
 
