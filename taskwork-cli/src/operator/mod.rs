@@ -214,7 +214,7 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
             desk.client.check_cluster().await?;
             desk.perform(command).await
         });
-        let done = done.await;
+        let done = Box::pin(done).await;
         desk.client.close().await;
         done.map_err(|failure| if hint.is_empty() { failure } else { failure.hint(&hint) })
     })
