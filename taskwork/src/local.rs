@@ -89,7 +89,8 @@ impl<T: Task> LocalJob<T> {
         self
     }
 
-    /// Runs the job to its end, or until it is [stopped](Self::stopper).
+    /// Runs the job to its end, or until it is [stopped](Self::stopper). It blocks the thread meanwhile: in `async` code it is a matter
+    /// for `spawn_blocking`.
     ///
     /// # Errors
     /// If the job cannot be set up, or the program is at fault: a task panics, or cannot be encoded.

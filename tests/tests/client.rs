@@ -138,7 +138,8 @@ async fn a_node_that_is_dropped_is_lost_and_the_answer_is_exact_all_the_same() {
     let client = Client::builder_of(connect).release(release).connect().await.unwrap();
     let serve = || Node::builder(&client).task::<Tree>().workers(1).serve().unwrap();
     let (mut stays, goes) = (serve(), serve());
-    let submitted = client.submit(job(13, 200)).await.unwrap();
+    // Long enough that nodes say that they have stolen, which they do every two seconds.
+    let submitted = client.submit(job(13, 40_000)).await.unwrap();
     let both_work = async {
         let mut progress = submitted.progress(Duration::from_millis(20));
         while progress.next().await.unwrap().unwrap().figures.steals == 0 {}

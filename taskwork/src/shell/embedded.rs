@@ -7,6 +7,7 @@
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -59,8 +60,16 @@ fn runs() -> Runs {
     Runs { program: "embedded".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
 }
 
-/// Runs a job to its end.
+/// Runs a job to its end. Within another runtime it does so on a thread of its own, for which this one waits.
 pub(crate) fn run<T: Task>(setup: Setup<T>) -> Result<Report<T>, JobError> {
+    if runtime::Handle::try_current().is_err() {
+        return run_here(setup);
+    }
+    let running = thread::Builder::new().name("taskwork".to_owned()).spawn(move || run_here(setup));
+    running.map_err(JobError::Thread)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn run_here<T: Task>(setup: Setup<T>) -> Result<Report<T>, JobError> {
     // On this thread alone: who is woken on another thread is woken late.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(JobError::Thread)?;
     runtime.block_on(run_on(&MemoryTree::new(), setup))

@@ -200,11 +200,17 @@ impl Facts {
         (!later).then_some(program)
     }
 
-    /// Each job with its program, and whether it is at work and has nothing left to do.
+    /// Each job with its program, and whether it is at work and has nothing left to do. While nodes have another job of the program to do
+    /// they are there, and it waits.
     pub(crate) fn idle(&self) -> impl Iterator<Item = (&str, &str, bool)> {
-        self.jobs.iter().filter_map(|(name, job)| {
-            let is_idle = job.state.is_running() && job.latest > 0 && job.open(job.latest) == 0;
-            Some((name.as_str(), self.programs.get(name)?.as_str(), is_idle))
+        let is_at_hand = move |program: &String| {
+            let of_it = self.jobs.iter().filter(move |(name, _)| self.programs.get(*name) == Some(program));
+            of_it.map(|(_, job)| job.at_hand()).sum::<usize>() > 0
+        };
+        self.jobs.iter().filter_map(move |(name, job)| {
+            let program = self.programs.get(name)?;
+            let is_idle = job.state.is_running() && job.latest > 0 && !is_at_hand(program);
+            Some((name.as_str(), program.as_str(), is_idle))
         })
     }
 
