@@ -18,7 +18,7 @@
 //! let client = Client::builder("zk1:2181,zk2:2181").cluster("demo").release(release).connect().await?;
 //!
 //! // Any process can be a node; others may be on other machines.
-//! let node = Node::builder(&client).task::<Count>().workers(2).serve()?;
+//! let mut node = Node::builder(&client).task::<Count>().workers(2).serve()?;
 //!
 //! let submitted = client.submit(Job::new(Count { open: vec![20] }, ())).await?;
 //! let report = submitted.result().await?;
