@@ -168,7 +168,7 @@ async fn a_search_is_solved_by_nodes_that_know_its_type() {
     let solver = Solver::new(knapsack());
     let solver = solver.on_progress(Duration::from_millis(5), move |_| _ = seen.fetch_add(1, SeqCst));
     let mut search = solver.submit(&client).await.unwrap();
-    let there = timeout(PATIENCE, search.solved()).await.unwrap().unwrap();
+    let there = timeout(PATIENCE, Box::pin(search.solved())).await.unwrap().unwrap();
     assert!(there.proven && there.best.is_some(), "{there:?}");
     assert_eq!(there.best.map(|best| best.cost), here.best.map(|best| best.cost));
     assert!(told.load(SeqCst) > 0, "who observes is told");
@@ -183,7 +183,7 @@ async fn a_search_is_solved_by_nodes_that_know_its_type() {
     let stopper = solver.stopper();
     let mut search = solver.submit(&client).await.unwrap();
     stopper.stop();
-    let stopped = timeout(PATIENCE, search.solved()).await.unwrap().unwrap();
+    let stopped = timeout(PATIENCE, Box::pin(search.solved())).await.unwrap().unwrap();
     assert!(!stopped.proven, "{stopped:?}");
     client.close().await;
 }

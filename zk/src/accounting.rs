@@ -20,7 +20,9 @@ use thiserror::Error as ThisError;
 use crate::{
     blob,
     error::{Error, Result},
+    job::JobRecord,
     paths::{AttemptPaths, ClusterPaths, parked_id},
+    record,
     store::{CreateMode, Op, Store, seen},
 };
 
@@ -266,7 +268,7 @@ pub async fn claim(
         ops.extend(enrol.then(|| create(attempt.output(&claim.node), b"")));
         match tried(store.multi(ops).await)? {
             // Read after it was claimed: a try that finds it unreadable has not lost it.
-            Try::Committed => return Ok(Some(blob::get(store, &parked, &content).await?)),
+            Try::Committed => return envelope(store, attempt, &parked, &content).await.map(Some),
             Try::CommittedBefore => return claimed_before(store, attempt, &claim.txn).await,
             Try::FailedAt(SETTLED) if settled.is_some() => settled = None,
             // It is enrolled already.
@@ -278,6 +280,34 @@ pub async fn claim(
     Err(Error::Contended { path: attempt.parked(), tries: REBUILDS_MAX }.into())
 }
 
+/// The envelope of a task that was claimed. What stands beside it may be gone by then: an attempt that is over is tidied away piece by
+/// piece, and meanwhile claims of it still succeed.
+async fn envelope(
+    store: &dyn Store,
+    attempt: &AttemptPaths,
+    path: &str,
+    content: &[u8],
+) -> std::result::Result<Vec<u8>, CommitError> {
+    match blob::get(store, path, content).await {
+        Err(Error::NoNode { .. }) if is_over(store, attempt).await? => Err(CommitError::AttemptOver),
+        other => Ok(other?),
+    }
+}
+
+/// Whether there is a later attempt, or the job is over or forgotten.
+async fn is_over(store: &dyn Store, attempt: &AttemptPaths) -> Result<bool> {
+    let Some((path, number)) = attempt.record_and_number() else { return Ok(false) };
+    store.sync(path).await?;
+    match store.get(path).await {
+        Ok((content, _)) => {
+            let record: JobRecord = record::read(path, &content)?;
+            Ok(record.attempt != number || record.state.is_over())
+        }
+        Err(Error::NoNode { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// What an earlier try of a claim has claimed.
 async fn claimed_before(
     store: &dyn Store,
@@ -286,7 +316,7 @@ async fn claimed_before(
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
     store.sync(&attempt.base()).await?;
     match store.get(&attempt.txn(txn)).await {
-        Ok((content, _)) => Ok(Some(blob::get(store, &attempt.txn(txn), &content).await?)),
+        Ok((content, _)) => envelope(store, attempt, &attempt.txn(txn), &content).await.map(Some),
         Err(Error::NoNode { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -55,6 +55,35 @@ async fn a_commit_toggles_and_leaves_at_most_two_transaction_ids() {
 }
 
 #[tokio::test]
+async fn a_claim_whose_task_was_tidied_away_with_its_attempt_fails_nothing() {
+    for over in [true, false] {
+        let stage = Stage::new().await;
+        let (node, paths) = (stage.member("a").await, stage.attempt(1));
+        let parked = Transaction {
+            park: vec![("n0000000000000001-1".to_owned(), vec![7; CARRIED_BYTES_MAX + 1])],
+            ..transaction("a", 0, &[ROOT])
+        };
+        commit(&*node, &stage.cluster, &paths, &parked).await.unwrap();
+        if over {
+            let (path, _) = paths.record_and_number().unwrap();
+            let content = node.get(path).await.unwrap().0;
+            let mut record: JobRecord = record::read(path, &content).unwrap();
+            record.attempt = 2;
+            node.set(path, &record::write(&record), None).await.unwrap();
+        }
+        job::remove(&*node, paths.large()).await.unwrap();
+        let of_parked = Claim { task: "n0000000000000001-1".to_owned(), ..root_claim("a") };
+        match claim(&*node, &stage.cluster, &paths, &of_parked).await {
+            Err(CommitError::AttemptOver) => assert!(over),
+            Err(CommitError::Store(Error::NoNode { .. })) => {
+                assert!(!over, "nothing is passed over in silence");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_commit_counts_once_wherever_an_answer_is_lost() {
     for fate in FATES {
         for countdown in 1.. {

@@ -243,6 +243,12 @@ impl JobPaths {
 }
 
 impl AttemptPaths {
+    /// The record of the job, and the number of the attempt.
+    pub(crate) fn record_and_number(&self) -> Option<(&str, u32)> {
+        let (record, number) = self.0.rsplit_once("/attempts/")?;
+        Some((record, number.parse().ok()?))
+    }
+
     /// The attempt itself.
     pub fn base(&self) -> String {
         self.0.clone()

@@ -31,6 +31,9 @@ pub(super) struct EverybodyIsKnown {
     members: BTreeMap<NodeId, Member>,
     gone: BTreeMap<NodeId, u64>,
     looked_at: u64,
+    /// Since when there is no other job of the first one's program: a leader leads the job that it works on itself, and who was lost from
+    /// another one is noticed when it comes to that.
+    one_job_since: Option<u64>,
     /// Since when a job has nothing left to do.
     idle_since: BTreeMap<String, u64>,
 }
@@ -74,6 +77,7 @@ impl Invariant for EverybodyIsKnown {
             }
             Seen::Wrote { session, ops, .. } => {
                 self.note(facts, now, *session, ops);
+                self.one_job_since = facts.only_program().and(self.one_job_since.or(Some(now)));
                 self.nothing_waits_for_its_end(facts, now)?;
                 return self.nobody_starves(facts, now);
             }
@@ -84,9 +88,10 @@ impl Invariant for EverybodyIsKnown {
                 return self.nobody_starves(facts, now);
             }
             Seen::Sent { from, to, .. } if self.members.contains_key(from) => {
-                let gone = self.gone.get(to).copied().max(self.calm_since);
+                let gone = self.gone.get(to).copied().max(self.calm_since).max(self.one_job_since);
                 if self.gone.contains_key(to)
                     && self.calm_since.is_some()
+                    && self.one_job_since.is_some()
                     && gone.is_some_and(|gone| now > gone + HEARD_MS)
                 {
                     return Err(format!("{from} speaks to {to}, which has gone long ago"));
