@@ -101,3 +101,12 @@ fn no_module_imports_what_lies_above_it() {
         }
     }
 }
+
+#[test]
+fn the_runtime_needs_no_crate_of_a_command_line() {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let manifest = fs::read_to_string(manifest).expect("the manifest can be read");
+    for name in ["clap", "comfy-table", "ctrlc", "humantime", "indicatif", "tracing-subscriber"] {
+        assert!(!manifest.lines().any(|line| line.starts_with(name)), "taskwork depends on {name}");
+    }
+}
