@@ -26,6 +26,7 @@ pub struct Sequential<P: Problem> {
 
 impl<P: Problem> Sequential<P> {
     /// The same as the end of a search that took so long.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
     pub(crate) fn solved(self, elapsed: Duration) -> Solved<P> {
         Solved {
             bound: self.best.as_ref().map(|best| best.cost),

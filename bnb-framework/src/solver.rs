@@ -269,6 +269,7 @@ impl<P: Problem> Solver<P> {
     }
 
     /// The solution that the search begins with.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
     pub(crate) fn started_from(self) -> Option<Best<P::Cost, P::Solution>> {
         self.start
     }

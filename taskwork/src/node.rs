@@ -50,7 +50,8 @@ pub struct NodeBuilder {
 /// Dropping it aborts it, which for the others is as if its machine were lost: a job that it worked on begins another attempt.
 pub struct Node {
     leave: mpsc::Sender<()>,
-    serving: JoinHandle<Result<(), ServeError>>,
+    /// `None` once its end was told.
+    serving: Option<JoinHandle<Result<(), ServeError>>>,
 }
 
 /// Where the other nodes find a node: an IP address, or an IP address and a port. Without a port it is the one that the node listens
@@ -199,7 +200,7 @@ impl NodeBuilder {
         // With more than a few waiting, one more says nothing new.
         let (leave, told) = mpsc::channel(8);
         let serving = tokio::spawn(async move { serve(&setup, told).await });
-        Ok(Node { leave, serving })
+        Ok(Node { leave, serving: Some(serving) })
     }
 }
 
@@ -226,7 +227,7 @@ impl Node {
         let _ = self.leave.try_send(());
     }
 
-    /// Waits until the node has ended.
+    /// Waits until the node has ended. Why it has ended is told once: later calls return at once, and well.
     ///
     /// # Errors
     /// See [`NodeError`]. A node ends by itself only if it cannot start or has broken down; what passes, such as an outage of
@@ -235,7 +236,10 @@ impl Node {
     /// # Cancellation safety
     /// Dropping the future leaves the node as it is.
     pub async fn ended(&mut self) -> Result<(), NodeError> {
-        match (&mut self.serving).await {
+        let Some(serving) = &mut self.serving else { return Ok(()) };
+        let ended = serving.await;
+        self.serving = None;
+        match ended {
             Ok(ended) => ended.map_err(NodeError::from),
             Err(panic) => {
                 Err(NodeError::BrokenDown { reason: format!("the node's own code panicked: {panic}") })
@@ -245,13 +249,15 @@ impl Node {
 
     /// Whether the node has ended.
     pub fn has_ended(&self) -> bool {
-        self.serving.is_finished()
+        self.serving.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.serving.abort();
+        if let Some(serving) = &self.serving {
+            serving.abort();
+        }
     }
 }
 

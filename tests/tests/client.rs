@@ -86,6 +86,8 @@ async fn two_nodes_within_the_process_do_three_jobs() {
     for node in &mut nodes {
         node.drain();
         timeout(PATIENCE, node.ended()).await.unwrap().unwrap();
+        assert!(node.has_ended());
+        timeout(PATIENCE, node.ended()).await.unwrap().unwrap();
     }
     assert_eq!(client.overview().await.unwrap().members.len(), 0, "they have left cleanly");
     client.close().await;
