@@ -115,6 +115,7 @@ impl<'a> Stage<'a> {
         facts.workers = plan.nodes * plan.workers;
         facts.states_per_s = 1000 * plan.slice_states as u64 / plan.slice_ms;
         facts.only_servers = plan.only_servers();
+        facts.machines_run = plan.machines_run();
         if let Shape::Heavy { .. } = plan.shape {
             facts.message_bytes_max = HEAVY_BYTES_MAX;
         }

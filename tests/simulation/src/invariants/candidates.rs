@@ -1,31 +1,111 @@
-//! A node stands for election once: of two candidates the later would wait for the earlier, which nobody stands for, and with it
-//! everybody else.
+//! Who stands for election can lead: a node stands once, and a node whose workers are not back from a job that is over does not stand.
+//!
+//! Of two candidates of one node the later would wait for the earlier, which nobody stands for, and with it everybody else. A node
+//! without workers cannot take the next job, and whoever is behind it would wait for it to lead.
 
-use zk::Op;
+use std::collections::{BTreeMap, BTreeSet};
+
+use taskwork::NodeId;
+use zk::{ClusterPaths, Op};
 
 use super::{Facts, Invariant, Seen};
+use crate::world::Servers;
 
-pub(super) struct EachStandsOnce;
+/// How many milliseconds after the end of its job a node whose workers are not back may stand for election: more than it waits for
+/// them, less than it keeps its seat without them.
+const STANDS_MS: u64 = 3_000;
 
-impl Invariant for EachStandsOnce {
+#[derive(Default)]
+pub(super) struct WhoStandsCanLead {
+    /// The nodes that stand.
+    standing: BTreeSet<NodeId>,
+    /// The nodes of which a task does not stop.
+    stuck: BTreeMap<NodeId, StuckTask>,
+    /// Since when nothing goes wrong any more.
+    calm_since: Option<u64>,
+}
+
+/// A task that does not ask whether it is to stop.
+struct StuckTask {
+    job: String,
+    /// When it returns, in milliseconds.
+    until: u64,
+    /// When the job was over, or else the last moment at which it was not.
+    over_since: u64,
+    over: bool,
+}
+
+impl Invariant for WhoStandsCanLead {
     fn name(&self) -> &'static str {
         "candidates"
     }
 
-    fn see(&mut self, facts: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
-        let Seen::Wrote { ops, servers, .. } = seen else { return Ok(()) };
-        let folder = facts.cluster.election();
-        for op in *ops {
-            let Op::Create { path, .. } = op else { continue };
-            let Some(name) = path.strip_prefix(&folder).and_then(|name| name.strip_prefix('/')) else {
-                continue;
-            };
-            // Its number is given by the servers; what comes before names the node.
-            let count = servers.names(&folder).iter().filter(|other| other.starts_with(name)).count();
-            if name.ends_with('~') && count > 1 {
-                return Err(format!("{name} stands for election {count} times"));
+    fn see(&mut self, facts: &Facts, now: u64, seen: &Seen<'_>) -> Result<(), String> {
+        match seen {
+            Seen::Calm => self.calm_since = Some(now),
+            Seen::Stuck { node, until } => {
+                if let Some((job, _)) = facts.attempt_of.get(node) {
+                    let task = StuckTask { job: job.clone(), until: *until, over_since: now, over: false };
+                    self.stuck.insert(*node, task);
+                }
             }
+            Seen::Wrote { ops, servers, .. } => {
+                stands_once(&facts.cluster, ops, servers)?;
+                let folder = facts.cluster.election();
+                // Without operations a session has ended, and its candidate with it.
+                if ops.is_empty() || ops.iter().any(|op| op.path().starts_with(&folder)) {
+                    self.standing = servers.names(&folder).iter().filter_map(|name| node_of(name)).collect();
+                }
+            }
+            _ => {}
         }
-        Ok(())
+        self.note_ends(facts, now);
+        self.nobody_stands_without_workers(facts, now)
+    }
+}
+
+/// Looks at what is created among the candidates.
+fn stands_once(cluster: &ClusterPaths, ops: &[Op], servers: &Servers) -> Result<(), String> {
+    let folder = cluster.election();
+    for op in ops {
+        let Op::Create { path, .. } = op else { continue };
+        let Some(name) = path.strip_prefix(&folder).and_then(|name| name.strip_prefix('/')) else {
+            continue;
+        };
+        // Its number is given by the servers; what comes before names the node.
+        let count = servers.names(&folder).iter().filter(|other| other.starts_with(name)).count();
+        if name.ends_with('~') && count > 1 {
+            return Err(format!("{name} stands for election {count} times"));
+        }
+    }
+    Ok(())
+}
+
+/// The node that a candidate's name names: `<program>@<version>~<node>~<number>`.
+fn node_of(name: &str) -> Option<NodeId> {
+    name.rsplit('~').nth(1)?.parse().ok()
+}
+
+impl WhoStandsCanLead {
+    fn note_ends(&mut self, facts: &Facts, now: u64) {
+        self.stuck.retain(|_, task| now < task.until);
+        for task in self.stuck.values_mut().filter(|task| !task.over) {
+            task.over_since = now;
+            task.over = facts.job(&task.job).is_none_or(|job| job.state.is_over());
+        }
+    }
+
+    fn nobody_stands_without_workers(&self, facts: &Facts, now: u64) -> Result<(), String> {
+        // A machine that stands still, or does not reach the servers, withdraws nothing.
+        let Some(calm) = self.calm_since.filter(|_| facts.machines_run) else { return Ok(()) };
+        let stands = |(node, task): &(&NodeId, &StuckTask)| {
+            task.over && now > task.over_since.max(calm) + STANDS_MS && self.standing.contains(node)
+        };
+        match self.stuck.iter().find(stands) {
+            Some((node, StuckTask { job, over_since, .. })) => Err(format!(
+                "{node} stands for election, though job {job} is over since {over_since} ms and a task of it goes on"
+            )),
+            None => Ok(()),
+        }
     }
 }

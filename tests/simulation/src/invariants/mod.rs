@@ -52,6 +52,8 @@ pub(crate) enum Seen<'a> {
     Calm,
     /// A node was told to leave.
     ToldToLeave { node: NodeId },
+    /// A task of a node does not ask whether it is to stop, until then.
+    Stuck { node: NodeId, until: u64 },
     /// A node has found an invariant of its own state broken.
     NodeBroken { what: &'a str },
     /// Code has panicked.
@@ -87,6 +89,8 @@ pub(crate) struct Facts {
     pub(crate) states_per_s: u64,
     /// Nothing goes wrong but that the servers are away.
     pub(crate) only_servers: bool,
+    /// No machine stands still or is cut off from anything.
+    pub(crate) machines_run: bool,
     /// The largest message that there may be, in bytes.
     pub(crate) message_bytes_max: usize,
 }
@@ -173,6 +177,7 @@ impl Facts {
             workers: 0,
             states_per_s: 0,
             only_servers: false,
+            machines_run: false,
             message_bytes_max: 1 << 20,
         }
     }
@@ -273,7 +278,7 @@ impl Invariants {
             Box::new(i6_bounds::EverythingIsBounded),
             Box::new(i7_strangers::StrangersGetNothing),
             Box::new(i8_calm::NothingPanics),
-            Box::new(candidates::EachStandsOnce),
+            Box::new(candidates::WhoStandsCanLead::default()),
             Box::new(membership::EverybodyIsKnown::default()),
         ];
         Self { facts, all, violations: Vec::new() }

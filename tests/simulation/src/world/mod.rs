@@ -304,8 +304,16 @@ impl NodeWorld for World {
 
 impl Pace for World {
     fn slice(&self, node: NodeId) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
-        let (ms, world) = (self.lock().slice_ms, self.clone());
-        let ms = ms + self.lock().machines.take_stuck(node);
+        let world = self.clone();
+        let ms = self.with(|state| {
+            let stuck = state.machines.take_stuck(node);
+            let ms = state.slice_ms + stuck;
+            if stuck > 0 {
+                let until = state.now + ms;
+                state.see(&Seen::Stuck { node, until });
+            }
+            ms
+        });
         Box::pin(async move {
             sleep(Duration::from_millis(ms)).await;
             loop {
