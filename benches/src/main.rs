@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: measures the runtime against references, prints a table, and writes the figures as JSON.
+//! `cargo xtask bench`: measures the runtime against references, prints a table, and writes the figures as
+//! JSON.
 
 use std::{fs, path::PathBuf};
 

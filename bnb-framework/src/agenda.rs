@@ -1,7 +1,8 @@
 //! The open states of one task, each with its bound, the most promising first.
 //!
-//! A state is visited when it is put on the agenda: there its bound is known. It is taken off again to be branched, when its turn comes. When
-//! there are too many, the search dives: it goes on depth first below the next state until nothing is left there.
+//! A state is visited when it is put on the agenda: there its bound is known. It is taken off again to be
+//! branched, when its turn comes. When there are too many, the search dives: it goes on depth first below the
+//! next state until nothing is left there.
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt};
 

@@ -1,8 +1,10 @@
-//! The assignment problem: each row gets a column of its own, at the least cost in all. The bound of many problems.
+//! The assignment problem: each row gets a column of its own, at the least cost in all. The bound of many
+//! problems.
 //!
-//! Solved by shortest augmenting paths with potentials, row after row (R. Jonker and A. Volgenant, A shortest augmenting path algorithm for dense and
-//! sparse linear assignment problems, 1987): n² steps for each row. The potentials are worth as much as the assignment: with them, what is left of
-//! a cost says how much any assignment costs more that uses it.
+//! Solved by shortest augmenting paths with potentials, row after row (R. Jonker and A. Volgenant, A shortest
+//! augmenting path algorithm for dense and sparse linear assignment problems, 1987): n² steps for each row.
+//! The potentials are worth as much as the assignment: with them, what is left of a cost says how much any
+//! assignment costs more that uses it.
 //!
 //! ```
 //! use bnb_framework::assignment::Assignment;
@@ -18,8 +20,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A cost that cannot be paid: whatever is as high or higher is no choice. Costs that can be paid are well below, so that sums do not
-/// overflow.
+/// A cost that cannot be paid: whatever is as high or higher is no choice. Costs that can be paid are well
+/// below, so that sums do not overflow.
 pub const FORBIDDEN: i64 = i64::MAX / 4;
 
 /// An assignment of rows to columns, with the potentials that prove it to be cheapest.
@@ -47,11 +49,11 @@ impl Assignment {
         }
     }
 
-    /// Assigns every row that has no column, and gives the cost of all. `None` if there is no assignment without a cost that is
-    /// [`FORBIDDEN`].
+    /// Assigns every row that has no column, and gives the cost of all. `None` if there is no assignment
+    /// without a cost that is [`FORBIDDEN`].
     ///
-    /// What was assigned before must have been so at the same costs, or at lower ones for what was not chosen: then call
-    /// [`release`](Self::release) first.
+    /// What was assigned before must have been so at the same costs, or at lower ones for what was not
+    /// chosen: then call [`release`](Self::release) first.
     pub fn solve(&mut self, cost: impl Fn(usize, usize) -> i64) -> Option<i64> {
         for row in 0..self.column_of.len() {
             if self.column_of[row] == NONE {
@@ -62,8 +64,8 @@ impl Assignment {
         Some(columns.map(|(row, &column)| cost(row, column as usize)).sum())
     }
 
-    /// Takes a row's column away: its cost has grown, or is forbidden now. The next [`solve`](Self::solve) takes one step for each row that
-    /// was released.
+    /// Takes a row's column away: its cost has grown, or is forbidden now. The next [`solve`](Self::solve)
+    /// takes one step for each row that was released.
     pub fn release(&mut self, row: usize) {
         let column = std::mem::replace(&mut self.column_of[row], NONE);
         if column != NONE {

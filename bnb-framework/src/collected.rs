@@ -10,9 +10,9 @@ use crate::{
     problem::{Goal, Problem},
 };
 
-/// Some of the best solutions, the best first; of equal cost, in the order of their encoding, so that it does not matter who has
-/// found them, and when. It cannot be read from bytes in which a solution is not the problem's: a list that
-/// lacks it would seem complete.
+/// Some of the best solutions, the best first; of equal cost, in the order of their encoding, so that it does
+/// not matter who has found them, and when. It cannot be read from bytes in which a solution is not the
+/// problem's: a list that lacks it would seem complete.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "Unread<P>")]
 pub(crate) struct Collected<P: Problem> {

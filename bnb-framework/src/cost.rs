@@ -10,8 +10,8 @@ use crate::problem::Goal;
 /// What a solution costs, or is worth.
 ///
 /// Any totally ordered type will do. Integers, and floats that are wrapped so that they are ordered
-/// ([`NotNan`], which is re-exported here, or [`OrderedFloat`]), are ready. For a type of your own, such as a pair of costs of which the first counts
-/// more, an empty implementation is enough:
+/// ([`NotNan`], which is re-exported here, or [`OrderedFloat`]), are ready. For a type of your own, such as a
+/// pair of costs of which the first counts more, an empty implementation is enough:
 ///
 /// ```
 /// use bnb_framework::Cost;

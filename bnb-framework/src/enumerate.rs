@@ -83,7 +83,8 @@ const TAKE_STOCK_EVERY: Duration = Duration::from_millis(200);
 /// After how many states progress is reported.
 const REPORT_STATES: u64 = 4096;
 
-/// From how many levels a split takes states at most. Nothing is lost by many: there is no order in which states should be visited.
+/// From how many levels a split takes states at most. Nothing is lost by many: there is no order in which
+/// states should be visited.
 const SPLIT_LEVELS_MAX: usize = 64;
 
 /// Who visits the states of a task, and listens to what others want.

@@ -7,7 +7,8 @@ use taskwork::Variable;
 
 use crate::problem::Problem;
 
-/// The variable that holds the best solution known of a problem, with its cost (paper, 4.2, "Bound Synchronization").
+/// The variable that holds the best solution known of a problem, with its cost (paper, 4.2, "Bound
+/// Synchronization").
 #[derive(Debug)]
 pub struct Incumbent<P>(PhantomData<P>);
 
@@ -18,8 +19,8 @@ pub struct Best<C, S> {
     pub cost: C,
     /// The solution itself: it travels with its cost, so it outlives the node that found it.
     pub solution: S,
-    /// Where in the tree it was found, if that decides between solutions of the same cost: the number of the child at each level,
-    /// down to a part that one worker searches alone. Empty if it does not matter.
+    /// Where in the tree it was found, if that decides between solutions of the same cost: the number of the
+    /// child at each level, down to a part that one worker searches alone. Empty if it does not matter.
     pub position: Vec<u32>,
 }
 

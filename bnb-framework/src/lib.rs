@@ -2,8 +2,8 @@
 //!
 //! You describe a problem as a tree of partial solutions: its [`root`](Tree::root), how a state
 //! [branches](Tree::branch), a [bound](Problem::bound) on everything below a state, and the value of a
-//! [leaf](Problem::leaf). The framework searches the tree on all cores, keeps the incumbent, prunes, splits the open states when
-//! somebody is hungry, and proves the optimum.
+//! [leaf](Problem::leaf). The framework searches the tree on all cores, keeps the incumbent, prunes, splits
+//! the open states when somebody is hungry, and proves the optimum.
 //!
 //! # A problem
 //!
@@ -86,9 +86,9 @@
 //! # Ok::<(), bnb_framework::JobError>(())
 //! ```
 //!
-//! [`Solver`] runs on all cores; `.nodes(4)` makes it four nodes within the process. [`sequential::solve`] is the plain
-//! reference: without the runtime, and without pruning too it visits exactly as many states. [`cli::FromFile`] makes a program of a problem, with
-//! `solve`, and `node` and `submit` for a cluster.
+//! [`Solver`] runs on all cores; `.nodes(4)` makes it four nodes within the process. [`sequential::solve`] is
+//! the plain reference: without the runtime, and without pruning too it visits exactly as many states.
+//! [`cli::FromFile`] makes a program of a problem, with `solve`, and `node` and `submit` for a cluster.
 //!
 //! # What can be asked
 //!
@@ -100,19 +100,21 @@
 //! | [`tolerance`](Solver::tolerance), [`time_limit`](Solver::time_limit), [`state_limit`](Solver::state_limit) | a solution, a [bound](Solved::bound) that is proven, and the [gap](Solved::gap) |
 //! | [`replicable`](Solver::replicable) | the same solution from the same states, however many nodes there are |
 //!
-//! [`strategy`](Solver::strategy) chooses which state is next and [`split`](Solver::split) what is given away; [`start`](Solver::start) and
-//! [`cutoff`](Solver::cutoff) say what is known before; [`on_progress`](Solver::on_progress) tells how it gets on. Costs may be any ordered type: see
-//! [`Cost`].
+//! [`strategy`](Solver::strategy) chooses which state is next and [`split`](Solver::split) what is given
+//! away; [`start`](Solver::start) and [`cutoff`](Solver::cutoff) say what is known before;
+//! [`on_progress`](Solver::on_progress) tells how it gets on. Costs may be any ordered type: see [`Cost`].
 //!
-//! Where nothing is best and every state counts, implement [`Enumerate`] instead of [`Problem`]. The crate `bnb-problems` has a page of problem
-//! each: `uts`, `nqueens` and `numerical_semigroups` count; `golomb`, `maxclique`, `knapsack`, `qap` and `flowshop` optimise. `maxclique` and
-//! `flowshop` change their state [in place](Children::IN_PLACE).
+//! Where nothing is best and every state counts, implement [`Enumerate`] instead of [`Problem`]. The crate
+//! `bnb-problems` has a page of problem each: `uts`, `nqueens` and `numerical_semigroups` count; `golomb`,
+//! `maxclique`, `knapsack`, `qap` and `flowshop` optimise. `maxclique` and `flowshop` change their state [in
+//! place](Children::IN_PLACE).
 //!
 //! # The lower level
 //!
-//! A search of another kind, one with a loop of its own, is written on [`taskwork::Task`] itself, the paper's two operations: `search` does the work
-//! and asks now and then, `split` gives a part of it away. The front page of [`taskwork`] has a program of that kind; a [`Frontier`] can be its
-//! open states, with a [`Visitor`] of its own.
+//! A search of another kind, one with a loop of its own, is written on [`taskwork::Task`] itself, the paper's
+//! two operations: `search` does the work and asks now and then, `split` gives a part of it away. The front
+//! page of [`taskwork`] has a program of that kind; a [`Frontier`] can be its open states, with a [`Visitor`]
+//! of its own.
 
 mod tree;
 mod cost;

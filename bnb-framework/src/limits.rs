@@ -1,12 +1,14 @@
 //! When a search is to end before the whole tree was searched: the time is up, or the states are.
 //!
-//! Nobody counts for all. Each node says now and then how many states it has visited, in a variable that holds the counts of all; the
-//! fewer are left to the limit, the more often. So a limit is told of after some n·log(limit) messages, and passed by little (G. Cormode,
-//! S. Muthukrishnan and K. Yi, Algorithms for distributed functional monitoring, 2008).
+//! Nobody counts for all. Each node says now and then how many states it has visited, in a variable that
+//! holds the counts of all; the fewer are left to the limit, the more often. So a limit is told of after some
+//! n·log(limit) messages, and passed by little (G. Cormode, S. Muthukrishnan and K. Yi, Algorithms for
+//! distributed functional monitoring, 2008).
 //!
-//! Nor is there a clock for all: those of the nodes may differ by hours. Each node counts the time in which it searches, going on from the
-//! most that it has heard of, and says now and then how much it is. So the time limit is about that of the node that has searched
-//! longest; what a job was put aside for does not count.
+//! Nor is there a clock for all: those of the nodes may differ by hours. Each node counts the time in which
+//! it searches, going on from the most that it has heard of, and says now and then how much it is. So the
+//! time limit is about that of the node that has searched longest; what a job was put aside for does not
+//! count.
 
 use std::{
     collections::BTreeMap,
@@ -51,7 +53,8 @@ impl Variable for Spending {
     type Value = Spent;
     const NAME: &'static str = "spent";
 
-    /// Of two that were said at the same time one is lost; who has said it says it again, with more, the next time.
+    /// Of two that were said at the same time one is lost; who has said it says it again, with more, the next
+    /// time.
     fn improves(new: &Spent, old: &Spent) -> bool {
         let held = |spent: &Spent| spent.searched_ms.saturating_add(spent.sum());
         held(new) > held(old)
@@ -124,8 +127,8 @@ pub(crate) struct Limits {
     spent: Spent,
 }
 
-/// Into how many parts of the time limit it is said how much has passed: what is said last may be forgotten with the attempt, or where a
-/// job is put aside.
+/// Into how many parts of the time limit it is said how much has passed: what is said last may be forgotten
+/// with the attempt, or where a job is put aside.
 const TIME_PARTS: u32 = 32;
 /// How often that is said at most.
 const SAY_TIME_EVERY: Duration = Duration::from_millis(200);

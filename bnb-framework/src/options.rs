@@ -1,4 +1,5 @@
-//! How a problem is to be searched: everything that is chosen besides the problem itself, and sent along with it.
+//! How a problem is to be searched: everything that is chosen besides the problem itself, and sent along with
+//! it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,8 @@ use crate::problem::Goal;
 /// In which order open states are visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Strategy {
-    /// Depth first, in the order of the children. The fastest by far for each state, and memory grows only with the depth.
+    /// Depth first, in the order of the children. The fastest by far for each state, and memory grows only
+    /// with the depth.
     #[default]
     DepthFirst,
     /// Depth first, but of the children of a state those with the best bounds first.
@@ -15,7 +17,8 @@ pub enum Strategy {
         /// How many open states a task keeps at most; below any further ones it goes on depth first.
         open_max: usize,
     },
-    /// The state with the best bound first, wherever it is: the fewest states are visited, and all the open ones are kept.
+    /// The state with the best bound first, wherever it is: the fewest states are visited, and all the open
+    /// ones are kept.
     BestFirst {
         /// As above.
         open_max: usize,
@@ -27,20 +30,23 @@ impl Strategy {
     pub const OPEN_MAX: usize = 100_000;
 }
 
-/// What is split off when somebody is hungry. Always from the top of what a task has open, since that is where most is below.
+/// What is split off when somebody is hungry. Always from the top of what a task has open, since that is
+/// where most is below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Split {
-    /// About half of the shallowest level that has any states left: what [`Children::split`](crate::Children::split) gives.
+    /// About half of the shallowest level that has any states left: what
+    /// [`Children::split`](crate::Children::split) gives.
     #[default]
     Half,
     /// The next state of the shallowest level that has any left.
     Shallowest,
-    /// What the application's [`Tree::split`](crate::Tree::split) says. Only depth first; otherwise as `Half`.
+    /// What the application's [`Tree::split`](crate::Tree::split) says. Only depth first; otherwise as
+    /// `Half`.
     Own,
 }
 
-/// How far from the optimum a solution may be that is taken for good enough. A branch that can better the best solution by no
-/// more than that is not searched. Both at once: what meets either.
+/// How far from the optimum a solution may be that is taken for good enough. A branch that can better the
+/// best solution by no more than that is not searched. Both at once: what meets either.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Tolerance {
     /// In units of the cost.
@@ -80,8 +86,8 @@ impl Collect {
 pub struct Replicable {
     /// How many states are visited first, one after another, to find a good solution to prune by.
     pub first_states: u64,
-    /// Into how many parts the tree is then cut at least. Each is searched by one worker that knows nothing of what is
-    /// found elsewhere.
+    /// Into how many parts the tree is then cut at least. Each is searched by one worker that knows nothing
+    /// of what is found elsewhere.
     pub parts: usize,
 }
 
@@ -138,7 +144,8 @@ impl<C> Default for Options<C> {
 }
 
 impl<C: Ord> Options<C> {
-    /// Whether a solution of this cost would be an answer: it is as good as the target, and better than the cutoff.
+    /// Whether a solution of this cost would be an answer: it is as good as the target, and better than the
+    /// cutoff.
     pub(crate) fn is_of_interest(&self, goal: Goal, cost: &C) -> bool {
         self.target.as_ref().is_none_or(|target| !goal.better(target, cost))
             && self.cutoff.as_ref().is_none_or(|cutoff| goal.better(cost, cutoff))

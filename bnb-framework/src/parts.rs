@@ -4,11 +4,11 @@
 //!
 //! 1. **first**: one task visits so many states, depth first, and keeps the best solution that it finds;
 //! 2. **cut**: the same task branches the tree, level by level, until so many states are open: the parts;
-//! 3. **parts**: the parts are divided among all; each is searched by one worker, which prunes by the first solution and by what it
-//!    finds in that part.
+//! 3. **parts**: the parts are divided among all; each is searched by one worker, which prunes by the first
+//!    solution and by what it finds in that part.
 //!
-//! Of two solutions that cost the same the one that is found in the earlier part is taken, so the answer is the same, too. The
-//! price is that parts do not learn from each other.
+//! Of two solutions that cost the same the one that is found in the earlier part is taken, so the answer is
+//! the same, too. The price is that parts do not learn from each other.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -71,7 +71,8 @@ struct Now<P: Problem> {
 
 /// Who visits the states of the parts, pruning by nothing but what it is told here.
 pub(crate) trait Closed<P: Problem>: Assessor<P> {
-    /// From now on prunes by this, or by what was given with the search; what is found is found at this position.
+    /// From now on prunes by this, or by what was given with the search; what is found is found at this
+    /// position.
     fn enter(&mut self, limit: Option<P::Cost>, position: &[u32]);
     /// The cost of the best that was found so far; what was given with the search is no find.
     fn best_found(&self) -> Option<P::Cost>;
@@ -107,7 +108,8 @@ impl<P: Problem> Parts<P> {
                             return Searched::Paused;
                         }
                     }
-                    // Only a solution that is better than the first is worth a place; the root is visited again.
+                    // Only a solution that is better than the first is worth a place; the root is visited
+                    // again.
                     self.limit = *limit;
                     let mut open = BTreeMap::new();
                     add(&mut open, problem, vec![problem.root()], &[], 1.0, visitor);

@@ -65,8 +65,8 @@ pub struct Tally<P: Problem> {
     pub states: u64,
     /// States below which nothing was visited because of their bound.
     pub pruned: u64,
-    /// The best bound of what was left although it might hold something better: because of a tolerance, or of a limit. `None` if
-    /// nothing was left.
+    /// The best bound of what was left although it might hold something better: because of a tolerance, or of
+    /// a limit. `None` if nothing was left.
     pub left: Option<P::Cost>,
     /// Why the search has ended before its end.
     pub halt: Option<Halt>,

@@ -1,4 +1,5 @@
-//! The plain sequential search: the reference that every parallel run is compared with. No runtime, no task, no atomics.
+//! The plain sequential search: the reference that every parallel run is compared with. No runtime, no task,
+//! no atomics.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::{
 /// What a sequential search has found.
 #[derive(Debug, Clone)]
 pub struct Sequential<P: Problem> {
-    /// The best solution; `None` if there is none (or none better than the one it started from, which is then here).
+    /// The best solution; `None` if there is none (or none better than the one it started from, which is then
+    /// here).
     pub best: Option<Best<P::Cost, P::Solution>>,
     /// States visited.
     pub states: u64,
@@ -43,8 +45,8 @@ impl<P: Problem> Sequential<P> {
     }
 }
 
-/// Searches the whole tree depth first, in the order in which [`Tree::branch`](crate::Tree::branch) gives the children. `start` is a
-/// solution to begin with.
+/// Searches the whole tree depth first, in the order in which [`Tree::branch`](crate::Tree::branch) gives the
+/// children. `start` is a solution to begin with.
 pub fn solve<P: Problem>(
     problem: &P,
     pruning: bool,

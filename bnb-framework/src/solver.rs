@@ -15,7 +15,8 @@ use crate::{
     worker::near,
 };
 
-/// A problem, and how it is to be solved. By default on one node with a worker for each processor: the optimum, depth first.
+/// A problem, and how it is to be solved. By default on one node with a worker for each processor: the
+/// optimum, depth first.
 #[derive(Debug)]
 pub struct Solver<P: Problem> {
     problem: P,
@@ -42,13 +43,14 @@ pub struct Progress<P: Problem> {
     pub states: u64,
     /// The cost of the best solution so far.
     pub best: Option<P::Cost>,
-    /// What no solution is better than, as a number: what the states that are open promise, as far as the nodes have said. It may be some seconds
-    /// old on a cluster. `None` if it is not known yet, or costs are no numbers.
+    /// What no solution is better than, as a number: what the states that are open promise, as far as the
+    /// nodes have said. It may be some seconds old on a cluster. `None` if it is not known yet, or costs are
+    /// no numbers.
     pub bound: Option<f64>,
     /// How far the best solution is from that bound, as a share of its cost.
     pub gap: Option<f64>,
-    /// Which share of the tree is done, from 0 to 1: an estimate, that takes the children of a state for equally large. `None` as long as
-    /// there is none.
+    /// Which share of the tree is done, from 0 to 1: an estimate, that takes the children of a state for
+    /// equally large. `None` as long as there is none.
     pub share: Option<f64>,
     /// What the runtime has done so far.
     pub figures: Figures,
@@ -93,8 +95,8 @@ pub struct Solved<P: Problem> {
     pub proven: bool,
     /// Why it has ended.
     pub end: End,
-    /// What no solution is better than. `None` if nothing is known of it: the search was stopped, or has ended at its target; or
-    /// there is no solution.
+    /// What no solution is better than. `None` if nothing is known of it: the search was stopped, or has
+    /// ended at its target; or there is no solution.
     pub bound: Option<P::Cost>,
     /// The solutions that were [collected](Solver::collect), the best first.
     pub collected: Vec<Best<P::Cost, P::Solution>>,
@@ -102,8 +104,8 @@ pub struct Solved<P: Problem> {
     pub collected_all: bool,
     /// States visited.
     pub states: u64,
-    /// States below which nothing was visited because of their bound. If the search was stopped, only those of the
-    /// tasks completed by then.
+    /// States below which nothing was visited because of their bound. If the search was stopped, only those
+    /// of the tasks completed by then.
     pub pruned: u64,
     /// What the runtime has done.
     pub figures: Figures,
@@ -132,7 +134,8 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Whether states are pruned by their bounds. Without pruning everything is visited, in the order of the children.
+    /// Whether states are pruned by their bounds. Without pruning everything is visited, in the order of the
+    /// children.
     #[must_use]
     pub fn pruning(mut self, pruning: bool) -> Self {
         self.options.pruning = pruning;
@@ -153,23 +156,25 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Lets the search visit the same states and find the same solution however many workers and nodes there are. Parts of the tree then
-    /// do not learn from each other, so more is visited. A limit, or a target, still ends it where it does.
+    /// Lets the search visit the same states and find the same solution however many workers and nodes there
+    /// are. Parts of the tree then do not learn from each other, so more is visited. A limit, or a target,
+    /// still ends it where it does.
     #[must_use]
     pub fn replicable(mut self, replicable: Replicable) -> Self {
         self.options.replicable = Some(replicable);
         self
     }
 
-    /// Decides instead of optimising: is there a solution that is as good as this? The first that is found ends the search
-    /// everywhere; without one, it is proven that there is none.
+    /// Decides instead of optimising: is there a solution that is as good as this? The first that is found
+    /// ends the search everywhere; without one, it is proven that there is none.
     #[must_use]
     pub fn target(mut self, cost: P::Cost) -> Self {
         self.options.target = Some(cost);
         self
     }
 
-    /// Looks only for solutions that are better than this: where the cost of one is known, but not the solution.
+    /// Looks only for solutions that are better than this: where the cost of one is known, but not the
+    /// solution.
     #[must_use]
     pub fn cutoff(mut self, cost: P::Cost) -> Self {
         self.options.cutoff = Some(cost);
@@ -183,15 +188,16 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// How long the search takes at most, from its first state: as long as the node that has searched longest. While a job is put aside
-    /// nobody searches, and no time passes.
+    /// How long the search takes at most, from its first state: as long as the node that has searched
+    /// longest. While a job is put aside nobody searches, and no time passes.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.options.time_limit_ms = Some(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
         self
     }
 
-    /// About how many states are visited at most, by all nodes together. It is passed by a few: nobody counts for all.
+    /// About how many states are visited at most, by all nodes together. It is passed by a few: nobody counts
+    /// for all.
     #[must_use]
     pub fn state_limit(mut self, states: u64) -> Self {
         self.options.states_max = Some(states);
@@ -245,8 +251,9 @@ impl<P: Problem> Solver<P> {
     }
 
     /// Submits the search to the nodes of a cluster, which run [`SearchTask<P>`](SearchTask) under its
-    /// [default name](taskwork::NodeBuilder::task). What was chosen of it holds there, too: the [stopper](Self::stopper) cancels it,
-    /// and [progress](Self::on_progress) is told, while [`SubmittedSearch::solved`] waits for its end.
+    /// [default name](taskwork::NodeBuilder::task). What was chosen of it holds there, too: the
+    /// [stopper](Self::stopper) cancels it, and [progress](Self::on_progress) is told, while
+    /// [`SubmittedSearch::solved`] waits for its end.
     ///
     /// # Errors
     /// As [`Client::submit`]; and if a number of nodes or workers was chosen, since the cluster has its own.
@@ -279,13 +286,15 @@ impl<P: Problem> Solver<P> {
         &self.options
     }
 
-    /// The search as a job of the runtime, to be run here or on a cluster. [`Solved::of`] says what its report means. The number of
-    /// nodes and of workers, the stopper and who is told of progress do not belong to the job: whoever runs it sees to them.
+    /// The search as a job of the runtime, to be run here or on a cluster. [`Solved::of`] says what its
+    /// report means. The number of nodes and of workers, the stopper and who is told of progress do not
+    /// belong to the job: whoever runs it sees to them.
     ///
     /// # Panics
-    /// If what was chosen contradicts itself: a replicable search is to collect solutions, since what is collected by one part would be known
-    /// in another; solutions are to be collected of a problem that does not visit [every one](Problem::EVERY_SOLUTION); or everything
-    /// is to be visited, and something to be left out all the same.
+    /// If what was chosen contradicts itself: a replicable search is to collect solutions, since what is
+    /// collected by one part would be known in another; solutions are to be collected of a problem that does
+    /// not visit [every one](Problem::EVERY_SOLUTION); or everything is to be visited, and something to be
+    /// left out all the same.
     pub fn job(self) -> Job<SearchTask<P>> {
         self.into_parts().0
     }
@@ -398,8 +407,8 @@ impl<P: Problem> Solved<P> {
         }
     }
 
-    /// How far the best solution is from the bound, as a share of its cost. `None` if one of them is not known, or costs are no
-    /// numbers.
+    /// How far the best solution is from the bound, as a share of its cost. `None` if one of them is not
+    /// known, or costs are no numbers.
     pub fn gap(&self) -> Option<f64> {
         let best = self.best.as_ref()?.cost;
         let (best, bound) = (best.as_number()?, self.bound?.as_number()?);

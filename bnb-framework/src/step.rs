@@ -1,5 +1,5 @@
-//! What to do with a state that is visited in search of the best, the same for the parallel search and the sequential reference
-//! (paper, figure 4).
+//! What to do with a state that is visited in search of the best, the same for the parallel search and the
+//! sequential reference (paper, figure 4).
 
 use crate::problem::Problem;
 
@@ -16,8 +16,8 @@ pub(crate) enum Visit<P: Problem> {
     Open(P::Children),
 }
 
-/// Visits a state. `limit` is what is pruned by, the best solution known mostly: only what is better is of interest.
-/// `PRUNING` is a constant, so that a search without it pays nothing for it.
+/// Visits a state. `limit` is what is pruned by, the best solution known mostly: only what is better is of
+/// interest. `PRUNING` is a constant, so that a search without it pays nothing for it.
 #[allow(clippy::inline_always, reason = "the innermost step of the search")]
 #[inline(always)]
 pub(crate) fn visit<P: Problem, const PRUNING: bool>(

@@ -13,7 +13,8 @@ use crate::{
     solver::{Means, Observer, Progress, Solved},
 };
 
-/// A search on a cluster: what [`Solver::submit`](crate::Solver::submit) gives. Dropping it does nothing to the search.
+/// A search on a cluster: what [`Solver::submit`](crate::Solver::submit) gives. Dropping it does nothing to
+/// the search.
 pub struct SubmittedSearch<P: Problem> {
     submitted: Submitted<SearchTask<P>>,
     means: Means<P>,
@@ -34,8 +35,8 @@ impl<P: Problem> SubmittedSearch<P> {
         &self.submitted
     }
 
-    /// Waits for the end of the search, and returns what it has found. Meanwhile who observes the search is told how it gets on,
-    /// and its stopper cancels it. It can be called again, and dropped before its end.
+    /// Waits for the end of the search, and returns what it has found. Meanwhile who observes the search is
+    /// told how it gets on, and its stopper cancels it. It can be called again, and dropped before its end.
     ///
     /// # Errors
     /// As [`Submitted::result`].

@@ -10,7 +10,8 @@ use crate::{
     tree::{Children, Tree},
 };
 
-/// The full tree of a depth and a breadth; a state is the path to it. The cost of a leaf is a hash of its path.
+/// The full tree of a depth and a breadth; a state is the path to it. The cost of a leaf is a hash of its
+/// path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Paths {
     pub(crate) depth: u8,

@@ -55,8 +55,8 @@ pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
     stock_is_due: bool,
     limits: Option<Limits>,
     halt: Option<Halt>,
-    /// If the search is replicable: what it prunes by before anything is found, where it is in the tree, and how many states it may
-    /// visit before a pause.
+    /// If the search is replicable: what it prunes by before anything is found, where it is in the tree, and
+    /// how many states it may visit before a pause.
     base: Option<(P::Cost, bool)>,
     found: Option<P::Cost>,
     position: Vec<u32>,
@@ -236,8 +236,8 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         P::GOAL.better(&cost, &limit) || self.inclusive && cost == limit
     }
 
-    /// What the problem is told of the best solution: as it may then stop at bounds that are only as good, nothing if these are of
-    /// interest.
+    /// What the problem is told of the best solution: as it may then stop at bounds that are only as good,
+    /// nothing if these are of interest.
     fn told_limit(&self) -> Option<P::Cost> {
         self.limit.filter(|_| !self.inclusive)
     }
@@ -333,8 +333,8 @@ impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
         Below::Nothing
     }
 
-    /// What others want is asked after each branched state, and now and then where there are none: leaves are many
-    /// and cheap, but a level may have nothing else.
+    /// What others want is asked after each branched state, and now and then where there are none: leaves are
+    /// many and cheap, but a level may have nothing else.
     #[inline]
     fn pauses(&mut self, opened: bool) -> bool {
         let at_once = || self.halt.is_some() || self.states_ahead.is_some_and(|ahead| self.states >= ahead);

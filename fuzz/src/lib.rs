@@ -1,8 +1,8 @@
-//! Everything that comes from outside, given anything at all: nothing may panic, take more than its share of memory, or be read as
-//! something other than what is written back.
+//! Everything that comes from outside, given anything at all: nothing may panic, take more than its share of
+//! memory, or be read as something other than what is written back.
 //!
-//! Each function is a target of `cargo fuzz` (`cargo xtask fuzz` runs them all), and is run in the tests on what is kept in `corpus/`,
-//! and on what becomes of that by chance.
+//! Each function is a target of `cargo fuzz` (`cargo xtask fuzz` runs them all), and is run in the tests on
+//! what is kept in `corpus/`, and on what becomes of that by chance.
 
 use bnb_framework::{Problem, cli::FromFile as _, sequential};
 use bnb_problems::{flowshop, knapsack::Knapsack, maxclique, qap::Qap};
@@ -25,7 +25,8 @@ pub fn wire(bytes: &[u8]) {
 /// # Panics
 /// If what was read does not read back as it is written.
 pub fn tsplib(bytes: &[u8]) {
-    // An instance has its matrix, so a short file may ask for a large one: what is not read is not asked for here.
+    // An instance has its matrix, so a short file may ask for a large one: what is not read is not asked for
+    // here.
     if asks_for_many_cities(bytes) {
         return;
     }
@@ -56,7 +57,8 @@ fn asks_for_many_cities(bytes: &[u8]) -> bool {
     bytes.split(digits).any(|number| number.len() > 3)
 }
 
-/// A file of one of the problems of `bnb-problems`, or of a directed tour; the first byte says of which. What is read is solved, if it is small.
+/// A file of one of the problems of `bnb-problems`, or of a directed tour; the first byte says of which. What
+/// is read is solved, if it is small.
 ///
 /// # Panics
 /// If what is found is no solution of its cost, or another order of the search finds a better one.

@@ -1,4 +1,5 @@
-//! Every target on its corpus, and on what becomes of that by chance: without a fuzzer, so that it runs everywhere.
+//! Every target on its corpus, and on what becomes of that by chance: without a fuzzer, so that it runs
+//! everywhere.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

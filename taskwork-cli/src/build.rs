@@ -8,8 +8,8 @@ use crate::{Failure, Program};
 #[derive(Debug, Clone, Copy, Args)]
 #[group(skip)]
 pub(crate) struct BuildArguments {
-    /// Match nodes and jobs by the program's version alone, not by its very file. To be said on both sides, and only if all their
-    /// builds are of the same source.
+    /// Match nodes and jobs by the program's version alone, not by its very file. To be said on both sides,
+    /// and only if all their builds are of the same source.
     #[arg(long)]
     any_build: bool,
 }

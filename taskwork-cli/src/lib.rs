@@ -64,8 +64,8 @@
 //! # assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::SUCCESS));
 //! ```
 //!
-//! The exit code is 0 when all is done, 1 when the job has failed or was stopped, 2 for wrong usage or input, 3 when the cluster
-//! could not be reached.
+//! The exit code is 0 when all is done, 1 when the job has failed or was stopped, 2 for wrong usage or input,
+//! 3 when the cluster could not be reached.
 
 mod failure;
 mod program;

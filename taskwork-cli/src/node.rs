@@ -27,8 +27,9 @@ pub(crate) struct Arguments {
     /// Where the other nodes find this one, if not where it listens: an address, or an address and a port.
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     advertise: Option<Address>,
-    /// By when to be gone when told to leave by a signal, in seconds. In the last third of it what no other node has taken is put
-    /// into ZooKeeper; what cannot be put there by the end, such as a task that does not stop, is lost.
+    /// By when to be gone when told to leave by a signal, in seconds. In the last third of it what no other
+    /// node has taken is put into ZooKeeper; what cannot be put there by the end, such as a task that does
+    /// not stop, is lost.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     drain_deadline: Duration,
     #[command(flatten)]

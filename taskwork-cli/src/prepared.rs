@@ -96,8 +96,8 @@ trait Launch: Send {
 /// A submitted job, the type of its tasks forgotten.
 pub(crate) trait Waits: Send {
     fn id(&self) -> &JobId;
-    /// Waits for its end, with the patience of this client. Ctrl-C cancels the job; a second one ends the waiting, for the servers
-    /// may be away.
+    /// Waits for its end, with the patience of this client. Ctrl-C cancels the job; a second one ends the
+    /// waiting, for the servers may be away.
     fn wait(self: Box<Self>, client: Client, target: &Target) -> Waiting<'_>;
 }
 

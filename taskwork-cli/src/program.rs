@@ -9,10 +9,11 @@ use crate::{Failure, Prepared, node, solve, submit};
 
 /// A program on the runtime.
 pub trait Program: 'static {
-    /// The name of its command; nodes take only jobs of this program. 1 to 60 letters, digits, dots, `-` or `_`.
+    /// The name of its command; nodes take only jobs of this program. 1 to 60 letters, digits, dots, `-` or
+    /// `_`.
     const NAME: &'static str;
-    /// Its version: nodes take only jobs of the same. It must change whenever tasks, shared data or outputs look
-    /// different. As the name.
+    /// Its version: nodes take only jobs of the same. It must change whenever tasks, shared data or outputs
+    /// look different. As the name.
     const VERSION: &'static str;
     /// What it does, in one line.
     const ABOUT: &'static str;
@@ -77,7 +78,8 @@ struct CommandLine<A: Args, M: Subcommand> {
 enum Commands<A: Args, M: Subcommand> {
     /// Solve it on this machine, on all its cores, without a server.
     Solve(solve::Arguments<A>),
-    /// Be a node of a cluster: work on its jobs, one after another, until told to leave (SIGTERM, `taskwork drain`).
+    /// Be a node of a cluster: work on its jobs, one after another, until told to leave (SIGTERM,
+    /// `taskwork drain`).
     Node(node::Arguments),
     /// Submit it to a cluster.
     Submit(submit::Arguments<A>),

@@ -16,8 +16,8 @@ use crate::{
 pub(crate) struct Arguments<A: Args> {
     #[command(flatten)]
     program: A,
-    /// Run so many nodes within this process, each with a pool of its own; they talk QUIC over the loopback interface.
-    /// [default: 1]
+    /// Run so many nodes within this process, each with a pool of its own; they talk QUIC over the loopback
+    /// interface. [default: 1]
     #[arg(long)]
     nodes: Option<usize>,
     /// Workers of each node; by default the processors are shared among the nodes.

@@ -28,8 +28,8 @@ pub(crate) struct Arguments<A: Args> {
     /// What to call the job. [default: the program's name]
     #[arg(long)]
     name: Option<String>,
-    /// Wait for the end of the job and print its result. Ctrl-C then cancels the job. Without it the job's id is printed, and
-    /// `taskwork wait ID` waits.
+    /// Wait for the end of the job and print its result. Ctrl-C then cancels the job. Without it the job's id
+    /// is printed, and `taskwork wait ID` waits.
     #[arg(long)]
     wait: bool,
     /// How many attempts there may be: each node that is lost ends one.
@@ -115,7 +115,8 @@ fn whoami() -> String {
 }
 
 impl Target {
-    /// Says so if there is no node that will take the job. The job is submitted all the same, so nothing else comes of an error.
+    /// Says so if there is no node that will take the job. The job is submitted all the same, so nothing else
+    /// comes of an error.
     async fn note_without_nodes(&self) {
         let overview = match self.client.overview().await {
             Ok(overview) => overview,

@@ -38,10 +38,12 @@ pub(crate) struct ClusterArguments {
     /// How long to try to reach ZooKeeper at the start, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     zk_connect_timeout: Duration,
-    /// After what silence ZooKeeper takes this process for lost, in seconds; its servers may grant less or more.
+    /// After what silence ZooKeeper takes this process for lost, in seconds; its servers may grant less or
+    /// more.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     zk_session_timeout: Duration,
-    /// Trust the network: send credentials to ZooKeeper in the clear, let a node be reached from other machines without any.
+    /// Trust the network: send credentials to ZooKeeper in the clear, let a node be reached from other
+    /// machines without any.
     #[arg(long)]
     insecure: bool,
 }
@@ -50,7 +52,8 @@ pub(crate) struct ClusterArguments {
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub(crate) struct Patience {
-    /// For how long to go on trying when ZooKeeper goes away, in seconds. [default: 30; without end where a job is waited for]
+    /// For how long to go on trying when ZooKeeper goes away, in seconds. [default: 30; without end where a
+    /// job is waited for]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     zk_give_up: Option<Duration>,
 }

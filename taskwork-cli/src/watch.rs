@@ -17,7 +17,8 @@ pub(crate) const EVERY: Duration = Duration::from_millis(100);
 /// The exit code of a command that was ended by a second Ctrl-C.
 const INTERRUPTED: i32 = 130;
 
-/// A line on standard error that says how a job gets on; nothing if that is no terminal, or silence is wanted.
+/// A line on standard error that says how a job gets on; nothing if that is no terminal, or silence is
+/// wanted.
 pub(crate) fn bar(quiet: bool) -> Option<ProgressBar> {
     let shown = !quiet && std::io::stderr().is_terminal();
     shown.then(|| {

@@ -1,4 +1,5 @@
-//! A program without a command line: two nodes within its own process, three jobs on a real ZooKeeper, typed results.
+//! A program without a command line: two nodes within its own process, three jobs on a real ZooKeeper, typed
+//! results.
 //!
 //! ```text
 //! cargo run --release -p taskwork --example client -- localhost:2181

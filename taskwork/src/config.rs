@@ -11,13 +11,15 @@ pub const WORKERS_MAX: usize = 1024;
 pub struct Limits {
     /// How long a thief waits for an answer before it asks another node, in milliseconds.
     pub steal_answer_ms: u64,
-    /// How long a victim lets a thief wait for a split before it denies, in milliseconds. Below `steal_answer_ms`.
+    /// How long a victim lets a thief wait for a split before it denies, in milliseconds. Below
+    /// `steal_answer_ms`.
     pub serve_wait_ms: u64,
     /// The pause of a thief after the first round of denials, in milliseconds; it doubles with each round.
     pub backoff_first_ms: u64,
     /// The longest pause of a thief between two rounds, in milliseconds.
     pub backoff_max_ms: u64,
-    /// How long an idle node that was denied goes on asking before it commits what it has done, in milliseconds.
+    /// How long an idle node that was denied goes on asking before it commits what it has done, in
+    /// milliseconds.
     pub commit_patience_ms: u64,
     /// How many nodes a thief asks in one round before it pauses.
     pub round_requests_max: usize,
@@ -25,37 +27,41 @@ pub struct Limits {
     pub waiting_thieves_max: usize,
     /// How many tasks one grant may carry.
     pub grant_tasks_max: usize,
-    /// How many bytes the tasks of one grant may have together. A larger task goes alone. To one thief no more is granted while so much
-    /// is without acknowledgement.
+    /// How many bytes the tasks of one grant may have together. A larger task goes alone. To one thief no
+    /// more is granted while so much is without acknowledgement.
     pub grant_bytes_max: usize,
-    /// How many grants of one victim may be without acknowledgement; with more it denies. So many a thief remembers of each victim,
-    /// too, so it must be the same on all nodes.
+    /// How many grants of one victim may be without acknowledgement; with more it denies. So many a thief
+    /// remembers of each victim, too, so it must be the same on all nodes.
     pub open_grants_max: usize,
-    /// How long a node that is not yet written into an attempt keeps tasks that it was given, in milliseconds; then it refuses them.
+    /// How long a node that is not yet written into an attempt keeps tasks that it was given, in
+    /// milliseconds; then it refuses them.
     pub enrol_patience_ms: u64,
     /// How much later than the node before it in order a node claims a parked task, in milliseconds.
     pub claim_stagger_ms: u64,
     /// How long a node waits with a claim at most, in milliseconds.
     pub claim_stagger_max_ms: u64,
-    /// How many bytes the tasks of all grants of one victim that are without acknowledgement may have together before it denies.
+    /// How many bytes the tasks of all grants of one victim that are without acknowledgement may have
+    /// together before it denies.
     pub open_grant_bytes_max: usize,
-    /// After what time an unacknowledged grant is sent again, in milliseconds; it doubles each time. A node that leaves does not wait
-    /// longer each time.
+    /// After what time an unacknowledged grant is sent again, in milliseconds; it doubles each time. A node
+    /// that leaves does not wait longer each time.
     pub grant_retry_ms: u64,
     /// The longest time after which an unacknowledged grant is sent again, in milliseconds.
     pub grant_retry_max_ms: u64,
     /// At how many ids a batch is committed although the node has work left.
     pub batch_ids_commit: usize,
-    /// How many ids one transaction may have: more that are to be committed go into several. At most 1,000, whatever is said here.
+    /// How many ids one transaction may have: more that are to be committed go into several. At most 1,000,
+    /// whatever is said here.
     pub batch_ids_max: usize,
     /// How many tasks one transaction of a leaving node may park: more are parked by several.
     pub park_tasks_max: usize,
-    /// How many children a task may have before it is renewed under another id. At most 500, whatever is said here.
+    /// How many children a task may have before it is renewed under another id. At most 500, whatever is said
+    /// here.
     pub task_children_max: usize,
     /// After what time a transaction whose outcome is unknown is tried again, in milliseconds.
     pub transaction_retry_ms: u64,
-    /// How long a node that is told to leave by a signal may take, in milliseconds. In the last third it parks what nobody has taken;
-    /// at the end it goes, whatever it still waits for.
+    /// How long a node that is told to leave by a signal may take, in milliseconds. In the last third it
+    /// parks what nobody has taken; at the end it goes, whatever it still waits for.
     pub drain_deadline_ms: u64,
 }
 

@@ -12,9 +12,9 @@ use crate::{
 
 /// What a task may ask of the runtime while it is searched.
 ///
-/// The three questions of the search loop, [`migrate`](Self::migrate), [`potential_split`](Self::potential_split) and
-/// [`variables_changed`](Self::variables_changed), cost one load each while the answer is no; [`is_asked`](Self::is_asked) is one load
-/// for all three.
+/// The three questions of the search loop, [`migrate`](Self::migrate),
+/// [`potential_split`](Self::potential_split) and [`variables_changed`](Self::variables_changed), cost one
+/// load each while the answer is no; [`is_asked`](Self::is_asked) is one load for all three.
 pub struct Context<'a, T: Task> {
     pool: &'a Pool<T>,
     worker: usize,
@@ -64,8 +64,8 @@ impl<'a, T: Task> Context<'a, T> {
         &self.pool.shared
     }
 
-    /// Whether the task is to stop here and return [`Outcome::Migrate`](crate::Outcome::Migrate): its node is leaving,
-    /// or the job is over (paper, 3.4). To be asked every few microseconds.
+    /// Whether the task is to stop here and return [`Outcome::Migrate`](crate::Outcome::Migrate): its node is
+    /// leaving, or the job is over (paper, 3.4). To be asked every few microseconds.
     #[inline]
     pub fn migrate(&self) -> bool {
         let stop = self.pool.signals.stop();
@@ -75,8 +75,8 @@ impl<'a, T: Task> Context<'a, T> {
         stop
     }
 
-    /// Marks a point at which a part of the task could be done elsewhere. If somebody is hungry, the runtime calls
-    /// [`Task::split`] on `task`, which must be the task being searched (paper, 3.7).
+    /// Marks a point at which a part of the task could be done elsewhere. If somebody is hungry, the runtime
+    /// calls [`Task::split`] on `task`, which must be the task being searched (paper, 3.7).
     #[inline]
     pub fn potential_split(&mut self, task: &mut T) {
         if self.pool.signals.split() {
@@ -84,9 +84,9 @@ impl<'a, T: Task> Context<'a, T> {
         }
     }
 
-    /// Whether anything at all may be wanted of the task or be new to it: only then are [`migrate`](Self::migrate),
-    /// [`potential_split`](Self::potential_split) and [`get_var`](Self::get_var) worth asking. One load for all of them, for
-    /// loops whose steps take a few nanoseconds.
+    /// Whether anything at all may be wanted of the task or be new to it: only then are
+    /// [`migrate`](Self::migrate), [`potential_split`](Self::potential_split) and [`get_var`](Self::get_var)
+    /// worth asking. One load for all of them, for loops whose steps take a few nanoseconds.
     #[inline]
     pub fn is_asked(&mut self) -> bool {
         self.pool.signals.word() != self.quiet && self.look()
@@ -111,8 +111,9 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.put_split(child);
     }
 
-    /// Goes on under another id, as if the whole rest had been split off: the old id completes with its children, the
-    /// last of them being the new id. So no list of children grows without bound, however long a task runs.
+    /// Goes on under another id, as if the whole rest had been split off: the old id completes with its
+    /// children, the last of them being the new id. So no list of children grows without bound, however long
+    /// a task runs.
     fn renew(&mut self) {
         let renewed = self.pool.new_id();
         self.children.push(renewed);
@@ -122,7 +123,8 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.runs(self.worker, Some(renewed));
     }
 
-    /// Whether a variable may have changed since the last call of [`get_var`](Self::get_var), of any variable.
+    /// Whether a variable may have changed since the last call of [`get_var`](Self::get_var), of any
+    /// variable.
     #[inline]
     pub fn variables_changed(&self) -> bool {
         self.pool.signals.epoch() != self.epoch
@@ -137,7 +139,8 @@ impl<'a, T: Task> Context<'a, T> {
         if self.pool.signals.word() != self.quiet && self.variables_changed() {
             self.refresh();
         }
-        // A look of its own and not by `slot`: the copies lie together, and it is asked at every step of a search.
+        // A look of its own and not by `slot`: the copies lie together, and it is asked at every step of a
+        // search.
         match self.copies.iter().find(|copy| copy.variable == RustType::of::<V>()) {
             Some(copy) => copy.value.as_deref().map(value::<V>),
             None => undeclared::<V>(),
@@ -154,8 +157,8 @@ impl<'a, T: Task> Context<'a, T> {
         }
     }
 
-    /// Offers a new value. It is taken if it improves on what the node knows, and spreads from there. Says whether
-    /// it was taken.
+    /// Offers a new value. It is taken if it improves on what the node knows, and spreads from there. Says
+    /// whether it was taken.
     ///
     /// # Panics
     /// If the program did not declare the variable in [`Task::variables`].
@@ -179,15 +182,15 @@ impl<'a, T: Task> Context<'a, T> {
         &mut self.output
     }
 
-    /// Reports progress in units of the program's own, such as states visited. Batched calls, say every thousand
-    /// units, cost nothing that can be measured.
+    /// Reports progress in units of the program's own, such as states visited. Batched calls, say every
+    /// thousand units, cost nothing that can be measured.
     #[inline]
     pub fn worked(&self, units: u64) {
         self.pool.worked(self.worker).add(units);
     }
 
-    /// Reports that so much of the whole job is done, of 1, as far as the program can tell. The sum over all tasks is shown to who
-    /// watches ([`Figures::share`](crate::Figures::share)).
+    /// Reports that so much of the whole job is done, of 1, as far as the program can tell. The sum over all
+    /// tasks is shown to who watches ([`Figures::share`](crate::Figures::share)).
     #[inline]
     pub fn progressed(&self, share: f64) {
         self.pool.done(self.worker).add(Figures::attos(share));

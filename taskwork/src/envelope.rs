@@ -10,8 +10,8 @@ use serde::{
 
 use crate::id::TaskId;
 
-/// The most bytes of a task on its way, as [`Envelope::bytes`] has them: what one message may have, less what a message has
-/// besides.
+/// The most bytes of a task on its way, as [`Envelope::bytes`] has them: what one message may have, less what
+/// a message has besides.
 pub(crate) const TASK_BYTES_MAX: usize = (64 << 20) - (128 << 10);
 
 /// A task as bytes, with everything that must go where it goes.
@@ -37,13 +37,15 @@ impl Envelope {
         Self::bytes_of(self.children.len(), self.output.len(), self.task.len())
     }
 
-    /// The same, of an envelope with so many children and so much in it. Each of its three parts is preceded by its length.
+    /// The same, of an envelope with so many children and so much in it. Each of its three parts is preceded
+    /// by its length.
     pub(crate) fn bytes_of(children: usize, output_bytes: usize, task_bytes: usize) -> usize {
         (1 + children) * Self::ID_BYTES_MAX + 3 * 9 + output_bytes + task_bytes
     }
 }
 
-/// Encoded data that is shared, not copied, when it is cloned: an open grant is said again and again, and may be large.
+/// Encoded data that is shared, not copied, when it is cloned: an open grant is said again and again, and may
+/// be large.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Blob(Bytes);
 

@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::outlook::Outlook;
 
-/// What one node, or all nodes of a run together, have done since they started. Sums; nothing here is exact to
-/// the task under failures (exact figures belong into a program's [`Output`](crate::Output)).
+/// What one node, or all nodes of a run together, have done since they started. Sums; nothing here is exact
+/// to the task under failures (exact figures belong into a program's [`Output`](crate::Output)).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(default)]
 pub struct Figures {
-    /// Units of work, as the program counts them by [`Context::worked`](crate::Context::worked): states, mostly.
+    /// Units of work, as the program counts them by [`Context::worked`](crate::Context::worked): states,
+    /// mostly.
     pub worked: u64,
     /// Those of them that were done in attempts before the present one, whose tasks are done anew.
     pub worked_earlier: u64,
@@ -49,8 +50,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Which share of the whole is done, from 0 to 1, as the program estimates it by [`Context::progressed`](crate::Context::progressed).
-    /// `None` if nothing was said of it.
+    /// Which share of the whole is done, from 0 to 1, as the program estimates it by
+    /// [`Context::progressed`](crate::Context::progressed). `None` if nothing was said of it.
     pub fn share(&self) -> Option<f64> {
         (self.done_attos > 0).then(|| (self.done_attos as f64 * 1e-18).min(1.0))
     }
@@ -82,8 +83,8 @@ impl AddAssign for Figures {
     }
 }
 
-/// How often something took how long, in classes that grow by a factor of √2 each: the first is up to 7.8125 µs, the
-/// seventeenth up to two milliseconds.
+/// How often something took how long, in classes that grow by a factor of √2 each: the first is up to 7.8125
+/// µs, the seventeenth up to two milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Times([u32; 32]);
 
@@ -107,7 +108,8 @@ impl Times {
         self.0.iter().copied().map(u64::from).sum()
     }
 
-    /// What the given share of them did not exceed, from 0 to 1: the upper end of its class. `None` if there is none.
+    /// What the given share of them did not exceed, from 0 to 1: the upper end of its class. `None` if there
+    /// is none.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let wanted = share.clamp(0.0, 1.0) * self.count() as f64;
         let mut seen = 0;

@@ -5,8 +5,8 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A node: one process (or one node of an embedded run) from its start to its end. A node that comes back gets a
-/// new id.
+/// A node: one process (or one node of an embedded run) from its start to its end. A node that comes back
+/// gets a new id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 

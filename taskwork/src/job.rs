@@ -1,5 +1,5 @@
-//! A job: the root of its tree, the data that all its tasks share, the values that its variables begin with. The same job runs
-//! within this process or on a cluster.
+//! A job: the root of its tree, the data that all its tasks share, the values that its variables begin with.
+//! The same job runs within this process or on a cluster.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -14,8 +14,8 @@ use crate::{
 
 /// A job: to be [run](Self::run) within this process, or [submitted](crate::Client::submit) to a cluster.
 ///
-/// [`run`](Self::run) takes one node with a worker for each processor; [`nodes`](Self::nodes), [`workers`](Self::workers) and what
-/// else concerns a run within this process make a [`LocalJob`] of it.
+/// [`run`](Self::run) takes one node with a worker for each processor; [`nodes`](Self::nodes),
+/// [`workers`](Self::workers) and what else concerns a run within this process make a [`LocalJob`] of it.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -100,16 +100,16 @@ impl<T: Task> Job<T> {
         self
     }
 
-    /// What people call the job on a cluster; by default the name of the program. 1 to 200 characters, none of them a control
-    /// character. A run within this process has no need of it.
+    /// What people call the job on a cluster; by default the name of the program. 1 to 200 characters, none
+    /// of them a control character. A run within this process has no need of it.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How many attempts there may be on a cluster: each node that is lost ends one. By default 100. A run within this
-    /// process has one.
+    /// How many attempts there may be on a cluster: each node that is lost ends one. By default 100. A run
+    /// within this process has one.
     #[must_use]
     pub fn attempts_max(mut self, attempts: u32) -> Self {
         self.attempts_max = attempts;

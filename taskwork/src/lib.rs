@@ -1,9 +1,11 @@
-//! An elastic task-pool runtime for hard tree searches, after the paper TASKWORK (Kehrer and Blochinger, 2019).
+//! An elastic task-pool runtime for hard tree searches, after the paper TASKWORK (Kehrer and Blochinger,
+//! 2019).
 //!
-//! You write **two operations** on a piece of work: [`search`](Task::search), which does it, and [`split`](Task::split), which gives a part of
-//! it away. The runtime does the rest. A task is split only when somebody is hungry, so that there are as many tasks
-//! as there are processors to be fed and hardly more; a node without work steals from another; the incumbent is shared by all;
-//! and the job ends when every task is accounted for, never a moment earlier.
+//! You write **two operations** on a piece of work: [`search`](Task::search), which does it, and
+//! [`split`](Task::split), which gives a part of it away. The runtime does the rest. A task is split only
+//! when somebody is hungry, so that there are as many tasks as there are processors to be fed and hardly
+//! more; a node without work steals from another; the incumbent is shared by all; and the job ends when every
+//! task is accounted for, never a moment earlier.
 //!
 //! # A program
 //!
@@ -64,8 +66,8 @@
 //! # Ok::<(), taskwork::JobError>(())
 //! ```
 //!
-//! [`Job`] runs on all cores of this machine. `.nodes(4)` makes it four nodes within the process, each with a pool of its
-//! own, which speak the whole protocol with each other.
+//! [`Job`] runs on all cores of this machine. `.nodes(4)` makes it four nodes within the process, each with a
+//! pool of its own, which speak the whole protocol with each other.
 //!
 //! # What a program may use
 //!
@@ -90,8 +92,8 @@
 //! }
 //! ```
 //!
-//! Most programs that look for a best solution are shorter on the crate `bnb-framework`, which has the search loop, the
-//! frontier and the incumbent ready.
+//! Most programs that look for a best solution are shorter on the crate `bnb-framework`, which has the search
+//! loop, the frontier and the incumbent ready.
 
 mod task;
 mod output;

@@ -17,9 +17,9 @@ use crate::{
 
 /// A job that runs within this process: what a [`Job`] becomes when it is chosen how.
 ///
-/// By default it runs on one node with a worker for each processor. With [`nodes`](Self::nodes) several nodes, each with
-/// a pool of its own, run within the process and speak the whole protocol with each other over the loopback interface:
-/// the same program as on many machines, made small.
+/// By default it runs on one node with a worker for each processor. With [`nodes`](Self::nodes) several
+/// nodes, each with a pool of its own, run within the process and speak the whole protocol with each other
+/// over the loopback interface: the same program as on many machines, made small.
 pub struct LocalJob<T: Task> {
     job: Job<T>,
     nodes: usize,
@@ -50,8 +50,8 @@ impl<T: Task> LocalJob<T> {
         self
     }
 
-    /// The number of workers of each node, by default as many as there are processors (shared among the nodes), at
-    /// most [`WORKERS_MAX`].
+    /// The number of workers of each node, by default as many as there are processors (shared among the
+    /// nodes), at most [`WORKERS_MAX`].
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
@@ -89,8 +89,8 @@ impl<T: Task> LocalJob<T> {
         self
     }
 
-    /// Runs the job to its end, or until it is [stopped](Self::stopper). It blocks the thread meanwhile: in `async` code it is a matter
-    /// for `spawn_blocking`.
+    /// Runs the job to its end, or until it is [stopped](Self::stopper). It blocks the thread meanwhile: in
+    /// `async` code it is a matter for `spawn_blocking`.
     ///
     /// # Errors
     /// If the job cannot be set up, or the program is at fault: a task panics, or cannot be encoded.

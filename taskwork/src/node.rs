@@ -30,8 +30,8 @@ use crate::{
 
 /// How a [`Node`] is made.
 ///
-/// By default it has a worker for each processor, listens on the loopback interface at any free port, and takes at most 30 s to
-/// leave.
+/// By default it has a worker for each processor, listens on the loopback interface at any free port, and
+/// takes at most 30 s to leave.
 pub struct NodeBuilder {
     connect: Connect,
     cluster: ClusterPaths,
@@ -44,18 +44,19 @@ pub struct NodeBuilder {
     limits: Limits,
 }
 
-/// A node of a cluster that runs within this process: it works on jobs of its release, one after another, until it is
-/// [told to leave](Self::drain).
+/// A node of a cluster that runs within this process: it works on jobs of its release, one after another,
+/// until it is [told to leave](Self::drain).
 ///
-/// Dropping it aborts it, which for the others is as if its machine were lost: a job that it worked on begins another attempt.
+/// Dropping it aborts it, which for the others is as if its machine were lost: a job that it worked on begins
+/// another attempt.
 pub struct Node {
     leave: mpsc::Sender<()>,
     /// `None` once its end was told.
     serving: Option<JoinHandle<Result<(), ServeError>>>,
 }
 
-/// Where the other nodes find a node: an IP address, or an IP address and a port. Without a port it is the one that the node listens
-/// on.
+/// Where the other nodes find a node: an IP address, or an IP address and a port. Without a port it is the
+/// one that the node listens on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address(Advertise);
 
@@ -110,7 +111,8 @@ impl NodeBuilder {
         }
     }
 
-    /// Lets the node be reached from other machines although no credentials are needed. Only for a network that can be trusted.
+    /// Lets the node be reached from other machines although no credentials are needed. Only for a network
+    /// that can be trusted.
     #[must_use]
     pub fn insecure(mut self) -> Self {
         self.trusts_network = true;
@@ -155,8 +157,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets by when to be gone after being told to leave by [`Node::drain`]. In the last third of it what no other node has taken is
-    /// put into ZooKeeper; what cannot be put there by the end is lost, and the job begins another attempt.
+    /// Sets by when to be gone after being told to leave by [`Node::drain`]. In the last third of it what no
+    /// other node has taken is put into ZooKeeper; what cannot be put there by the end is lost, and the job
+    /// begins another attempt.
     #[must_use]
     pub fn drain_deadline(mut self, deadline: Duration) -> Self {
         self.limits.drain_deadline_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
@@ -170,12 +173,13 @@ impl NodeBuilder {
         self
     }
 
-    /// Begins to be a node, on the threads of the tokio runtime that this is called in, and on a thread for each worker. Its session
-    /// with ZooKeeper is its own.
+    /// Begins to be a node, on the threads of the tokio runtime that this is called in, and on a thread for
+    /// each worker. Its session with ZooKeeper is its own.
     ///
     /// # Errors
-    /// If what it was given makes no sense; or if other machines could reach it although nobody needs credentials, and the client
-    /// was not made [for a network that can be trusted](crate::ClientBuilder::insecure).
+    /// If what it was given makes no sense; or if other machines could reach it although nobody needs
+    /// credentials, and the client was not made [for a network that can be
+    /// trusted](crate::ClientBuilder::insecure).
     pub fn serve(self) -> Result<Node, NodeError> {
         let runs = self.release.map_err(NodeError::Client)?.runs().clone();
         let invalid = |reason: String| NodeError::Invalid { reason };
@@ -230,8 +234,8 @@ impl Node {
     /// Waits until the node has ended. Why it has ended is told once: later calls return at once, and well.
     ///
     /// # Errors
-    /// See [`NodeError`]. A node ends by itself only if it cannot start or has broken down; what passes, such as an outage of
-    /// ZooKeeper, it waits for.
+    /// See [`NodeError`]. A node ends by itself only if it cannot start or has broken down; what passes, such
+    /// as an outage of ZooKeeper, it waits for.
     ///
     /// # Cancellation safety
     /// Dropping the future leaves the node as it is.

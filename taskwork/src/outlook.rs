@@ -86,8 +86,8 @@ pub(crate) fn of_all(numbers: impl Iterator<Item = Option<f64>>) -> Outlook {
     outlook
 }
 
-/// The outlook of a node over the last while. A task that has just left still counts here: until then its new node has said that
-/// it has it.
+/// The outlook of a node over the last while. A task that has just left still counts here: until then its new
+/// node has said that it has it.
 #[derive(Debug)]
 pub(crate) struct Window {
     length: Duration,

@@ -1,7 +1,8 @@
 //! Which program a node runs, which one a job is for.
 //!
-//! Tasks go from node to node as bytes, and each node takes for granted that the others understand them as it does. A version is given by
-//! hand, and forgotten while a program is being written; so [`Release::this_build`] puts the fingerprint of the program's file in it, too.
+//! Tasks go from node to node as bytes, and each node takes for granted that the others understand them as it
+//! does. A version is given by hand, and forgotten while a program is being written; so
+//! [`Release::this_build`] puts the fingerprint of the program's file in it, too.
 
 use std::{fs, io::Read as _};
 
@@ -41,11 +42,12 @@ const SHOWN_BYTES: usize = 6;
 const NAME_BYTES_MAX: usize = 60;
 
 impl Release {
-    /// A program in a version that is given by hand: it must change whenever tasks, shared data or outputs look different. Builds of
-    /// the same version take each other's jobs.
+    /// A program in a version that is given by hand: it must change whenever tasks, shared data or outputs
+    /// look different. Builds of the same version take each other's jobs.
     ///
     /// # Errors
-    /// If the name or the version has other characters than letters, digits, dots, `-` and `_`, none, or more than 60.
+    /// If the name or the version has other characters than letters, digits, dots, `-` and `_`, none, or more
+    /// than 60.
     pub fn new(program: &str, version: &str) -> Result<Self, ReleaseError> {
         for name in [program, version] {
             if !is_name(name) || name.len() > NAME_BYTES_MAX {
@@ -55,7 +57,8 @@ impl Release {
         Ok(Self(Runs { program: program.to_owned(), version: version.to_owned() }))
     }
 
-    /// A program in a version, of this very build: only processes that were started from the same file take its jobs.
+    /// A program in a version, of this very build: only processes that were started from the same file take
+    /// its jobs.
     ///
     /// # Errors
     /// As [`new`](Self::new); and if the file of this process cannot be read.

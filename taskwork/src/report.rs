@@ -1,5 +1,5 @@
-//! What is known of a job while it runs and when it has ended, and what stops it: the same for a job within this process and
-//! one on a cluster.
+//! What is known of a job while it runs and when it has ended, and what stops it: the same for a job within
+//! this process and one on a cluster.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -26,8 +26,8 @@ pub(crate) struct Observer {
 pub struct Stopper(Arc<Notify>);
 
 impl Stopper {
-    /// Asks the job to stop: [`LocalJob::run`](crate::LocalJob::run) then returns soon, with [`Report::finished`] false. May be called before the
-    /// job runs, and more than once.
+    /// Asks the job to stop: [`LocalJob::run`](crate::LocalJob::run) then returns soon, with
+    /// [`Report::finished`] false. May be called before the job runs, and more than once.
     pub fn stop(&self) {
         self.0.notify_one();
     }
@@ -40,8 +40,8 @@ impl Stopper {
 
 /// Adds nodes to a running job and takes nodes away, from another thread.
 ///
-/// A node that is added is found by the others and steals itself some work; one that is taken away hands on what it
-/// has not finished. With no node at all the job rests, its tasks parked, until there is one again.
+/// A node that is added is found by the others and steals itself some work; one that is taken away hands on
+/// what it has not finished. With no node at all the job rests, its tasks parked, until there is one again.
 #[derive(Debug, Clone)]
 pub struct Scaler(watch::Sender<Option<usize>>);
 
@@ -78,7 +78,8 @@ pub struct Progress {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Report<T: Task> {
-    /// The outputs of all tasks, merged. If the job was stopped before its end, those of the tasks committed by then.
+    /// The outputs of all tasks, merged. If the job was stopped before its end, those of the tasks committed
+    /// by then.
     pub output: T::Output,
     /// Whether every task was completed.
     pub finished: bool,

@@ -1,8 +1,8 @@
 //! For the project's simulator: a whole node, as its process has it, on ground that is not a machine.
 //!
-//! Everything is the real thing (the serving loop, the seat, the driver, the protocol core, the coordination, the pool), except
-//! what would make two runs differ: the session, the network, ids and the threads of the workers come from a [`World`].
-//! Time is that of the tokio runtime, which can be a paused one.
+//! Everything is the real thing (the serving loop, the seat, the driver, the protocol core, the coordination,
+//! the pool), except what would make two runs differ: the session, the network, ids and the threads of the
+//! workers come from a [`World`]. Time is that of the tokio runtime, which can be a paused one.
 
 use std::{
     future::Future,
@@ -49,8 +49,8 @@ pub trait World: Send + Sync + 'static {
     fn listen(&self, node: NodeId, inbox: Inbox);
     /// A node sends a message.
     fn send(&self, from: NodeId, to: NodeId, payload: Vec<u8>);
-    /// Whether a message that decides about a grant still waits to be sent: a node does not send another like it meanwhile. (`said` is what
-    /// is said of the grant.) Where nothing waits, nothing does.
+    /// Whether a message that decides about a grant still waits to be sent: a node does not send another like
+    /// it meanwhile. (`said` is what is said of the grant.) Where nothing waits, nothing does.
     fn waits(&self, from: NodeId, to: NodeId, job: u64, grant: u64, said: u8) -> bool {
         let _ = (from, to, job, grant, said);
         false
@@ -144,7 +144,8 @@ pub struct Setup {
 /// The name that the simulated type of task has in job records.
 const KIND: &str = "simulated";
 
-/// Runs a node until it is told to leave, or ends for another reason, which is then given. `leave` says so each time it is told.
+/// Runs a node until it is told to leave, or ends for another reason, which is then given. `leave` says so
+/// each time it is told.
 ///
 /// # Errors
 /// As a node process ends with an error.
@@ -228,7 +229,8 @@ pub fn describe(payload: &[u8]) -> String {
     }
 }
 
-/// Reads bytes as whatever may come over the wire. What can be read is the same when it is written and read again.
+/// Reads bytes as whatever may come over the wire. What can be read is the same when it is written and read
+/// again.
 ///
 /// # Panics
 /// If it is not.
@@ -243,7 +245,8 @@ pub fn check_wire(bytes: &[u8]) {
     check::<Envelope>(bytes);
 }
 
-/// The job and the grant that a message is about, and what it says of the grant; `None` for one that is about none.
+/// The job and the grant that a message is about, and what it says of the grant; `None` for one that is about
+/// none.
 pub fn subject(payload: &[u8]) -> Option<(u64, u64, u8)> {
     let parcel = codec::decode::<Parcel>(payload).ok()?;
     let Subject { job, grant, kind } = Mail::subject(parcel.job, &parcel.message)?;

@@ -6,16 +6,19 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::wire::codec;
 
-/// A value that all tasks of a job share and that only ever improves, such as the best solution known (paper, 3.6).
+/// A value that all tasks of a job share and that only ever improves, such as the best solution known (paper,
+/// 3.6).
 ///
-/// A task reads a copy that may be a little old. A new value spreads to the other tasks of the node at once and to
-/// the other nodes through ZooKeeper. At every level [`improves`](Self::improves) decides which value stays.
+/// A task reads a copy that may be a little old. A new value spreads to the other tasks of the node at once
+/// and to the other nodes through ZooKeeper. At every level [`improves`](Self::improves) decides which value
+/// stays.
 pub trait Variable: 'static {
     /// What it holds.
     type Value: Serialize + DeserializeOwned + Send + Sync + 'static;
     /// Its name: the name of its znode. 1 to 64 letters, digits, `-` or `_`.
     const NAME: &'static str;
-    /// Whether `new` is to replace `old`. Must be a strict order: never true both ways, nor of a value and itself.
+    /// Whether `new` is to replace `old`. Must be a strict order: never true both ways, nor of a value and
+    /// itself.
     fn improves(new: &Self::Value, old: &Self::Value) -> bool;
 }
 
@@ -36,8 +39,8 @@ impl Suggested {
         Self { variable: RustType::of::<V>(), value: Arc::new(value), said: said.into(), describe: None }
     }
 
-    /// Also says what to call the value that is known, for the answer to who has given one that is no better. `V` as in
-    /// [`of`](Self::of).
+    /// Also says what to call the value that is known, for the answer to who has given one that is no better.
+    /// `V` as in [`of`](Self::of).
     #[must_use]
     pub fn compared<V: Variable>(mut self, describe: impl Fn(&V::Value) -> String + Send + 'static) -> Self {
         if self.variable == RustType::of::<V>() {
@@ -77,7 +80,8 @@ impl Variables {
     /// Declares a variable.
     ///
     /// # Panics
-    /// If its name is not 1 to 64 letters, digits, `-` or `_`, or is declared twice: a mistake in the program.
+    /// If its name is not 1 to 64 letters, digits, `-` or `_`, or is declared twice: a mistake in the
+    /// program.
     pub fn declare<V: Variable>(&mut self) -> &mut Self {
         assert!(is_name(V::NAME), "the name of a variable is 1 to 64 letters, digits, - or _: {:?}", V::NAME);
         assert!(self.declared.iter().all(|d| d.name != V::NAME), "variable {:?} is declared twice", V::NAME);

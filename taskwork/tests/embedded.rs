@@ -111,7 +111,8 @@ fn counts_and_variables_are_exact_on_any_number_of_nodes_and_workers() {
     }
 }
 
-/// Ends only when other nodes have done its children: its node has one worker, and that one is busy with itself.
+/// Ends only when other nodes have done its children: its node has one worker, and that one is busy with
+/// itself.
 #[derive(Debug, Serialize, Deserialize)]
 enum Parent {
     Waiting { children: u64 },

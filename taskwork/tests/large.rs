@@ -21,8 +21,8 @@ impl Variable for Done {
     }
 }
 
-/// A task that splits off loads, one after another, and waits until all of them are done. With one worker it cannot do
-/// them itself.
+/// A task that splits off loads, one after another, and waits until all of them are done. With one worker it
+/// cannot do them itself.
 #[derive(Debug, Serialize, Deserialize)]
 enum Haul {
     /// Splits off the sizes that are left, in bytes, from the last to the first.

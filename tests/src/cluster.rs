@@ -1,4 +1,5 @@
-//! A cluster of real processes for a scenario: ZooKeeper servers of its own, nodes, and commands that are run to their end.
+//! A cluster of real processes for a scenario: ZooKeeper servers of its own, nodes, and commands that are run
+//! to their end.
 
 use std::{
     ffi::OsStr,

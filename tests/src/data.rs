@@ -1,4 +1,5 @@
-//! Published instances with their proven optima. They are no part of the project: `TASKWORK_DATA` says where they lie.
+//! Published instances with their proven optima. They are no part of the project: `TASKWORK_DATA` says where
+//! they lie.
 
 use std::{
     env, fs,
@@ -24,7 +25,8 @@ pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the workspace")
 }
 
-/// The folder of published instances: `TASKWORK_DATA`, by default beside the workspace. `None` if there is none.
+/// The folder of published instances: `TASKWORK_DATA`, by default beside the workspace. `None` if there is
+/// none.
 ///
 /// # Panics
 /// If there is none although `CI` is `true`: a layer of tests that is left out is a failure there.

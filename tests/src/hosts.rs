@@ -1,5 +1,6 @@
-//! Several hosts on one machine: network namespaces on a bridge, between which links can be cut and made slow. Needs root, and
-//! the Debian packages `iproute2` and `nftables`; nothing outside the namespaces is touched.
+//! Several hosts on one machine: network namespaces on a bridge, between which links can be cut and made
+//! slow. Needs root, and the Debian packages `iproute2` and `nftables`; nothing outside the namespaces is
+//! touched.
 //!
 //! ```text
 //!   host 0 (the test itself, ZooKeeper)   host 1   host 2   …        10.77.0.1, 10.77.0.2, 10.77.0.3 …

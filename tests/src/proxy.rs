@@ -1,5 +1,5 @@
-//! What lies between a client and a server on loopback, and can go wrong: connections break, stall, stay half open, or lose the
-//! answer to what was done.
+//! What lies between a client and a server on loopback, and can go wrong: connections break, stall, stay half
+//! open, or lose the answer to what was done.
 //!
 //! ```no_run
 //! let proxy = taskwork_tests::proxy::Proxy::start("127.0.0.1:2181".parse()?)?;
@@ -110,7 +110,8 @@ impl Proxy {
         self.shared.set(|state| state.door = Door::Silent);
     }
 
-    /// Keeps back what goes this way until it is [released](Self::release). Nothing is lost, and nobody is told.
+    /// Keeps back what goes this way until it is [released](Self::release). Nothing is lost, and nobody is
+    /// told.
     pub fn hold(&self, way: Way) {
         self.shared.set(|state| state.held.push(way));
     }
@@ -120,12 +121,14 @@ impl Proxy {
         self.shared.set(|state| state.held.clear());
     }
 
-    /// Passes requests on and throws their answers away until [`restore`](Self::restore), which breaks these connections.
+    /// Passes requests on and throws their answers away until [`restore`](Self::restore), which breaks these
+    /// connections.
     pub fn swallow_answers(&self) {
         self.shared.set(|state| state.answers_swallowed = true);
     }
 
-    /// Passes the next request that has these bytes on; when the server answers, the connection breaks instead.
+    /// Passes the next request that has these bytes on; when the server answers, the connection breaks
+    /// instead.
     pub fn lose_answer_to(&self, bytes: &[u8]) {
         self.shared.set(|state| state.fatal = Some(bytes.to_vec()));
     }
@@ -140,7 +143,8 @@ impl Proxy {
         self.shared.lock().lost_answers
     }
 
-    /// Lets clients connect again, and passes everything on. Connections of which something was thrown away break.
+    /// Lets clients connect again, and passes everything on. Connections of which something was thrown away
+    /// break.
     pub fn restore(&self) {
         self.shared.set(|state| {
             if state.answers_swallowed || state.door == Door::Silent {

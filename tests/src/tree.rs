@@ -1,5 +1,5 @@
-//! A task for scenarios: counts the states of a tree whose shape is decided by a hash, and looks for the largest hash. Its
-//! count is known from a plain loop; how long a state takes can be chosen.
+//! A task for scenarios: counts the states of a tree whose shape is decided by a hash, and looks for the
+//! largest hash. Its count is known from a plain loop; how long a state takes can be chosen.
 
 use std::{thread, time::Duration};
 

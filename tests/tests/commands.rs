@@ -1,4 +1,5 @@
-//! Commands in bad weather: ZooKeeper goes while they ask, submit or wait, and comes back; and what they leave behind.
+//! Commands in bad weather: ZooKeeper goes while they ask, submit or wait, and comes back; and what they
+//! leave behind.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,5 @@
-//! One suite for every store: the tree in this process, one real server, three of them. So what is shown over the tree holds on
-//! a server too, as far as the suite goes.
+//! One suite for every store: the tree in this process, one real server, three of them. So what is shown over
+//! the tree holds on a server too, as far as the suite goes.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

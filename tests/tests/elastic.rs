@@ -1,4 +1,5 @@
-//! Nodes that join, leave and are lost while a job runs, leaders and servers that are killed: the count is exact every time.
+//! Nodes that join, leave and are lost while a job runs, leaders and servers that are killed: the count is
+//! exact every time.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -230,7 +231,8 @@ fn a_node_that_was_frozen_beyond_its_session_joins_anew() {
 /// Unbalanced trees with their published sizes.
 const TREES: [(&str, u64); 2] = [("T1", 4_130_071), ("T3", 4_112_897)];
 
-/// Nodes join and leave at random every few hundred milliseconds while the nodes of a published tree are counted.
+/// Nodes join and leave at random every few hundred milliseconds while the nodes of a published tree are
+/// counted.
 #[test]
 fn rounds_of_joining_and_leaving_at_random() {
     let long = std::env::var_os("TASKWORK_LONG").is_some();
@@ -327,8 +329,8 @@ fn name_of(cluster: &Cluster, node: usize) -> String {
     log[from..].chars().take_while(|c| !c.is_whitespace()).collect()
 }
 
-/// The timeline says when nodes came, had their first task, were told to leave, left and were lost. Its figures are printed:
-/// medians of twenty rounds with `TASKWORK_LONG=1`.
+/// The timeline says when nodes came, had their first task, were told to leave, left and were lost. Its
+/// figures are printed: medians of twenty rounds with `TASKWORK_LONG=1`.
 #[test]
 fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
     let rounds = if std::env::var_os("TASKWORK_LONG").is_some() { 20 } else { 2 };
@@ -380,7 +382,8 @@ fn taken(cluster: &Cluster, nodes: usize) -> (String, Vec<(u64, u64)>) {
     (znodes, (0..nodes).map(of).collect())
 }
 
-/// Fifty jobs in a row and ten nodes that join and leave, three hundred and a thousand with `TASKWORK_LONG=1`: nothing grows.
+/// Fifty jobs in a row and ten nodes that join and leave, three hundred and a thousand with
+/// `TASKWORK_LONG=1`: nothing grows.
 #[test]
 fn hundreds_of_jobs_joins_and_leaves_leave_nothing_behind() {
     let long = std::env::var_os("TASKWORK_LONG").is_some();

@@ -1,5 +1,5 @@
-//! Files of instances as they come: in every form that their formats allow; and spoilt, when the file, the line, what was found and what was
-//! expected are said, and the exit code is 2.
+//! Files of instances as they come: in every form that their formats allow; and spoilt, when the file, the
+//! line, what was found and what was expected are said, and the exit code is 2.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -61,7 +61,8 @@ fn is_refused(name: &str, texts: &[(&str, &str)]) {
     assert!(String::from_utf8_lossy(&said.stderr).contains("/no/such/file"));
 }
 
-/// What is no file of an instance is refused before it takes time or memory: nothing waits for a pipe, or reads a device.
+/// What is no file of an instance is refused before it takes time or memory: nothing waits for a pipe, or
+/// reads a device.
 #[test]
 fn what_is_no_instance_at_all() {
     let folder = tempfile::tempdir().unwrap();
@@ -203,7 +204,8 @@ fn knapsacks() {
     );
 }
 
-/// The capacity, then the name, the weight and the value of each item: the order in which PEBBL's example reads them.
+/// The capacity, then the name, the weight and the value of each item: the order in which PEBBL's example
+/// reads them.
 #[test]
 fn knapsacks_of_pebbl() {
     let said = answer("knapsack", "50\nlamp 10 60\nrope 20 100\ntent 30 120\n", &[]);

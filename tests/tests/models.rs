@@ -1,5 +1,6 @@
-//! The small models of the protocols in `docs/models`, checked in every state that they can be in; and the bugs that are written
-//! into them, each of which must be found. `cargo xtask test` installs what it takes: spin, and a C compiler.
+//! The small models of the protocols in `docs/models`, checked in every state that they can be in; and the
+//! bugs that are written into them, each of which must be found. `cargo xtask test` installs what it takes:
+//! spin, and a C compiler.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -25,8 +26,8 @@ fn started(what: &str, command: &mut Command) -> Output {
         .unwrap_or_else(|error| panic!("{what} cannot be started ({error}); cargo xtask test installs it"))
 }
 
-/// Goes through every state of a model, with weak fairness; gives the number of errors found (the search ends at the first), and of
-/// states.
+/// Goes through every state of a model, with weak fairness; gives the number of errors found (the search ends
+/// at the first), and of states.
 fn check(name: &str, bug: Option<&str>) -> (u64, u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut spin = Command::new("spin");

@@ -1,4 +1,5 @@
-//! Networks that break: between two nodes, around one node, in one direction, and slow ones. The count is exact every time.
+//! Networks that break: between two nodes, around one node, in one direction, and slow ones. The count is
+//! exact every time.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -88,7 +89,8 @@ fn a_cut_in_one_direction_costs_nothing() {
     assert_eq!(stage.ends_exactly()["attempt"], 1);
 }
 
-/// The grants of one node do not reach another, and never will: what was granted is settled by way of ZooKeeper.
+/// The grants of one node do not reach another, and never will: what was granted is settled by way of
+/// ZooKeeper.
 #[test]
 fn a_cut_that_nobody_mends_costs_nothing() {
     if !hosts::can_be_made() {

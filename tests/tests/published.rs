@@ -1,4 +1,5 @@
-//! Every program against its published answers: alone without the runtime, on all cores, and on four nodes within a process.
+//! Every program against its published answers: alone without the runtime, on all cores, and on four nodes
+//! within a process.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -62,7 +63,8 @@ fn tours() {
     agrees("tsp");
 }
 
-/// Weights are those of the files, so the heaviest clique is not the largest; it is the same in every order, on any number of nodes.
+/// Weights are those of the files, so the heaviest clique is not the largest; it is the same in every order,
+/// on any number of nodes.
 #[test]
 fn the_heaviest_cliques() {
     let Some(folder) = data::folder() else { return };

@@ -1,5 +1,5 @@
-//! Every example as three node processes on a real ZooKeeper: each instance with its published answer, and one of them with a node that is
-//! drained in the middle.
+//! Every example as three node processes on a real ZooKeeper: each instance with its published answer, and
+//! one of them with a node that is drained in the middle.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,7 +23,8 @@ fn submit(cluster: &Cluster, case: &Case) {
     case.check(&serde_json::from_str(&said.out).unwrap(), "on a cluster").unwrap();
 }
 
-/// Three nodes begin; as soon as all of them take part, one is drained. The answer is the published one, and nobody was lost.
+/// Three nodes begin; as soon as all of them take part, one is drained. The answer is the published one, and
+/// nobody was lost.
 fn drained_in_the_middle(cluster: &mut Cluster, case: &Case) {
     let mut job = cluster.begin(case.program, &case.command("submit", &["--wait"])).unwrap();
     for node in 0..3 {
@@ -62,8 +63,8 @@ fn on_a_cluster(program: &str) {
     }
 }
 
-/// Items of even weights, each worth as much as it weighs, for a room that is odd: no bound is ever low enough. The best there is, is
-/// found at once, but it takes long to know.
+/// Items of even weights, each worth as much as it weighs, for a room that is odd: no bound is ever low
+/// enough. The best there is, is found at once, but it takes long to know.
 fn hard_knapsack(cluster: &Cluster) -> Case {
     let weights: Vec<u64> = (1..=29).map(|item| 2 * (1_000 + item * item * 7 % 911 + 3 * item)).collect();
     let room = (weights.iter().sum::<u64>() / 2) | 1;

@@ -1,5 +1,5 @@
-//! Servers that are restarted while a job runs, with nodes that join and leave after each: everybody hears of everybody, nothing is
-//! lost, and the count is exact.
+//! Servers that are restarted while a job runs, with nodes that join and leave after each: everybody hears of
+//! everybody, nothing is lost, and the count is exact.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -58,7 +58,8 @@ impl Stage {
         self.here.push(node);
     }
 
-    /// The node that is there for longest, the leader first of all, is asked to leave, and every other one hears of it.
+    /// The node that is there for longest, the leader first of all, is asked to leave, and every other one
+    /// hears of it.
     fn drain(&mut self) {
         let node = self.here.remove(0);
         let name = self.name(node);

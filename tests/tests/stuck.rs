@@ -1,5 +1,6 @@
-//! Nodes in bad weather: tasks that do not ask whether they are to stop, a ZooKeeper that is away when a node is to leave, or
-//! that has lost everything. A node that can wait waits; a deadline holds whatever the program does.
+//! Nodes in bad weather: tasks that do not ask whether they are to stop, a ZooKeeper that is away when a node
+//! is to leave, or that has lost everything. A node that can wait waits; a deadline holds whatever the
+//! program does.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,7 +19,8 @@ use zk_server::Setup;
 /// A state that takes longer than any scenario.
 const FOR_EVER: &str = "600000";
 
-/// Nodes of one worker each, and a job of which one state does not ask for so long; returns when it is at work on the first.
+/// Nodes of one worker each, and a job of which one state does not ask for so long; returns when it is at
+/// work on the first.
 fn at_work(silent_ms: &str, nodes: usize, options: &[&str]) -> Cluster {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     let options = [&["--workers", "1"], options].concat();
@@ -88,7 +90,8 @@ fn a_node_alone_whose_task_never_asks_takes_the_next_job() {
     let mut cluster = at_work(FOR_EVER, 1, &[]);
     cancel(&cluster, "0");
     another_job_is_done(&cluster);
-    // With as many lingering threads as workers it takes no further part before one has returned, but leaves when told to.
+    // With as many lingering threads as workers it takes no further part before one has returned, but leaves
+    // when told to.
     let submitted = cluster.run("tree", &["submit", "1", "--silent-ms", FOR_EVER]).unwrap();
     assert_eq!(submitted.code, 0, "{submitted:?}");
     wait_until(&cluster, "the second", || cluster.log(0).matches("the node has its first task").count() == 3);

@@ -1,4 +1,5 @@
-//! Without pruning the number of visited states is known: every combination of nodes and workers visits each once.
+//! Without pruning the number of visited states is known: every combination of nodes and workers visits each
+//! once.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,6 @@
-//! What goes wrong around a cluster: wrong addresses, names and credentials, garbage in znodes, data that is too large. Each
-//! says what happened and what to do, with the right exit code, and takes nothing else down with it.
+//! What goes wrong around a cluster: wrong addresses, names and credentials, garbage in znodes, data that is
+//! too large. Each says what happened and what to do, with the right exit code, and takes nothing else down
+//! with it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

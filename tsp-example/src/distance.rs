@@ -1,7 +1,8 @@
-//! The distance functions of TSPLIB 95 (G. Reinelt, *TSPLIB 95*, section 2), and the great circle for CSV files.
+//! The distance functions of TSPLIB 95 (G. Reinelt, *TSPLIB 95*, section 2), and the great circle for CSV
+//! files.
 //!
-//! Every function gives a whole number, rounded as the specification says. The numbers are `f64`s because coordinates may be
-//! large: what does not fit a distance is refused by whoever asks.
+//! Every function gives a whole number, rounded as the specification says. The numbers are `f64`s because
+//! coordinates may be large: what does not fit a distance is refused by whoever asks.
 
 /// How the distance between two points is computed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,7 +21,8 @@ pub enum Metric {
     PseudoEuclidean,
     /// `XRAY1`, `XRAY2`: crystallography, with the speeds of the three motors.
     XRay([f64; 3]),
-    /// Great circle between latitudes and longitudes in decimal degrees, in kilometres, rounded. Not of TSPLIB.
+    /// Great circle between latitudes and longitudes in decimal degrees, in kilometres, rounded. Not of
+    /// TSPLIB.
     GreatCircle,
 }
 

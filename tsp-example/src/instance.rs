@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 /// The number of a city, from 0. In files they are counted from 1.
 pub type City = usize;
 
-/// The largest distance between two cities: with it, no tour of as many cities as fit into memory can overflow.
+/// The largest distance between two cities: with it, no tour of as many cities as fit into memory can
+/// overflow.
 pub const DISTANCE_MAX: u32 = i32::MAX as u32;
 
 /// The most memory that the distances of an instance may take, in bytes.
@@ -29,7 +30,8 @@ pub fn matrix_bytes(cities: u64) -> u64 {
     cities.saturating_mul(cities).saturating_mul(4)
 }
 
-/// A tour as `tsp solve --json` prints it: cities by their numbers in the file, from 1; alone, or as `tour` of an object.
+/// A tour as `tsp solve --json` prints it: cities by their numbers in the file, from 1; alone, or as `tour`
+/// of an object.
 pub(crate) fn read_numbered(mut given: serde_json::Value) -> Option<Vec<City>> {
     if let Some(tour) = given.get_mut("tour") {
         given = tour.take();

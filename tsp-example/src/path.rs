@@ -1,8 +1,9 @@
-//! The paper's search tree: a state is a path from the first city, its children extend it by one unvisited city, the nearest
-//! first (paper, 4.1 and 5).
+//! The paper's search tree: a state is a path from the first city, its children extend it by one unvisited
+//! city, the nearest first (paper, 4.1 and 5).
 //!
-//! The bound is the paper's too: the length of the path and that of a minimum spanning tree of the unvisited cities, by Prim's
-//! algorithm. It is weak, and the search a stress for the runtime rather than a way to solve large instances.
+//! The bound is the paper's too: the length of the path and that of a minimum spanning tree of the unvisited
+//! cities, by Prim's algorithm. It is weak, and the search a stress for the runtime rather than a way to
+//! solve large instances.
 
 use std::fmt;
 
@@ -14,7 +15,8 @@ use crate::{
     set::Set,
 };
 
-/// The travelling salesman as a tree of paths, for at most `N` cities, sets of which take `W` words of 64 bits.
+/// The travelling salesman as a tree of paths, for at most `N` cities, sets of which take `W` words of 64
+/// bits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "Instance", into = "Instance")]
 pub struct PathProblem<const N: usize, const W: usize> {
@@ -22,7 +24,8 @@ pub struct PathProblem<const N: usize, const W: usize> {
     around: Box<[Around<N>; N]>,
 }
 
-/// What the search looks up at a city. Of fixed size, and indexed by remainders, so that no bounds are checked.
+/// What the search looks up at a city. Of fixed size, and indexed by remainders, so that no bounds are
+/// checked.
 #[derive(Debug, Clone)]
 struct Around<const N: usize> {
     /// All other cities, the nearest first.

@@ -1,4 +1,5 @@
-//! A tour to begin with: nearest neighbour from several cities, improved by 2-opt and Or-opt until neither helps.
+//! A tour to begin with: nearest neighbour from several cities, improved by 2-opt and Or-opt until neither
+//! helps.
 //!
 //! Deterministic: the same instance gives the same tour.
 
@@ -53,7 +54,8 @@ fn nearest_neighbour(instance: &Instance, start: City) -> Vec<City> {
     tour
 }
 
-/// Applies improving moves until there is none left. Each makes the tour shorter by a whole number, so it ends.
+/// Applies improving moves until there is none left. Each makes the tour shorter by a whole number, so it
+/// ends.
 fn improve(instance: &Instance, tour: &mut [City]) {
     // To reverse a stretch is a way of another length where distances depend on the direction.
     while !instance.is_directed() && two_opt(instance, tour) || or_opt(instance, tour) {}
@@ -77,7 +79,8 @@ fn two_opt(instance: &Instance, tour: &mut [City]) -> bool {
     improved
 }
 
-/// Moves short chains of cities elsewhere, forwards or backwards, while that makes the tour shorter. Says whether it did.
+/// Moves short chains of cities elsewhere, forwards or backwards, while that makes the tour shorter. Says
+/// whether it did.
 fn or_opt(instance: &Instance, tour: &mut [City]) -> bool {
     let n = tour.len();
     let mut improved = false;

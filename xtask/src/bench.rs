@@ -11,8 +11,8 @@ use crate::{
 /// What is to be measured.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// `scale` (in the simulator, 10 to 1,000 nodes), `all` of the others, or some of them: uts, queens, paths, mst, tsp, clique,
-    /// polls, nodes, waits, memory, termination
+    /// `scale` (in the simulator, 10 to 1,000 nodes), `all` of the others, or some of them: uts, queens,
+    /// paths, mst, tsp, clique, polls, nodes, waits, memory, termination
     #[arg(required = true)]
     names: Vec<String>,
     /// How often each comparison is repeated

@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: gives every reader anything at all, for a while each, led by what the code does with it.
+//! `cargo xtask fuzz`: gives every reader anything at all, for a while each, led by what the code does with
+//! it.
 
 use anyhow::Result;
 

@@ -1,4 +1,5 @@
-//! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim`, `fuzz`, `mutants` and `bench`.
+//! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim`, `fuzz`, `mutants` and
+//! `bench`.
 
 mod bench;
 mod check;
@@ -51,7 +52,8 @@ enum Command {
         /// Only this target
         only: Option<String>,
     },
-    /// Put deliberate bugs into a copy of the workspace, and count the seeds that the simulator needs to find each
+    /// Put deliberate bugs into a copy of the workspace, and count the seeds that the simulator needs to find
+    /// each
     Mutants {
         /// Only those whose name contains this
         only: Option<String>,
@@ -73,7 +75,8 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench::run(&bench),
         Command::Cluster(arguments) => cluster::run(&arguments),
     };
-    // Not by returning it: with RUST_BACKTRACE set, a backtrace of xtask would bury the one line that matters.
+    // Not by returning it: with RUST_BACKTRACE set, a backtrace of xtask would bury the one line that
+    // matters.
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

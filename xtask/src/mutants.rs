@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: puts one deliberate bug after another into a copy of the workspace, and counts the seeds that the simulator
-//! needs to find each.
+//! `cargo xtask mutants`: puts one deliberate bug after another into a copy of the workspace, and counts the
+//! seeds that the simulator needs to find each.
 //!
 //! A simulator that finds nothing proves nothing unless it is known to find what is there.
 
@@ -269,7 +269,8 @@ pub(crate) fn run(only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Puts the bug in, runs seeds until one fails, and takes it out again. Gives the number of seeds and what was seen.
+/// Puts the bug in, runs seeds until one fails, and takes it out again. Gives the number of seeds and what
+/// was seen.
 fn find(copy: &Path, mutant: &Mutant) -> Result<Option<(u64, String)>> {
     let file = copy.join(mutant.file);
     let source = fs::read_to_string(&file)?;

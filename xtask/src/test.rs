@@ -33,7 +33,8 @@ pub(crate) fn run(long: bool) -> Result<()> {
 fn steps(data: &Data, long: bool) -> Vec<Step> {
     // One failing crate must not hide what the others have to say.
     let steps = [
-        // Scenarios start programs of other crates too, which the tests below build only as tests of their own.
+        // Scenarios start programs of other crates too, which the tests below build only as tests of their
+        // own.
         Step::cargo("programs", "build --workspace --bins"),
         Step::cargo("tests", "test --workspace --all-targets --no-fail-fast"),
         Step::cargo("doc tests", "test --workspace --doc --no-fail-fast"),

@@ -1,7 +1,8 @@
-//! ZooKeeper servers of one's own, on loopback and free ports, with their data in a folder that goes with them.
+//! ZooKeeper servers of one's own, on loopback and free ports, with their data in a folder that goes with
+//! them.
 //!
-//! They are those of Debian's package `zookeeper`; nothing of the package's own set-up is used or touched. A test starts its
-//! own servers, so tests can run side by side, and nothing is left when they end.
+//! They are those of Debian's package `zookeeper`; nothing of the package's own set-up is used or touched. A
+//! test starts its own servers, so tests can run side by side, and nothing is left when they end.
 //!
 //! ```no_run
 //! let mut servers = zk_server::Servers::start(&zk_server::Setup::ensemble())?;
@@ -103,7 +104,8 @@ struct Ports {
 
 /// How long servers may take until they serve.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often it is tried with other ports: between finding a free one and using it another program may take it.
+/// How often it is tried with other ports: between finding a free one and using it another program may take
+/// it.
 const START_TRIES: usize = 4;
 /// How often a server is asked whether it serves.
 const ASK_EVERY: Duration = Duration::from_millis(40);
@@ -112,7 +114,8 @@ impl Servers {
     /// Starts servers, and returns when they serve.
     ///
     /// # Errors
-    /// If ZooKeeper is not installed, or the servers do not serve within a minute; with the end of their logs.
+    /// If ZooKeeper is not installed, or the servers do not serve within a minute; with the end of their
+    /// logs.
     pub fn start(setup: &Setup) -> Result<Self> {
         ensure!(
             is_installed(),
@@ -188,7 +191,8 @@ impl Servers {
         Ok(())
     }
 
-    /// Removes everything that a server which is down has written. Of an ensemble nothing is left when all were wiped.
+    /// Removes everything that a server which is down has written. Of an ensemble nothing is left when all
+    /// were wiped.
     ///
     /// # Errors
     /// If the server runs, or its data cannot be removed.

@@ -11,9 +11,9 @@
 //!   create left/<node>, delete members/<node>     the clean leave
 //! ```
 //!
-//! It is one multi: all or nothing. If it fails on an id, another node toggled that id first, or the read was old: it is built
-//! again after a `sync`, with the same txn id. If its outcome is unknown, the caller tries again with the same
-//! [`Transaction`], as often as it takes. So every transaction counts exactly once.
+//! It is one multi: all or nothing. If it fails on an id, another node toggled that id first, or the read was
+//! old: it is built again after a `sync`, with the same txn id. If its outcome is unknown, the caller tries
+//! again with the same [`Transaction`], as often as it takes. So every transaction counts exactly once.
 
 use thiserror::Error as ThisError;
 
@@ -76,8 +76,8 @@ pub enum CommitError {
     /// There is no such attempt any more.
     #[error("the attempt is over")]
     AttemptOver,
-    /// The store refused it. If the error is [transient](Error::is_transient), the outcome may be unknown: to be called again
-    /// with the same transaction.
+    /// The store refused it. If the error is [transient](Error::is_transient), the outcome may be unknown: to
+    /// be called again with the same transaction.
     #[error(transparent)]
     Store(#[from] Error),
 }
@@ -180,7 +180,8 @@ struct Large {
 
 /// How large an output may be that stands in the transaction itself, in bytes.
 const OUTPUT_BYTES_MAX: usize = 128 << 10;
-/// How many bytes of parked tasks a transaction may carry in all before they go beside it in chunks, down to the smallest.
+/// How many bytes of parked tasks a transaction may carry in all before they go beside it in chunks, down to
+/// the smallest.
 const CARRIED_BYTES_MAX: usize = 256 << 10;
 /// What stays in a transaction all the same, in bytes.
 const SMALL_BYTES_MAX: usize = 128;
@@ -233,7 +234,8 @@ impl Large {
     }
 }
 
-/// Claims a parked task: gives its envelope, or `None` if another node was first. Once, however often it is called.
+/// Claims a parked task: gives its envelope, or `None` if another node was first. Once, however often it is
+/// called.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -280,8 +282,8 @@ pub async fn claim(
     Err(Error::Contended { path: attempt.parked(), tries: REBUILDS_MAX }.into())
 }
 
-/// The envelope of a task that was claimed. What stands beside it may be gone by then: an attempt that is over is tidied away piece by
-/// piece, and meanwhile claims of it still succeed.
+/// The envelope of a task that was claimed. What stands beside it may be gone by then: an attempt that is
+/// over is tidied away piece by piece, and meanwhile claims of it still succeed.
 async fn envelope(
     store: &dyn Store,
     attempt: &AttemptPaths,
@@ -322,7 +324,8 @@ async fn claimed_before(
     }
 }
 
-/// Writes a node into an attempt, before it may hold a task of it: its output, empty. Once, however often it is called.
+/// Writes a node into an attempt, before it may hold a task of it: its output, empty. Once, however often it
+/// is called.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -347,7 +350,8 @@ pub async fn enrol(
     }
 }
 
-/// Whether a node that is no member any more has gone with nothing in its hands: it said so, or it never took part.
+/// Whether a node that is no member any more has gone with nothing in its hands: it said so, or it never took
+/// part.
 ///
 /// # Errors
 /// Whatever the store refuses.
@@ -360,8 +364,8 @@ pub async fn left_cleanly(store: &dyn Store, attempt: &AttemptPaths, node: &str)
 
 /// Resolves when the global task list is empty: when every task is complete.
 ///
-/// The list is read again only after it was looked at and something has changed since: one read at a time, however many
-/// changes come. An old read does no harm: a list that is empty once stays so.
+/// The list is read again only after it was looked at and something has changed since: one read at a time,
+/// however many changes come. An old read does no harm: a list that is empty once stays so.
 ///
 /// # Errors
 /// Whatever the store refuses.
@@ -384,7 +388,8 @@ fn opening(cluster: &ClusterPaths, attempt: &AttemptPaths, node: &str, txn: &str
     ]
 }
 
-/// Each toggle as the operation that it has to be now. All ids are asked for before the first answer is awaited.
+/// Each toggle as the operation that it has to be now. All ids are asked for before the first answer is
+/// awaited.
 async fn toggles(store: &dyn Store, attempt: &AttemptPaths, ids: &[String]) -> Result<Vec<Op>> {
     let paths: Vec<String> = ids.iter().map(|id| attempt.task(id)).collect();
     let asked: Vec<_> = paths.iter().map(|path| store.exists(path)).collect();

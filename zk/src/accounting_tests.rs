@@ -321,8 +321,8 @@ fn family() -> impl Strategy<Value = Vec<usize>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Tasks complete in any order, on any of three nodes, in batches of any size; answers get lost. The list is empty
-    /// exactly when every task is committed.
+    /// Tasks complete in any order, on any of three nodes, in batches of any size; answers get lost. The list
+    /// is empty exactly when every task is committed.
     #[test]
     fn the_list_is_empty_exactly_at_the_end(
         parents in family(),

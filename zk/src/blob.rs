@@ -1,8 +1,8 @@
 //! Data that stands in a znode if it is small, and beside it in chunks if it is not.
 //!
-//! The content of the znode begins with a byte that says which: what follows is the data, or where the chunks are. So a transaction
-//! that has to write large data stays small: the chunks are written first, and count for nothing until the transaction that names
-//! them is done.
+//! The content of the znode begins with a byte that says which: what follows is the data, or where the chunks
+//! are. So a transaction that has to write large data stays small: the chunks are written first, and count
+//! for nothing until the transaction that names them is done.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +31,8 @@ fn chunk_of(folder: &str, k: usize) -> String {
     format!("{folder}/{k:06}")
 }
 
-/// Gives the content for a znode. Data of more than `inline_max` bytes is written below `folder` first, in place of what an
-/// earlier try may have left there; each write carries the check.
+/// Gives the content for a znode. Data of more than `inline_max` bytes is written below `folder` first, in
+/// place of what an earlier try may have left there; each write carries the check.
 pub(crate) async fn put(
     store: &dyn Store,
     folder: String,

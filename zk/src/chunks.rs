@@ -10,7 +10,8 @@ pub const CHUNK_BYTES_MAX: usize = 512 << 10;
 /// The most bytes of data in chunks.
 pub const CHUNKED_BYTES_MAX: usize = 64 << 20;
 
-/// Writes data in chunks below a folder, in place of what may stand there. Each write carries a check, if one is given.
+/// Writes data in chunks below a folder, in place of what may stand there. Each write carries a check, if one
+/// is given.
 pub(crate) async fn write(
     store: &dyn Store,
     folder: &str,

@@ -1,11 +1,13 @@
 //! The store over a real ZooKeeper, by the crate `zookeeper-client`.
 //!
-//! The crate reconnects and registers one-time watches again; what is added here is what the recipes rely on: a deadline for every
-//! request, an error that says whether the request may have happened, a word wherever a watch may have lost events
-//! (`watches.rs`), and that the session is held on to until a server says that it is over (`session.rs`).
+//! The crate reconnects and registers one-time watches again; what is added here is what the recipes rely on:
+//! a deadline for every request, an error that says whether the request may have happened, a word wherever a
+//! watch may have lost events (`watches.rs`), and that the session is held on to until a server says that it
+//! is over (`session.rs`).
 //!
-//! A connection that breaks between the server's welcome and its first answer leaves the crate saying "connected" until it finds
-//! the next server. What is asked meanwhile waits there and may be done later: its deadline makes of it an unknown outcome.
+//! A connection that breaks between the server's welcome and its first answer leaves the crate saying
+//! "connected" until it finds the next server. What is asked meanwhile waits there and may be done later: its
+//! deadline makes of it an unknown outcome.
 
 use std::{
     fmt,
@@ -94,8 +96,8 @@ impl ServerStore {
         })
     }
 
-    /// Takes note of what becomes of a write that is under way. It may be too large for the server, which breaks the connection then
-    /// and says nothing.
+    /// Takes note of what becomes of a write that is under way. It may be too large for the server, which
+    /// breaks the connection then and says nothing.
     fn written<T: Send + 'static>(&self, bytes: usize, asked: Answer<T>) -> Answer<T> {
         let losses = Arc::clone(&self.losses);
         Box::pin(async move {
@@ -122,8 +124,8 @@ impl ServerStore {
     }
 }
 
-/// Polls a future once. The client's futures send their request at the first poll at the latest, so that the request is on its
-/// way after this; whoever awaits the answer polls again, with a waker.
+/// Polls a future once. The client's futures send their request at the first poll at the latest, so that the
+/// request is on its way after this; whoever awaits the answer polls again, with a waker.
 fn sent<T: Send + 'static>(mut asked: Answer<T>) -> Answer<T> {
     match asked.as_mut().poll(&mut task::Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Box::pin(future::ready(answer)),
@@ -249,7 +251,8 @@ impl Store for ServerStore {
         let (asked, shown) = (path.to_owned(), format!("{}{path}", self.chroot));
         let acl = self.request(path, |client| async move { Ok(client.get_acl(&asked).await?.0) });
         Box::pin(async move {
-            // Who may do something is known by a password or a certificate; anybody and whoever has an address is not.
+            // Who may do something is known by a password or a certificate; anybody and whoever has an
+            // address is not.
             let is_open = acl.await?.iter().any(|acl| matches!(acl.scheme(), "world" | "ip"));
             if is_open { Err(Error::Open { path: shown }) } else { Ok(()) }
         })
@@ -359,8 +362,8 @@ fn stat_of(stat: &zookeeper::Stat) -> Stat {
     }
 }
 
-/// What an error of the client means. Whatever is not a server's clear refusal leaves the outcome unknown: what is under way
-/// when a connection breaks fails with errors of many kinds.
+/// What an error of the client means. Whatever is not a server's clear refusal leaves the outcome unknown:
+/// what is under way when a connection breaks fails with errors of many kinds.
 fn error_at(path: &str, error: &zookeeper::Error) -> Error {
     use zookeeper::Error as Kind;
     let path = path.to_owned();
@@ -375,9 +378,10 @@ fn error_at(path: &str, error: &zookeeper::Error) -> Error {
         Kind::QuotaExceeded | Kind::MarshallingError | Kind::Unimplemented => {
             Error::Refused { path, reason: error.to_string() }
         }
-        // Among these are what the client says when it gives up, which need not be the end of the session: whether it is, the next request
-        // is told; a server that is overloaded or has lost its quorum; and codes of newer servers, such as that of a
-        // request that was given up half done: what may be better the next time must not fail a job.
+        // Among these are what the client says when it gives up, which need not be the end of the session:
+        // whether it is, the next request is told; a server that is overloaded or has lost its quorum; and
+        // codes of newer servers, such as that of a request that was given up half done: what may be better
+        // the next time must not fail a job.
         _ => Error::ConnectionLost,
     }
 }

@@ -16,7 +16,8 @@ use crate::{
 /// Where a ZooKeeper is, and how long to wait for it.
 #[derive(Debug, Clone)]
 pub struct Connect {
-    /// The servers: `host:port,host:port/chroot`. The port is 2181 if it is left out; the chroot may be left out.
+    /// The servers: `host:port,host:port/chroot`. The port is 2181 if it is left out; the chroot may be left
+    /// out.
     pub hosts: String,
     /// After what silence the servers take this client for lost. They may grant less or more.
     pub session_timeout: Duration,
@@ -112,8 +113,8 @@ pub enum CredentialsError {
 }
 
 impl Connect {
-    /// A connection without credentials and in the clear, with a session of 10 s; each request may take 5 s, and the
-    /// connection 10 s.
+    /// A connection without credentials and in the clear, with a session of 10 s; each request may take 5 s,
+    /// and the connection 10 s.
     pub fn new(hosts: impl Into<String>) -> Self {
         Self {
             hosts: hosts.into(),
@@ -184,7 +185,8 @@ impl Connect {
         })
     }
 
-    /// Whether the text names servers. Every host must be one that TLS can name; the client takes that for granted.
+    /// Whether the text names servers. Every host must be one that TLS can name; the client takes that for
+    /// granted.
     ///
     /// # Errors
     /// [`ConnectError::Hosts`].
@@ -215,8 +217,9 @@ impl Connect {
         Ok(())
     }
 
-    /// Whether the credentials would go over a network in the clear: there are some, there is no TLS, and a server is named
-    /// that is not on this machine. No name is asked for: what is not `localhost`, `127.0.0.0/8` or `::1` counts as elsewhere.
+    /// Whether the credentials would go over a network in the clear: there are some, there is no TLS, and a
+    /// server is named that is not on this machine. No name is asked for: what is not `localhost`,
+    /// `127.0.0.0/8` or `::1` counts as elsewhere.
     pub fn exposes_credentials(&self) -> bool {
         let servers = self.hosts.split_once('/').map_or(self.hosts.as_str(), |(servers, _)| servers);
         self.credentials.is_some() && self.tls.is_none() && !servers.split(',').all(is_loopback)
@@ -273,7 +276,8 @@ impl Credentials {
         Self::parse(&text).ok_or_else(|| CredentialsError::Malformed { file: file() })
     }
 
-    /// Credentials from `user:password`, with or without the end of its line; `None` if that is something else.
+    /// Credentials from `user:password`, with or without the end of its line; `None` if that is something
+    /// else.
     pub fn parse(text: &str) -> Option<Self> {
         let line = text.strip_suffix('\n').map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
         let (user, password) = line.split_once(':')?;
@@ -295,7 +299,8 @@ fn mode_of(_: &fs::Metadata) -> u32 {
 
 impl Tls {
     fn options(&self) -> Result<TlsOptions, ConnectError> {
-        // With more than one provider in a program, TLS takes none of itself. If one was chosen already, it stays.
+        // With more than one provider in a program, TLS takes none of itself. If one was chosen already, it
+        // stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |error: zookeeper_client::Error| ConnectError::Tls { reason: error.to_string() };
         let options = TlsOptions::new().with_pem_ca(&self.ca).map_err(failed)?;

@@ -1,4 +1,5 @@
-//! Leader election, the standard recipe: the lowest number leads, and each watches only the one before it (paper, 3.2).
+//! Leader election, the standard recipe: the lowest number leads, and each watches only the one before it
+//! (paper, 3.2).
 //!
 //! ```text
 //!   election/tsp@1.0~n17~0000000003   leads the nodes that run tsp 1.0
@@ -7,8 +8,8 @@
 //!   election/tsp@1.0~n29~0000000009   watches 7: when 3 goes, only 7 wakes
 //! ```
 //!
-//! Nodes that run different programs, or versions, have leaders of their own: a leader merges what the tasks have produced,
-//! and only the program knows how.
+//! Nodes that run different programs, or versions, have leaders of their own: a leader merges what the tasks
+//! have produced, and only the program knows how.
 
 use std::{fmt, sync::Arc};
 
@@ -47,8 +48,8 @@ impl Candidate {
     /// Stands for election.
     ///
     /// # Errors
-    /// Whatever the store refuses. If the outcome is unknown it may be called again: a candidate that an earlier call
-    /// has left behind is taken up.
+    /// Whatever the store refuses. If the outcome is unknown it may be called again: a candidate that an
+    /// earlier call has left behind is taken up.
     pub async fn enter(
         store: Arc<dyn Store>,
         cluster: &ClusterPaths,
@@ -58,8 +59,9 @@ impl Candidate {
         let folder = cluster.election();
         let group = format!("{}@{}~", runs.program, runs.version);
         let mine = format!("{group}{node}~");
-        // The node's name is part of the znode's, by which a try whose answer was lost is found again: on whatever server the session is
-        // now, which need not have heard of it yet. Two candidates of one session would wait for each other.
+        // The node's name is part of the znode's, by which a try whose answer was lost is found again: on
+        // whatever server the session is now, which need not have heard of it yet. Two candidates of one
+        // session would wait for each other.
         store.sync(&folder).await?;
         let found = store.children(&folder).await?.into_iter().find(|name| name.starts_with(&mine));
         let name = if let Some(name) = found {
@@ -75,7 +77,8 @@ impl Candidate {
     /// Waits until this candidate leads.
     ///
     /// # Errors
-    /// [`Error::SessionExpired`] when it stands no more; otherwise whatever the store refuses, and it can be called again.
+    /// [`Error::SessionExpired`] when it stands no more; otherwise whatever the store refuses, and it can be
+    /// called again.
     ///
     /// # Cancellation safety
     /// Dropping the future loses nothing; the candidate stands on.
@@ -111,7 +114,8 @@ impl Candidate {
     /// Whatever the store refuses; after a transient error it can be called again.
     pub async fn withdraw(&self) -> Result<()> {
         delete(&*self.store, &format!("{}/{}", self.folder, self.name)).await?;
-        // A try to enter whose answer was lost may have left another one behind; it would block whoever comes after it.
+        // A try to enter whose answer was lost may have left another one behind; it would block whoever comes
+        // after it.
         self.store.sync(&self.folder).await?;
         let names = self.store.children(&self.folder).await?;
         for name in names.iter().filter(|name| name.starts_with(&self.mine)) {
@@ -148,7 +152,8 @@ pub async fn leaders(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<(S
     Ok(leaders)
 }
 
-/// The number at the end of a candidate's name. A name without one was not made by a candidate, and never leads.
+/// The number at the end of a candidate's name. A name without one was not made by a candidate, and never
+/// leads.
 fn number(name: &str) -> u64 {
     name.rsplit('~').next().and_then(|number| number.parse().ok()).unwrap_or(u64::MAX)
 }

@@ -1,8 +1,8 @@
 //! What can go wrong with an operation on the tree, and whether it may have happened all the same.
 //!
 //! The question that decides everything after a failure is not *what* failed but *whether the operation took
-//! effect*. A create that was refused with "exists already" changed nothing; a create whose answer was lost with
-//! the connection may have happened. [`Error::effect`] answers that for every error.
+//! effect*. A create that was refused with "exists already" changed nothing; a create whose answer was lost
+//! with the connection may have happened. [`Error::effect`] answers that for every error.
 //!
 //! Every error of the project says its cause in its own message, and so names no `source`: whoever prints
 //! it, with its sources or

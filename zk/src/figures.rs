@@ -22,7 +22,8 @@ pub struct NodeFigures<F> {
     /// What has happened to it.
     #[serde(default)]
     pub moments: Vec<Moment>,
-    /// Its tasks that were asked to stop and have not answered for long. They keep the node from leaving, or from the next job.
+    /// Its tasks that were asked to stop and have not answered for long. They keep the node from leaving, or
+    /// from the next job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub silent: Vec<Silent>,
     /// Whether these are its last words: it works on the job no more.

@@ -13,13 +13,14 @@
 //! | [`suggestion`] | what does a user say to a job that is at work |
 //! | [`tidy`] | what means nothing any more |
 //!
-//! The recipes are written on [`Store`], a small trait that has ZooKeeper's interface and no more. [`Connect`] opens one over
-//! a real ZooKeeper; [`MemoryTree`] is one within this process, over the pure [`tree::Tree`], and injects faults for tests.
+//! The recipes are written on [`Store`], a small trait that has ZooKeeper's interface and no more.
+//! [`Connect`] opens one over a real ZooKeeper; [`MemoryTree`] is one within this process, over the pure
+//! [`tree::Tree`], and injects faults for tests.
 //!
 //! What fails for the moment is tried again as [`retry`] says.
 //!
-//! Every error says whether the operation [may have happened](Error::effect) all the same; every recipe can be called again when
-//! it does not know, and does what it does once.
+//! Every error says whether the operation [may have happened](Error::effect) all the same; every recipe can
+//! be called again when it does not know, and does what it does once.
 
 mod error;
 mod store;

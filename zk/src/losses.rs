@@ -1,10 +1,12 @@
-//! Requests that a server answers by breaking the connection, as it does when they are larger than its `jute.maxbuffer`.
+//! Requests that a server answers by breaking the connection, as it does when they are larger than its
+//! `jute.maxbuffer`.
 
 use crate::error::Error;
 
 /// From what size on a request may be the reason, in bytes.
 const SUSPICIOUS_BYTES: usize = 4 << 10;
-/// After how many connections that broke, one after the other, it is said; and again each time they are twice as many.
+/// After how many connections that broke, one after the other, it is said; and again each time they are twice
+/// as many.
 const LOSSES_TOLD: u32 = 3;
 
 /// Counts the connections that broke while something large was being written.
@@ -17,7 +19,8 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Takes note of what became of a write that was sent. How often and at what size connections were lost, if that is to be said now.
+    /// Takes note of what became of a write that was sent. How often and at what size connections were lost,
+    /// if that is to be said now.
     pub(crate) fn note(&mut self, bytes: usize, lost: Option<&Error>) -> Option<(u32, usize)> {
         if lost != Some(&Error::ConnectionLost) {
             // What is as large as that was taken, so the size is not the reason.

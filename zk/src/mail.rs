@@ -1,5 +1,5 @@
-//! Messages from node to node by way of the tree, for the few that have no other way: where the network between two nodes is
-//! broken while both reach the servers.
+//! Messages from node to node by way of the tree, for the few that have no other way: where the network
+//! between two nodes is broken while both reach the servers.
 //!
 //! Like any message, one may be lost, and may come twice. A mailbox lies in its attempt and goes with it.
 
@@ -29,8 +29,9 @@ pub enum Posted {
 /// What the names of the folders begin with in which the chunks of large messages are.
 pub(crate) const CHUNKS: &str = "mail";
 
-/// Posts a message, if its sender and its addressee are members. The first one puts up the mailbox. A message of any size up to [`CHUNKED_BYTES_MAX`](crate::CHUNKED_BYTES_MAX) will do; one
-/// that is large has its chunks in a folder of its own, by its number, which the sender gives once.
+/// Posts a message, if its sender and its addressee are members. The first one puts up the mailbox. A message
+/// of any size up to [`CHUNKED_BYTES_MAX`](crate::CHUNKED_BYTES_MAX) will do; one that is large has its
+/// chunks in a folder of its own, by its number, which the sender gives once.
 ///
 /// # Errors
 /// Whatever the store refuses.

@@ -1,9 +1,9 @@
 //! Membership: who is there (paper, 3.2 and 3.3).
 //!
-//! A node creates an ephemeral znode, last of all, when it is ready to serve. Everybody watches the folder by one persistent
-//! recursive watch, which gives increments: *n* nodes that join do not cost *n²* reads. Where events may have been lost
-//! (after a reconnect) a new watch is set, for the old one is dead, and then the folder is read once and compared with what is
-//! known.
+//! A node creates an ephemeral znode, last of all, when it is ready to serve. Everybody watches the folder by
+//! one persistent recursive watch, which gives increments: *n* nodes that join do not cost *n²* reads. Where
+//! events may have been lost (after a reconnect) a new watch is set, for the old one is dead, and then the
+//! folder is read once and compared with what is known.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -52,8 +52,8 @@ pub enum Change {
 /// Makes a node a member, as long as its session lives.
 ///
 /// # Errors
-/// Whatever the store refuses. If the outcome is unknown, it may be called again: a member znode of this session's own
-/// is taken for success.
+/// Whatever the store refuses. If the outcome is unknown, it may be called again: a member znode of this
+/// session's own is taken for success.
 pub async fn join(store: &dyn Store, cluster: &ClusterPaths, member: &Member) -> Result<()> {
     let (path, content) = (cluster.member(&member.node), record::write(member));
     match store.create(&path, &content, CreateMode::Ephemeral).await {
@@ -130,9 +130,11 @@ impl Roll {
                 return Ok(change);
             }
             let Some(events) = &mut self.events else {
-                // Set before the scan, so that nothing falls between. If it fails, or nobody waits any more, the next call does it.
+                // Set before the scan, so that nothing falls between. If it fails, or nobody waits any more,
+                // the next call does it.
                 let events = self.store.watch_tree(&self.cluster.members()).await?;
-                // This server may be behind the one that told what is known: nobody has left because it has not heard of them.
+                // This server may be behind the one that told what is known: nobody has left because it has
+                // not heard of them.
                 self.store.sync(&self.cluster.members()).await?;
                 (self.events, self.rescan) = (Some(events), true);
                 continue;

@@ -123,8 +123,8 @@ impl MemoryTree {
         shared.old_views.remove(&session);
     }
 
-    /// Cuts a session off from the tree, or lets it come back. Its ephemerals stay. When it is back, its one-time watches tell what
-    /// has changed; its persistent ones say `Rescan` and are dead, as on a server.
+    /// Cuts a session off from the tree, or lets it come back. Its ephemerals stay. When it is back, its
+    /// one-time watches tell what has changed; its persistent ones say `Rescan` and are dead, as on a server.
     pub fn set_connected(&self, session: SessionId, connected: bool) {
         let mut shared = self.lock();
         let Some(state) = shared.sessions.get(&session) else { return };
@@ -138,8 +138,9 @@ impl MemoryTree {
         }
     }
 
-    /// Puts a session on a server that is behind the others: it sees the tree as it is now, whatever others and it itself change, until
-    /// it asks for a `sync` or one of its own writes is answered. Its watches tell of the difference then.
+    /// Puts a session on a server that is behind the others: it sees the tree as it is now, whatever others
+    /// and it itself change, until it asks for a `sync` or one of its own writes is answered. Its watches
+    /// tell of the difference then.
     pub fn fall_behind(&self, session: SessionId) {
         let mut shared = self.lock();
         let view = shared.tree.clone();

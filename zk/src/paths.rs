@@ -99,9 +99,9 @@ impl ClusterPaths {
         Err(NameError { shown: cluster.chars().take(NAME_BYTES_MAX).collect() })
     }
 
-    /// Creates what every cluster has, as far as it is not there. What is there must be closed to whoever has no credentials, if
-    /// this session has some. That is not asked of the folder of all clusters, which others may share: by way of it
-    /// nobody can do more than make clusters and remove empty ones.
+    /// Creates what every cluster has, as far as it is not there. What is there must be closed to whoever has
+    /// no credentials, if this session has some. That is not asked of the folder of all clusters, which
+    /// others may share: by way of it nobody can do more than make clusters and remove empty ones.
     ///
     /// # Errors
     /// Whatever the store refuses; [`Error::Open`] for a folder that is open to everybody.
@@ -274,8 +274,8 @@ impl AttemptPaths {
         format!("{}/parked/{task}", self.0)
     }
 
-    /// A task that a transaction parks. Each time a task is parked it is under another name: so whoever claims one by its name has read
-    /// what is parked there now, however old the tree is that it reads.
+    /// A task that a transaction parks. Each time a task is parked it is under another name: so whoever
+    /// claims one by its name has read what is parked there now, however old the tree is that it reads.
     pub fn parked_by(&self, task: &str, txn: &str) -> String {
         format!("{}/parked/{task}{PARKED_BY}{txn}", self.0)
     }

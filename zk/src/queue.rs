@@ -1,5 +1,5 @@
-//! The queue of jobs: they run one after another, in the order of their submission; each program's jobs in a queue of their
-//! own.
+//! The queue of jobs: they run one after another, in the order of their submission; each program's jobs in a
+//! queue of their own.
 
 use std::{collections::BTreeSet, fmt, future::poll_fn, sync::Arc, task::Poll};
 

@@ -386,8 +386,8 @@ async fn letters_of_members_arrive_in_order_and_a_full_mailbox_takes_no_more() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is published by whomever in whatever order, and whichever answers get lost: the znode has the best at the end, and never
-    /// got worse on the way.
+    /// Whatever is published by whomever in whatever order, and whichever answers get lost: the znode has the
+    /// best at the end, and never got worse on the way.
     #[test]
     fn the_best_value_wins(
         values in prop::collection::vec((0_usize..3, any::<u8>(), 0_usize..4, any::<bool>()), 1..20),

@@ -1,9 +1,10 @@
 //! Holding on to a session until a server says that it is over.
 //!
-//! The crate takes a session for expired when no server has answered for 7/5 of its timeout. It cannot know: servers that start,
-//! or elect a leader, give every session its whole time anew, so that after an outage of any length the session is there with its
-//! ephemerals. So its id and password are kept, and it is asked for again and again, by a client of its own, until a server takes it
-//! up or refuses it. Meanwhile the session is `Disconnected`.
+//! The crate takes a session for expired when no server has answered for 7/5 of its timeout. It cannot know:
+//! servers that start, or elect a leader, give every session its whole time anew, so that after an outage of
+//! any length the session is there with its ephemerals. So its id and password are kept, and it is asked for
+//! again and again, by a client of its own, until a server takes it up or refuses it. Meanwhile the session
+//! is `Disconnected`.
 //!
 //! ```text
 //!   Connected ◀──▶ Disconnected ───▶ Expired     closed, or a server says so
@@ -11,8 +12,9 @@
 //!       └── sync ◀── a new client with the same session
 //! ```
 //!
-//! A new client does not know what the old one has seen last, so it would be content with a server that is behind: a `sync` comes before
-//! anything else. The watches of the old client are gone; each says so when the session is taken up, or over.
+//! A new client does not know what the old one has seen last, so it would be content with a server that is
+//! behind: a `sync` comes before anything else. The watches of the old client are gone; each says so when the
+//! session is taken up, or over.
 
 use std::{
     convert::Infallible,
@@ -58,7 +60,8 @@ pub(crate) struct Fate {
 }
 
 impl Fate {
-    /// What a watch says whose client is gone: that something may have been missed, once the session is taken up, or that it is over.
+    /// What a watch says whose client is gone: that something may have been missed, once the session is taken
+    /// up, or that it is over.
     ///
     /// # Cancellation safety
     /// Dropping the future loses nothing.
@@ -108,8 +111,8 @@ impl Held {
         match (session_of(client.state()), known) {
             (_, Session::Expired) => Err(Error::SessionExpired),
             (Session::Connected, _) => Ok((client, fate)),
-            // It would keep the request until it is connected again, however long that takes, and do it then. Or it has given up, which
-            // says nothing about the session.
+            // It would keep the request until it is connected again, however long that takes, and do it then.
+            // Or it has given up, which says nothing about the session.
             (Session::Disconnected | Session::Expired, _) => Err(Error::ConnectionLost),
         }
     }
@@ -119,7 +122,8 @@ impl Held {
         self.fate.session.clone()
     }
 
-    /// Ends the session: it is closed when its last client is dropped. Requests that are under way hold one each.
+    /// Ends the session: it is closed when its last client is dropped. Requests that are under way hold one
+    /// each.
     pub(crate) fn close(&self) {
         drop(self.open.write().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -182,7 +186,8 @@ impl Keeper {
         open.as_ref().map(|open| open.client.session().clone())
     }
 
-    /// Lets another client speak for the session. Nothing if the session was closed meanwhile: the client closes it then.
+    /// Lets another client speak for the session. Nothing if the session was closed meanwhile: the client
+    /// closes it then.
     fn replace(&self, client: Client) -> Option<StateWatcher> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let states = client.state_watcher();
@@ -198,7 +203,8 @@ async fn take_up(connect: &Connect, session: SessionInfo) -> Option<Client> {
     loop {
         let mut asked = rounds.clone();
         match connect.once(Some(session.clone())).await {
-            // Dropping the client would close the session: it is asked until it answers, or has given up as well.
+            // Dropping the client would close the session: it is asked until it answers, or has given up as
+            // well.
             Ok(client) => loop {
                 match time::timeout(connect.request_timeout, client.sync("/")).await {
                     Ok(Ok(())) => return Some(client),

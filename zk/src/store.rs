@@ -3,9 +3,9 @@
 //! It is ZooKeeper's interface and no more: whatever holds here holds on a real server. A recipe written on
 //! [`Store`] runs over the tree in this process (`memory.rs`) and over a server alike.
 //!
-//! A request is **sent when the method is called**, not when the answer is first polled: requests of one session are
-//! executed in the order of the calls, so several of them can be pipelined; dropping an answer does not take
-//! the request back.
+//! A request is **sent when the method is called**, not when the answer is first polled: requests of one
+//! session are executed in the order of the calls, so several of them can be pipelined; dropping an answer
+//! does not take the request back.
 
 use std::{
     fmt,
@@ -45,7 +45,8 @@ pub struct Stat {
     pub children: u32,
     /// The session that an ephemeral znode belongs to; 0 for a persistent one.
     pub ephemeral_owner: i64,
-    /// When the data was set, in milliseconds since 1970 by the server's clock; 0 where the tree has no clock.
+    /// When the data was set, in milliseconds since 1970 by the server's clock; 0 where the tree has no
+    /// clock.
     pub modified_ms: u64,
 }
 
@@ -124,21 +125,23 @@ pub enum WatchEvent {
     DataChanged(String),
     /// A child of the znode was created or deleted (one-time watches only).
     ChildrenChanged(String),
-    /// Events may have been lost (a reconnect, a full queue). A persistent watch that says so says nothing more: whoever goes on
-    /// sets a new one first, and then reads again and compares. After a one-time watch it is enough to read again.
+    /// Events may have been lost (a reconnect, a full queue). A persistent watch that says so says nothing
+    /// more: whoever goes on sets a new one first, and then reads again and compares. After a one-time watch
+    /// it is enough to read again.
     Rescan,
     /// The session is over; no event will follow.
     Ended,
 }
 
-/// A one-time watch: resolves once, at the first change after the read that set it. It outlives the connection: what changed while
-/// there was none is told afterwards, though not how often.
+/// A one-time watch: resolves once, at the first change after the read that set it. It outlives the
+/// connection: what changed while there was none is told afterwards, though not how often.
 pub type OneShot = Pin<Box<dyn Future<Output = WatchEvent> + Send>>;
 
-/// A persistent recursive watch: every change of the znode and of everything below it, in order, until the connection breaks.
+/// A persistent recursive watch: every change of the znode and of everything below it, in order, until the
+/// connection breaks.
 pub trait Events: Send {
-    /// The next event. After [`WatchEvent::Rescan`] there is none but [`WatchEvent::Ended`]; after that it answers `Ended` again
-    /// and again.
+    /// The next event. After [`WatchEvent::Rescan`] there is none but [`WatchEvent::Ended`]; after that it
+    /// answers `Ended` again and again.
     ///
     /// # Cancellation safety
     /// Dropping the future loses no event.
@@ -152,7 +155,8 @@ pub enum Session {
     Connected,
     /// Without a server; the session may still be alive, its ephemerals too.
     Disconnected,
-    /// Over, for good: closed, or expired as a server says. While no server answers nobody can know, however long that takes.
+    /// Over, for good: closed, or expired as a server says. While no server answers nobody can know, however
+    /// long that takes.
     Expired,
 }
 
@@ -172,8 +176,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn children(&self, path: &str) -> Answer<Vec<String>>;
     /// Does all operations or none.
     fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>>;
-    /// Waits until this session's server has caught up with everything committed before the call, and has done whatever this
-    /// session asked for earlier, answered or not.
+    /// Waits until this session's server has caught up with everything committed before the call, and has
+    /// done whatever this session asked for earlier, answered or not.
     fn sync(&self, path: &str) -> Answer<()>;
     /// Reads a znode and watches for its next change of data or its deletion.
     fn get_and_watch(&self, path: &str) -> Answer<(Vec<u8>, Stat, OneShot)>;
@@ -184,12 +188,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Watches a znode and everything below it. A path takes either this or one-time watches within one
     /// session, never both: on a server the later one silences the earlier.
     ///
-    /// The watch does not outlive the connection. When the session is connected again its stream says [`WatchEvent::Rescan`] once
-    /// and then nothing any more; whoever watches sets a new watch before reading again. The old one may be dropped before
-    /// that or after.
+    /// The watch does not outlive the connection. When the session is connected again its stream says
+    /// [`WatchEvent::Rescan`] once and then nothing any more; whoever watches sets a new watch before reading
+    /// again. The old one may be dropped before that or after.
     fn watch_tree(&self, path: &str) -> Answer<Box<dyn Events>>;
-    /// Whether a znode that others may have made is closed to whoever has no credentials, if this session has some: otherwise
-    /// [`Error::Open`].
+    /// Whether a znode that others may have made is closed to whoever has no credentials, if this session has
+    /// some: otherwise [`Error::Open`].
     fn check_access(&self, path: &str) -> Answer<()> {
         let _ = path;
         Box::pin(future::ready(Ok(())))
@@ -200,8 +204,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn close(&self) -> Answer<()>;
 }
 
-/// What a watch has seen; [`Error::SessionExpired`] if it will see nothing any more. A watch that has ended while the session goes on
-/// may have missed something: whoever asks reads again in either case.
+/// What a watch has seen; [`Error::SessionExpired`] if it will see nothing any more. A watch that has ended
+/// while the session goes on may have missed something: whoever asks reads again in either case.
 pub(crate) fn seen(store: &dyn Store, event: &WatchEvent) -> Result<()> {
     if *event == WatchEvent::Ended && *store.session().borrow() == Session::Expired {
         return Err(Error::SessionExpired);

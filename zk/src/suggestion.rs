@@ -1,4 +1,5 @@
-//! What a user says to a job that is at work: a better solution, mostly. Whoever leads takes note of it and answers.
+//! What a user says to a job that is at work: a better solution, mostly. Whoever leads takes note of it and
+//! answers.
 //!
 //! A suggestion is a znode of its own; its answer is written into it, and who has made it removes it then.
 
@@ -40,8 +41,8 @@ pub struct Answer {
     pub said: String,
 }
 
-/// Suggests something to a job; gives the name of the suggestion. Its key, a part of a name, tells it from every other: with the same one
-/// it can be called again, and suggests it once.
+/// Suggests something to a job; gives the name of the suggestion. Its key, a part of a name, tells it from
+/// every other: with the same one it can be called again, and suggests it once.
 ///
 /// # Errors
 /// Whatever the store refuses; [`Error::NoNode`] if there is no such job; [`Error::TooLarge`] for more than
@@ -99,7 +100,8 @@ pub async fn answered(store: &dyn Store, cluster: &ClusterPaths, job: &str, name
 /// How often a suggestion is looked at before it is taken for the reason that nodes are lost.
 const TRIES_MAX: u32 = 2;
 
-/// Notes that somebody begins to look at a suggestion. False if it was looked at too often: whoever did is gone.
+/// Notes that somebody begins to look at a suggestion. False if it was looked at too often: whoever did is
+/// gone.
 ///
 /// # Errors
 /// Whatever the store refuses.

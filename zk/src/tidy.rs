@@ -8,10 +8,11 @@
 //! | chunks of a letter | its sender and its addressee are at work on the attempt |
 //! | txn ids, mailbox of a node | it has not left |
 //!
-//! Large data is written before the transaction that names it, so what nobody names may be about to be named. Only what a node has
-//! written that has left cleanly, and so writes no more, is judged by that.
+//! Large data is written before the transaction that names it, so what nobody names may be about to be named.
+//! Only what a node has written that has left cleanly, and so writes no more, is judged by that.
 //!
-//! Whoever leads calls it now and then, with its fence. It decides nothing: if it fails in the middle, the next call does the rest.
+//! Whoever leads calls it now and then, with its fence. It decides nothing: if it fails in the middle, the
+//! next call does the rest.
 
 use std::collections::BTreeSet;
 
@@ -39,8 +40,8 @@ pub async fn earlier_attempts(store: &dyn Store, fence: &Fence, job: &JobPaths, 
 /// How many znodes are removed by one request.
 const REMOVED_MAX: usize = 256;
 
-/// Removes a znode and everything below it. A folder goes together with the last that is in it: nobody ever sees it empty, which of a
-/// list of tasks would mean that all are complete.
+/// Removes a znode and everything below it. A folder goes together with the last that is in it: nobody ever
+/// sees it empty, which of a list of tasks would mean that all are complete.
 async fn remove(store: &dyn Store, fence: &Fence, path: &str) -> Result<()> {
     let mut names = match store.children(path).await {
         Err(Error::NoNode { .. }) => return Ok(()),

@@ -95,7 +95,8 @@ async fn what_somebody_may_still_need_stays() {
         ..transaction("a", 0)
     };
     accounting::commit(&*a, &stage.cluster, &paths, &leave).await.unwrap();
-    // One is parked, one is claimed by a transaction whose answer may be asked for again; the third is about to be named.
+    // One is parked, one is claimed by a transaction whose answer may be asked for again; the third is about
+    // to be named.
     assert_eq!(claim(&b, &stage, "b", 0, "task-1").await, large(1));
     let about_to_park = paths.large_of("b-1-task-3");
     stage.store.create(&about_to_park, b"", CreateMode::Persistent).await.unwrap();

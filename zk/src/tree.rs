@@ -1,7 +1,8 @@
 //! The znode tree itself: a pure data structure. No I/O, no clock, no threads.
 //!
-//! It does what a server does with the requests of its sessions, operation by operation, with the server's errors, and it says
-//! which watches have fired. The same calls give the same answers, so whoever simulates a cluster can replay it.
+//! It does what a server does with the requests of its sessions, operation by operation, with the server's
+//! errors, and it says which watches have fired. The same calls give the same answers, so whoever simulates a
+//! cluster can replay it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,8 +30,8 @@ pub enum WatchKind {
 /// The watches that an operation has fired, with what each has seen, in order.
 pub type Fired = Vec<(WatchId, WatchEvent)>;
 
-/// The most bytes that a request may have: just under 1 MiB, as on a server. A larger one would cost the connection, and
-/// everything under way on it.
+/// The most bytes that a request may have: just under 1 MiB, as on a server. A larger one would cost the
+/// connection, and everything under way on it.
 pub const REQUEST_BYTES_MAX: usize = (1 << 20) - (4 << 10);
 /// What an operation takes at most besides its path and its data: headers, lengths, the access list.
 const OP_BYTES: usize = 96;
@@ -41,8 +42,8 @@ struct Znode {
     version: Version,
     owner: SessionId,
     children: BTreeSet<String>,
-    /// The number of the next child, if it is sequential: every child that is created counts, as on a server. It never goes
-    /// back.
+    /// The number of the next child, if it is sequential: every child that is created counts, as on a server.
+    /// It never goes back.
     next_number: u32,
 }
 

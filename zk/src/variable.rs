@@ -23,8 +23,8 @@ const TRIES_MAX: usize = 64;
 /// Writes a value unless the znode has one that it does not improve on, by compare-and-set.
 ///
 /// # Errors
-/// Whatever the store refuses. If the outcome is unknown it may be called again: a value that is there already is
-/// taken for written.
+/// Whatever the store refuses. If the outcome is unknown it may be called again: a value that is there
+/// already is taken for written.
 pub async fn publish(
     store: &dyn Store,
     path: &str,
@@ -66,8 +66,8 @@ impl VariableWatch {
         Ok(Self { store, path: path.to_owned(), changed: None })
     }
 
-    /// The value it has, and then each one it gets. Values that follow each other closely may be passed over; the last
-    /// never is.
+    /// The value it has, and then each one it gets. Values that follow each other closely may be passed over;
+    /// the last never is.
     ///
     /// # Errors
     /// Whatever the store refuses; after a transient error it can be called again.

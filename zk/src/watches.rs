@@ -1,9 +1,10 @@
 //! The watches of a session on a ZooKeeper.
 //!
-//! After a reconnect the crate (0.11.2) does not register persistent watches again: of the five lists of watches it sends the first
-//! three alone. They would lose the events of the meantime in any case (ZOOKEEPER-4698). So a persistent watch says `Rescan` when
-//! its session is connected again and is dead from then on; a new one is set by whoever watches. The old one may go before
-//! or after: the crate takes a watch back at the server only when it has, and awaits, no other on the path.
+//! After a reconnect the crate (0.11.2) does not register persistent watches again: of the five lists of
+//! watches it sends the first three alone. They would lose the events of the meantime in any case
+//! (ZOOKEEPER-4698). So a persistent watch says `Rescan` when its session is connected again and is dead from
+//! then on; a new one is set by whoever watches. The old one may go before or after: the crate takes a watch
+//! back at the server only when it has, and awaits, no other on the path.
 
 use std::{future::Future, pin::Pin};
 

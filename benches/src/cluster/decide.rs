@@ -15,8 +15,8 @@ use crate::{
 
 const NODES: usize = 8;
 
-/// Measures: from the moment at which a node has found a clique of 33 vertices to that at which the last task of all nodes has ended. Both are
-/// in the logs, by the one clock of this machine.
+/// Measures: from the moment at which a node has found a clique of 33 vertices to that at which the last task
+/// of all nodes has ended. Both are in the logs, by the one clock of this machine.
 ///
 /// # Errors
 /// If a job fails, or the graph is not there.

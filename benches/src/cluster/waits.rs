@@ -1,4 +1,5 @@
-//! Sixty node processes on states that take time, but no processor: what stealing, joining and accounting cost.
+//! Sixty node processes on states that take time, but no processor: what stealing, joining and accounting
+//! cost.
 
 use std::{
     thread,
@@ -16,7 +17,8 @@ use crate::{
 };
 
 const NODES: usize = 60;
-/// How long a state takes: much longer than sixty processes need to take turns on the processors that there are.
+/// How long a state takes: much longer than sixty processes need to take turns on the processors that there
+/// are.
 const STATE_US: u64 = 10_000;
 /// The depth that the tree T1 is cut to.
 const DEPTH: u32 = 8;

@@ -1,4 +1,5 @@
-//! The travelling salesman: every tour, and those that a spanning tree does not rule out, against loops by hand; and the whole program.
+//! The travelling salesman: every tour, and those that a spanning tree does not rule out, against loops by
+//! hand; and the whole program.
 
 use std::{process::Command, time::Instant};
 

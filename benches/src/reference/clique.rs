@@ -1,4 +1,5 @@
-//! The largest clique by hand: a recursion over bit sets with the colours of the example as its bound, in the same order.
+//! The largest clique by hand: a recursion over bit sets with the colours of the example as its bound, in the
+//! same order.
 
 use bnb_problems::maxclique::Graph;
 

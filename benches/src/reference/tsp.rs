@@ -121,7 +121,8 @@ pub(crate) fn stack(table: &Table) -> Found {
     found
 }
 
-/// Every path, the nearest city first: the tree of `tsp-example` in its order, by a recursion that undoes its steps.
+/// Every path, the nearest city first: the tree of `tsp-example` in its order, by a recursion that undoes its
+/// steps.
 pub(crate) fn recursion_nearest_first(instance: &Instance) -> Found {
     struct Search {
         near: [[(u32, u8); 16]; 16],
@@ -179,7 +180,8 @@ pub(crate) fn recursion_nearest_first(instance: &Instance) -> Found {
     search.found
 }
 
-/// By the spanning tree of the unvisited cities, from no tour, the nearest city first, by a recursion: for at most 32 cities.
+/// By the spanning tree of the unvisited cities, from no tour, the nearest city first, by a recursion: for at
+/// most 32 cities.
 ///
 /// # Panics
 /// If there are more.

@@ -6,12 +6,13 @@
 //!   level 2   │  └─ state children left: ── ▢ ▢        ◀─ the next state to visit comes from here
 //! ```
 //!
-//! So the memory of a task grows with the depth of the tree, not with its breadth, and what is given away is what probably has
-//! the most work below it. Where children are [in place](Children::IN_PLACE) there is one state only, that of the deepest
-//! level; the state of a level above is had by ascending from a copy of it.
+//! So the memory of a task grows with the depth of the tree, not with its breadth, and what is given away is
+//! what probably has the most work below it. Where children are [in place](Children::IN_PLACE) there is one
+//! state only, that of the deepest level; the state of a level above is had by ascending from a copy of it.
 //!
-//! While nobody wants anything the levels that are being searched are the frames of a recursion, since nothing is faster. When the
-//! search pauses, the recursion returns, and its frames become levels of the stack, where they can be split, sent and gone on with.
+//! While nobody wants anything the levels that are being searched are the frames of a recursion, since
+//! nothing is faster. When the search pauses, the recursion returns, and its frames become levels of the
+//! stack, where they can be split, sent and gone on with.
 
 use std::fmt;
 

@@ -3,8 +3,8 @@
 use super::{Below, Frontier, Searched, Visitor};
 use crate::tree::{Children, Tree};
 
-/// How many levels the recursion goes down before its frames are put on the stack: little enough for any thread, whatever
-/// the size of a state.
+/// How many levels the recursion goes down before its frames are put on the stack: little enough for any
+/// thread, whatever the size of a state.
 pub(super) const RECURSION_MAX: u32 = if cfg!(test) { 3 } else { 64 };
 
 /// How a recursion has come back.
@@ -87,7 +87,8 @@ impl<T: Tree> Frontier<T> {
     }
 }
 
-/// A search under way: its frames are levels. Those that come back undone are put on the frontier, the deepest first.
+/// A search under way: its frames are levels. Those that come back undone are put on the frontier, the
+/// deepest first.
 struct Recursion<'a, T: Tree, V> {
     frontier: &'a mut Frontier<T>,
     tree: &'a T,

@@ -16,8 +16,8 @@ pub(crate) enum Unvisited<S> {
 }
 
 impl<T: Tree> Frontier<T> {
-    /// The deepest state that everything which is open lies below, if that was not asked before: then nothing new is to be learnt from
-    /// its bound.
+    /// The deepest state that everything which is open lies below, if that was not asked before: then nothing
+    /// new is to be learnt from its bound.
     fn state_above_all(&mut self, tree: &T) -> Option<T::State> {
         let mut level = self.spent;
         while level + 1 < self.children.len() {
@@ -33,8 +33,8 @@ impl<T: Tree> Frontier<T> {
         self.state_at(tree, level)
     }
 
-    /// The share of the whole tree that a child of a level is taken for: the share of the level, divided among the children that it
-    /// has when that is first asked.
+    /// The share of the whole tree that a child of a level is taken for: the share of the level, divided
+    /// among the children that it has when that is first asked.
     pub(super) fn share_of_child(&mut self, tree: &T, level: usize) -> f64 {
         while self.shares.len() <= level {
             let at = self.shares.len();
@@ -65,8 +65,8 @@ impl<T: Tree> Frontier<T> {
         best
     }
 
-    /// Which share of the whole tree is open here: an estimate, that gives each child of a state the same weight (after P. Kilby,
-    /// J. Slaney, S. Thiébaux and T. Walsh, Estimating search tree size, 2006).
+    /// Which share of the whole tree is open here: an estimate, that gives each child of a state the same
+    /// weight (after P. Kilby, J. Slaney, S. Thiébaux and T. Walsh, Estimating search tree size, 2006).
     pub(crate) fn share_left(&mut self, tree: &T) -> f64 {
         /// What weighs less, of what was counted, is not looked at.
         const NEGLIGIBLE: f64 = 1e-3;

@@ -18,8 +18,8 @@ const TIME_MAX: u32 = 8_000;
 /// An instance is a line with the numbers of jobs and machines, which the seed and the two bounds may follow,
 /// and then a line for each machine with the times of all jobs. Before either there may be Taillard's title
 /// (`number of jobs, …`, `processing times :`); a second instance must have the first of these, so that a
-/// machine too many is not taken for one. After the times there may be a makespan alone on a line, which must be
-/// a possible one, and then the jobs in an order of that makespan.
+/// machine too many is not taken for one. After the times there may be a makespan alone on a line, which must
+/// be a possible one, and then the jobs in an order of that makespan.
 ///
 /// # Errors
 /// Says the file, the line, what was found and what was expected.
@@ -70,8 +70,8 @@ fn one(words: &mut Words<'_>) -> Result<FlowShop, ReadError> {
     Ok(FlowShop::new(jobs, machines, times))
 }
 
-/// Reads a makespan, and an order if one follows, and checks that the instance can have them: a line too many is
-/// no solution.
+/// Reads a makespan, and an order if one follows, and checks that the instance can have them: a line too many
+/// is no solution.
 fn solution(words: &mut Words<'_>, shop: &FlowShop) -> Result<(), ReadError> {
     const MAKESPAN: &str = "the end of the file, or the makespan of a solution";
     let makespan: u32 = words.number_in(MAKESPAN, 0..=u32::MAX)?;

@@ -2,8 +2,8 @@
 //!
 //! Bounded after P. Gilmore (1962) and E. Lawler (1963): what a facility costs at a place is at least what it
 //! costs with those placed already, plus its largest flows on the shortest distances of the place; and who
-//! goes where is an [assignment problem](bnb_framework::assignment). What is left of the costs there says which facility to
-//! place next: the one that loses most by the wrong place.
+//! goes where is an [assignment problem](bnb_framework::assignment). What is left of the costs there says
+//! which facility to place next: the one that loses most by the wrong place.
 
 mod read;
 

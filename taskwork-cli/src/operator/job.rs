@@ -123,7 +123,8 @@ impl Facts {
         text
     }
 
-    /// What has happened: when, to whom, what, and more about it. In order, as far as the clocks of the nodes agree.
+    /// What has happened: when, to whom, what, and more about it. In order, as far as the clocks of the nodes
+    /// agree.
     fn timeline(&self) -> Vec<(u64, &str, String, &str)> {
         let record = &self.job.record;
         let mut timeline = vec![(record.submitted_ms, record.submitter.as_str(), "submitted".to_owned(), "")];

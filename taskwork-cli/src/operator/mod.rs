@@ -50,7 +50,8 @@ enum Command {
     Job(Job),
     /// Print what a job has produced, as JSON.
     Result(OfJob),
-    /// Wait for the end of a job, however long ZooKeeper is away meanwhile, and print what it has produced, as JSON.
+    /// Wait for the end of a job, however long ZooKeeper is away meanwhile, and print what it has produced,
+    /// as JSON.
     Wait(OfJob),
     /// Let a node leave: it hands on its unfinished tasks first. Asked again, it leaves at once.
     Drain(Drain),
@@ -145,7 +146,8 @@ struct Forget {
     /// All jobs that are over, or whose submission was abandoned.
     #[arg(long, conflicts_with = "jobs")]
     all: bool,
-    /// Also jobs that are being submitted. Without it they must be abandoned: begun ten minutes ago, and not done.
+    /// Also jobs that are being submitted. Without it they must be abandoned: begun ten minutes ago, and not
+    /// done.
     #[arg(long)]
     force: bool,
     #[command(flatten)]

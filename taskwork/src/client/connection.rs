@@ -1,5 +1,5 @@
-//! A session that is kept up: what fails because ZooKeeper is away for a while is tried again, by a new session if the old one is
-//! over.
+//! A session that is kept up: what fails because ZooKeeper is away for a while is tried again, by a new
+//! session if the old one is over.
 
 use std::{
     fmt,
@@ -89,15 +89,16 @@ impl Connection {
         Arc::clone(&self.state().store)
     }
 
-    /// Asks until there is an answer, or ZooKeeper was away for longer than `patience` (`None`: for ever). What is asked must be such
-    /// that asking again does no harm.
+    /// Asks until there is an answer, or ZooKeeper was away for longer than `patience` (`None`: for ever).
+    /// What is asked must be such that asking again does no harm.
     pub(crate) async fn ask<T, E: Into<JobError>, F: Future<Output = Result<T, E>>>(
         &self,
         patience: Option<Duration>,
         mut ask: impl FnMut(Arc<dyn Store>) -> F,
     ) -> Result<T, ClientError> {
         loop {
-            // What is asked may be large, and is rare: it is not carried along by everything that waits for it.
+            // What is asked may be large, and is rare: it is not carried along by everything that waits for
+            // it.
             let error = match Box::pin(ask(self.store())).await {
                 Ok(answer) => {
                     self.is_back();
@@ -157,7 +158,8 @@ impl Connection {
         }
     }
 
-    /// Notices that ZooKeeper is away, while a request waits and nothing else would. Ends when it was away for too long.
+    /// Notices that ZooKeeper is away, while a request waits and nothing else would. Ends when it was away
+    /// for too long.
     pub(crate) async fn watch_over(&self, patience: Option<Duration>) -> ClientError {
         loop {
             time::sleep(LOOK_EVERY).await;

@@ -59,8 +59,8 @@ const CLOCKS_APART_MS_MAX: u64 = 10_000;
 /// For how long a node may not know of another one, in milliseconds.
 const UNKNOWN_MS_MAX: u64 = 15_000;
 
-/// Looks at the servers one by one, at who may use the cluster, and at its clocks, nodes and jobs. Must be called within a tokio
-/// runtime.
+/// Looks at the servers one by one, at who may use the cluster, and at its clocks, nodes and jobs. Must be
+/// called within a tokio runtime.
 ///
 /// # Errors
 /// If the name of the cluster makes no sense. What cannot be reached is a finding.
@@ -228,7 +228,8 @@ async fn access(
     Ok(())
 }
 
-/// The clocks of the nodes, beside that of ZooKeeper. Nothing is decided by them, but what is shown is confusing.
+/// The clocks of the nodes, beside that of ZooKeeper. Nothing is decided by them, but what is shown is
+/// confusing.
 async fn clocks(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -292,7 +293,8 @@ async fn hearing(
     Ok(())
 }
 
-/// How many other nodes a node must have known of when it said something. A node that was no member then does not count.
+/// How many other nodes a node must have known of when it said something. A node that was no member then does
+/// not count.
 fn others(overview: &Overview, record: &JobRecord, node: &str, said: &NodeFigures<Figures>) -> usize {
     if !overview.members.iter().any(|member| member.node == node) {
         return 0;

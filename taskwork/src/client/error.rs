@@ -94,7 +94,8 @@ pub enum ClientError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// What was asked for makes no sense, or is not permitted with these credentials: asking again does not help.
+    /// What was asked for makes no sense, or is not permitted with these credentials: asking again does not
+    /// help.
     Usage,
     /// The job has failed, or is in a state in which this cannot be done.
     Failed,

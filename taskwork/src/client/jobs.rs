@@ -154,7 +154,8 @@ impl Client {
     /// Waits until a job is over, and returns what is recorded of it then.
     ///
     /// # Errors
-    /// If there is no such job, it is [forgotten](ClientError::Forgotten) meanwhile, or ZooKeeper was away for too long.
+    /// If there is no such job, it is [forgotten](ClientError::Forgotten) meanwhile, or ZooKeeper was away
+    /// for too long.
     pub async fn wait(&self, job: &JobId) -> Result<JobRecord, ClientError> {
         // One that was never there is a mistake of the caller.
         self.record(job).await?;
@@ -209,8 +210,8 @@ impl Client {
         Err(not_that(job, &record, "only one that was put aside can go on"))
     }
 
-    /// Tells a job something while it is not over, such as a solution, and waits for the answer of a node that works on it. What
-    /// was told stays with the job, whether or not it is waited for.
+    /// Tells a job something while it is not over, such as a solution, and waits for the answer of a node
+    /// that works on it. What was told stays with the job, whether or not it is waited for.
     ///
     /// # Errors
     /// If there is no such job, it is over, no node has answered in time, or ZooKeeper was away for too long.
@@ -248,8 +249,8 @@ impl Client {
         Err(ClientError::TimedOut { reason })
     }
 
-    /// Removes everything that is kept of jobs that are over, or whose submission was abandoned; with `force`, also of those that
-    /// are being submitted. If one of them cannot be removed, none is.
+    /// Removes everything that is kept of jobs that are over, or whose submission was abandoned; with
+    /// `force`, also of those that are being submitted. If one of them cannot be removed, none is.
     ///
     /// # Errors
     /// If there is no such job, one is not over, or ZooKeeper was away for too long.

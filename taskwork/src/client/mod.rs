@@ -1,4 +1,5 @@
-//! A cluster, as a program outside of it sees it: submit jobs, watch them, get their results, look at the nodes.
+//! A cluster, as a program outside of it sees it: submit jobs, watch them, get their results, look at the
+//! nodes.
 //!
 //! ```no_run
 //! # use serde::{Deserialize, Serialize};
@@ -31,9 +32,10 @@
 //! # }
 //! ```
 //!
-//! A client outlives its sessions with ZooKeeper: what fails because no server answers is tried again, by another session if the
-//! old one is over, for as long as the client's [patience](ClientBuilder::patience) lasts. [`blocking`] is the same without
-//! `async`. The command line of every program, and the command `taskwork`, are written on this module.
+//! A client outlives its sessions with ZooKeeper: what fails because no server answers is tried again, by
+//! another session if the old one is over, for as long as the client's [patience](ClientBuilder::patience)
+//! lasts. [`blocking`] is the same without `async`. The command line of every program, and the command
+//! `taskwork`, are written on this module.
 
 pub mod blocking;
 mod connection;
@@ -110,15 +112,16 @@ pub struct Client {
 }
 
 impl ClientBuilder {
-    /// Sets the name of the cluster, by default `default`; several can share a ZooKeeper. 1 to 60 letters, digits, dots, `-` or
-    /// `_`.
+    /// Sets the name of the cluster, by default `default`; several can share a ZooKeeper. 1 to 60 letters,
+    /// digits, dots, `-` or `_`.
     #[must_use]
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.cluster = name.into();
         self
     }
 
-    /// Sets the program that jobs are submitted for and nodes run. Without it the client can look at a cluster and see to its jobs.
+    /// Sets the program that jobs are submitted for and nodes run. Without it the client can look at a
+    /// cluster and see to its jobs.
     #[must_use]
     pub fn release(mut self, release: Release) -> Self {
         self.release = Some(release);
@@ -139,15 +142,16 @@ impl ClientBuilder {
         self
     }
 
-    /// Sends credentials in the clear and lets nodes be reached from other machines without any. Only for a network that can be
-    /// trusted.
+    /// Sends credentials in the clear and lets nodes be reached from other machines without any. Only for a
+    /// network that can be trusted.
     #[must_use]
     pub fn insecure(mut self) -> Self {
         self.trusts_network = true;
         self
     }
 
-    /// Calls `tell` when ZooKeeper is away for a while and when it is back, on a thread of the runtime: it must not block.
+    /// Calls `tell` when ZooKeeper is away for a while and when it is back, on a thread of the runtime: it
+    /// must not block.
     #[must_use]
     pub fn on_outage(mut self, tell: impl Fn(Outage) + Send + Sync + 'static) -> Self {
         self.observer = Some(Box::new(tell));
@@ -205,12 +209,12 @@ impl Client {
         Self { patience, ..self.clone() }
     }
 
-    /// Submits a job to the nodes that run the client's [release](ClientBuilder::release). It is tried until it is known to be
-    /// submitted, and submitted once, whatever is lost.
+    /// Submits a job to the nodes that run the client's [release](ClientBuilder::release). It is tried until
+    /// it is known to be submitted, and submitted once, whatever is lost.
     ///
     /// # Errors
-    /// If the client has no release, the job cannot be encoded or has an impossible name, or ZooKeeper was away for too long:
-    /// then whether the job was submitted is not known.
+    /// If the client has no release, the job cannot be encoded or has an impossible name, or ZooKeeper was
+    /// away for too long: then whether the job was submitted is not known.
     pub async fn submit<T: Task>(&self, job: Job<T>) -> Result<Submitted<T>, ClientError> {
         let started = Instant::now();
         let release = self.release()?;
@@ -241,8 +245,8 @@ impl Client {
         Ok(Submitted::new(self.clone(), job_id(&self.cluster, &id)?, started))
     }
 
-    /// Returns a job that was submitted earlier, or elsewhere. Its program must be the same; this is not checked before its
-    /// [result](Submitted::result) is read.
+    /// Returns a job that was submitted earlier, or elsewhere. Its program must be the same; this is not
+    /// checked before its [result](Submitted::result) is read.
     ///
     /// # Errors
     /// If there is no such job, or ZooKeeper was away for too long.
@@ -251,8 +255,8 @@ impl Client {
         Ok(Submitted::new(self.clone(), job.clone(), Instant::now()))
     }
 
-    /// Ends the session, so that the servers need not wait for its timeout. Other clones cannot go on without a new one, which they
-    /// begin by themselves.
+    /// Ends the session, so that the servers need not wait for its timeout. Other clones cannot go on without
+    /// a new one, which they begin by themselves.
     pub async fn close(&self) {
         self.connection.close().await;
     }
@@ -267,7 +271,8 @@ impl Client {
         &self.connection.connect.hosts
     }
 
-    /// Waits until `doing` is over, or ZooKeeper was away for too long although nothing is asked of it: for what waits for an event.
+    /// Waits until `doing` is over, or ZooKeeper was away for too long although nothing is asked of it: for
+    /// what waits for an event.
     pub(crate) async fn attended<R>(
         &self,
         doing: impl Future<Output = Result<R, ClientError>>,

@@ -82,7 +82,8 @@ impl Client {
         })
     }
 
-    /// Returns the task of each node that does not stop although it was asked to long ago, with its job, in words.
+    /// Returns the task of each node that does not stop although it was asked to long ago, with its job, in
+    /// words.
     ///
     /// # Errors
     /// If ZooKeeper was away for too long.
@@ -94,8 +95,8 @@ impl Client {
     }
 }
 
-/// Asks a node to leave. Asked again, which it hears of as a change, it leaves at once: so each request has a word of its own, by which
-/// one whose answer was lost is known.
+/// Asks a node to leave. Asked again, which it hears of as a change, it leaves at once: so each request has a
+/// word of its own, by which one whose answer was lost is known.
 async fn ask_to_leave(store: &dyn Store, path: &str, word: &[u8]) -> zk::Result<()> {
     let asked = match store.get(path).await {
         Ok((said, _)) if said == word => return Ok(()),

@@ -64,11 +64,13 @@ pub enum Stage {
     Unreadable,
 }
 
-/// How long a submission may take, in milliseconds, before its submitter is taken to be gone. Nothing is lost by a mistake, or by
-/// clocks that differ: a submitter whose record was removed before it was a job begins anew.
+/// How long a submission may take, in milliseconds, before its submitter is taken to be gone. Nothing is lost
+/// by a mistake, or by clocks that differ: a submitter whose record was removed before it was a job begins
+/// anew.
 const SUBMISSION_MS_MAX: u64 = 10 * 60 * 1000;
 
-/// How many of the last jobs are looked at although they are over: what their tasks do not let go of may matter still.
+/// How many of the last jobs are looked at although they are over: what their tasks do not let go of may
+/// matter still.
 const LAST_JOBS: usize = 3;
 
 impl Stage {

@@ -44,7 +44,8 @@ impl<T: Task> Submitted<T> {
         Self { client, job, started, of: PhantomData }
     }
 
-    /// Returns the id of the job, which is all that a program elsewhere needs to [find](Client::submitted) it again.
+    /// Returns the id of the job, which is all that a program elsewhere needs to [find](Client::submitted) it
+    /// again.
     pub fn id(&self) -> &JobId {
         &self.job
     }
@@ -61,9 +62,11 @@ impl<T: Task> Submitted<T> {
         self
     }
 
-    /// Waits for the end of the job and returns what it has produced. It can be called again, and dropped before its end.
+    /// Waits for the end of the job and returns what it has produced. It can be called again, and dropped
+    /// before its end.
     ///
-    /// If the job was cancelled, the report has [`finished`](Report::finished) false and what was committed by then.
+    /// If the job was cancelled, the report has [`finished`](Report::finished) false and what was committed
+    /// by then.
     ///
     /// # Errors
     /// If the job has failed or was [forgotten](ClientError::Forgotten), or ZooKeeper was away for too long.
@@ -85,7 +88,8 @@ impl<T: Task> Submitted<T> {
         ProgressStream { of: self, every, due: Instant::now(), end: Some(end) }
     }
 
-    /// Stops the job, if it is not over, and waits until that is recorded. Its [result](Self::result) is what was committed by then.
+    /// Stops the job, if it is not over, and waits until that is recorded. Its [result](Self::result) is what
+    /// was committed by then.
     ///
     /// # Errors
     /// If ZooKeeper was away for too long, or has no such job.

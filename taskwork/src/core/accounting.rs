@@ -1,4 +1,5 @@
-//! The coordination transactions of a node: one at a time, each with a number that stays the same at every try.
+//! The coordination transactions of a node: one at a time, each with a number that stays the same at every
+//! try.
 //!
 //! ```text
 //!   None ──batch taken / task to claim──▶ InFlight ──written, or too late──▶ None
@@ -8,8 +9,9 @@
 //!                                         Waiting
 //! ```
 //!
-//! One at a time, because the txn id of the one before is deleted by the next: so there are never more than two of a node's
-//! in `ZooKeeper`. A transaction whose outcome is unknown is tried again unchanged; it is never given up and never replaced.
+//! One at a time, because the txn id of the one before is deleted by the next: so there are never more than
+//! two of a node's in `ZooKeeper`. A transaction whose outcome is unknown is tried again unchanged; it is
+//! never given up and never replaced.
 
 use super::action::{Transaction, TransactionKind};
 use crate::{envelope::Envelope, id::TaskId};

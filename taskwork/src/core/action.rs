@@ -19,8 +19,8 @@ pub(crate) enum Action {
         /// When they were asked for, on the node's clock, if they answer a request.
         asked: Option<Duration>,
     },
-    /// Takes up to so many queued tasks, of so many bytes together, out of the pool for a thief; answered by `Event::Taken`. A task of more
-    /// bytes goes alone.
+    /// Takes up to so many queued tasks, of so many bytes together, out of the pool for a thief; answered by
+    /// `Event::Taken`. A task of more bytes goes alone.
     Take { thief: NodeId, request: u64, tasks_max: usize, bytes_max: usize },
     /// So many thieves wait for a split.
     Thieves { waiting: usize },
@@ -34,7 +34,8 @@ pub(crate) enum Action {
     Unload,
     /// Takes the batch; answered by `Event::Batch`.
     TakeBatch,
-    /// Writes this node into the attempt, before it takes a task of it from another; answered by `Event::Enrolled`.
+    /// Writes this node into the attempt, before it takes a task of it from another; answered by
+    /// `Event::Enrolled`.
     Enrol { attempt: Attempt },
     /// Tries a transaction once; answered by `Event::Transacted`.
     Transact { attempt: Attempt, transaction: Transaction },
@@ -57,7 +58,8 @@ pub(crate) struct Transaction {
 pub(crate) enum TransactionKind {
     /// Takes a parked task, and enrols this node if it is not yet.
     Claim { task: TaskId, enrol: bool },
-    /// Toggles ids in the global task list and writes this node's output; parks tasks; leaves, if it is the last.
+    /// Toggles ids in the global task list and writes this node's output; parks tasks; leaves, if it is the
+    /// last.
     Commit { toggles: Vec<TaskId>, output: Vec<u8>, park: Vec<Envelope>, leave: bool },
 }
 

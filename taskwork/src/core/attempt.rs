@@ -8,8 +8,8 @@ use super::{
 use crate::id::{Attempt, NodeId};
 
 impl Node {
-    /// An attempt has become the current one. Whatever belongs to an earlier one is dropped: its tasks begin anew from the
-    /// root, its outputs do not count.
+    /// An attempt has become the current one. Whatever belongs to an earlier one is dropped: its tasks begin
+    /// anew from the root, its outputs do not count.
     pub(super) fn begin_attempt(&mut self, attempt: Attempt) {
         let newer = match &self.phase {
             Phase::Waiting => true,
@@ -67,8 +67,8 @@ impl Node {
     pub(super) fn left(&mut self, node: NodeId, clean_in: Option<Attempt>) {
         self.around.members.remove(&node);
         let Phase::Active(run) = &mut self.phase else { return };
-        // What it has left cleanly may be another attempt than the one that this node still works on: it may have done there what
-        // it was granted here.
+        // What it has left cleanly may be another attempt than the one that this node still works on: it may
+        // have done there what it was granted here.
         let clean = clean_in == Some(run.attempt);
         run.left(&mut self.around, node, clean);
     }

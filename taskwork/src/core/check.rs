@@ -54,8 +54,8 @@ impl Node {
     /// # Errors
     /// The one that is broken, in words.
     pub(crate) fn check(&self) -> Result<(), String> {
-        // An open grant may hold a task that has been taken, handed on and come back before the acknowledgement did. What
-        // is ours alone to give is there once.
+        // An open grant may hold a task that has been taken, handed on and come back before the
+        // acknowledgement did. What is ours alone to give is there once.
         let piled: Vec<TaskId> = self.piled().collect();
         let distinct: BTreeSet<_> = piled.iter().collect();
         if distinct.len() != piled.len() {

@@ -1,5 +1,6 @@
-//! A small cluster of cores under virtual time, from one seed: messages get lost, doubled and late, transactions lose their
-//! answers, nodes join and drain. Every unit of work is done once, and the list is empty exactly at the end.
+//! A small cluster of cores under virtual time, from one seed: messages get lost, doubled and late,
+//! transactions lose their answers, nodes join and drain. Every unit of work is done once, and the list is
+//! empty exactly at the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -1,4 +1,5 @@
-//! A node on its way out, step by step: the deadline holds whatever it waits for, and where there is none it waits.
+//! A node on its way out, step by step: the deadline holds whatever it waits for, and where there is none it
+//! waits.
 
 use std::time::Duration;
 

@@ -43,9 +43,11 @@ pub(crate) enum Event {
     Transacted { txn: u64, result: TransactionResult },
     /// Leave by a deadline, and hand on what is unfinished. The second time: leave at once.
     Drain,
-    /// Leave, and hand on what is unfinished, however long that takes. The second time: as soon as tasks have stopped.
+    /// Leave, and hand on what is unfinished, however long that takes. The second time: as soon as tasks have
+    /// stopped.
     Retire,
-    /// The job is put aside: park what is unfinished as soon as it has stopped, however long that takes, and leave.
+    /// The job is put aside: park what is unfinished as soon as it has stopped, however long that takes, and
+    /// leave.
     Rest,
     /// The session is over: this node is no member any more.
     Expired,

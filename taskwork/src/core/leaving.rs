@@ -1,4 +1,5 @@
-//! Leaving on purpose: everything unfinished goes to the remaining members, then the node leaves cleanly (paper, 3.4).
+//! Leaving on purpose: everything unfinished goes to the remaining members, then the node leaves cleanly
+//! (paper, 3.4).
 //!
 //! ```text
 //!   asked ──▶ Handing ──pool quiet, nothing held, all heard──▶ Leaving ──committed──▶ gone
@@ -8,10 +9,11 @@
 //!
 //! Workers stop at their next `migrate()`, one sooner than another; what is queued is handed on meanwhile.
 //!
-//! A grant that was sent and not answered can be neither parked nor taken back: the other node may have it. So the last third
-//! of the time is for such answers, for tasks that take long to stop, and for the commit. The deadline holds whatever the program,
-//! the other nodes or the tree do: whoever sends a signal ends the process soon after anyway. Where nobody presses (an operator has
-//! asked by way of the tree, or the job is put aside) there is no deadline: to wait costs less than an attempt.
+//! A grant that was sent and not answered can be neither parked nor taken back: the other node may have it.
+//! So the last third of the time is for such answers, for tasks that take long to stop, and for the commit.
+//! The deadline holds whatever the program, the other nodes or the tree do: whoever sends a signal ends the
+//! process soon after anyway. Where nobody presses (an operator has asked by way of the tree, or the job is
+//! put aside) there is no deadline: to wait costs less than an attempt.
 
 use rand::seq::SliceRandom;
 
@@ -48,8 +50,8 @@ impl Node {
         }
     }
 
-    /// What is due of leaving, at work or while being written into an attempt. The deadline holds even while the leave is being
-    /// committed: it may be done or not, and if it is, nothing is lost.
+    /// What is due of leaving, at work or while being written into an attempt. The deadline holds even while
+    /// the leave is being committed: it may be done or not, and if it is, nothing is lost.
     pub(super) fn step_drain(&mut self) {
         let (Phase::Active(run), Some(drain)) = (&mut self.phase, &self.around.drain) else { return };
         if drain.abandon_at.is_some_and(|at| self.around.now >= at) {
@@ -131,8 +133,8 @@ impl Run {
         }
     }
 
-    /// Leaves when every task is elsewhere, or is in nobody's hands but ours and can be parked. What is more than one
-    /// transaction can have is committed and parked before, piece by piece.
+    /// Leaves when every task is elsewhere, or is in nobody's hands but ours and can be parked. What is more
+    /// than one transaction can have is committed and parked before, piece by piece.
     fn leave_if_done(&mut self, around: &mut Surroundings) {
         let Surroundings { now, pool, limits, members, .. } = around;
         let Some(drain) = &mut around.drain else { return };

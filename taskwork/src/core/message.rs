@@ -9,8 +9,9 @@
 //!     │ ◀── Settled{grant} ───────────────── │   the thief may forget the grant too, and may leave
 //! ```
 //!
-//! Every message may be lost, repeated, delayed or overtaken. A draining node sends grants that nobody asked for, and a
-//! node that takes no more tasks answers a grant with `Refuse`; a decision about a grant is never changed.
+//! Every message may be lost, repeated, delayed or overtaken. A draining node sends grants that nobody asked
+//! for, and a node that takes no more tasks answers a grant with `Refuse`; a decision about a grant is never
+//! changed.
 
 use serde::{Deserialize, Serialize};
 

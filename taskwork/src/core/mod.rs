@@ -15,9 +15,9 @@
 //! A [`Node`] is in a phase; while it is at work on an attempt that is a [`run`], whose steps see the node's
 //! [`surroundings`].
 //!
-//! Nothing here waits, reads a clock, draws a random number of its own or touches a thread: the time comes with each event,
-//! the randomness from the seed the node was made with. So the same events give the same actions, and a whole cluster can be
-//! replayed from one number.
+//! Nothing here waits, reads a clock, draws a random number of its own or touches a thread: the time comes
+//! with each event, the randomness from the seed the node was made with. So the same events give the same
+//! actions, and a whole cluster can be replayed from one number.
 
 mod node;
 mod event;

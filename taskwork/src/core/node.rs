@@ -1,8 +1,8 @@
 //! One node of the cluster: takes events, gives actions.
 //!
-//! [`Node::handle`] first notes what has happened, then looks at the whole ([`Node::step`]) and does what follows from the
-//! state as it is: ask, serve, claim, commit, hand on. Because the second part depends on the state alone, no event can be
-//! missed for good: the next one, whatever it is, makes up for it.
+//! [`Node::handle`] first notes what has happened, then looks at the whole ([`Node::step`]) and does what
+//! follows from the state as it is: ask, serve, claim, commit, hand on. Because the second part depends on
+//! the state alone, no event can be missed for good: the next one, whatever it is, makes up for it.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,8 +1,9 @@
 //! The tasks that no node holds, and when this node claims which of them.
 //!
-//! All hungry nodes see the same parked tasks at the same time. If each claimed the first one, all but one would do so in vain, and
-//! again for the second: nodes × tasks transactions. So the nodes have an order for each task, another one for each, that follows from
-//! their names: the first of them claims at once, the next a little later, if it is still there.
+//! All hungry nodes see the same parked tasks at the same time. If each claimed the first one, all but one
+//! would do so in vain, and again for the second: nodes × tasks transactions. So the nodes have an order for
+//! each task, another one for each, that follows from their names: the first of them claims at once, the next
+//! a little later, if it is still there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,7 +98,8 @@ mod tests {
         (0..count).map(|number| TaskId { node: NodeId(99), number }).collect()
     }
 
-    /// What each of so many hungry nodes claims when, until nothing is parked: how often it is tried, and when the last is gone.
+    /// What each of so many hungry nodes claims when, until nothing is parked: how often it is tried, and
+    /// when the last is gone.
     fn claims(nodes: u64, count: u64) -> (usize, u64) {
         let (limits, all) = (Limits::default(), (1..=nodes).map(NodeId).collect::<BTreeSet<_>>());
         let mut hungry: BTreeMap<NodeId, Parked> = BTreeMap::new();

@@ -25,8 +25,8 @@ impl PoolView {
         self.queued == 0 && self.idle > 0 && !self.stopped
     }
 
-    /// Tasks that are queued for nobody here. The others are about to be begun: were they given away, the last task of a job could go
-    /// round among hungry nodes for ever, and nobody would work on it.
+    /// Tasks that are queued for nobody here. The others are about to be begun: were they given away, the
+    /// last task of a job could go round among hungry nodes for ever, and nobody would work on it.
     pub(crate) fn spare(&self) -> usize {
         self.spared().min(self.queued.saturating_sub(self.staying))
     }

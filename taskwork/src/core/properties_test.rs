@@ -1,4 +1,5 @@
-//! One node under any sequence of events whatever: it never panics, its own invariants hold, and no task is lost or doubled by it.
+//! One node under any sequence of events whatever: it never panics, its own invariants hold, and no task is
+//! lost or doubled by it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -347,7 +348,8 @@ impl Bench {
         None
     }
 
-    /// Every task of this node is in one place: queued, running, granted and not taken, piled up to be handed on, or about to be parked.
+    /// Every task of this node is in one place: queued, running, granted and not taken, piled up to be handed
+    /// on, or about to be parked.
     fn check(&self) {
         // What a node holds of an attempt that is over is dropped.
         if !matches!(self.node.phase, Phase::Active(_)) {

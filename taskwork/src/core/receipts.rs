@@ -1,8 +1,8 @@
 //! The grants that this node has received: each is decided once, and the decision never changes.
 //!
-//! A grant may come many times. The first time it is accepted or refused; later the same answer is given again.
-//! The memory this takes is bounded because every grant and every `Settled` says below which number all is
-//! settled: what lies below need not be remembered to be passed over.
+//! A grant may come many times. The first time it is accepted or refused; later the same answer is given
+//! again. The memory this takes is bounded because every grant and every `Settled` says below which number
+//! all is settled: what lies below need not be remembered to be passed over.
 
 use std::collections::BTreeMap;
 
@@ -98,14 +98,14 @@ impl Receipts {
         }
     }
 
-    /// A member has left cleanly: it had heard all our decisions. (Of one that is lost all is kept until the new attempt:
-    /// should it be there after all, nothing may be taken from it twice.)
+    /// A member has left cleanly: it had heard all our decisions. (Of one that is lost all is kept until the
+    /// new attempt: should it be there after all, nothing may be taken from it twice.)
     pub(super) fn left_cleanly(&mut self, node: NodeId) {
         self.books.remove(&node);
     }
 
-    /// Acknowledgements that may not have been heard. While there are any, this node must not leave cleanly: the victim
-    /// would take the tasks back.
+    /// Acknowledgements that may not have been heard. While there are any, this node must not leave cleanly:
+    /// the victim would take the tasks back.
     pub(super) fn unheard(&self) -> impl Iterator<Item = (NodeId, Message)> {
         self.books.iter().flat_map(|(&victim, book)| {
             let accepted = book.open.iter().filter(|&(_, &decision)| decision == Decision::Accepted);

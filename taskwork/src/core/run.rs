@@ -22,7 +22,8 @@ pub(super) struct Run {
     pub(super) enrolment: Enrolment,
     /// Grants that came before this node was enrolled: neither taken nor answered yet.
     pub(super) held_back: Vec<Granted>,
-    /// From then on they are refused: while ZooKeeper is away somebody else can do what this node cannot begin.
+    /// From then on they are refused: while ZooKeeper is away somebody else can do what this node cannot
+    /// begin.
     pub(super) held_back_until: u64,
     /// When tasks were last asked for, on the node's clock.
     pub(super) asked_at: Duration,
@@ -36,8 +37,8 @@ pub(super) struct Numbers {
     pub(super) txn: u64,
 }
 
-/// Whether this node is written into the attempt. That is done when there is work for it: without, it holds nothing, and can go
-/// at any time. A small job on many nodes so is the matter of a few.
+/// Whether this node is written into the attempt. That is done when there is work for it: without, it holds
+/// nothing, and can go at any time. A small job on many nodes so is the matter of a few.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Enrolment {
     /// It is not.

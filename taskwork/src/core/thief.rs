@@ -1,8 +1,9 @@
 //! The hungry side of stealing: whom to ask, and when (paper, 3.3).
 //!
-//! A node whose workers are all idle asks a random member at once. One that has a single worker idle is patient for a moment
-//! first: mostly a task of its own is split meanwhile. Denied, it asks the next; after a round of denials it
-//! pauses, each time longer, so that the last tasks of a job are not disturbed by a crowd.
+//! A node whose workers are all idle asks a random member at once. One that has a single worker idle is
+//! patient for a moment first: mostly a task of its own is split meanwhile. Denied, it asks the next; after a
+//! round of denials it pauses, each time longer, so that the last tasks of a job are not disturbed by a
+//! crowd.
 
 use std::collections::BTreeSet;
 
@@ -55,8 +56,9 @@ impl Thief {
         self.next_request
     }
 
-    /// When it is time to commit what was done, since nothing more may come: somebody was asked in vain a while ago. Not at once: among
-    /// many small tasks a node is idle every few milliseconds, and a commit is the most costly thing there is.
+    /// When it is time to commit what was done, since nothing more may come: somebody was asked in vain a
+    /// while ago. Not at once: among many small tasks a node is idle every few milliseconds, and a commit is
+    /// the most costly thing there is.
     pub(super) fn commits_at(&self, limits: &Limits) -> Option<u64> {
         self.denied_at.map(|at| at + limits.commit_patience_ms)
     }

@@ -1,11 +1,12 @@
-//! The serving side of stealing: thieves that wait for a split, and grants that wait for their acknowledgement.
+//! The serving side of stealing: thieves that wait for a split, and grants that wait for their
+//! acknowledgement.
 //!
-//! **A task belongs to exactly one node at any time.** It leaves the victim's pool into an open grant; from there it goes
-//! only when the thief has acknowledged it, or back, when the thief has refused it or has left cleanly without having
-//! taken it (a node does not leave cleanly before its acknowledgements were heard).
+//! **A task belongs to exactly one node at any time.** It leaves the victim's pool into an open grant; from
+//! there it goes only when the thief has acknowledged it, or back, when the thief has refused it or has left
+//! cleanly without having taken it (a node does not leave cleanly before its acknowledgements were heard).
 //!
-//! **A grant is said again until it is answered**, each time later than the last. Whoever carries it keeps it from being under way
-//! twice at a time.
+//! **A grant is said again until it is answered**, each time later than the last. Whoever carries it keeps it
+//! from being under way twice at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -140,8 +141,9 @@ impl Victim {
 
     /// Whether one more grant to this thief may be opened.
     ///
-    /// It remembers every grant since the oldest that is open, and as many as may be open at all: beyond that it could take none
-    /// any more, not even the oldest. And it is given no more while it has enough to wait for.
+    /// It remembers every grant since the oldest that is open, and as many as may be open at all: beyond that
+    /// it could take none any more, not even the oldest. And it is given no more while it has enough to wait
+    /// for.
     pub(super) fn has_room_for(&self, thief: NodeId, limits: &Limits) -> bool {
         let oldest = self.open.values().find(|grant| grant.to == thief);
         let Given { grants, open_bytes } = self.given.get(&thief).unwrap_or(&Given::NONE);
@@ -245,7 +247,8 @@ impl Victim {
         }
     }
 
-    /// Grants whose acknowledgement is overdue, to be sent again: each time later than the last, up to `wait_max_ms`.
+    /// Grants whose acknowledgement is overdue, to be sent again: each time later than the last, up to
+    /// `wait_max_ms`.
     pub(super) fn overdue(&mut self, now: u64, wait_max_ms: u64) -> Vec<(NodeId, Message)> {
         let due = |grant: &OpenGrant| now >= grant.again_at && !grant.lost;
         let numbers: Vec<u64> = self.open.iter().filter(|(_, g)| due(g)).map(|(&n, _)| n).collect();

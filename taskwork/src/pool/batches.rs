@@ -1,8 +1,8 @@
 //! The ledger among threads: workers complete tasks, and the node takes the batch without waiting for them.
 //!
-//! A worker holds the ledger while it merges an output, which is the program's own code and may take long. Whoever drives the node
-//! must not wait for that: its session would expire. So it leaves word that it wants the batch, and the worker that has the ledger next
-//! hands it out.
+//! A worker holds the ledger while it merges an output, which is the program's own code and may take long.
+//! Whoever drives the node must not wait for that: its session would expire. So it leaves word that it wants
+//! the batch, and the worker that has the ledger next hands it out.
 
 use std::sync::{
     Mutex, MutexGuard, TryLockError,

@@ -1,5 +1,5 @@
-//! The queue and the signals in every interleaving of a few threads: no wake-up is lost, no task is taken twice or left, and the pool is
-//! idle only when nothing runs.
+//! The queue and the signals in every interleaving of a few threads: no wake-up is lost, no task is taken
+//! twice or left, and the pool is idle only when nothing runs.
 //!
 //! Run by `cargo test -p taskwork --lib --features loom interleavings`, which `cargo xtask test` does too.
 
@@ -61,7 +61,8 @@ impl Desk {
     }
 }
 
-/// Tries every interleaving with so many switches between threads that were not forced: most mistakes need two.
+/// Tries every interleaving with so many switches between threads that were not forced: most mistakes need
+/// two.
 fn every_interleaving(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(3);

@@ -1,10 +1,11 @@
 //! What has been completed here and is not committed yet, in batches; and what tasks have produced.
 //!
-//! Every task id is toggled twice: by its own completion and by its parent's. An id whose two halves fall into the
-//! same batch vanishes from it and never reaches `ZooKeeper`.
+//! Every task id is toggled twice: by its own completion and by its parent's. An id whose two halves fall
+//! into the same batch vanishes from it and never reaches `ZooKeeper`.
 //!
-//! A batch is committed by one transaction, which has a limit. While `ZooKeeper` takes no writes, completions pile up; so a batch
-//! that is large enough is closed and the next one begun, always between two completions: a completion is one toggle.
+//! A batch is committed by one transaction, which has a limit. While `ZooKeeper` takes no writes, completions
+//! pile up; so a batch that is large enough is closed and the next one begun, always between two completions:
+//! a completion is one toggle.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -26,8 +27,8 @@ pub(super) struct Ledger<O> {
     closed_ids: usize,
     /// The batch that completions go into.
     open: BTreeSet<TaskId>,
-    /// The merged output of every task completed here in this attempt, committed or not. A commit writes the whole
-    /// of it, so that a commit that is repeated adds nothing twice.
+    /// The merged output of every task completed here in this attempt, committed or not. A commit writes the
+    /// whole of it, so that a commit that is repeated adds nothing twice.
     total: O,
 }
 
@@ -35,8 +36,9 @@ pub(super) struct Ledger<O> {
 #[derive(Debug)]
 struct Closed {
     toggled: BTreeSet<TaskId>,
-    /// The output as of then, encoded. `None` stands for that of the next batch: the outputs that wait would be too large. What they have
-    /// too much is done as well, and counts for nothing before the list is empty.
+    /// The output as of then, encoded. `None` stands for that of the next batch: the outputs that wait would
+    /// be too large. What they have too much is done as well, and counts for nothing before the list is
+    /// empty.
     output: Option<Vec<u8>>,
 }
 
@@ -200,7 +202,8 @@ mod tests {
     }
 
     proptest! {
-        /// However a family tree is grouped into batches, the symmetric difference of the batches is the root alone.
+        /// However a family tree is grouped into batches, the symmetric difference of the batches is the root
+        /// alone.
         #[test]
         fn grouping_does_not_matter(
             parents in prop::collection::vec(any::<prop::sample::Index>(), 1..60), cuts: Vec<bool>, ids_max in 1_usize..20,

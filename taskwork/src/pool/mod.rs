@@ -10,8 +10,8 @@
 //!     └─────────┴─ Work ────┘        what the shell sees, whatever the program
 //! ```
 //!
-//! A local split never leaves this module: the child goes into the queue and a hungry worker takes it. The rest of the node
-//! hears only that something has changed ([`Work::changed`]), and looks.
+//! A local split never leaves this module: the child goes into the queue and a hungry worker takes it. The
+//! rest of the node hears only that something has changed ([`Work::changed`]), and looks.
 
 mod signals;
 mod queue;
@@ -66,7 +66,8 @@ pub(crate) struct Entry<T: Task> {
     pub(crate) id: TaskId,
     pub(crate) children: Vec<TaskId>,
     pub(crate) output: T::Output,
-    /// What the task said when it came here: while it waits, nothing changes it, and nobody asks it under a lock.
+    /// What the task said when it came here: while it waits, nothing changes it, and nobody asks it under a
+    /// lock.
     pub(crate) outlook: Option<f64>,
     pub(crate) task: T,
 }
@@ -114,8 +115,8 @@ pub(crate) struct PoolLimits {
     pub(crate) batch_ids_max: usize,
 }
 
-/// How many ids one transaction can have whatever the limits say, half of them for the children of the task that is the last in it:
-/// with the longest paths they fill half of a request.
+/// How many ids one transaction can have whatever the limits say, half of them for the children of the task
+/// that is the last in it: with the longest paths they fill half of a request.
 const TRANSACTION_IDS_MAX: usize = 1_000;
 
 impl PoolLimits {
@@ -197,7 +198,8 @@ impl<T: Task> Pool<T> {
         *lock(&self.running[worker]) = task;
     }
 
-    /// What may still be found here. A worker between two tasks, of which one may be neither queued nor begun, hides it.
+    /// What may still be found here. A worker between two tasks, of which one may be neither queued nor
+    /// begun, hides it.
     fn outlook(&self) -> Outlook {
         let (busy, mut outlook) = self.queue.outlook();
         let at_work: Vec<Outlook> = self.at_work.iter().filter_map(AtWork::get).collect();
@@ -266,8 +268,8 @@ impl<T: Task> Entry<T> {
     }
 }
 
-/// Locks; a lock left by a panic is taken as it is. Only the program's own code (`merge`, `improves`) can panic under
-/// these locks, and a panic there fails the job, so what it left behind is never reported.
+/// Locks; a lock left by a panic is taken as it is. Only the program's own code (`merge`, `improves`) can
+/// panic under these locks, and a panic there fails the job, so what it left behind is never reported.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

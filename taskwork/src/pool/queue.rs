@@ -1,7 +1,7 @@
 //! The tasks that wait in a pool, and who waits for tasks.
 //!
-//! One lock guards both, so that the question "is anybody hungry?" always has one answer. The lock is taken when a
-//! task is split off, begun or ended; never while a task is searched.
+//! One lock guards both, so that the question "is anybody hungry?" always has one answer. The lock is taken
+//! when a task is split off, begun or ended; never while a task is searched.
 
 use std::{
     collections::VecDeque,
@@ -35,8 +35,8 @@ pub(super) struct Queue<T: Task> {
 #[repr(align(128))]
 struct Stirred(AtomicU64);
 
-/// How long a worker watches for a task before it lies down, while others of its pool work: mostly one of them splits within
-/// microseconds, and to wake a thread takes longer than that.
+/// How long a worker watches for a task before it lies down, while others of its pool work: mostly one of
+/// them splits within microseconds, and to wake a thread takes longer than that.
 const WATCH: Duration = if cfg!(feature = "loom") { Duration::ZERO } else { Duration::from_micros(50) };
 
 /// What there is for a worker that does not wait.
@@ -153,8 +153,8 @@ impl<T: Task> Queue<T> {
         self.lock().steal_times
     }
 
-    /// Waits for a task to run; `None` when the pool is closed. `hungry` is called when none can begin at once, nor soon if
-    /// others of the pool work.
+    /// Waits for a task to run; `None` when the pool is closed. `hungry` is called when none can begin at
+    /// once, nor soon if others of the pool work.
     pub(super) fn next(&self, signals: &Signals, hungry: impl FnOnce()) -> Option<Entry<T>> {
         let mut state = self.lock();
         if let Some(entry) = state.begin(signals) {
@@ -201,8 +201,8 @@ impl<T: Task> Queue<T> {
         self.stirred.0.fetch_add(1, Relaxed);
     }
 
-    /// A task to run, if there is one now: what [`next`](Self::next) does, without its waiting. `waits` is the caller's, and
-    /// says whether it is counted as idle; `hungry` is called when it becomes so.
+    /// A task to run, if there is one now: what [`next`](Self::next) does, without its waiting. `waits` is
+    /// the caller's, and says whether it is counted as idle; `hungry` is called when it becomes so.
     #[cfg(feature = "simulation")]
     pub(super) fn try_next(&self, signals: &Signals, waits: &mut bool, hungry: impl FnOnce()) -> Next<T> {
         let mut state = self.lock();
@@ -232,9 +232,10 @@ impl<T: Task> Queue<T> {
         taken.into_iter().map(|queued| queued.entry).collect()
     }
 
-    /// Up to `tasks_max` tasks for a thief, oldest first, but never more than half of what is queued unless that is a single task:
-    /// the hungry here are not to starve by serving others. As far as their sizes are known they have no more than `bytes_max`
-    /// together, or are a single one; what is too large to be sent stays.
+    /// Up to `tasks_max` tasks for a thief, oldest first, but never more than half of what is queued unless
+    /// that is a single task: the hungry here are not to starve by serving others. As far as their sizes are
+    /// known they have no more than `bytes_max` together, or are a single one; what is too large to be sent
+    /// stays.
     pub(super) fn take_for_thief(
         &self,
         tasks_max: usize,

@@ -1,7 +1,8 @@
 //! The word that a running task polls.
 //!
-//! A poll is one relaxed load of a word that hardly ever changes, so it costs no traffic between cores. Relaxed is
-//! enough: the word only says *that* there is something to see; what there is to see stands behind a lock.
+//! A poll is one relaxed load of a word that hardly ever changes, so it costs no traffic between cores.
+//! Relaxed is enough: the word only says *that* there is something to see; what there is to see stands behind
+//! a lock.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -54,8 +55,8 @@ impl Signals {
         self.set(SPLIT, split);
     }
 
-    /// Whoever sets a bit holds the queue's lock, so nobody sets it otherwise between the look and the change; and as long as
-    /// nothing changes, the word stays in every core's cache.
+    /// Whoever sets a bit holds the queue's lock, so nobody sets it otherwise between the look and the
+    /// change; and as long as nothing changes, the word stays in every core's cache.
     fn set(&self, bit: u64, on: bool) {
         let is_on = self.word() & bit != 0;
         if on && !is_on {

@@ -1,5 +1,5 @@
-//! A pool that is worked in slices of virtual time instead of by threads: the queue, the ledger, the variables and the contexts
-//! are the real ones, only who calls them, and when, is decided elsewhere.
+//! A pool that is worked in slices of virtual time instead of by threads: the queue, the ledger, the
+//! variables and the contexts are the real ones, only who calls them, and when, is decided elsewhere.
 
 use std::{
     convert::Infallible,
@@ -32,8 +32,8 @@ use crate::{
 pub trait Pace: Send + Sync + 'static {
     /// Passes when a worker of the node may do its next slice.
     fn slice(&self, node: NodeId) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-    /// Does a slice: calls `run` once. A task's search then returns [`Outcome::Migrate`] at the end of the slice, without
-    /// having been told to.
+    /// Does a slice: calls `run` once. A task's search then returns [`Outcome::Migrate`] at the end of the
+    /// slice, without having been told to.
     fn work(&self, node: NodeId, run: &mut dyn FnMut());
 }
 

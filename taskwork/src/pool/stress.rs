@@ -1,7 +1,8 @@
-//! The pool under load: no task lost, none run twice, no worker left asleep while there is work, none called idle while
-//! it runs.
+//! The pool under load: no task lost, none run twice, no worker left asleep while there is work, none called
+//! idle while it runs.
 //!
-//! Each round is short and uses other numbers of workers and other moments to interfere, drawn from the seed of the round.
+//! Each round is short and uses other numbers of workers and other moments to interfere, drawn from the seed
+//! of the round.
 
 use std::{
     sync::Arc,
@@ -73,7 +74,8 @@ impl Bench {
         self.pool.put(vec![root.seal().unwrap()], None).unwrap();
     }
 
-    /// Waits until something holds, looking again whenever the pool says that it has changed, and now and then.
+    /// Waits until something holds, looking again whenever the pool says that it has changed, and now and
+    /// then.
     fn wait_for(&self, what: &str, holds: impl Fn(&Pool<Leaves>) -> bool) {
         let give_up = Instant::now() + Duration::from_secs(60);
         while !holds(&self.pool) {
@@ -128,7 +130,8 @@ fn tasks_that_go_back_and_forth_between_two_pools_are_neither_lost_nor_doubled()
     }
 }
 
-/// Whoever drives the node looks only when it is told to: a worker that has put its task back must say so, though there is a task.
+/// Whoever drives the node looks only when it is told to: a worker that has put its task back must say so,
+/// though there is a task.
 #[test]
 fn a_pool_that_is_stopped_says_when_it_is_quiet() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

@@ -173,8 +173,8 @@ impl VariableTable {
         Ok(values)
     }
 
-    /// Notes that a variable's znode has something that is no value. Says whether it is to be written again: not too often, for it may be
-    /// another that takes ours for none.
+    /// Notes that a variable's znode has something that is no value. Says whether it is to be written again:
+    /// not too often, for it may be another that takes ours for none.
     pub(crate) fn unreadable(&self, slot: usize) -> bool {
         let mut copy = self.slots[slot].copy();
         let again = copy.value.is_some() && copy.overwritten < OVERWRITES_MAX;

@@ -57,11 +57,11 @@ pub(crate) type Merging =
 
 /// A pool with its program forgotten.
 ///
-/// Who calls it drives the node, and must not wait for the program's own code: a search, a merge or a comparison may take seconds. So
-/// none of that is done under a lock that is taken here.
+/// Who calls it drives the node, and must not wait for the program's own code: a search, a merge or a
+/// comparison may take seconds. So none of that is done under a lock that is taken here.
 pub(crate) trait Work: Send + Sync + 'static {
-    /// Resolves when something has happened that the node must look at: a worker went hungry, a task was queued for a
-    /// thief, the batch grew large, a variable improved, the program failed.
+    /// Resolves when something has happened that the node must look at: a worker went hungry, a task was
+    /// queued for a thief, the batch grew large, a variable improved, the program failed.
     fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
     fn view(&self) -> PoolView;
     fn fault(&self) -> Option<PoolFault>;
@@ -74,8 +74,8 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn variables(&self) -> &VariableTable;
     /// Takes tasks from elsewhere, which were asked for at that time.
     fn put(&self, envelopes: Vec<Envelope>, asked: Option<Instant>) -> Result<(), PoolFault>;
-    /// Gives tasks to a thief, if some are queued: so many, and of so many bytes together; one of more bytes alone. What is too large to
-    /// be sent stays.
+    /// Gives tasks to a thief, if some are queued: so many, and of so many bytes together; one of more bytes
+    /// alone. What is too large to be sent stays.
     fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<Vec<Envelope>, PoolFault>;
     /// How many thieves wait for a split.
     fn set_thieves(&self, thieves: usize);
@@ -87,13 +87,14 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn unload(&self) -> Result<Vec<Envelope>, PoolFault>;
     /// Forgets every task of a quiet pool, its batch and its outputs: they belong to an attempt that is over.
     fn discard(&self);
-    /// Takes the batch. `None` while a worker merges an output into it: then it is [`ready`](Self::ready_batch) later, and
-    /// [`changed`](Self::changed) says so. Of a quiet pool it is there at once.
+    /// Takes the batch. `None` while a worker merges an output into it: then it is
+    /// [`ready`](Self::ready_batch) later, and [`changed`](Self::changed) says so. Of a quiet pool it is
+    /// there at once.
     fn take_batch(&self) -> Result<Option<Batch>, PoolFault>;
     /// The batch that was to be taken, if it could not be at once and can be now.
     fn ready_batch(&self) -> Result<Option<Batch>, PoolFault>;
-    /// Merges outputs of nodes, empty ones being those of nodes that have produced nothing yet; on another thread, since it may take
-    /// long.
+    /// Merges outputs of nodes, empty ones being those of nodes that have produced nothing yet; on another
+    /// thread, since it may take long.
     fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging;
     /// Offers what a user says. Says whether it made a difference, and what there is to say of it.
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String>;

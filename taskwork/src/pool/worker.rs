@@ -17,8 +17,8 @@ use crate::{
     task::{Outcome, Task},
 };
 
-/// The threads of a pool. Dropping them does not end them: close the pool first, then [`join`](Self::join), or wait until they
-/// have [returned](Self::returned).
+/// The threads of a pool. Dropping them does not end them: close the pool first, then [`join`](Self::join),
+/// or wait until they have [returned](Self::returned).
 #[derive(Debug)]
 pub(crate) struct Workers {
     threads: Vec<JoinHandle<()>>,

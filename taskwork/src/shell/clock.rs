@@ -29,8 +29,8 @@ impl Clock {
     }
 }
 
-/// The time of day in milliseconds since 1970, for records that people read. Nothing is decided by it: the clocks of
-/// nodes may differ by hours.
+/// The time of day in milliseconds since 1970, for records that people read. Nothing is decided by it: the
+/// clocks of nodes may differ by hours.
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }

@@ -87,8 +87,8 @@ enum Happening {
 }
 
 impl Driver {
-    /// Runs the node until it has left, the job is over, or it is shut down. The pool is closed then; the network is given
-    /// back.
+    /// Runs the node until it has left, the job is over, or it is shut down. The pool is closed then; the
+    /// network is given back.
     pub(crate) async fn run(mut self) -> (Ended, Option<Network>) {
         let mut faulty = false;
         let ended = loop {
@@ -142,8 +142,8 @@ impl Driver {
         let due = self.core.deadline().map(|ms| self.clock.instant(time::Duration::from_millis(ms)));
         let far = time::Instant::now() + time::Duration::from_secs(3600);
         let arrivals = self.network.as_mut().map(|network| &mut network.arrivals);
-        // In this order, so that a run can be replayed. Nobody starves by it: whatever the event, the core looks at the pool
-        // and at the time as they are.
+        // In this order, so that a run can be replayed. Nobody starves by it: whatever the event, the core
+        // looks at the pool and at the time as they are.
         tokio::select! {
             biased;
             _ = &mut self.shutdown => Happening::ShutDown,
@@ -156,7 +156,8 @@ impl Driver {
         }
     }
 
-    /// Reads what came from a peer. What cannot be read is dropped: the sender is a member, but of another make.
+    /// Reads what came from a peer. What cannot be read is dropped: the sender is a member, but of another
+    /// make.
     fn open(&mut self, arrival: Arrival) -> Option<Event> {
         match arrival {
             Arrival::Unreachable { to } => {
@@ -292,8 +293,8 @@ impl Driver {
     }
 
     /// # Errors
-    /// If the message cannot be encoded. Tasks in it were encoded, and are few enough: it is a mistake of ours, but one that must not be
-    /// said again for ever.
+    /// If the message cannot be encoded. Tasks in it were encoded, and are few enough: it is a mistake of
+    /// ours, but one that must not be said again for ever.
     fn send_parcel(&self, to: NodeId, parcel: &Parcel) -> Result<(), PoolFault> {
         let Some(network) = &self.network else { return Ok(()) };
         let message = &parcel.message;
@@ -326,8 +327,8 @@ impl Driver {
     }
 
     fn order(&self, order: Order) {
-        // The core asks for one transaction and one enrolment at a time, so the channel is full only if attempts come
-        // faster than they can be joined; closed, it is only when the node ends.
+        // The core asks for one transaction and one enrolment at a time, so the channel is full only if
+        // attempts come faster than they can be joined; closed, it is only when the node ends.
         if let Err(error) = self.orders.try_send(order) {
             tracing::warn!(%error, "the coordination is behind and was not told");
         }

@@ -1,8 +1,8 @@
 //! A whole cluster within this process: the znode tree, the nodes, the submitter.
 //!
-//! Nothing is simplified for it: the job is submitted, claimed, run, accounted for and closed as it would be on many
-//! machines, over the tree in memory instead of a server. Only with a single node nothing listens and nothing is
-//! encrypted, since there is nobody to talk to.
+//! Nothing is simplified for it: the job is submitted, claimed, run, accounted for and closed as it would be
+//! on many machines, over the tree in memory instead of a server. Only with a single node nothing listens and
+//! nothing is encrypted, since there is nobody to talk to.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},

@@ -1,5 +1,5 @@
-//! What a node process stands on: how it comes to the tree of znodes and to the other nodes. On machines that is a session with
-//! ZooKeeper and a QUIC endpoint; everything above does not know.
+//! What a node process stands on: how it comes to the tree of znodes and to the other nodes. On machines that
+//! is a session with ZooKeeper and a QUIC endpoint; everything above does not know.
 
 use std::{
     future::Future,

@@ -1,4 +1,5 @@
-//! The types of task that a program has, each under a name: so that a node can run whatever job of its program comes.
+//! The types of task that a program has, each under a name: so that a node can run whatever job of its
+//! program comes.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
 
@@ -11,8 +12,9 @@ use crate::{
 
 /// The types of task that a program's nodes can run.
 ///
-/// A program with one type of task has one kind; one that chooses among several, say by the size of the problem, has a kind for
-/// each. The name of a kind stands in the job's record, so it must not change within a version of the program.
+/// A program with one type of task has one kind; one that chooses among several, say by the size of the
+/// problem, has a kind for each. The name of a kind stands in the job's record, so it must not change within
+/// a version of the program.
 #[derive(Default)]
 pub struct Kinds {
     kinds: BTreeMap<&'static str, Arc<dyn Kind>>,

@@ -1,4 +1,5 @@
-//! Threads of earlier jobs whose tasks do not stop. A thread cannot be ended from outside; the process goes on with others beside them.
+//! Threads of earlier jobs whose tasks do not stop. A thread cannot be ended from outside; the process goes
+//! on with others beside them.
 
 use std::time::Duration;
 

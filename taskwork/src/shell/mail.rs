@@ -1,8 +1,9 @@
-//! Which messages go by way of ZooKeeper too: those that decide about tasks, to a node that the network does not reach.
+//! Which messages go by way of ZooKeeper too: those that decide about tasks, to a node that the network does
+//! not reach.
 //!
-//! A grant that is on its way when the network between two nodes breaks for good belongs to neither until one has heard the other.
-//! Both reach ZooKeeper, or one of them is soon no member any more; so there they hear each other. The protocol knows
-//! nothing of it: to it a letter is a message that took long.
+//! A grant that is on its way when the network between two nodes breaks for good belongs to neither until one
+//! has heard the other. Both reach ZooKeeper, or one of them is soon no member any more; so there they hear
+//! each other. The protocol knows nothing of it: to it a letter is a message that took long.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,8 @@ use crate::{core::Message, id::NodeId};
 const OUT_OF_REACH_MS: u64 = 2_000;
 /// After what time the same is written again, in milliseconds.
 const AGAIN_MS: u64 = 2_000;
-/// So many bytes take a millisecond more: a large letter is not written again while it may still be on its way.
+/// So many bytes take a millisecond more: a large letter is not written again while it may still be on its
+/// way.
 const BYTES_PER_MS: u64 = 1 << 10;
 /// How many letters are remembered as written.
 const WRITTEN_MAX: usize = 1024;
@@ -52,8 +54,8 @@ impl Mail {
         self.written.retain(|&(to, ..), _| to != node);
     }
 
-    /// What a message is about. `None` for one that is about no grant: who steals can ask another, everything else decides to whom tasks
-    /// belong.
+    /// What a message is about. `None` for one that is about no grant: who steals can ask another, everything
+    /// else decides to whom tasks belong.
     pub(crate) fn subject(job: u64, message: &Message) -> Option<Subject> {
         let (grant, kind) = match message {
             Message::Steal { .. } | Message::Deny { .. } => return None,
@@ -72,7 +74,8 @@ impl Mail {
             self.written.clear();
             self.granted.clear();
         }
-        // A grant is said again until it is answered: one that is said for so long has found no way, or its answer has not.
+        // A grant is said again until it is answered: one that is said for so long has found no way, or its
+        // answer has not.
         let said_since = (kind == 0).then(|| *self.granted.entry((to, grant)).or_insert(now));
         let since = self.unreached.get(&to).copied().into_iter().chain(said_since).min();
         if since.is_none_or(|since| now < since + OUT_OF_REACH_MS) {

@@ -1,4 +1,5 @@
-//! Merging what nodes have produced is the program's own code: it may take long, or panic, and keeps nobody else from anything.
+//! Merging what nodes have produced is the program's own code: it may take long, or panic, and keeps nobody
+//! else from anything.
 
 use std::{
     sync::{Arc, Condvar, Mutex},

@@ -172,7 +172,8 @@ impl RunningNode {
         self.coordination.figures_now()
     }
 
-    /// Asks the node to leave by its deadline: it hands on what is unfinished. Asked again, it leaves at once, and parks what it has.
+    /// Asks the node to leave by its deadline: it hands on what is unfinished. Asked again, it leaves at
+    /// once, and parks what it has.
     pub(crate) fn drain(&self) {
         self.coordination.moments.note(What::ToldToLeave, "");
         self.drain.notify_one();
@@ -213,7 +214,8 @@ impl RunningNode {
         async move { coordination.silence.notified().await }
     }
 
-    /// Ends the node's part in the job and gives the network back. Running tasks end at their next `migrate()`.
+    /// Ends the node's part in the job and gives the network back. Running tasks end at their next
+    /// `migrate()`.
     pub(crate) async fn stop(mut self, seat: &mut Seat) -> Stopping {
         let shutdown = std::mem::replace(&mut self.shutdown, oneshot::channel().0);
         // It may have ended already; then nobody listens.
@@ -258,7 +260,8 @@ impl Stopping {
         self.coordination.running_tasks()
     }
 
-    /// Leads no more, and does not stand for election: the workers are not back, and others may be at work on the next job.
+    /// Leads no more, and does not stand for election: the workers are not back, and others may be at work on
+    /// the next job.
     pub(crate) async fn withdraw(&self) {
         self.coordination.withdraw().await;
     }

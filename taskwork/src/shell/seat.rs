@@ -1,5 +1,5 @@
-//! A node's seat in a cluster: its session, its identity, its way to the others. It stays when a job ends, and is given
-//! up when the node leaves or its session is over.
+//! A node's seat in a cluster: its session, its identity, its way to the others. It stays when a job ends,
+//! and is given up when the node leaves or its session is over.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
@@ -114,8 +114,8 @@ impl Seat {
         })
     }
 
-    /// Denies whoever asks for tasks and drops whatever else comes, as long as there is no job. A thief that got no answer would wait for
-    /// one, and at the end of a small job that is most of what it takes.
+    /// Denies whoever asks for tasks and drops whatever else comes, as long as there is no job. A thief that
+    /// got no answer would wait for one, and at the end of a small job that is most of what it takes.
     ///
     /// # Cancellation safety
     /// Dropping the future may lose a message that has just come, as messages may be lost.

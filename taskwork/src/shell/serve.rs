@@ -9,9 +9,9 @@
 //!     └─────────┴───────┘ the session is over: drop everything, join anew under another id
 //! ```
 //!
-//! A task that does not ask whether it is to stop keeps its worker when the job is over. The node leads no more then, so that others
-//! can, and soon gives up its seat: it joins anew with other workers, while the thread lingers. Told to leave, it goes at its deadline
-//! whatever its tasks do.
+//! A task that does not ask whether it is to stop keeps its worker when the job is over. The node leads no
+//! more then, so that others can, and soon gives up its seat: it joins anew with other workers, while the
+//! thread lingers. Told to leave, it goes at its deadline whatever its tasks do.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -69,8 +69,8 @@ pub(crate) enum ServeError {
 enum Fate {
     /// It has left.
     Left,
-    /// It has parked the tasks of a job that is put aside. Should it take part in that job again, it is as another
-    /// node: what it has committed stands under its id.
+    /// It has parked the tasks of a job that is put aside. Should it take part in that job again, it is as
+    /// another node: what it has committed stands under its id.
     Rested,
     /// It is no member any more, without its doing.
     Expired,
@@ -91,8 +91,8 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs a node until it is told to leave.
 ///
-/// What is wrong with what it was told ends the process at the start; what passes is waited for, at the start as later: only the first
-/// connection has a limit. `leave` says so each time the process is told to leave.
+/// What is wrong with what it was told ends the process at the start; what passes is waited for, at the start
+/// as later: only the first connection has a limit. `leave` says so each time the process is told to leave.
 pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), ServeError> {
     let mut lingering = Lingering::new(setup.workers);
     let Some(first) = unless_told(&mut leave, first_seat(setup)).await else { return Ok(()) };
@@ -333,7 +333,8 @@ impl Desk<'_> {
         match ended {
             Ended::Departed(Departure::Clean) if suspended => Ok(Some(Fate::Rested)),
             Ended::Departed(Departure::Clean) => Ok(Some(Fate::Left)),
-            // It is not told again: whoever was told to leave does not come back for the next job, nor as another node.
+            // It is not told again: whoever was told to leave does not come back for the next job, nor as
+            // another node.
             Ended::JobOver | Ended::Departed(Departure::Expelled) if told_to_leave => Ok(Some(Fate::Left)),
             Ended::JobOver | Ended::ShutDown if back == Back::Stuck => Ok(Some(Fate::Stuck)),
             Ended::ShutDown if told_to_leave => Ok(Some(Fate::Left)),
@@ -364,7 +365,8 @@ impl Desk<'_> {
         try_again(seat, self.leave, self.retry, what, error).await
     }
 
-    /// Waits for the end of the work on a job, and passes on each word that the node is to leave. Says whether there was one.
+    /// Waits for the end of the work on a job, and passes on each word that the node is to leave. Says
+    /// whether there was one.
     async fn until_ended(&mut self, seat: &Seat, running: &mut RunningNode) -> (Ended, bool) {
         let mut told = false;
         loop {

@@ -1,4 +1,5 @@
-//! Submitting a job, waiting for its end, reading what it has produced: the same from within the process and from anywhere.
+//! Submitting a job, waiting for its end, reading what it has produced: the same from within the process and
+//! from anywhere.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -153,8 +154,8 @@ impl Tracked {
         Ok(job::read(&*self.store, &self.cluster, &self.job.0).await?.0)
     }
 
-    /// The variables as they stand in the tree. One that is not there has no value; one that could not be read is an error: without
-    /// it a search would seem to have found nothing.
+    /// The variables as they stand in the tree. One that is not there has no value; one that could not be
+    /// read is an error: without it a search would seem to have found nothing.
     pub(crate) async fn variables<T: Task>(&self) -> Result<Values, JobError> {
         let table = variables_of::<T>();
         let signals = Signals::default();
@@ -184,7 +185,8 @@ impl Tracked {
         Ok(Progress { figures, elapsed: self.started.elapsed(), variables: self.variables::<T>().await? })
     }
 
-    /// What the nodes have done for a job that is over. They say so a moment after its end, which is waited for.
+    /// What the nodes have done for a job that is over. They say so a moment after its end, which is waited
+    /// for.
     pub(crate) async fn figures(&self, record: &JobRecord) -> Result<Figures, JobError> {
         let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
         let deadline = time::Instant::now() + LAST_WORDS_TIMEOUT;

@@ -1,8 +1,8 @@
 //! The one place that names the binary format: everything that is sent or kept as bytes passes through
 //! [`encode`] and [`decode`].
 //!
-//! The format is bincode 2 with its standard configuration (little endian, variable-length integers). It is exchanged in
-//! this file alone; the wire's version grows when it is.
+//! The format is bincode 2 with its standard configuration (little endian, variable-length integers). It is
+//! exchanged in this file alone; the wire's version grows when it is.
 
 use bincode::{
     config::{Configuration, Limit, LittleEndian, Varint, standard},
@@ -12,12 +12,13 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
-/// The most bytes that one value may have when it is written: of a task, an output, a message. What is longer is neither
-/// written nor read, so that nobody writes what nobody can read.
+/// The most bytes that one value may have when it is written: of a task, an output, a message. What is longer
+/// is neither written nor read, so that nobody writes what nobody can read.
 pub(crate) const ENCODED_BYTES_MAX: usize = 64 << 20;
 
-/// The most bytes that one decoded value may claim to take in memory: a peer's or a znode's lengths are believed only up to
-/// it. A number is written in no less than a sixteenth of what it takes, so nothing that was written claims more.
+/// The most bytes that one decoded value may claim to take in memory: a peer's or a znode's lengths are
+/// believed only up to it. A number is written in no less than a sixteenth of what it takes, so nothing that
+/// was written claims more.
 const CLAIMED_BYTES_MAX: usize = 16 * ENCODED_BYTES_MAX;
 
 type Format = Configuration<LittleEndian, Varint, Limit<CLAIMED_BYTES_MAX>>;
@@ -119,7 +120,8 @@ fn write<'a, T: Serialize + ?Sized>(
 /// What is smaller is copied: a piece of its own costs more.
 const SHARED_BYTES_MIN: usize = 4 << 10;
 
-/// Keeps what is written up to a limit; beyond that it is only counted, so that it can be said how much it was.
+/// Keeps what is written up to a limit; beyond that it is only counted, so that it can be said how much it
+/// was.
 struct Bounded<'a> {
     /// What need not be copied, if it is written.
     shared: &'a [Bytes],
@@ -163,8 +165,8 @@ impl Writer for Bounded<'_> {
 /// Reads a value from exactly these bytes.
 ///
 /// # Errors
-/// If the bytes are no such value, are more than [`ENCODED_BYTES_MAX`], claim lengths beyond what those can hold, or go on
-/// after the value.
+/// If the bytes are no such value, are more than [`ENCODED_BYTES_MAX`], claim lengths beyond what those can
+/// hold, or go on after the value.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     if bytes.len() > ENCODED_BYTES_MAX {
         return Err(DecodeError::TooLarge { bytes: bytes.len(), limit: ENCODED_BYTES_MAX });

@@ -1,7 +1,7 @@
 //! The first words on a connection: who speaks which version, in which cluster.
 //!
-//! They come before anything is believed. In TLS 1.3 the dialling side takes itself for connected before the other side
-//! has rejected its certificate; only the answer to its hello proves that it is welcome.
+//! They come before anything is believed. In TLS 1.3 the dialling side takes itself for connected before the
+//! other side has rejected its certificate; only the answer to its hello proves that it is welcome.
 
 use serde::{Deserialize, Serialize};
 

@@ -12,13 +12,15 @@ use crate::{
     id::{Attempt, NodeId},
 };
 
-/// The largest value of a variable that rides along with a message, in bytes. A larger one goes by `ZooKeeper` alone.
+/// The largest value of a variable that rides along with a message, in bytes. A larger one goes by
+/// `ZooKeeper` alone.
 pub(crate) const RIDER_BYTES_MAX: usize = 4 << 10;
 /// The most bytes of all that ride along with one message.
 pub(crate) const RIDERS_BYTES_MAX: usize = 64 << 10;
 /// The most bytes of a rider besides its value: its slot and its length.
 pub(crate) const RIDER_FRAME_BYTES_MAX: usize = 14;
-/// The most bytes of a message besides its tasks and riders: its numbers, lengths and marks, and the name of its sender.
+/// The most bytes of a message besides its tasks and riders: its numbers, lengths and marks, and the name of
+/// its sender.
 const FRAME_BYTES_MAX: usize = 256;
 
 // The largest task goes in a message, and in a letter; and grants are not made larger than that.
@@ -37,7 +39,8 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
-    /// The answer of a node that has nothing to do with the job that is asked about; `None` if nothing is asked for.
+    /// The answer of a node that has nothing to do with the job that is asked about; `None` if nothing is
+    /// asked for.
     pub(crate) fn denial(&self) -> Option<Self> {
         let Message::Steal { request } = self.message else { return None };
         Some(Self { message: Message::Deny { request }, riders: Vec::new(), ..*self })

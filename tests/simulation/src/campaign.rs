@@ -114,8 +114,9 @@ fn run_one(plan: &Plan) -> Outcome {
 /// One seed in so many is run twice.
 const TWICE_IN: u64 = 16;
 
-/// The tree T1 of Unbalanced Tree Search, on eight nodes of which some leave, some join, and one dies. Gives its size as a plain loop
-/// counts it, and what came of the run: the job's own count is compared with it there.
+/// The tree T1 of Unbalanced Tree Search, on eight nodes of which some leave, some join, and one dies. Gives
+/// its size as a plain loop counts it, and what came of the run: the job's own count is compared with it
+/// there.
 pub fn uts_t1(seed: u64) -> (u64, Replay) {
     let shape = Shape::Uts { seed: 19, mean: 4.0, depth: 10 };
     let states = workload::states(&shape);

@@ -1,4 +1,5 @@
-//! Long runs in which nothing goes wrong, to see what they leave behind: hundreds of jobs in a row, a thousand nodes that come and go.
+//! Long runs in which nothing goes wrong, to see what they leave behind: hundreds of jobs in a row, a
+//! thousand nodes that come and go.
 
 use crate::{
     plan::{Fault, Kind, LaterJob, Plan, Program, Rates},

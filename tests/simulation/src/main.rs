@@ -39,7 +39,8 @@ struct CampaignArguments {
     /// Go on after a seed that has failed.
     #[arg(long)]
     keep_going: bool,
-    /// Run those seeds alone whose plans are of this kind, such as outages; the first line of a plan names its kind.
+    /// Run those seeds alone whose plans are of this kind, such as outages; the first line of a plan names
+    /// its kind.
     #[arg(long)]
     kind: Option<String>,
     /// Write what has come of it as JSON.

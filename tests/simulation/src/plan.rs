@@ -74,7 +74,8 @@ pub(crate) enum Kind {
     Outages,
     /// Several jobs, of two programs: one after the other, waiting, stopped, put aside, forgotten.
     Queue,
-    /// Tasks do not ask whether they are to stop, for seconds or for ever; the first job is stopped, and another waits.
+    /// Tasks do not ask whether they are to stop, for seconds or for ever; the first job is stopped, and
+    /// another waits.
     Stuck,
     /// A job may have few attempts.
     FewAttempts,
@@ -183,7 +184,8 @@ impl Plan {
         let slices = workload::states(&shape).div_ceil(slice_states as u64);
         let slice_ms = if tiny { 1 } else { (job_ms * (nodes * workers) as u64 / slices).clamp(1, 200) };
         let rates = rates(&mut random, kind);
-        // Where it matters what becomes of those that join and leave after it, the calm begins in the midst of the job.
+        // Where it matters what becomes of those that join and leave after it, the calm begins in the midst
+        // of the job.
         let calm_ms = if kind == Kind::Reconnects { job_ms / 6 } else { job_ms + AFTER_MS };
         let newcomers = if kind == Kind::Reconnects { 2 } else { 0 };
         let faults = faults::draw(&mut random, kind, nodes, calm_ms);

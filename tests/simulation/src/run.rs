@@ -1,4 +1,5 @@
-//! One run: a world, its nodes, a job, and everything that goes wrong; then calm, in which the job must come to its end.
+//! One run: a world, its nodes, a job, and everything that goes wrong; then calm, in which the job must come
+//! to its end.
 
 mod faults;
 
@@ -54,7 +55,8 @@ pub(crate) struct Census {
     pub(crate) under_way: usize,
 }
 
-/// How long after the beginning of the calm the job must be over, in milliseconds, besides the time that the work itself takes.
+/// How long after the beginning of the calm the job must be over, in milliseconds, besides the time that the
+/// work itself takes.
 const END_MS: u64 = 60_000;
 /// The pause before a process that has ended with an error is started again.
 const RESTART: Duration = Duration::from_millis(200);
@@ -397,7 +399,8 @@ impl<'a> Stage<'a> {
         setup
     }
 
-    /// Submits another job when its time has come, and as often as it takes. A try whose outcome is unknown may have left one more.
+    /// Submits another job when its time has come, and as often as it takes. A try whose outcome is unknown
+    /// may have left one more.
     fn submit_later(&self, later: &LaterJob) {
         let (world, submitted) = (self.world.clone(), Arc::clone(&self.submitted));
         let (LaterJob { at_ms, shape, program }, attempts_max) = (later.clone(), self.plan.attempts_max);
@@ -448,7 +451,8 @@ thread_local! {
     static CAUGHT: RefCell<bool> = const { RefCell::new(false) };
 }
 
-/// Notes panics on this thread instead of printing them: the runtime catches those of its tasks, and nobody would hear.
+/// Notes panics on this thread instead of printing them: the runtime catches those of its tasks, and nobody
+/// would hear.
 fn catch_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

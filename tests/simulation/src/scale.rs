@@ -1,7 +1,8 @@
-//! How the runtime scales: clusters of ten to a thousand nodes in which nothing goes wrong, and some that double while they work.
+//! How the runtime scales: clusters of ten to a thousand nodes in which nothing goes wrong, and some that
+//! double while they work.
 //!
-//! The figures are of virtual time. A message takes a millisecond, a request to the servers takes one there and one back; a state takes
-//! so long that every node has about the same to do, whatever their number.
+//! The figures are of virtual time. A message takes a millisecond, a request to the servers takes one there
+//! and one back; a state takes so long that every node has about the same to do, whatever their number.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,8 @@ use crate::{
     workload::{self, Shape},
 };
 
-/// How long the work of each node is, in virtual milliseconds: what the job would take if nothing was ever lost.
+/// How long the work of each node is, in virtual milliseconds: what the job would take if nothing was ever
+/// lost.
 const WORK_MS: u64 = 20_000;
 /// When the second half of the nodes joins, where one does.
 const DOUBLED_AT_MS: u64 = 5_000;
@@ -35,8 +37,8 @@ pub struct Point {
     pub writes_per_s: f64,
     /// Messages between nodes, by node and second.
     pub messages_per_s: f64,
-    /// How long it took until nine in ten of the nodes that joined a running job were at work, in virtual milliseconds, when their number
-    /// doubled.
+    /// How long it took until nine in ten of the nodes that joined a running job were at work, in virtual
+    /// milliseconds, when their number doubled.
     pub absorbed_ms: u64,
 }
 

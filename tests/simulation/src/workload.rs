@@ -1,5 +1,5 @@
-//! What the simulated nodes work on: trees of states, of which a task holds some. Every state has a number of its own, so that it
-//! can be seen from outside which was done, where, and how often.
+//! What the simulated nodes work on: trees of states, of which a task holds some. Every state has a number of
+//! its own, so that it can be seen from outside which was done, where, and how often.
 
 mod shapes;
 pub(crate) mod tour;
@@ -18,7 +18,8 @@ pub(crate) struct Walk {
     open: Vec<State>,
 }
 
-/// What a walk produces: how many states it has done, and the sum of their numbers, so that one state for another is noticed.
+/// What a walk produces: how many states it has done, and the sum of their numbers, so that one state for
+/// another is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) states: u64,

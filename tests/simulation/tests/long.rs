@@ -12,7 +12,8 @@ fn hundreds_of_jobs_leave_as_much_behind_each_as_the_first_and_nothing_in_memory
     let (some, many) = (jobs_in_a_row(20), jobs_in_a_row(300));
     let (some, many) = (fine(&some), fine(&many));
     let each = (many.znodes - some.znodes) as f64 / 280.0;
-    // A job's folders, and of each of three nodes: its output, its last transaction, its mailbox, its figures.
+    // A job's folders, and of each of three nodes: its output, its last transaction, its mailbox, its
+    // figures.
     println!("{each} znodes of each job: {some:?}, {many:?}");
     assert!(each < 35.0, "{each} znodes of each job: {some:?}, {many:?}");
     assert!(many.watches <= some.watches + 4, "{some:?}, {many:?}");

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use taskwork_simulation::campaign::{self, Campaign};
 
-/// Seeds that have found a bug, or are of a kind that has. What a seed does changes with the simulator; they are kept because whoever
-/// changes it loses nothing by running them.
+/// Seeds that have found a bug, or are of a kind that has. What a seed does changes with the simulator; they
+/// are kept because whoever changes it loses nothing by running them.
 const REGRESSIONS: &[(u64, &str)] = &[
     (10, "a node that was told to leave while its session was over joined anew and stayed"),
     (43, "the same, while it was frozen"),

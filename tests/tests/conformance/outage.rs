@@ -1,4 +1,5 @@
-//! Outages that are longer than a session, on real servers: a session is over when a server says so, and not before.
+//! Outages that are longer than a session, on real servers: a session is over when a server says so, and not
+//! before.
 
 use std::{net::SocketAddr, sync::Arc, thread, time::Duration};
 

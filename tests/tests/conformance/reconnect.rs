@@ -1,5 +1,5 @@
-//! What holds of every store when a connection breaks and comes back: on the same server, on one that was restarted, on another
-//! one of the ensemble.
+//! What holds of every store when a connection breaks and comes back: on the same server, on one that was
+//! restarted, on another one of the ensemble.
 
 use std::{
     future::Future,

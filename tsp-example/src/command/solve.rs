@@ -1,4 +1,5 @@
-//! `tsp solve` and `tsp submit`: what they are asked, the search that answers it, and what is said of the answer.
+//! `tsp solve` and `tsp submit`: what they are asked, the search that answers it, and what is said of the
+//! answer.
 
 use std::{fs, path::PathBuf, time::Instant};
 
@@ -25,7 +26,8 @@ use crate::{
 pub(super) struct Arguments {
     /// The instance: TSPLIB (TYPE TSP or ATSP), or CSV with lines of name,x,y or name,lat,lon.
     file: PathBuf,
-    /// What a tour through a state costs at least. [default: one-tree, or assignment where distances depend on the direction]
+    /// What a tour through a state costs at least. [default: one-tree, or assignment where distances depend
+    /// on the direction]
     #[arg(long, value_enum)]
     bound: Option<Bound>,
     /// The tour to begin with.
@@ -43,7 +45,8 @@ pub(super) struct Arguments {
 pub(super) enum Bound {
     /// Held and Karp's one-trees with subgradient steps: branches on edges.
     OneTree,
-    /// The path so far and a spanning tree of the unvisited cities: extends paths city by city. Also taken with --no-pruning.
+    /// The path so far and a spanning tree of the unvisited cities: extends paths city by city. Also taken
+    /// with --no-pruning.
     Mst,
     /// Every city gets one to follow it; then subtours are connected: branches on arcs.
     Assignment,
@@ -141,8 +144,8 @@ impl Asked {
         self.prepare(kind, problem, move |best| root.bound(&mut root.root(), best).unwrap_or(0))
     }
 
-    /// The search for the best solution of a problem. `root_bound` gives a length that no tour is shorter than: what is left
-    /// to say if the search is stopped.
+    /// The search for the best solution of a problem. `root_bound` gives a length that no tour is shorter
+    /// than: what is left to say if the search is stopped.
     fn prepare<P: Problem<Cost = u64, Solution = Vec<City>>>(
         self,
         kind: &'static str,

@@ -1,9 +1,10 @@
-//! The least that arcs cost by which every city can be reached from one of them (J. Edmonds, Optimum branchings, 1967).
+//! The least that arcs cost by which every city can be reached from one of them (J. Edmonds, Optimum
+//! branchings, 1967).
 
 use bnb_framework::assignment::FORBIDDEN;
 
-/// The cost of the cheapest arborescence from a root, by contracting cycles. `costs` is a matrix row by row, from a city to a city; what is
-/// [`FORBIDDEN`] is no arc. `None` if a city cannot be reached.
+/// The cost of the cheapest arborescence from a root, by contracting cycles. `costs` is a matrix row by row,
+/// from a city to a city; what is [`FORBIDDEN`] is no arc. `None` if a city cannot be reached.
 pub(super) fn cheapest(mut costs: Vec<i64>, mut cities: usize, mut root: usize) -> Option<i64> {
     let mut total = 0;
     loop {

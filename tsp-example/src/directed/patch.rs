@@ -1,4 +1,5 @@
-//! A tour to begin with, from the subtours of an assignment (R. Karp, A patching algorithm for the nonsymmetric traveling-salesman problem, 1979).
+//! A tour to begin with, from the subtours of an assignment (R. Karp, A patching algorithm for the
+//! nonsymmetric traveling-salesman problem, 1979).
 
 use crate::instance::{City, Instance};
 

@@ -85,7 +85,8 @@ impl DirectedProblem {
         self.bound(&mut self.root(), best).unwrap_or(0)
     }
 
-    /// A good tour, and its length: the better of those that [`start`] finds and that the first assignment leads to.
+    /// A good tour, and its length: the better of those that [`start`] finds and that the first assignment
+    /// leads to.
     pub fn start(&self) -> (u64, Vec<City>) {
         let mut state = self.root();
         let costs = self.costs(&state);
@@ -95,8 +96,8 @@ impl DirectedProblem {
         near.min((self.instance.tour_length(&tour), tour))
     }
 
-    /// What the state allows. A forced arc allows no other from its city, no other to its city, and no way back that would close a
-    /// subtour.
+    /// What the state allows. A forced arc allows no other from its city, no other to its city, and no way
+    /// back that would close a subtour.
     fn costs(&self, state: &DirectedState) -> Costs {
         let cities = self.instance.len();
         let mut costs = Vec::with_capacity(cities * cities);
@@ -134,8 +135,8 @@ impl DirectedProblem {
         costs
     }
 
-    /// What connecting the subtours costs at least, beyond the assignment: on what this has left of the costs, each city must be
-    /// reached from the first, and the first from each.
+    /// What connecting the subtours costs at least, beyond the assignment: on what this has left of the
+    /// costs, each city must be reached from the first, and the first from each.
     fn connect(&self, assignment: &Assignment, costs: &Costs) -> i64 {
         let cities = self.instance.len();
         let left = |from: City, to: City| match costs.get(from, to) {

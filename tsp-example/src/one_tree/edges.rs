@@ -116,7 +116,8 @@ impl Edges {
         self.settle(j)
     }
 
-    /// Draws the conclusions for one city: with two edges forced the others are out, with two left both are forced.
+    /// Draws the conclusions for one city: with two edges forced the others are out, with two left both are
+    /// forced.
     fn settle(&mut self, i: City) -> Result<(), Impossible> {
         let (allowed, forced) = (self.count(&self.allowed, i), self.forced_count(i));
         if allowed < 2 || forced > 2 {

@@ -1,14 +1,14 @@
-//! The travelling salesman by one-trees (M. Held and R. M. Karp, *The traveling-salesman problem and minimum spanning
-//! trees*, 1970 and 1971; branching after T. Volgenant and R. Jonker, 1982).
+//! The travelling salesman by one-trees (M. Held and R. M. Karp, *The traveling-salesman problem and minimum
+//! spanning trees*, 1970 and 1971; branching after T. Volgenant and R. Jonker, 1982).
 //!
-//! A **one-tree** is a spanning tree of all cities but one, and two edges of that one: every tour is a one-tree, so the cheapest
-//! one-tree is no longer than the shortest tour. A **multiplier** for each city, added to all its edges, moves every
-//! tour by the same amount but not every one-tree; raising those of cities with too many edges in the tree, and lowering those with
-//! too few, drives the bound up.
+//! A **one-tree** is a spanning tree of all cities but one, and two edges of that one: every tour is a
+//! one-tree, so the cheapest one-tree is no longer than the shortest tour. A **multiplier** for each city,
+//! added to all its edges, moves every tour by the same amount but not every one-tree; raising those of
+//! cities with too many edges in the tree, and lowering those with too few, drives the bound up.
 //!
-//! **Everything is exact.** Distances and multipliers are whole numbers, `SCALE` times as large as the file's, so a
-//! bound is a whole number too, without rounding: what is pruned is pruned rightly. Floating point only says how far a
-//! multiplier moves, and any multipliers give a valid bound.
+//! **Everything is exact.** Distances and multipliers are whole numbers, `SCALE` times as large as the
+//! file's, so a bound is a whole number too, without rounding: what is pruned is pruned rightly. Floating
+//! point only says how far a multiplier moves, and any multipliers give a valid bound.
 
 mod edges;
 mod problem;

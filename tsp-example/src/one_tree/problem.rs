@@ -62,13 +62,15 @@ impl OneTreeProblem {
         Self { instance }
     }
 
-    /// A length that no tour is shorter than, from the root alone. `best` is the length of a tour, if one is known.
+    /// A length that no tour is shorter than, from the root alone. `best` is the length of a tour, if one is
+    /// known.
     pub fn root_bound(&self, best: Option<u64>) -> u64 {
         self.bound(&mut self.root(), best).unwrap_or(0)
     }
 
-    /// Raises the bound by moving the multipliers, until it reaches `enough` or the steps are over. Leaves the best
-    /// multipliers in the state and the best one-tree in `best`. False if there is no one-tree at all.
+    /// Raises the bound by moving the multipliers, until it reaches `enough` or the steps are over. Leaves
+    /// the best multipliers in the state and the best one-tree in `best`. False if there is no one-tree at
+    /// all.
     fn ascend(&self, state: &mut OneTreeState, best: &mut OneTree, trial: &mut OneTree, enough: i64) -> bool {
         let cities = self.instance.len();
         if !best.build(&self.instance, &state.edges, &state.multipliers) {
@@ -89,7 +91,8 @@ impl OneTreeProblem {
             if off == 0 || best.bound > enough {
                 break;
             }
-            // How far there is to go: to what is enough, or as far as seems reasonable while nothing is known.
+            // How far there is to go: to what is enough, or as far as seems reasonable while nothing is
+            // known.
             let gap = (enough - bound).max(SCALE).min(bound.abs() / 20 + SCALE);
             let step = length * gap as f64 / off as f64;
             for ((multiplier, d), b) in multipliers.iter_mut().zip(&degree).zip(&before) {

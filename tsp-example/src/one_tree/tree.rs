@@ -3,7 +3,8 @@
 use super::{SCALE, edges::Edges};
 use crate::instance::{City, Instance};
 
-/// More than any path of edges costs; a forced edge costs this much less than nothing, so that it is always taken.
+/// More than any path of edges costs; a forced edge costs this much less than nothing, so that it is always
+/// taken.
 const FORCED: i64 = -(1 << 60);
 /// More than any edge costs.
 const NEVER: i64 = i64::MAX;
@@ -14,7 +15,8 @@ pub(super) const SPECIAL: City = 0;
 /// A one-tree, with the room to build the next one in.
 #[derive(Debug, Default)]
 pub(super) struct OneTree {
-    /// The edges: of the spanning tree as (parent, child), in the order in which they were added, then the two of the special city.
+    /// The edges: of the spanning tree as (parent, child), in the order in which they were added, then the
+    /// two of the special city.
     pub(super) edges: Vec<(City, City)>,
     pub(super) degree: Vec<i64>,
     /// What a tour costs at least with these multipliers, scaled.
@@ -125,9 +127,9 @@ impl OneTree {
         tour
     }
 
-    /// For each pair of cities the dearest edge on the tree's path between them is what an edge between them would
-    /// replace. Calls `found` with (city, city, the least that a one-tree with this edge costs more), for allowed edges that are not
-    /// in the tree.
+    /// For each pair of cities the dearest edge on the tree's path between them is what an edge between them
+    /// would replace. Calls `found` with (city, city, the least that a one-tree with this edge costs more),
+    /// for allowed edges that are not in the tree.
     pub(super) fn replacements(
         &self,
         instance: &Instance,
@@ -146,7 +148,8 @@ impl OneTree {
                 found(SPECIAL, j, weight(instance, multipliers, SPECIAL, j) - given_up);
             }
         }
-        // `dearest[b]` for the row of one city: each child follows its parent, so rows grow in the order of the tree.
+        // `dearest[b]` for the row of one city: each child follows its parent, so rows grow in the order of
+        // the tree.
         let mut dearest = vec![FORCED; cities * cities];
         let mut placed = vec![tree.first().map_or(SPECIAL, |&(root, _)| root)];
         for &(parent, child) in tree {

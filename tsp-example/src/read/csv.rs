@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{distance::Metric, instance::Instance};
 
-/// Reads a CSV file. Distances are Euclidean and rounded; with a header `name,lat,lon` they are kilometres on a great circle.
+/// Reads a CSV file. Distances are Euclidean and rounded; with a header `name,lat,lon` they are kilometres on
+/// a great circle.
 pub(super) fn parse(text: &Text) -> Result<Instance, ReadError> {
     let lines: Vec<(usize, Vec<String>)> = text
         .lines()

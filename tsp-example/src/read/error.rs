@@ -3,7 +3,8 @@
 use bnb_framework::words;
 use thiserror::Error;
 
-/// Why a file could not be read. The message is complete: the file, the line, what was found, what was expected.
+/// Why a file could not be read. The message is complete: the file, the line, what was found, what was
+/// expected.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {

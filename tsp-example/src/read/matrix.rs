@@ -41,7 +41,8 @@ impl Format {
         Some(Self::Triangle { upper, diagonal, rows })
     }
 
-    /// The places of the entries, in the order in which they are given. A triangle by columns is the other one by rows.
+    /// The places of the entries, in the order in which they are given. A triangle by columns is the other
+    /// one by rows.
     fn entries(self, cities: usize) -> Box<dyn Iterator<Item = (City, City)>> {
         match self {
             Self::Full => Box::new((0..cities).flat_map(move |i| (0..cities).map(move |j| (i, j)))),

@@ -23,10 +23,12 @@ pub const INSTANCE_BYTES_MAX: u64 = 256 << 20;
 /// The largest file with a tour that is read, in bytes.
 pub const TOUR_BYTES_MAX: u64 = 4 << 20;
 
-/// Reads an instance: a CSV file if its first line that is not empty has a comma and no colon, otherwise TSPLIB.
+/// Reads an instance: a CSV file if its first line that is not empty has a comma and no colon, otherwise
+/// TSPLIB.
 ///
 /// # Errors
-/// If the file cannot be read, or is not what it should be: with the line, what was found and what was expected.
+/// If the file cannot be read, or is not what it should be: with the line, what was found and what was
+/// expected.
 pub fn read_instance(file: &Path) -> Result<Instance, ReadError> {
     parse(&Text::of(file, INSTANCE_BYTES_MAX)?)
 }

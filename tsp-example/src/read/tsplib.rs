@@ -86,7 +86,8 @@ impl<'a> Specification<'a> {
         }
     }
 
-    /// How many words of a section are kept at most: a matrix of the cities, if their number was read before, and some more.
+    /// How many words of a section are kept at most: a matrix of the cities, if their number was read before,
+    /// and some more.
     fn words_max(&self) -> usize {
         let cities = self.get(Header::Dimension).and_then(|(_, value)| value.parse::<usize>().ok());
         cities.map_or(0, |cities| cities.saturating_mul(cities)).saturating_add(WORDS_BEYOND_MAX)
@@ -129,7 +130,8 @@ pub(super) fn check_size(text: &Text, line: usize, cities: u64) -> Result<usize,
     Ok(usize::try_from(cities).expect("a number whose square fits into memory"))
 }
 
-/// How many words a section may have beyond those of a matrix, for the message to say what is wrong with them.
+/// How many words a section may have beyond those of a matrix, for the message to say what is wrong with
+/// them.
 const WORDS_BEYOND_MAX: usize = 1 << 20;
 
 /// The words of a section, up to the next keyword, or a line beyond so many.

@@ -1,4 +1,5 @@
-//! What only the leader does: it judges who is lost, begins another attempt, closes the job. Each write carries its fence.
+//! What only the leader does: it judges who is lost, begins another attempt, closes the job. Each write
+//! carries its fence.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
@@ -19,7 +20,8 @@ pub enum LeadError {
     /// The fence failed: another node leads.
     #[error("another node leads now")]
     Deposed,
-    /// The store refused it. After a [transient](Error::is_transient) error the leader looks at the record again.
+    /// The store refused it. After a [transient](Error::is_transient) error the leader looks at the record
+    /// again.
     #[error(transparent)]
     Store(#[from] Error),
 }
@@ -48,14 +50,16 @@ pub enum NewAttempt {
     NotCurrent,
 }
 
-/// The nodes that took part in an attempt, are members no more and did not leave cleanly: what they held is lost.
+/// The nodes that took part in an attempt, are members no more and did not leave cleanly: what they held is
+/// lost.
 ///
 /// # Errors
 /// Whatever the store refuses.
 pub async fn lost(store: &dyn Store, cluster: &ClusterPaths, attempt: &AttemptPaths) -> Result<Vec<String>> {
     store.sync(&attempt.base()).await?;
-    // The order matters. A node is a member before it takes part, so whoever took part was a member then; and it leaves
-    // in one multi with its last word, so whoever is seen to be no member has its last word, if any, to be seen after.
+    // The order matters. A node is a member before it takes part, so whoever took part was a member then; and
+    // it leaves in one multi with its last word, so whoever is seen to be no member has its last word, if
+    // any, to be seen after.
     let took_part = store.children(&attempt.outputs()).await?;
     let members = store.children(&cluster.members()).await?;
     let left = store.children(&attempt.left()).await?;

@@ -148,7 +148,8 @@ impl JobWatch {
         Ok(Self { store, path: cluster.job(job).record(), changed: None })
     }
 
-    /// The record as it is, and then after each change. Changes that follow each other closely may be passed over.
+    /// The record as it is, and then after each change. Changes that follow each other closely may be passed
+    /// over.
     ///
     /// # Errors
     /// Whatever the store refuses; after a transient error it can be called again.

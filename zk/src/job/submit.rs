@@ -1,7 +1,8 @@
 //! Submitting a job: its data first, then one multi that makes it a job.
 //!
-//! The submitter draws a key, which stands in the job's record. A record whose creation was not answered is found by it, so the
-//! submission can be tried again, by another session too, until it is known to be done: there is one job, whatever is lost.
+//! The submitter draws a key, which stands in the job's record. A record whose creation was not answered is
+//! found by it, so the submission can be tried again, by another session too, until it is known to be done:
+//! there is one job, whatever is lost.
 //!
 //! ```text
 //!   create the record, sequential ─▶ write the data in chunks ─▶ one multi: the record says running, the root is parked
@@ -45,8 +46,8 @@ pub struct NewJob<'a> {
     pub now_ms: u64,
 }
 
-/// Submits a job by one try; gives its id. One multi makes it a job: before, it is nothing that a node would touch. What may fail on
-/// the way is submitted as a [`Submission`].
+/// Submits a job by one try; gives its id. One multi makes it a job: before, it is nothing that a node would
+/// touch. What may fail on the way is submitted as a [`Submission`].
 ///
 /// # Errors
 /// Whatever the store refuses; [`Error::TooLarge`] for shared data or a root task beyond
@@ -88,8 +89,9 @@ impl<'a> Submission<'a> {
     /// Goes on until it is done; gives the job's id.
     ///
     /// # Errors
-    /// Whatever the store refuses; [`Error::TooLarge`] for shared data or a root task beyond [`CHUNKED_BYTES_MAX`]. After a
-    /// transient error, or the end of the session, it can be called again, with another session too.
+    /// Whatever the store refuses; [`Error::TooLarge`] for shared data or a root task beyond
+    /// [`CHUNKED_BYTES_MAX`]. After a transient error, or the end of the session, it can be called again,
+    /// with another session too.
     pub async fn go_on(&mut self, store: &dyn Store, cluster: &ClusterPaths) -> Result<String> {
         // Before anything is written: what cannot be submitted leaves nothing behind.
         for data in [self.new.shared, self.new.root] {

@@ -10,7 +10,8 @@ use zk::figures::{self, NodeFigures};
 use super::Coordination;
 use crate::{figures::Figures, outlook::Outlook, shell::clock::unix_ms};
 
-/// How long a task that has left a node counts there, where figures are written: longer than from one time to the next.
+/// How long a task that has left a node counts there, where figures are written: longer than from one time to
+/// the next.
 pub(crate) const SEEN_WINDOW: Duration = Duration::from_secs(6);
 /// The same where all nodes are looked at at once: longer than a task is on its way.
 pub(crate) const WINDOW: Duration = Duration::from_millis(200);

@@ -1,4 +1,5 @@
-//! The job's record becomes events: which attempt is the current one, which tasks are parked, when it is over.
+//! The job's record becomes events: which attempt is the current one, which tasks are parked, when it is
+//! over.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -65,7 +66,8 @@ impl Coordination {
             };
             let tasks: Vec<TaskId> = names.iter().filter_map(|name| parked_id(name).parse().ok()).collect();
             self.tell(Event::Parked { attempt, tasks }).await;
-            // A watch can end although its session goes on: then it is read again. If it does not, reading says so.
+            // A watch can end although its session goes on: then it is read again. If it does not, reading
+            // says so.
             changed.await;
         }
     }

@@ -1,7 +1,9 @@
-//! The leader's part: it ends the job when every task is accounted for, and begins a new attempt when a node was lost.
+//! The leader's part: it ends the job when every task is accounted for, and begins a new attempt when a node
+//! was lost.
 //!
-//! A leader holds nothing of its own: everything it decides by is in the tree, so any other node can go on where it
-//! stopped. Whatever it writes carries its fence, so a leader that was deposed without knowing changes nothing.
+//! A leader holds nothing of its own: everything it decides by is in the tree, so any other node can go on
+//! where it stopped. Whatever it writes carries its fence, so a leader that was deposed without knowing
+//! changes nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,8 +26,8 @@ enum Stopped {
     Changed,
 }
 
-/// How often the leader looks for lost nodes although nothing says so: who came and went while it was cut off is told by
-/// nobody.
+/// How often the leader looks for lost nodes although nothing says so: who came and went while it was cut off
+/// is told by nobody.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// What there may be in the tree of the node as a candidate.
@@ -50,8 +52,9 @@ enum Led {
 }
 
 impl Coordination {
-    /// Stands for election, and leads when elected. The candidate stays when the job is over: the node takes the next one at once, and
-    /// stands there as it stood here. Whoever cannot take it [withdraws](Self::withdraw).
+    /// Stands for election, and leads when elected. The candidate stays when the job is over: the node takes
+    /// the next one at once, and stands there as it stood here. Whoever cannot take it
+    /// [withdraws](Self::withdraw).
     pub(super) async fn stand_for_election(self: Arc<Self>) {
         let node = self.node.to_string();
         let mut standing = self.standing.lock().await;

@@ -1,4 +1,5 @@
-//! A node's dealings with the znode tree: what it learns from there becomes events, what the core decides is written there.
+//! A node's dealings with the znode tree: what it learns from there becomes events, what the core decides is
+//! written there.
 //!
 //! Each concern is a loop of its own, so that a slow answer to one delays no other:
 //!

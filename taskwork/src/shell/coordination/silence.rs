@@ -1,5 +1,5 @@
-//! Tasks that do not ask whether they are to stop: they keep a node from leaving, from the next attempt and from the next job. It
-//! is said which, since only the program's author can mend it.
+//! Tasks that do not ask whether they are to stop: they keep a node from leaving, from the next attempt and
+//! from the next job. It is said which, since only the program's author can mend it.
 
 use std::{
     sync::{Arc, PoisonError},

@@ -29,8 +29,8 @@ impl Coordination {
 
     /// Returns when every znode is at least as good as the node's copy was at the call.
     ///
-    /// A batch is committed only after this: otherwise the job could end, and its result be read, before the solution that
-    /// one of the batch's tasks found had arrived.
+    /// A batch is committed only after this: otherwise the job could end, and its result be read, before the
+    /// solution that one of the batch's tasks found had arrived.
     pub(super) async fn flush_variables(&self) -> zk::Result<()> {
         let unpublished = match self.pool.variables().unpublished() {
             Ok(values) => values,

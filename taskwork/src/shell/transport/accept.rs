@@ -1,9 +1,10 @@
 //! Who may come in: connections that others want with this node.
 //!
-//! Until a connection has said hello it costs something and is worth nothing, and anybody can begin one. So few are begun at a time.
-//! While there are more than a handful, whoever wants one must show that it is where it says (QUIC's retry, which costs
-//! nothing here). Members come from where they listen, so they have places of their own, which no flood of others takes from them. Others,
-//! who may be members behind something that changes addresses, take the place of whoever has stood longest and had its time.
+//! Until a connection has said hello it costs something and is worth nothing, and anybody can begin one. So
+//! few are begun at a time. While there are more than a handful, whoever wants one must show that it is where
+//! it says (QUIC's retry, which costs nothing here). Members come from where they listen, so they have places
+//! of their own, which no flood of others takes from them. Others, who may be members behind something that
+//! changes addresses, take the place of whoever has stood longest and had its time.
 
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
 

@@ -100,7 +100,8 @@ fn is_retry(datagram: &[u8]) -> bool {
     datagram[0] & 0xf0 == 0xf0
 }
 
-/// Begins many connections that never get on: of what the node answers only the request to prove an address comes back, if that.
+/// Begins many connections that never get on: of what the node answers only the request to prove an address
+/// comes back, if that.
 async fn flood(node: &Station, prove: bool) -> (Way, Endpoint, Vec<tokio::task::JoinHandle<()>>) {
     let way = Way::that_lets_through(node.transport.local_address(), is_initial, move |datagram| {
         prove && is_retry(datagram)

@@ -94,7 +94,8 @@ fn fingerprint(connection: &Connection) -> Option<Fingerprint> {
 /// Reads messages until the connection ends, or the peer is no member any more.
 pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection) {
     let Some(fingerprint) = fingerprint(&connection) else { return };
-    // A message each: as many as the peer may have streams. Those that have come and that nobody has taken yet count.
+    // A message each: as many as the peer may have streams. Those that have come and that nobody has taken
+    // yet count.
     let (mut messages, streams_max) = (JoinSet::new(), hub.limits.streams_max as usize);
     let room = PeerRoom::new(&hub.limits);
     loop {
@@ -114,7 +115,8 @@ pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection
         }
     }
     hub.forget(from, &connection);
-    // What has arrived is acknowledged, and nobody sends it again: it is read although the connection has ended.
+    // What has arrived is acknowledged, and nobody sends it again: it is read although the connection has
+    // ended.
     while messages.join_next().await.is_some() {}
 }
 

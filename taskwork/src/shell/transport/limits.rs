@@ -13,10 +13,11 @@ pub(crate) struct TransportLimits {
     pub(crate) small_bytes_max: usize,
     /// How many small messages may wait for one peer; more are dropped.
     pub(crate) queued_messages_max: usize,
-    /// How many bytes the others that wait for one peer or are on their way to it may have together; of more, messages are dropped. At
-    /// least `message_bytes_max`.
+    /// How many bytes the others that wait for one peer or are on their way to it may have together; of more,
+    /// messages are dropped. At least `message_bytes_max`.
     pub(crate) queued_bytes_max: usize,
-    /// How many bytes of small messages may be read or wait to be taken; while there are more, no others are read.
+    /// How many bytes of small messages may be read or wait to be taken; while there are more, no others are
+    /// read.
     pub(crate) arriving_small_bytes_max: usize,
     /// The same of the other messages. At least `message_bytes_max`.
     pub(crate) arriving_large_bytes_max: usize,

@@ -1,5 +1,6 @@
-//! The sending side towards one peer: takes messages from its queue, one after another. What is not small goes beside, so that nothing
-//! small waits for it. Ends when the peer is no member any more, or nothing was sent for a while.
+//! The sending side towards one peer: takes messages from its queue, one after another. What is not small
+//! goes beside, so that nothing small waits for it. Ends when the peer is no member any more, or nothing was
+//! sent for a while.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -34,7 +35,8 @@ impl Link {
         Self { hub, to, queue, large: VecDeque::new(), sending, on_their_way }
     }
 
-    /// Sends what is queued until the queue is closed, and waits until it has arrived; or until there is nobody to send it to.
+    /// Sends what is queued until the queue is closed, and waits until it has arrived; or until there is
+    /// nobody to send it to.
     pub(super) async fn run(mut self) {
         let hub = Arc::clone(&self.hub);
         let mut open = true;
@@ -141,8 +143,8 @@ impl Link {
     }
 }
 
-/// Writes a message on a stream of its own: its length, then itself. There is a deadline for each piece, and none for the whole, so
-/// that a large one arrives on a slow way, too.
+/// Writes a message on a stream of its own: its length, then itself. There is a deadline for each piece, and
+/// none for the whole, so that a large one arrives on a slow way, too.
 async fn write(
     hub: &Hub,
     connection: &Connection,

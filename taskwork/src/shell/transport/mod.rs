@@ -7,17 +7,18 @@
 //!                room for it is taken first
 //! ```
 //!
-//! **Best effort.** A message may be lost with its connection; the protocol core repeats what matters. What cannot be
-//! sent is reported ([`Arrival::Unreachable`]), so that a thief can ask somebody else at once. What is said again while it is still
-//! under way is not sent twice ([`Carrier::under_way`]).
+//! **Best effort.** A message may be lost with its connection; the protocol core repeats what matters. What
+//! cannot be sent is reported ([`Arrival::Unreachable`]), so that a thief can ask somebody else at once. What
+//! is said again while it is still under way is not sent twice ([`Carrier::under_way`]).
 //!
-//! **Any size.** A message has as many bytes as can be encoded. Large ones go beside the small ones, and have a deadline for each
-//! piece. What waits to be sent and what arrives are bounded in bytes; a node that is behind does not read.
+//! **Any size.** A message has as many bytes as can be encoded. Large ones go beside the small ones, and have
+//! a deadline for each piece. What waits to be sent and what arrives are bounded in bytes; a node that is
+//! behind does not read.
 //!
-//! **Trust.** Each node makes a key pair when it starts; the fingerprint of its certificate stands in its member znode.
-//! Both sides of a connection accept only a fingerprint that a current member has published, so trust is rooted in who may
-//! write to the tree. A message is from the node whose certificate the connection has, whatever it says itself. When a member
-//! goes, its connections are closed, and nothing is kept for it.
+//! **Trust.** Each node makes a key pair when it starts; the fingerprint of its certificate stands in its
+//! member znode. Both sides of a connection accept only a fingerprint that a current member has published, so
+//! trust is rooted in who may write to the tree. A message is from the node whose certificate the connection
+//! has, whatever it says itself. When a member goes, its connections are closed, and nothing is kept for it.
 
 mod accept;
 mod connection;
@@ -129,7 +130,8 @@ pub(crate) enum UnderWay {
 
 /// What carries messages to other nodes, as well as it can.
 pub(crate) trait Carrier: Send + Sync {
-    /// Sends a message, unless one about the same is under way to that node. Never waits; the message may be lost.
+    /// Sends a message, unless one about the same is under way to that node. Never waits; the message may be
+    /// lost.
     fn send(&self, to: NodeId, subject: Option<Subject>, payload: Payload);
     /// How far the message to a node about something is.
     fn under_way(&self, to: NodeId, subject: Subject) -> UnderWay;
@@ -164,7 +166,8 @@ struct Hub {
 }
 
 impl Transport {
-    /// Listens at an address; port 0 takes any. What arrives goes to `arrivals`; while that is full, nothing is read.
+    /// Listens at an address; port 0 takes any. What arrives goes to `arrivals`; while that is full, nothing
+    /// is read.
     ///
     /// # Errors
     /// If the address is taken or not of this machine.

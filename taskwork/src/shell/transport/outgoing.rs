@@ -1,5 +1,5 @@
-//! What waits for one peer or is on its way to it: never twice the same, and bounded. Small messages are counted; of others the bytes
-//! are, so that no small one is dropped because of what is large.
+//! What waits for one peer or is on its way to it: never twice the same, and bounded. Small messages are
+//! counted; of others the bytes are, so that no small one is dropped because of what is large.
 
 use std::{
     collections::BTreeMap,

@@ -48,7 +48,8 @@ impl Peers {
         table.values().any(|peer| peer.fingerprint == fingerprint)
     }
 
-    /// Whether a current member listens there, so that it dials from there, too, unless something between changes addresses.
+    /// Whether a current member listens there, so that it dials from there, too, unless something between
+    /// changes addresses.
     pub(super) fn listens_at(&self, address: SocketAddr) -> bool {
         let canonical = |of: SocketAddr| (of.ip().to_canonical(), of.port());
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);

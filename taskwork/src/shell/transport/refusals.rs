@@ -1,4 +1,5 @@
-//! What is said of connections that were refused: not a line for each, or who floods a node floods its log too.
+//! What is said of connections that were refused: not a line for each, or who floods a node floods its log
+//! too.
 
 use std::{fmt, net::SocketAddr, sync::Mutex, time::Duration};
 

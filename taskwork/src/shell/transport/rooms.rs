@@ -1,5 +1,6 @@
-//! Room for messages that arrive: it is taken before the first byte is read, and given back when the node has looked at the message. So
-//! a node that is behind does not read, and QUIC's flow control lets the senders wait.
+//! Room for messages that arrive: it is taken before the first byte is read, and given back when the node has
+//! looked at the message. So a node that is behind does not read, and QUIC's flow control lets the senders
+//! wait.
 
 use std::sync::Arc;
 
@@ -43,12 +44,14 @@ impl Rooms {
         }
     }
 
-    /// Waits until there is room for a message of a peer. Who waits for a large one keeps nobody from a small one.
+    /// Waits until there is room for a message of a peer. Who waits for a large one keeps nobody from a small
+    /// one.
     pub(super) async fn enter(&self, bytes: usize, peer: &PeerRoom) -> Room {
         if bytes <= self.small_bytes_max {
             return Room { _permits: vec![acquire(&self.small, bytes + OVERHEAD_BYTES).await] };
         }
-        // The whole of it at once: parts of many messages could fill the room, and none would ever be complete.
+        // The whole of it at once: parts of many messages could fill the room, and none would ever be
+        // complete.
         let of_peer = acquire(&peer.0, bytes).await;
         Room { _permits: vec![of_peer, acquire(&self.large, bytes).await] }
     }

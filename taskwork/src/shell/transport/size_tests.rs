@@ -1,4 +1,5 @@
-//! Messages of all sizes: what is large arrives, what is small does not wait for it, and what waits is bounded.
+//! Messages of all sizes: what is large arrives, what is small does not wait for it, and what waits is
+//! bounded.
 
 use std::time::Duration;
 

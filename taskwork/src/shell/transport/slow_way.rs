@@ -1,4 +1,5 @@
-//! A way between two nodes that is slow, or lets only some of what comes through: a relay of datagrams, for tests.
+//! A way between two nodes that is slow, or lets only some of what comes through: a relay of datagrams, for
+//! tests.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -18,7 +19,8 @@ pub(super) struct Way {
 const DATAGRAM_BYTES_MAX: usize = 2048;
 
 impl Way {
-    /// A relay that carries so many bytes in a millisecond each way. What comes faster waits in the socket, and is lost when that is full.
+    /// A relay that carries so many bytes in a millisecond each way. What comes faster waits in the socket,
+    /// and is lost when that is full.
     pub(super) async fn of_bytes_per_ms(to: SocketAddr, bytes_per_ms: usize) -> Self {
         Self::open(to, bytes_per_ms, |_| true, |_| true).await
     }

@@ -1,4 +1,5 @@
-//! Mutual authentication: a certificate is accepted if a current member has published its fingerprint, whoever signed it.
+//! Mutual authentication: a certificate is accepted if a current member has published its fingerprint,
+//! whoever signed it.
 
 use std::sync::Arc;
 

@@ -1,7 +1,9 @@
-//! Who stands for election can lead: a node stands once, and a node whose workers are not back from a job that is over does not stand.
+//! Who stands for election can lead: a node stands once, and a node whose workers are not back from a job
+//! that is over does not stand.
 //!
-//! Of two candidates of one node the later would wait for the earlier, which nobody stands for, and with it everybody else. A node
-//! without workers cannot take the next job, and whoever is behind it would wait for it to lead.
+//! Of two candidates of one node the later would wait for the earlier, which nobody stands for, and with it
+//! everybody else. A node without workers cannot take the next job, and whoever is behind it would wait for
+//! it to lead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +13,8 @@ use zk::{ClusterPaths, Op};
 use super::{Facts, Invariant, Seen};
 use crate::world::Servers;
 
-/// How many milliseconds after the end of its job a node whose workers are not back may stand for election: more than it waits for
-/// them, less than it keeps its seat without them.
+/// How many milliseconds after the end of its job a node whose workers are not back may stand for election:
+/// more than it waits for them, less than it keeps its seat without them.
 const STANDS_MS: u64 = 3_000;
 
 #[derive(Default)]

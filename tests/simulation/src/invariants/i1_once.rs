@@ -1,7 +1,7 @@
 //! I1: every task completes exactly once per attempt, whatever is lost, repeated, delayed or reordered.
 //!
-//! Seen by the states: each comes into being once and is done once. A state that is done without being open was done before, by
-//! another copy of its task, or never came into being at all.
+//! Seen by the states: each comes into being once and is done once. A state that is done without being open
+//! was done before, by another copy of its task, or never came into being at all.
 
 use taskwork::NodeId;
 

@@ -1,5 +1,5 @@
-//! I3: the reported optimum and the reported counts equal the sequential reference's, always. On the way there a variable only
-//! ever improves.
+//! I3: the reported optimum and the reported counts equal the sequential reference's, always. On the way
+//! there a variable only ever improves.
 
 use std::collections::BTreeMap;
 

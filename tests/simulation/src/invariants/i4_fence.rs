@@ -1,5 +1,5 @@
-//! I4: a node that lost its ZooKeeper session changes nothing any more: every write carries a fence. And only the leader begins an
-//! attempt or writes a result.
+//! I4: a node that lost its ZooKeeper session changes nothing any more: every write carries a fence. And only
+//! the leader begins an attempt or writes a result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,7 +71,8 @@ impl OnlyMembersAndLeadersWrite {
         if leads {
             return led_by_the_first(facts, ops, servers);
         }
-        // A leader that is no member any more leads on until its session ends: what it writes then has its fence.
+        // A leader that is no member any more leads on until its session ends: what it writes then has its
+        // fence.
         if takes_part && !self.members.contains(node) && led_by_the_first(facts, ops, servers).is_err() {
             return Err(format!("{node} is no member, and has written {}", ops[0].path()));
         }

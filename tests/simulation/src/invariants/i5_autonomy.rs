@@ -1,7 +1,7 @@
 //! I5: while ZooKeeper is away, workers go on searching and nodes go on stealing.
 //!
-//! Judged where nothing else goes wrong: then, as long as there is plenty to do, at least a quarter of what all workers could do is
-//! done. Without steals it could not be: the tree is not spread so evenly.
+//! Judged where nothing else goes wrong: then, as long as there is plenty to do, at least a quarter of what
+//! all workers could do is done. Without steals it could not be: the tree is not spread so evenly.
 
 use super::{Facts, Invariant, Seen};
 use crate::workload::Shape;

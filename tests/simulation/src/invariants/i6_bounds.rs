@@ -1,6 +1,7 @@
 //! I6: every queue, message, batch, retry and wait is bounded.
 //!
-//! What a node holds it checks itself, after every event; here is what stands in the tree, and what goes over the wire.
+//! What a node holds it checks itself, after every event; here is what stands in the tree, and what goes over
+//! the wire.
 
 use zk::Op;
 
@@ -8,7 +9,8 @@ use super::{Facts, Invariant, Seen, place};
 
 pub(super) struct EverythingIsBounded;
 
-/// How many transaction ids of a node there may be at once: the last that is committed, and the one that follows.
+/// How many transaction ids of a node there may be at once: the last that is committed, and the one that
+/// follows.
 const TXNS_MAX: usize = 2;
 /// How many messages may lie in a mailbox: a check that is a little old may let a few more in.
 const MAIL_MAX: u32 = zk::mail::MAILBOX_MESSAGES_MAX + 64;

@@ -1,7 +1,8 @@
 //! I7: a peer that is not an authenticated member is never given a task nor believed.
 //!
-//! A stranger gets messages into the inboxes of nodes, as if the transport had let it in: steal requests, and grants of a task
-//! that nobody split off. That no such task is worked on is seen by I1: its state never came into being.
+//! A stranger gets messages into the inboxes of nodes, as if the transport had let it in: steal requests, and
+//! grants of a task that nobody split off. That no such task is worked on is seen by I1: its state never came
+//! into being.
 
 use taskwork::{NodeId, simulation::carries_tasks};
 

@@ -1,9 +1,11 @@
-//! Who is a member is known to all: some seconds after the last fault nobody speaks any more to who has gone, and whoever is there gets
-//! a share of the work, as long as there is plenty.
+//! Who is a member is known to all: some seconds after the last fault nobody speaks any more to who has gone,
+//! and whoever is there gets a share of the work, as long as there is plenty.
 //!
-//! A node that has not heard of another takes no steal request of it; so who joins unheard never gets any work.
+//! A node that has not heard of another takes no steal request of it; so who joins unheard never gets any
+//! work.
 //!
-//! And a job that has nothing left to do is declared done soon, as long as a member is there that could: whatever its leader waits for.
+//! And a job that has nothing left to do is declared done soon, as long as a member is there that could:
+//! whatever its leader waits for.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +18,8 @@ use crate::workload::Shape;
 /// After so many milliseconds without any fault everybody has heard of everybody, and has work.
 const HEARD_MS: u64 = 5_000;
 
-/// After so many milliseconds without anything left to do a job is over. Nothing but the servers, and the lack of nodes, keeps it longer:
-/// faults pass sooner.
+/// After so many milliseconds without anything left to do a job is over. Nothing but the servers, and the
+/// lack of nodes, keeps it longer: faults pass sooner.
 const DECLARED_MS: u64 = 20_000;
 
 #[derive(Default)]
@@ -31,8 +33,8 @@ pub(super) struct EverybodyIsKnown {
     members: BTreeMap<NodeId, Member>,
     gone: BTreeMap<NodeId, u64>,
     looked_at: u64,
-    /// Since when there is no other job of the first one's program: a leader leads the job that it works on itself, and who was lost from
-    /// another one is noticed when it comes to that.
+    /// Since when there is no other job of the first one's program: a leader leads the job that it works on
+    /// itself, and who was lost from another one is noticed when it comes to that.
     one_job_since: Option<u64>,
     /// Since when a job has nothing left to do.
     idle_since: BTreeMap<String, u64>,

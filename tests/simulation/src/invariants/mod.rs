@@ -1,7 +1,8 @@
-//! What must hold at every step of every history: the invariants of the architecture, one file each, by their numbers there.
+//! What must hold at every step of every history: the invariants of the architecture, one file each, by their
+//! numbers there.
 //!
-//! They look from outside: at the states that tasks open and do, at every operation that is committed, at every message. None of
-//! them asks the code under test what it believes.
+//! They look from outside: at the states that tasks open and do, at every operation that is committed, at
+//! every message. None of them asks the code under test what it believes.
 
 mod candidates;
 mod i1_once;
@@ -38,7 +39,8 @@ use crate::{
 pub(crate) enum Seen<'a> {
     /// A worker of a node has done a slice.
     Worked { node: NodeId, done: &'a Slice },
-    /// A session's operations are committed; without any, the session has ended. The servers are seen as they are after.
+    /// A session's operations are committed; without any, the session has ended. The servers are seen as they
+    /// are after.
     Wrote { session: SessionId, ops: &'a [Op], servers: &'a Servers },
     /// A node has sent a message.
     Sent { from: NodeId, to: NodeId, payload: &'a [u8] },
@@ -196,8 +198,8 @@ impl Facts {
         self.first().map_or(0, JobFacts::at_hand)
     }
 
-    /// The program of the first job, if nodes of it can work on that job alone: a node stays with a later job that it has begun,
-    /// whatever the first one has to give.
+    /// The program of the first job, if nodes of it can work on that job alone: a node stays with a later job
+    /// that it has begun, whatever the first one has to give.
     pub(crate) fn only_program(&self) -> Option<&str> {
         let program = self.programs.get(self.jobs.first_key_value()?.0)?;
         let of_it = |name: &String| self.programs.get(name) == Some(program);
@@ -205,8 +207,8 @@ impl Facts {
         (!later).then_some(program)
     }
 
-    /// Each job with its program, and whether it is at work and has nothing left to do. While nodes have another job of the program to do
-    /// they are there, and it waits.
+    /// Each job with its program, and whether it is at work and has nothing left to do. While nodes have
+    /// another job of the program to do they are there, and it waits.
     pub(crate) fn idle(&self) -> impl Iterator<Item = (&str, &str, bool)> {
         let is_at_hand = move |program: &String| {
             let of_it = self.jobs.iter().filter(move |(name, _)| self.programs.get(*name) == Some(program));

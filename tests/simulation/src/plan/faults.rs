@@ -4,8 +4,8 @@ use rand::{Rng as _, rngs::SmallRng};
 
 use super::Kind;
 
-/// How long a task does not stop that does not: longer than anybody waits for it, and not so long that a job in which it happens
-/// to be begun could not end.
+/// How long a task does not stop that does not: longer than anybody waits for it, and not so long that a job
+/// in which it happens to be begun could not end.
 const FOR_EVER_MS: u64 = 40_000;
 
 /// Something that is done to the cluster. Machines are picked by chance when it comes to it.

@@ -12,7 +12,8 @@ use super::tour::Tour;
 pub(crate) enum Shape {
     /// Every state above this depth has 0 to 2 · `mean` children, by its number.
     Random { seed: u64, mean: u64, depth: u32 },
-    /// Unbalanced Tree Search (Olivier et al., LCPC 2006), geometric of fixed shape: the published trees and their like.
+    /// Unbalanced Tree Search (Olivier et al., LCPC 2006), geometric of fixed shape: the published trees and
+    /// their like.
     Uts { seed: u32, mean: f64, depth: u32 },
     /// One state after another: nothing can ever be split off.
     Chain { length: u32 },

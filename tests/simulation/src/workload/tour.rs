@@ -45,7 +45,8 @@ impl Tour {
         path.windows(2).map(|pair| self.distances[usize::from(pair[0])][usize::from(pair[1])]).sum()
     }
 
-    /// What follows from a state: the length of a tour, if it is one, or longer paths that may still become the shortest.
+    /// What follows from a state: the length of a tour, if it is one, or longer paths that may still become
+    /// the shortest.
     pub(super) fn branch(&self, state: &State, shortest: Option<u64>) -> (Option<u64>, Vec<State>) {
         let so_far = self.length(&state.path);
         if shortest.is_some_and(|shortest| so_far >= shortest) {

@@ -1,5 +1,5 @@
-//! What becomes of the connections between clients and servers: they are lost and made anew, at another server; sessions whose clients
-//! are not heard of end, and their clients learn it late.
+//! What becomes of the connections between clients and servers: they are lost and made anew, at another
+//! server; sessions whose clients are not heard of end, and their clients learn it late.
 
 use rand::{Rng as _, seq::IndexedRandom as _};
 use zk::{
@@ -13,8 +13,8 @@ use super::{
 };
 use crate::invariants::Seen;
 
-/// How long a client goes without a server before its library takes the session for lost, in milliseconds: its watches end then. What the
-/// servers hold is taken up again all the same.
+/// How long a client goes without a server before its library takes the session for lost, in milliseconds:
+/// its watches end then. What the servers hold is taken up again all the same.
 const WATCHES_END_MS: u64 = SESSION_MS * 14 / 10;
 
 impl State {
@@ -48,7 +48,8 @@ impl State {
         self.servers.unwatch(replica, &gone);
     }
 
-    /// A session's connection is lost: whoever waits for an answer hears that it is unknown. It is tried to connect anew soon.
+    /// A session's connection is lost: whoever waits for an answer hears that it is unknown. It is tried to
+    /// connect anew soon.
     pub(crate) fn lose_connection(&mut self, session: SessionId) {
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         if client.told || !client.connected {
@@ -158,7 +159,8 @@ impl State {
         }
     }
 
-    /// A client has been without a server for so long that its watches end, unless it was connected meanwhile. Its session may go on.
+    /// A client has been without a server for so long that its watches end, unless it was connected
+    /// meanwhile. Its session may go on.
     fn end_watches(&mut self, session: SessionId, connection: u32) {
         let Some(client) = self.servers.sessions.get(&session) else { return };
         if !client.connected && client.connection == connection && !client.told {
@@ -220,7 +222,8 @@ impl State {
         self.after(ms, move |state| state.machines.get(machine).cut_off = false);
     }
 
-    /// One server does not run for a while. Its clients find others. If it leads, the others serve nobody until they have another leader.
+    /// One server does not run for a while. Its clients find others. If it leads, the others serve nobody
+    /// until they have another leader.
     pub(crate) fn server_away(&mut self, ms: u64) {
         const ELECTION_MS: u64 = 600;
         let which = self.random.random_range(0..REPLICAS);

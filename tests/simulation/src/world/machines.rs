@@ -1,7 +1,8 @@
-//! Machines: each runs one node process, under one node id after another. A machine can be frozen, and can die.
+//! Machines: each runs one node process, under one node id after another. A machine can be frozen, and can
+//! die.
 //!
-//! A frozen machine's processes hear nothing and say nothing: everything from and to it waits until it thaws, and then comes in
-//! its order. Its workers stand still.
+//! A frozen machine's processes hear nothing and say nothing: everything from and to it waits until it thaws,
+//! and then comes in its order. Its workers stand still.
 
 use std::{cell::Cell, collections::BTreeMap, fmt, future::Future};
 

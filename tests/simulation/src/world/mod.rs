@@ -11,8 +11,8 @@
 //!     └─ machines   run, are frozen, are dead
 //! ```
 //!
-//! Everything that is decided by chance is decided by one generator, in the order in which things happen; and things happen
-//! in one order, since there is one thread. So one seed has one history.
+//! Everything that is decided by chance is decided by one generator, in the order in which things happen; and
+//! things happen in one order, since there is one thread. So one seed has one history.
 
 mod connections;
 mod machines;

@@ -1,5 +1,5 @@
-//! The network between nodes: messages are delayed, lost, repeated and reordered; machines are cut off from each other, both ways
-//! or one way.
+//! The network between nodes: messages are delayed, lost, repeated and reordered; machines are cut off from
+//! each other, both ways or one way.
 
 use std::collections::{BTreeMap, BTreeSet};
 

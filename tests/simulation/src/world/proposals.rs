@@ -1,8 +1,8 @@
-//! What the servers have been asked to write and have not committed: while their leader cannot commit, because its disk is slow or it has
-//! lost its quorum, and when it is gone.
+//! What the servers have been asked to write and have not committed: while their leader cannot commit,
+//! because its disk is slow or it has lost its quorum, and when it is gone.
 //!
-//! Connections live meanwhile, and reads are answered, but those that a client has sent after a write: they wait behind it. Whoever waits
-//! for too long gives up, and does not know what came of it.
+//! Connections live meanwhile, and reads are answered, but those that a client has sent after a write: they
+//! wait behind it. Whoever waits for too long gives up, and does not know what came of it.
 
 use rand::Rng as _;
 use zk::{Error, tree::SessionId};

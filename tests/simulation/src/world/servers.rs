@@ -1,4 +1,5 @@
-//! ZooKeeper: three servers that have the same log of committed operations, each applied as far as it has come.
+//! ZooKeeper: three servers that have the same log of committed operations, each applied as far as it has
+//! come.
 //!
 //! ```text
 //!   a write  ─▶ the leader's tree decides ─▶ log ─▶ replica 0, 1, 2   each a while later
@@ -6,9 +7,10 @@
 //!   sync     ─▶ brings that replica up to the end of the log
 //! ```
 //!
-//! A session's requests are done in the order in which they were sent, and answered in that order, with what its watches have seen
-//! in between. The answer to a write comes when the session's own replica has applied it. A session that is connected anew sees a tree
-//! that is no older than what its client was *answered*: what was done without an answer may not be there yet, until a `sync`.
+//! A session's requests are done in the order in which they were sent, and answered in that order, with what
+//! its watches have seen in between. The answer to a write comes when the session's own replica has applied
+//! it. A session that is connected anew sees a tree that is no older than what its client was *answered*:
+//! what was done without an answer may not be there yet, until a `sync`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -323,8 +325,8 @@ impl State {
         }
     }
 
-    /// Lets something come to a session's client, after everything that was sent to it before; not at all, if the connection is lost
-    /// on the way.
+    /// Lets something come to a session's client, after everything that was sent to it before; not at all, if
+    /// the connection is lost on the way.
     pub(super) fn answer(&mut self, session: SessionId, deliver: impl FnOnce(&mut Self) + Send + 'static) {
         let latency = self.latency();
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };

@@ -1,5 +1,5 @@
-//! A session as the recipes have it: the store over the simulated servers. Requests take time, and their connection may be lost before
-//! they are done, or after.
+//! A session as the recipes have it: the store over the simulated servers. Requests take time, and their
+//! connection may be lost before they are done, or after.
 
 use std::{
     future::{Future, ready},
@@ -95,7 +95,8 @@ struct Request<T, F> {
     sent: u64,
     asks: Asks,
     of_variable: bool,
-    /// Of requests under way when the connection is lost some arrive all the same, until the client is connected anew.
+    /// Of requests under way when the connection is lost some arrive all the same, until the client is
+    /// connected anew.
     arrives_late: bool,
     perform: F,
     waiting: Waiting<T>,

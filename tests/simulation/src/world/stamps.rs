@@ -1,4 +1,5 @@
-//! When each znode was last changed, as places in the log: a watch that is set anew tells its client what it has missed.
+//! When each znode was last changed, as places in the log: a watch that is set anew tells its client what it
+//! has missed.
 
 use std::collections::HashMap;
 
@@ -45,7 +46,8 @@ impl Stamps {
         self.0.get_mut(path).expect("it was put in if it was not there")
     }
 
-    /// Whether a replica that has applied so much has seen a change that a client has not which was shown so much.
+    /// Whether a replica that has applied so much has seen a change that a client has not which was shown so
+    /// much.
     pub(super) fn has_changed(&self, path: &str, kind: WatchKind, shown: u64, applied: u64) -> bool {
         let Some(stamp) = self.0.get(path) else { return false };
         let entries = if kind == WatchKind::Data { &stamp.data } else { &stamp.children };
