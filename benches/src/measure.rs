@@ -54,7 +54,7 @@ impl Times {
     }
 }
 
-/// Runs all contenders in turn, so often, after a first time that does not count.
+/// Release all contenders in turn, so often, after a first time that does not count.
 ///
 /// # Errors
 /// The first that a contender gives.

@@ -158,7 +158,7 @@ impl<P: Problem> Agenda<P> {
         // Every second one, so that both have as good ones, beginning with the second.
         let (from, step) = match split {
             Split::Shallowest => (0, usize::MAX),
-            Split::Half | Split::Own => (usize::from(shallowest().count() > 1), 2),
+            Split::Half => (usize::from(shallowest().count() > 1), 2),
         };
         let away: Vec<Turn<P>> = shallowest().skip(from).step_by(step).map(Turn::copy).collect();
         let taken = away.into_iter().filter_map(|turn| self.open.remove_entry(&turn));
@@ -204,7 +204,6 @@ pub(crate) fn split_frontier<P: Problem>(
     match split {
         Split::Half => frontier.split(problem),
         Split::Shallowest => frontier.split_state(problem),
-        Split::Own => problem.split(frontier),
     }
 }
 

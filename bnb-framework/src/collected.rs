@@ -5,10 +5,7 @@ use std::{cmp::Ordering, marker::PhantomData};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use taskwork::Variable;
 
-use crate::{
-    incumbent::Best,
-    problem::{Goal, Problem},
-};
+use crate::{cost::Goal, incumbent::Best, problem::Problem};
 
 /// Some of the best solutions, the best first; of equal cost, in the order of their encoding, so that it does
 /// not matter who has found them, and when. It cannot be read from bytes in which a solution is not the

@@ -1,11 +1,42 @@
-//! What solutions cost: any totally ordered type, and, where it is a number, how far two costs are apart.
+//! What solutions cost, and whether little or much is sought: any totally ordered type, and, where it is a number, how far two costs are apart.
 
 use std::{cmp::Reverse, fmt::Debug};
 
 use ordered_float::{NotNan, OrderedFloat};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::problem::Goal;
+/// Whether small or large costs are sought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Goal {
+    /// The solution of least cost.
+    Minimise,
+    /// The solution of greatest cost (or value).
+    Maximise,
+}
+
+impl Goal {
+    /// Whether `a` is strictly better than `b`.
+    pub fn better<C: Ord>(self, a: &C, b: &C) -> bool {
+        match self {
+            Self::Minimise => a < b,
+            Self::Maximise => a > b,
+        }
+    }
+
+    /// The better of two.
+    pub fn best<C: Ord>(self, a: C, b: C) -> C {
+        if self.better(&b, &a) { b } else { a }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub fn opposite(self) -> Self {
+        match self {
+            Self::Minimise => Self::Maximise,
+            Self::Maximise => Self::Minimise,
+        }
+    }
+}
 
 /// What a solution costs, or is worth.
 ///

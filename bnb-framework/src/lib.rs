@@ -88,7 +88,7 @@
 //!
 //! [`Solver`] runs on all cores; `.nodes(4)` makes it four nodes within the process. [`sequential::solve`] is
 //! the plain reference: without the runtime, and without pruning too it visits exactly as many states.
-//! [`cli::FromFile`] makes a program of a problem, with `solve`, and `node` and `submit` for a cluster.
+//! [`cli::ParseProblem`] makes a program of a problem, with `solve`, and `node` and `submit` for a cluster.
 //!
 //! # What can be asked
 //!
@@ -128,6 +128,8 @@ mod frontier;
 mod agenda;
 mod parts;
 mod step;
+mod instance;
+mod tally;
 mod worker;
 mod search;
 mod solver;
@@ -154,15 +156,17 @@ pub use taskwork;
 pub use taskwork::{Figures, JobError, Output, Stopper};
 
 pub use crate::{
-    cost::Cost,
+    cost::{Cost, Goal},
     enumerate::{Enumerate, EnumerationTask},
     frontier::{Below, Frontier, Searched, Visitor},
     incumbent::{Best, Incumbent},
+    instance::Instance,
     limits::Halt,
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
-    problem::{Goal, Problem},
-    search::{Instance, SearchTask, Tally},
+    problem::Problem,
+    search::SearchTask,
     solver::{End, Progress, Solved, Solver},
     submitted::SubmittedSearch,
+    tally::Tally,
     tree::{COUNT_MAX, Children, Tree},
 };

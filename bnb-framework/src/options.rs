@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::problem::Goal;
+use crate::cost::Goal;
 
 /// In which order open states are visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -40,9 +40,6 @@ pub enum Split {
     Half,
     /// The next state of the shallowest level that has any left.
     Shallowest,
-    /// What the application's [`Tree::split`](crate::Tree::split) says. Only depth first; otherwise as
-    /// `Half`.
-    Own,
 }
 
 /// How far from the optimum a solution may be that is taken for good enough. A branch that can better the

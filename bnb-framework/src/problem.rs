@@ -2,42 +2,12 @@
 
 use std::fmt::Debug;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{cost::Cost, tree::Tree};
-
-/// Whether small or large costs are sought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Goal {
-    /// The solution of least cost.
-    Minimise,
-    /// The solution of greatest cost (or value).
-    Maximise,
-}
-
-impl Goal {
-    /// Whether `a` is strictly better than `b`.
-    pub fn better<C: Ord>(self, a: &C, b: &C) -> bool {
-        match self {
-            Self::Minimise => a < b,
-            Self::Maximise => a > b,
-        }
-    }
-
-    /// The better of two.
-    pub fn best<C: Ord>(self, a: C, b: C) -> C {
-        if self.better(&b, &a) { b } else { a }
-    }
-
-    /// The other one.
-    #[must_use]
-    pub fn opposite(self) -> Self {
-        match self {
-            Self::Minimise => Self::Maximise,
-            Self::Maximise => Self::Minimise,
-        }
-    }
-}
+use crate::{
+    cost::{Cost, Goal},
+    tree::Tree,
+};
 
 /// A problem to be solved by branch and bound: a tree with solutions at its leaves, of which the best is
 /// sought (paper, 4.1).

@@ -1,41 +1,22 @@
 //! The search loop of the paper's figure 4, as a task of the runtime.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Outcome, Output, Suggested, Task, Variables};
+use taskwork::{Context, Outcome, Suggested, Task, Variables};
 
 use crate::{
     agenda::{Agenda, split_frontier},
-    collected::{Collected, Shortlist},
-    cost::Cost,
+    collected::Shortlist,
+    cost::{Cost, Goal},
     frontier::{Frontier, Searched, Unvisited},
     incumbent::{Best, Incumbent},
-    limits::{Halt, Spending, Stopwatch},
+    instance::Instance,
+    limits::{Halt, Spending},
     options::{Options, Strategy, Tolerance},
     parts::Parts,
-    problem::{Goal, Problem},
+    problem::Problem,
+    tally::Tally,
     worker::{PLAIN, RULED, WHOLE, Worker},
 };
-
-/// What all tasks of a search share.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(bound = "")]
-pub struct Instance<P: Problem> {
-    /// The problem.
-    pub problem: P,
-    /// How it is searched.
-    pub options: Options<P::Cost>,
-    /// For how long this node has searched.
-    #[serde(skip)]
-    pub(crate) stopwatch: Arc<Stopwatch>,
-}
-
-impl<P: Problem> Instance<P> {
-    pub(crate) fn new(problem: P, options: Options<P::Cost>) -> Self {
-        Self { problem, options, stopwatch: Arc::default() }
-    }
-}
 
 /// A part of the tree, to be searched.
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,45 +36,6 @@ enum Open<P: Problem> {
     DepthFirst(Frontier<P>),
     Ordered(Agenda<P>),
     Replicable(Parts<P>),
-}
-
-/// What the tasks of a search produce: each state counts once, however often its task has moved.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(bound = "")]
-pub struct Tally<P: Problem> {
-    /// States visited.
-    pub states: u64,
-    /// States below which nothing was visited because of their bound.
-    pub pruned: u64,
-    /// The best bound of what was left although it might hold something better: because of a tolerance, or of
-    /// a limit. `None` if nothing was left.
-    pub left: Option<P::Cost>,
-    /// Why the search has ended before its end.
-    pub halt: Option<Halt>,
-    pub(crate) collected: Collected<P>,
-}
-
-impl<P: Problem> Default for Tally<P> {
-    fn default() -> Self {
-        Self { states: 0, pruned: 0, left: None, halt: None, collected: Collected::default() }
-    }
-}
-
-impl<P: Problem> Output for Tally<P> {
-    fn merge(&mut self, other: Self) {
-        self.states += other.states;
-        self.pruned += other.pruned;
-        self.left = [self.left, other.left].into_iter().flatten().reduce(|a, b| P::GOAL.best(a, b));
-        self.halt = self.halt.max(other.halt);
-        self.collected.merge(other.collected);
-    }
-}
-
-impl<P: Problem> Tally<P> {
-    /// Notes the bound of something that is left.
-    pub(crate) fn leave(&mut self, bound: P::Cost) {
-        self.left = Some(self.left.map_or(bound, |left| P::GOAL.best(left, bound)));
-    }
 }
 
 impl<P: Problem> SearchTask<P> {

@@ -5,12 +5,13 @@ use std::time::Duration;
 use taskwork::{Client, ClientError, Figures, Job, JobError, Report, Stopper};
 
 use crate::{
-    cost::Cost,
+    cost::{Cost, Goal},
     incumbent::{Best, Incumbent},
+    instance::Instance,
     limits::Halt,
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
-    problem::{Goal, Problem},
-    search::{Instance, SearchTask},
+    problem::Problem,
+    search::SearchTask,
     submitted::SubmittedSearch,
     worker::near,
 };
@@ -245,9 +246,9 @@ impl<P: Problem> Solver<P> {
             job = job.workers(workers);
         }
         if let Some(Observer { every, mut tell }) = observer {
-            job = job.on_progress(every, move |progress| tell(&Progress::of(progress)));
+            job = job.on_progress(every, move |progress| tell(&Progress::from_progress(progress)));
         }
-        Ok(Solved::of(&job.run()?, &options))
+        Ok(Solved::from_report(&job.run()?, &options))
     }
 
     /// Submits the search to the nodes of a cluster, which run [`SearchTask<P>`](SearchTask) under its
@@ -286,7 +287,7 @@ impl<P: Problem> Solver<P> {
         &self.options
     }
 
-    /// The search as a job of the runtime, to be run here or on a cluster. [`Solved::of`] says what its
+    /// The search as a job of the runtime, to be run here or on a cluster. [`Solved::from_report`] says what its
     /// report means. The number of nodes and of workers, the stopper and who is told of progress do not
     /// belong to the job: whoever runs it sees to them.
     ///
@@ -334,7 +335,7 @@ pub(crate) struct Means<P: Problem> {
 
 impl<P: Problem> Progress<P> {
     /// What the progress of a search's job means.
-    pub fn of(progress: &taskwork::Progress) -> Self {
+    pub fn from_progress(progress: &taskwork::Progress) -> Self {
         let best = progress.var::<Incumbent<P>>().map(|best| best.cost);
         let number = best.and_then(Cost::as_number);
         let sign = if P::GOAL == Goal::Minimise { 1.0 } else { -1.0 };
@@ -357,7 +358,7 @@ impl<P: Problem> Progress<P> {
 
 impl<P: Problem> Solved<P> {
     /// What the report of a search's job means.
-    pub fn of(report: &Report<SearchTask<P>>, options: &Options<P::Cost>) -> Self {
+    pub fn from_report(report: &Report<SearchTask<P>>, options: &Options<P::Cost>) -> Self {
         let best = report.var::<Incumbent<P>>().map(|best| (*best).clone());
         let tally = &report.output;
         let target = options.target.zip(best.as_ref().map(|best| best.cost));

@@ -56,7 +56,7 @@ impl<P: Problem> SubmittedSearch<P> {
             error = stopping => return Err(error),
             () = tell(submitted, means.observer.as_mut()) => unreachable!("nobody stops telling"),
         };
-        Ok(Solved::of(&report, &means.options))
+        Ok(Solved::from_report(&report, &means.options))
     }
 }
 
@@ -67,7 +67,7 @@ async fn tell<P: Problem>(submitted: &Submitted<SearchTask<P>>, observer: Option
         while let Some(read) = stream.next().await {
             // What cannot be read now is told the next time; what cannot be read at all, by the result.
             if let Ok(progress) = read {
-                tell(&Progress::of(&progress));
+                tell(&Progress::from_progress(&progress));
             }
         }
     }

@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::frontier::Frontier;
-
 /// Up to how many children are counted.
 pub const COUNT_MAX: u64 = 1000;
 
@@ -26,12 +24,6 @@ pub trait Tree: Serialize + DeserializeOwned + Send + Sync + Sized + 'static {
     /// The children of a state: disjoint, and together everything that lies below it. It may keep in the
     /// state what they have in common.
     fn branch(&self, state: &mut Self::State) -> Self::Children;
-
-    /// Splits off a part of what is open, the application's own way, if that was
-    /// [chosen](crate::Split::Own). By default as [`Split::Half`](crate::Split::Half).
-    fn split(&self, open: &mut Frontier<Self>) -> Option<Frontier<Self>> {
-        open.split(self)
-    }
 }
 
 /// The children of a state that were not visited yet: one generator a level of the search.

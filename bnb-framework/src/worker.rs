@@ -10,11 +10,12 @@ use crate::{
     cost::Cost,
     frontier::{Below, Unvisited, Visitor},
     incumbent::{Best, Incumbent},
+    instance::Instance,
     limits::{Halt, Limits, Spending},
     options::{Options, Tolerance},
     parts::Closed,
     problem::Problem,
-    search::{Instance, SearchTask},
+    search::SearchTask,
     step::{Visit, visit},
 };
 

@@ -3,7 +3,7 @@
 
 use bnb_framework::{
     Children, Problem, Tree,
-    cli::{Failure, FromArguments, Shows},
+    cli::{BuildProblem, DisplaySolution, Failure},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -164,7 +164,7 @@ impl Problem for Golomb {
     }
 }
 
-impl Shows for Golomb {
+impl DisplaySolution for Golomb {
     const COST: &'static str = "length";
     const SOLUTION: &'static str = "ruler";
 
@@ -180,7 +180,7 @@ pub struct Arguments {
     marks: usize,
 }
 
-impl FromArguments for Golomb {
+impl BuildProblem for Golomb {
     const NAME: &'static str = "golomb";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const ABOUT: &'static str = "Finds a shortest Golomb ruler";

@@ -94,7 +94,7 @@ fn orders() -> impl Strategy<Value = Order> {
 }
 
 fn splits() -> impl Strategy<Value = Split> {
-    prop_oneof![Just(Split::Half), Just(Split::Shallowest), Just(Split::Own)]
+    prop_oneof![Just(Split::Half), Just(Split::Shallowest)]
 }
 
 fn collected(solved: &Solved<Knapsack>) -> Vec<(u64, Vec<usize>)> {

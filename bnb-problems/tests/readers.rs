@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use bnb_framework::cli::FromFile as _;
+use bnb_framework::cli::ParseProblem as _;
 use bnb_problems::{
     flowshop::{self, FlowShop},
     knapsack::Knapsack,

@@ -4,7 +4,7 @@
 //! Each function is a target of `cargo fuzz` (`cargo xtask fuzz` runs them all), and is run in the tests on
 //! what is kept in `corpus/`, and on what becomes of that by chance.
 
-use bnb_framework::{Problem, cli::FromFile as _, sequential};
+use bnb_framework::{Problem, cli::ParseProblem as _, sequential};
 use bnb_problems::{flowshop, knapsack::Knapsack, maxclique, qap::Qap};
 use taskwork::{NodeId, TaskId, simulation};
 use tsp_example::{

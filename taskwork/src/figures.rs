@@ -42,7 +42,7 @@ pub struct Figures {
     /// Task ids that these transactions toggled in the global task list.
     pub toggles: u64,
     /// How long steals took, from the request to the beginning of a stolen task.
-    pub steal_times: Times,
+    pub steal_times: Histogram,
     /// Which share of the whole is done, as the program estimates it, in units of 10⁻¹⁸.
     pub done_attos: u64,
     /// The best that may still be found, as far as the nodes have said.
@@ -79,19 +79,19 @@ impl AddAssign for Figures {
         self.toggles += other.toggles;
         self.steal_times += other.steal_times;
         self.done_attos = self.done_attos.saturating_add(other.done_attos);
-        self.outlook += other.outlook;
+        self.outlook.merge_best(other.outlook);
     }
 }
 
 /// How often something took how long, in classes that grow by a factor of √2 each: the first is up to 7.8125
 /// µs, the seventeenth up to two milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Times([u32; 32]);
+pub struct Histogram([u32; 32]);
 
 /// The upper end of the first class.
 const FIRST_CLASS: Duration = Duration::from_nanos(7_812);
 
-impl Times {
+impl Histogram {
     /// Notes one more.
     pub(crate) fn note(&mut self, took: Duration) {
         let class = (0..31).find(|&class| took <= Self::end(class)).unwrap_or(31);
@@ -121,7 +121,7 @@ impl Times {
     }
 }
 
-impl AddAssign for Times {
+impl AddAssign for Histogram {
     fn add_assign(&mut self, other: Self) {
         for (times, others) in self.0.iter_mut().zip(other.0) {
             *times = times.saturating_add(others);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_the_ends_of_their_classes() {
-        let mut times = Times::default();
+        let mut times = Histogram::default();
         assert_eq!(times.quantile(0.5), None);
         for ms in 1..=99 {
             times.note(Duration::from_millis(ms));

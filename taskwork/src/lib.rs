@@ -125,7 +125,7 @@ pub use crate::{
     client::{Client, ClientBuilder, ClientError},
     config::{Limits, NODES_MAX, WORKERS_MAX},
     context::Context,
-    figures::{Figures, Times},
+    figures::{Figures, Histogram},
     id::{Attempt, IdError, JobId, NodeId, TaskId},
     job::Job,
     local::LocalJob,

@@ -20,8 +20,8 @@ use crate::{
     local::check,
     release::Release,
     shell::{
-        ground::{Advertise, Machine},
         kinds::Kinds,
+        platform::{Advertise, Machine},
         seat::SeatError,
         serve::{ServeError, ServeSetup, serve},
     },
@@ -181,7 +181,7 @@ impl NodeBuilder {
     /// credentials, and the client was not made [for a network that can be
     /// trusted](crate::ClientBuilder::insecure).
     pub fn serve(self) -> Result<Node, NodeError> {
-        let runs = self.release.map_err(NodeError::Client)?.runs().clone();
+        let release = self.release.map_err(NodeError::Client)?.inner().clone();
         let invalid = |reason: String| NodeError::Invalid { reason };
         check("workers", self.workers, WORKERS_MAX).map_err(|error| invalid(error.to_string()))?;
         if self.kinds.is_empty() {
@@ -194,9 +194,9 @@ impl NodeBuilder {
             return Err(NodeError::Open { listen: self.listen });
         }
         let setup = ServeSetup {
-            ground: Box::new(Machine { connect: self.connect, listen: self.listen, advertise }),
+            platform: Box::new(Machine { connect: self.connect, listen: self.listen, advertise }),
             cluster: self.cluster,
-            runs,
+            release,
             kinds: self.kinds,
             workers: self.workers,
             limits: self.limits,

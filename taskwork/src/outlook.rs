@@ -1,7 +1,6 @@
 //! What may still be found, for who watches: the best that tasks which are not done may hold.
 
 use std::{
-    ops::AddAssign,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
@@ -29,14 +28,14 @@ impl Outlook {
         }
     }
 
-    fn of(number: Option<f64>) -> Self {
+    fn from_number(number: Option<f64>) -> Self {
         number.filter(|number| !number.is_nan()).map_or(Self::Unknown, Self::AtLeast)
     }
 }
 
-impl AddAssign for Outlook {
-    /// The better of both.
-    fn add_assign(&mut self, other: Self) {
+impl Outlook {
+    /// Keeps the better of both: the best that may be found in either.
+    pub(crate) fn merge_best(&mut self, other: Self) {
         *self = match (*self, other) {
             (Self::Nothing, outlook) | (outlook, Self::Nothing) => outlook,
             (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
@@ -81,7 +80,7 @@ impl AtWork {
 pub(crate) fn of_all(numbers: impl Iterator<Item = Option<f64>>) -> Outlook {
     let mut outlook = Outlook::Nothing;
     for number in numbers {
-        outlook += Outlook::of(number);
+        outlook.merge_best(Outlook::from_number(number));
     }
     outlook
 }
@@ -108,9 +107,9 @@ impl Window {
             self.before = std::mem::replace(&mut self.now, outlook);
             self.since = at;
         }
-        self.now += outlook;
+        self.now.merge_best(outlook);
         let mut best = self.before;
-        best += self.now;
+        best.merge_best(self.now);
         best
     }
 }

@@ -8,11 +8,11 @@ use std::{fs, io::Read as _};
 
 use ring::digest::{Context, SHA256};
 use thiserror::Error;
-use zk::{is_name, queue::Runs};
+use zk::is_name;
 
 /// A program in one version: nodes take only jobs of their own release.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Release(Runs);
+pub struct Release(zk::Release);
 
 /// Why there is no such release.
 #[derive(Debug, Error)]
@@ -54,7 +54,7 @@ impl Release {
                 return Err(ReleaseError::Name { name: name.to_owned() });
             }
         }
-        Ok(Self(Runs { program: program.to_owned(), version: version.to_owned() }))
+        Ok(Self(zk::Release { program: program.to_owned(), version: version.to_owned() }))
     }
 
     /// A program in a version, of this very build: only processes that were started from the same file take
@@ -63,9 +63,9 @@ impl Release {
     /// # Errors
     /// As [`new`](Self::new); and if the file of this process cannot be read.
     pub fn this_build(program: &str, version: &str) -> Result<Self, ReleaseError> {
-        let Self(runs) = Self::new(program, version)?;
+        let Self(release) = Self::new(program, version)?;
         let build = fingerprint().map_err(|error| ReleaseError::File { reason: error.to_string() })?;
-        Ok(Self(Runs { version: format!("{version}-{build}"), ..runs }))
+        Ok(Self(zk::Release { version: format!("{version}-{build}"), ..release }))
     }
 
     /// Returns the name of the program.
@@ -83,7 +83,7 @@ impl Release {
         is_other_build(&self.0.version, version)
     }
 
-    pub(crate) fn runs(&self) -> &Runs {
+    pub(crate) fn inner(&self) -> &zk::Release {
         &self.0
     }
 }

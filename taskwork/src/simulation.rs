@@ -1,4 +1,4 @@
-//! For the project's simulator: a whole node, as its process has it, on ground that is not a machine.
+//! For the project's simulator: a whole node, as its process has it, on platform that is not a machine.
 //!
 //! Everything is the real thing (the serving loop, the seat, the driver, the protocol core, the coordination,
 //! the pool), except what would make two runs differ: the session, the network, ids and the threads of the
@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::sync::mpsc;
-use zk::{ClusterPaths, Store, queue::Runs};
+use zk::{ClusterPaths, Release, Store};
 
 pub use crate::pool::Pace;
 use crate::{
@@ -24,9 +24,9 @@ use crate::{
     pool::{Pool, Slices},
     report::JobError,
     shell::{
-        ground::{ARRIVALS_MAX, Connecting, Ground, Network, Way},
         kinds::Kinds,
         mail::Mail,
+        platform::{ARRIVALS_MAX, Connecting, Endpoint, Network, Platform},
         seat::SeatError,
         serve::{ServeError, ServeSetup, serve},
         submit::{Submission, Tracked},
@@ -105,7 +105,7 @@ impl Carrier for Wire {
 
 struct OnWorld(Arc<dyn World>);
 
-impl Ground for OnWorld {
+impl Platform for OnWorld {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async { Ok(self.0.connect().await?) })
     }
@@ -114,12 +114,12 @@ impl Ground for OnWorld {
         self.0.new_id()
     }
 
-    fn open_way(&self, node: NodeId) -> Result<Way, SeatError> {
+    fn open_endpoint(&self, node: NodeId) -> Result<Endpoint, SeatError> {
         let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let rooms = Arc::new(Rooms::new(&TransportLimits::default()));
         self.0.listen(node, Inbox { arrivals: sender, rooms });
         let carrier = Box::new(Wire { node, world: Arc::clone(&self.0) });
-        Ok(Way {
+        Ok(Endpoint {
             network: Network { carrier, arrivals },
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             fingerprint: "0".repeat(64),
@@ -134,7 +134,7 @@ pub struct Setup {
     /// The cluster.
     pub cluster: ClusterPaths,
     /// The program.
-    pub runs: Runs,
+    pub release: Release,
     /// Workers of the node.
     pub workers: usize,
     /// Its limits.
@@ -144,7 +144,7 @@ pub struct Setup {
 /// The name that the simulated type of task has in job records.
 const KIND: &str = "simulated";
 
-/// Runs a node until it is told to leave, or ends for another reason, which is then given. `leave` says so
+/// Release a node until it is told to leave, or ends for another reason, which is then given. `leave` says so
 /// each time it is told.
 ///
 /// # Errors
@@ -158,9 +158,9 @@ pub async fn run_node<T: Task>(
     let mut kinds = Kinds::default();
     kinds.add_kind(KIND, Sliced::<T> { pace, tasks: std::marker::PhantomData });
     let setup = ServeSetup {
-        ground: Box::new(OnWorld(world)),
+        platform: Box::new(OnWorld(world)),
         cluster: setup.cluster,
-        runs: setup.runs,
+        release: setup.release,
         kinds,
         workers: setup.workers,
         limits: setup.limits,
@@ -199,7 +199,7 @@ pub async fn submit<T: Task>(
     attempts_max: u32,
 ) -> Result<String, JobError> {
     let order = Submission {
-        runs: &setup.runs,
+        release: &setup.release,
         kind: KIND,
         name: "simulated",
         submitter: "simulator",

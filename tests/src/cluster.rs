@@ -194,7 +194,7 @@ impl Cluster {
         Ok(Running { process, out, err, shown: format!("{name} {}", arguments.join(" ")) })
     }
 
-    /// Runs a command of a program to its end.
+    /// Release a command of a program to its end.
     ///
     /// # Errors
     /// If it does not end in time.
@@ -202,7 +202,7 @@ impl Cluster {
         self.begin(name, arguments)?.end()
     }
 
-    /// Runs a command that prints JSON and ends well.
+    /// Release a command that prints JSON and ends well.
     ///
     /// # Errors
     /// If it does not end in time, or not well, or prints something else.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use bnb_framework::{SearchTask, Solver, cli::FromFile as _};
+use bnb_framework::{SearchTask, Solver, cli::ParseProblem as _};
 use bnb_problems::knapsack::Knapsack;
 use taskwork::{
     Client, ClientError, Job, JobId, Node, Release,

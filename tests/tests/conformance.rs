@@ -15,12 +15,11 @@ mod reconnect;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use zk::{
-    ClusterPaths, Connect, CreateMode, Error, MemoryTree, Op, OpAnswer, Session, Store, WatchEvent,
+    ClusterPaths, Connect, CreateMode, Error, MemoryTree, Op, OpAnswer, Release, Session, Store, WatchEvent,
     accounting::{self, Claim, Transaction},
     election::Candidate,
     job::{self, Closing, JobState, NewJob, Outcome},
     membership::{self, Change, Member, Roll},
-    queue::Runs,
 };
 use zk_server::{Servers, Setup};
 
@@ -52,7 +51,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 macro_rules! suite {
     ($($case:ident),+ $(,)?) => {
-        /// Runs every case, each with a folder of its own.
+        /// Release every case, each with a folder of its own.
         async fn run_all(world: World) {
             $(
                 println!("case {}", stringify!($case));
@@ -346,8 +345,8 @@ fn member(node: &str) -> Member {
     }
 }
 
-fn runs() -> Runs {
-    Runs { program: "test".to_owned(), version: "1".to_owned() }
+fn release() -> Release {
+    Release { program: "test".to_owned(), version: "1".to_owned() }
 }
 
 async fn cluster(store: &Connected, name: &str) -> ClusterPaths {
@@ -376,8 +375,8 @@ async fn members_come_and_go(world: World, store: Connected, _: String) {
 async fn the_next_in_line_leads(world: World, store: Connected, _: String) {
     let cluster = cluster(&store, "election").await;
     let (first, second) = (world.connect().await, world.connect().await);
-    let mut leader = Candidate::enter(Arc::clone(&first), &cluster, &runs(), "a").await.unwrap();
-    let mut next = Candidate::enter(Arc::clone(&second), &cluster, &runs(), "b").await.unwrap();
+    let mut leader = Candidate::enter(Arc::clone(&first), &cluster, &release(), "a").await.unwrap();
+    let mut next = Candidate::enter(Arc::clone(&second), &cluster, &release(), "b").await.unwrap();
     let fence = soon(leader.elected()).await.unwrap();
     assert!(first.multi(vec![fence.check()]).await.is_ok());
     let waiting = tokio::spawn(async move { next.elected().await });
@@ -441,8 +440,12 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
     };
     accounting::commit(&*node, &cluster, &attempt, &transaction).await.unwrap();
     soon(empty).await.unwrap().unwrap();
-    let fence =
-        Candidate::enter(Arc::clone(&node), &cluster, &runs(), "a").await.unwrap().elected().await.unwrap();
+    let fence = Candidate::enter(Arc::clone(&node), &cluster, &release(), "a")
+        .await
+        .unwrap()
+        .elected()
+        .await
+        .unwrap();
     let outcome = Outcome { result: b"seven".to_vec(), shown: "seven".into() };
     let closing = job::close(&*node, &fence, &cluster, &id, 1, &outcome, 5).await;
     assert_eq!(closing, Ok(Closing::Closed));

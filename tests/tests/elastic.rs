@@ -308,8 +308,8 @@ fn rounds_of_killing_at_random() {
 /// When something happened, from the timeline of a job; the first that fits.
 fn at_ms(job: &Value, what: &str, who: &str) -> Option<u64> {
     let timeline = job["timeline"].as_array().unwrap();
-    let fits = |moment: &&Value| moment["what"] == what && (who.is_empty() || moment["who"] == who);
-    timeline.iter().find(fits).map(|moment| moment["at_ms"].as_u64().unwrap())
+    let fits = |event: &&Value| event["kind"] == what && (who.is_empty() || event["who"] == who);
+    timeline.iter().find(fits).map(|event| event["at_ms"].as_u64().unwrap())
 }
 
 fn now_ms() -> u64 {

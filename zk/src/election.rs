@@ -16,7 +16,7 @@ use std::{fmt, sync::Arc};
 use crate::{
     error::{Error, Result},
     paths::ClusterPaths,
-    queue::Runs,
+    release::Release,
     store::{CreateMode, Op, Store, seen},
 };
 
@@ -53,11 +53,11 @@ impl Candidate {
     pub async fn enter(
         store: Arc<dyn Store>,
         cluster: &ClusterPaths,
-        runs: &Runs,
+        release: &Release,
         node: &str,
     ) -> Result<Self> {
         let folder = cluster.election();
-        let group = format!("{}@{}~", runs.program, runs.version);
+        let group = format!("{}@{}~", release.program, release.version);
         let mine = format!("{group}{node}~");
         // The node's name is part of the znode's, by which a try whose answer was lost is found again: on
         // whatever server the session is now, which need not have heard of it yet. Two candidates of one
@@ -143,10 +143,10 @@ pub async fn leaders(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<(S
     let mut leaders: Vec<(String, String)> = Vec::new();
     for name in names {
         let mut parts = name.split('~');
-        if let (Some(runs), Some(node)) = (parts.next(), parts.next())
-            && leaders.iter().all(|(known, _)| known != runs)
+        if let (Some(release), Some(node)) = (parts.next(), parts.next())
+            && leaders.iter().all(|(known, _)| known != release)
         {
-            leaders.push((runs.to_owned(), node.to_owned()));
+            leaders.push((release.to_owned(), node.to_owned()));
         }
     }
     Ok(leaders)

@@ -21,7 +21,7 @@ pub struct NodeFigures<F> {
     pub requests: Requests,
     /// What has happened to it.
     #[serde(default)]
-    pub moments: Vec<Moment>,
+    pub timeline: Vec<TimelineEvent>,
     /// Its tasks that were asked to stop and have not answered for long. They keep the node from leaving, or
     /// from the next job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -46,11 +46,11 @@ pub struct Silent {
 
 /// Something that has happened to a node in a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment {
+pub struct TimelineEvent {
     /// When, in milliseconds since 1970 by the node's own clock.
     pub at_ms: u64,
     /// What.
-    pub what: What,
+    pub kind: EventKind,
     /// More about it.
     pub detail: String,
 }
@@ -59,7 +59,7 @@ pub struct Moment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum What {
+pub enum EventKind {
     /// It became a member.
     Joined,
     /// It takes part in an attempt.

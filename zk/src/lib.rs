@@ -25,6 +25,7 @@
 mod error;
 mod store;
 pub mod retry;
+mod release;
 mod paths;
 mod record;
 mod chunks;
@@ -62,5 +63,6 @@ pub use crate::{
     paths::{
         AttemptPaths, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name, job_number, parked_id,
     },
+    release::Release,
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version, WatchEvent},
 };

@@ -8,31 +8,23 @@ use crate::{
     job::JobRecord,
     paths::{ClusterPaths, job_number},
     record,
+    release::Release,
     store::{OneShot, Store, WatchEvent, seen},
 };
-
-/// What a node can run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Runs {
-    /// Its program.
-    pub program: String,
-    /// The program's version: another version's tasks may look different.
-    pub version: String,
-}
 
 /// The jobs of a cluster, as a node that can run some of them sees them.
 pub struct JobQueue {
     store: Arc<dyn Store>,
     cluster: ClusterPaths,
-    runs: Runs,
+    release: Release,
     /// Jobs that are over, or for another program: not read again.
     passed: BTreeSet<String>,
 }
 
 impl JobQueue {
     /// The queue for a node that runs this.
-    pub fn new(store: Arc<dyn Store>, cluster: ClusterPaths, runs: Runs) -> Self {
-        Self { store, cluster, runs, passed: BTreeSet::new() }
+    pub fn new(store: Arc<dyn Store>, cluster: ClusterPaths, release: Release) -> Self {
+        Self { store, cluster, release, passed: BTreeSet::new() }
     }
 
     /// Waits for the oldest job that can be worked on, and gives its id and its record.
@@ -69,13 +61,13 @@ impl JobQueue {
                 };
                 match record::read::<JobRecord>(&path, &content) {
                     Ok(record) if record.state.is_over() => self.pass(name),
-                    Ok(record) if !self.can_run(&record) => {
+                    Ok(record) if !self.release.matches(&record.program, &record.program_version) => {
                         tracing::info!(
                             job = name,
                             program = record.program,
                             version = record.program_version,
-                            runs = self.runs.program,
-                            runs_version = self.runs.version,
+                            runs = self.release.program,
+                            runs_version = self.release.version,
                             "a job waits for nodes of another program or version than this node's"
                         );
                         self.pass(name);
@@ -97,10 +89,6 @@ impl JobQueue {
     pub fn pass(&mut self, job: String) {
         self.passed.insert(job);
     }
-
-    fn can_run(&self, record: &JobRecord) -> bool {
-        record.program == self.runs.program && record.program_version == self.runs.version
-    }
 }
 
 /// The first event of any of these watches.
@@ -118,6 +106,6 @@ async fn any(mut watches: Vec<OneShot>) -> WatchEvent {
 
 impl fmt::Debug for JobQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobQueue").field("runs", &self.runs).finish_non_exhaustive()
+        f.debug_struct("JobQueue").field("release", &self.release).finish_non_exhaustive()
     }
 }

@@ -11,8 +11,9 @@ use crate::{
     job::{self, NewJob},
     mail::{MAILBOX_MESSAGES_MAX, Mailbox, Posted, post},
     membership::{Change, Roll},
-    queue::{JobQueue, Runs},
-    testing::{FATES, LoseOne, Stage, runs},
+    queue::JobQueue,
+    release::Release,
+    testing::{FATES, LoseOne, Stage, release},
     variable::{Published, VariableWatch, publish},
 };
 
@@ -137,7 +138,7 @@ async fn the_leader_is_followed_by_the_next_in_line_alone() {
     let stores = [(); 3].map(|()| stage.tree.connect());
     let mut candidates = Vec::new();
     for (store, node) in stores.iter().zip(["a", "b", "c"]) {
-        candidates.push(Candidate::enter(dynamic(store), &stage.cluster, &runs(), node).await.unwrap());
+        candidates.push(Candidate::enter(dynamic(store), &stage.cluster, &release(), node).await.unwrap());
     }
     let [mut first, mut second, mut third] = <[Candidate; 3]>::try_from(candidates).unwrap();
     let fence = soon(first.elected()).await.unwrap();
@@ -161,7 +162,7 @@ async fn a_node_stands_once_wherever_an_answer_is_lost() {
             let store = stage.tree.connect();
             stage.tree.set_faults(LoseOne { session: store.id(), countdown, fate });
             let mut candidate = loop {
-                match Candidate::enter(dynamic(&store), &stage.cluster, &runs(), "a").await {
+                match Candidate::enter(dynamic(&store), &stage.cluster, &release(), "a").await {
                     Ok(candidate) => break candidate,
                     Err(error) => assert!(error.is_transient(), "{error}"),
                 }
@@ -176,11 +177,11 @@ async fn a_node_stands_once_wherever_an_answer_is_lost() {
 async fn a_candidate_that_is_not_listed_yet_stands_all_the_same() {
     let stage = Stage::new().await;
     let (first, second) = (stage.tree.connect(), stage.tree.connect());
-    let mut leader = Candidate::enter(dynamic(&first), &stage.cluster, &runs(), "a").await.unwrap();
+    let mut leader = Candidate::enter(dynamic(&first), &stage.cluster, &release(), "a").await.unwrap();
     soon(leader.elected()).await.unwrap();
     stage.tree.set_faults(LoseOne { session: second.id(), countdown: 3, fate: Fate::LostBehind });
     let mut next = loop {
-        match Candidate::enter(dynamic(&second), &stage.cluster, &runs(), "b").await {
+        match Candidate::enter(dynamic(&second), &stage.cluster, &release(), "b").await {
             Ok(candidate) => break candidate,
             Err(error) => assert!(error.is_transient(), "{error}"),
         }
@@ -226,8 +227,9 @@ async fn who_withdraws_makes_room_for_the_next_in_line_wherever_an_answer_is_los
         for countdown in 0..4 {
             let stage = Stage::new().await;
             let (first, second) = (stage.tree.connect(), stage.tree.connect());
-            let mut leader = Candidate::enter(dynamic(&first), &stage.cluster, &runs(), "a").await.unwrap();
-            let mut next = Candidate::enter(dynamic(&second), &stage.cluster, &runs(), "b").await.unwrap();
+            let mut leader =
+                Candidate::enter(dynamic(&first), &stage.cluster, &release(), "a").await.unwrap();
+            let mut next = Candidate::enter(dynamic(&second), &stage.cluster, &release(), "b").await.unwrap();
             let fence = soon(leader.elected()).await.unwrap();
             stage.tree.set_faults(LoseOne { session: first.id(), countdown, fate });
             while let Err(error) = leader.withdraw().await {
@@ -247,13 +249,13 @@ async fn each_program_and_version_has_a_leader_of_its_own() {
     let stores = [(); 3].map(|()| stage.tree.connect());
     let mut fences = Vec::new();
     for (store, (program, version)) in stores.iter().zip([("a", "1"), ("a", "2"), ("b", "1")]) {
-        let runs = Runs { program: program.to_owned(), version: version.to_owned() };
-        let mut candidate = Candidate::enter(dynamic(store), &stage.cluster, &runs, "n").await.unwrap();
+        let release = Release { program: program.to_owned(), version: version.to_owned() };
+        let mut candidate = Candidate::enter(dynamic(store), &stage.cluster, &release, "n").await.unwrap();
         fences.push(soon(candidate.elected()).await.unwrap());
     }
     let leaders = leaders(&*stores[0], &stage.cluster).await.unwrap();
-    let runs: Vec<&str> = leaders.iter().map(|(runs, _)| runs.as_str()).collect();
-    assert_eq!(runs, ["a@1", "a@2", "b@1"]);
+    let releases: Vec<&str> = leaders.iter().map(|(release, _)| release.as_str()).collect();
+    assert_eq!(releases, ["a@1", "a@2", "b@1"]);
 }
 
 fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
@@ -276,7 +278,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
 async fn jobs_of_a_program_come_in_the_order_of_their_submission() {
     let stage = Stage::new().await;
     let (store, cluster) = (dynamic(&stage.store), &stage.cluster);
-    let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), runs());
+    let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), release());
     assert_eq!(soon(queue.next()).await.unwrap().0, stage.job);
     for (program, version) in [("other", "1"), ("test", "2")] {
         job::submit(&*store, cluster, &new_job(program, version)).await.unwrap();

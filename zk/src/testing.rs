@@ -6,7 +6,7 @@ use crate::{
     AttemptPaths, ClusterPaths, Fate, Faults, MemoryStore, MemoryTree,
     job::{self, NewJob},
     membership::{self, Member},
-    queue::Runs,
+    release::Release,
     tree::SessionId,
 };
 
@@ -16,8 +16,8 @@ pub(crate) const ROOT: &str = "n0000000000000000-0";
 pub(crate) const FATES: [Fate; 3] = [Fate::LostBefore, Fate::LostAfter, Fate::LostBehind];
 
 /// What the members run.
-pub(crate) fn runs() -> Runs {
-    Runs { program: "test".to_owned(), version: "1".to_owned() }
+pub(crate) fn release() -> Release {
+    Release { program: "test".to_owned(), version: "1".to_owned() }
 }
 
 /// A cluster with a job.

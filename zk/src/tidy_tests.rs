@@ -7,7 +7,7 @@ use crate::{
     election::Candidate,
     job::{self, NewAttempt},
     mail::{self, Posted},
-    testing::{ROOT, Stage, runs},
+    testing::{ROOT, Stage, release},
 };
 
 const LARGE: usize = 700 << 10;
@@ -15,7 +15,7 @@ const LARGE: usize = 700 << 10;
 /// The fence of a leader in the submitter's session.
 async fn leader(stage: &Stage) -> Fence {
     let store = Arc::clone(&stage.store) as Arc<dyn Store>;
-    let mut candidate = Candidate::enter(store, &stage.cluster, &runs(), "a").await.unwrap();
+    let mut candidate = Candidate::enter(store, &stage.cluster, &release(), "a").await.unwrap();
     candidate.elected().await.unwrap()
 }
 

@@ -6,7 +6,7 @@ use indicatif::HumanCount;
 use serde_json::{Value, json};
 use taskwork_cli::{Failure, Shown};
 
-use super::Shows;
+use super::DisplaySolution;
 use crate::{
     incumbent::Best,
     options::Options,
@@ -17,7 +17,7 @@ use crate::{
 ///
 /// # Errors
 /// If a solution is none, or costs something else.
-pub fn shown<P: Shows>(
+pub fn shown<P: DisplaySolution>(
     problem: &P,
     solved: &Solved<P>,
     options: &Options<P::Cost>,
@@ -32,7 +32,7 @@ pub fn shown<P: Shows>(
     })
 }
 
-fn check<P: Shows>(problem: &P, one: &Best<P::Cost, P::Solution>) -> Result<(), Failure> {
+fn check<P: DisplaySolution>(problem: &P, one: &Best<P::Cost, P::Solution>) -> Result<(), Failure> {
     let cost = problem.cost_of(&one.solution);
     if cost == Some(one.cost) {
         return Ok(());
@@ -45,7 +45,7 @@ fn check<P: Shows>(problem: &P, one: &Best<P::Cost, P::Solution>) -> Result<(), 
     )))
 }
 
-fn text<P: Shows>(problem: &P, solved: &Solved<P>, options: &Options<P::Cost>) -> String {
+fn text<P: DisplaySolution>(problem: &P, solved: &Solved<P>, options: &Options<P::Cost>) -> String {
     let mut text = String::new();
     let width =
         [P::COST, P::SOLUTION, "solutions", "states"].map(str::len).into_iter().max().unwrap_or(0) + 2;
@@ -82,7 +82,7 @@ fn text<P: Shows>(problem: &P, solved: &Solved<P>, options: &Options<P::Cost>) -
 }
 
 /// How good the best solution is known to be.
-fn quality<P: Shows>(problem: &P, solved: &Solved<P>) -> String {
+fn quality<P: DisplaySolution>(problem: &P, solved: &Solved<P>) -> String {
     let bound = solved.bound.map(|bound| {
         let gap = solved.gap().map_or_else(String::new, |gap| format!(", a gap of {:.2} %", 100.0 * gap));
         format!("nothing is better than {}{gap}", problem.show_cost(bound).0)
@@ -100,7 +100,7 @@ fn quality<P: Shows>(problem: &P, solved: &Solved<P>) -> String {
 }
 
 /// What to say if there is no solution.
-fn nothing<P: Shows>(problem: &P, solved: &Solved<P>, options: &Options<P::Cost>) -> String {
+fn nothing<P: DisplaySolution>(problem: &P, solved: &Solved<P>, options: &Options<P::Cost>) -> String {
     let sought = match (options.target, options.cutoff) {
         (Some(target), _) => format!(" as good as {}", problem.show_cost(target).0),
         (None, Some(cutoff)) => format!(" better than {}", problem.show_cost(cutoff).0),
@@ -114,7 +114,7 @@ fn nothing<P: Shows>(problem: &P, solved: &Solved<P>, options: &Options<P::Cost>
     }
 }
 
-fn as_json<P: Shows>(problem: &P, solved: &Solved<P>) -> Value {
+fn as_json<P: DisplaySolution>(problem: &P, solved: &Solved<P>) -> Value {
     let one = |one: &Best<P::Cost, P::Solution>| {
         let mut object = serde_json::Map::new();
         object.insert(P::COST.to_owned(), problem.show_cost(one.cost).1);

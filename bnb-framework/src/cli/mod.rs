@@ -5,11 +5,11 @@
 //!
 //! | the problem | implement | `main` calls |
 //! |---|---|---|
-//! | is read from a file | [`FromFile`] | [`main`] |
-//! | is made from arguments | [`FromArguments`] | [`main`] |
+//! | is read from a file | [`ParseProblem`] | [`main`] |
+//! | is made from arguments | [`BuildProblem`] | [`main`] |
 //! | counts the states of a tree | [`Counts`] | [`main_counting`] |
 //!
-//! How solutions and costs look is said by [`Shows`]. A program that chooses between several types of problem
+//! How solutions and costs look is said by [`DisplaySolution`]. A program that chooses between several types of problem
 //! implements [`taskwork_cli::Program`] itself: its arguments take [`SearchArguments`] in by
 //! `#[command(flatten)]`, and [`prepare`] makes a job of a [`Solver`](crate::Solver) and of these. The crate
 //! `bnb-problems` does each of them.
@@ -19,15 +19,15 @@ mod count;
 mod program;
 mod progress;
 mod search;
-mod shows;
+mod display;
 
 pub use taskwork_cli::Failure;
 
 pub use self::{
     answer::shown,
     count::{CountArguments, Counts, main_counting, prepare_count},
-    program::{FileArguments, FromArguments, FromFile, main},
+    display::DisplaySolution,
+    program::{BuildProblem, FileArguments, ParseProblem, main},
     progress::line,
     search::{SearchArguments, prepare},
-    shows::Shows,
 };

@@ -6,7 +6,7 @@ use clap::Args;
 use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program};
 
 use super::{
-    Shows,
+    DisplaySolution,
     search::{SearchArguments, prepare},
 };
 use crate::{
@@ -16,8 +16,8 @@ use crate::{
 };
 
 /// A problem that is made from arguments of its own. Then the whole program, with `solve`, `node` and
-/// `submit`, is one call of [`main`]. One that is read from a file implements [`FromFile`] instead.
-pub trait FromArguments: Shows {
+/// `submit`, is one call of [`main`]. One that is read from a file implements [`ParseProblem`] instead.
+pub trait BuildProblem: DisplaySolution {
     /// The name of the program. See [`Program::NAME`].
     const NAME: &'static str;
     /// Its version. See [`Program::VERSION`].
@@ -41,7 +41,7 @@ pub trait FromArguments: Shows {
 
 /// A problem that is read from a file. Then the whole program, with `solve`, `node` and `submit`, is one call
 /// of [`main`].
-pub trait FromFile: Shows {
+pub trait ParseProblem: DisplaySolution {
     /// The name of the program. See [`Program::NAME`].
     const NAME: &'static str;
     /// Its version. See [`Program::VERSION`].
@@ -71,10 +71,10 @@ pub struct FileArguments {
     file: PathBuf,
 }
 
-impl<P: FromFile> FromArguments for P {
-    const NAME: &'static str = <P as FromFile>::NAME;
-    const VERSION: &'static str = <P as FromFile>::VERSION;
-    const ABOUT: &'static str = <P as FromFile>::ABOUT;
+impl<P: ParseProblem> BuildProblem for P {
+    const NAME: &'static str = <P as ParseProblem>::NAME;
+    const VERSION: &'static str = <P as ParseProblem>::VERSION;
+    const ABOUT: &'static str = <P as ParseProblem>::ABOUT;
     type Arguments = FileArguments;
 
     fn from_arguments(FileArguments { file }: FileArguments) -> Result<Self, Failure> {
@@ -83,7 +83,7 @@ impl<P: FromFile> FromArguments for P {
     }
 
     fn start(&self) -> Option<(P::Cost, P::Solution)> {
-        <P as FromFile>::start(self)
+        <P as ParseProblem>::start(self)
     }
 }
 
@@ -100,7 +100,7 @@ struct Asked<A: Args> {
 /// The program that solves a problem.
 struct Solves<P>(PhantomData<P>);
 
-impl<P: FromArguments> Program for Solves<P> {
+impl<P: BuildProblem> Program for Solves<P> {
     const NAME: &'static str = P::NAME;
     const VERSION: &'static str = P::VERSION;
     const ABOUT: &'static str = P::ABOUT;
@@ -122,7 +122,7 @@ impl<P: FromArguments> Program for Solves<P> {
     }
 }
 
-/// Runs the command line of a program for a problem from a file, or from arguments.
-pub fn main<P: FromArguments>() -> ExitCode {
+/// Release the command line of a program for a problem from a file, or from arguments.
+pub fn main<P: BuildProblem>() -> ExitCode {
     taskwork_cli::main::<Solves<P>>()
 }

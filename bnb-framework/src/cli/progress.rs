@@ -8,7 +8,7 @@ use crate::{problem::Problem, solver::Progress};
 
 /// How a search gets on, in a line.
 pub fn line<P: Problem>(progress: &taskwork::Progress) -> String {
-    let progress = Progress::<P>::of(progress);
+    let progress = Progress::<P>::from_progress(progress);
     let rate = progress.states as f64 / progress.elapsed.as_secs_f64().max(1e-3);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for the eye")]
     let rate = HumanCount(rate as u64);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use taskwork_cli::{Failure, Prepared};
 
-use super::{Shows, answer::shown, progress::line};
+use super::{DisplaySolution, answer::shown, progress::line};
 use crate::{
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
     problem::Problem,
@@ -89,8 +89,6 @@ enum SplitOff {
     Half,
     /// The shallowest state.
     Shallowest,
-    /// What the problem itself says.
-    Own,
 }
 
 /// How many solutions within a distance of the optimum are collected unless something else is said.
@@ -133,7 +131,6 @@ impl SearchArguments {
             .split(match self.split {
                 SplitOff::Half => Split::Half,
                 SplitOff::Shallowest => Split::Shallowest,
-                SplitOff::Own => Split::Own,
             })
             .tolerance(Tolerance { absolute: self.gap * unit, relative: self.relative_gap });
         if self.replicable {
@@ -189,7 +186,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// What is wrong with the arguments.
-pub fn prepare<P: Shows>(
+pub fn prepare<P: DisplaySolution>(
     kind: &'static str,
     solver: Solver<P>,
     arguments: &SearchArguments,
@@ -205,6 +202,6 @@ pub fn prepare<P: Shows>(
     let solver = arguments.apply(solver, |text| reader.read_cost(text), unit)?;
     let (problem, options) = (solver.problem().clone(), solver.options().clone());
     Ok(Prepared::watched(kind, solver.job(), line::<P>, move |report| {
-        shown(&problem, &Solved::of(&report, &options), &options)
+        shown(&problem, &Solved::from_report(&report, &options), &options)
     }))
 }

@@ -12,7 +12,7 @@ use std::{ops::RangeInclusive, path::PathBuf};
 
 use bnb_framework::{
     Children, Problem, Tree,
-    cli::{Failure, FromArguments, Shows},
+    cli::{BuildProblem, DisplaySolution, Failure},
     words,
 };
 use serde::{Deserialize, Serialize};
@@ -307,7 +307,7 @@ impl Problem for FlowShop {
     }
 }
 
-impl Shows for FlowShop {
+impl DisplaySolution for FlowShop {
     const COST: &'static str = "makespan";
     const SOLUTION: &'static str = "order";
 
@@ -340,7 +340,7 @@ pub struct Arguments {
     machines: Option<u16>,
 }
 
-impl FromArguments for FlowShop {
+impl BuildProblem for FlowShop {
     const NAME: &'static str = "flowshop";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const ABOUT: &'static str =

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use bnb_framework::{
     Goal, Problem, Tree,
-    cli::{FromFile, Shows},
+    cli::{DisplaySolution, ParseProblem},
     words::ReadError,
 };
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,7 @@ impl Problem for Knapsack {
     }
 }
 
-impl Shows for Knapsack {
+impl DisplaySolution for Knapsack {
     const COST: &'static str = "value";
     const SOLUTION: &'static str = "items";
 
@@ -135,7 +135,7 @@ impl Shows for Knapsack {
     }
 }
 
-impl FromFile for Knapsack {
+impl ParseProblem for Knapsack {
     const NAME: &'static str = "knapsack";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const ABOUT: &'static str = "Packs the most valuable items that fit";

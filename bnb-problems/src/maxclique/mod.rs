@@ -11,7 +11,7 @@ mod graph;
 mod program;
 mod set;
 
-use bnb_framework::{Children, Goal, Problem, Tree, cli::Shows};
+use bnb_framework::{Children, Goal, Problem, Tree, cli::DisplaySolution};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -240,7 +240,7 @@ impl<const W: usize, const WEIGHTED: bool> Problem for MaxClique<W, WEIGHTED> {
     }
 }
 
-impl<const W: usize, const WEIGHTED: bool> Shows for MaxClique<W, WEIGHTED> {
+impl<const W: usize, const WEIGHTED: bool> DisplaySolution for MaxClique<W, WEIGHTED> {
     const COST: &'static str = if WEIGHTED { "weight" } else { "vertices" };
     const SOLUTION: &'static str = "clique";
 

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use bnb_framework::{
     Problem, Tree,
     assignment::{Assignment, FORBIDDEN},
-    cli::{FromFile, Shows},
+    cli::{DisplaySolution, ParseProblem},
     words::ReadError,
 };
 use serde::{Deserialize, Serialize};
@@ -220,7 +220,7 @@ impl Problem for Qap {
     }
 }
 
-impl FromFile for Qap {
+impl ParseProblem for Qap {
     const NAME: &'static str = "qap";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const ABOUT: &'static str = "Places facilities so that what flows between them goes the shortest way";
@@ -236,7 +236,7 @@ impl FromFile for Qap {
     }
 }
 
-impl Shows for Qap {
+impl DisplaySolution for Qap {
     const COST: &'static str = "cost";
     const SOLUTION: &'static str = "places";
 

@@ -45,7 +45,7 @@ impl Facts {
         let timeline: Vec<_> = self
             .timeline()
             .into_iter()
-            .map(|(at_ms, who, what, detail)| json!({ "at_ms": at_ms, "who": who, "what": what, "detail": detail }))
+            .map(|(at_ms, who, what, detail)| json!({ "at_ms": at_ms, "who": who, "kind": what, "detail": detail }))
             .collect();
         let cost = Cost::of(figures, requests);
         if let Some(fields) = object.as_object_mut() {
@@ -129,11 +129,11 @@ impl Facts {
         let record = &self.job.record;
         let mut timeline = vec![(record.submitted_ms, record.submitter.as_str(), "submitted".to_owned(), "")];
         for work in &self.job.nodes {
-            let moments = work.published.moments.iter();
-            timeline.extend(moments.map(|moment| {
-                let what = serde_json::to_value(moment.what).unwrap_or_default();
+            let events = work.published.timeline.iter();
+            timeline.extend(events.map(|event| {
+                let what = serde_json::to_value(event.kind).unwrap_or_default();
                 let what = what.as_str().unwrap_or_default().replace('_', " ");
-                (moment.at_ms, work.node.as_str(), what, moment.detail.as_str())
+                (event.at_ms, work.node.as_str(), what, event.detail.as_str())
             }));
         }
         if let Some(finished) = record.finished_ms {

@@ -65,7 +65,7 @@ pub use self::{
 /// What is kept of the cluster in ZooKeeper, as its nodes have written it.
 pub use zk::{
     Connect, Credentials, CredentialsError, Requests, Tls,
-    figures::{Moment, NodeFigures, What},
+    figures::{EventKind, NodeFigures, TimelineEvent},
     job::{JobRecord, JobState, Lost},
     membership::Member,
 };
@@ -224,7 +224,7 @@ impl Client {
         let start_values = Job::<T>::encoded_values(job.start_values).map_err(encoded)?;
         let shared = codec::encode(&*job.shared).map_err(encoded)?;
         let order = Submission {
-            runs: release.runs(),
+            release: release.inner(),
             kind: &job.kind,
             name: &name,
             submitter: &self.submitter,

@@ -207,7 +207,7 @@ impl<T: Task> Pool<T> {
             return Outlook::Unknown;
         }
         for one in at_work {
-            outlook += one;
+            outlook.merge_best(one);
         }
         outlook
     }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     envelope::TASK_BYTES_MAX,
-    figures::Times,
+    figures::Histogram,
     outlook::{self, Outlook},
     task::Task,
 };
@@ -68,7 +68,7 @@ struct State<T: Task> {
     asleep: usize,
     thieves: usize,
     gate: Gate,
-    steal_times: Times,
+    steal_times: Histogram,
 }
 
 /// Whether workers may begin tasks.
@@ -91,7 +91,7 @@ impl<T: Task> Queue<T> {
             asleep: 0,
             thieves: 0,
             gate: Gate::Open,
-            steal_times: Times::default(),
+            steal_times: Histogram::default(),
         };
         Self { state: Mutex::new(state), wake: Condvar::new(), stirred: Stirred(AtomicU64::new(0)) }
     }
@@ -149,7 +149,7 @@ impl<T: Task> Queue<T> {
     }
 
     /// How long steals took.
-    pub(super) fn steal_times(&self) -> Times {
+    pub(super) fn steal_times(&self) -> Histogram {
         self.lock().steal_times
     }
 

@@ -10,14 +10,14 @@ use tokio::{
     time,
 };
 
-use zk::figures::What;
+use zk::figures::EventKind;
 
 use super::{
     clock::Clock,
     coordination::{ORDERS_MAX, Order},
-    ground::Network,
     mail::Mail,
-    moments::Moments,
+    platform::Network,
+    timeline::Timeline,
     transport::{Arrival, UnderWay},
 };
 use crate::{
@@ -54,7 +54,7 @@ pub(crate) struct Driver {
     /// The node's figures, for whoever watches.
     pub(crate) figures: Arc<Mutex<Figures>>,
     /// What has happened to the node, for whoever looks later.
-    pub(crate) moments: Arc<Moments>,
+    pub(crate) timeline: Arc<Timeline>,
     pub(crate) clock: Clock,
     /// Whether there was ever a task here.
     pub(crate) fed: bool,
@@ -87,7 +87,7 @@ enum Happening {
 }
 
 impl Driver {
-    /// Runs the node until it has left, the job is over, or it is shut down. The pool is closed then; the
+    /// Release the node until it has left, the job is over, or it is shut down. The pool is closed then; the
     /// network is given back.
     pub(crate) async fn run(mut self) -> (Ended, Option<Network>) {
         let mut faulty = false;
@@ -240,7 +240,7 @@ impl Driver {
             Action::Put { tasks, asked } => {
                 if !tasks.is_empty() && !std::mem::replace(&mut self.fed, true) {
                     tracing::info!("the node has its first task");
-                    self.moments.note(What::FirstTask, "");
+                    self.timeline.note(EventKind::FirstTask, "");
                 }
                 self.pool.put(tasks, asked.map(|at| self.clock.instant(at)))?;
             }

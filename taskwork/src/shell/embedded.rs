@@ -18,11 +18,12 @@ use tokio::{
     task::JoinSet,
     time::{self, MissedTickBehavior},
 };
-use zk::{ClusterPaths, MemoryTree, job::JobRecord, queue::Runs};
+use zk::{ClusterPaths, MemoryTree, Release, job::JobRecord};
 
 use super::{
-    ground,
+    coordination::Visibility,
     node::{JobSetup, RunningNode},
+    platform,
     seat::{Seat, SeatError, SeatSetup},
     submit::{Submission, Tracked},
 };
@@ -56,11 +57,11 @@ const CLUSTER: &str = "embedded";
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// What the nodes of this process run: each other's program.
-fn runs() -> Runs {
-    Runs { program: "embedded".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+fn release() -> Release {
+    Release { program: "embedded".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
 }
 
-/// Runs a job to its end. Within another runtime it does so on a thread of its own, for which this one waits.
+/// Release a job to its end. Within another runtime it does so on a thread of its own, for which this one waits.
 pub(crate) fn run<T: Task>(setup: Setup<T>) -> Result<Report<T>, JobError> {
     if runtime::Handle::try_current().is_err() {
         return run_here(setup);
@@ -75,7 +76,7 @@ fn run_here<T: Task>(setup: Setup<T>) -> Result<Report<T>, JobError> {
     runtime.block_on(run_on(&MemoryTree::new(), setup))
 }
 
-/// Runs a job to its end over this tree.
+/// Release a job to its end over this tree.
 pub(crate) async fn run_on<T: Task>(tree: &MemoryTree, setup: Setup<T>) -> Result<Report<T>, JobError> {
     let Setup { root, shared, nodes, workers, limits, start_values, stopper, scale, progress, started } =
         setup;
@@ -83,7 +84,7 @@ pub(crate) async fn run_on<T: Task>(tree: &MemoryTree, setup: Setup<T>) -> Resul
     let store = tree.connect();
     cluster.prepare(&*store).await?;
     let order = Submission {
-        runs: &runs(),
+        release: &release(),
         kind: "embedded",
         name: "embedded",
         submitter: "embedded",
@@ -161,22 +162,22 @@ impl<T: Task> Fleet<'_, T> {
             let Tracked { cluster, job, .. } = self.submitted;
             let node = NodeId(rand::rng().random_range(1..=u64::MAX));
             let broken = |error: SeatError| JobError::Node(Box::new(error));
-            let way =
-                if self.alone { None } else { Some(ground::listen(node, LOOPBACK, None).map_err(broken)?) };
+            let endpoint =
+                if self.alone { None } else { Some(platform::listen(node, LOOPBACK, None).map_err(broken)?) };
             let seat = SeatSetup {
                 node,
                 store: self.tree.connect(),
                 cluster: cluster.clone(),
-                runs: runs(),
+                release: release(),
                 workers: self.workers,
-                way,
+                endpoint,
             };
             let mut seat = Seat::take(seat).await.map_err(broken)?;
             let setup = JobSetup::<T> {
                 job: job.clone(),
                 shared: Arc::clone(&self.shared),
                 limits: self.limits.clone(),
-                seen: false,
+                visibility: Visibility::Private,
             };
             let running = RunningNode::start(&mut seat, setup)?;
             self.nodes.push(EmbeddedNode { seat, running });

@@ -15,7 +15,7 @@ pub(crate) mod clock;
 pub(crate) mod coordination;
 pub(crate) mod driver;
 pub(crate) mod embedded;
-pub(crate) mod ground;
+pub(crate) mod platform;
 pub(crate) mod node;
 pub(crate) mod seat;
 pub(crate) mod kinds;
@@ -23,7 +23,7 @@ pub(crate) mod lingering;
 pub(crate) mod mail;
 #[cfg(test)]
 mod merge_test;
-pub(crate) mod moments;
+pub(crate) mod timeline;
 pub(crate) mod serve;
 #[cfg(test)]
 mod serve_test;

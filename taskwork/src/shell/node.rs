@@ -12,16 +12,16 @@ use tokio::{
 };
 
 use tracing::Instrument as _;
-use zk::figures::What;
+use zk::figures::EventKind;
 
 use super::{
     clock::{Clock, unix_ms},
-    coordination::{Coordination, LOOKS_MAX, ORDERS_MAX, SEEN_WINDOW, WINDOW},
+    coordination::{Coordination, LOOKS_MAX, ORDERS_MAX, PUBLIC_WINDOW, Visibility, WINDOW},
     driver::{Driver, Ended},
-    ground::Network,
     mail::Mail,
-    moments::Moments,
+    platform::Network,
     seat::Seat,
+    timeline::Timeline,
 };
 use crate::{
     config::Limits,
@@ -40,8 +40,8 @@ pub(crate) struct JobSetup<T: Task> {
     pub(crate) job: JobId,
     pub(crate) shared: Arc<T::Shared>,
     pub(crate) limits: Limits,
-    /// Whether others look at the job: then figures are written, and the result so that people can read it.
-    pub(crate) seen: bool,
+    /// Whether figures are written, and the result so that people can read it.
+    pub(crate) visibility: Visibility,
 }
 
 impl From<OpenError> for JobError {
@@ -60,7 +60,7 @@ pub(crate) struct Part {
     pub(crate) workers: Workers,
     pub(crate) limits: Limits,
     /// As in [`JobSetup`].
-    pub(crate) seen: bool,
+    pub(crate) visibility: Visibility,
 }
 
 /// A node at work.
@@ -94,33 +94,36 @@ impl RunningNode {
         let (node, workers) = (seat.node, seat.workers);
         let opening = kind.open(PoolSetup { node, workers, limits: PoolLimits::of(limits), shared });
         let Opened { pool, workers } = opening.await?;
-        Ok(Self::assemble(seat, Part { job: job.clone(), pool, workers, limits: limits.clone(), seen: true }))
+        Ok(Self::assemble(
+            seat,
+            Part { job: job.clone(), pool, workers, limits: limits.clone(), visibility: Visibility::Public },
+        ))
     }
 
     /// The same within one process, where the shared data need not be read.
     pub(crate) fn start<T: Task>(seat: &mut Seat, setup: JobSetup<T>) -> Result<Self, JobError> {
-        let JobSetup { job, shared, limits, seen } = setup;
+        let JobSetup { job, shared, limits, visibility } = setup;
         let pool = Arc::new(Pool::<T>::new(seat.node, shared, seat.workers, PoolLimits::of(&limits)));
         let workers = Workers::start(&pool).map_err(JobError::Thread)?;
-        Ok(Self::assemble(seat, Part { job, pool, workers, limits, seen }))
+        Ok(Self::assemble(seat, Part { job, pool, workers, limits, visibility }))
     }
 
     /// Puts the parts of a node together and lets it begin.
     fn assemble(seat: &mut Seat, part: Part) -> Self {
-        let Part { job, pool, workers, limits, seen } = part;
+        let Part { job, pool, workers, limits, visibility } = part;
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
         let (letters_in, letters) = mpsc::channel(LETTERS_MAX);
         let (shutdown, told_to_shut_down) = oneshot::channel();
         let (publish, drain) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let figures = Arc::new(Mutex::new(Figures::default()));
-        let moments = Arc::new(Moments::default());
-        moments.note_at(seat.joined_ms, What::Joined, format!("with {} workers", seat.workers));
+        let timeline = Arc::new(Timeline::default());
+        timeline.note_at(seat.joined_ms, EventKind::Joined, format!("with {} workers", seat.workers));
         let coordination = Arc::new(Coordination {
             store: Arc::clone(&seat.store),
             asked_before: seat.store.requests(),
             cluster: seat.cluster.clone(),
-            runs: seat.runs.clone(),
+            release: seat.release.clone(),
             job: job.clone(),
             node: seat.node,
             pool: Arc::clone(&pool),
@@ -130,8 +133,11 @@ impl RunningNode {
             publish: Arc::clone(&publish),
             member_gone: Notify::new(),
             figures: Arc::clone(&figures),
-            outlook: Mutex::new(Window::new(if seen { SEEN_WINDOW } else { WINDOW })),
-            moments: Arc::clone(&moments),
+            outlook: Mutex::new(Window::new(match visibility {
+                Visibility::Public => PUBLIC_WINDOW,
+                Visibility::Private => WINDOW,
+            })),
+            timeline: Arc::clone(&timeline),
             rebuilds: Counter::default(),
             takes_part_in: AtomicU32::new(0),
             letters_posted: AtomicU64::new(0),
@@ -141,7 +147,7 @@ impl RunningNode {
             silence: Notify::new(),
             standing: AsyncMutex::default(),
             looks: Arc::new(Semaphore::new(LOOKS_MAX)),
-            seen,
+            visibility,
         });
         let span = tracing::info_span!("job", id = %job, node = %seat.node);
         let loops = span.in_scope(|| coordination.start(orders_out));
@@ -158,7 +164,7 @@ impl RunningNode {
             shutdown: told_to_shut_down,
             drain: Arc::clone(&drain),
             figures,
-            moments,
+            timeline,
             clock: Clock::start(),
             fed: false,
             epoch: 0,
@@ -175,7 +181,7 @@ impl RunningNode {
     /// Asks the node to leave by its deadline: it hands on what is unfinished. Asked again, it leaves at
     /// once, and parks what it has.
     pub(crate) fn drain(&self) {
-        self.coordination.moments.note(What::ToldToLeave, "");
+        self.coordination.timeline.note(EventKind::ToldToLeave, "");
         self.drain.notify_one();
     }
 
@@ -201,7 +207,7 @@ impl RunningNode {
 
     /// Asks the node to leave, however long it takes to hand on what is unfinished.
     pub(crate) async fn retire(&self) {
-        self.coordination.moments.note(What::ToldToLeave, "");
+        self.coordination.timeline.note(EventKind::ToldToLeave, "");
         self.coordination.tell(Event::Retire).await;
     }
 
@@ -272,7 +278,7 @@ impl Stopping {
         if self.ended == Ended::Departed(Departure::Clean) {
             let Figures { handed_on, parked, .. } = figures;
             let handed_on = format!("{handed_on} tasks handed on, {parked} parked");
-            self.coordination.moments.note(What::Left, handed_on);
+            self.coordination.timeline.note(EventKind::Left, handed_on);
         }
         self.coordination.note_silent(self.coordination.silent_since(self.asked_ms));
         if time::timeout(LAST_WORDS_TIMEOUT, self.coordination.tell_figures(true)).await.is_err() {

@@ -9,15 +9,14 @@ use tokio::{
     task::JoinSet,
 };
 use zk::{
-    ClusterPaths, Counted, Session, Store,
+    ClusterPaths, Counted, Release, Session, Store,
     membership::{self, Change, Member, Roll},
-    queue::Runs,
     retry::{Policy, Retry},
 };
 
 use super::{
     clock::unix_ms,
-    ground::{Network, Way},
+    platform::{Endpoint, Network},
     transport::{Arrival, PeerAddress, Peers, TransportError},
 };
 use crate::{
@@ -30,10 +29,10 @@ pub(crate) struct SeatSetup {
     pub(crate) node: NodeId,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cluster: ClusterPaths,
-    pub(crate) runs: Runs,
+    pub(crate) release: Release,
     pub(crate) workers: usize,
     /// The way to the others; `None` for a node that will never have another beside it.
-    pub(crate) way: Option<Way>,
+    pub(crate) endpoint: Option<Endpoint>,
 }
 
 /// The other members that run the same program.
@@ -44,7 +43,7 @@ pub(crate) struct Seat {
     pub(crate) node: NodeId,
     pub(crate) store: Arc<Counted>,
     pub(crate) cluster: ClusterPaths,
-    pub(crate) runs: Runs,
+    pub(crate) release: Release,
     pub(crate) workers: usize,
     /// When it became a member, in milliseconds since 1970.
     pub(crate) joined_ms: u64,
@@ -75,17 +74,17 @@ pub(crate) enum SeatError {
 impl Seat {
     /// Becomes a member, last of all: when it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
-        let SeatSetup { node, store, cluster, runs, workers, way } = setup;
+        let SeatSetup { node, store, cluster, release, workers, endpoint } = setup;
         let member = Member {
             node: node.to_string(),
-            address: way.as_ref().map(|way| way.address),
-            fingerprint: way.as_ref().map_or_else(String::new, |way| way.fingerprint.clone()),
+            address: endpoint.as_ref().map(|endpoint| endpoint.address),
+            fingerprint: endpoint.as_ref().map_or_else(String::new, |endpoint| endpoint.fingerprint.clone()),
             workers: u32::try_from(workers).unwrap_or(u32::MAX),
-            program: runs.program.clone(),
-            program_version: runs.version.clone(),
+            program: release.program.clone(),
+            program_version: release.version.clone(),
             started_ms: unix_ms(),
         };
-        let (network, peers) = way.map(|way| (way.network, way.peers)).unzip();
+        let (network, peers) = endpoint.map(|endpoint| (endpoint.network, endpoint.peers)).unzip();
         let store = Arc::new(Counted::new(store));
         membership::join(&*store, &cluster, &member).await?;
         // Where nobody was left to do it when the one who was asked had gone.
@@ -96,14 +95,14 @@ impl Seat {
         let mut loops = JoinSet::new();
         let known = Arc::clone(&store) as Arc<dyn Store>;
         let roll =
-            KeepsRoll { node, runs: runs.clone(), peers: peers.unwrap_or_default(), roster: roster_in };
+            KeepsRoll { node, release: release.clone(), peers: peers.unwrap_or_default(), roster: roster_in };
         loops.spawn(roll.keep(Arc::clone(&known), cluster.clone()));
         loops.spawn(watch_for_drain(known, cluster.clone(), node, Arc::clone(&asked_to_leave)));
         Ok(Self {
             node,
             store,
             cluster,
-            runs,
+            release,
             workers,
             joined_ms: unix_ms(),
             roster,
@@ -155,7 +154,7 @@ impl Seat {
 /// Keeps the table of peers that the transport trusts, and the roster.
 struct KeepsRoll {
     node: NodeId,
-    runs: Runs,
+    release: Release,
     peers: Arc<Peers>,
     roster: watch::Sender<Roster>,
 }
@@ -195,7 +194,7 @@ impl KeepsRoll {
     fn joined(&self, member: &Member) {
         let Some(other) = self.other(&member.node) else { return };
         // Those that run something else have nothing that this node could do, and no business here.
-        if member.program != self.runs.program || member.program_version != self.runs.version {
+        if !self.release.matches(&member.program, &member.program_version) {
             return;
         }
         let (Some(address), Ok(fingerprint)) = (member.address, member.fingerprint.parse()) else {

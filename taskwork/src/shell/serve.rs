@@ -18,28 +18,28 @@ use std::{future::Future, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio::{sync::mpsc, time};
 use zk::{
-    ClusterPaths, ConnectError, Session, Store,
+    ClusterPaths, ConnectError, Release, Session, Store,
     job::JobRecord,
-    queue::{JobQueue, Runs},
+    queue::JobQueue,
     retry::{Policy, Retry},
 };
 
 use super::{
     clock::unix_ms,
     driver::Ended,
-    ground::Ground,
     kinds::Kinds,
     lingering::Lingering,
     node::{RunningNode, Stopping},
+    platform::Platform,
     seat::{Seat, SeatError, SeatSetup},
 };
 use crate::{config::Limits, core::Departure, id::JobId, report::JobError};
 
 /// What a node process is told at its start.
 pub(crate) struct ServeSetup {
-    pub(crate) ground: Box<dyn Ground>,
+    pub(crate) platform: Box<dyn Platform>,
     pub(crate) cluster: ClusterPaths,
-    pub(crate) runs: Runs,
+    pub(crate) release: Release,
     pub(crate) kinds: Kinds,
     pub(crate) workers: usize,
     pub(crate) limits: Limits,
@@ -89,7 +89,7 @@ const WORKERS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a seat may take to be given up: the session ends by itself, too.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs a node until it is told to leave.
+/// Release a node until it is told to leave.
 ///
 /// What is wrong with what it was told ends the process at the start; what passes is waited for, at the start
 /// as later: only the first connection has a limit. `leave` says so each time the process is told to leave.
@@ -146,17 +146,17 @@ async fn unless_told<T>(leave: &mut Leave, doing: impl Future<Output = T>) -> Op
 }
 
 async fn first_seat(setup: &ServeSetup) -> Result<Seat, ServeError> {
-    let store = setup.ground.connect().await?;
+    let store = setup.platform.connect().await?;
     setup.cluster.prepare(&*store).await?;
     take_seat(setup, store).await
 }
 
 /// Takes another seat, however long it takes.
 async fn join_anew(setup: &ServeSetup) -> Seat {
-    let mut retry = Retry::new(Policy::SESSION, setup.ground.chance());
+    let mut retry = Retry::new(Policy::SESSION, setup.platform.chance());
     loop {
         let joining = async {
-            let store = setup.ground.connect().await?;
+            let store = setup.platform.connect().await?;
             if store.exists(&setup.cluster.members()).await?.is_none() {
                 tracing::warn!(
                     cluster = setup.cluster.name(),
@@ -176,19 +176,19 @@ async fn join_anew(setup: &ServeSetup) -> Seat {
 
 /// Becomes a member, under an id of this session's own.
 async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, ServeError> {
-    let node = setup.ground.new_id();
+    let node = setup.platform.new_id();
     let seat = Seat::take(SeatSetup {
         node,
         store,
         cluster: setup.cluster.clone(),
-        runs: setup.runs.clone(),
+        release: setup.release.clone(),
         workers: setup.workers,
-        way: Some(setup.ground.open_way(node)?),
+        endpoint: Some(setup.platform.open_endpoint(node)?),
     })
     .await?;
     tracing::info!(
-        node = %seat.node, cluster = setup.cluster.name(), program = setup.runs.program,
-        version = setup.runs.version, workers = setup.workers,
+        node = %seat.node, cluster = setup.cluster.name(), program = setup.release.program,
+        version = setup.release.version, workers = setup.workers,
         address = seat.address.map(tracing::field::display),
         "the node is ready"
     );
@@ -203,7 +203,7 @@ async fn work(
     lingering: &mut Lingering,
 ) -> Result<Fate, ServeError> {
     let mut queue =
-        JobQueue::new(Arc::clone(&seat.store) as Arc<dyn Store>, seat.cluster.clone(), seat.runs.clone());
+        JobQueue::new(Arc::clone(&seat.store) as Arc<dyn Store>, seat.cluster.clone(), seat.release.clone());
     let mut retry = Retry::new(Policy::REQUEST, seat.node.0);
     loop {
         let asked = Arc::clone(&seat.asked_to_leave);

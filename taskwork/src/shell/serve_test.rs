@@ -10,11 +10,11 @@ use std::{
 };
 
 use tokio::{runtime, sync::mpsc, time};
-use zk::{ClusterPaths, CreateMode, Fate, Faults, MemoryTree, Store, queue::Runs, tree::SessionId};
+use zk::{ClusterPaths, CreateMode, Fate, Faults, MemoryTree, Release, Store, tree::SessionId};
 
 use super::{
-    ground::{Connecting, Ground, Way, listen},
     kinds::Kinds,
+    platform::{Connecting, Endpoint, Platform, listen},
     seat::SeatError,
     serve::{ServeError, ServeSetup, serve},
 };
@@ -30,7 +30,7 @@ struct InMemory {
     connected: AtomicU64,
 }
 
-impl Ground for InMemory {
+impl Platform for InMemory {
     fn connect(&self) -> Connecting<'_> {
         let store = self.tree.connect();
         if self.connected.fetch_add(1, Relaxed) < self.expired {
@@ -43,7 +43,7 @@ impl Ground for InMemory {
         NodeId(1 + self.connected.load(Relaxed))
     }
 
-    fn open_way(&self, node: NodeId) -> Result<Way, SeatError> {
+    fn open_endpoint(&self, node: NodeId) -> Result<Endpoint, SeatError> {
         listen(node, SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), None)
     }
 }
@@ -69,11 +69,11 @@ fn cluster() -> ClusterPaths {
 
 /// Serves until there is a member, then says that the node is to leave.
 fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeError> {
-    let ground = InMemory { tree: tree.clone(), expired, connected: AtomicU64::new(0) };
+    let platform = InMemory { tree: tree.clone(), expired, connected: AtomicU64::new(0) };
     let setup = ServeSetup {
-        ground: Box::new(ground),
+        platform: Box::new(platform),
         cluster: cluster(),
-        runs: Runs { program: "none".to_owned(), version: "1".to_owned() },
+        release: Release { program: "none".to_owned(), version: "1".to_owned() },
         kinds: Kinds::default(),
         workers: 1,
         limits: Limits::default(),

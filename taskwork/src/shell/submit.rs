@@ -8,10 +8,9 @@ use std::{
 
 use tokio::time;
 use zk::{
-    ClusterPaths, Store,
+    ClusterPaths, Release, Store,
     figures::{self, NodeFigures},
     job::{self, JobRecord, JobState, JobWatch, NewJob},
-    queue::Runs,
 };
 
 use super::clock::unix_ms;
@@ -27,7 +26,7 @@ use crate::{
 
 /// How a job is submitted.
 pub(crate) struct Submission<'a> {
-    pub(crate) runs: &'a Runs,
+    pub(crate) release: &'a Release,
     pub(crate) kind: &'a str,
     pub(crate) name: &'a str,
     pub(crate) submitter: &'a str,
@@ -75,8 +74,8 @@ impl<'a> Draft<'a> {
     pub(crate) fn job(&self) -> NewJob<'_> {
         let order = self.order;
         NewJob {
-            program: &order.runs.program,
-            program_version: &order.runs.version,
+            program: &order.release.program,
+            program_version: &order.release.version,
             kind: order.kind,
             name: order.name,
             shared: order.shared,
@@ -300,7 +299,7 @@ mod tests {
             attempt,
             figures: Figures { worked, worked_earlier, done_attos: 5, ..Figures::default() },
             requests: zk::Requests::default(),
-            moments: Vec::new(),
+            timeline: Vec::new(),
             last: true,
             members_known: None,
             at_ms: 0,
@@ -318,7 +317,7 @@ mod tests {
             let store = tree.connect();
             cluster.prepare(&*store).await.unwrap();
             let order = Submission {
-                runs: &Runs { program: "test".to_owned(), version: "1".to_owned() },
+                release: &Release { program: "test".to_owned(), version: "1".to_owned() },
                 kind: "",
                 name: "",
                 submitter: "",

@@ -17,9 +17,8 @@ use std::{
 use taskwork::simulation::{self, Setup};
 use tokio::{runtime, sync::mpsc, time::sleep};
 use zk::{
-    ClusterPaths, Store,
+    ClusterPaths, Release, Store,
     job::{JobRecord, JobState},
-    queue::Runs,
 };
 
 use crate::{
@@ -69,7 +68,7 @@ const HEAVY_BYTES_MAX: usize = 64 << 20;
 /// How often it is looked whether the job is over, in milliseconds.
 const LOOK_MS: u64 = 20;
 
-/// Runs a plan to its end.
+/// Release a plan to its end.
 ///
 /// # Panics
 /// If the operating system has no resources for a runtime.
@@ -130,8 +129,8 @@ impl<'a> Stage<'a> {
         };
         let world = World::new(&birth, Invariants::new(facts));
         tokio::spawn(world.clone().turn());
-        let runs = Runs { program: "simulated".to_owned(), version: "1".to_owned() };
-        let setup = Setup { cluster, runs, workers: plan.workers, limits: plan.limits.clone() };
+        let release = Release { program: "simulated".to_owned(), version: "1".to_owned() };
+        let setup = Setup { cluster, release, workers: plan.workers, limits: plan.limits.clone() };
         let store = world.office().await;
         Self {
             plan,
@@ -367,8 +366,8 @@ impl<'a> Stage<'a> {
                 if !world.with(|state| state.machines.start(machine, sender)) {
                     return;
                 }
-                let (ground, pace) = (Arc::new(world.clone()), Arc::new(world.clone()));
-                let node = simulation::run_node::<Walk>(ground, pace, setup.clone(), leave);
+                let (platform, pace) = (Arc::new(world.clone()), Arc::new(world.clone()));
+                let node = simulation::run_node::<Walk>(platform, pace, setup.clone(), leave);
                 let ended = on(machine, node).await;
                 world.with(|state| {
                     state.note(format_args!("{machine} ends: {ended:?}"));
@@ -394,7 +393,7 @@ impl<'a> Stage<'a> {
     fn setup_of(&self, program: Program) -> Setup {
         let mut setup = self.setup.clone();
         if program == Program::Other {
-            "other".clone_into(&mut setup.runs.program);
+            "other".clone_into(&mut setup.release.program);
         }
         setup
     }

@@ -11,7 +11,7 @@ use zk::{
 };
 use zk_server::{Servers, Setup};
 
-use super::{Connected, Connects, ROOT, cluster, member, new_job, runs, runtime, soon};
+use super::{Connected, Connects, ROOT, cluster, member, new_job, release, runtime, soon};
 
 /// Servers with a proxy in front of each.
 struct Stage {
@@ -59,8 +59,8 @@ fn a_session_has_one_candidate_whichever_server_it_comes_back_to() {
         for node in ["a", "b", "c", "d", "e"] {
             let store = stage.proxied().await;
             stage.lose_answer_to(&format!("~{node}~"));
-            let runs = runs();
-            let enter = || Candidate::enter(Arc::clone(&store), &cluster, &runs, node);
+            let release = release();
+            let enter = || Candidate::enter(Arc::clone(&store), &cluster, &release, node);
             let mut candidate = loop {
                 match soon(enter()).await {
                     Ok(candidate) => break candidate,

@@ -45,7 +45,7 @@ impl Program for Tsp {
     }
 }
 
-/// Runs the command line of this process.
+/// Release the command line of this process.
 pub fn main() -> ExitCode {
     taskwork_cli::main::<Tsp>()
 }

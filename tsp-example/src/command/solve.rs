@@ -165,7 +165,7 @@ impl Asked {
         }
         let options = solver.options().clone();
         Ok(Prepared::watched(kind, solver.job(), line::<P>, move |report| {
-            let solved = Solved::of(&report, &options);
+            let solved = Solved::from_report(&report, &options);
             let figures = solved.figures;
             self.shown(search(solved, root_bound), figures)
         }))

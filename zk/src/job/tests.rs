@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     CHUNKED_BYTES_MAX, Fate, accounting,
     election::{Candidate, Fence},
-    testing::{FATES, LoseOne, ROOT, Stage, runs},
+    testing::{FATES, LoseOne, ROOT, Stage, release},
 };
 
 fn outcome(result: &[u8]) -> Outcome {
@@ -12,7 +12,9 @@ fn outcome(result: &[u8]) -> Outcome {
 async fn leader(stage: &Stage, node: &str) -> (Arc<crate::MemoryStore>, Fence) {
     let store = stage.tree.connect();
     let mut candidate =
-        Candidate::enter(Arc::clone(&store) as Arc<dyn Store>, &stage.cluster, &runs(), node).await.unwrap();
+        Candidate::enter(Arc::clone(&store) as Arc<dyn Store>, &stage.cluster, &release(), node)
+            .await
+            .unwrap();
     let fence = candidate.elected().await.unwrap();
     (store, fence)
 }

@@ -12,7 +12,7 @@ use crate::{figures::Figures, outlook::Outlook, shell::clock::unix_ms};
 
 /// How long a task that has left a node counts there, where figures are written: longer than from one time to
 /// the next.
-pub(crate) const SEEN_WINDOW: Duration = Duration::from_secs(6);
+pub(crate) const PUBLIC_WINDOW: Duration = Duration::from_secs(6);
 /// The same where all nodes are looked at at once: longer than a task is on its way.
 pub(crate) const WINDOW: Duration = Duration::from_millis(200);
 
@@ -35,7 +35,7 @@ impl Coordination {
 
     /// Writes the figures again and again.
     pub(super) async fn publish_figures(self: Arc<Self>) {
-        if !self.seen {
+        if !self.visibility.is_public() {
             return;
         }
         let mut told = (Figures::default(), Vec::new());
@@ -53,7 +53,7 @@ impl Coordination {
     pub(crate) async fn tell_figures(&self, last: bool) {
         let mut figures = self.figures_now();
         // Of a node that has taken no part there is nothing to say.
-        if !self.seen || self.takes_part_in.load(Relaxed) == 0 {
+        if !self.visibility.is_public() || self.takes_part_in.load(Relaxed) == 0 {
             return;
         }
         if last {
@@ -63,7 +63,7 @@ impl Coordination {
             attempt: self.attempt_seen(),
             figures,
             requests: self.store.requests() - self.asked_before,
-            moments: self.moments.all(),
+            timeline: self.timeline.all(),
             silent: self.silent(),
             last,
             members_known: u32::try_from(self.roster.borrow().len()).ok(),

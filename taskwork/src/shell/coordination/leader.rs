@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use zk::{
     accounting,
     election::{Candidate, Fence},
-    figures::What,
+    figures::EventKind,
     job::{self, Closing, JobState, JobWatch, LeadError, NewAttempt},
     tidy,
 };
@@ -61,7 +61,7 @@ impl Coordination {
         let mut retry = self.retry();
         loop {
             *standing = Standing::Entering;
-            let enter = || Candidate::enter(self.store(), &self.cluster, &self.runs, &node);
+            let enter = || Candidate::enter(self.store(), &self.cluster, &self.release, &node);
             let Some(mut candidate) = self.persist("standing for election", enter).await else { return };
             let elected = candidate.elected().await;
             *standing = Standing::Entered(candidate);
@@ -69,7 +69,7 @@ impl Coordination {
                 Ok(fence) => {
                     retry.succeeded();
                     tracing::info!("this node leads");
-                    self.moments.note(What::Leads, "");
+                    self.timeline.note(EventKind::Leads, "");
                     let led = tokio::select! {
                         biased;
                         led = self.lead(&fence) => led,
@@ -110,7 +110,7 @@ impl Coordination {
             // What an answer that was not waited for has left behind is taken up.
             Standing::Entering => {
                 let node = self.node.to_string();
-                Candidate::enter(self.store(), &self.cluster, &self.runs, &node).await?.withdraw().await
+                Candidate::enter(self.store(), &self.cluster, &self.release, &node).await?.withdraw().await
             }
         }
     }
@@ -208,7 +208,7 @@ impl Coordination {
         lost: &[String],
     ) -> Result<Stopped, LeadError> {
         tracing::warn!(%attempt, ?lost, "nodes were lost; a new attempt begins");
-        self.moments.note(What::Lost, lost.join(", "));
+        self.timeline.note(EventKind::Lost, lost.join(", "));
         let begun =
             job::new_attempt(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, lost, unix_ms())
                 .await?;
@@ -220,7 +220,7 @@ impl Coordination {
 
     /// The variables as people can read them.
     fn shown_variables(&self) -> serde_json::Value {
-        if !self.seen {
+        if !self.visibility.is_public() {
             return serde_json::Value::Null;
         }
         let variables = self.pool.variables();
@@ -231,7 +231,7 @@ impl Coordination {
     async fn close(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
         let outputs = job::outputs(&*self.store, &self.job_paths().attempt(attempt.0)).await?;
         let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
-        let outcome = match Arc::clone(&self.pool).merge(outputs, self.seen).await {
+        let outcome = match Arc::clone(&self.pool).merge(outputs, self.visibility.is_public()).await {
             Ok((result, output)) => {
                 let shown = serde_json::json!({ "output": output, "variables": self.shown_variables() });
                 job::Outcome { result, shown }
@@ -246,7 +246,7 @@ impl Coordination {
                 .await?;
         if closing == Closing::Closed {
             tracing::info!(%attempt, "the job is done");
-            self.moments.note(What::Closed, format!("attempt {attempt}"));
+            self.timeline.note(EventKind::Closed, format!("attempt {attempt}"));
         }
         Ok(match closing {
             Closing::Closed | Closing::AlreadyOver => Stopped::JobOver,

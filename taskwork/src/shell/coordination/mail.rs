@@ -15,7 +15,7 @@ impl Coordination {
     /// Takes every letter of an attempt to the driver.
     pub(super) async fn follow_mail(self: Arc<Self>, attempt: Attempt) {
         // Within one process everybody is reached.
-        if !self.seen {
+        if !self.visibility.is_public() {
             return;
         }
         let (paths, node) = (self.job_paths().attempt(attempt.0), self.node.to_string());

@@ -42,19 +42,18 @@ use tokio::{
 };
 use tracing::Instrument as _;
 use zk::{
-    ClusterPaths, Counted, JobPaths, Requests, Session, Store as _,
+    ClusterPaths, Counted, JobPaths, Release, Requests, Session, Store as _,
     figures::Silent,
-    queue::Runs,
     retry::{Policy, Retry},
 };
 
 pub(crate) use self::{
-    figures::{SEEN_WINDOW, WINDOW},
+    figures::{PUBLIC_WINDOW, WINDOW},
     leader::Standing,
     orders::{ORDERS_MAX, Order},
     suggestions::LOOKS_MAX,
 };
-use super::{moments::Moments, seat::Roster};
+use super::{seat::Roster, timeline::Timeline};
 use crate::{
     core::Event,
     figures::{Counter, Figures},
@@ -70,7 +69,7 @@ pub(crate) struct Coordination {
     /// What was asked of the store before this job.
     pub(crate) asked_before: Requests,
     pub(crate) cluster: ClusterPaths,
-    pub(crate) runs: Runs,
+    pub(crate) release: Release,
     pub(crate) job: JobId,
     pub(crate) node: NodeId,
     pub(crate) pool: Arc<dyn Work>,
@@ -88,7 +87,7 @@ pub(crate) struct Coordination {
     /// What may still be found at the node.
     pub(crate) outlook: Mutex<Window>,
     /// What has happened to the node in the job.
-    pub(crate) moments: Arc<Moments>,
+    pub(crate) timeline: Arc<Timeline>,
     /// Transactions that had to be built again because another node was faster.
     pub(crate) rebuilds: Counter,
     /// The last attempt that the node was enrolled in; 0 for none.
@@ -107,8 +106,24 @@ pub(crate) struct Coordination {
     pub(crate) standing: AsyncMutex<Standing>,
     /// One for each suggestion that the program may look at now.
     pub(crate) looks: Arc<Semaphore>,
-    /// Whether others look at the job.
-    pub(crate) seen: bool,
+    /// Who looks at the job.
+    pub(crate) visibility: Visibility,
+}
+
+/// Who can look at a job while it runs, and read its result afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Visibility {
+    /// Everybody who reaches the cluster: figures are written, suggestions and letters are read.
+    Public,
+    /// Nobody but this process, which needs none of it.
+    Private,
+}
+
+impl Visibility {
+    /// Returns whether others can look at the job.
+    pub(crate) fn is_public(self) -> bool {
+        self == Self::Public
+    }
 }
 
 impl Coordination {

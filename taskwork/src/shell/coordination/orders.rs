@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::mpsc;
 use zk::{
     accounting::{self, CommitError},
-    figures::What,
+    figures::EventKind,
 };
 
 use super::Coordination;
@@ -160,7 +160,7 @@ impl Coordination {
     fn takes_part(&self, attempt: Attempt) {
         if self.takes_part_in.swap(attempt.0, Relaxed) != attempt.0 {
             tracing::info!(%attempt, "the node takes part");
-            self.moments.note(What::TakesPart, format!("in attempt {attempt}"));
+            self.timeline.note(EventKind::TakesPart, format!("in attempt {attempt}"));
         }
     }
 

@@ -22,7 +22,7 @@ impl Coordination {
     /// Takes one suggestion after another, as long as this node leads.
     pub(super) async fn take_suggestions(&self) -> Infallible {
         // Within one process nobody can say anything.
-        if !self.seen {
+        if !self.visibility.is_public() {
             return future::pending().await;
         }
         let mut suggestions = Suggestions::new(self.store(), self.cluster.clone(), &self.job.0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zk::{
     Store as _,
-    figures::What,
+    figures::EventKind,
     variable::{self, Published, VariableWatch},
 };
 
@@ -53,7 +53,7 @@ impl Coordination {
         let path = self.job_paths().var(value.name);
         match variable::publish(&*self.store, &path, &value.value, &improves).await? {
             Published::Beaten(better) => self.take(value.slot, &better),
-            Published::Written => self.moments.note(What::Improved, value.name),
+            Published::Written => self.timeline.note(EventKind::Improved, value.name),
         }
         variables.published(value.slot, value.version);
         Ok(())

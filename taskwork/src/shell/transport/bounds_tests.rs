@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    slow_way::Way,
+    relay::Relay,
     tests::{Heard, SOON, Station, message, pair, say, until},
     *,
 };
@@ -102,8 +102,8 @@ fn is_retry(datagram: &[u8]) -> bool {
 
 /// Begins many connections that never get on: of what the node answers only the request to prove an address
 /// comes back, if that.
-async fn flood(node: &Station, prove: bool) -> (Way, Endpoint, Vec<tokio::task::JoinHandle<()>>) {
-    let way = Way::that_lets_through(node.transport.local_address(), is_initial, move |datagram| {
+async fn flood(node: &Station, prove: bool) -> (Relay, Endpoint, Vec<tokio::task::JoinHandle<()>>) {
+    let way = Relay::that_lets_through(node.transport.local_address(), is_initial, move |datagram| {
         prove && is_retry(datagram)
     })
     .await;
@@ -172,7 +172,7 @@ async fn who_stands_at_the_door_for_long_gives_way_to_others() {
     until("the flood has come", || hub.endpoint.open_connections() >= 4).await;
     dialled.iter().for_each(tokio::task::JoinHandle::abort);
     // It comes from elsewhere than where it listens.
-    let way = Way::of_bytes_per_ms(b.transport.local_address(), usize::MAX).await;
+    let way = Relay::of_bytes_per_ms(b.transport.local_address(), usize::MAX).await;
     a.peers.set(b.node, PeerAddress { address: way.address, fingerprint: b.fingerprint });
     a.send(b.node, b"let me in".to_vec());
     assert_eq!(b.arrival().await, message(1, b"let me in"));

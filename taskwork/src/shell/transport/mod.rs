@@ -34,7 +34,7 @@ mod bounds_tests;
 #[cfg(test)]
 mod size_tests;
 #[cfg(test)]
-mod slow_way;
+mod relay;
 #[cfg(test)]
 mod tests;
 mod verify;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    slow_way::Way,
+    relay::Relay,
     tests::{Heard, Station, message, pair, say, until},
     *,
 };
@@ -21,9 +21,9 @@ fn about(grant: u64) -> Subject {
 }
 
 /// Two nodes; the first reaches the second by a slow way.
-async fn far_apart(limits: TransportLimits, bytes_per_ms: usize) -> (Station, Station, Way) {
+async fn far_apart(limits: TransportLimits, bytes_per_ms: usize) -> (Station, Station, Relay) {
     let (a, b) = (Station::with(1, limits.clone()), Station::with(2, limits));
-    let way = Way::of_bytes_per_ms(b.transport.local_address(), bytes_per_ms).await;
+    let way = Relay::of_bytes_per_ms(b.transport.local_address(), bytes_per_ms).await;
     a.peers.set(b.node, PeerAddress { address: way.address, fingerprint: b.fingerprint });
     b.knows(&a);
     (a, b, way)

@@ -6,7 +6,7 @@ use crate::problem::Problem;
 
 /// A problem whose solutions can be shown. It must say what a solution [costs](Problem::cost_of): what is
 /// shown was checked.
-pub trait Shows: Problem + Clone {
+pub trait DisplaySolution: Problem + Clone {
     /// What its cost is called: `length`, `profit`. One word, a key in JSON too.
     const COST: &'static str;
     /// What a solution is called: `tour`, `items`. Likewise.

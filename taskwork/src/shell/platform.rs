@@ -24,7 +24,7 @@ pub(crate) type Connecting<'a> =
     Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, ServeError>> + Send + 'a>>;
 
 /// What a node process stands on.
-pub(crate) trait Ground: Send + Sync {
+pub(crate) trait Platform: Send + Sync {
     /// Opens a session on the tree.
     fn connect(&self) -> Connecting<'_>;
     /// A seed for what is left to chance when nodes fail together. The same each time where all is to be
@@ -35,7 +35,7 @@ pub(crate) trait Ground: Send + Sync {
     /// An id that no node has had.
     fn new_id(&self) -> NodeId;
     /// Opens a node's way to the others.
-    fn open_way(&self, node: NodeId) -> Result<Way, SeatError>;
+    fn open_endpoint(&self, node: NodeId) -> Result<Endpoint, SeatError>;
 }
 
 /// A node's way to the others.
@@ -45,7 +45,7 @@ pub(crate) struct Network {
 }
 
 /// A way that is open, with what the others must know to use it.
-pub(crate) struct Way {
+pub(crate) struct Endpoint {
     pub(crate) network: Network,
     pub(crate) address: SocketAddr,
     pub(crate) fingerprint: String,
@@ -69,7 +69,7 @@ pub(crate) fn listen(
     node: NodeId,
     listen: SocketAddr,
     advertise: Option<Advertise>,
-) -> Result<Way, SeatError> {
+) -> Result<Endpoint, SeatError> {
     if listen.ip().is_unspecified() && advertise.is_none() {
         return Err(SeatError::NoAddress { listen });
     }
@@ -82,7 +82,7 @@ pub(crate) fn listen(
     let local = transport.local_address();
     let found = |at: Advertise| SocketAddr::new(at.ip, at.port.unwrap_or(local.port()));
     let address = advertise.map_or(local, found);
-    Ok(Way { network: Network { carrier: Box::new(transport), arrivals }, address, fingerprint, peers })
+    Ok(Endpoint { network: Network { carrier: Box::new(transport), arrivals }, address, fingerprint, peers })
 }
 
 /// A machine: ZooKeeper and QUIC.
@@ -93,7 +93,7 @@ pub(crate) struct Machine {
     pub(crate) advertise: Option<Advertise>,
 }
 
-impl Ground for Machine {
+impl Platform for Machine {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async { Ok(self.connect.open().await? as Arc<dyn Store>) })
     }
@@ -106,7 +106,7 @@ impl Ground for Machine {
         NodeId(rand::rng().random_range(1..=u64::MAX))
     }
 
-    fn open_way(&self, node: NodeId) -> Result<Way, SeatError> {
+    fn open_endpoint(&self, node: NodeId) -> Result<Endpoint, SeatError> {
         listen(node, self.listen, self.advertise)
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use tokio::{net::UdpSocket, task::JoinSet, time};
 
 /// A relay to one node. It ends when it is dropped.
-pub(super) struct Way {
+pub(super) struct Relay {
     pub(super) address: SocketAddr,
     _carrying: JoinSet<()>,
 }
@@ -18,7 +18,7 @@ pub(super) struct Way {
 /// The largest datagram.
 const DATAGRAM_BYTES_MAX: usize = 2048;
 
-impl Way {
+impl Relay {
     /// A relay that carries so many bytes in a millisecond each way. What comes faster waits in the socket,
     /// and is lost when that is full.
     pub(super) async fn of_bytes_per_ms(to: SocketAddr, bytes_per_ms: usize) -> Self {

@@ -1,0 +1,26 @@
+//! What all tasks of a search share: the problem, and how it is searched.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{limits::Stopwatch, options::Options, problem::Problem};
+
+/// What all tasks of a search share.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Instance<P: Problem> {
+    /// The problem.
+    pub problem: P,
+    /// How it is searched.
+    pub options: Options<P::Cost>,
+    /// For how long this node has searched.
+    #[serde(skip)]
+    pub(crate) stopwatch: Arc<Stopwatch>,
+}
+
+impl<P: Problem> Instance<P> {
+    pub(crate) fn new(problem: P, options: Options<P::Cost>) -> Self {
+        Self { problem, options, stopwatch: Arc::default() }
+    }
+}

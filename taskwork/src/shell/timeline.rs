@@ -1,0 +1,50 @@
+//! What has happened to a node in a job, and when: for people who look at the job later.
+
+use std::sync::{Mutex, PoisonError};
+
+use zk::figures::{EventKind, TimelineEvent};
+
+use super::clock::unix_ms;
+
+/// A bounded record of a node's life in a job.
+#[derive(Debug, Default)]
+pub(crate) struct Timeline(Mutex<Vec<TimelineEvent>>);
+
+/// How many moments are kept: of more, the first half and the latest.
+const EVENTS_MAX: usize = 64;
+
+impl Timeline {
+    /// Notes that something happens now.
+    pub(crate) fn note(&self, kind: EventKind, detail: impl Into<String>) {
+        self.note_at(unix_ms(), kind, detail);
+    }
+
+    /// Notes that something happened then.
+    pub(crate) fn note_at(&self, at_ms: u64, kind: EventKind, detail: impl Into<String>) {
+        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.len() >= EVENTS_MAX {
+            events.remove(EVENTS_MAX / 2);
+        }
+        events.push(TimelineEvent { at_ms, kind, detail: detail.into() });
+    }
+
+    /// Everything that was noted.
+    pub(crate) fn all(&self) -> Vec<TimelineEvent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_record_is_bounded_and_keeps_its_ends() {
+        let timeline = Timeline::default();
+        for at in 0..1000 {
+            timeline.note_at(at, EventKind::Improved, "");
+        }
+        let kept: Vec<u64> = timeline.all().iter().map(|event| event.at_ms).collect();
+        assert_eq!((kept.len(), kept[0], kept[31], kept[63]), (EVENTS_MAX, 0, 31, 999));
+    }
+}
