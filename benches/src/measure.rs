@@ -54,7 +54,7 @@ impl Times {
     }
 }
 
-/// Release all contenders in turn, so often, after a first time that does not count.
+/// Runs all contenders in turn, so often, after a first time that does not count.
 ///
 /// # Errors
 /// The first that a contender gives.

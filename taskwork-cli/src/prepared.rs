@@ -69,7 +69,7 @@ impl Prepared {
         Self { job: Box::new(shown) }
     }
 
-    /// Release it within this process.
+    /// Runs it within this process.
     pub(crate) fn solve(self, size: Size, quiet: bool) -> Result<Shown, Failure> {
         self.job.solve(size, quiet)
     }

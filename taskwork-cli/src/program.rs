@@ -87,12 +87,12 @@ enum Commands<A: Args, M: Subcommand> {
     More(M),
 }
 
-/// Release the command line of this process.
+/// Runs the command line of this process.
 pub fn main<P: Program>() -> ExitCode {
     run::<P>(std::env::args_os())
 }
 
-/// Release a command line, the name of the program first.
+/// Runs a command line, the name of the program first.
 pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     let command = CommandLine::<P::Arguments, P::More>::command();
     let command = command.name(P::NAME).version(P::VERSION).about(P::ABOUT);

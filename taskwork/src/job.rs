@@ -139,7 +139,7 @@ impl<T: Task> Job<T> {
         self.here().limits(limits)
     }
 
-    /// Release the job within this process to its end, with a worker for each processor.
+    /// Runs the job within this process to its end, with a worker for each processor.
     ///
     /// # Errors
     /// As [`LocalJob::run`].

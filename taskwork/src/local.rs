@@ -89,7 +89,7 @@ impl<T: Task> LocalJob<T> {
         self
     }
 
-    /// Release the job to its end, or until it is [stopped](Self::stopper). It blocks the thread meanwhile: in
+    /// Runs the job to its end, or until it is [stopped](Self::stopper). It blocks the thread meanwhile: in
     /// `async` code it is a matter for `spawn_blocking`.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! For the project's simulator: a whole node, as its process has it, on platform that is not a machine.
+//! For the project's simulator: a whole node, as its process has it, on a platform that is not a machine.
 //!
 //! Everything is the real thing (the serving loop, the seat, the driver, the protocol core, the coordination,
 //! the pool), except what would make two runs differ: the session, the network, ids and the threads of the
@@ -144,7 +144,7 @@ pub struct Setup {
 /// The name that the simulated type of task has in job records.
 const KIND: &str = "simulated";
 
-/// Release a node until it is told to leave, or ends for another reason, which is then given. `leave` says so
+/// Runs a node until it is told to leave, or ends for another reason, which is then given. `leave` says so
 /// each time it is told.
 ///
 /// # Errors

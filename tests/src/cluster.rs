@@ -194,7 +194,7 @@ impl Cluster {
         Ok(Running { process, out, err, shown: format!("{name} {}", arguments.join(" ")) })
     }
 
-    /// Release a command of a program to its end.
+    /// Runs a command of a program to its end.
     ///
     /// # Errors
     /// If it does not end in time.
@@ -202,7 +202,7 @@ impl Cluster {
         self.begin(name, arguments)?.end()
     }
 
-    /// Release a command that prints JSON and ends well.
+    /// Runs a command that prints JSON and ends well.
     ///
     /// # Errors
     /// If it does not end in time, or not well, or prints something else.

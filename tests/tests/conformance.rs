@@ -51,7 +51,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 macro_rules! suite {
     ($($case:ident),+ $(,)?) => {
-        /// Release every case, each with a folder of its own.
+        /// Runs every case, each with a folder of its own.
         async fn run_all(world: World) {
             $(
                 println!("case {}", stringify!($case));

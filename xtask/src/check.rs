@@ -7,7 +7,7 @@ use crate::{
     step::{self, Step},
 };
 
-/// Release every check; none of them changes a file of the project.
+/// Runs every check; none of them changes a file of the project.
 ///
 /// # Errors
 /// A check failed.

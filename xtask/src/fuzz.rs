@@ -11,7 +11,7 @@ use crate::{
 /// The targets: what `fuzz/src/lib.rs` has.
 const TARGETS: &[&str] = &["wire", "znodes", "tsplib", "csv", "instances", "names"];
 
-/// Release each target for so many seconds. It takes a nightly toolchain, for the instrumentation.
+/// Runs each target for so many seconds. It takes a nightly toolchain, for the instrumentation.
 ///
 /// # Errors
 /// A target has found something; what it was lies in `fuzz/artifacts`.

@@ -71,7 +71,7 @@ impl Step {
     }
 }
 
-/// Release all the steps, also those after a failure, so that one run shows everything there is to mend.
+/// Runs all the steps, also those after a failure, so that one run shows everything there is to mend.
 ///
 /// # Errors
 /// Names every step that failed, with the command that repeats it.
@@ -81,7 +81,7 @@ pub(crate) fn run_all(steps: &[Step]) -> Result<()> {
     conclude(&finished)
 }
 
-/// Release steps of which each needs the one before.
+/// Runs steps of which each needs the one before.
 ///
 /// # Errors
 /// Names the first step that failed, with the command that repeats it.

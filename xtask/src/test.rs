@@ -15,7 +15,7 @@ const NETWORK_PACKAGES: &[&str] = &["iproute2", "nftables"];
 /// What goes through the states of the models.
 const MODEL_PACKAGES: &[&str] = &["gcc", "libc6-dev", "spin"];
 
-/// Release the unit, integration and documentation tests of the whole workspace.
+/// Runs the unit, integration and documentation tests of the whole workspace.
 ///
 /// # Errors
 /// A step failed, a package could not be installed, or CI has no data folder.

@@ -30,7 +30,7 @@ struct Done {
     figures: Figures,
 }
 
-/// Release UTS on a cluster, and looks whether the count is right.
+/// Runs UTS on a cluster, and looks whether the count is right.
 fn uts(cluster: &Cluster, tree: &str, nodes: u64, more: &[&str]) -> Result<Done> {
     let job = cluster.begin("uts", &[&["submit", tree, "--wait", "--quiet", "--json"], more].concat())?;
     let said = job.end_within(PATIENCE)?;

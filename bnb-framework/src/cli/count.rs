@@ -67,7 +67,7 @@ impl<E: Counts> Program for Counting<E> {
     }
 }
 
-/// Release the command line of a program that counts.
+/// Runs the command line of a program that counts.
 pub fn main_counting<E: Counts>() -> ExitCode {
     taskwork_cli::main::<Counting<E>>()
 }

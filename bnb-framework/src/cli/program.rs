@@ -122,7 +122,7 @@ impl<P: BuildProblem> Program for Solves<P> {
     }
 }
 
-/// Release the command line of a program for a problem from a file, or from arguments.
+/// Runs the command line of a program for a problem from a file, or from arguments.
 pub fn main<P: BuildProblem>() -> ExitCode {
     taskwork_cli::main::<Solves<P>>()
 }

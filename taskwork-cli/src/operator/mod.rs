@@ -160,12 +160,12 @@ struct Desk {
     json: bool,
 }
 
-/// Release the command line of this process.
+/// Runs the command line of this process.
 pub fn main() -> ExitCode {
     run(std::env::args_os())
 }
 
-/// Release a command line, the name of the command first.
+/// Runs a command line, the name of the command first.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     match CommandLine::try_parse_from(arguments) {
         Ok(line) => ended(perform(line.command)),

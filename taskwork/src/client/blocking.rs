@@ -55,7 +55,7 @@ impl Client {
         &self.client
     }
 
-    /// Release what is not here, such as `client.block_on(client.inner().job(&id))`.
+    /// Runs what is not here, such as `client.block_on(client.inner().job(&id))`.
     pub fn block_on<R>(&self, doing: impl Future<Output = R>) -> R {
         self.runtime.block_on(doing)
     }

@@ -83,7 +83,7 @@ impl<T: Task> Slices<T> {
         }
     }
 
-    /// Release a task for a slice; gives it back if it is to go on.
+    /// Runs a task for a slice; gives it back if it is to go on.
     fn slice(&self, entry: Entry<T>, worker: usize) -> Option<Entry<T>> {
         match self.pool.search(entry, worker) {
             Searched { outcome: Ok(Outcome::Migrate), finished, task } if !finished.told_to_stop => {

@@ -95,7 +95,7 @@ impl<T: Task> Pool<T> {
         }
     }
 
-    /// Release a task until it is complete or stops.
+    /// Runs a task until it is complete or stops.
     pub(crate) fn run(&self, entry: Entry<T>, worker: usize) {
         let searched = self.search(entry, worker);
         self.conclude(searched);

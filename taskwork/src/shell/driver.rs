@@ -87,7 +87,7 @@ enum Happening {
 }
 
 impl Driver {
-    /// Release the node until it has left, the job is over, or it is shut down. The pool is closed then; the
+    /// Runs the node until it has left, the job is over, or it is shut down. The pool is closed then; the
     /// network is given back.
     pub(crate) async fn run(mut self) -> (Ended, Option<Network>) {
         let mut faulty = false;

@@ -61,7 +61,7 @@ fn release() -> Release {
     Release { program: "embedded".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
 }
 
-/// Release a job to its end. Within another runtime it does so on a thread of its own, for which this one waits.
+/// Runs a job to its end. Within another runtime it does so on a thread of its own, for which this one waits.
 pub(crate) fn run<T: Task>(setup: Setup<T>) -> Result<Report<T>, JobError> {
     if runtime::Handle::try_current().is_err() {
         return run_here(setup);
@@ -76,7 +76,7 @@ fn run_here<T: Task>(setup: Setup<T>) -> Result<Report<T>, JobError> {
     runtime.block_on(run_on(&MemoryTree::new(), setup))
 }
 
-/// Release a job to its end over this tree.
+/// Runs a job to its end over this tree.
 pub(crate) async fn run_on<T: Task>(tree: &MemoryTree, setup: Setup<T>) -> Result<Report<T>, JobError> {
     let Setup { root, shared, nodes, workers, limits, start_values, stopper, scale, progress, started } =
         setup;

@@ -80,7 +80,7 @@ pub struct Replay {
     pub attempts: u32,
 }
 
-/// Release one seed, without some of its plan. `without_faults` are places in the plan's list.
+/// Runs one seed, without some of its plan. `without_faults` are places in the plan's list.
 pub fn replay(
     seed: u64,
     nodes: Option<usize>,
@@ -101,7 +101,7 @@ impl Replay {
     }
 }
 
-/// Release a plan; every so often once more, for it must have the same history (I9).
+/// Runs a plan; every so often once more, for it must have the same history (I9).
 fn run_one(plan: &Plan) -> Outcome {
     let mut outcome = run::run(plan, false);
     if plan.seed.is_multiple_of(TWICE_IN) {
@@ -134,7 +134,7 @@ pub fn uts_t1(seed: u64) -> (u64, Replay) {
     (states, Replay::of(&plan, run::run(&plan, false)))
 }
 
-/// Release every seed of a campaign. `progress` is told the tally now and then.
+/// Runs every seed of a campaign. `progress` is told the tally now and then.
 pub fn run(campaign: &Campaign, progress: &(dyn Fn(&Tally) + Sync)) -> Tally {
     let started = Instant::now();
     let next = AtomicU64::new(campaign.seeds.start);

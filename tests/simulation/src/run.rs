@@ -68,7 +68,7 @@ const HEAVY_BYTES_MAX: usize = 64 << 20;
 /// How often it is looked whether the job is over, in milliseconds.
 const LOOK_MS: u64 = 20;
 
-/// Release a plan to its end.
+/// Runs a plan to its end.
 ///
 /// # Panics
 /// If the operating system has no resources for a runtime.

@@ -182,7 +182,7 @@ impl Breaks for Restarted {
     }
 }
 
-/// Release every case, each with a fragile session and a folder of its own.
+/// Runs every case, each with a fragile session and a folder of its own.
 macro_rules! suite {
     ($($case:ident),+ $(,)?) => {
         async fn run_all(world: World) {

@@ -45,7 +45,7 @@ impl Program for Tsp {
     }
 }
 
-/// Release the command line of this process.
+/// Runs the command line of this process.
 pub fn main() -> ExitCode {
     taskwork_cli::main::<Tsp>()
 }
