@@ -63,7 +63,7 @@ impl<P: Problem> SubmittedSearch<P> {
 /// Tells an observer how the search gets on, for ever.
 async fn tell<P: Problem>(submitted: &Submitted<SearchTask<P>>, observer: Option<&mut Observer<P>>) {
     if let Some(Observer { every, tell }) = observer {
-        let mut stream: ProgressStream<'_, _> = submitted.progress(*every);
+        let mut stream: ProgressStream<'_> = submitted.progress(*every);
         while let Some(read) = stream.next().await {
             // What cannot be read now is told the next time; what cannot be read at all, by the result.
             if let Ok(progress) = read {

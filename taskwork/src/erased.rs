@@ -8,7 +8,7 @@
 //!
 //! | what | is | made by |
 //! |---|---|---|
-//! | [`Kind`] | a type of task: opens a pool for it | `shell/kinds.rs`; `simulation.rs`, for virtual time |
+//! | [`Kind`] | a type of task: opens a pool for it | `shell/kinds.rs`; `local.rs`, within a process; `simulation.rs`, for virtual time |
 //! | [`Work`] | a pool with tasks of that type in it | `Pool`, with threads; `Slices`, in virtual time |
 //! | [`Envelope`] | one task as bytes, with all that goes where it goes | the pool, which gives it away |
 //! | [`Part`] | a node's part in one job: pool, workers, limits | the shell, from what a kind has opened |
@@ -68,7 +68,7 @@ pub(crate) struct PoolSetup {
     pub(crate) node: NodeId,
     pub(crate) workers: usize,
     pub(crate) limits: PoolLimits,
-    /// The job's shared data, encoded.
+    /// The job's shared data, encoded; empty for a kind that has it already.
     pub(crate) shared: Vec<u8>,
 }
 

@@ -115,7 +115,7 @@ mod core;
 mod shell;
 mod wire;
 #[cfg(test)]
-mod errors_test;
+mod errors_tests;
 pub mod client;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]

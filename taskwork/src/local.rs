@@ -2,16 +2,23 @@
 
 use std::{
     fmt,
+    future::ready,
     num::NonZeroUsize,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use crate::{
     config::{Limits, NODES_MAX, WORKERS_MAX},
+    erased::{Kind, OpenError, Opened, PoolOpening, PoolSetup},
     job::Job,
-    report::{JobError, Observer, Progress, Report, Scaler, Stopper},
-    shell::embedded::{self, Setup},
+    pool::{Pool, Workers},
+    report::{JobError, Observer, Progress, Report, Scaler, Stopper, variables_of},
+    shell::{
+        embedded::{self, Setup},
+        submit::Root,
+    },
     task::Task,
 };
 
@@ -101,9 +108,10 @@ impl<T: Task> LocalJob<T> {
         let workers = self.workers.unwrap_or_else(|| (processors / self.nodes).max(1));
         check("workers", workers, WORKERS_MAX)?;
         let start_values = Job::<T>::encoded_values(self.job.start_values)?;
-        embedded::run(Setup {
-            root: self.job.root,
-            shared: self.job.shared,
+        let report = embedded::run(Setup {
+            root: Root::new(self.job.root)?,
+            kind: Box::new(Shares::<T>::new(self.job.shared)),
+            variables: variables_of::<T>,
             nodes: self.nodes,
             workers,
             limits: self.limits,
@@ -112,7 +120,28 @@ impl<T: Task> LocalJob<T> {
             scale: self.scaler.map(|scaler| scaler.subscribe()),
             progress: self.progress,
             started,
-        })
+        })?;
+        report.decode()
+    }
+}
+
+/// A type of task whose nodes share the data as it is: they are all in this process.
+pub(crate) struct Shares<T: Task> {
+    shared: Arc<T::Shared>,
+}
+
+impl<T: Task> Shares<T> {
+    pub(crate) fn new(shared: Arc<T::Shared>) -> Self {
+        Self { shared }
+    }
+}
+
+impl<T: Task> Kind for Shares<T> {
+    fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
+        let PoolSetup { node, workers, limits, .. } = setup;
+        let pool = Arc::new(Pool::<T>::new(node, Arc::clone(&self.shared), workers, limits));
+        let workers = Workers::start(&pool).map_err(OpenError::Thread);
+        Box::pin(ready(workers.map(|workers| Opened { pool, workers })))
     }
 }
 

@@ -90,6 +90,22 @@ pub struct Report<T: Task> {
     pub(crate) variables: Values,
 }
 
+/// The end of a job, before its output is decoded: everything that does not depend on the program's types.
+pub(crate) struct RawReport {
+    pub(crate) output: RawOutput,
+    pub(crate) figures: Figures,
+    pub(crate) elapsed: Duration,
+    pub(crate) variables: Values,
+}
+
+/// The encoded output of a job.
+pub(crate) enum RawOutput {
+    /// Of all its tasks, merged.
+    Finished(Vec<u8>),
+    /// Of each node, as far as it was committed when the job was stopped.
+    Stopped(Vec<Vec<u8>>),
+}
+
 /// The values of a program's variables at one moment.
 pub(crate) struct Values {
     pub(crate) table: VariableTable,

@@ -29,7 +29,7 @@ use crate::{
         platform::{ARRIVALS_MAX, Connecting, Endpoint, Network, Platform},
         seat::SeatError,
         serve::{ServeError, ServeSetup, serve},
-        submit::{Submission, Tracked},
+        submit::{Draft, Root, Submission, Tracked},
         transport::{Arrival, Carrier, Peers, Rooms, Subject, TransportLimits, UnderWay},
     },
     task::Task,
@@ -208,7 +208,8 @@ pub async fn submit<T: Task>(
         start_values: &[],
     };
     let started = std::time::Instant::now();
-    Ok(Tracked::submit(store, setup.cluster.clone(), root, &order, started).await?.job.0)
+    let root = Root::new(root)?;
+    Ok(Tracked::submit(store, setup.cluster.clone(), &Draft::new(&root, &order), started).await?.job.0)
 }
 
 /// Reads a value that a program has left in a znode: an output, a variable, a result.

@@ -48,6 +48,7 @@ mod submitted;
 
 use std::{
     fmt,
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -76,7 +77,7 @@ use crate::{
     job::Job,
     release::Release,
     report::JobError,
-    shell::submit::{Draft, Submission, job_id},
+    shell::submit::{Draft, Root, Submission, job_id},
     task::Task,
     wire::codec,
 };
@@ -110,6 +111,20 @@ pub struct Client {
     patience: Option<Duration>,
     trusts_network: bool,
 }
+
+/// A job with everything of the program's own types encoded.
+struct EncodedJob {
+    kind: String,
+    name: Option<String>,
+    attempts_max: u32,
+    start_values: Vec<(String, Vec<u8>)>,
+    shared: Vec<u8>,
+    root: Root,
+}
+
+/// A future whose type is forgotten. A function that returns one is compiled with this crate; the body of an
+/// `async fn` is compiled wherever it is awaited, which may be in every program.
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl ClientBuilder {
     /// Sets the name of the cluster, by default `default`; several can share a ZooKeeper. 1 to 60 letters,
@@ -217,32 +232,47 @@ impl Client {
     /// away for too long: then whether the job was submitted is not known.
     pub async fn submit<T: Task>(&self, job: Job<T>) -> Result<Submitted<T>, ClientError> {
         let started = Instant::now();
-        let release = self.release()?;
-        let name = job.name.unwrap_or_else(|| release.program().to_owned());
-        check_name(&name)?;
         let encoded = |error: codec::EncodeError| ClientError::Job(JobError::Encode(error));
-        let start_values = Job::<T>::encoded_values(job.start_values).map_err(encoded)?;
-        let shared = codec::encode(&*job.shared).map_err(encoded)?;
-        let order = Submission {
-            release: release.inner(),
-            kind: &job.kind,
-            name: &name,
-            submitter: &self.submitter,
-            attempts_max: job.attempts_max.max(1),
-            shared: &shared,
-            start_values: &start_values,
+        let job = EncodedJob {
+            kind: job.kind.into_owned(),
+            name: job.name,
+            attempts_max: job.attempts_max,
+            start_values: Job::<T>::encoded_values(job.start_values).map_err(encoded)?,
+            shared: codec::encode(&*job.shared).map_err(encoded)?,
+            root: Root::new(job.root).map_err(encoded)?,
         };
-        let draft = Draft::new(job.root, &order)?;
-        self.ask(|store| async move { self.cluster.prepare(&*store).await }).await?;
-        let (new, key) = (draft.job(), format!("{:032x}", rand::rng().random::<u128>()));
-        let mut submission = zk::job::Submission::new(&new, &key);
-        let id = loop {
-            match submission.go_on(&*self.connection.store(), &self.cluster).await {
-                Ok(id) => break id,
-                Err(error) => self.connection.recover(self.patience, error.into()).await?,
-            }
-        };
-        Ok(Submitted::new(self.clone(), job_id(&self.cluster, &id)?, started))
+        let id = self.submit_encoded(job).await?;
+        Ok(Submitted::new(self.clone(), id, started))
+    }
+
+    /// The part of [`submit`](Self::submit) that does not depend on the type of task. Boxed here, it is
+    /// compiled once, and not in every program.
+    fn submit_encoded(&self, job: EncodedJob) -> BoxFuture<'_, Result<JobId, ClientError>> {
+        Box::pin(async move {
+            let release = self.release()?;
+            let name = job.name.as_deref().unwrap_or_else(|| release.program());
+            check_name(name)?;
+            let order = Submission {
+                release: release.inner(),
+                kind: &job.kind,
+                name,
+                submitter: &self.submitter,
+                attempts_max: job.attempts_max.max(1),
+                shared: &job.shared,
+                start_values: &job.start_values,
+            };
+            let draft = Draft::new(&job.root, &order);
+            self.ask(|store| async move { self.cluster.prepare(&*store).await }).await?;
+            let (new, key) = (draft.job(), format!("{:032x}", rand::rng().random::<u128>()));
+            let mut submission = zk::job::Submission::new(&new, &key);
+            let id = loop {
+                match submission.go_on(&*self.connection.store(), &self.cluster).await {
+                    Ok(id) => break id,
+                    Err(error) => self.connection.recover(self.patience, error.into()).await?,
+                }
+            };
+            Ok(job_id(&self.cluster, &id)?)
+        })
     }
 
     /// Returns a job that was submitted earlier, or elsewhere. Its program must be the same; this is not

@@ -3,7 +3,6 @@
 use std::{
     fmt,
     marker::PhantomData,
-    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,54 +10,61 @@ use std::{
 use tokio::time;
 use zk::{Store, job::JobRecord};
 
-use super::{Answer, Client, ClientError};
+use super::{Answer, BoxFuture, Client, ClientError};
 use crate::{
     id::JobId,
-    report::{JobError, Progress, Report},
+    pool::VariableTable,
+    report::{JobError, Progress, RawReport, Report, variables_of},
     shell::submit::Tracked,
     task::Task,
 };
 
 /// A job on a cluster. Dropping it does nothing to the job.
 pub struct Submitted<T: Task> {
-    client: Client,
-    job: JobId,
-    started: Instant,
+    job: AnyJob,
     of: PhantomData<fn() -> T>,
 }
 
+/// A submitted job, whatever its type of task. Its futures are boxed, so that they are compiled with this crate
+/// and not in every program.
+struct AnyJob {
+    client: Client,
+    id: JobId,
+    started: Instant,
+    /// Makes a table of the program's variables.
+    variables: fn() -> VariableTable,
+}
+
 /// Tells again and again how a job gets on, until it is over.
-pub struct ProgressStream<'a, T: Task> {
-    of: &'a Submitted<T>,
+pub struct ProgressStream<'a> {
+    of: &'a AnyJob,
     every: Duration,
     /// When it is read next.
     due: Instant,
     /// Waits for the end of the job; `None` once it has come.
-    end: Option<Ending<'a>>,
+    end: Option<BoxFuture<'a, Result<(JobRecord, Duration), ClientError>>>,
 }
 
-type Ending<'a> = Pin<Box<dyn Future<Output = Result<(), ClientError>> + Send + 'a>>;
-
 impl<T: Task> Submitted<T> {
-    pub(super) fn new(client: Client, job: JobId, started: Instant) -> Self {
-        Self { client, job, started, of: PhantomData }
+    pub(super) fn new(client: Client, id: JobId, started: Instant) -> Self {
+        Self { job: AnyJob { client, id, started, variables: variables_of::<T> }, of: PhantomData }
     }
 
     /// Returns the id of the job, which is all that a program elsewhere needs to [find](Client::submitted) it
     /// again.
     pub fn id(&self) -> &JobId {
-        &self.job
+        &self.job.id
     }
 
     /// Returns the client, which is [patient](Client::with_patience) for as long as this job waits for it.
     pub fn client(&self) -> &Client {
-        &self.client
+        &self.job.client
     }
 
     /// The same job by another client, such as one that is more patient.
     #[must_use]
     pub fn by(mut self, client: Client) -> Self {
-        self.client = client;
+        self.job.client = client;
         self
     }
 
@@ -71,21 +77,12 @@ impl<T: Task> Submitted<T> {
     /// # Errors
     /// If the job has failed or was [forgotten](ClientError::Forgotten), or ZooKeeper was away for too long.
     pub async fn result(&self) -> Result<Report<T>, ClientError> {
-        let (record, took) = &self.ended().await?;
-        self.client
-            .ask(|store| async move {
-                let tracked = self.tracked(store);
-                tracked.set_took(*took);
-                tracked.outcome::<T>(record).await
-            })
-            .await
-            .map_err(|error| self.forgotten(error))
+        Ok(self.job.result().await?.decode()?)
     }
 
     /// Returns how the job gets on, at once and then regularly until it is over.
-    pub fn progress(&self, every: Duration) -> ProgressStream<'_, T> {
-        let end = Box::pin(async { self.ended().await.map(drop) });
-        ProgressStream { of: self, every, due: Instant::now(), end: Some(end) }
+    pub fn progress(&self, every: Duration) -> ProgressStream<'_> {
+        ProgressStream { of: &self.job, every, due: Instant::now(), end: Some(self.job.end()) }
     }
 
     /// Stops the job, if it is not over, and waits until that is recorded. Its [result](Self::result) is what
@@ -94,8 +91,7 @@ impl<T: Task> Submitted<T> {
     /// # Errors
     /// If ZooKeeper was away for too long, or has no such job.
     pub async fn cancel(&self, reason: &str) -> Result<(), ClientError> {
-        let cancelled = self.client.ask(|store| async move { self.tracked(store).stop(reason).await }).await;
-        cancelled.map(drop).map_err(|error| self.forgotten(error))
+        self.job.cancel(reason).await
     }
 
     /// Puts the job aside: its tasks are parked, and its nodes take the next job.
@@ -103,7 +99,7 @@ impl<T: Task> Submitted<T> {
     /// # Errors
     /// As [`Client::suspend`].
     pub async fn suspend(&self) -> Result<(), ClientError> {
-        self.client.suspend(&self.job).await
+        self.job.client.suspend(&self.job.id).await
     }
 
     /// Lets the job go on after it was put aside.
@@ -111,7 +107,7 @@ impl<T: Task> Submitted<T> {
     /// # Errors
     /// As [`Client::resume`].
     pub async fn resume(&self) -> Result<(), ClientError> {
-        self.client.resume(&self.job).await
+        self.job.client.resume(&self.job.id).await
     }
 
     /// Tells the job something while it runs, such as a solution. Its program checks it.
@@ -119,23 +115,51 @@ impl<T: Task> Submitted<T> {
     /// # Errors
     /// As [`Client::inject`].
     pub async fn inject(&self, said: serde_json::Value, timeout: Duration) -> Result<Answer, ClientError> {
-        self.client.inject(&self.job, said, timeout).await
+        self.job.client.inject(&self.job.id, said, timeout).await
     }
+}
 
+impl AnyJob {
     /// Waits for the end; returns what is recorded then, and how long the job took.
-    async fn ended(&self) -> Result<(JobRecord, Duration), ClientError> {
-        let ended = self.client.ask(|store| async move { self.tracked(store).end().await });
-        let record = self.client.attended(ended).await.map_err(|error| self.forgotten(error))?;
-        Ok((record, self.started.elapsed()))
+    fn end(&self) -> BoxFuture<'_, Result<(JobRecord, Duration), ClientError>> {
+        Box::pin(async move {
+            let ended = self.client.ask(|store| async move { self.tracked(store).end().await });
+            let record = self.client.attended(ended).await.map_err(|error| self.forgotten(error))?;
+            Ok((record, self.started.elapsed()))
+        })
     }
 
-    async fn progress_now(&self) -> Result<Progress, ClientError> {
-        let read = self.client.ask(|store| async move { self.tracked(store).progress::<T>().await });
-        read.await.map_err(|error| self.forgotten(error))
+    /// Waits for the end and reads what the job has produced.
+    fn result(&self) -> BoxFuture<'_, Result<RawReport, ClientError>> {
+        Box::pin(async move {
+            let (record, took) = &self.end().await?;
+            let read = self.client.ask(|store| async move {
+                let tracked = self.tracked(store);
+                tracked.set_took(*took);
+                tracked.outcome(record, (self.variables)()).await
+            });
+            read.await.map_err(|error| self.forgotten(error))
+        })
+    }
+
+    fn cancel<'a>(&'a self, reason: &'a str) -> BoxFuture<'a, Result<(), ClientError>> {
+        Box::pin(async move {
+            let stopped = self.client.ask(|store| async move { self.tracked(store).stop(reason).await });
+            stopped.await.map(drop).map_err(|error| self.forgotten(error))
+        })
+    }
+
+    fn progress(&self) -> BoxFuture<'_, Result<Progress, ClientError>> {
+        Box::pin(async move {
+            let read = self
+                .client
+                .ask(|store| async move { self.tracked(store).progress((self.variables)()).await });
+            read.await.map_err(|error| self.forgotten(error))
+        })
     }
 
     fn tracked(&self, store: Arc<dyn Store>) -> Tracked {
-        Tracked::new(store, self.client.cluster().clone(), self.job.clone(), self.started)
+        Tracked::new(store, self.client.cluster().clone(), self.id.clone(), self.started)
     }
 
     /// What was there and is not there any more was forgotten: a report is never of a part.
@@ -144,14 +168,14 @@ impl<T: Task> Submitted<T> {
             ClientError::Job(JobError::Coordination(error))
                 if matches!(error.0, zk::Error::NoNode { .. }) =>
             {
-                ClientError::Forgotten { job: self.job.clone() }
+                ClientError::Forgotten { job: self.id.clone() }
             }
             other => other,
         }
     }
 }
 
-impl<T: Task> ProgressStream<'_, T> {
+impl ProgressStream<'_> {
     /// Returns how the job gets on now; `None` once it is over.
     ///
     /// # Errors
@@ -163,7 +187,7 @@ impl<T: Task> ProgressStream<'_, T> {
         let end = self.end.as_mut()?;
         let read = async {
             time::sleep_until(self.due.into()).await;
-            self.of.progress_now().await
+            self.of.progress().await
         };
         tokio::select! {
             biased;
@@ -179,10 +203,10 @@ impl<T: Task> ProgressStream<'_, T> {
     }
 }
 
-impl<T: Task> fmt::Debug for ProgressStream<'_, T> {
+impl fmt::Debug for ProgressStream<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProgressStream")
-            .field("of", self.of)
+            .field("job", &self.of.id)
             .field("every", &self.every)
             .finish_non_exhaustive()
     }
@@ -190,6 +214,6 @@ impl<T: Task> fmt::Debug for ProgressStream<'_, T> {
 
 impl<T: Task> fmt::Debug for Submitted<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Submitted").field("job", &self.job).finish_non_exhaustive()
+        f.debug_struct("Submitted").field("job", &self.job.id).finish_non_exhaustive()
     }
 }

@@ -38,15 +38,15 @@ mod leaving;
 #[cfg(any(test, feature = "simulation"))]
 mod check;
 #[cfg(test)]
-mod cluster_test;
+mod cluster_tests;
 #[cfg(test)]
-mod drain_test;
+mod drain_tests;
 #[cfg(test)]
-mod properties_test;
+mod properties_tests;
 #[cfg(test)]
-mod stealing_test;
+mod stealing_tests;
 #[cfg(test)]
-mod transactions_test;
+mod transactions_tests;
 
 #[cfg(feature = "simulation")]
 pub(crate) use self::check::take_broken;

@@ -6,7 +6,6 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -21,24 +20,28 @@ use tokio::{
 use zk::{ClusterPaths, MemoryTree, Release, job::JobRecord};
 
 use super::{
-    coordination::Visibility,
-    node::{JobSetup, RunningNode},
+    node::RunningNode,
     platform,
     seat::{Seat, SeatError, SeatSetup},
-    submit::{Submission, Tracked},
+    submit::{Draft, Root, Submission, Tracked},
 };
 use crate::{
     config::Limits,
+    erased::Kind,
     figures::Figures,
     id::NodeId,
-    report::{JobError, Observer, Progress, Report, Stopper},
-    task::Task,
+    pool::VariableTable,
+    report::{JobError, Observer, Progress, RawReport, Stopper},
 };
 
-/// What an embedded run is made of.
-pub(crate) struct Setup<T: Task> {
-    pub(crate) root: T,
-    pub(crate) shared: Arc<T::Shared>,
+/// What an embedded run is made of. The type of its tasks is [forgotten](crate::erased), so that all of this
+/// is compiled once and not in every program.
+pub(crate) struct Setup {
+    pub(crate) root: Root,
+    /// Opens the nodes' pools; it has the shared data.
+    pub(crate) kind: Box<dyn Kind>,
+    /// Makes a table of the program's variables.
+    pub(crate) variables: fn() -> VariableTable,
     pub(crate) nodes: usize,
     pub(crate) workers: usize,
     pub(crate) limits: Limits,
@@ -62,7 +65,7 @@ fn release() -> Release {
 }
 
 /// Runs a job to its end. Within another runtime it does so on a thread of its own, for which this one waits.
-pub(crate) fn run<T: Task>(setup: Setup<T>) -> Result<Report<T>, JobError> {
+pub(crate) fn run(setup: Setup) -> Result<RawReport, JobError> {
     if runtime::Handle::try_current().is_err() {
         return run_here(setup);
     }
@@ -70,16 +73,27 @@ pub(crate) fn run<T: Task>(setup: Setup<T>) -> Result<Report<T>, JobError> {
     running.map_err(JobError::Thread)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn run_here<T: Task>(setup: Setup<T>) -> Result<Report<T>, JobError> {
+fn run_here(setup: Setup) -> Result<RawReport, JobError> {
     // On this thread alone: who is woken on another thread is woken late.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(JobError::Thread)?;
     runtime.block_on(run_on(&MemoryTree::new(), setup))
 }
 
 /// Runs a job to its end over this tree.
-pub(crate) async fn run_on<T: Task>(tree: &MemoryTree, setup: Setup<T>) -> Result<Report<T>, JobError> {
-    let Setup { root, shared, nodes, workers, limits, start_values, stopper, scale, progress, started } =
-        setup;
+pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport, JobError> {
+    let Setup {
+        root,
+        kind,
+        variables,
+        nodes,
+        workers,
+        limits,
+        start_values,
+        stopper,
+        scale,
+        progress,
+        started,
+    } = setup;
     let cluster = ClusterPaths::new(CLUSTER).expect("the name is well formed");
     let store = tree.connect();
     cluster.prepare(&*store).await?;
@@ -93,12 +107,13 @@ pub(crate) async fn run_on<T: Task>(tree: &MemoryTree, setup: Setup<T>) -> Resul
         shared: &[],
         start_values: &start_values,
     };
-    let submitted = Tracked::submit(store, cluster, root, &order, started).await?;
+    let submitted = Tracked::submit(store, cluster, &Draft::new(&root, &order), started).await?;
     let alone = nodes == 1 && scale.is_none();
-    let mut fleet: Fleet<'_, T> = Fleet {
+    let mut fleet = Fleet {
         tree,
         submitted: &submitted,
-        shared,
+        kind: &*kind,
+        variables,
         workers,
         limits,
         alone,
@@ -111,14 +126,15 @@ pub(crate) async fn run_on<T: Task>(tree: &MemoryTree, setup: Setup<T>) -> Resul
     };
     let outcome = outcome.await;
     let figures = fleet.end().await;
-    submitted.report(&outcome?, figures).await
+    submitted.report(&outcome?, figures, variables()).await
 }
 
 /// The nodes of this process.
-struct Fleet<'a, T: Task> {
+struct Fleet<'a> {
     tree: &'a MemoryTree,
     submitted: &'a Tracked,
-    shared: Arc<T::Shared>,
+    kind: &'a dyn Kind,
+    variables: fn() -> VariableTable,
     workers: usize,
     limits: Limits,
     /// There will never be a second node: none listens.
@@ -152,7 +168,7 @@ impl EmbeddedNode {
     }
 }
 
-impl<T: Task> Fleet<'_, T> {
+impl Fleet<'_> {
     /// Starts nodes, or lets the youngest leave, until there are so many.
     async fn resize(&mut self, nodes: usize) -> Result<(), JobError> {
         for node in self.nodes.drain(nodes.min(self.nodes.len())..) {
@@ -173,13 +189,7 @@ impl<T: Task> Fleet<'_, T> {
                 endpoint,
             };
             let mut seat = Seat::take(seat).await.map_err(broken)?;
-            let setup = JobSetup::<T> {
-                job: job.clone(),
-                shared: Arc::clone(&self.shared),
-                limits: self.limits.clone(),
-                visibility: Visibility::Private,
-            };
-            let running = RunningNode::start(&mut seat, setup)?;
+            let running = RunningNode::open_here(&mut seat, self.kind, job, &self.limits).await?;
             self.nodes.push(EmbeddedNode { seat, running });
         }
         Ok(())
@@ -217,7 +227,7 @@ impl<T: Task> Fleet<'_, T> {
         for node in &self.nodes {
             figures += node.running.figures();
         }
-        let variables = self.submitted.variables::<T>().await?;
+        let variables = self.submitted.variables((self.variables)()).await?;
         Ok(Progress { figures, elapsed: self.submitted.started.elapsed(), variables })
     }
 
@@ -257,10 +267,17 @@ async fn next_size(scale: Option<&mut watch::Receiver<Option<usize>>>) -> usize 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::{context::Context, task::Outcome};
+    use crate::{
+        context::Context,
+        local::Shares,
+        report::variables_of,
+        task::{Outcome, Task},
+    };
 
     /// Counts the leaves of a binary tree.
     #[derive(Serialize, Deserialize)]
@@ -297,8 +314,9 @@ mod tests {
         for round in 0..10 {
             let tree = MemoryTree::new();
             let setup = Setup {
-                root: Leaves { open: vec![18] },
-                shared: Arc::new(()),
+                root: Root::new(Leaves { open: vec![18] }).unwrap(),
+                kind: Box::new(Shares::<Leaves>::new(Arc::new(()))),
+                variables: variables_of::<Leaves>,
                 nodes: 4,
                 workers: 1 + round % 2,
                 limits: Limits::default(),
@@ -311,7 +329,7 @@ mod tests {
             let runtime =
                 runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             let report = runtime.block_on(run_on(&tree, setup)).unwrap();
-            assert_eq!(report.output, 1 << 18);
+            assert_eq!(report.decode::<Leaves>().unwrap().output, 1 << 18);
             let attempt = ClusterPaths::new(CLUSTER).unwrap().job("j-0000000000").attempt(1);
             let below = |folder: String| tree.paths_below(&folder).len() - 1;
             assert_eq!((below(attempt.list()), below(attempt.parked())), (0, 0), "no task is left");

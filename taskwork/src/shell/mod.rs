@@ -22,10 +22,10 @@ pub(crate) mod kinds;
 pub(crate) mod lingering;
 pub(crate) mod mail;
 #[cfg(test)]
-mod merge_test;
+mod merge_tests;
 pub(crate) mod timeline;
 pub(crate) mod serve;
 #[cfg(test)]
-mod serve_test;
+mod serve_tests;
 pub(crate) mod submit;
 pub(crate) mod transport;

@@ -30,19 +30,9 @@ use crate::{
     figures::{Counter, Figures},
     id::JobId,
     outlook::Window,
-    pool::{Pool, PoolLimits, Work, Workers},
+    pool::{PoolLimits, Work, Workers},
     report::JobError,
-    task::Task,
 };
-
-/// What a node is to work on.
-pub(crate) struct JobSetup<T: Task> {
-    pub(crate) job: JobId,
-    pub(crate) shared: Arc<T::Shared>,
-    pub(crate) limits: Limits,
-    /// Whether figures are written, and the result so that people can read it.
-    pub(crate) visibility: Visibility,
-}
 
 impl From<OpenError> for JobError {
     fn from(error: OpenError) -> Self {
@@ -59,7 +49,7 @@ pub(crate) struct Part {
     pub(crate) pool: Arc<dyn Work>,
     pub(crate) workers: Workers,
     pub(crate) limits: Limits,
-    /// As in [`JobSetup`].
+    /// Whether figures are written, and the result so that people can read it.
     pub(crate) visibility: Visibility,
 }
 
@@ -91,21 +81,32 @@ impl RunningNode {
         limits: &Limits,
     ) -> Result<Self, JobError> {
         let shared = zk::job::shared(&*seat.store, &seat.cluster, &job.0).await?;
+        Self::with_shared(seat, kind, job, limits, shared, Visibility::Public).await
+    }
+
+    /// The same within one process, where the kind has the shared data already.
+    pub(crate) async fn open_here(
+        seat: &mut Seat,
+        kind: &dyn Kind,
+        job: &JobId,
+        limits: &Limits,
+    ) -> Result<Self, JobError> {
+        Self::with_shared(seat, kind, job, limits, Vec::new(), Visibility::Private).await
+    }
+
+    async fn with_shared(
+        seat: &mut Seat,
+        kind: &dyn Kind,
+        job: &JobId,
+        limits: &Limits,
+        shared: Vec<u8>,
+        visibility: Visibility,
+    ) -> Result<Self, JobError> {
         let (node, workers) = (seat.node, seat.workers);
         let opening = kind.open(PoolSetup { node, workers, limits: PoolLimits::of(limits), shared });
         let Opened { pool, workers } = opening.await?;
-        Ok(Self::assemble(
-            seat,
-            Part { job: job.clone(), pool, workers, limits: limits.clone(), visibility: Visibility::Public },
-        ))
-    }
-
-    /// The same within one process, where the shared data need not be read.
-    pub(crate) fn start<T: Task>(seat: &mut Seat, setup: JobSetup<T>) -> Result<Self, JobError> {
-        let JobSetup { job, shared, limits, visibility } = setup;
-        let pool = Arc::new(Pool::<T>::new(seat.node, shared, seat.workers, PoolLimits::of(&limits)));
-        let workers = Workers::start(&pool).map_err(JobError::Thread)?;
-        Ok(Self::assemble(seat, Part { job, pool, workers, limits, visibility }))
+        let part = Part { job: job.clone(), pool, workers, limits: limits.clone(), visibility };
+        Ok(Self::assemble(seat, part))
     }
 
     /// Puts the parts of a node together and lets it begin.

@@ -18,10 +18,10 @@ use crate::{
     figures::Figures,
     id::{IdError, JobId, TaskId},
     outlook::Outlook,
-    pool::{Entry, Signals, Source, merge},
-    report::{JobError, Progress, Report, Values, variables_of},
+    pool::{Entry, Signals, Source, VariableTable, merge},
+    report::{JobError, Progress, RawOutput, RawReport, Report, Values},
     task::Task,
-    wire::codec,
+    wire::codec::{self, DecodeError, EncodeError},
 };
 
 /// How a job is submitted.
@@ -56,19 +56,29 @@ pub(crate) fn sum<'a>(told: impl Iterator<Item = &'a NodeFigures<Figures>> + Clo
     sum
 }
 
+/// The root task of a job, encoded.
+pub(crate) struct Root {
+    id: String,
+    bytes: Vec<u8>,
+}
+
+impl Root {
+    pub(crate) fn new<T: Task>(root: T) -> Result<Self, EncodeError> {
+        let root = Entry::new(TaskId::ROOT, root).seal()?;
+        Ok(Self { id: root.id.to_string(), bytes: codec::encode(&root)? })
+    }
+}
+
 /// A job with its root task encoded: ready to be submitted, as often as it takes.
 pub(crate) struct Draft<'a> {
     order: &'a Submission<'a>,
-    root_id: String,
-    root: Vec<u8>,
+    root: &'a Root,
     now_ms: u64,
 }
 
 impl<'a> Draft<'a> {
-    pub(crate) fn new<T: Task>(root: T, order: &'a Submission<'a>) -> Result<Self, JobError> {
-        let root = Entry::new(TaskId::ROOT, root).seal()?;
-        let (root_id, root) = (root.id.to_string(), codec::encode(&root)?);
-        Ok(Self { order, root_id, root, now_ms: unix_ms() })
+    pub(crate) fn new(root: &'a Root, order: &'a Submission<'a>) -> Self {
+        Self { order, root, now_ms: unix_ms() }
     }
 
     pub(crate) fn job(&self) -> NewJob<'_> {
@@ -79,8 +89,8 @@ impl<'a> Draft<'a> {
             kind: order.kind,
             name: order.name,
             shared: order.shared,
-            root_id: &self.root_id,
-            root: &self.root,
+            root_id: &self.root.id,
+            root: &self.root.bytes,
             variables: order.start_values,
             attempts_max: order.attempts_max,
             submitter: order.submitter,
@@ -110,14 +120,12 @@ pub(crate) struct Tracked {
 
 impl Tracked {
     /// Submits a job by one try: in a tree that does not go away.
-    pub(crate) async fn submit<T: Task>(
+    pub(crate) async fn submit(
         store: Arc<dyn Store>,
         cluster: ClusterPaths,
-        root: T,
-        order: &Submission<'_>,
+        draft: &Draft<'_>,
         started: Instant,
     ) -> Result<Self, JobError> {
-        let draft = Draft::new(root, order)?;
         let id = job::submit(&*store, &cluster, &draft.job()).await?;
         let job = job_id(&cluster, &id)?;
         Ok(Self::new(store, cluster, job, started))
@@ -155,8 +163,7 @@ impl Tracked {
 
     /// The variables as they stand in the tree. One that is not there has no value; one that could not be
     /// read is an error: without it a search would seem to have found nothing.
-    pub(crate) async fn variables<T: Task>(&self) -> Result<Values, JobError> {
-        let table = variables_of::<T>();
+    pub(crate) async fn variables(&self, table: VariableTable) -> Result<Values, JobError> {
         let signals = Signals::default();
         for slot in 0..table.len() {
             let bytes = match self.store.get(&self.cluster.job(&self.job.0).var(table.name(slot))).await {
@@ -173,7 +180,7 @@ impl Tracked {
     }
 
     /// How the job gets on, as far as its nodes have said.
-    pub(crate) async fn progress<T: Task>(&self) -> Result<Progress, JobError> {
+    pub(crate) async fn progress(&self, variables: VariableTable) -> Result<Progress, JobError> {
         let mut figures = self.told_figures().await?;
         // What is parked is at no node.
         let (record, _) = job::read(&*self.store, &self.cluster, &self.job.0).await?;
@@ -181,7 +188,7 @@ impl Tracked {
         if self.store.exists(&parked).await?.is_some_and(|stat| stat.children > 0) {
             figures.outlook = Outlook::Unknown;
         }
-        Ok(Progress { figures, elapsed: self.started.elapsed(), variables: self.variables::<T>().await? })
+        Ok(Progress { figures, elapsed: self.started.elapsed(), variables: self.variables(variables).await? })
     }
 
     /// What the nodes have done for a job that is over. They say so a moment after its end, which is waited
@@ -208,34 +215,56 @@ impl Tracked {
     }
 
     /// What has become of a job that is over.
-    pub(crate) async fn outcome<T: Task>(&self, record: &JobRecord) -> Result<Report<T>, JobError> {
+    pub(crate) async fn outcome(
+        &self,
+        record: &JobRecord,
+        variables: VariableTable,
+    ) -> Result<RawReport, JobError> {
         let figures = self.figures(record).await?;
-        self.report(record, figures).await
+        self.report(record, figures, variables).await
     }
 
     /// What the job has produced. If it was stopped, what was committed by then.
-    pub(crate) async fn report<T: Task>(
+    pub(crate) async fn report(
         &self,
         record: &JobRecord,
         figures: Figures,
-    ) -> Result<Report<T>, JobError> {
+        variables: VariableTable,
+    ) -> Result<RawReport, JobError> {
         if record.state == JobState::Failed {
             let reason =
                 record.reason.clone().unwrap_or_else(|| "for a reason that was not recorded".to_owned());
             return Err(JobError::Failed { reason });
         }
-        let finished = record.state == JobState::Done;
-        let output = if finished {
-            let result = job::result(&*self.store, &self.cluster, &self.job.0).await?;
-            codec::decode(&result.result).map_err(|error| JobError::Result { reason: error.to_string() })?
+        let output = if record.state == JobState::Done {
+            RawOutput::Finished(job::result(&*self.store, &self.cluster, &self.job.0).await?.result)
         } else {
             let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
             let outputs = job::outputs(&*self.store, &attempt).await?;
-            let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
-            merge(&outputs).map_err(|error| JobError::Result { reason: error.to_string() })?
+            RawOutput::Stopped(outputs.into_iter().map(|(_, output)| output).collect())
         };
-        let variables = self.variables::<T>().await?;
+        let variables = self.variables(variables).await?;
         let elapsed = self.took.get().copied().unwrap_or_else(|| self.started.elapsed());
+        Ok(RawReport { output, figures, elapsed, variables })
+    }
+}
+
+impl RawReport {
+    /// Decodes the output.
+    ///
+    /// # Errors
+    /// If the program cannot read what it has written.
+    pub(crate) fn decode<T: Task>(self) -> Result<Report<T>, JobError> {
+        let Self { output, figures, elapsed, variables } = self;
+        let unreadable = |error: DecodeError| JobError::Result { reason: error.to_string() };
+        let (output, finished) = match output {
+            RawOutput::Finished(output) => (codec::decode(&output).map_err(unreadable)?, true),
+            RawOutput::Stopped(outputs) => {
+                let merged =
+                    merge(&outputs).map_err(|error| JobError::Result { reason: error.to_string() })?;
+                (merged, false)
+            }
+        };
         Ok(Report { output, finished, figures, elapsed, variables })
     }
 }
@@ -248,6 +277,7 @@ mod tests {
     use super::*;
     use crate::{
         context::Context,
+        report::variables_of,
         task::Outcome,
         variable::{Variable, Variables},
     };
@@ -325,12 +355,15 @@ mod tests {
                 shared: &[],
                 start_values: &[("best".to_owned(), codec::encode(&7_u64).unwrap())],
             };
-            let submitted = Tracked::submit(store, cluster, Nothing, &order, Instant::now()).await.unwrap();
+            let root = Root::new(Nothing).unwrap();
+            let draft = Draft::new(&root, &order);
+            let submitted = Tracked::submit(store, cluster, &draft, Instant::now()).await.unwrap();
             let record = submitted.stop("enough").await.unwrap();
             let mut errors = 0;
             for lost in 2.. {
                 tree.set_faults(LoseOne(lost, fate));
-                match submitted.report::<Nothing>(&record, Figures::default()).await {
+                let read = submitted.report(&record, Figures::default(), variables_of::<Nothing>()).await;
+                match read.and_then(RawReport::decode::<Nothing>) {
                     Ok(report) => {
                         assert_eq!(
                             report.var::<Best>().as_deref(),

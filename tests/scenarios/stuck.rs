@@ -2,8 +2,6 @@
 //! is to leave, or that has lost everything. A node that can wait waits; a deadline holds whatever the
 //! program does.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{
     thread,
     time::{Duration, Instant},

@@ -1,7 +1,5 @@
 //! Every kind of search against brute force: whatever is chosen, and however many nodes there are.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},

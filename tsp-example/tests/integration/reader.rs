@@ -1,7 +1,5 @@
 //! The readers: every format of a matrix, freedom of form, and anything at all.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use proptest::prelude::*;
 use tsp_example::{
     generate::{Kind, generate, generate_file},

@@ -1,8 +1,6 @@
 //! The readers: what is written reads back, what is cut is refused, and anything at all makes none of them
 //! panic.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use bnb_framework::cli::ParseProblem as _;
 use bnb_problems::{
     flowshop::{self, FlowShop},

@@ -1,8 +1,6 @@
 //! Every example as three node processes on a real ZooKeeper: each instance with its published answer, and
 //! one of them with a node that is drained in the middle.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{fs, time::Duration};
 
 use serde_json::Value;

@@ -2,8 +2,6 @@
 //! bugs that are written into them, each of which must be found. `cargo xtask test` installs what it takes:
 //! spin, and a C compiler.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},

@@ -1,8 +1,6 @@
 //! Nodes that join, leave and are lost while a job runs, leaders and servers that are killed: the count is
 //! exact every time.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{
     thread,
     time::{Duration, Instant},

@@ -1,7 +1,5 @@
 //! A program without a command line on a real ZooKeeper: the client, and nodes within its own process.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{
     sync::{
         Arc,

@@ -1,7 +1,5 @@
 //! The command `tsp` as a user types it, rightly and wrongly.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{
     fs,
     path::{Path, PathBuf},

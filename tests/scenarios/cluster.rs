@@ -1,7 +1,5 @@
 //! Node processes on a real ZooKeeper: the answers, jobs in a row, programs side by side.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use serde_json::Value;
 use taskwork_tests::{
     cluster::Cluster,

@@ -1,7 +1,5 @@
 //! `taskwork doctor`: what it finds where all is well, and where something is wrong.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
 
 use serde_json::Value;

@@ -1,7 +1,5 @@
 //! TLS to ZooKeeper, with certificates on both sides.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{fs, path::Path};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};

@@ -1,7 +1,5 @@
 //! The optimum of every instance at hand, on one worker, on two, and on four nodes.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use bnb_framework::{Problem, Solved, Solver, sequential};
 use taskwork_tests::data::{self, Known};
 use tsp_example::{

@@ -1,8 +1,6 @@
 //! Commands in bad weather: ZooKeeper goes while they ask, submit or wait, and comes back; and what they
 //! leave behind.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{
     process::Command,
     sync::Arc,

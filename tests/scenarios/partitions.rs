@@ -1,8 +1,6 @@
 //! Networks that break: between two nodes, around one node, in one direction, and slow ones. The count is
 //! exact every time.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{thread, time::Duration};
 
 use serde_json::Value;

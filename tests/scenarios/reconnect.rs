@@ -1,8 +1,6 @@
 //! Servers that are restarted while a job runs, with nodes that join and leave after each: everybody hears of
 //! everybody, nothing is lost, and the count is exact.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::time::Duration;
 
 use serde_json::Value;

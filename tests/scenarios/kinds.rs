@@ -1,8 +1,6 @@
 //! The kinds of search as users ask for them, on nodes within a process and on a cluster: deciding,
 //! collecting, limits, suggestions, and searches that are replicable.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use serde_json::{Value, json};

@@ -11,12 +11,16 @@ use serde::{Deserialize, Serialize};
 use tokio::{runtime, time};
 use zk::MemoryTree;
 
-use super::embedded::{Setup, run_on};
+use super::{
+    embedded::{Setup, run_on},
+    submit::Root,
+};
 use crate::{
     config::Limits,
     context::Context,
+    local::Shares,
     output::Output,
-    report::{JobError, Report, Stopper},
+    report::{JobError, Report, Stopper, variables_of},
     task::{Outcome, Task},
 };
 
@@ -77,8 +81,9 @@ impl Task for Makes {
 
 fn run(badly: bool, meanwhile: impl Future<Output = ()>) -> Result<Report<Makes>, JobError> {
     let setup = Setup {
-        root: Makes { badly },
-        shared: Arc::new(()),
+        root: Root::new(Makes { badly })?,
+        kind: Box::new(Shares::<Makes>::new(Arc::new(()))),
+        variables: variables_of::<Makes>,
         nodes: 1,
         workers: 1,
         limits: Limits::default(),
@@ -90,10 +95,12 @@ fn run(badly: bool, meanwhile: impl Future<Output = ()>) -> Result<Report<Makes>
     };
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let tree = MemoryTree::new();
-    runtime.block_on(async {
-        let run = time::timeout(SOON, run_on(&tree, setup));
-        tokio::join!(run, meanwhile).0.expect("the job ends")
-    })
+    runtime
+        .block_on(async {
+            let run = time::timeout(SOON, run_on(&tree, setup));
+            tokio::join!(run, meanwhile).0.expect("the job ends")
+        })?
+        .decode()
 }
 
 #[test]

@@ -2,8 +2,6 @@
 //! too large. Each says what happened and what to do, with the right exit code, and takes nothing else down
 //! with it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{
     fs, net::TcpListener, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command, sync::Arc,
 };

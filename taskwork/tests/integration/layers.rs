@@ -37,7 +37,7 @@ fn sources(module: &str) -> Vec<PathBuf> {
             let path = entry.expect("so can its entries").path();
             if path.is_dir() {
                 folders.push(path);
-            } else if !path.to_string_lossy().ends_with("_test.rs") {
+            } else if !path.to_string_lossy().ends_with("_tests.rs") {
                 found.push(path);
             }
         }

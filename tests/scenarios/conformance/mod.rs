@@ -1,15 +1,9 @@
 //! One suite for every store: the tree in this process, one real server, three of them. So what is shown over
 //! the tree holds on a server too, as far as the suite goes.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-#[path = "conformance/access.rs"]
 mod access;
-#[path = "conformance/lost.rs"]
 mod lost;
-#[path = "conformance/outage.rs"]
 mod outage;
-#[path = "conformance/reconnect.rs"]
 mod reconnect;
 
 use std::{future::Future, sync::Arc, time::Duration};

@@ -1,8 +1,6 @@
 //! Without pruning the number of visited states is known: every combination of nodes and workers visits each
 //! once.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use bnb_framework::{Solver, sequential};
 use tsp_example::{
     generate::{Kind, generate},

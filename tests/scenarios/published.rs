@@ -1,8 +1,6 @@
 //! Every program against its published answers: alone without the runtime, on all cores, and on four nodes
 //! within a process.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::process::Command;
 
 use serde_json::Value;

@@ -1,8 +1,6 @@
 //! Files of instances as they come: in every form that their formats allow; and spoilt, when the file, the
 //! line, what was found and what was expected are said, and the exit code is 2.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{
     fs,
     path::Path,

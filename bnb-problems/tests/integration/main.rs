@@ -1,0 +1,6 @@
+//! The problems: every kind of search gives the same answer, and every reader refuses what is wrong.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod kinds;
+mod readers;

@@ -1,0 +1,7 @@
+//! What a program sees of the runtime, within one process.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod embedded;
+mod large;
+mod layers;

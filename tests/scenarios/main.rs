@@ -1,0 +1,23 @@
+//! Scenarios over the whole workspace: real servers, real processes, real networks. One binary, since linking
+//! takes longer than most of them.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod client;
+mod cluster;
+mod commands;
+mod conformance;
+mod doctor;
+mod elastic;
+mod instances;
+mod kinds;
+mod models;
+mod partitions;
+mod published;
+mod published_on_a_cluster;
+mod reconnect;
+mod stuck;
+mod tls;
+mod tsp_answers;
+mod tsp_counts;
+mod wrong;

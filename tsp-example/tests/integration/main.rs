@@ -1,0 +1,6 @@
+//! The travelling salesman's program and its readers.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod command;
+mod reader;
