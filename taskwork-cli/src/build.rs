@@ -3,7 +3,7 @@
 use clap::Args;
 use taskwork::{Release, ReleaseError};
 
-use crate::{Failure, Program};
+use crate::Failure;
 
 #[derive(Debug, Clone, Copy, Args)]
 #[group(skip)]
@@ -19,11 +19,11 @@ impl BuildArguments {
     ///
     /// # Panics
     /// If the program's name or version cannot be part of a znode's name: a mistake in the program.
-    pub(crate) fn release<P: Program>(self) -> Result<Release, Failure> {
+    pub(crate) fn release(self, program: &str, version: &str) -> Result<Release, Failure> {
         let release = if self.any_build {
-            Release::new(P::NAME, P::VERSION)
+            Release::new(program, version)
         } else {
-            Release::this_build(P::NAME, P::VERSION)
+            Release::this_build(program, version)
         };
         release.map_err(|error| match error {
             ReleaseError::Name { .. } => panic!("{error}"),

@@ -7,7 +7,7 @@ use taskwork::{Address, Kinds, Node, NodeBuilder};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    Failure, Program,
+    Failure,
     build::BuildArguments,
     log::{Level, LogArguments},
     target::{ClusterArguments, runtime, seconds},
@@ -38,12 +38,16 @@ pub(crate) struct Arguments {
     log: LogArguments,
 }
 
-pub(crate) fn run<P: Program>(arguments: &Arguments) -> Result<ExitCode, Failure> {
+/// Runs a node of a program of this name and version.
+pub(crate) fn run(
+    arguments: &Arguments,
+    kinds: Kinds,
+    name: &str,
+    version: &str,
+) -> Result<ExitCode, Failure> {
     arguments.log.start(Level::Info);
-    let mut kinds = Kinds::default();
-    P::kinds(&mut kinds);
     let connect = arguments.cluster.connect()?;
-    let release = arguments.build.release::<P>()?;
+    let release = arguments.build.release(name, version)?;
     let mut node = Node::builder_at(connect, arguments.cluster.name(), release)?
         .kinds(kinds)
         .listen(arguments.listen)

@@ -2,7 +2,10 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
-use taskwork::{Client, Job, JobId, Progress, Report, Task, client::Submitted};
+use taskwork::{
+    Client, Job, JobId, Progress, Report, Task,
+    client::{ClientError, ProgressStream, Submitted},
+};
 
 use crate::{
     Failure,
@@ -166,53 +169,86 @@ impl<T: Task> Waits for OnItsWay<T> {
         let Self { submitted, show, line } = *self;
         Box::pin(async move {
             let submitted = submitted.by(client);
-            let bar = watch::bar(target.quiet);
-            target.notes.set_bar(bar.as_ref());
-            let watching = async {
-                let Some(bar) = &bar else { return std::future::pending().await };
-                let mut progress = submitted.progress(LOOK_EVERY);
-                while let Some(read) = progress.next().await {
-                    // What cannot be read now is shown the next time.
-                    if let Ok(progress) = read {
-                        bar.set_message(line(&progress));
-                        bar.tick();
-                    }
-                }
-                std::future::pending::<()>().await;
-            };
-            let report = tokio::select! {
-                biased;
-                report = submitted.result() => report?,
-                failure = cancel_on_interrupt(&submitted) => return Err(failure),
-                () = watching => unreachable!("it is watched until the job is over"),
-            };
-            if let Some(bar) = bar {
-                bar.finish_and_clear();
-            }
-            show(report)
+            let mut report = None;
+            let result = Box::pin(async {
+                report = Some(submitted.result().await?);
+                Ok(())
+            });
+            watch_until(
+                result,
+                submitted.client(),
+                submitted.id(),
+                submitted.progress(LOOK_EVERY),
+                line,
+                target,
+            )
+            .await?;
+            show(report.expect("the result was waited for"))
         })
     }
 }
 
+/// A result that is awaited, whatever its type.
+type Ending<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
+
+/// Shows how a job gets on until its result is there, or Ctrl-C comes.
+///
+/// Boxed, and not generic: it is compiled with this crate, and not in every program.
+fn watch_until<'a>(
+    result: Ending<'a>,
+    client: &'a Client,
+    job: &'a JobId,
+    mut progress: ProgressStream<'a>,
+    line: Line,
+    target: &'a Target,
+) -> Ending<'a> {
+    Box::pin(async move {
+        let bar = watch::bar(target.quiet);
+        target.notes.set_bar(bar.as_ref());
+        let watching = async {
+            let Some(bar) = &bar else { return std::future::pending().await };
+            while let Some(read) = progress.next().await {
+                // What cannot be read now is shown the next time.
+                if let Ok(progress) = read {
+                    bar.set_message(line(&progress));
+                    bar.tick();
+                }
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            done = result => done?,
+            failure = cancel_on_interrupt(client, job) => return Err(failure),
+            () = watching => unreachable!("it is watched until the job is over"),
+        }
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        Ok(())
+    })
+}
+
 /// Cancels the job at the first Ctrl-C. Ends at the second one, or when the job cannot be cancelled.
-async fn cancel_on_interrupt<T: Task>(submitted: &Submitted<T>) -> Failure {
+async fn cancel_on_interrupt(client: &Client, job: &JobId) -> Failure {
     let mut interrupts = match Interrupts::listen() {
         Ok(interrupts) => interrupts,
         Err(failure) => return failure,
     };
     interrupts.next().await;
     tokio::select! {
-        cancelled = submitted.cancel("cancelled by its submitter") => {
-            if let Err(error) = cancelled {
-                return error.into();
+        cancelled = client.cancel(job, "cancelled by its submitter") => {
+            match cancelled {
+                // It may have ended meanwhile: its result is read now in either case.
+                Ok(()) | Err(ClientError::WrongState { .. }) => {}
+                Err(error) => return error.into(),
             }
-            // What it has produced by then is read now.
             interrupts.next().await;
             Failure::interrupted()
         }
         () = interrupts.next() => Failure::unreachable(format!(
             "interrupted twice, before the job was known to be cancelled. {}",
-            goes_on(submitted.id())
+            goes_on(job)
         )),
     }
 }

@@ -107,9 +107,17 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
         }
     };
     let outcome = match command {
-        Commands::Solve(arguments) => solve::run::<P>(arguments),
-        Commands::Node(arguments) => node::run::<P>(&arguments),
-        Commands::Submit(arguments) => submit::run::<P>(arguments),
+        Commands::Solve(solve::Arguments { program, options }) => {
+            solve::run(&options, || P::prepare(program))
+        }
+        Commands::Node(arguments) => {
+            let mut kinds = Kinds::default();
+            P::kinds(&mut kinds);
+            node::run(&arguments, kinds, P::NAME, P::VERSION)
+        }
+        Commands::Submit(submit::Arguments { program, options }) => {
+            submit::run(options, P::NAME, P::VERSION, || P::prepare(program))
+        }
         Commands::More(command) => P::more(command),
     };
     ended(outcome)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::{
-    Failure, Program,
+    Failure, Prepared,
     log::{Level, LogArguments},
     prepared::Size,
 };
@@ -15,7 +15,15 @@ use crate::{
 #[group(skip)]
 pub(crate) struct Arguments<A: Args> {
     #[command(flatten)]
-    program: A,
+    pub(crate) program: A,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+/// The options of every program.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Options {
     /// Run so many nodes within this process, each with a pool of its own; they talk QUIC over the loopback
     /// interface. [default: 1]
     #[arg(long)]
@@ -33,10 +41,19 @@ pub(crate) struct Arguments<A: Args> {
     log: LogArguments,
 }
 
-pub(crate) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<ExitCode, Failure> {
-    let Arguments { program, nodes, workers, json, quiet, log } = arguments;
-    log.start(Level::Warn);
-    let shown = P::prepare(program)?.solve(Size { nodes, workers }, quiet || json)?;
+/// Solves what `prepare` makes.
+pub(crate) fn run(
+    options: &Options,
+    prepare: impl FnOnce() -> Result<Prepared, Failure>,
+) -> Result<ExitCode, Failure> {
+    options.log.start(Level::Warn);
+    run_prepared(options, prepare()?)
+}
+
+/// Not generic: it is compiled with this crate, and not in every program.
+fn run_prepared(options: &Options, prepared: Prepared) -> Result<ExitCode, Failure> {
+    let &Options { nodes, workers, json, quiet, .. } = options;
+    let shown = prepared.solve(Size { nodes, workers }, quiet || json)?;
     shown.print(json);
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

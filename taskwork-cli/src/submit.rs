@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use taskwork::{Client, JobId, Release};
+use taskwork::{Client, JobId, Release, client::ClientBuilder};
 
 use crate::{
-    Failure, Prepared, Program,
+    Failure, Prepared,
     build::BuildArguments,
     failure::print,
     interrupts::{Notes, interruptible},
@@ -20,7 +20,15 @@ use crate::{
 #[group(skip)]
 pub(crate) struct Arguments<A: Args> {
     #[command(flatten)]
-    program: A,
+    pub(crate) program: A,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+/// The options of every program.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Options {
     #[command(flatten)]
     cluster: ClusterArguments,
     #[command(flatten)]
@@ -57,13 +65,31 @@ pub(crate) struct Target {
     release: Release,
 }
 
-pub(crate) fn run<P: Program>(arguments: Arguments<P::Arguments>) -> Result<ExitCode, Failure> {
-    let Arguments { program, cluster, patience, name, wait, attempts, build, json, quiet, log } = arguments;
-    log.start(Level::Warn);
-    let (notes, release) = (Notes::default(), build.release::<P>()?);
-    let client = cluster.client(&notes)?.release(release.clone()).submitter(whoami());
-    let client = client.patience(Some(patience.of_a_step()));
-    let prepared = P::prepare(program)?;
+/// Submits what `prepare` makes for a program of this name and version.
+pub(crate) fn run(
+    options: Options,
+    name: &str,
+    version: &str,
+    prepare: impl FnOnce() -> Result<Prepared, Failure>,
+) -> Result<ExitCode, Failure> {
+    options.log.start(Level::Warn);
+    let notes = Notes::default();
+    let release = options.build.release(name, version)?;
+    let client = options.cluster.client(&notes)?;
+    let prepared = prepare()?;
+    run_prepared(options, notes, client, release, prepared)
+}
+
+/// Not generic: it is compiled with this crate, and not in every program.
+fn run_prepared(
+    options: Options,
+    notes: Notes,
+    client: ClientBuilder,
+    release: Release,
+    prepared: Prepared,
+) -> Result<ExitCode, Failure> {
+    let Options { patience, name, wait, attempts, json, quiet, .. } = options;
+    let client = client.release(release.clone()).submitter(whoami()).patience(Some(patience.of_a_step()));
     runtime()?.block_on(async move {
         let client = client.connect().await?;
         let target = Target { client, notes, name, attempts_max: attempts, quiet: quiet || json, release };
