@@ -237,8 +237,8 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         P::GOAL.better(&cost, &limit) || self.inclusive && cost == limit
     }
 
-    /// Returns the best cost to pass to the problem. The problem may stop at bounds that are only as good, so
-    /// it is `None` if such states are of interest.
+    /// Returns the limit to pass to the problem as its best cost. The problem may stop at bounds that are
+    /// only as good, so this is `None` if such states are of interest.
     fn told_limit(&self) -> Option<P::Cost> {
         self.limit.filter(|_| !self.inclusive)
     }

@@ -12,7 +12,7 @@ pub trait DisplaySolution: Problem + Clone {
     /// The name of a solution, such as `tour` or `items`, likewise.
     const SOLUTION: &'static str;
 
-    /// Formats a solution as text and as JSON. By default as text in its debug form.
+    /// Formats a solution as text and as JSON. By default in its debug form and in its serialised form.
     fn show(&self, solution: &Self::Solution) -> (String, Value) {
         (format!("{solution:?}"), json!(solution))
     }
