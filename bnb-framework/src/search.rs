@@ -86,7 +86,7 @@ impl<P: Problem> SearchTask<P> {
     fn take_stock(&mut self, Instance { problem, options, .. }: &Instance<P>, cx: &mut Context<'_, Self>) {
         let left = self.open.share_left(problem);
         cx.progressed(self.share_left - left);
-        // The excess of an estimate that was too low is not taken back.
+        // An estimate that was too low is not corrected.
         self.share_left = self.share_left.min(left);
         let Options { pruning, tolerance, target, cutoff, .. } = options;
         if !pruning || *tolerance != Tolerance::NONE {
