@@ -1,8 +1,8 @@
 //! The open states of one task, each with its bound, the most promising first.
 //!
-//! A state is visited when it is put on the agenda: there its bound is known. It is taken off again to be
-//! branched, when its turn comes. When there are too many, the search dives: it goes on depth first below the
-//! next state until nothing is left there.
+//! A state is visited when it is put on the agenda; that is when its bound becomes known. When its turn comes
+//! it is removed to be branched. If there are too many states, the search dives: it continues depth first
+//! below the next state until nothing is left there.
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt};
 
@@ -20,17 +20,17 @@ use crate::{
 #[serde(bound = "")]
 pub(crate) struct Agenda<P: Problem> {
     open: BTreeMap<Turn<P>, Open<P>>,
-    /// What is searched depth first now.
+    /// What is being searched depth first.
     dive: Option<Frontier<P>>,
 }
 
-/// Which state is next.
+/// The key that decides which state is next.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 struct Turn<P: Problem> {
-    /// Its bound, if the best are first wherever they are.
+    /// Its bound, if the states with the best bounds come first wherever they are.
     first: Option<P::Cost>,
-    /// Where it is in the tree: the rank among its siblings, level by level.
+    /// Its position in the tree: the rank among its siblings, level by level.
     position: Vec<u32>,
 }
 
@@ -39,7 +39,7 @@ struct Turn<P: Problem> {
 struct Open<P: Problem> {
     bound: P::Cost,
     state: P::State,
-    /// Which share of the whole tree it is taken for.
+    /// Its estimated share of the whole tree.
     share: f64,
 }
 
@@ -47,23 +47,23 @@ struct Open<P: Problem> {
 pub(crate) enum Assessed<C> {
     /// Open, with this bound.
     Open(C),
-    /// Nothing is to be done below it.
+    /// Nothing is left to do below it.
     Nothing,
-    /// Nor at its later siblings.
+    /// Nothing is left to do below it, nor at its later siblings.
     NothingNorAfter,
 }
 
-/// Who visits the states of an agenda.
+/// Visits the states of an agenda.
 pub(crate) trait Assessor<P: Problem>: Visitor<P> {
     /// Visits a state but does not branch it.
     fn assess(&mut self, problem: &P, state: &mut P::State) -> Assessed<P::Cost>;
 
-    /// Whether a state with this bound is still worth branching. If not, that is noted.
+    /// Returns whether a state with this bound is still worth branching. If not, it is counted as pruned.
     fn is_hopeful(&mut self, bound: P::Cost) -> bool;
 }
 
 impl<P: Problem> Agenda<P> {
-    /// The agenda of a search that has not begun.
+    /// Creates the agenda of a search that has not begun.
     pub(crate) fn new(problem: &P) -> Self {
         Self { open: BTreeMap::new(), dive: Some(Frontier::new(problem)) }
     }
@@ -72,7 +72,7 @@ impl<P: Problem> Agenda<P> {
         Self { open: BTreeMap::new(), dive: None }
     }
 
-    /// Visits the open states until none is left or the visitor wants a pause.
+    /// Visits the open states until none is left or the visitor requests a pause.
     pub(crate) fn search(
         &mut self,
         problem: &P,
@@ -118,7 +118,7 @@ impl<P: Problem> Agenda<P> {
         }
     }
 
-    /// Visits siblings, and puts those on the agenda that are open.
+    /// Visits siblings, and puts the open ones on the agenda.
     fn add(
         &mut self,
         problem: &P,
@@ -135,7 +135,7 @@ impl<P: Problem> Agenda<P> {
                 Assessed::NothingNorAfter => break,
             }
         }
-        // A stable order: siblings of the same bound stay in the application's.
+        // A stable sort keeps siblings with the same bound in the application's order.
         open.sort_by(|a, b| better_first::<P>(&a.bound, &b.bound));
         for (open, rank) in open.into_iter().zip(0_u32..) {
             let position = parent.iter().copied().chain([rank]).collect();
@@ -155,7 +155,7 @@ impl<P: Problem> Agenda<P> {
         }
         let depth = self.open.keys().map(|turn| turn.position.len()).min()?;
         let shallowest = || self.open.keys().filter(|turn| turn.position.len() == depth);
-        // Every second one, so that both have as good ones, beginning with the second.
+        // Take every second one, starting with the second, so that both sides get equally good states.
         let (from, step) = match split {
             Split::Shallowest => (0, usize::MAX),
             Split::Half => (usize::from(shallowest().count() > 1), 2),
@@ -165,23 +165,23 @@ impl<P: Problem> Agenda<P> {
         Some(Self { open: taken.collect(), dive: None })
     }
 
-    /// Which share of the whole tree is open here: an estimate.
+    /// Estimates the share of the whole tree that is open here.
     pub(crate) fn share_left(&mut self, problem: &P) -> f64 {
         let dive = self.dive.as_mut().map_or(0.0, |dive| dive.share_left(problem));
         dive + self.open.values().map(|open| open.share).sum::<f64>()
     }
 
-    /// A bound on everything that is open here.
+    /// Returns a bound on everything that is open here.
     pub(crate) fn bound(&mut self, problem: &P) -> Option<P::Cost> {
         let dive = match &mut self.dive {
             None => None,
-            // Without a bound on it there is none on all.
+            // If the dive has no bound, there is none on the whole.
             Some(dive) => Some(dive.bound(problem)?),
         };
         self.open.values().map(|open| open.bound).chain(dive).reduce(|a, b| P::GOAL.best(a, b))
     }
 
-    /// Tells what is open: the bounds of states that were visited and not branched, and all others.
+    /// Passes on what is open: the bounds of states that were visited but not branched, and all other states.
     pub(crate) fn open_states(
         &self,
         problem: &P,
@@ -195,7 +195,7 @@ impl<P: Problem> Agenda<P> {
     }
 }
 
-/// Splits a frontier as it was chosen.
+/// Splits a frontier in the chosen way.
 pub(crate) fn split_frontier<P: Problem>(
     frontier: &mut Frontier<P>,
     problem: &P,
@@ -224,7 +224,7 @@ impl<P: Problem> Turn<P> {
 }
 
 impl<P: Problem> Ord for Turn<P> {
-    /// Of the same bound, the deeper is first: it is nearer to a solution.
+    /// For equal bounds, the deeper state comes first: it is nearer to a solution.
     fn cmp(&self, other: &Self) -> Ordering {
         let bounds = match (&self.first, &other.first) {
             (Some(a), Some(b)) => {

@@ -1,10 +1,10 @@
-//! The assignment problem: each row gets a column of its own, at the least cost in all. The bound of many
-//! problems.
+//! The assignment problem: each row gets a column of its own, at the least total cost. Many problems use it
+//! as their bound.
 //!
-//! Solved by shortest augmenting paths with potentials, row after row (R. Jonker and A. Volgenant, A shortest
-//! augmenting path algorithm for dense and sparse linear assignment problems, 1987): n² steps for each row.
-//! The potentials are worth as much as the assignment: with them, what is left of a cost says how much any
-//! assignment costs more that uses it.
+//! It is solved by shortest augmenting paths with potentials, row after row (R. Jonker and A. Volgenant, A
+//! shortest augmenting path algorithm for dense and sparse linear assignment problems, 1987), in n² steps for
+//! each row. The potentials are as useful as the assignment: the reduced cost of a choice is a lower bound on
+//! how much more any assignment costs that contains it.
 //!
 //! ```
 //! use bnb_framework::assignment::Assignment;
@@ -20,8 +20,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A cost that cannot be paid: whatever is as high or higher is no choice. Costs that can be paid are well
-/// below, so that sums do not overflow.
+/// The cost of a choice that is not allowed; anything as high or higher is forbidden, too. Allowed costs must
+/// be far below, so that sums do not overflow.
 pub const FORBIDDEN: i64 = i64::MAX / 4;
 
 /// An assignment of rows to columns, with the potentials that prove it to be cheapest.
@@ -38,7 +38,7 @@ pub struct Assignment {
 const NONE: u32 = u32::MAX;
 
 impl Assignment {
-    /// So many rows and columns, of which none is assigned.
+    /// Creates an assignment with this many rows and columns, none of which are assigned.
     pub fn new(size: usize) -> Self {
         let nobody = vec![NONE; size];
         Self {
@@ -49,11 +49,11 @@ impl Assignment {
         }
     }
 
-    /// Assigns every row that has no column, and gives the cost of all. `None` if there is no assignment
-    /// without a cost that is [`FORBIDDEN`].
+    /// Assigns every row that has no column, and returns the total cost. Returns `None` if every assignment
+    /// contains a [`FORBIDDEN`] cost.
     ///
-    /// What was assigned before must have been so at the same costs, or at lower ones for what was not
-    /// chosen: then call [`release`](Self::release) first.
+    /// Costs may have changed since the last call only by an increase for choices that are not part of the
+    /// assignment; if the cost of an assigned row has grown, call [`release`](Self::release) first.
     pub fn solve(&mut self, cost: impl Fn(usize, usize) -> i64) -> Option<i64> {
         for row in 0..self.column_of.len() {
             if self.column_of[row] == NONE {
@@ -64,8 +64,8 @@ impl Assignment {
         Some(columns.map(|(row, &column)| cost(row, column as usize)).sum())
     }
 
-    /// Takes a row's column away: its cost has grown, or is forbidden now. The next [`solve`](Self::solve)
-    /// takes one step for each row that was released.
+    /// Takes away a row's column because its cost has grown, or is now forbidden. The next
+    /// [`solve`](Self::solve) takes one step for each released row.
     pub fn release(&mut self, row: usize) {
         let column = std::mem::replace(&mut self.column_of[row], NONE);
         if column != NONE {
@@ -73,22 +73,23 @@ impl Assignment {
         }
     }
 
-    /// The column of each row.
+    /// Returns the column of each row.
     pub fn columns(&self) -> Vec<usize> {
         self.column_of.iter().map(|&column| column as usize).collect()
     }
 
-    /// The column of a row that has one.
+    /// Returns the column of a row that has one.
     pub fn column(&self, row: usize) -> usize {
         self.column_of[row] as usize
     }
 
-    /// What is left of a cost: any assignment with this choice costs at least so much more than the cheapest.
+    /// Returns the reduced cost of a choice: any assignment that contains it costs at least this much more
+    /// than the cheapest.
     pub fn reduced(&self, row: usize, column: usize, cost: i64) -> i64 {
         cost - self.row_potentials[row] - self.column_potentials[column]
     }
 
-    /// Finds the cheapest way to give a row a column: those in its way take others.
+    /// Finds the cheapest way to give a row a column; rows in its way move to other columns.
     fn assign(&mut self, row: usize, cost: &impl Fn(usize, usize) -> i64) -> Option<()> {
         let size = self.column_of.len();
         let mut distances = vec![FORBIDDEN; size];
@@ -118,7 +119,7 @@ impl Assignment {
             if self.row_of[column] == NONE {
                 break column;
             }
-            // The way goes on over the row that has this column.
+            // The path continues through the row that has this column.
             (here, from) = (self.row_of[column] as usize, u32::try_from(column).unwrap_or(NONE));
         };
         self.row_potentials[row] += reached;
@@ -127,7 +128,7 @@ impl Assignment {
             self.column_potentials[column] -= slack;
             self.row_potentials[self.row_of[column] as usize] += slack;
         }
-        // Everybody on the way moves one column on.
+        // Every row on the path moves one column on.
         let mut column = end;
         loop {
             let previous = before[column];
@@ -184,7 +185,7 @@ mod tests {
         ) {
             let mut assignment = Assignment::new(costs.len());
             check(&costs, &mut assignment)?;
-            // A choice that is forbidden later costs one more step.
+            // Forbidding a choice later costs one more step.
             if assignment.columns().iter().all(|&column| column < costs.len()) {
                 let row = raised.index(costs.len());
                 let mut costs = costs;

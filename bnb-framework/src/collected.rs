@@ -8,17 +8,17 @@ use taskwork::Variable;
 use crate::{cost::Goal, incumbent::Best, problem::Problem};
 
 /// Some of the best solutions, the best first; of equal cost, in the order of their encoding, so that it does
-/// not matter who has found them, and when. It cannot be read from bytes in which a solution is not the
-/// problem's: a list that lacks it would seem complete.
+/// not matter who found them, and when. Decoding fails if a solution is not one of the problem's, since a
+/// list without it would seem complete.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "Unread<P>")]
 pub(crate) struct Collected<P: Problem> {
     solutions: Vec<Known<P>>,
-    /// How many there may be. 0 as long as there are none.
+    /// The maximum number of solutions; 0 while there are none.
     at_most: usize,
 }
 
-/// What is read of [`Collected`], before the solutions are.
+/// A decoded [`Collected`] whose solutions are not decoded yet.
 #[derive(Deserialize)]
 #[serde(bound = "")]
 struct Unread<P: Problem> {
@@ -26,23 +26,21 @@ struct Unread<P: Problem> {
     at_most: usize,
 }
 
-/// A solution, encoded, with its cost. The encoding is what tells it from the others, on every node: of the
-/// same program they are of the
-/// same build.
+/// An encoded solution with its cost. The encoding distinguishes it from the others on every node, since all
+/// nodes run the same build of a program.
 type Known<P> = (<P as Problem>::Cost, Vec<u8>);
 
-/// The variable that holds the best solutions known, with their costs. A value is better whose first
-/// difference is. Of two nodes that have
-/// added to it at the same time one may lose; it adds again when it finds more. So it may be worse than what
-/// all together know, and
-/// prunes a little less then.
+/// The variable that holds the best solutions known, with their costs. Of two values, the one that is better
+/// at the first difference is better. If two nodes add to it at the same time, one addition may be lost; that
+/// node adds again when it finds more. So the value may be worse than what all nodes together know, which
+/// only means that less is pruned.
 #[derive(Debug)]
 pub(crate) struct Shortlist<P>(PhantomData<P>);
 
-/// More solutions are not shared: what is sent to everybody must be small.
+/// Longer lists are not shared, since what is sent to every node must be small.
 const SHORTLIST_MAX: usize = 1024;
-/// Nor are they if their encodings have more bytes than this together: the search prunes by what each node
-/// has collected itself then.
+/// Nor are lists whose encodings exceed this total, in bytes: each node then prunes by what it has collected
+/// itself.
 const SHORTLIST_BYTES_MAX: usize = 128 << 10;
 
 impl<P: Problem> Variable for Shortlist<P> {
@@ -68,12 +66,12 @@ fn insert<P: Problem>(list: &mut Vec<Known<P>>, entry: Known<P>, at_most: usize)
     }
 }
 
-/// Where a solution is in a list, or is to be.
+/// Returns the position of a solution in a list, or the position where it belongs.
 fn place_of<P: Problem>(list: &[Known<P>], entry: &Known<P>) -> Result<usize, usize> {
     list.binary_search_by(|known| order::<P>(known, entry))
 }
 
-/// Reads a solution from exactly these bytes.
+/// Decodes a solution from exactly these bytes.
 fn read<S: DeserializeOwned>(bytes: &[u8]) -> Result<S, String> {
     let read = bincode::serde::decode_from_slice(bytes, bincode::config::standard());
     let (solution, used) = read.map_err(|error| error.to_string())?;
@@ -103,7 +101,7 @@ impl<P: Problem> Collected<P> {
     /// Adds a solution.
     ///
     /// # Panics
-    /// If the solution cannot be encoded: a mistake in the program.
+    /// Panics if the solution cannot be encoded, which is a bug in the program.
     pub(crate) fn add(&mut self, cost: P::Cost, solution: &P::Solution, at_most: usize) {
         let format = bincode::config::standard();
         let bytes = bincode::serde::encode_to_vec(solution, format).expect("a solution can be encoded");
@@ -111,13 +109,13 @@ impl<P: Problem> Collected<P> {
         insert::<P>(&mut self.solutions, (cost, bytes), at_most);
     }
 
-    /// Drops what is worse than a cost.
+    /// Drops everything worse than a cost.
     pub(crate) fn drop_worse(&mut self, cost: P::Cost) {
         let good = self.solutions.partition_point(|(known, _)| !P::GOAL.better(&cost, known));
         self.solutions.truncate(good);
     }
 
-    /// The cost of the last, if there are as many as there may be.
+    /// Returns the cost of the last solution if the list is full.
     pub(crate) fn worst_of_all(&self, at_most: usize) -> Option<P::Cost> {
         self.solutions.get(at_most.checked_sub(1)?).map(|(cost, _)| *cost)
     }
@@ -133,10 +131,10 @@ impl<P: Problem> Collected<P> {
         }
     }
 
-    /// The solutions, the best first.
+    /// Returns the solutions, the best first.
     ///
     /// # Panics
-    /// If one that was [added](Self::add), and not read from bytes since, cannot be read again: a mistake in
+    /// Panics if a solution that was [added](Self::add), and not decoded since, cannot be decoded: a bug in
     /// the program.
     pub(crate) fn solutions(&self) -> Vec<Best<P::Cost, P::Solution>> {
         let read = |(cost, bytes): &Known<P>| {
@@ -146,7 +144,7 @@ impl<P: Problem> Collected<P> {
         self.solutions.iter().map(read).collect()
     }
 
-    /// Adds these solutions to a shortlist. `None` if that makes it no better, or too large.
+    /// Adds these solutions to a shortlist. Returns `None` if that makes it no better, or too large.
     pub(crate) fn shorten(&self, known: &[Known<P>]) -> Option<Vec<Known<P>>> {
         if self.at_most > SHORTLIST_MAX {
             return None;
@@ -187,11 +185,11 @@ mod tests {
     use super::*;
     use crate::{options::Collect, solver::Solver, tree::Tree};
 
-    /// Five leaves, of the costs 0 to 4.
+    /// Five leaves with the costs 0 to 4.
     #[derive(Debug, Clone, Serialize, Deserialize)]
     struct Leaves;
 
-    /// A solution that is written and, for one cost, not read again.
+    /// A solution that can be written but, for one cost, cannot be read.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
     struct Fickle(u8);
 

@@ -1,4 +1,5 @@
-//! What solutions cost, and whether little or much is sought: any totally ordered type, and, where it is a number, how far two costs are apart.
+//! The costs of solutions: any totally ordered type, whether it is minimised or maximised, and, if it is a
+//! number, the distance between two costs.
 
 use std::{cmp::Reverse, fmt::Debug};
 
@@ -15,7 +16,7 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// Whether `a` is strictly better than `b`.
+    /// Returns whether `a` is strictly better than `b`.
     pub fn better<C: Ord>(self, a: &C, b: &C) -> bool {
         match self {
             Self::Minimise => a < b,
@@ -23,12 +24,12 @@ impl Goal {
         }
     }
 
-    /// The better of two.
+    /// Returns the better of two costs.
     pub fn best<C: Ord>(self, a: C, b: C) -> C {
         if self.better(&b, &a) { b } else { a }
     }
 
-    /// The other one.
+    /// Returns the other goal.
     #[must_use]
     pub fn opposite(self) -> Self {
         match self {
@@ -38,11 +39,11 @@ impl Goal {
     }
 }
 
-/// What a solution costs, or is worth.
+/// The cost or the value of a solution.
 ///
-/// Any totally ordered type will do. Integers, and floats that are wrapped so that they are ordered
-/// ([`NotNan`], which is re-exported here, or [`OrderedFloat`]), are ready. For a type of your own, such as a
-/// pair of costs of which the first counts more, an empty implementation is enough:
+/// Any totally ordered type will do. Integers are ready to use, and so are floats wrapped to be ordered
+/// ([`NotNan`] or [`OrderedFloat`], both re-exported here). For a type of your own, such as a pair of costs
+/// of which the first counts more, an empty implementation is enough:
 ///
 /// ```
 /// use bnb_framework::Cost;
@@ -58,19 +59,21 @@ impl Goal {
 /// impl Cost for Tour {}
 /// ```
 ///
-/// Without [`as_number`](Self::as_number) there are no gaps: a search with a tolerance is then exact.
+/// Without [`as_number`](Self::as_number) there are no gaps, and a search with a tolerance is exact.
 pub trait Cost: Copy + Ord + Debug + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// The cost as a number, for gaps and for people. `None` if it has no such form.
+    /// Returns the cost as a number, for gaps and for display. Returns `None` if it has no such form.
     fn as_number(self) -> Option<f64> {
         None
     }
 
-    /// The cost that is worse by so much (0 or more), or the last before it. `None` if costs are no numbers.
+    /// Returns the cost that is worse by the given amount (0 or more), or the last one before it. Returns
+    /// `None` if costs are not numbers.
     fn worse_by(self, _goal: Goal, _by: f64) -> Option<Self> {
         None
     }
 
-    /// The next worse cost, with none in between. `None` if there is none, or the type is not of that kind.
+    /// Returns the next worse cost, with none in between. Returns `None` if there is none, or if the type is
+    /// not discrete.
     fn next_worse(self, _goal: Goal) -> Option<Self> {
         None
     }
@@ -122,7 +125,7 @@ macro_rules! floats {
 
             fn worse_by(self, goal: Goal, by: f64) -> Option<Self> {
                 let by = if goal == Goal::Minimise { by } else { -by };
-                // A sum of two infinities is no number: then it is as it was.
+                // The sum of opposite infinities is not a number; keep the cost as it was.
                 let worse = <$float>::try_from((f64::from(self.into_inner()) + by) as $inner);
                 Some(worse.unwrap_or(self))
             }

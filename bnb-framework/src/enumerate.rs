@@ -1,4 +1,4 @@
-//! Visiting every state of a tree, and gathering something at each: counting, mostly.
+//! Visiting every state of a tree and gathering something at each: mostly counting.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::{
     tree::Tree,
 };
 
-/// A tree of which every state is visited.
+/// A tree whose states are all visited.
 ///
 /// ```
 /// use std::collections::VecDeque;
@@ -54,43 +54,44 @@ use crate::{
 /// # Ok::<(), bnb_framework::JobError>(())
 /// ```
 pub trait Enumerate: Tree {
-    /// What is gathered: merged in any order and any grouping, it must come to the same.
+    /// What is gathered. Merging must give the same result in any order and any grouping.
     type Output: Output;
 
-    /// Gathers what there is at a state. Called once for each state of the tree, after it was branched.
+    /// Adds a state's contribution to the output. Called once for each state of the tree, after it was
+    /// branched.
     fn visit(&self, state: &Self::State, output: &mut Self::Output);
 }
 
-/// A part of a tree, to be visited.
+/// A part of a tree whose states are to be visited.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct EnumerationTask<E: Enumerate> {
     frontier: Frontier<E>,
-    /// Which share of the whole tree was open here when that was last estimated.
+    /// The share of the whole tree that was open here at the last estimate.
     share_left: f64,
 }
 
 impl<E: Enumerate> EnumerationTask<E> {
-    /// The visit of a whole tree, as a job of the runtime: to be run here or on a cluster.
+    /// Returns a job of the runtime that visits the whole tree, here or on a cluster.
     pub fn job(tree: E) -> Job<Self> {
         Job::new(Self { frontier: Frontier::new(&tree), share_left: 1.0 }, tree)
     }
 }
 
-/// How often it is estimated how much of the tree is left.
+/// The interval at which the remaining share of the tree is estimated.
 const TAKE_STOCK_EVERY: Duration = Duration::from_millis(200);
 
-/// After how many states progress is reported.
+/// The number of states after which progress is reported.
 const REPORT_STATES: u64 = 4096;
 
-/// From how many levels a split takes states at most. Nothing is lost by many: there is no order in which
-/// states should be visited.
+/// The maximum number of levels from which a split takes states. Many levels do no harm, since no order of
+/// visit is better than another.
 const SPLIT_LEVELS_MAX: usize = 64;
 
-/// Who visits the states of a task, and listens to what others want.
+/// Visits the states of a task and pauses when the runtime asks for something.
 struct Worker<'a, 'b, E: Enumerate> {
     cx: &'a mut Context<'b, EnumerationTask<E>>,
-    /// Since the last report.
+    /// The number of states since the last report.
     states: u64,
     took_stock: Instant,
     stock_is_due: bool,

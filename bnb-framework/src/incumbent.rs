@@ -7,7 +7,7 @@ use taskwork::Variable;
 
 use crate::problem::Problem;
 
-/// The variable that holds the best solution known of a problem, with its cost (paper, 4.2, "Bound
+/// The variable that holds the best known solution of a problem and its cost (paper, 4.2, "Bound
 /// Synchronization").
 #[derive(Debug)]
 pub struct Incumbent<P>(PhantomData<P>);
@@ -15,9 +15,9 @@ pub struct Incumbent<P>(PhantomData<P>);
 /// A solution and its cost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Best<C, S> {
-    /// What it costs, or is worth.
+    /// Its cost, or its value.
     pub cost: C,
-    /// The solution itself: it travels with its cost, so it outlives the node that found it.
+    /// The solution itself. It travels with its cost, so it outlives the node that found it.
     pub solution: S,
     /// Where in the tree it was found, if that decides between solutions of the same cost: the number of the
     /// child at each level, down to a part that one worker searches alone. Empty if it does not matter.
@@ -25,7 +25,7 @@ pub struct Best<C, S> {
 }
 
 impl<C, S> Best<C, S> {
-    /// A solution of which it does not matter where it comes from.
+    /// Creates a solution whose position does not matter.
     pub fn new(cost: C, solution: S) -> Self {
         Self { cost, solution, position: Vec::new() }
     }

@@ -14,7 +14,7 @@ pub struct Instance<P: Problem> {
     pub problem: P,
     /// How it is searched.
     pub options: Options<P::Cost>,
-    /// For how long this node has searched.
+    /// The time that this node has spent searching.
     #[serde(skip)]
     pub(crate) stopwatch: Arc<Stopwatch>,
 }

@@ -1,5 +1,5 @@
-//! Every kind of search on trees whose size is known, however many nodes there are. `bnb-problems` has the
-//! same against brute force.
+//! Every kind of search on trees of known size, on various numbers of nodes. `bnb-problems` compares searches
+//! with brute force.
 
 use std::panic;
 

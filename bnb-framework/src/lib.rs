@@ -3,7 +3,7 @@
 //! You describe a problem as a tree of partial solutions: its [`root`](Tree::root), how a state
 //! [branches](Tree::branch), a [bound](Problem::bound) on everything below a state, and the value of a
 //! [leaf](Problem::leaf). The framework searches the tree on all cores, keeps the incumbent, prunes, splits
-//! the open states when somebody is hungry, and proves the optimum.
+//! the open states when workers are hungry, and proves the optimum.
 //!
 //! # A problem
 //!
@@ -86,35 +86,36 @@
 //! # Ok::<(), bnb_framework::JobError>(())
 //! ```
 //!
-//! [`Solver`] runs on all cores; `.nodes(4)` makes it four nodes within the process. [`sequential::solve`] is
-//! the plain reference: without the runtime, and without pruning too it visits exactly as many states.
-//! [`cli::ParseProblem`] makes a program of a problem, with `solve`, and `node` and `submit` for a cluster.
+//! [`Solver`] runs on all cores; `.nodes(4)` starts four nodes within the process. [`sequential::solve`] is
+//! the plain reference implementation: it does not use the runtime, and without pruning it visits exactly as
+//! many states. [`cli::ParseProblem`] turns a problem into a program with the commands `solve`, `node` and
+//! `submit`.
 //!
-//! # What can be asked
+//! # What a search can answer
 //!
-//! | of [`Solver`] | the answer |
+//! | option of [`Solver`] | result |
 //! |---|---|
-//! | nothing | the optimum, proven |
-//! | [`target`](Solver::target) | the first solution that is as good, found anywhere; or the proof that there is none |
+//! | none | the optimum, proven |
+//! | [`target`](Solver::target) | the first solution found that is at least as good, or a proof that there is none |
 //! | [`collect`](Solver::collect) | the best solutions, or all that are near the optimum: the same set on any number of nodes |
-//! | [`tolerance`](Solver::tolerance), [`time_limit`](Solver::time_limit), [`state_limit`](Solver::state_limit) | a solution, a [bound](Solved::bound) that is proven, and the [gap](Solved::gap) |
+//! | [`tolerance`](Solver::tolerance), [`time_limit`](Solver::time_limit), [`state_limit`](Solver::state_limit) | a solution, a proven [bound](Solved::bound), and the [gap](Solved::gap) |
 //! | [`replicable`](Solver::replicable) | the same solution from the same states, however many nodes there are |
 //!
-//! [`strategy`](Solver::strategy) chooses which state is next and [`split`](Solver::split) what is given
-//! away; [`start`](Solver::start) and [`cutoff`](Solver::cutoff) say what is known before;
-//! [`on_progress`](Solver::on_progress) tells how it gets on. Costs may be any ordered type: see [`Cost`].
+//! [`strategy`](Solver::strategy) chooses which state is visited next and [`split`](Solver::split) what is
+//! given away; [`start`](Solver::start) and [`cutoff`](Solver::cutoff) supply what is already known;
+//! [`on_progress`](Solver::on_progress) reports progress. Costs may be of any ordered type: see [`Cost`].
 //!
-//! Where nothing is best and every state counts, implement [`Enumerate`] instead of [`Problem`]. The crate
-//! `bnb-problems` has a page of problem each: `uts`, `nqueens` and `numerical_semigroups` count; `golomb`,
-//! `maxclique`, `knapsack`, `qap` and `flowshop` optimise. `maxclique` and `flowshop` change their state [in
-//! place](Children::IN_PLACE).
+//! If there is nothing to optimise and every state counts, implement [`Enumerate`] instead of [`Problem`].
+//! The crate `bnb-problems` contains short examples: `uts`, `nqueens` and `numerical_semigroups` count;
+//! `golomb`, `maxclique`, `knapsack`, `qap` and `flowshop` optimise. `maxclique` and `flowshop` change their
+//! state [in place](Children::IN_PLACE).
 //!
 //! # The lower level
 //!
-//! A search of another kind, one with a loop of its own, is written on [`taskwork::Task`] itself, the paper's
-//! two operations: `search` does the work and asks now and then, `split` gives a part of it away. The front
-//! page of [`taskwork`] has a program of that kind; a [`Frontier`] can be its open states, with a [`Visitor`]
-//! of its own.
+//! A search with a loop of its own is written directly on [`taskwork::Task`], with the paper's two
+//! operations: `search` does the work and polls the runtime regularly, `split` gives a part of it away. The
+//! front page of [`taskwork`] has such a program; it can keep its open states in a [`Frontier`], with its own
+//! [`Visitor`].
 
 mod tree;
 mod cost;

@@ -1,14 +1,14 @@
-//! When a search is to end before the whole tree was searched: the time is up, or the states are.
+//! Limits that end a search before the whole tree is searched: time and states.
 //!
-//! Nobody counts for all. Each node says now and then how many states it has visited, in a variable that
-//! holds the counts of all; the fewer are left to the limit, the more often. So a limit is told of after some
-//! n·log(limit) messages, and passed by little (G. Cormode, S. Muthukrishnan and K. Yi, Algorithms for
-//! distributed functional monitoring, 2008).
+//! No node counts for all. Each node announces its number of visited states now and then, in a variable that
+//! holds the counts of all nodes; the fewer states are left to the limit, the more often it does. A limit is
+//! thus noticed after about n·log(limit) messages, and exceeded by little (G. Cormode, S. Muthukrishnan and
+//! K. Yi, Algorithms for distributed functional monitoring, 2008).
 //!
-//! Nor is there a clock for all: those of the nodes may differ by hours. Each node counts the time in which
-//! it searches, going on from the most that it has heard of, and says now and then how much it is. So the
-//! time limit is about that of the node that has searched longest; what a job was put aside for does not
-//! count.
+//! There is no common clock either: those of the nodes may differ by hours. Each node counts the time in
+//! which it searches, starting from the largest value that it has received, and announces it now and then.
+//! The time limit thus applies approximately to the node that has searched longest; time in which a job is
+//! suspended does not count.
 
 use std::{
     collections::BTreeMap,
@@ -24,22 +24,22 @@ use taskwork::{NodeId, Variable};
 pub enum Halt {
     /// A solution is as good as the target.
     Target,
-    /// As many states were visited as were allowed.
+    /// The allowed number of states was visited.
     States,
     /// The time was up.
     Time,
 }
 
-/// The variable that says what the search has taken so far.
+/// The variable that holds what the search has spent so far.
 #[derive(Debug)]
 pub(crate) struct Spending;
 
-/// What a search has taken.
+/// What a search has spent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spent {
-    /// For how long it was searched, in milliseconds, as far as its nodes have said.
+    /// The time spent searching, in ms, as far as the nodes have announced it.
     pub(crate) searched_ms: u64,
-    /// States visited, as far as their nodes have said.
+    /// States visited, as far as their nodes have announced them.
     pub(crate) states: BTreeMap<NodeId, u64>,
 }
 
@@ -53,8 +53,7 @@ impl Variable for Spending {
     type Value = Spent;
     const NAME: &'static str = "spent";
 
-    /// Of two that were said at the same time one is lost; who has said it says it again, with more, the next
-    /// time.
+    /// Of two values announced at the same time one is lost; its node announces a larger one next time.
     fn improves(new: &Spent, old: &Spent) -> bool {
         let held = |spent: &Spent| spent.searched_ms.saturating_add(spent.sum());
         held(new) > held(old)
@@ -68,13 +67,14 @@ pub(crate) struct Stopwatch(Mutex<Count>);
 #[derive(Debug, Default)]
 struct Count {
     searched: Duration,
-    /// When it was looked at last.
+    /// When the count was last updated.
     last: Option<Instant>,
-    /// How many workers search now.
+    /// The number of workers that search now.
     searching: usize,
 }
 
-/// For how long all of a node's workers may be without a task while it still searches: they look for one.
+/// The time for which all of a node's workers may be without a task while the node still counts as searching,
+/// since they look for one.
 const LOOKS_FOR: Duration = Duration::from_secs(1);
 
 impl Stopwatch {
@@ -82,12 +82,12 @@ impl Stopwatch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long it was searched for, until now.
+    /// Returns the time spent searching until now.
     fn read(&self, now: Instant) -> Duration {
         self.count().go_on(now)
     }
 
-    /// Takes note of how long others have searched.
+    /// Takes into account how long others have searched.
     fn hear(&self, searched: Duration, now: Instant) {
         let mut count = self.count();
         count.go_on(now);
@@ -118,7 +118,7 @@ impl Count {
     }
 }
 
-/// The limits of a search, as one worker keeps them while it has a task.
+/// The limits of a search, as kept by one worker while it has a task.
 #[derive(Debug)]
 pub(crate) struct Limits {
     states_max: Option<u64>,
@@ -127,10 +127,10 @@ pub(crate) struct Limits {
     spent: Spent,
 }
 
-/// Into how many parts of the time limit it is said how much has passed: what is said last may be forgotten
-/// with the attempt, or where a job is put aside.
+/// The number of parts of the time limit after each of which a node announces the time passed. The last
+/// announcement may be lost with the attempt, or when a job is suspended.
 const TIME_PARTS: u32 = 32;
-/// How often that is said at most.
+/// The minimum interval between such announcements.
 const SAY_TIME_EVERY: Duration = Duration::from_millis(200);
 
 impl Limits {
@@ -152,13 +152,13 @@ impl Limits {
         })
     }
 
-    /// Takes note of what all have taken.
+    /// Takes into account what all nodes have spent.
     pub(crate) fn hear(&mut self, spent: &Spent, now: Instant) {
         self.spent.clone_from(spent);
         self.stopwatch.hear(Duration::from_millis(spent.searched_ms), now);
     }
 
-    /// Whether there is to be an end, `here` states having been visited on this node.
+    /// Returns why the search must end now, if it must, after `here` states were visited on this node.
     pub(crate) fn halts(&self, node: NodeId, here: u64, now: Instant) -> Option<Halt> {
         if self.states_max.is_some_and(|max| self.states(node, here) >= max) {
             return Some(Halt::States);
@@ -171,7 +171,7 @@ impl Limits {
         self.spent.sum().saturating_sub(said).saturating_add(here.max(said))
     }
 
-    /// What to tell the others, if it is time to.
+    /// Returns what to announce to the others, if it is time.
     pub(crate) fn says(&self, node: NodeId, here: u64, now: Instant) -> Option<Spent> {
         let searched = self.stopwatch.read(now);
         if !self.says_states(node, here) && !self.says_time(searched) {
@@ -197,7 +197,7 @@ impl Limits {
         step.is_some_and(|step| searched >= Duration::from_millis(self.spent.searched_ms) + step)
     }
 
-    /// How many states may be visited before it is looked again, by one of several workers.
+    /// Returns the number of states that one of several workers may visit before it checks again.
     pub(crate) fn states_ahead(&self, node: NodeId, here: u64) -> u64 {
         let left = self.states_max.map_or(u64::MAX, |max| max.saturating_sub(self.states(node, here)));
         (left / 16).max(1)
@@ -228,14 +228,14 @@ mod tests {
         let (start, limit, hour) = (Instant::now(), Duration::from_secs(60), Duration::from_secs(3600));
         let (stopwatch, first) = limits(limit, start);
         assert_eq!(first.halts(NODE, 1, start + limit / 2), None);
-        // A look at the clock in the middle of one state that takes long.
+        // A reading of the clock during one state that takes long.
         assert_eq!(first.halts(NODE, 1, start + limit * 2), Some(Halt::Time));
         drop(first);
 
         let (stopwatch_2, second) = limits(limit, start);
         assert_eq!(second.halts(NODE, 1, start + limit / 2), None);
         stopwatch_2.end(start + limit / 2);
-        // Put aside for an hour, and taken up again.
+        // Suspended for an hour, and resumed.
         stopwatch_2.begin(start + hour);
         assert_eq!(second.halts(NODE, 1, start + hour), None);
         assert_eq!(second.halts(NODE, 1, start + hour + limit), Some(Halt::Time));

@@ -1,14 +1,15 @@
 //! A search that visits the same states however many workers and nodes there are.
 //!
-//! What a worker prunes by must not depend on when it hears of it. So nobody hears of anything:
+//! What a worker prunes by must not depend on when it learns of a solution. So workers exchange no solutions:
 //!
-//! 1. **first**: one task visits so many states, depth first, and keeps the best solution that it finds;
-//! 2. **cut**: the same task branches the tree, level by level, until so many states are open: the parts;
+//! 1. **first**: one task visits a given number of states, depth first, and keeps the best solution it finds;
+//! 2. **cut**: the same task branches the tree, level by level, until a given number of states are open: the
+//!    parts;
 //! 3. **parts**: the parts are divided among all; each is searched by one worker, which prunes by the first
 //!    solution and by what it finds in that part.
 //!
-//! Of two solutions that cost the same the one that is found in the earlier part is taken, so the answer is
-//! the same, too. The price is that parts do not learn from each other.
+//! Of two solutions of equal cost the one found in the earlier part is taken, so the answer is the same, too.
+//! The price is that parts do not learn from each other.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -27,7 +28,7 @@ use crate::{
 #[serde(bound = "")]
 pub(crate) struct Parts<P: Problem> {
     stage: Stage<P>,
-    /// What is pruned by in all parts, if anything was found before they were cut.
+    /// The cost to prune by in all parts, if anything was found before they were cut.
     limit: Option<P::Cost>,
 }
 
@@ -39,7 +40,7 @@ enum Stage<P: Problem> {
         states_left: u64,
         limit: Option<P::Cost>,
     },
-    /// Open states by their depth and position. Nobody but the task that has begun the search gets here.
+    /// Open states by their depth and position. Only the task that started the search reaches this stage.
     Cut {
         open: BTreeMap<(usize, Vec<u32>), Part<P>>,
     },
@@ -49,13 +50,13 @@ enum Stage<P: Problem> {
     },
 }
 
-/// A state that was visited and is to be branched, with everything below.
+/// A state that was visited and is to be branched, with everything below it.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 struct Part<P: Problem> {
     bound: P::Cost,
     state: P::State,
-    /// Which share of the whole tree it is taken for.
+    /// Its estimated share of the whole tree.
     share: f64,
 }
 
@@ -65,31 +66,31 @@ struct Part<P: Problem> {
 struct Now<P: Problem> {
     position: Vec<u32>,
     frontier: Frontier<P>,
-    /// What is pruned by: what was found in this part, too.
+    /// The cost to prune by, including what was found in this part.
     limit: Option<P::Cost>,
 }
 
-/// Who visits the states of the parts, pruning by nothing but what it is told here.
+/// A visitor that prunes only by what is passed to it here.
 pub(crate) trait Closed<P: Problem>: Assessor<P> {
-    /// From now on prunes by this, or by what was given with the search; what is found is found at this
-    /// position.
+    /// Prunes from now on by this limit, or, without one, by what the search started with; solutions are
+    /// found at this position from now on.
     fn enter(&mut self, limit: Option<P::Cost>, position: &[u32]);
-    /// The cost of the best that was found so far; what was given with the search is no find.
+    /// Returns the cost of the best solution found so far; what the search started with does not count.
     fn best_found(&self) -> Option<P::Cost>;
-    /// Lets `pauses` say yes when so many states were visited.
+    /// Makes `pauses` return true after this many states.
     fn pause_after(&mut self, states: Option<u64>);
-    /// How many states are left of these.
+    /// Returns how many of these states are left.
     fn states_ahead(&self) -> u64;
 }
 
 impl<P: Problem> Parts<P> {
-    /// A search that has not begun.
+    /// Creates a search that has not begun.
     pub(crate) fn new(problem: &P, options: Replicable) -> Self {
         let (frontier, states_left) = (Frontier::new(problem), options.first_states);
         Self { stage: Stage::First { frontier, states_left, limit: None }, limit: None }
     }
 
-    /// Visits the open states until none is left or the visitor wants a pause.
+    /// Visits the open states until none is left or the visitor requests a pause.
     pub(crate) fn search(&mut self, problem: &P, parts: usize, visitor: &mut impl Closed<P>) -> Searched {
         loop {
             match &mut self.stage {
@@ -108,7 +109,7 @@ impl<P: Problem> Parts<P> {
                             return Searched::Paused;
                         }
                     }
-                    // Only a solution that is better than the first is worth a place; the root is visited
+                    // Only a solution better than the first has to have a position; the root is visited
                     // again.
                     self.limit = *limit;
                     let mut open = BTreeMap::new();
@@ -165,14 +166,14 @@ impl<P: Problem> Parts<P> {
     /// Splits off the later half of the parts that were not begun.
     pub(crate) fn split(&mut self) -> Option<Self> {
         let Stage::Search { parts, now } = &mut self.stage else { return None };
-        // The last of all stays.
+        // The last part of all stays.
         let away = if now.is_some() { parts.len().div_ceil(2) } else { parts.len() / 2 };
         let first = parts.keys().nth(parts.len() - away)?.clone();
         let parts = parts.split_off(&first);
         Some(Self { stage: Stage::Search { parts, now: None }, limit: self.limit })
     }
 
-    /// Which share of the whole tree is open here: an estimate.
+    /// Estimates the share of the whole tree that is open here.
     pub(crate) fn share_left(&mut self, problem: &P) -> f64 {
         match &mut self.stage {
             Stage::First { .. } => 1.0,
@@ -184,7 +185,7 @@ impl<P: Problem> Parts<P> {
         }
     }
 
-    /// Tells what is open: the bounds of states that were visited and not branched, and all others.
+    /// Passes on what is open: the bounds of states that were visited but not branched, and all other states.
     pub(crate) fn open_states(
         &self,
         problem: &P,
@@ -206,7 +207,7 @@ impl<P: Problem> Parts<P> {
     }
 }
 
-/// Visits siblings, and keeps those that are open.
+/// Visits siblings, and keeps the open ones.
 fn add<P: Problem>(
     open: &mut BTreeMap<(usize, Vec<u32>), Part<P>>,
     problem: &P,

@@ -1,4 +1,4 @@
-//! What a user writes to have something optimised: what solutions cost, and a bound on it.
+//! What a user implements for an optimisation problem: the cost of solutions, and a bound on it.
 
 use std::fmt::Debug;
 
@@ -9,50 +9,51 @@ use crate::{
     tree::Tree,
 };
 
-/// A problem to be solved by branch and bound: a tree with solutions at its leaves, of which the best is
+/// A problem to be solved by branch and bound: a tree with solutions at its leaves, the best of which is
 /// sought (paper, 4.1).
 ///
-/// It must be the same everywhere: `bound` and `leaf` may depend on nothing but the instance and their
+/// It must behave the same everywhere: `bound` and `leaf` may depend only on the instance and their
 /// arguments.
 pub trait Problem: Tree {
-    /// What is minimised or maximised.
+    /// The type of what is minimised or maximised.
     type Cost: Cost;
     /// A complete solution.
     type Solution: Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
-    /// Which costs are sought.
+    /// Whether small or large costs are sought.
     const GOAL: Goal = Goal::Minimise;
-    /// Whether the bound of a state is never better than those of the siblings visited before it. Then one
-    /// that is pruned takes all its later siblings with it: they are not even generated.
+    /// Whether the bound of a state is never better than those of the siblings visited before it. If so,
+    /// pruning a state also prunes all its later siblings; they are not even generated.
     const WORST_LAST: bool = false;
 
-    /// Whether every solution is at some leaf. A problem whose states may stop short, at the best solution
-    /// below them, says no; then it is not for [collecting](crate::Solver::collect) others than the best.
+    /// Whether every solution is at some leaf. Set this to `false` if states may stop at the best solution
+    /// below them; such a problem cannot [collect](crate::Solver::collect) solutions besides the best.
     const EVERY_SOLUTION: bool = true;
 
-    /// If the state is a leaf, the cost of its solution. Leaves are not branched.
+    /// Returns the cost of the solution if the state is a leaf. Leaves are not branched.
     fn leaf(&self, state: &Self::State) -> Option<Self::Cost>;
 
-    /// A cost that no solution below the state improves on: a lower bound when minimising, an upper one when
-    /// maximising. `None` says that there is no solution below it at all.
+    /// Returns a cost that no solution below the state improves on: a lower bound when minimising, an upper
+    /// bound when maximising. Returns `None` if there is no solution below the state at all.
     ///
-    /// It is asked once a state, just before the state would be branched, and not at all for leaves or when
-    /// pruning is off; and now and then again, of a copy of a state that was visited, to say what there may
-    /// still be found. It may keep in the state what its children's bounds can start from. `best` is the cost
-    /// of the best solution known: a bound that is no better than `best` prunes, so the work of sharpening it
-    /// further can be saved.
+    /// It is called once for each state, just before the state would be branched, but not for leaves or when
+    /// pruning is off. It is also called now and then on a copy of a visited state, to estimate what may
+    /// still be found there. It may store in the state what the children's bounds can start from. `best` is
+    /// the cost of the best solution known: a bound that is no better than `best` prunes, so there is no need
+    /// to sharpen it further.
     fn bound(&self, state: &mut Self::State, best: Option<Self::Cost>) -> Option<Self::Cost>;
 
-    /// The solution at a leaf.
+    /// Returns the solution at a leaf.
     fn solution(&self, leaf: &Self::State) -> Self::Solution;
 
-    /// What a solution costs that comes from elsewhere: a user gives it to a search, or it is looked at again
-    /// at the end. `None` if it is none, or if the program cannot tell, as by default: such solutions are
-    /// refused.
+    /// Returns the cost of a solution from elsewhere: one that a user gives to a search, or one that is
+    /// verified at the end. Returns `None` if it is not a solution, or if the program cannot tell, which is
+    /// the default: such solutions are refused.
     fn cost_of(&self, _solution: &Self::Solution) -> Option<Self::Cost> {
         None
     }
 
-    /// A solution as a user gives it to a running search (`taskwork inject`). By default as it is serialised.
+    /// Reads a solution that a user gives to a running search (`taskwork inject`). By default in its
+    /// serialised form.
     fn read_solution(&self, given: serde_json::Value) -> Option<Self::Solution> {
         serde_json::from_value(given).ok()
     }

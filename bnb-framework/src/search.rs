@@ -18,18 +18,18 @@ use crate::{
     worker::{PLAIN, RULED, WHOLE, Worker},
 };
 
-/// A part of the tree, to be searched.
+/// A part of the tree to be searched.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct SearchTask<P: Problem> {
     open: Open<P>,
-    /// Which share of the whole tree was open here when that was last estimated.
+    /// The share of the whole tree that was open here at the last estimate.
     share_left: f64,
     /// A bound on what is open here, as a number of which less is better.
     outlook: Option<f64>,
 }
 
-/// What is open, in the form that suits the order in which it is searched.
+/// The open states, in the form that suits the order in which they are searched.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 enum Open<P: Problem> {
@@ -39,10 +39,10 @@ enum Open<P: Problem> {
 }
 
 impl<P: Problem> SearchTask<P> {
-    /// The whole tree.
+    /// Creates the task of the whole tree.
     pub fn root(instance: &Instance<P>) -> Self {
         let Instance { problem, options, .. } = instance;
-        // Where everything is visited, no order is better than another.
+        // If everything is visited, no order is better than another.
         let open = match (options.replicable, options.strategy) {
             _ if !options.pruning => Open::DepthFirst(Frontier::new(problem)),
             (Some(replicable), _) => Open::Replicable(Parts::new(problem, replicable)),
@@ -82,19 +82,19 @@ impl<P: Problem> SearchTask<P> {
         outcome
     }
 
-    /// Says how much of the tree was done since that was last said.
+    /// Reports how much of the tree was done since the last report.
     fn take_stock(&mut self, Instance { problem, options, .. }: &Instance<P>, cx: &mut Context<'_, Self>) {
         let left = self.open.share_left(problem);
         cx.progressed(self.share_left - left);
-        // What was estimated too low is not taken back.
+        // An estimate that was too low is not corrected.
         self.share_left = self.share_left.min(left);
         let Options { pruning, tolerance, target, cutoff, .. } = options;
         if !pruning || *tolerance != Tolerance::NONE {
-            // Nothing has a bound, or what was left because of the tolerance has a better one.
+            // Either nothing has a bound, or what was omitted because of the tolerance has a better one.
             return;
         }
         let bound = self.open.bound(problem).map(|bound| {
-            // What is no better than these was not looked at.
+            // Whatever is no better than these was not searched.
             [*target, *cutoff].into_iter().flatten().fold(bound, |a, b| P::GOAL.best(a, b))
         });
         let outlook = bound
@@ -104,7 +104,7 @@ impl<P: Problem> SearchTask<P> {
         cx.set_outlook(self.outlook);
     }
 
-    /// Completes the task although states are open: all that is left of them are their bounds.
+    /// Completes the task although states are open: only their bounds remain.
     fn give_up<const KIND: u8>(
         &mut self,
         instance: &Instance<P>,
@@ -163,7 +163,7 @@ impl<P: Problem> Open<P> {
         }
     }
 
-    /// A bound on everything that is open here, if it is easily had.
+    /// Returns a bound on everything that is open here, if it is cheap.
     fn bound(&mut self, problem: &P) -> Option<P::Cost> {
         match self {
             Self::DepthFirst(frontier) => frontier.bound(problem),
@@ -172,7 +172,7 @@ impl<P: Problem> Open<P> {
         }
     }
 
-    /// Tells what is open: the bounds of states that were visited and not branched, and all others.
+    /// Passes on what is open: the bounds of states that were visited but not branched, and all other states.
     fn open_states(
         &self,
         problem: &P,
@@ -210,7 +210,7 @@ impl<P: Problem> Task for SearchTask<P> {
         self.outlook
     }
 
-    /// Takes a solution, if the problem can say what it costs.
+    /// Accepts a solution if the problem can compute its cost.
     fn suggest(instance: &Instance<P>, given: serde_json::Value) -> Result<Suggested, String> {
         let Instance { problem, options, .. } = instance;
         if options.replicable.is_some() {

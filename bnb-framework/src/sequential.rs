@@ -1,5 +1,5 @@
-//! The plain sequential search: the reference that every parallel run is compared with. No runtime, no task,
-//! no atomics.
+//! The plain sequential search: the reference that every parallel run is compared with. It uses no runtime,
+//! no tasks and no atomics.
 
 use std::time::Duration;
 
@@ -14,11 +14,10 @@ use crate::{
     step::{Visit, visit},
 };
 
-/// What a sequential search has found.
+/// The result of a sequential search.
 #[derive(Debug, Clone)]
 pub struct Sequential<P: Problem> {
-    /// The best solution; `None` if there is none (or none better than the one it started from, which is then
-    /// here).
+    /// The best solution; the one to start with if there is none better, or `None` if there is none at all.
     pub best: Option<Best<P::Cost, P::Solution>>,
     /// States visited.
     pub states: u64,
@@ -27,7 +26,7 @@ pub struct Sequential<P: Problem> {
 }
 
 impl<P: Problem> Sequential<P> {
-    /// The same as the end of a search that took so long.
+    /// Converts this into the result of a search that took the given time.
     #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
     pub(crate) fn solved(self, elapsed: Duration) -> Solved<P> {
         Solved {
@@ -45,8 +44,8 @@ impl<P: Problem> Sequential<P> {
     }
 }
 
-/// Searches the whole tree depth first, in the order in which [`Tree::branch`](crate::Tree::branch) gives the
-/// children. `start` is a solution to begin with.
+/// Searches the whole tree depth first, in the order in which [`Tree::branch`](crate::Tree::branch) returns
+/// the children. `start` is a solution to start with.
 pub fn solve<P: Problem>(
     problem: &P,
     pruning: bool,
@@ -66,7 +65,7 @@ fn search<P: Problem, const PRUNING: bool>(
     alone.found
 }
 
-/// Whom nobody wants anything of.
+/// A visitor that nothing else waits for, so it never pauses.
 struct Alone<P: Problem, const PRUNING: bool> {
     best: Option<P::Cost>,
     found: Sequential<P>,
@@ -106,7 +105,7 @@ impl<P: Problem, const PRUNING: bool> Visitor<P> for Alone<P, PRUNING> {
     }
 }
 
-/// Visits the whole tree depth first, and gives what was gathered at its states.
+/// Visits the whole tree depth first, and returns what was gathered at its states.
 pub fn enumerate<E: Enumerate>(tree: &E) -> E::Output {
     struct Alone<O>(O);
     impl<E: Enumerate> Visitor<E> for Alone<E::Output> {

@@ -1,4 +1,4 @@
-//! Solving a problem: what is asked for, and what comes of it.
+//! Solving a problem: the request and its result.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::{
     worker::near,
 };
 
-/// A problem, and how it is to be solved. By default on one node with a worker for each processor: the
-/// optimum, depth first.
+/// A problem, and how it is to be solved. By default it is searched for the optimum, depth first, on one node
+/// with a worker for each processor.
 #[derive(Debug)]
 pub struct Solver<P: Problem> {
     problem: P,
@@ -36,7 +36,7 @@ pub(crate) struct Observer<P: Problem> {
 
 type Tell<P> = Box<dyn FnMut(&Progress<P>) + Send>;
 
-/// How a search gets on.
+/// The progress of a search.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Progress<P: Problem> {
@@ -44,14 +44,14 @@ pub struct Progress<P: Problem> {
     pub states: u64,
     /// The cost of the best solution so far.
     pub best: Option<P::Cost>,
-    /// What no solution is better than, as a number: what the states that are open promise, as far as the
-    /// nodes have said. It may be some seconds old on a cluster. `None` if it is not known yet, or costs are
-    /// no numbers.
+    /// A bound, as a number, that no solution improves on: the bound of the open states, as far as the nodes
+    /// have reported it. On a cluster it may be some seconds old. `None` if it is not known yet, or costs are
+    /// not numbers.
     pub bound: Option<f64>,
-    /// How far the best solution is from that bound, as a share of its cost.
+    /// The distance between the best solution and that bound, as a share of the solution's cost.
     pub gap: Option<f64>,
-    /// Which share of the tree is done, from 0 to 1: an estimate, that takes the children of a state for
-    /// equally large. `None` as long as there is none.
+    /// The share of the tree that is done, from 0 to 1. This is an estimate that assumes that the children of
+    /// a state have subtrees of equal size. `None` as long as there is none.
     pub share: Option<f64>,
     /// What the runtime has done so far.
     pub figures: Figures,
@@ -62,15 +62,15 @@ pub struct Progress<P: Problem> {
 /// Why a search has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The whole tree was searched, but for what a tolerance allowed to leave.
+    /// The whole tree was searched, except for what a tolerance allowed to omit.
     Proven,
     /// A solution is as good as the target.
     Target,
-    /// As many states were visited as were allowed.
+    /// The allowed number of states was visited.
     StateLimit,
     /// The time was up.
     TimeLimit,
-    /// It was stopped from outside.
+    /// The search was stopped from outside.
     Stopped,
 }
 
@@ -86,95 +86,97 @@ impl std::fmt::Display for End {
     }
 }
 
-/// The end of a search.
+/// The result of a search.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Solved<P: Problem> {
     /// The best solution; `None` if there is none, or none of interest.
     pub best: Option<Best<P::Cost, P::Solution>>,
-    /// Whether the whole tree was searched, so that there is nothing better, but for what a tolerance allows.
+    /// Whether the whole tree was searched, so that there is no better solution, except for what a tolerance
+    /// allows.
     pub proven: bool,
-    /// Why it has ended.
+    /// Why the search has ended.
     pub end: End,
-    /// What no solution is better than. `None` if nothing is known of it: the search was stopped, or has
-    /// ended at its target; or there is no solution.
+    /// A bound that no solution improves on. `None` if none is known, because the search was stopped or
+    /// reached its target, or if there is no solution.
     pub bound: Option<P::Cost>,
     /// The solutions that were [collected](Solver::collect), the best first.
     pub collected: Vec<Best<P::Cost, P::Solution>>,
-    /// Whether these are all that were asked for: there were not more than could be kept.
+    /// Whether these are all the solutions requested, because there were no more than could be kept.
     pub collected_all: bool,
     /// States visited.
     pub states: u64,
     /// States below which nothing was visited because of their bound. If the search was stopped, only those
-    /// of the tasks completed by then.
+    /// of the tasks completed by then are counted.
     pub pruned: u64,
     /// What the runtime has done.
     pub figures: Figures,
-    /// The time it took.
+    /// The duration of the search.
     pub elapsed: Duration,
 }
 
 impl<P: Problem> Solver<P> {
-    /// A solver for a problem.
+    /// Creates a solver for a problem.
     pub fn new(problem: P) -> Self {
         let (stopper, observer) = (Stopper::default(), None);
         Self { problem, options: Options::default(), nodes: 1, workers: None, start: None, stopper, observer }
     }
 
-    /// The number of nodes within this process. More than one speak the whole protocol with each other.
+    /// Sets the number of nodes within this process. If there are several, they speak the whole protocol with
+    /// each other.
     #[must_use]
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.nodes = nodes;
         self
     }
 
-    /// The number of workers of each node.
+    /// Sets the number of workers of each node.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
     }
 
-    /// Whether states are pruned by their bounds. Without pruning everything is visited, in the order of the
-    /// children.
+    /// Sets whether states are pruned by their bounds. Without pruning everything is visited, in the order of
+    /// the children.
     #[must_use]
     pub fn pruning(mut self, pruning: bool) -> Self {
         self.options.pruning = pruning;
         self
     }
 
-    /// In which order states are visited.
+    /// Sets the order in which states are visited.
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.options.strategy = strategy;
         self
     }
 
-    /// What is split off when somebody is hungry.
+    /// Sets what is split off when workers are hungry.
     #[must_use]
     pub fn split(mut self, split: Split) -> Self {
         self.options.split = split;
         self
     }
 
-    /// Lets the search visit the same states and find the same solution however many workers and nodes there
-    /// are. Parts of the tree then do not learn from each other, so more is visited. A limit, or a target,
-    /// still ends it where it does.
+    /// Makes the search visit the same states and find the same solution however many workers and nodes there
+    /// are. Parts of the tree then do not learn from each other, so more states are visited. Where a limit or
+    /// a target ends the search still depends on timing.
     #[must_use]
     pub fn replicable(mut self, replicable: Replicable) -> Self {
         self.options.replicable = Some(replicable);
         self
     }
 
-    /// Decides instead of optimising: is there a solution that is as good as this? The first that is found
-    /// ends the search everywhere; without one, it is proven that there is none.
+    /// Decides instead of optimising: is there a solution at least as good as this? The first one found ends
+    /// the search everywhere; otherwise the search proves that there is none.
     #[must_use]
     pub fn target(mut self, cost: P::Cost) -> Self {
         self.options.target = Some(cost);
         self
     }
 
-    /// Looks only for solutions that are better than this: where the cost of one is known, but not the
+    /// Searches only for solutions better than this. Useful if the cost of a solution is known, but not the
     /// solution.
     #[must_use]
     pub fn cutoff(mut self, cost: P::Cost) -> Self {
@@ -182,62 +184,62 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// How far from the optimum is good enough.
+    /// Sets how far from the optimum a solution may be to count as good enough.
     #[must_use]
     pub fn tolerance(mut self, tolerance: Tolerance) -> Self {
         self.options.tolerance = tolerance;
         self
     }
 
-    /// How long the search takes at most, from its first state: as long as the node that has searched
-    /// longest. While a job is put aside nobody searches, and no time passes.
+    /// Sets the maximum time of the search, counted from its first state by the node that has searched
+    /// longest. No time passes while a job is suspended, since no node searches.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.options.time_limit_ms = Some(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
         self
     }
 
-    /// About how many states are visited at most, by all nodes together. It is passed by a few: nobody counts
-    /// for all.
+    /// Sets the approximate maximum number of states that all nodes together visit. It is exceeded by a few,
+    /// since no node counts for all.
     #[must_use]
     pub fn state_limit(mut self, states: u64) -> Self {
         self.options.states_max = Some(states);
         self
     }
 
-    /// Collects the best solutions besides the best one. The same are collected however many nodes there are.
+    /// Collects solutions besides the best one. The same ones are collected however many nodes there are.
     #[must_use]
     pub fn collect(mut self, collect: Collect) -> Self {
         self.options.collect = Some(collect);
         self
     }
 
-    /// A solution to begin with: what is not better is pruned from the first state on.
+    /// Sets a solution to start with: from the first state on, what is not better is pruned.
     #[must_use]
     pub fn start(mut self, cost: P::Cost, solution: P::Solution) -> Self {
         self.start = Some(Best::new(cost, solution));
         self
     }
 
-    /// What stops the search when it is asked to, from another thread.
+    /// Returns a handle that stops the search from another thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Calls `tell` regularly while the search runs, on a thread of the runtime: it must not block for long.
+    /// Calls `tell` regularly while the search runs, on a thread of the runtime. It must not block for long.
     #[must_use]
     pub fn on_progress(mut self, every: Duration, tell: impl FnMut(&Progress<P>) + Send + 'static) -> Self {
         self.observer = Some(Observer { every, tell: Box::new(tell) });
         self
     }
 
-    /// Searches the whole tree, or until a limit is reached, or it is [stopped](Self::stopper).
+    /// Searches until the whole tree is done, a limit is reached, or the search is [stopped](Self::stopper).
     ///
     /// # Errors
-    /// As [`Job::run`]: if the job cannot be set up, or the problem's code panics.
+    /// As for [`Job::run`]: the job cannot be set up, or the problem's code panics.
     ///
     /// # Panics
-    /// As [`job`](Self::job).
+    /// As for [`job`](Self::job).
     pub fn run(self) -> Result<Solved<P>, JobError> {
         let Self { nodes, workers, .. } = self;
         let (search, Means { options, stopper, observer }) = self.into_parts();
@@ -252,15 +254,16 @@ impl<P: Problem> Solver<P> {
     }
 
     /// Submits the search to the nodes of a cluster, which run [`SearchTask<P>`](SearchTask) under its
-    /// [default name](taskwork::NodeBuilder::task). What was chosen of it holds there, too: the
-    /// [stopper](Self::stopper) cancels it, and [progress](Self::on_progress) is told, while
+    /// [default name](taskwork::NodeBuilder::task). All options apply there, too; the
+    /// [stopper](Self::stopper) cancels the search, and [progress](Self::on_progress) is reported, while
     /// [`SubmittedSearch::solved`] waits for its end.
     ///
     /// # Errors
-    /// As [`Client::submit`]; and if a number of nodes or workers was chosen, since the cluster has its own.
+    /// As for [`Client::submit`]; also if a number of nodes or workers was chosen, since the cluster has its
+    /// own.
     ///
     /// # Panics
-    /// As [`job`](Self::job).
+    /// As for [`job`](Self::job).
     pub async fn submit(self, client: &Client) -> Result<SubmittedSearch<P>, ClientError> {
         if self.nodes != 1 || self.workers.is_some() {
             let reason =
@@ -271,31 +274,30 @@ impl<P: Problem> Solver<P> {
         Ok(SubmittedSearch::new(client.submit(search).await?, means))
     }
 
-    /// The problem.
+    /// Returns the problem.
     pub fn problem(&self) -> &P {
         &self.problem
     }
 
-    /// The solution that the search begins with.
+    /// Returns the solution that the search starts with.
     #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
     pub(crate) fn started_from(self) -> Option<Best<P::Cost, P::Solution>> {
         self.start
     }
 
-    /// How the problem is to be searched, as it was chosen.
+    /// Returns the options chosen for the search.
     pub fn options(&self) -> &Options<P::Cost> {
         &self.options
     }
 
-    /// The search as a job of the runtime, to be run here or on a cluster. [`Solved::from_report`] says what its
-    /// report means. The number of nodes and of workers, the stopper and who is told of progress do not
-    /// belong to the job: whoever runs it sees to them.
+    /// Returns the search as a job of the runtime, to be run here or on a cluster. [`Solved::from_report`]
+    /// interprets its report. The numbers of nodes and workers, the stopper and the progress callback do not
+    /// belong to the job: the caller who runs it provides them.
     ///
     /// # Panics
-    /// If what was chosen contradicts itself: a replicable search is to collect solutions, since what is
-    /// collected by one part would be known in another; solutions are to be collected of a problem that does
-    /// not visit [every one](Problem::EVERY_SOLUTION); or everything is to be visited, and something to be
-    /// left out all the same.
+    /// If the options contradict each other: a replicable search is to collect solutions, although what one
+    /// part collects would be known in another; solutions are to be collected for a problem that does not
+    /// visit [every one](Problem::EVERY_SOLUTION); or pruning is off, but some option needs it.
     pub fn job(self) -> Job<SearchTask<P>> {
         self.into_parts().0
     }
@@ -326,7 +328,7 @@ impl<P: Problem> Solver<P> {
     }
 }
 
-/// What whoever runs a search needs beside its job.
+/// What running a search requires besides its job.
 pub(crate) struct Means<P: Problem> {
     pub(crate) options: Options<P::Cost>,
     pub(crate) stopper: Stopper,
@@ -334,12 +336,12 @@ pub(crate) struct Means<P: Problem> {
 }
 
 impl<P: Problem> Progress<P> {
-    /// What the progress of a search's job means.
+    /// Interprets the progress of a search's job.
     pub fn from_progress(progress: &taskwork::Progress) -> Self {
         let best = progress.var::<Incumbent<P>>().map(|best| best.cost);
         let number = best.and_then(Cost::as_number);
         let sign = if P::GOAL == Goal::Minimise { 1.0 } else { -1.0 };
-        // The best solution is a bound on what is open, since nothing worse is sought.
+        // The best solution bounds what is open, since nothing worse is sought.
         let open = progress.figures.outlook.known();
         let bound = open.map(|open| sign * number.map_or(open, |best| open.min(sign * best)));
         let gap =
@@ -357,7 +359,7 @@ impl<P: Problem> Progress<P> {
 }
 
 impl<P: Problem> Solved<P> {
-    /// What the report of a search's job means.
+    /// Interprets the report of a search's job.
     pub fn from_report(report: &Report<SearchTask<P>>, options: &Options<P::Cost>) -> Self {
         let best = report.var::<Incumbent<P>>().map(|best| (*best).clone());
         let tally = &report.output;
@@ -370,17 +372,17 @@ impl<P: Problem> Solved<P> {
             Some(Halt::States) => End::StateLimit,
             Some(Halt::Time) => End::TimeLimit,
         };
-        // A solution that the search began with need not be of interest.
+        // The solution that the search started with need not be of interest.
         let best = best.filter(|best| options.is_of_interest(P::GOAL, &best.cost));
         let least = match &best {
             Some(best) => [Some(best.cost), None],
-            // What would be better was searched, or is left.
+            // Everything better than these was either searched or is in `left`.
             None => [options.target, options.cutoff],
         };
         let known = least.into_iter().chain([tally.left]).flatten();
         let bound = match end {
             End::Stopped | End::Target => None,
-            // Nothing was bounded.
+            // No bounds were computed.
             End::StateLimit | End::TimeLimit if !options.pruning => None,
             End::Proven | End::StateLimit | End::TimeLimit => known.reduce(|a, b| P::GOAL.best(a, b)),
         };
@@ -408,8 +410,8 @@ impl<P: Problem> Solved<P> {
         }
     }
 
-    /// How far the best solution is from the bound, as a share of its cost. `None` if one of them is not
-    /// known, or costs are no numbers.
+    /// Returns the distance between the best solution and the bound, as a share of the solution's cost.
+    /// Returns `None` if either is not known, or costs are not numbers.
     pub fn gap(&self) -> Option<f64> {
         let best = self.best.as_ref()?.cost;
         let (best, bound) = (best.as_number()?, self.bound?.as_number()?);
@@ -417,7 +419,7 @@ impl<P: Problem> Solved<P> {
         Some(if apart == 0.0 { 0.0 } else { apart / best.abs() })
     }
 
-    /// Whether the search has answered what it was asked: all was searched, or the target was met.
+    /// Returns whether the search has answered the question: everything was searched, or the target was met.
     pub fn is_complete(&self) -> bool {
         matches!(self.end, End::Proven | End::Target)
     }

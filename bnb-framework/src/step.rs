@@ -1,4 +1,4 @@
-//! What to do with a state that is visited in search of the best, the same for the parallel search and the
+//! What to do with a visited state in a search for the best solution, common to the parallel search and the
 //! sequential reference (paper, figure 4).
 
 use crate::problem::Problem;
@@ -8,7 +8,7 @@ use crate::problem::Problem;
 pub(crate) enum Visit<P: Problem> {
     /// A solution with this cost, better than the limit.
     Better(P::Cost),
-    /// A solution, but no better one.
+    /// A solution, but not a better one.
     Leaf,
     /// Nothing below it can be better than the limit.
     Pruned,
@@ -16,8 +16,8 @@ pub(crate) enum Visit<P: Problem> {
     Open(P::Children),
 }
 
-/// Visits a state. `limit` is what is pruned by, the best solution known mostly: only what is better is of
-/// interest. `PRUNING` is a constant, so that a search without it pays nothing for it.
+/// Visits a state. `limit` is the cost to prune by, usually that of the best solution known: only what is
+/// better is of interest. `PRUNING` is a constant, so that a search without pruning does not pay for it.
 #[allow(clippy::inline_always, reason = "the innermost step of the search")]
 #[inline(always)]
 pub(crate) fn visit<P: Problem, const PRUNING: bool>(

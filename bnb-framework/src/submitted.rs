@@ -1,4 +1,4 @@
-//! A search on a cluster, seen by whoever has submitted it.
+//! A search on a cluster, as seen by its submitter.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::{
     solver::{Means, Observer, Progress, Solved},
 };
 
-/// A search on a cluster: what [`Solver::submit`](crate::Solver::submit) gives. Dropping it does nothing to
+/// A search on a cluster, returned by [`Solver::submit`](crate::Solver::submit). Dropping it does not affect
 /// the search.
 pub struct SubmittedSearch<P: Problem> {
     submitted: Submitted<SearchTask<P>>,
@@ -30,22 +30,23 @@ impl<P: Problem> SubmittedSearch<P> {
         self.submitted.id()
     }
 
-    /// Returns the job, which can be cancelled, suspended, resumed and told a solution.
+    /// Returns the job, which can be cancelled, suspended, resumed and given a solution.
     pub fn job(&self) -> &Submitted<SearchTask<P>> {
         &self.submitted
     }
 
-    /// Waits for the end of the search, and returns what it has found. Meanwhile who observes the search is
-    /// told how it gets on, and its stopper cancels it. It can be called again, and dropped before its end.
+    /// Waits for the end of the search, and returns its result. Meanwhile the observer receives the progress,
+    /// and the stopper cancels the search. This can be called again, and the future can be dropped before the
+    /// end.
     ///
     /// # Errors
-    /// As [`Submitted::result`].
+    /// As for [`Submitted::result`].
     pub async fn solved(&mut self) -> Result<Solved<P>, ClientError> {
         let Self { submitted, means } = self;
         let stopping = async {
             means.stopper.stopped().await;
             match submitted.cancel("stopped by its submitter").await {
-                // Its result is what was found by then.
+                // The result is what was found by then.
                 Ok(()) => std::future::pending().await,
                 Err(error) => error,
             }
@@ -60,12 +61,12 @@ impl<P: Problem> SubmittedSearch<P> {
     }
 }
 
-/// Tells an observer how the search gets on, for ever.
+/// Reports the progress of the search to an observer, forever.
 async fn tell<P: Problem>(submitted: &Submitted<SearchTask<P>>, observer: Option<&mut Observer<P>>) {
     if let Some(Observer { every, tell }) = observer {
         let mut stream: ProgressStream<'_> = submitted.progress(*every);
         while let Some(read) = stream.next().await {
-            // What cannot be read now is told the next time; what cannot be read at all, by the result.
+            // An error that is temporary is gone at the next read; the result reports any other.
             if let Ok(progress) = read {
                 tell(&Progress::from_progress(&progress));
             }

@@ -5,7 +5,7 @@ use taskwork::Output;
 
 use crate::{collected::Collected, limits::Halt, problem::Problem};
 
-/// What the tasks of a search produce: each state counts once, however often its task has moved.
+/// What the tasks of a search produce. Each state counts once, however often its task has moved.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Tally<P: Problem> {
@@ -13,10 +13,10 @@ pub struct Tally<P: Problem> {
     pub states: u64,
     /// States below which nothing was visited because of their bound.
     pub pruned: u64,
-    /// The best bound of what was left although it might hold something better: because of a tolerance, or of
-    /// a limit. `None` if nothing was left.
+    /// The best bound of what was omitted although it might hold something better, because of a tolerance or
+    /// a limit. `None` if nothing was omitted.
     pub left: Option<P::Cost>,
-    /// Why the search has ended before its end.
+    /// Why the search has ended early.
     pub halt: Option<Halt>,
     pub(crate) collected: Collected<P>,
 }
@@ -38,7 +38,7 @@ impl<P: Problem> Output for Tally<P> {
 }
 
 impl<P: Problem> Tally<P> {
-    /// Notes the bound of something that is left.
+    /// Records the bound of something that is omitted.
     pub(crate) fn leave(&mut self, bound: P::Cost) {
         self.left = Some(self.left.map_or(bound, |left| P::GOAL.best(left, bound)));
     }

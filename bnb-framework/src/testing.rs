@@ -10,7 +10,7 @@ use crate::{
     tree::{Children, Tree},
 };
 
-/// The full tree of a depth and a breadth; a state is the path to it. The cost of a leaf is a hash of its
+/// The full tree of a given depth and breadth; a state is the path to it. The cost of a leaf is a hash of its
 /// path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Paths {
@@ -34,11 +34,11 @@ impl Tree for Paths {
     }
 }
 
-/// The same tree, in place.
+/// The same tree, searched in place.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Steps(pub(crate) Paths);
 
-/// The last steps of the paths that are left.
+/// The last steps of the paths that were not visited yet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct LastSteps(Range<u8>);
 

@@ -4,79 +4,79 @@ use std::collections::VecDeque;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Up to how many children are counted.
+/// The number up to which children are counted.
 pub const COUNT_MAX: u64 = 1000;
 
 /// A tree of states (paper, 4.1).
 ///
-/// The value that implements it holds the instance (the graph, the items); it is sent to every node once. It
-/// must be the same everywhere: what is below a state may depend on nothing but the instance and the state.
+/// The implementing value holds the instance (the graph, the items) and is sent to every node once. It must
+/// behave the same everywhere: what is below a state may depend only on the instance and the state.
 pub trait Tree: Serialize + DeserializeOwned + Send + Sync + Sized + 'static {
     /// A state: a partial solution, a node of the tree.
     type State: Serialize + DeserializeOwned + Clone + Send + 'static;
     /// The children of a state that were not visited yet, in the order of their visit.
-    /// `VecDeque<Self::State>` does unless generating them one by one is worth it.
+    /// `VecDeque<Self::State>` is sufficient unless generating children one by one pays off.
     type Children: Children<Self>;
 
-    /// The state that the search starts from.
+    /// Returns the state that the search starts from.
     fn root(&self) -> Self::State;
 
-    /// The children of a state: disjoint, and together everything that lies below it. It may keep in the
-    /// state what they have in common.
+    /// Returns the children of a state. They are disjoint, and together they cover everything below the
+    /// state. May store in the state what the children have in common.
     fn branch(&self, state: &mut Self::State) -> Self::Children;
 }
 
-/// The children of a state that were not visited yet: one generator a level of the search.
+/// The children of a state that were not visited yet: one generator for each level of the search.
 ///
-/// Each child is a state of its own, made by [`next`](Self::next) from its parent, unless
-/// [`IN_PLACE`](Self::IN_PLACE) says that the search is to move a single state up and down the tree.
+/// Each child is a separate state, created by [`next`](Self::next) from its parent, unless
+/// [`IN_PLACE`](Self::IN_PLACE) makes the search move a single state up and down the tree.
 pub trait Children<T: Tree>: Clone + Serialize + DeserializeOwned + Send + 'static {
     /// Whether the search moves a single state through the tree, by [`descend`](Self::descend) and
-    /// [`ascend`](Self::ascend), instead of keeping a state for each level: what pays where a state is large,
-    /// or a step small.
+    /// [`ascend`](Self::ascend), instead of keeping a state for each level. This pays off if states are large
+    /// or steps are small.
     const IN_PLACE: bool = false;
 
-    /// The next child in the order of visit.
+    /// Returns the next child in the order of visit.
     fn next(&mut self, tree: &T, parent: &T::State) -> Option<T::State>;
 
-    /// Moves a state to its next child, in the order of visit. False, and the state as it was, if none is
-    /// left.
+    /// Moves a state to its next child, in the order of visit. Returns `false` and leaves the state unchanged
+    /// if no child is left.
     fn descend(&mut self, tree: &T, state: &mut T::State) -> bool {
         let child = self.next(tree, state);
         child.map(|child| *state = child).is_some()
     }
 
     /// Moves a state from the child that was descended to last back to its parent, and undoes what the
-    /// child's [`branch`](Tree::branch) and [`bound`](crate::Problem::bound) have kept in it. Only called if
-    /// [`IN_PLACE`](Self::IN_PLACE).
+    /// child's [`branch`](Tree::branch) and [`bound`](crate::Problem::bound) stored in it. Only called if
+    /// [`IN_PLACE`](Self::IN_PLACE) is set.
     ///
-    /// What follows is `descend`, `split` or `is_single` of these children, or `ascend` of those of the level
-    /// above: what none of them reads need not be undone.
+    /// The next call is `descend`, `split` or `is_single` on these children, or `ascend` on those of the
+    /// level above. Anything that none of them reads need not be undone.
     ///
     /// # Panics
-    /// If it is not implemented.
+    /// Panics if it is not implemented.
     fn ascend(&self, _tree: &T, _state: &mut T::State) {
         panic!("children that are IN_PLACE have no `ascend`");
     }
 
-    /// Splits off some of the children that are left, those visited last, for another task. `None` only if
-    /// none is left.
+    /// Splits off some of the remaining children, those visited last, for another task. Returns `None` only
+    /// if no child is left.
     fn split(&mut self, tree: &T, parent: &T::State) -> Option<Self>;
 
-    /// How many are left, [1000](COUNT_MAX) standing for all that is more.
+    /// Returns the number of remaining children; [1000](COUNT_MAX) stands for all larger numbers.
     fn count(&self, tree: &T, parent: &T::State) -> u64 {
         let mut left = self.clone();
         (0..COUNT_MAX).take_while(|_| left.next(tree, parent).is_some()).count() as u64
     }
 
-    /// Whether it is plain to see that no child is left: then nothing is kept for it. To say no costs only a
-    /// moment.
+    /// Returns whether it is obvious that no child is left; then the search keeps nothing for the state. A
+    /// wrong `false` costs only a moment.
     fn is_empty(&self) -> bool {
         false
     }
 
-    /// Whether exactly one child is left. A task does not give away the last state it has: that would only
-    /// move the work. To say no too often costs such moves, and nothing else.
+    /// Returns whether exactly one child is left. A task does not give away the last state it has, since that
+    /// would only move the work. A wrong `false` only causes such moves.
     fn is_single(&self, _tree: &T, _parent: &T::State) -> bool {
         false
     }
@@ -87,7 +87,7 @@ impl<T: Tree> Children<T> for VecDeque<T::State> {
         self.pop_front()
     }
 
-    /// The later half, the middle one included.
+    /// Splits off the later half, including the middle one.
     fn split(&mut self, _: &T, _: &T::State) -> Option<Self> {
         if VecDeque::is_empty(self) { None } else { Some(self.split_off(self.len() / 2)) }
     }

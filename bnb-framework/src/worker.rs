@@ -1,4 +1,4 @@
-//! Who visits the states of a task, and listens to what others want.
+//! Visits the states of a task, and exchanges what it finds and spends with the other tasks.
 
 use std::time::{Duration, Instant};
 
@@ -21,34 +21,34 @@ use crate::{
 
 /// Everything is visited.
 pub(crate) const WHOLE: u8 = 0;
-/// What cannot better the incumbent is pruned: nothing else is to be thought of.
+/// Whatever cannot improve on the incumbent is pruned; nothing else matters.
 pub(crate) const PLAIN: u8 = 1;
-/// What is pruned depends on more than the incumbent.
+/// Pruning depends on more than the incumbent.
 pub(crate) const RULED: u8 = 2;
 
-/// Among how many states without children others are asked at least once.
+/// The runtime is polled at least once in this many states without children.
 const ASK_STATES: u64 = 64;
-/// How long it takes about from one report to the next.
+/// The approximate time between two reports.
 const REPORT_EVERY: Duration = Duration::from_millis(5);
-/// The most states from one report to the next.
+/// The maximum number of states between two reports.
 const REPORT_STATES_MAX: u64 = 1 << 20;
-/// How often it is estimated how much of the tree is left.
+/// The interval at which the remaining share of the tree is estimated.
 const TAKE_STOCK_EVERY: Duration = Duration::from_millis(200);
 
 /// The visitor of a task's states.
 pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
     pub(crate) cx: &'a mut Context<'b, SearchTask<P>>,
     options: &'a Options<P::Cost>,
-    /// What is pruned by: only what is better is of interest.
+    /// The cost to prune by: only what is better is of interest.
     limit: Option<P::Cost>,
     /// Whether what is only as good as the limit is of interest, too.
     inclusive: bool,
     /// The cost of the best solution known.
     best: Option<P::Cost>,
-    /// Since the last report.
+    /// The number of states since the last report.
     states: u64,
     pruned: u64,
-    /// At how many states the next report is due.
+    /// The number of states at which the next report is due.
     report_at: u64,
     reported: Instant,
     took_stock: Instant,
@@ -56,8 +56,8 @@ pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
     stock_is_due: bool,
     limits: Option<Limits>,
     halt: Option<Halt>,
-    /// If the search is replicable: what it prunes by before anything is found, where it is in the tree, and
-    /// how many states it may visit before a pause.
+    /// If the search is replicable: the cost to prune by before anything is found, the position in the tree,
+    /// and the number of states that may be visited before a pause.
     base: Option<(P::Cost, bool)>,
     found: Option<P::Cost>,
     position: Vec<u32>,
@@ -76,7 +76,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             best: None,
             states: 0,
             pruned: 0,
-            // Nobody knows yet how long a state takes.
+            // It is not known yet how long a state takes.
             report_at: if options.time_limit_ms.is_some() || options.states_max.is_some() {
                 1
             } else {
@@ -104,22 +104,22 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         worker
     }
 
-    /// Whether the search is to end here.
+    /// Returns why the search must end here, if it must.
     pub(crate) fn halts(&self) -> Option<Halt> {
         self.halt
     }
 
-    /// Whether it is time to estimate how much is left. Says so once.
+    /// Returns whether it is time to estimate how much is left, and resets that.
     pub(crate) fn takes_stock(&mut self) -> bool {
         std::mem::take(&mut self.stock_is_due)
     }
 
-    /// Lets it be estimated at the next report how much is left.
+    /// Makes the next report request an estimate of how much is left.
     pub(crate) fn takes_stock_soon(&mut self) {
         self.takes_stock_every = Duration::ZERO;
     }
 
-    /// Takes note of what others have found and done.
+    /// Takes into account what others have found and done.
     pub(crate) fn hear(&mut self) {
         self.best = self.cx.get_var::<Incumbent<P>>().map(|best| best.cost);
         if let Some(limits) = &mut self.limits
@@ -138,7 +138,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         }
     }
 
-    /// What is pruned by, as far as it is known.
+    /// Sets the cost to prune by, as far as it is known.
     fn set_limit(&mut self) {
         (self.limit, self.inclusive) = match KIND {
             RULED => self.limit_by_rule(),
@@ -148,7 +148,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
 
     fn limit_by_rule(&mut self) -> (Option<P::Cost>, bool) {
         let Options { target, cutoff, collect, .. } = self.options;
-        // What is worse than these is of no interest; as good is.
+        // Costs worse than these are of no interest; equal ones are.
         let mut worst = *target;
         if let Some(collect) = collect {
             let own = self.cx.output().collected.worst_of_all(collect.kept());
@@ -157,7 +157,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             let near = collect.within.and_then(|tolerance| self.best.map(|best| near::<P>(best, tolerance)));
             worst = [worst, own, listed, near].into_iter().flatten().reduce(|a, b| P::GOAL.best(a, b));
         }
-        // What is as good as these is of no interest either.
+        // Costs equal to these are of no interest either.
         let best = if self.options.replicable.is_some() { self.options.start } else { self.best };
         let best = best.filter(|_| collect.is_none());
         let known = [*cutoff, best].into_iter().flatten().reduce(|a, b| P::GOAL.best(a, b));
@@ -171,7 +171,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         }
     }
 
-    /// Adds what this task has collected to what is known of all.
+    /// Adds what this task has collected to the shared shortlist.
     fn share_shortlist(&mut self) {
         if KIND != RULED || self.options.collect.is_none() {
             return;
@@ -207,7 +207,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         self.hear();
     }
 
-    /// What pruning by rule makes of a bound: whether what has it is to be visited.
+    /// Applies the rules of pruning to a bound: returns whether the state that has it is to be visited.
     fn admits(&mut self, bound: P::Cost) -> bool {
         let Some(limit) = self.limit else { return true };
         let admitted = P::GOAL.better(&bound, &limit) || self.inclusive && bound == limit;
@@ -218,13 +218,13 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         admitted
     }
 
-    /// Whether the best solution is as good as need be, compared with a bound.
+    /// Returns whether the best solution is good enough, compared with a bound.
     fn is_near_enough(&self, bound: P::Cost) -> bool {
         let tolerance = self.options.tolerance;
         if tolerance == Tolerance::NONE || self.options.collect.is_some() {
             return false;
         }
-        // Only what a solution costs counts, not what others have found if they are not listened to.
+        // Only the costs of solutions count, and not what others have found if the search ignores it.
         let best =
             if self.options.replicable.is_some() { self.found.or(self.options.start) } else { self.best };
         let best = best.filter(|best| self.options.is_of_interest(P::GOAL, best));
@@ -237,13 +237,13 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         P::GOAL.better(&cost, &limit) || self.inclusive && cost == limit
     }
 
-    /// What the problem is told of the best solution: as it may then stop at bounds that are only as good,
-    /// nothing if these are of interest.
+    /// Returns the limit to pass to the problem as its best cost. The problem may stop at bounds that are
+    /// only as good, so this is `None` if such states are of interest.
     fn told_limit(&self) -> Option<P::Cost> {
         self.limit.filter(|_| !self.inclusive)
     }
 
-    /// Says what was done, and looks at the clock.
+    /// Reports what was done, and checks the clock.
     #[cold]
     fn report(&mut self) {
         self.end();
@@ -268,7 +268,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         }
     }
 
-    /// Adds what was counted to the task's output, and starts counting anew.
+    /// Adds the counts to the task's output, and resets them.
     pub(crate) fn end(&mut self) {
         self.cx.worked(self.states);
         let (states, pruned) = (std::mem::take(&mut self.states), std::mem::take(&mut self.pruned));
@@ -278,14 +278,14 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         output.pruned += pruned;
     }
 
-    /// Notes the bound of states that are left.
+    /// Records the bound of states that are omitted.
     pub(crate) fn leave(&mut self, bound: P::Cost) {
         if KIND == WHOLE || self.is_better(bound) {
             self.cx.output().leave(bound);
         }
     }
 
-    /// Notes the bound of a state that is left. If it is a solution, that counts.
+    /// Records the bound of a state that is omitted. If it is a solution, the solution counts.
     pub(crate) fn leave_state(&mut self, problem: &P, state: Unvisited<P::State>) {
         let mut state = match state {
             Unvisited::State(state) => {
@@ -334,8 +334,8 @@ impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
         Below::Nothing
     }
 
-    /// What others want is asked after each branched state, and now and then where there are none: leaves are
-    /// many and cheap, but a level may have nothing else.
+    /// Polls the runtime after each branched state, and now and then between states without children: leaves
+    /// are many and cheap, but a level may contain nothing else.
     #[inline]
     fn pauses(&mut self, opened: bool) -> bool {
         let at_once = || self.halt.is_some() || self.states_ahead.is_some_and(|ahead| self.states >= ahead);
@@ -355,7 +355,7 @@ impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
     }
 }
 
-/// What there is to see in a state.
+/// What the evaluation of a state has shown.
 enum Looked<C> {
     Leaf(C),
     Pruned,
@@ -424,7 +424,7 @@ impl<P: Problem, const KIND: u8> Closed<P> for Worker<'_, '_, P, KIND> {
     }
 }
 
-/// The worst cost that is within a tolerance of the best.
+/// Returns the worst cost that is within a tolerance of the best.
 pub(crate) fn near<P: Problem>(best: P::Cost, tolerance: Tolerance) -> P::Cost {
     let by = best.as_number().map(|number| tolerance.beside(number));
     by.and_then(|by| best.worse_by(P::GOAL, by)).unwrap_or(best)

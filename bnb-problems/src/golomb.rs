@@ -8,7 +8,7 @@ use bnb_framework::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Rulers of so many marks.
+/// The rulers with a given number of marks.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Golomb {
     marks: usize,
@@ -17,34 +17,35 @@ pub struct Golomb {
 /// The first marks of a ruler.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ruler {
-    /// Where they are; the first at 0.
+    /// The positions of the marks; the first is 0.
     marks: Vec<u16>,
     /// The distances between them, as bits.
     distances: Vec<u64>,
-    /// No ruler that begins so is shorter.
+    /// No ruler that starts this way is shorter.
     bound: u16,
-    /// How much longer than its next mark a ruler that begins so is at least. Known once it was branched.
+    /// The minimum distance from the next mark to the end of a ruler that starts this way. Known once it was
+    /// branched.
     rest: u16,
 }
 
-/// The places of the next mark that were not tried yet.
+/// The positions of the next mark that were not tried yet.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Places {
     next: u16,
     end: u16,
 }
 
-/// The most marks of a ruler: beyond, nobody waits for the end.
+/// The maximum number of marks of a ruler; larger problems would not finish.
 pub const MARKS_MAX: usize = 32;
 
 impl Golomb {
-    /// Rulers of 2 to 32 marks.
+    /// Creates the problem for rulers with 2 to 32 marks.
     pub fn new(marks: usize) -> Option<Self> {
         (2..=MARKS_MAX).contains(&marks).then_some(Self { marks })
     }
 
-    /// A length that a shortest ruler does not exceed: marks at 0, 1, 3, 7, … would be a ruler, and so would
-    /// those at k·n² + k², of which the last is below n³.
+    /// Returns a length that a shortest ruler does not exceed: marks at 0, 1, 3, 7, … would be a ruler, and
+    /// so would marks at k·n² + k², the last of which is below n³.
     fn length_max(self) -> u16 {
         let marks = u16::try_from(self.marks).unwrap_or(u16::MAX);
         if marks < 12 { (1 << (marks - 1)) - 1 } else { marks.pow(3) }
@@ -60,8 +61,8 @@ impl Ruler {
         self.distances[usize::from(distance / 64)] & (1 << (distance % 64)) != 0
     }
 
-    /// The least that so many more steps from mark to mark can come to: the smallest distances that are not
-    /// taken yet.
+    /// Returns the minimum total length of this many more steps from mark to mark: the sum of the smallest
+    /// distances that are not taken yet.
     fn least(&self, steps: usize) -> u16 {
         let words = self.distances.iter().enumerate();
         let free = words.flat_map(|(at, word)| {
@@ -72,7 +73,7 @@ impl Ruler {
         u16::try_from(sum).unwrap_or(u16::MAX)
     }
 
-    /// Whether there can be a mark at a place.
+    /// Returns whether there can be a mark at a position.
     fn takes(&self, place: u16) -> bool {
         self.marks.iter().all(|mark| !self.has(place - mark))
     }
@@ -98,8 +99,8 @@ impl Tree for Golomb {
         Ruler { marks: vec![0], distances: vec![0; words], bound: 0, rest: 0 }
     }
 
-    /// What the marks after the next need is the same for all places of the next, so their bounds grow with
-    /// the place.
+    /// The distance needed after the next mark is the same for all its positions, so bounds grow with the
+    /// position.
     fn branch(&self, ruler: &mut Ruler) -> Places {
         ruler.rest = ruler.least(self.marks - ruler.marks.len() - 1);
         Places { next: ruler.last() + 1, end: self.length_max() + 1 }
@@ -113,7 +114,7 @@ impl Children<Golomb> for Places {
         place.map(|place| parent.with(place))
     }
 
-    /// All places but the nearest: those far away are worth little.
+    /// Splits off all positions but the nearest: distant ones are worth little.
     fn split(&mut self, _: &Golomb, parent: &Ruler) -> Option<Self> {
         let mut places = (self.next..self.end).filter(|&place| parent.takes(place));
         let first = places.next()?;
@@ -173,10 +174,10 @@ impl DisplaySolution for Golomb {
     }
 }
 
-/// Which rulers.
+/// Which rulers to search.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// How many marks the ruler has, 2 to 32.
+    /// The number of marks, 2 to 32.
     marks: usize,
 }
 

@@ -1,5 +1,4 @@
-//! How many ways are there to place n queens on a board of n by n so that none attacks another? (OEIS
-//! A000170)
+//! In how many ways can n queens be placed on an n by n board so that none attacks another? (OEIS A000170)
 
 use bnb_framework::{
     Children, Enumerate, Tree,
@@ -14,8 +13,8 @@ pub struct Board {
     size: u32,
 }
 
-/// Queens in the first rows, one in each, as what they attack in the next: columns, and both kinds of
-/// diagonals.
+/// Queens in the first rows, one in each, represented by what they attack in the next row: columns, and both
+/// kinds of diagonals.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Queens {
     columns: u32,
@@ -28,7 +27,7 @@ pub struct Queens {
 pub struct Free(u32);
 
 impl Board {
-    /// The board of a size from 0 to 31.
+    /// Creates a board of a size from 0 to 31.
     pub fn new(size: u32) -> Option<Self> {
         (size <= 31).then_some(Self { size })
     }
@@ -94,7 +93,7 @@ impl Enumerate for Board {
     }
 }
 
-/// Which board.
+/// Which board to search.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The size of the board, up to 31.

@@ -1,11 +1,10 @@
-//! How many numerical semigroups of a genus are there? (OEIS A007323; the tree and the arithmetic after J.
-//! Fromentin and F. Hivert,
-//! *Exploring the tree of numerical semigroups*, 2016)
+//! How many numerical semigroups of a genus are there? (OEIS A007323; the tree and the arithmetic are from J.
+//! Fromentin and F. Hivert, *Exploring the tree of numerical semigroups*, 2016)
 //!
-//! A **numerical semigroup** is a set of natural numbers with 0, closed under addition, that lacks only
-//! finitely many numbers; those are its *genus*. Taking a **generator** (an element that is no sum of two
-//! others) beyond the largest gap out of a semigroup gives one of the next genus, and each is had so exactly
-//! once: all of them form a tree, its root all natural numbers.
+//! A **numerical semigroup** is a set of natural numbers that contains 0, is closed under addition, and lacks
+//! only finitely many numbers; their number is its *genus*. Removing a **generator** (an element that is not
+//! the sum of two others) beyond the largest gap produces a semigroup of the next genus, and each is produced
+//! exactly once: together they form a tree, whose root is the set of all natural numbers.
 
 use bnb_framework::{
     Children, Enumerate, Tree,
@@ -23,28 +22,28 @@ pub struct Semigroups {
 /// A numerical semigroup.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Semigroup {
-    /// For each number, in how many ways it is a sum of two elements, the order aside: none if it is no
-    /// element, one if it is a generator.
+    /// For each number, in how many ways it is a sum of two elements, regardless of their order: 0 if it is
+    /// not an element, 1 if it is a generator.
     sums: Vec<u8>,
     /// One more than the largest gap.
     conductor: u8,
-    /// The smallest element but 0.
+    /// The smallest element other than 0.
     multiplicity: u8,
     genus: u8,
 }
 
-/// The numbers that may be generators beyond the largest gap and were not tried yet.
+/// The numbers beyond the largest gap that may be generators and were not tried yet.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Untried {
     next: u8,
     end: u8,
 }
 
-/// With a larger genus, numbers of ways would not fit into bytes.
+/// The maximum genus; beyond, the numbers of ways would not fit into bytes.
 const GENUS_MAX: u8 = 80;
 
 impl Semigroups {
-    /// Up to a genus of at most 80.
+    /// Creates the problem for a genus of at most 80.
     pub fn new(genus: u8) -> Option<Self> {
         (genus <= GENUS_MAX).then_some(Self { genus })
     }
@@ -55,11 +54,11 @@ impl Semigroup {
         self.sums[usize::from(number)] == 1
     }
 
-    /// The semigroup without a generator beyond its largest gap.
+    /// Returns the semigroup without a generator beyond its largest gap.
     fn without(&self, generator: u8) -> Self {
         let at = usize::from(generator);
         let mut sums = self.sums.clone();
-        // What was a sum of the generator and an element is so in one way less.
+        // A sum of the generator and an element has one way less.
         for (ways, other) in sums[at..].iter_mut().zip(&self.sums) {
             *ways -= u8::from(*other > 0);
         }
@@ -72,7 +71,7 @@ impl Tree for Semigroups {
     type State = Semigroup;
     type Children = Untried;
 
-    /// All natural numbers. Generators of semigroups of the genus are below three times of it.
+    /// All natural numbers. Generators of semigroups of the genus are below three times the genus.
     fn root(&self) -> Semigroup {
         let sums = (0..=3 * self.genus).map(|number| 1 + number / 2).collect();
         Semigroup { sums, conductor: 1, multiplicity: 1, genus: 0 }
@@ -112,7 +111,7 @@ impl Children<Semigroups> for Untried {
 }
 
 impl Enumerate for Semigroups {
-    /// How many there are of the genus.
+    /// The number of semigroups of the genus.
     type Output = u64;
 
     fn visit(&self, semigroup: &Semigroup, count: &mut u64) {
@@ -120,7 +119,7 @@ impl Enumerate for Semigroups {
     }
 }
 
-/// Which genus.
+/// Which genus to count.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The genus, up to 80.

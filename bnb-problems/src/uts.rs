@@ -18,9 +18,9 @@ pub struct Uts {
     pub shape: Shape,
     /// The seed.
     pub seed: u32,
-    /// How many more hashes are taken at each node, for nothing but the time they take.
+    /// The number of extra hashes at each node, which only take time.
     pub spin: u32,
-    /// How long each node is waited for, in microseconds: work that needs no processor.
+    /// The time to sleep at each node, in microseconds: work that needs no processor.
     pub wait_us: u64,
 }
 
@@ -29,49 +29,50 @@ pub struct Uts {
 pub enum Shape {
     /// A geometrically distributed number of children.
     Geometric(Geometric),
-    /// The root has so many children; every other node has some with a probability, and otherwise none.
+    /// The root has a fixed number of children; every other node has some with a given probability, and
+    /// otherwise none.
     Binomial {
-        /// How many the root has.
+        /// The number of children of the root.
         root: u32,
-        /// What every other node has.
+        /// The children of every other node.
         some: Maybe,
     },
-    /// Geometric above half of the depth, below it as the inner nodes of a binomial tree.
+    /// Geometric in the upper half of the depth; below that, like the inner nodes of a binomial tree.
     Hybrid(Geometric, Maybe),
 }
 
 /// A geometrically distributed number of children.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Geometric {
-    /// How many there are in the mean, at the root.
+    /// The mean number of children at the root.
     pub mean: f64,
     /// The depth that the mean depends on.
     pub depth: u32,
-    /// How it does.
+    /// How the mean depends on it.
     pub decay: Decay,
 }
 
 /// How the mean number of children depends on the depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decay {
-    /// The same down to a depth, below it none.
+    /// Constant down to a depth, below that none.
     Fixed,
-    /// Falls evenly to none.
+    /// Falls linearly to zero.
     Linear,
-    /// Up and down.
+    /// Rises and falls.
     Cyclic,
 }
 
-/// So many children with a probability.
+/// A number of children with a probability.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Maybe {
     /// The probability.
     pub probability: f64,
-    /// How many.
+    /// The number of children.
     pub children: u32,
 }
 
-/// A node of a tree: its random state, its depth, and how many children it has, once it was branched.
+/// A node of a tree: its random state, its depth, and its number of children once it was branched.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Node {
     state: [u32; 5],
@@ -90,10 +91,10 @@ pub struct Sizes {
     pub depth: u32,
 }
 
-/// No node has more children, but the root of a binomial tree.
+/// The maximum number of children of a node, except for the root of a binomial tree.
 const CHILDREN_MAX: u32 = 100;
 
-/// The SHA-1 of up to 24 bytes, given as words: a single block.
+/// Computes the SHA-1 of up to 24 bytes, given as words: a single block.
 fn sha1(words: [u32; 6], bytes: u8) -> [u32; 5] {
     let mut block = [0; 64];
     for (place, word) in block.chunks_exact_mut(4).zip(words) {
@@ -107,7 +108,7 @@ fn sha1(words: [u32; 6], bytes: u8) -> [u32; 5] {
 }
 
 impl Uts {
-    /// A published tree by its name.
+    /// Returns a published tree by its name.
     pub fn named(name: &str) -> Option<Self> {
         let geometric = |decay, mean, depth| Geometric { mean, depth, decay };
         let some = |probability, children| Maybe { probability, children };
@@ -130,7 +131,7 @@ impl Uts {
         Some(Self { shape, seed, spin: 0, wait_us: 0 })
     }
 
-    /// A geometric tree with another depth; `None` if it is of another kind.
+    /// Returns a geometric tree with another depth, or `None` if the tree is of another kind.
     pub fn to_depth(self, depth: u32) -> Option<Self> {
         match self.shape {
             Shape::Geometric(geometric) => {
@@ -140,10 +141,10 @@ impl Uts {
         }
     }
 
-    /// How many children a node has.
+    /// Returns the number of children of a node.
     #[inline]
     pub fn children(&self, node: &Node) -> u32 {
-        // 31 random bits, as a share of one.
+        // Convert 31 random bits to a share of one.
         let share = f64::from(node.state[4] & 0x7fff_ffff) / f64::from(1_u32 << 31);
         match &self.shape {
             Shape::Geometric(geometric) => geometric.children(node.depth, share),
@@ -187,7 +188,7 @@ impl Maybe {
 }
 
 impl Node {
-    /// A child of a node.
+    /// Creates a child of a node.
     #[inline]
     #[must_use]
     pub fn child(&self, number: u32) -> Self {
@@ -202,7 +203,7 @@ impl Node {
 pub struct Numbers(Range<u32>);
 
 impl Uts {
-    /// The root of the tree.
+    /// Returns the root of the tree.
     pub fn first(&self) -> Node {
         Node { state: sha1([0, 0, 0, 0, self.seed, 0], 20), depth: 0, children: 0 }
     }
@@ -271,7 +272,7 @@ impl Output for Sizes {
     }
 }
 
-/// Which tree.
+/// Which tree to count.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The name of a published tree: T1 to T5, T1L, T2L, T3L, T1XL, T1XXL or T3XXL.
@@ -279,10 +280,10 @@ pub struct Arguments {
     /// Another depth for a geometric tree.
     #[arg(long)]
     depth: Option<u32>,
-    /// How many more hashes are taken at each node, for nothing but the time they take.
+    /// The number of extra hashes at each node, which only take time.
     #[arg(long, default_value_t = 0)]
     spin: u32,
-    /// How long each node is waited for, in microseconds: work that needs no processor.
+    /// The time to sleep at each node, in microseconds: work that needs no processor.
     #[arg(long, default_value_t = 0)]
     wait_us: u64,
 }

@@ -1,8 +1,8 @@
 //! The distance functions of TSPLIB 95 (G. Reinelt, *TSPLIB 95*, section 2), and the great circle for CSV
 //! files.
 //!
-//! Every function gives a whole number, rounded as the specification says. The numbers are `f64`s because
-//! coordinates may be large: what does not fit a distance is refused by whoever asks.
+//! Every function returns a whole number, rounded as specified. The numbers are `f64`s because coordinates
+//! may be large: the caller refuses what does not fit a distance.
 
 /// How the distance between two points is computed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,7 +21,7 @@ pub enum Metric {
     PseudoEuclidean,
     /// `XRAY1`, `XRAY2`: crystallography, with the speeds of the three motors.
     XRay([f64; 3]),
-    /// Great circle between latitudes and longitudes in decimal degrees, in kilometres, rounded. Not of
+    /// Great circle between latitudes and longitudes in decimal degrees, in kilometres, rounded. Not part of
     /// TSPLIB.
     GreatCircle,
 }
@@ -31,14 +31,15 @@ pub const XRAY1: [f64; 3] = [1.0, 1.0, 1.0];
 /// The divisors of `XRAY2`.
 pub const XRAY2: [f64; 3] = [1.25, 1.5, 1.15];
 
-/// A point: two coordinates and a third that is 0 if there is none.
+/// A point: two coordinates, and a third that is 0 if there is none.
 pub type Point = [f64; 3];
 
 /// The mean radius of the earth in kilometres.
 const EARTH_KM: f64 = 6371.0;
 
 impl Metric {
-    /// The distance between two points, a whole number if the coordinates are finite and not too large.
+    /// Returns the distance between two points, a whole number if the coordinates are finite and not too
+    /// large.
     pub fn distance(self, a: Point, b: Point) -> f64 {
         let d = [0, 1, 2].map(|axis| (a[axis] - b[axis]).abs());
         let squares: f64 = d.iter().map(|x| x * x).sum();
@@ -63,13 +64,13 @@ impl Metric {
     }
 }
 
-/// The specification's `nint`: half is rounded up.
+/// The specification's `nint`: rounds half up.
 fn nint(x: f64) -> f64 {
     (x + 0.5).floor()
 }
 
 fn geographical(a: Point, b: Point) -> f64 {
-    // The specification's own constants: with others some distances come out one larger or smaller.
+    // The specification's own constants; others make some distances one larger or smaller.
     #[allow(clippy::approx_constant, reason = "the specification says so")]
     const PI: f64 = 3.141_592;
     const RADIUS: f64 = 6378.388;
@@ -79,7 +80,7 @@ fn geographical(a: Point, b: Point) -> f64 {
     let q2 = (lat_a - lat_b).cos();
     let q3 = (lat_a + lat_b).cos();
     let cosine = 0.5 * ((1.0 + q1) * q2 - (1.0 - q1) * q3);
-    // Rounding may carry it beyond 1 for points that coincide.
+    // Rounding may exceed 1 for points that coincide.
     (RADIUS * cosine.clamp(-1.0, 1.0).acos() + 1.0).trunc()
 }
 
@@ -97,7 +98,7 @@ mod tests {
 
     #[track_caller]
     fn check(metric: Metric, a: Point, b: Point, expected: f64) {
-        // Distances are whole numbers, which floating point holds exactly.
+        // Distances are whole numbers, which floating point represents exactly.
         assert!((metric.distance(a, b) - expected).abs() < 1e-9, "{metric:?}");
         assert!((metric.distance(b, a) - expected).abs() < 1e-9, "{metric:?}, the other way");
     }

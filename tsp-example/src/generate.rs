@@ -1,4 +1,4 @@
-//! Random instances: the same numbers and seed give the same instance, on every machine.
+//! Random instances: the same parameters and seed produce the same instance on every machine.
 
 use std::{convert::Infallible, fmt::Write as _};
 
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{distance::Metric, instance::Instance};
 
-/// What kind of distances are generated.
+/// The kind of distances that are generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Kind {
-    /// Cities at random in a square, distances as the crow flies.
+    /// Random cities in a square, with Euclidean distances.
     Euclidean,
-    /// Every distance at random, from 1 to 1000.
+    /// Random distances from 1 to 1000.
     Random,
 }
 
-/// The side of the square.
+/// The length of the square's sides.
 const SIDE: u32 = 1000;
-/// The largest random distance.
+/// The maximum random distance.
 const DISTANCE_MAX: u32 = 1000;
 
-/// A random instance.
+/// Generates a random instance.
 pub fn generate(cities: usize, seed: u64, kind: Kind) -> Instance {
     let name = name(cities, seed, kind);
     let mut random = random(seed);
@@ -48,7 +48,7 @@ pub fn generate(cities: usize, seed: u64, kind: Kind) -> Instance {
     }
 }
 
-/// A random instance as a TSPLIB file.
+/// Generates a random instance as a TSPLIB file.
 pub fn generate_file(cities: usize, seed: u64, kind: Kind) -> String {
     let mut file =
         format!("NAME : {}\nTYPE : TSP\nCOMMENT : generated, seed {seed}\n", name(cities, seed, kind));

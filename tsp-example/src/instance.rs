@@ -5,17 +5,18 @@ use serde::{Deserialize, Serialize};
 /// The number of a city, from 0. In files they are counted from 1.
 pub type City = usize;
 
-/// The largest distance between two cities: with it, no tour of as many cities as fit into memory can
+/// The maximum distance between two cities. With it, no tour of as many cities as fit into memory can
 /// overflow.
 pub const DISTANCE_MAX: u32 = i32::MAX as u32;
 
-/// The most memory that the distances of an instance may take, in bytes.
+/// The maximum memory for the distances of an instance, in bytes.
 pub const MATRIX_BYTES_MAX: u64 = 512 << 20;
 
-/// Cities and the distances between them: the same in both directions, unless it is directed.
+/// Cities and the distances between them, which are the same in both directions unless the instance is
+/// directed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
-    /// What the file calls it.
+    /// The name in the file.
     pub name: String,
     /// The names of the cities, if they have any.
     pub names: Option<Vec<String>>,
@@ -25,13 +26,13 @@ pub struct Instance {
     directed: bool,
 }
 
-/// The memory that the distances between so many cities take, in bytes.
+/// Returns the memory that the distances between this many cities take, in bytes.
 pub fn matrix_bytes(cities: u64) -> u64 {
     cities.saturating_mul(cities).saturating_mul(4)
 }
 
-/// A tour as `tsp solve --json` prints it: cities by their numbers in the file, from 1; alone, or as `tour`
-/// of an object.
+/// Reads a tour as printed by `tsp solve --json`: cities by their numbers in the file, from 1; either alone,
+/// or as the `tour` of an object.
 pub(crate) fn read_numbered(mut given: serde_json::Value) -> Option<Vec<City>> {
     if let Some(tour) = given.get_mut("tour") {
         given = tour.take();
@@ -41,10 +42,11 @@ pub(crate) fn read_numbered(mut given: serde_json::Value) -> Option<Vec<City>> {
 }
 
 impl Instance {
-    /// An instance whose distances are given by a function of two different cities, the smaller first.
+    /// Creates an instance whose distances are given by a function of two different cities, the smaller
+    /// first.
     ///
     /// # Errors
-    /// The first error of the function.
+    /// Returns the first error of the function.
     pub fn new<E>(
         name: impl Into<String>,
         cities: usize,
@@ -61,58 +63,58 @@ impl Instance {
         Ok(Self { name: name.into(), names: None, cities, distances, directed: false })
     }
 
-    /// An instance whose distances depend on the direction, given row by row.
+    /// Creates an instance whose distances depend on the direction, given row by row.
     ///
     /// # Panics
-    /// If there are not as many distances as pairs of cities.
+    /// Panics if there are not as many distances as pairs of cities.
     pub fn directed(name: impl Into<String>, cities: usize, distances: Vec<u32>) -> Self {
         assert_eq!(distances.len(), cities * cities, "a distance from each of {cities} cities to each");
         Self { name: name.into(), names: None, cities, distances, directed: true }
     }
 
-    /// Whether distances depend on the direction.
+    /// Returns whether distances depend on the direction.
     pub fn is_directed(&self) -> bool {
         self.directed
     }
 
-    /// The length of a tour from elsewhere. `None` if it does not visit every city once.
+    /// Returns the length of a tour from elsewhere, or `None` if it does not visit every city once.
     pub fn checked_length(&self, tour: &[City]) -> Option<u64> {
         let mut sorted = tour.to_vec();
         sorted.sort_unstable();
         sorted.into_iter().eq(0..self.cities).then(|| self.tour_length(tour))
     }
 
-    /// The number of cities.
+    /// Returns the number of cities.
     #[inline]
     pub fn len(&self) -> usize {
         self.cities
     }
 
-    /// Whether there is no city at all.
+    /// Returns whether there are no cities.
     pub fn is_empty(&self) -> bool {
         self.cities == 0
     }
 
-    /// The distance between two cities.
+    /// Returns the distance between two cities.
     #[inline]
     pub fn distance(&self, i: City, j: City) -> u32 {
         self.distances[i * self.cities + j]
     }
 
-    /// The distances from a city to all cities.
+    /// Returns the distances from a city to all cities.
     #[inline]
     pub fn row(&self, i: City) -> &[u32] {
         &self.distances[i * self.cities..(i + 1) * self.cities]
     }
 
-    /// The length of a tour, the way back to its first city included.
+    /// Returns the length of a tour, including the way back to its first city.
     pub fn tour_length(&self, tour: &[City]) -> u64 {
         let back = tour.last().zip(tour.first()).map(|(&last, &first)| (last, first));
         let steps = tour.windows(2).map(|step| (step[0], step[1]));
         steps.chain(back).map(|(i, j)| u64::from(self.distance(i, j))).sum()
     }
 
-    /// What to call a city: its name, or its number in the file.
+    /// Returns the label of a city: its name, or its number in the file.
     pub fn label(&self, city: City) -> String {
         match &self.names {
             Some(names) => names[city].clone(),

@@ -1,4 +1,4 @@
-//! The travelling salesman, complete: instances, bounds, a start tour, exact search.
+//! The travelling salesman: instances, bounds, start tours, and exact search.
 
 pub mod instance;
 pub mod distance;

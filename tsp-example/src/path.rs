@@ -1,9 +1,9 @@
-//! The paper's search tree: a state is a path from the first city, its children extend it by one unvisited
-//! city, the nearest first (paper, 4.1 and 5).
+//! The paper's search tree: a state is a path from the first city, and its children extend it by one
+//! unvisited city, the nearest first (paper, 4.1 and 5).
 //!
-//! The bound is the paper's too: the length of the path and that of a minimum spanning tree of the unvisited
-//! cities, by Prim's algorithm. It is weak, and the search a stress for the runtime rather than a way to
-//! solve large instances.
+//! The bound is the paper's too: the length of the path plus that of a minimum spanning tree of the unvisited
+//! cities, by Prim's algorithm. It is weak, so the search is a stress test for the runtime rather than a way
+//! to solve large instances.
 
 use std::fmt;
 
@@ -24,13 +24,13 @@ pub struct PathProblem<const N: usize, const W: usize> {
     around: Box<[Around<N>; N]>,
 }
 
-/// What the search looks up at a city. Of fixed size, and indexed by remainders, so that no bounds are
-/// checked.
+/// What the search looks up at a city. The arrays are of fixed size, and indexed by remainders, so that no
+/// bounds are checked.
 #[derive(Debug, Clone)]
 struct Around<const N: usize> {
     /// All other cities, the nearest first.
     near: [Step; N],
-    /// The places of all other cities among them.
+    /// The positions of all other cities in `near`.
     places: [u8; N],
     /// The way back to the first city.
     back: u32,
@@ -43,37 +43,37 @@ struct Step {
     city: u8,
 }
 
-/// A path from city 0. Nothing of it is on the heap.
+/// A path from city 0, without any heap allocation.
 #[derive(Clone)]
 pub struct PathState<const N: usize, const W: usize> {
     end: End<W>,
     path: [u8; N],
 }
 
-/// All of a path but the way it takes.
+/// All of a path except the sequence of its cities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct End<const W: usize> {
     length: u64,
     cities: usize,
     last: u8,
-    /// The cities that are not on it.
+    /// The cities that are not on the path.
     open: Set<W>,
 }
 
-/// The cities that a path was not yet extended by.
+/// The cities that a path was not extended by yet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Extensions<const W: usize> {
-    /// The path's.
+    /// The end of the path.
     end: End<W>,
-    /// As places among the neighbours of its last city.
+    /// The remaining cities, as positions among the neighbours of its last city.
     left: Set<W>,
 }
 
 impl<const N: usize, const W: usize> PathProblem<N, W> {
-    /// The problem on an instance of at most `N` cities.
+    /// Creates the problem for an instance of at most `N` cities.
     ///
     /// # Panics
-    /// If there are more.
+    /// Panics if there are more.
     pub fn new(instance: Instance) -> Self {
         let cities = instance.len();
         Self::try_from(instance).unwrap_or_else(|_| panic!("{cities} cities, but room for {N}"))
@@ -83,7 +83,7 @@ impl<const N: usize, const W: usize> PathProblem<N, W> {
         &self.around[usize::from(city) % N]
     }
 
-    /// The length of a minimum spanning tree of the cities that a path has not visited.
+    /// Returns the length of a minimum spanning tree of the cities that a path has not visited.
     fn spanning_tree(&self, state: &PathState<N, W>) -> u64 {
         let mut open = [0_u8; N];
         let mut reach = [u32::MAX; N];
@@ -137,7 +137,7 @@ impl<const N: usize, const W: usize> TryFrom<Instance> for PathProblem<N, W> {
     }
 }
 
-/// An instance is larger than its type of path has room for.
+/// The instance has more cities than the type of path has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{cities} cities, but room for {room}")]
 pub struct TooManyCities {
@@ -152,13 +152,13 @@ impl<const N: usize, const W: usize> From<PathProblem<N, W>> for Instance {
 }
 
 impl<const N: usize, const W: usize> PathState<N, W> {
-    /// The path that has visited no city yet.
+    /// Creates a path that has visited no city yet.
     fn empty(cities: usize) -> Self {
         let end = End { length: 0, cities: 0, last: 0, open: Set::first(cities) };
         Self { end, path: [0; N] }
     }
 
-    /// Extends a path that ended so.
+    /// Extends a path that ended with `end`.
     #[allow(clippy::inline_always, reason = "the innermost step of the search")]
     #[inline(always)]
     fn extend(&mut self, end: &End<W>, step: Step) {
@@ -245,7 +245,7 @@ impl<const N: usize, const W: usize> Children<PathProblem<N, W>> for Extensions<
         true
     }
 
-    /// The path up to here was not touched, and its end is kept by the extensions.
+    /// Does nothing: the path up to here was not changed, and the extensions hold its end.
     fn ascend(&self, _: &PathProblem<N, W>, _: &mut PathState<N, W>) {}
 
     fn split(&mut self, _: &PathProblem<N, W>, _: &PathState<N, W>) -> Option<Self> {
@@ -267,7 +267,7 @@ impl<const N: usize, const W: usize> Children<PathProblem<N, W>> for Extensions<
     }
 }
 
-/// A city, or a place among its neighbours, as a byte.
+/// Converts a city, or a position among its neighbours, to a byte.
 #[inline]
 fn name(city: City) -> u8 {
     debug_assert!(city < 256, "at most 256 cities");
@@ -285,7 +285,7 @@ impl<const N: usize, const W: usize> fmt::Debug for PathState<N, W> {
     }
 }
 
-/// As its length, its cities, and how many cities there are: the rest follows.
+/// Serialises the length, the cities on the path, and the number of all cities; the rest follows from these.
 impl<const N: usize, const W: usize> Serialize for PathState<N, W> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (self.end.length, self.cities(), self.end.cities + self.end.open.len()).serialize(serializer)
@@ -312,7 +312,7 @@ impl<'de, const N: usize, const W: usize> Deserialize<'de> for PathState<N, W> {
     }
 }
 
-/// The number of states that are visited without pruning: every path from the first city.
+/// Returns the number of states visited without pruning: all paths from the first city.
 pub fn states_without_pruning(cities: u64) -> u64 {
     let mut paths = 1;
     let mut states = 1;

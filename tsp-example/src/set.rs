@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A set of numbers below `64 * W`. As an iterator it gives them in ascending order.
+/// A set of numbers below `64 * W`. As an iterator it returns them in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Set<const W: usize>([u64; W]);
 
@@ -13,7 +13,7 @@ impl<const W: usize> Default for Set<W> {
 }
 
 impl<const W: usize> Set<W> {
-    /// The numbers below `n`.
+    /// Creates the set of the numbers below `n`.
     pub(crate) fn first(n: usize) -> Self {
         let mut set = Self::default();
         set.extend(0..n);
@@ -26,31 +26,31 @@ impl<const W: usize> Set<W> {
         self.0[Self::word(number)] |= 1 << (number % 64);
     }
 
-    /// The set without a number below `64 * W`.
+    /// Returns the set without a number below `64 * W`.
     #[inline]
     pub(crate) fn without(mut self, number: usize) -> Self {
         self.0[Self::word(number)] &= !(1 << (number % 64));
         self
     }
 
-    /// Whether it has a number.
+    /// Returns whether the set contains a number.
     #[inline]
     pub(crate) fn contains(&self, number: usize) -> bool {
         number < 64 * W && self.0[Self::word(number)] & (1 << (number % 64)) != 0
     }
 
-    /// Whether it has no number.
+    /// Returns whether the set is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
     }
 
-    /// How many numbers it has.
+    /// Returns how many numbers the set contains.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The word that a number is in. With a single word there is nothing to look up.
+    /// Returns the index of the word that contains a number. A single word needs no computation.
     #[inline]
     fn word(number: usize) -> usize {
         if W == 1 { 0 } else { number / 64 }
@@ -61,7 +61,7 @@ impl<const W: usize> Set<W> {
 impl<const W: usize> Iterator for Set<W> {
     type Item = usize;
 
-    /// Takes the smallest number out.
+    /// Removes the smallest number.
     #[inline]
     fn next(&mut self) -> Option<usize> {
         for (at, word) in self.0.iter_mut().enumerate() {

@@ -1,18 +1,18 @@
-//! A tour to begin with: nearest neighbour from several cities, improved by 2-opt and Or-opt until neither
-//! helps.
+//! A start tour: nearest neighbour from several cities, improved by 2-opt and Or-opt until neither helps.
 //!
-//! Deterministic: the same instance gives the same tour.
+//! Deterministic: the same instance produces the same tour.
 
 use crate::instance::{City, Instance};
 
-/// From how many cities a tour is begun at most.
+/// The maximum number of cities from which a tour is started.
 const STARTS_MAX: usize = 64;
-/// For how many cities tours are improved; beyond, only the nearest neighbour is taken.
+/// The maximum number of cities for which tours are improved; larger instances use only the nearest
+/// neighbour.
 const IMPROVED_CITIES_MAX: usize = 2_000;
-/// The longest chain of cities that Or-opt moves.
+/// The maximum length of a chain of cities that Or-opt moves.
 const CHAIN_MAX: usize = 3;
 
-/// A good tour of an instance, and its length.
+/// Returns a good tour of an instance, and its length.
 pub fn tour(instance: &Instance) -> (u64, Vec<City>) {
     let cities = instance.len();
     let starts = cities.min(if cities <= 400 { STARTS_MAX } else { 4 });
@@ -27,7 +27,7 @@ pub fn tour(instance: &Instance) -> (u64, Vec<City>) {
     (length, from_first(tour))
 }
 
-/// A tour made shorter, if it is not too large for that.
+/// Returns a tour made shorter, if the instance is not too large for that.
 pub(crate) fn improved(instance: &Instance, mut tour: Vec<City>) -> Vec<City> {
     if tour.len() <= IMPROVED_CITIES_MAX {
         improve(instance, &mut tour);
@@ -54,14 +54,14 @@ fn nearest_neighbour(instance: &Instance, start: City) -> Vec<City> {
     tour
 }
 
-/// Applies improving moves until there is none left. Each makes the tour shorter by a whole number, so it
-/// ends.
+/// Applies improving moves until there is none left. Each makes the tour shorter by a whole number, so this
+/// terminates.
 fn improve(instance: &Instance, tour: &mut [City]) {
-    // To reverse a stretch is a way of another length where distances depend on the direction.
+    // Reversing a segment changes its length if distances depend on the direction.
     while !instance.is_directed() && two_opt(instance, tour) || or_opt(instance, tour) {}
 }
 
-/// Reverses stretches of the tour while that makes it shorter. Says whether it did.
+/// Reverses segments of the tour while that makes it shorter. Returns whether it did.
 fn two_opt(instance: &Instance, tour: &mut [City]) -> bool {
     let n = tour.len();
     let d = |a, b| i64::from(instance.distance(a, b));
@@ -79,14 +79,14 @@ fn two_opt(instance: &Instance, tour: &mut [City]) -> bool {
     improved
 }
 
-/// Moves short chains of cities elsewhere, forwards or backwards, while that makes the tour shorter. Says
+/// Moves short chains of cities elsewhere, forwards or backwards, while that makes the tour shorter. Returns
 /// whether it did.
 fn or_opt(instance: &Instance, tour: &mut [City]) -> bool {
     let n = tour.len();
     let mut improved = false;
     for length in 1..=CHAIN_MAX.min(n.saturating_sub(3)) {
         for _ in 0..n {
-            // The chain stands at the front; another turn of the tour brings up the next one.
+            // The chain is at the front; rotating the tour brings up the next one.
             improved |= move_front(instance, tour, length);
             tour.rotate_left(1);
         }
@@ -94,7 +94,7 @@ fn or_opt(instance: &Instance, tour: &mut [City]) -> bool {
     improved
 }
 
-/// Moves the first `length` cities to where they fit best, if that is better than where they are.
+/// Moves the first `length` cities to where they fit best, if that is better than their current position.
 fn move_front(instance: &Instance, tour: &mut [City], length: usize) -> bool {
     let n = tour.len();
     let d = |a: City, b: City| i64::from(instance.distance(a, b));

@@ -1,4 +1,4 @@
-//! What is said of the end of a search: checked, as text and as JSON.
+//! The output of a search's result: verified, as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -13,10 +13,10 @@ use crate::{
     solver::{End, Solved},
 };
 
-/// Checks what was found, and says it.
+/// Verifies a result, and formats it.
 ///
 /// # Errors
-/// If a solution is none, or costs something else.
+/// Fails if a solution is invalid, or has another cost.
 pub fn shown<P: DisplaySolution>(
     problem: &P,
     solved: &Solved<P>,
@@ -81,7 +81,7 @@ fn text<P: DisplaySolution>(problem: &P, solved: &Solved<P>, options: &Options<P
     text
 }
 
-/// How good the best solution is known to be.
+/// Returns how good the best solution is known to be.
 fn quality<P: DisplaySolution>(problem: &P, solved: &Solved<P>) -> String {
     let bound = solved.bound.map(|bound| {
         let gap = solved.gap().map_or_else(String::new, |gap| format!(", a gap of {:.2} %", 100.0 * gap));
@@ -99,7 +99,7 @@ fn quality<P: DisplaySolution>(problem: &P, solved: &Solved<P>) -> String {
     }
 }
 
-/// What to say if there is no solution.
+/// Returns the message if there is no solution.
 fn nothing<P: DisplaySolution>(problem: &P, solved: &Solved<P>, options: &Options<P::Cost>) -> String {
     let sought = match (options.target, options.cutoff) {
         (Some(target), _) => format!(" as good as {}", problem.show_cost(target).0),

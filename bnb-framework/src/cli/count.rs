@@ -1,4 +1,4 @@
-//! The command line of a program that counts: a tree from arguments, all of whose states are visited.
+//! The command line of a program that counts: it visits all states of a tree made from arguments.
 
 use std::{
     marker::PhantomData,
@@ -16,8 +16,8 @@ use crate::{
     sequential,
 };
 
-/// A tree that is made from arguments and counted. Then the whole program, with `solve`, `node` and `submit`,
-/// is one call of [`main_counting`].
+/// A tree that is made from arguments and counted. The whole program, with `solve`, `node` and `submit`, is
+/// then one call of [`main_counting`].
 pub trait Counts: Enumerate {
     /// The name of the program. See [`Program::NAME`].
     const NAME: &'static str;
@@ -25,20 +25,20 @@ pub trait Counts: Enumerate {
     const VERSION: &'static str;
     /// What it does, in one line.
     const ABOUT: &'static str;
-    /// Which tree it is.
+    /// The arguments that define the tree.
     type Arguments: Args;
 
-    /// Makes the tree that was asked for.
+    /// Creates the tree from its arguments.
     ///
     /// # Errors
-    /// What is wrong with the arguments.
+    /// Fails if the arguments are invalid.
     fn from_arguments(arguments: Self::Arguments) -> Result<Self, Failure>;
 
-    /// What was counted, for people and as a JSON object.
+    /// Formats what was counted, as text and as a JSON object.
     fn show(counted: &Self::Output) -> (String, Value);
 }
 
-/// What a program that counts is asked.
+/// All arguments of a program that counts.
 #[derive(Debug, Args)]
 #[group(skip)]
 struct Asked<A: Args> {
@@ -72,16 +72,16 @@ pub fn main_counting<E: Counts>() -> ExitCode {
     taskwork_cli::main::<Counting<E>>()
 }
 
-/// How a tree is to be visited whose states are counted.
+/// How the tree is to be visited.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub struct CountArguments {
-    /// Visit the tree without the runtime, by the plain sequential reference: to compare with.
+    /// Visit the tree without the runtime, by the plain sequential reference, for comparison.
     #[arg(long)]
     sequential: bool,
 }
 
-/// Makes a job of the visit of a whole tree. `show` says what was counted, for people and as a JSON object.
+/// Makes a job that visits a whole tree. `show` formats what was counted, as text and as a JSON object.
 pub fn prepare_count<E: Enumerate>(
     kind: &'static str,
     tree: E,

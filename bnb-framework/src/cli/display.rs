@@ -1,33 +1,33 @@
-//! What is shown of a problem's solutions and costs, and how a cost is read.
+//! How a problem's solutions and costs are displayed, and how a cost is parsed.
 
 use serde_json::{Value, json};
 
 use crate::problem::Problem;
 
-/// A problem whose solutions can be shown. It must say what a solution [costs](Problem::cost_of): what is
-/// shown was checked.
+/// A problem whose solutions can be displayed. It must compute what a solution [costs](Problem::cost_of),
+/// since solutions are verified before they are displayed.
 pub trait DisplaySolution: Problem + Clone {
-    /// What its cost is called: `length`, `profit`. One word, a key in JSON too.
+    /// The name of the cost, such as `length` or `profit`: one word, also used as a key in JSON.
     const COST: &'static str;
-    /// What a solution is called: `tour`, `items`. Likewise.
+    /// The name of a solution, such as `tour` or `items`, likewise.
     const SOLUTION: &'static str;
 
-    /// A solution as people like to read it, and as JSON. By default as it is.
+    /// Formats a solution as text and as JSON. By default in its debug form and in its serialised form.
     fn show(&self, solution: &Self::Solution) -> (String, Value) {
         (format!("{solution:?}"), json!(solution))
     }
 
-    /// A cost, likewise.
+    /// Formats a cost, likewise.
     fn show_cost(&self, cost: Self::Cost) -> (String, Value) {
         (format!("{cost:?}"), json!(cost))
     }
 
-    /// A cost as a user gives it: what [`show_cost`](Self::show_cost) shows. By default as it is in JSON.
+    /// Parses a cost as given by a user, in the form of [`show_cost`](Self::show_cost). By default as JSON.
     fn read_cost(&self, text: &str) -> Option<Self::Cost> {
         serde_json::from_str(text).ok()
     }
 
-    /// How much of the cost is a difference of 1 as it is shown.
+    /// Returns the cost that a displayed difference of 1 stands for.
     fn unit(&self) -> f64 {
         1.0
     }

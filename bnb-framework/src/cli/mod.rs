@@ -1,18 +1,17 @@
-//! The command line of a program that solves problems: everything that can be chosen of a search as options,
-//! and what is said of its end.
+//! The command line of programs that solve problems: all options of a search, and the output of its result.
 //!
-//! There is nothing to write but how the problem is had, and `main` is one call:
+//! A program only implements how its problem is created, and `main` is one call:
 //!
-//! | the problem | implement | `main` calls |
+//! | source of the problem | implement | `main` calls |
 //! |---|---|---|
-//! | is read from a file | [`ParseProblem`] | [`main`] |
-//! | is made from arguments | [`BuildProblem`] | [`main`] |
-//! | counts the states of a tree | [`Counts`] | [`main_counting`] |
+//! | a file | [`ParseProblem`] | [`main`] |
+//! | arguments | [`BuildProblem`] | [`main`] |
+//! | arguments, to count the states of a tree | [`Counts`] | [`main_counting`] |
 //!
-//! How solutions and costs look is said by [`DisplaySolution`]. A program that chooses between several types of problem
-//! implements [`taskwork_cli::Program`] itself: its arguments take [`SearchArguments`] in by
-//! `#[command(flatten)]`, and [`prepare`] makes a job of a [`Solver`](crate::Solver) and of these. The crate
-//! `bnb-problems` does each of them.
+//! [`DisplaySolution`] defines how solutions and costs are displayed. A program that chooses between several
+//! types of problem implements [`taskwork_cli::Program`] itself: its arguments include [`SearchArguments`] by
+//! `#[command(flatten)]`, and [`prepare`] makes a job from these and a [`Solver`](crate::Solver). The crate
+//! `bnb-problems` has examples of each.
 
 mod answer;
 mod count;

@@ -1,4 +1,4 @@
-//! The command line of a program that solves: a problem from a file, or from arguments of its own.
+//! The command line of a program that solves problems from a file, or from arguments of its own.
 
 use std::{marker::PhantomData, path::PathBuf, process::ExitCode};
 
@@ -15,8 +15,8 @@ use crate::{
     words::{FILE_BYTES_MAX, ReadError, text_of},
 };
 
-/// A problem that is made from arguments of its own. Then the whole program, with `solve`, `node` and
-/// `submit`, is one call of [`main`]. One that is read from a file implements [`ParseProblem`] instead.
+/// A problem that is created from arguments of its own. The whole program, with `solve`, `node` and `submit`,
+/// is then one call of [`main`]. A problem that is read from a file implements [`ParseProblem`] instead.
 pub trait BuildProblem: DisplaySolution {
     /// The name of the program. See [`Program::NAME`].
     const NAME: &'static str;
@@ -24,22 +24,22 @@ pub trait BuildProblem: DisplaySolution {
     const VERSION: &'static str;
     /// What it does, in one line.
     const ABOUT: &'static str;
-    /// Which problem it is; how it is searched is added to it.
+    /// The arguments that define the problem; those of the search are added to them.
     type Arguments: Args;
 
-    /// Makes the problem that was asked for.
+    /// Creates the problem from its arguments.
     ///
     /// # Errors
-    /// What is wrong with the arguments, or with the files that they name.
+    /// Fails if the arguments, or the files that they name, are invalid.
     fn from_arguments(arguments: Self::Arguments) -> Result<Self, Failure>;
 
-    /// A solution to begin with, and its cost, if one is easily had.
+    /// Returns a solution to start with, and its cost, if one is cheap to find.
     fn start(&self) -> Option<(Self::Cost, Self::Solution)> {
         None
     }
 }
 
-/// A problem that is read from a file. Then the whole program, with `solve`, `node` and `submit`, is one call
+/// A problem that is read from a file. The whole program, with `solve`, `node` and `submit`, is then one call
 /// of [`main`].
 pub trait ParseProblem: DisplaySolution {
     /// The name of the program. See [`Program::NAME`].
@@ -48,23 +48,23 @@ pub trait ParseProblem: DisplaySolution {
     const VERSION: &'static str;
     /// What it does, in one line.
     const ABOUT: &'static str;
-    /// The largest file that is read, in bytes.
+    /// The maximum size of a file, in bytes.
     const FILE_BYTES_MAX: u64 = FILE_BYTES_MAX;
 
-    /// Reads the problem from the text of a file; [`Words`](crate::words::Words) helps. `file` is what to
-    /// call it.
+    /// Reads the problem from the text of a file; [`Words`](crate::words::Words) helps. `file` is its name in
+    /// messages.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Fails if the text is invalid.
     fn read(file: &str, text: &str) -> Result<Self, ReadError>;
 
-    /// A solution to begin with, and its cost, if one is easily had.
+    /// Returns a solution to start with, and its cost, if one is cheap to find.
     fn start(&self) -> Option<(Self::Cost, Self::Solution)> {
         None
     }
 }
 
-/// What a program for a problem from a file is asked.
+/// The arguments of a program for a problem from a file.
 #[derive(Debug, Args)]
 pub struct FileArguments {
     /// The instance.
@@ -87,7 +87,7 @@ impl<P: ParseProblem> BuildProblem for P {
     }
 }
 
-/// What a program that solves is asked.
+/// All arguments of a program that solves a problem.
 #[derive(Debug, Args)]
 #[group(skip)]
 struct Asked<A: Args> {

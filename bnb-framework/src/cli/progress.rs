@@ -1,4 +1,4 @@
-//! How a search gets on.
+//! The progress of a search.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use indicatif::{HumanCount, HumanDuration};
 
 use crate::{problem::Problem, solver::Progress};
 
-/// How a search gets on, in a line.
+/// Formats the progress of a search in one line.
 pub fn line<P: Problem>(progress: &taskwork::Progress) -> String {
     let progress = Progress::<P>::from_progress(progress);
     let rate = progress.states as f64 / progress.elapsed.as_secs_f64().max(1e-3);

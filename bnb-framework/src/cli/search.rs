@@ -1,4 +1,4 @@
-//! The options of a search, and the job that is made of a problem and of these.
+//! The options of a search, and the job that is made from them and a problem.
 
 use std::time::{Duration, Instant};
 
@@ -17,14 +17,14 @@ use crate::{
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub struct SearchArguments {
-    /// In which order open states are visited.
+    /// The order in which open states are visited.
     #[arg(help_heading = "Search", long, value_enum, default_value = "depth-first")]
     strategy: Order,
-    /// How many open states a task keeps at most, in another order than depth first; beyond, it goes on depth
-    /// first.
+    /// The maximum number of open states that a task keeps, in an order other than depth first; beyond that,
+    /// it searches depth first.
     #[arg(help_heading = "Search", long, value_name = "STATES", default_value_t = Strategy::OPEN_MAX)]
     open_max: usize,
-    /// What is split off when somebody is hungry.
+    /// What is split off when workers are hungry.
     #[arg(help_heading = "Search", long, value_enum, default_value = "half")]
     split: SplitOff,
     /// Visit the same states and find the same solution however many workers and nodes there are. Takes
@@ -34,22 +34,22 @@ pub struct SearchArguments {
     /// Only decide whether there is a solution as good as this.
     #[arg(help_heading = "Search", long, value_name = "COST", allow_hyphen_values = true)]
     target: Option<String>,
-    /// Look only for solutions that are better than this.
+    /// Search only for solutions that are better than this.
     #[arg(help_heading = "Search", long, value_name = "COST", allow_hyphen_values = true)]
     cutoff: Option<String>,
-    /// Take a solution for good enough that is no further than this from the optimum, in units of the cost.
+    /// Accept a solution that is no further than this from the optimum, in units of the cost.
     #[arg(help_heading = "Search", long, value_name = "COST", default_value = "0", value_parser = not_negative)]
     gap: f64,
     /// The same as a share of the cost: 0.01 is one per cent.
     #[arg(help_heading = "Search", long, value_name = "SHARE", default_value = "0", value_parser = not_negative)]
     relative_gap: f64,
-    /// Stop after so many seconds, with the best solution, and what is proven of it.
+    /// Stop after this many seconds, with the best solution and what is proven about it.
     #[arg(help_heading = "Search", long, value_name = "SECONDS", value_parser = seconds)]
     time_limit: Option<Duration>,
-    /// Stop after about so many states, likewise.
+    /// Stop after about this many states, likewise.
     #[arg(help_heading = "Search", long, value_name = "STATES", value_parser = clap::value_parser!(u64).range(1..))]
     state_limit: Option<u64>,
-    /// Collect the so many best solutions.
+    /// Collect this many of the best solutions.
     #[arg(help_heading = "Search", long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     best: Option<u32>,
     /// Collect the solutions that are no further than this from the optimum, in units of the cost; at most
@@ -64,7 +64,7 @@ pub struct SearchArguments {
         "target", "cutoff", "gap", "relative_gap", "best", "within", "within_relative",
     ])]
     no_pruning: bool,
-    /// Search without the runtime, by the plain sequential reference: to compare with.
+    /// Search without the runtime, by the plain sequential reference, for comparison.
     #[arg(help_heading = "Search", long, conflicts_with_all = [
         "strategy", "split", "replicable", "target", "cutoff", "gap", "relative_gap", "time_limit", "state_limit", "best", "within",
         "within_relative",
@@ -77,7 +77,7 @@ pub struct SearchArguments {
 enum Order {
     /// In the order of the children.
     DepthFirst,
-    /// Depth first, of the children those with the best bounds first.
+    /// Depth first, the children with the best bounds first.
     BestChildFirst,
     /// The best bound first, wherever it is.
     BestFirst,
@@ -91,24 +91,25 @@ enum SplitOff {
     Shallowest,
 }
 
-/// How many solutions within a distance of the optimum are collected unless something else is said.
+/// The default maximum number of solutions collected within a distance of the optimum.
 const COLLECT_MAX: usize = 1000;
 
 impl SearchArguments {
-    /// Whether the sequential reference was asked for.
+    /// Returns whether the sequential reference was requested.
     pub fn is_sequential(&self) -> bool {
         self.sequential
     }
 
-    /// Whether everything is to be visited.
+    /// Returns whether everything is to be visited.
     pub fn is_without_pruning(&self) -> bool {
         self.no_pruning
     }
 
-    /// Chooses what was asked for. `read` reads a cost, and `unit` is how much of it a difference of 1 is.
+    /// Applies the options to a solver. `read` parses a cost, and `unit` is the cost that a displayed
+    /// difference of 1 stands for.
     ///
     /// # Errors
-    /// If a cost is none.
+    /// Fails if a cost is invalid.
     pub fn apply<P: Problem>(
         &self,
         mut solver: Solver<P>,
@@ -185,7 +186,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// Makes a job of a search.
 ///
 /// # Errors
-/// What is wrong with the arguments.
+/// Fails if the arguments are invalid.
 pub fn prepare<P: DisplaySolution>(
     kind: &'static str,
     solver: Solver<P>,

@@ -6,13 +6,14 @@
 //!   level 2   │  └─ state children left: ── ▢ ▢        ◀─ the next state to visit comes from here
 //! ```
 //!
-//! So the memory of a task grows with the depth of the tree, not with its breadth, and what is given away is
-//! what probably has the most work below it. Where children are [in place](Children::IN_PLACE) there is one
-//! state only, that of the deepest level; the state of a level above is had by ascending from a copy of it.
+//! The memory of a task thus grows with the depth of the tree, not with its breadth, and what is given away
+//! is what probably has the most work below it. If children are [in place](Children::IN_PLACE) there is only
+//! one state, that of the deepest level; the state of a level above is computed by ascending from a copy of
+//! it.
 //!
-//! While nobody wants anything the levels that are being searched are the frames of a recursion, since
-//! nothing is faster. When the search pauses, the recursion returns, and its frames become levels of the
-//! stack, where they can be split, sent and gone on with.
+//! While nothing interrupts the search, its levels are the frames of a recursion, which is the fastest form.
+//! When the search pauses, the recursion returns, and its frames become levels of the stack, which can be
+//! split, sent and continued.
 
 use std::fmt;
 
@@ -33,17 +34,17 @@ mod tests;
 pub struct Frontier<T: Tree> {
     /// The root of the tree, until it is visited.
     root: Option<T::State>,
-    /// The states that were branched, one a level; in place only the deepest.
+    /// The states that were branched, one for each level; in place only the deepest.
     states: Vec<T::State>,
     /// What is left of their children.
     children: Vec<T::Children>,
-    /// So many of the shallowest levels are known to have no child left.
+    /// The number of shallowest levels that are known to have no child left.
     spent: usize,
-    /// Which share of the whole tree the root, or the state of the first level, is taken for.
+    /// The estimated share of the whole tree below the root, or below the state of the first level.
     share: f64,
-    /// The level of which the state was last given to be bounded.
+    /// The level whose state was last returned to be bounded.
     bounded: Option<usize>,
-    /// Which share each child of a level is taken for, as far as that was asked: of the shallowest levels.
+    /// The estimated share of each child of a level, for the shallowest levels, as far as requested.
     shares: Vec<f64>,
 }
 
@@ -52,43 +53,44 @@ pub struct Frontier<T: Tree> {
 pub enum Below<C> {
     /// Its children are open.
     Open(C),
-    /// Nothing.
+    /// Nothing is left to do.
     Nothing,
-    /// Nothing, nor at its later siblings.
+    /// Nothing is left to do, nor at its later siblings.
     NothingNorAfter,
 }
 
-/// Who visits the states.
+/// Visits the states of a search.
 pub trait Visitor<T: Tree> {
-    /// Visits a state, and says what is to be done below it.
+    /// Visits a state, and returns what is to be done below it.
     fn visit(&mut self, tree: &T, state: &mut T::State) -> Below<T::Children>;
 
-    /// Whether the search is to pause, asked after each state: `opened` says whether its children are open.
+    /// Returns whether the search is to pause. Called after each state; `opened` is true if its children are
+    /// open.
     fn pauses(&mut self, opened: bool) -> bool;
 }
 
-/// Why a search has come back.
+/// Why a search has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Searched {
-    /// The visitor wanted a pause.
+    /// The visitor requested a pause.
     Paused,
     /// No state is left.
     Over,
 }
 
 impl<T: Tree> Frontier<T> {
-    /// The frontier of a search that has not begun: the root alone.
+    /// Creates the frontier of a search that has not begun: the root alone.
     pub fn new(tree: &T) -> Self {
         Self::at(tree.root(), 1.0)
     }
 
-    /// A search that is to begin at a state, which is taken for that share of the whole tree.
+    /// Creates a search that begins at a state whose estimated share of the whole tree is given.
     pub(crate) fn at(root: T::State, share: f64) -> Self {
         Self { root: Some(root), share, ..Self::nothing() }
     }
 
-    /// A search below a state that was branched, which is taken for that share of the whole tree.
+    /// Creates a search below a branched state whose estimated share of the whole tree is given.
     pub(crate) fn below(state: T::State, children: T::Children, share: f64) -> Self {
         Self { states: vec![state], children: vec![children], share, ..Self::nothing() }
     }
@@ -103,19 +105,19 @@ impl<T: Tree> Frontier<T> {
         Self { root: None, states, children, spent: 0, share: 0.0, bounded: None, shares }
     }
 
-    /// Forgets what was known of a level, and of those below it: it is done.
+    /// Forgets what was known of a level, and of those below it, because the level is done.
     fn forget(&mut self, level: usize) {
         self.spent = self.spent.min(level);
         self.shares.truncate(level);
         self.bounded = self.bounded.filter(|&bounded| bounded < level);
     }
 
-    /// How many levels there are.
+    /// Returns the number of levels.
     pub fn levels(&self) -> usize {
         self.children.len()
     }
 
-    /// The state whose children are those of a level. `None` if there is no such level.
+    /// Returns the state whose children form a level. Returns `None` if there is no such level.
     pub fn state_at(&self, tree: &T, level: usize) -> Option<T::State> {
         if level >= self.children.len() {
             return None;

@@ -1,25 +1,25 @@
-//! The search itself: a recursion whose frames come back as levels.
+//! The search itself: a recursion whose frames are turned back into levels.
 
 use super::{Below, Frontier, Searched, Visitor};
 use crate::tree::{Children, Tree};
 
-/// How many levels the recursion goes down before its frames are put on the stack: little enough for any
-/// thread, whatever the size of a state.
+/// The maximum number of levels that the recursion descends before its frames are put on the stack: few
+/// enough for any thread, whatever the size of a state.
 pub(super) const RECURSION_MAX: u32 = if cfg!(test) { 3 } else { 64 };
 
-/// How a recursion has come back.
+/// How a recursion has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Back {
     /// Everything below is done.
     Done,
-    /// It was too deep.
+    /// It reached the maximum depth.
     TooDeep,
-    /// The visitor wanted a pause.
+    /// The visitor requested a pause.
     Paused,
 }
 
 impl<T: Tree> Frontier<T> {
-    /// Visits the open states, depth first, until none is left or the visitor wants a pause.
+    /// Visits the open states, depth first, until none is left or the visitor requests a pause.
     pub fn search(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Searched {
         if let Some(mut root) = self.root.take() {
             if let Below::Open(children) = visitor.visit(tree, &mut root) {
@@ -41,7 +41,7 @@ impl<T: Tree> Frontier<T> {
                 None => return Searched::Over,
                 Some(Back::Done) => {}
                 Some(back) => {
-                    // The frames have come back the deepest first.
+                    // The frames were put back with the deepest first.
                     self.children[level..].reverse();
                     if !T::Children::IN_PLACE {
                         self.states[level..].reverse();
@@ -54,7 +54,7 @@ impl<T: Tree> Frontier<T> {
         }
     }
 
-    /// Searches below the deepest level. `None` if there is no level.
+    /// Searches below the deepest level. Returns `None` if there is no level.
     fn search_copying(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Option<Back> {
         let (parent, mut left) = (self.states.pop()?, self.children.pop()?);
         let level = self.children.len();
@@ -68,7 +68,7 @@ impl<T: Tree> Frontier<T> {
         Some(back)
     }
 
-    /// As [`search_copying`](Self::search_copying), in place.
+    /// Searches like [`search_copying`](Self::search_copying), but in place.
     fn search_in_place(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Option<Back> {
         let (mut here, mut left) = (self.states.pop()?, self.children.pop()?);
         let level = self.children.len();
@@ -87,8 +87,8 @@ impl<T: Tree> Frontier<T> {
     }
 }
 
-/// A search under way: its frames are levels. Those that come back undone are put on the frontier, the
-/// deepest first.
+/// A running search, whose frames are levels. Those that return before they are done are put on the frontier,
+/// the deepest first.
 struct Recursion<'a, T: Tree, V> {
     frontier: &'a mut Frontier<T>,
     tree: &'a T,
@@ -141,7 +141,7 @@ impl<T: Tree, V: Visitor<T>> Recursion<'_, T, V> {
                         self.below_in_place(here, &mut children, depth + 1)
                     };
                     if back != Back::Done {
-                        // Not back to the parent: the state is that of the deepest level.
+                        // Do not ascend to the parent: the frontier's state is that of the deepest level.
                         self.frontier.children.push(children);
                         return back;
                     }

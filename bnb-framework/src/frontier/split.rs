@@ -1,18 +1,18 @@
-//! What a task gives away of its open states.
+//! Splitting off open states of a task.
 
 use super::Frontier;
 use crate::tree::{Children, Tree};
 
 impl<T: Tree> Frontier<T> {
-    /// Splits off children of the shallowest level that has any left. What is split off and what remains are
-    /// disjoint and together what was there.
+    /// Splits off children of the shallowest level that has any left. The part split off and the rest are
+    /// disjoint, and together they are what was there before.
     pub fn split(&mut self, tree: &T) -> Option<Self> {
         self.split_levels(tree, 1)
     }
 
-    /// As [`split`](Self::split), from several levels: from no more than so many, and no more than half of
-    /// those that may have any left. For trees where a state is as likely to have much below it at any depth,
-    /// and mostly has little. In place it is only ever one level.
+    /// Splits off children of several levels like [`split`](Self::split): of at most `levels_max`, and of at
+    /// most half of those that may have any left. This suits trees in which the work below a state does not
+    /// depend on its depth, and is mostly small. In place only one level is split.
     pub fn split_levels(&mut self, tree: &T, levels_max: usize) -> Option<Self> {
         let half = (self.children.len().saturating_sub(self.spent)).div_ceil(2);
         let levels_max = if T::Children::IN_PLACE { 1 } else { levels_max.min(half) };
@@ -38,8 +38,8 @@ impl<T: Tree> Frontier<T> {
         (!away.children.is_empty()).then_some(away)
     }
 
-    /// Splits off children of a level, counted from the shallowest. `None` if it has none left, or only the
-    /// last state of all.
+    /// Splits off children of a level, counted from the shallowest. Returns `None` if it has none left, or
+    /// only the last state of all.
     pub fn split_at(&mut self, tree: &T, level: usize) -> Option<Self> {
         let state = self.state_at(tree, level)?;
         if self.is_last(tree, level, &state) {
@@ -68,7 +68,8 @@ impl<T: Tree> Frontier<T> {
         }
     }
 
-    /// Whether a level has one state left, and none is below it: to give it away would only move the work.
+    /// Returns whether a level has one state left, with none below it: giving it away would only move the
+    /// work.
     fn is_last(&self, tree: &T, level: usize, state: &T::State) -> bool {
         level + 1 == self.children.len() && self.children[level].is_single(tree, state)
     }

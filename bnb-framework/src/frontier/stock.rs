@@ -1,4 +1,4 @@
-//! What is still open: which share of the whole tree, how good it may be, and every state of it.
+//! What is still open: its share of the whole tree, a bound on it, and all of its states.
 
 use super::Frontier;
 use crate::{
@@ -11,13 +11,13 @@ use crate::{
 pub(crate) enum Unvisited<S> {
     /// A state.
     State(S),
-    /// So many children of a visited state that they were not looked at one by one.
+    /// A visited state with so many children that they were not enumerated.
     Below(S),
 }
 
 impl<T: Tree> Frontier<T> {
-    /// The deepest state that everything which is open lies below, if that was not asked before: then nothing
-    /// new is to be learnt from its bound.
+    /// Returns the deepest state that has everything open below it. Returns `None` if that was returned
+    /// before: its bound would bring nothing new.
     fn state_above_all(&mut self, tree: &T) -> Option<T::State> {
         let mut level = self.spent;
         while level + 1 < self.children.len() {
@@ -33,21 +33,21 @@ impl<T: Tree> Frontier<T> {
         self.state_at(tree, level)
     }
 
-    /// The share of the whole tree that a child of a level is taken for: the share of the level, divided
-    /// among the children that it has when that is first asked.
+    /// Returns the estimated share of the whole tree below each child of a level: the share of the level,
+    /// divided by the number of children that it has at the first call.
     pub(super) fn share_of_child(&mut self, tree: &T, level: usize) -> f64 {
         while self.shares.len() <= level {
             let at = self.shares.len();
             let whole = if at == 0 { self.share } else { self.shares[at - 1] };
             let count = self.state_at(tree, at).map_or(0, |state| self.children[at].count(tree, &state));
-            // The one that the levels below belong to has left its level, but is not done.
+            // The child that the levels below belong to has left its level, but is not done.
             let under_way = u64::from(at + 1 < self.children.len());
             self.shares.push(whole / (count + under_way).max(1) as f64);
         }
         self.shares[level]
     }
 
-    /// A bound on everything that is open, if it is easily had and there is something new to say.
+    /// Returns a bound on everything that is open, if it is cheap and there is something new to report.
     pub(crate) fn bound(&mut self, problem: &T) -> Option<T::Cost>
     where
         T: Problem,
@@ -55,7 +55,7 @@ impl<T: Tree> Frontier<T> {
         if !T::Children::IN_PLACE {
             return problem.bound(&mut self.state_above_all(problem)?, None);
         }
-        // The states above need not know their bounds any more, but each child has one.
+        // The states above no longer need to know their bounds, but each child has one.
         let mut best = None;
         self.open_states(problem, &mut |open| {
             let (Unvisited::State(mut state) | Unvisited::Below(mut state)) = open;
@@ -65,10 +65,10 @@ impl<T: Tree> Frontier<T> {
         best
     }
 
-    /// Which share of the whole tree is open here: an estimate, that gives each child of a state the same
-    /// weight (after P. Kilby, J. Slaney, S. Thiébaux and T. Walsh, Estimating search tree size, 2006).
+    /// Estimates the share of the whole tree that is open here; each child of a state has the same weight
+    /// (after P. Kilby, J. Slaney, S. Thiébaux and T. Walsh, Estimating search tree size, 2006).
     pub(crate) fn share_left(&mut self, tree: &T) -> f64 {
-        /// What weighs less, of what was counted, is not looked at.
+        /// The share of what was counted below which deeper levels are ignored.
         const NEGLIGIBLE: f64 = 1e-3;
         if self.root.is_some() {
             return self.share;
@@ -86,7 +86,7 @@ impl<T: Tree> Frontier<T> {
         left
     }
 
-    /// Tells every state that is open; those of a level that has very many together.
+    /// Passes on every open state; the states of a very large level are passed on together.
     pub(crate) fn open_states(&self, tree: &T, tell: &mut dyn FnMut(Unvisited<T::State>)) {
         if let Some(root) = &self.root {
             tell(Unvisited::State(root.clone()));
@@ -99,7 +99,7 @@ impl<T: Tree> Frontier<T> {
                     tell(Unvisited::State(child));
                 }
             } else {
-                // A state that was ascended to need not know its bound any more.
+                // A state that was ascended to may no longer know its bound.
                 tell(Unvisited::Below(if T::Children::IN_PLACE { tree.root() } else { parent }));
             }
         }

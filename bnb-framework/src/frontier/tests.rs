@@ -1,15 +1,15 @@
-//! Every state is visited once, whoever visits it, in whatever form it lies meanwhile.
+//! Every state is visited once, however the frontier is split and paused.
 
 use proptest::prelude::*;
 
 use super::{recursion::RECURSION_MAX, *};
 use crate::testing::{Paths, Steps};
 
-/// Notes the states in the order of their visit, and pauses when it is told to.
+/// Records the states in the order of their visit, and pauses when told to.
 struct Notes<'a> {
     visited: Vec<Vec<u8>>,
     pauses: &'a mut dyn Iterator<Item = bool>,
-    /// Whether states that end so have no later siblings.
+    /// States that end with this step have no later siblings.
     last: Option<u8>,
 }
 
@@ -25,7 +25,7 @@ impl<T: Tree<State = Vec<u8>>> Visitor<T> for Notes<'_> {
     }
 }
 
-/// Visits what is open, splitting at the given moments, and gives the states in the order of their visit.
+/// Visits what is open, splitting at the given moments, and returns the states in the order of their visit.
 fn visit<T: Tree<State = Vec<u8>>>(
     tree: &T,
     frontier: Frontier<T>,
@@ -34,7 +34,7 @@ fn visit<T: Tree<State = Vec<u8>>>(
     visit_splitting(tree, frontier, splits, 1)
 }
 
-/// As [`visit`], splitting so many levels at once, or, if that is 0, one state.
+/// Visits like [`visit`], splitting this many levels at once, or one state if `levels` is 0.
 fn visit_splitting<T: Tree<State = Vec<u8>>>(
     tree: &T,
     mut frontier: Frontier<T>,
@@ -43,7 +43,7 @@ fn visit_splitting<T: Tree<State = Vec<u8>>>(
 ) -> Vec<Vec<u8>> {
     let (mut parts, mut notes) = (Vec::new(), Notes { visited: Vec::new(), pauses: splits, last: None });
     while frontier.search(tree, &mut notes) == Searched::Paused {
-        // None at once: one state.
+        // 0 levels mean one state.
         parts.extend(if levels == 0 {
             frontier.split_state(tree)
         } else {

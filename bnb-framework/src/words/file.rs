@@ -1,5 +1,5 @@
-//! The text of a file: judged while it is read, so that what is no text, or too much, costs neither time nor
-//! memory.
+//! Reading text files. Content is checked while it is read, so that files that are not text, or too large,
+//! cost neither time nor memory.
 
 use std::{
     fs::{self, File, FileType},
@@ -9,21 +9,21 @@ use std::{
 
 use super::ReadError;
 
-/// The largest file that is read unless something else is said, in bytes.
+/// The default maximum size of a file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// How much is read and judged at a time, in bytes.
+/// The number of bytes read and checked at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The text of a file of at most so many bytes.
+/// Reads the text of a file of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// If it cannot be read, is no regular file, is larger, or is no text: see [`text_from`].
+/// Fails if the file cannot be read, is not a regular file, is larger, or is not text: see [`text_from`].
 pub fn text_of(file: &Path, bytes_max: u64) -> Result<String, ReadError> {
     let name = file.display().to_string();
     let unreadable = |error| unreadable(&name, &error);
     let found = fs::metadata(file).map_err(unreadable)?;
-    // Looked at before it is opened: to open a pipe is to wait until somebody writes to it.
+    // Check before opening: opening a pipe would wait until a process writes to it.
     if !found.is_file() {
         let what = format!("found {}; expected a regular file", kind(found.file_type()));
         return Err(ReadError::of_file(&name, what));
@@ -34,15 +34,15 @@ pub fn text_of(file: &Path, bytes_max: u64) -> Result<String, ReadError> {
     text_from(&name, File::open(file).map_err(unreadable)?, bytes_max)
 }
 
-/// The text that a reader gives, of at most so many bytes; `file` is what to call it.
+/// Reads a text of at most `bytes_max` bytes from a reader; `file` is its name in messages.
 ///
 /// # Errors
-/// If it cannot be read, gives more, is no UTF-8, or has control characters in it: with the line of the
-/// first. Nothing is read beyond that.
+/// Fails if the text cannot be read, is longer, is not UTF-8, or contains control characters; the error names
+/// the line of the first one. Nothing is read beyond that.
 pub fn text_from(file: &str, reader: impl Read, bytes_max: u64) -> Result<String, ReadError> {
     let mut reader = reader.take(bytes_max.saturating_add(1));
     let (mut text, mut chunk) = (String::new(), vec![0; CHUNK_BYTES]);
-    // How many bytes of the chunk are left of the one before: the beginning of a character.
+    // The number of bytes left over from the previous chunk: the beginning of a character.
     let (mut left, mut line) = (0, 1);
     loop {
         let read = match reader.read(&mut chunk[left..]) {
@@ -84,7 +84,8 @@ fn lines_in(text: &str) -> usize {
     text.bytes().filter(|&byte| byte == b'\n').count()
 }
 
-/// Control characters but for ends of lines and pages, tabs, and what ends a file on DOS.
+/// Returns whether this is a control character other than a line or page end, a tab, or the DOS end-of-file
+/// mark.
 fn is_no_text(c: char) -> bool {
     c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t' | '\x0c' | '\x1a')
 }
@@ -124,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives its bytes in pieces, and counts how many it gave.
+    /// Returns its bytes in pieces, and counts them.
     struct Pieces<'a> {
         bytes: &'a [u8],
         piece: usize,

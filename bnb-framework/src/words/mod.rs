@@ -1,7 +1,7 @@
-//! Reading the files of instances: words and numbers, and what to say when they are not as expected.
+//! Reading instance files: words and numbers, with precise messages about whatever is not as expected.
 //!
-//! Most formats of instances are numbers in a certain order, with white space between. [`Words`] gives them
-//! one by one, and whatever is wrong is said with the file, the line, what was found, and what was expected.
+//! Most instance formats are numbers in a certain order, separated by white space. [`Words`] returns them one
+//! by one; its errors name the file, the line, what was found, and what was expected.
 //!
 //! ```
 //! use bnb_framework::words::{ReadError, Words};
@@ -39,20 +39,20 @@ pub struct Words<'a> {
     file: &'a str,
     lines: std::iter::Enumerate<std::str::Lines<'a>>,
     line: usize,
-    /// What is left of the line.
+    /// The rest of the line.
     rest: std::str::SplitWhitespace<'a>,
 }
 
 impl<'a> Words<'a> {
-    /// The words of a text; `file` is what to call it.
+    /// Creates a reader of a text; `file` is its name in messages.
     pub fn new(file: &'a str, text: &'a str) -> Self {
-        // A mark at the beginning, which some editors write, is no word.
+        // A byte order mark, which some editors write, is not part of a word.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let rest = "".split_whitespace();
         Self { file, lines: text.lines().enumerate(), line: 0, rest }
     }
 
-    /// The next word.
+    /// Returns the next word.
     fn next(&mut self) -> Option<&'a str> {
         loop {
             if let Some(word) = self.rest.next() {
@@ -64,27 +64,27 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The next word, whatever it is.
+    /// Returns the next word, whatever it is.
     ///
     /// # Errors
-    /// If there is none.
+    /// Fails if there is none.
     pub fn word(&mut self, expected: &str) -> Result<&'a str, ReadError> {
         self.next().ok_or_else(|| self.missing(expected))
     }
 
-    /// The next word, as a number or whatever is read from a single word.
+    /// Returns the next word, as a number or anything else that is parsed from a single word.
     ///
     /// # Errors
-    /// If there is none, or it is something else.
+    /// Fails if there is none, or it is something else.
     pub fn number<T: FromStr>(&mut self, expected: &str) -> Result<T, ReadError> {
         let word = self.word(expected)?;
         word.parse().map_err(|_| self.wrong(word, expected))
     }
 
-    /// The next word, as a number within a range.
+    /// Returns the next word, as a number within a range.
     ///
     /// # Errors
-    /// If there is none, or it is something else.
+    /// Fails if there is none, or it is something else.
     pub fn number_in<T: FromStr + PartialOrd + fmt::Display>(
         &mut self,
         what: &str,
@@ -96,18 +96,18 @@ impl<'a> Words<'a> {
         number.ok_or_else(|| self.wrong(word, &expected))
     }
 
-    /// The next word of the line that the last one was on.
+    /// Returns the next word on the line of the last one.
     ///
     /// # Errors
-    /// If there is none.
+    /// Fails if there is none.
     pub fn word_here(&mut self, expected: &str) -> Result<&'a str, ReadError> {
         self.rest.next().ok_or_else(|| self.at(self.line, "the end of the line", expected))
     }
 
-    /// The next word of this line, as a number within a range.
+    /// Returns the next word on this line, as a number within a range.
     ///
     /// # Errors
-    /// If there is none, or it is something else.
+    /// Fails if there is none, or it is something else.
     pub fn number_here<T: FromStr + PartialOrd + fmt::Display>(
         &mut self,
         what: &str,
@@ -119,35 +119,35 @@ impl<'a> Words<'a> {
         number.ok_or_else(|| self.wrong(word, &expected))
     }
 
-    /// Whether there are no words left.
+    /// Returns whether no words are left.
     pub fn is_at_end(&self) -> bool {
         self.clone().next().is_none()
     }
 
-    /// The next word, without taking it.
+    /// Returns the next word without taking it.
     pub fn peek(&self) -> Option<&'a str> {
         self.clone().next()
     }
 
-    /// The next word of the line that the last one was on, without taking it.
+    /// Returns the next word on the line of the last one, without taking it.
     pub fn peek_here(&self) -> Option<&'a str> {
         self.rest.clone().next()
     }
 
-    /// The line that the last word was on, from 1; 0 before the first.
+    /// Returns the line number of the last word, from 1; 0 before the first.
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// Passes over the rest of the line that the last word was on.
+    /// Skips the rest of the line of the last word.
     pub fn skip_line(&mut self) {
         self.rest = "".split_whitespace();
     }
 
-    /// Says that nothing is to follow.
+    /// Checks that no words are left.
     ///
     /// # Errors
-    /// If something does.
+    /// Fails if there are any.
     pub fn end(&mut self) -> Result<(), ReadError> {
         match self.next() {
             None => Ok(()),
@@ -155,11 +155,11 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Says that nothing is to follow on the line that the last word was on. `expected` goes on: what would
-    /// be on lines of their own.
+    /// Checks that no words are left on the line of the last word. `expected` continues the error message
+    /// with what should follow on lines of its own.
     ///
     /// # Errors
-    /// If something does.
+    /// Fails if there are any.
     pub fn end_here(&mut self, expected: &str) -> Result<(), ReadError> {
         match self.rest.next() {
             None => Ok(()),
@@ -167,17 +167,17 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// What is wrong with the word that was taken last.
+    /// Returns an error about the last word taken.
     pub fn wrong(&self, found: &str, expected: &str) -> ReadError {
         self.at(self.line, &quoted(found), expected)
     }
 
-    /// What is wrong with a line, in words: what stands there is not quoted.
+    /// Returns an error about a line. `found` is a description, and is not quoted.
     pub fn at(&self, line: usize, found: &str, expected: &str) -> ReadError {
         ReadError::at(self.file, line, found, expected)
     }
 
-    /// That the file ends where something was expected.
+    /// Returns an error for a file that ends where something was expected.
     pub fn missing(&self, expected: &str) -> ReadError {
         let lines = self.line + self.lines.clone().count();
         self.at(lines.max(1), "the end of the file", expected)

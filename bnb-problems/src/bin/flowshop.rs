@@ -1,5 +1,5 @@
-//! `flowshop`: solves the permutation flow shop: jobs go through all machines in the same order; which order
-//! is done first?
+//! `flowshop`: solves the permutation flow shop. Jobs go through all machines in the same order; which order
+//! finishes first?
 //!
 //! ```text
 //! cargo run --release -p bnb-problems --bin flowshop -- solve ta001

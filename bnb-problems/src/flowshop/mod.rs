@@ -1,10 +1,10 @@
 //! The permutation flow shop (E. Taillard, Benchmarks for basic scheduling problems, 1993).
 //!
-//! An order is made from both ends: the next job is put behind those at the front, or before those at the
-//! back, whichever leaves less to be searched (J. Gmys, M. Mezmaz, N. Melab and D. Tuyttens, A
-//! computationally efficient branch-and-bound algorithm for the permutation flow-shop scheduling problem,
-//! 2020). Bounded by each machine alone: what it has done at the front, all jobs that are left one after
-//! another, and what follows at the back.
+//! An order is built from both ends: the next job is put after those at the front, or before those at the
+//! back, whichever leaves less to search (J. Gmys, M. Mezmaz, N. Melab and D. Tuyttens, A computationally
+//! efficient branch-and-bound algorithm for the permutation flow-shop scheduling problem, 2020). The bound
+//! considers each machine alone: its time for the front, all remaining jobs one after another, and the time
+//! for the back.
 
 mod read;
 
@@ -25,47 +25,48 @@ pub use self::read::{FILE_BYTES_MAX, JOBS_MAX, MACHINES_MAX, parse};
 pub struct FlowShop {
     jobs: usize,
     machines: usize,
-    /// How long each job takes on each machine, job by job.
+    /// The time of each job on each machine, job by job.
     times: Vec<u32>,
-    /// The earliest that any job can be at each machine.
+    /// The earliest time at which any job can reach each machine.
     heads: Vec<u32>,
-    /// The least that follows any job on each machine.
+    /// The minimum time after any job on each machine.
     tails: Vec<u32>,
 }
 
-/// Some jobs are at the front, some at the back: one state for a whole search, changed in place.
+/// A partial order: some jobs are at the front, some at the back. There is one state for a whole search,
+/// changed in place.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Order {
     front: Vec<u16>,
-    /// From the last one on.
+    /// From the last job on.
     back: Vec<u16>,
-    /// Which jobs are left.
+    /// Whether each job is left.
     left: Vec<bool>,
-    /// How much there is to do for these on each machine.
+    /// The total time of the remaining jobs on each machine.
     work: Vec<u32>,
-    /// When each machine is done with the front: of all fronts so far, one upon the other.
+    /// The time at which each machine is done with the front; one row for each job at the front, stacked.
     done: Vec<u32>,
-    /// How long each machine and those after it still need from the beginning of the back, likewise.
+    /// The time that each machine and those after it still need from the beginning of the back, likewise.
     needed: Vec<u32>,
-    /// No order of this kind is done earlier.
+    /// A lower bound on the makespan.
     low: u32,
-    /// The best order known was done then, when that was last asked.
+    /// The makespan of the best order known when the bound was last computed.
     best: u32,
 }
 
-/// The jobs that were not tried yet at an end, with what an order takes at least that goes on so; the worst
-/// first.
+/// The jobs that were not tried yet at one end, each with a lower bound on the makespan if it comes next; the
+/// worst first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Next {
     at_front: bool,
     jobs: Vec<(u32, u16)>,
 }
 
-/// Seeds of the generator are below.
+/// The end of the range of the generator's seeds.
 const SEED_END: u32 = i32::MAX as u32;
 
 impl FlowShop {
-    /// An instance of which the times are given machine by machine.
+    /// Creates an instance whose times are given machine by machine.
     pub fn new(jobs: usize, machines: usize, by_machine: Vec<u32>) -> Self {
         let times: Vec<u32> = (0..jobs)
             .flat_map(|job| (0..machines).map(move |m| (job, m)))
@@ -80,7 +81,7 @@ impl FlowShop {
         Self { jobs, machines, times, heads, tails }
     }
 
-    /// Taillard's instance of a seed: times from 1 to 99 by the generator that he gives.
+    /// Creates Taillard's instance of a seed: times from 1 to 99 by his generator.
     pub fn generate(jobs: usize, machines: usize, seed: u32) -> Self {
         let mut seed = i64::from(seed);
         let mut next = || {
@@ -110,15 +111,16 @@ impl FlowShop {
         done.last().copied().unwrap_or(0)
     }
 
-    /// From what no order is done before, by each machine alone, to one job after another.
+    /// Returns the range of possible makespans: from the bound of each machine alone to all jobs one after
+    /// another.
     fn makespans(&self) -> RangeInclusive<u32> {
         let load = |m: usize| self.times.iter().skip(m).step_by(self.machines).sum::<u32>();
         let least = (0..self.machines).map(|m| self.heads[m] + load(m) + self.tails[m]).max();
         least.unwrap_or(0)..=self.times.iter().sum()
     }
 
-    /// An order to begin with: the longest jobs first, each where it does least harm (M. Nawaz, E. Enscore
-    /// and I. Ham, 1983).
+    /// Returns an order to start with: the longest jobs first, each inserted where the makespan is least (M.
+    /// Nawaz, E. Enscore and I. Ham, 1983).
     pub fn insertion(&self) -> (u32, Vec<u16>) {
         let mut jobs: Vec<u16> = (0..self.jobs).filter_map(|job| u16::try_from(job).ok()).collect();
         jobs.sort_by_key(|&job| std::cmp::Reverse(self.job(job).iter().sum::<u32>()));
@@ -130,7 +132,7 @@ impl FlowShop {
         (self.makespan(&order), order)
     }
 
-    /// What an order takes at least that goes on with each of the jobs left.
+    /// Computes a lower bound on the makespan for each remaining job if it comes next.
     fn next(&self, order: &Order, at_front: bool) -> Next {
         let (done, needed) = (order.done(self), order.needed(self));
         let left = order.left.iter().zip(0_u16..).filter(|(left, _)| **left);
@@ -170,12 +172,12 @@ impl FlowShop {
 }
 
 impl Order {
-    /// When each machine is done with the front at the earliest.
+    /// Returns the earliest time at which each machine is done with the front.
     fn done<'a>(&'a self, shop: &'a FlowShop) -> &'a [u32] {
         if self.front.is_empty() { &shop.heads } else { &self.done[self.done.len() - shop.machines..] }
     }
 
-    /// How long each machine and those after it need for the back at the least.
+    /// Returns the minimum time that each machine and those after it need for the back.
     fn needed<'a>(&'a self, shop: &'a FlowShop) -> &'a [u32] {
         if self.back.is_empty() { &shop.tails } else { &self.needed[self.needed.len() - shop.machines..] }
     }
@@ -219,7 +221,8 @@ impl Tree for FlowShop {
         Order { front, back, left: vec![true; self.jobs], work, done, needed, low: 0, best: u32::MAX }
     }
 
-    /// At the end where fewer jobs could lead to a better order; if there are as many, where they look worse.
+    /// Branches at the end where fewer jobs could lead to a better order; if equal, where the bounds are
+    /// worse.
     fn branch(&self, order: &mut Order) -> Next {
         let ends = [self.next(order, true), self.next(order, false)];
         let worth = |next: &Next| {
@@ -251,7 +254,7 @@ impl Children<FlowShop> for Next {
         order.take_back(shop, self.at_front);
     }
 
-    /// The later half: those that look worse.
+    /// Splits off the half that looks worse.
     fn split(&mut self, _: &FlowShop, _: &Order) -> Option<Self> {
         let kept = self.jobs.split_off(self.jobs.len().div_ceil(2));
         let away = Self { at_front: self.at_front, jobs: std::mem::replace(&mut self.jobs, kept) };
@@ -272,9 +275,9 @@ impl Children<FlowShop> for Next {
 }
 
 impl Problem for FlowShop {
-    /// When the last machine is done.
+    /// The time at which the last machine is done.
     type Cost = u32;
-    /// The jobs in their order, from 0.
+    /// The jobs in order, from 0.
     type Solution = Vec<u16>;
     const WORST_LAST: bool = true;
 
@@ -311,31 +314,31 @@ impl DisplaySolution for FlowShop {
     const COST: &'static str = "makespan";
     const SOLUTION: &'static str = "order";
 
-    /// People count jobs from 1.
+    /// Jobs are displayed from 1.
     fn show(&self, order: &Vec<u16>) -> (String, Value) {
         let order: Vec<u16> = order.iter().map(|job| job + 1).collect();
         (format!("{order:?}"), json!(order))
     }
 }
 
-/// Which instance.
+/// Which instance to solve.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The instance, in Taillard's format: the numbers of jobs and machines, then the times of all jobs, a
     /// line for each machine.
     #[arg(required_unless_present = "seed")]
     file: Option<PathBuf>,
-    /// Which instance of the file, if it has several.
+    /// The number of the instance in the file, if it has several.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     instance: u32,
-    /// Make an instance as Taillard did, from the seed of its times.
+    /// Generate an instance like Taillard, from the seed of its times.
     #[arg(long, conflicts_with_all = ["file", "instance"], requires = "jobs", requires = "machines",
           value_parser = clap::value_parser!(u32).range(1..i64::from(SEED_END)))]
     seed: Option<u32>,
-    /// How many jobs it has.
+    /// The number of jobs.
     #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX as i64))]
     jobs: Option<u16>,
-    /// How many machines it has.
+    /// The number of machines.
     #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=MACHINES_MAX as i64))]
     machines: Option<u16>,
 }

@@ -4,25 +4,25 @@ use bnb_framework::words::{ReadError, Words};
 
 use super::FlowShop;
 
-/// The most jobs.
+/// The maximum number of jobs.
 pub const JOBS_MAX: usize = 1000;
-/// The most machines.
+/// The maximum number of machines.
 pub const MACHINES_MAX: usize = 256;
-/// The largest file that is read, in bytes: some of the largest instances.
+/// The maximum size of a file, in bytes: some of the largest instances.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
-/// The longest that a job takes on a machine: sums of all stay within 32 bits.
+/// The maximum time of a job on a machine; the sum of all times stays within 32 bits.
 const TIME_MAX: u32 = 8_000;
 
-/// Reads an instance of a file, counted from 1; all of them are checked.
+/// Reads one instance of a file, counted from 1. All instances of the file are checked.
 ///
-/// An instance is a line with the numbers of jobs and machines, which the seed and the two bounds may follow,
-/// and then a line for each machine with the times of all jobs. Before either there may be Taillard's title
-/// (`number of jobs, …`, `processing times :`); a second instance must have the first of these, so that a
-/// machine too many is not taken for one. After the times there may be a makespan alone on a line, which must
-/// be a possible one, and then the jobs in an order of that makespan.
+/// An instance is a line with the numbers of jobs and machines, optionally followed by the seed and the two
+/// bounds, and then a line for each machine with the times of all jobs. Either part may have Taillard's title
+/// before it (`number of jobs, …`, `processing times :`); a second instance must have the first of these, so
+/// that an extra machine is not taken for one. After the times there may be a makespan alone on a line, which
+/// must be possible, and then the jobs in an order that has this makespan.
 ///
 /// # Errors
-/// Says the file, the line, what was found and what was expected.
+/// Fails with the file, the line, what was found and what was expected.
 pub fn parse(file: &str, text: &str, instance: u32) -> Result<FlowShop, ReadError> {
     let mut words = Words::new(file, text);
     let (mut wanted, mut count) = (None, 0);
@@ -70,8 +70,8 @@ fn one(words: &mut Words<'_>) -> Result<FlowShop, ReadError> {
     Ok(FlowShop::new(jobs, machines, times))
 }
 
-/// Reads a makespan, and an order if one follows, and checks that the instance can have them: a line too many
-/// is no solution.
+/// Reads a makespan, and an order if one follows, and checks that they are possible for the instance, so that
+/// an extra line is not taken for a solution.
 fn solution(words: &mut Words<'_>, shop: &FlowShop) -> Result<(), ReadError> {
     const MAKESPAN: &str = "the end of the file, or the makespan of a solution";
     let makespan: u32 = words.number_in(MAKESPAN, 0..=u32::MAX)?;
@@ -105,7 +105,7 @@ fn solution(words: &mut Words<'_>, shop: &FlowShop) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Passes over a title that begins so.
+/// Skips a title that starts with this word.
 fn skip_title(words: &mut Words<'_>, first: &str) {
     if words.peek().is_some_and(|word| is_title(word, first)) {
         let _ = words.word("a title");

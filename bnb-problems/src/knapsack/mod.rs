@@ -1,6 +1,6 @@
-//! The 0/1 knapsack: items with values and weights, of which the most valuable set that fits is sought.
-//! Branches on the next item, by value per weight; bounded by filling the room that is left, the last item in
-//! part (G. Dantzig, 1957).
+//! The 0/1 knapsack: given items with values and weights, find the most valuable set that fits. Branches on
+//! the next item, by value per weight; the bound fills the remaining room, the last item in part (G. Dantzig,
+//! 1957).
 
 mod read;
 
@@ -16,20 +16,20 @@ use serde_json::{Value, json};
 
 use self::read::{Decimal, parse};
 
-/// Items, and what they may weigh together. Whole numbers: decimals of the file are in units of its last
+/// The items, and the weight that fits. All numbers are whole: decimals of the file are in units of its last
 /// place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Knapsack {
     capacity: u64,
-    /// Values and weights, those that are worth the most for their weight first.
+    /// Values and weights, those with the most value for their weight first.
     items: Vec<(u64, u64)>,
-    /// Where each was in the file, from 0.
+    /// The position of each in the file, from 0.
     places: Vec<usize>,
-    /// How many decimals values have.
+    /// The number of decimals of values.
     decimals: usize,
 }
 
-/// The first items are decided.
+/// A partial solution: the first items are decided.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Packing {
     taken: Vec<bool>,
@@ -45,7 +45,7 @@ impl Tree for Knapsack {
         Packing { taken: Vec::new(), value: 0, room: self.capacity }
     }
 
-    /// The next item is taken, if it fits, or left.
+    /// Takes the next item, if it fits, or leaves it.
     fn branch(&self, packing: &mut Packing) -> VecDeque<Packing> {
         let (value, weight) = self.items[packing.taken.len()];
         let with = |take: bool| {
@@ -65,7 +65,7 @@ impl Tree for Knapsack {
 impl Problem for Knapsack {
     /// The value, in units of the last decimal.
     type Cost = u64;
-    /// The places of the items in the file, from 0, in order.
+    /// The positions of the items in the file, from 0, in order.
     type Solution = Vec<usize>;
     const GOAL: Goal = Goal::Maximise;
 
@@ -100,7 +100,7 @@ impl Problem for Knapsack {
         }
         let (mut value, mut weight) = (0, 0);
         for &item in items {
-            // None twice.
+            // `take` refuses an item that occurs twice.
             let (v, w) = left.get_mut(item)?.take()?;
             (value, weight) = (value + v, weight + w);
         }
@@ -112,7 +112,7 @@ impl DisplaySolution for Knapsack {
     const COST: &'static str = "value";
     const SOLUTION: &'static str = "items";
 
-    /// People count items from 1.
+    /// Items are displayed from 1.
     fn show(&self, items: &Vec<usize>) -> (String, Value) {
         let items: Vec<usize> = items.iter().map(|item| item + 1).collect();
         (format!("{items:?}"), json!(items))
@@ -140,19 +140,19 @@ impl ParseProblem for Knapsack {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const ABOUT: &'static str = "Packs the most valuable items that fit";
 
-    /// Reads one of two formats. The first: the number of items and the capacity, on a line or a line each,
-    /// then a line with the value and the weight for each item. What follows may be a solution, a 0 or 1 for
-    /// each item; it must fit, and is passed over. The second is that of PEBBL's example: the capacity alone
-    /// on a line, then a line with the name, the weight and the value (in this order) for each item. Numbers
-    /// may have up to 12 decimals, and are taken as they are.
+    /// Reads one of two formats. The first: the number of items and the capacity, on one line or two, then a
+    /// line with the value and the weight for each item. A solution may follow, a 0 or 1 for each item; it
+    /// must fit, and is otherwise ignored. The second is that of PEBBL's example: the capacity alone on a
+    /// line, then a line with the name, the weight and the value (in this order) for each item. Numbers may
+    /// have up to 12 decimals, which are exact.
     fn read(file: &str, text: &str) -> Result<Self, ReadError> {
         parse(file, text)
     }
 }
 
 impl Knapsack {
-    /// So many units of capacity, and the value and the weight of each item, the values in units of a
-    /// decimal. Sums are below 2^63.
+    /// Creates an instance from a capacity, the value and the weight of each item, and the decimals in the
+    /// unit of the values. Sums must be below 2^63.
     pub fn new(capacity: u64, items: &[(u64, u64)], decimals: usize) -> Self {
         let mut places: Vec<usize> = (0..items.len()).collect();
         let product = |a: u64, b: u64| u128::from(a) * u128::from(b);

@@ -1,4 +1,4 @@
-//! Files of items, in two formats, and decimals as they are.
+//! Files of items, in two formats, with exact decimals.
 
 use bnb_framework::{
     Problem as _,
@@ -7,31 +7,31 @@ use bnb_framework::{
 
 use super::Knapsack;
 
-/// The most items that are read.
+/// The maximum number of items.
 const ITEMS_MAX: usize = 1_000_000;
-/// The most decimals of a number.
+/// The maximum number of decimals.
 const DECIMALS_MAX: usize = 12;
 
-/// What is said where the lines are not those of a format.
+/// The end of messages about lines that match neither format.
 const FORMATS: &str = "; the formats are: ITEMS CAPACITY (on a line, or a line each), then VALUE WEIGHT on a line for each item; and \
                        PEBBL's: CAPACITY, then NAME WEIGHT VALUE on a line for each item";
 
-/// A number as it is in the file: its digits without the point, and how many stand behind that.
+/// A number as in the file: its digits without the point, and the number of digits after the point.
 pub(super) struct Decimal {
     pub(super) digits: u64,
     pub(super) decimals: usize,
 }
 
-/// What a file says: the capacity, and the value and the weight of each item.
+/// The content of a file: the capacity, and the value and the weight of each item.
 struct Given {
     capacity: Decimal,
     items: Vec<(Decimal, Decimal)>,
-    /// The places of those in the solution that the file gives, if it does.
+    /// The positions of the items in the file's solution, if it has one.
     solution: Option<Vec<usize>>,
 }
 
 impl Given {
-    /// The problem in units of the last decimals; `None` if sums are too large.
+    /// Returns the problem in units of the last decimals, or `None` if sums are too large.
     fn in_whole_numbers(&self) -> Option<Knapsack> {
         let most = |of: fn(&(Decimal, Decimal)) -> usize| self.items.iter().map(of).max().unwrap_or(0);
         let value_decimals = most(|(value, _)| value.decimals);
@@ -46,8 +46,8 @@ impl Given {
     }
 }
 
-/// Reads items in either format. No file is both: after the line of the capacity, a line of items has two
-/// words in the one and three in the other.
+/// Reads items in either format. No file matches both: after the line of the capacity, a line of items has
+/// two words in one format and three in the other.
 pub(super) fn parse(file: &str, text: &str) -> Result<Knapsack, ReadError> {
     let mut words = Words::new(file, text);
     let given = if is_named(words.clone()) { named(&mut words)? } else { counted(&mut words)? };
@@ -63,7 +63,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Knapsack, ReadError> {
     Ok(knapsack)
 }
 
-/// Whether the first line is a single word, and the second has three.
+/// Returns whether the first line is a single word, and the second has three.
 fn is_named(mut words: Words<'_>) -> bool {
     let mut in_line = || {
         let mut count = usize::from(words.word("").is_ok());
@@ -75,8 +75,8 @@ fn is_named(mut words: Words<'_>) -> bool {
     in_line() == 1 && in_line() == 3
 }
 
-/// The number of items, the capacity, and the value and the weight of each. What follows may be a solution, a
-/// 0 or 1 for each item.
+/// Reads the number of items, the capacity, and the value and the weight of each item. A solution may follow,
+/// a 0 or 1 for each item.
 fn counted(words: &mut Words<'_>) -> Result<Given, ReadError> {
     let count = words.number_in("a number of items", 1..=ITEMS_MAX)?;
     let capacity = decimal(words, "the capacity", words.peek_here().is_some())?;
@@ -101,7 +101,7 @@ fn counted(words: &mut Words<'_>) -> Result<Given, ReadError> {
     Ok(Given { capacity, items, solution })
 }
 
-/// The capacity alone, and the name, the weight and the value of each item, as PEBBL's example reads them.
+/// Reads the capacity alone, and the name, the weight and the value of each item, like PEBBL's example.
 fn named(words: &mut Words<'_>) -> Result<Given, ReadError> {
     let capacity = decimal(words, "the capacity", false)?;
     let (mut items, mut are_numbers) = (Vec::new(), true);
@@ -114,7 +114,8 @@ fn named(words: &mut Words<'_>) -> Result<Given, ReadError> {
         items.push((decimal(words, "the value of an item", true)?, weight));
         words.end_here(FORMATS)?;
     }
-    // Others write the number of items, and number these: which is meant cannot be seen.
+    // Some files have the number of items here, and number the items: it is impossible to tell which is
+    // meant.
     if are_numbers && capacity.in_units(0) == u64::try_from(items.len()).ok() {
         let found = "a first line that may be the capacity, or the number of items";
         return Err(words.at(1, found, &format!("one that can be told apart{FORMATS}")));
@@ -122,7 +123,7 @@ fn named(words: &mut Words<'_>) -> Result<Given, ReadError> {
     Ok(Given { capacity, items, solution: None })
 }
 
-/// The next word as a decimal, on the same line or wherever it is.
+/// Reads the next word as a decimal, on the same line or on any.
 fn decimal(words: &mut Words<'_>, what: &str, is_here: bool) -> Result<Decimal, ReadError> {
     let expected = format!("{what}, a number that is not negative, with at most {DECIMALS_MAX} decimals");
     let word =
@@ -131,7 +132,7 @@ fn decimal(words: &mut Words<'_>, what: &str, is_here: bool) -> Result<Decimal, 
 }
 
 impl Decimal {
-    /// Reads digits, with a point among them or without.
+    /// Reads digits, with or without a point.
     pub(super) fn read(word: &str) -> Option<Self> {
         let (whole, part) = word.split_once('.').unwrap_or((word, ""));
         let part = part.trim_end_matches('0');
@@ -143,7 +144,7 @@ impl Decimal {
         Some(Self { digits: digits.filter(|_| sound)?, decimals: part.len() })
     }
 
-    /// The number in units of a decimal; `None` if that is no whole number of 64 bits.
+    /// Returns the number in units of a decimal, or `None` if that is not a whole number of 64 bits.
     pub(super) fn in_units(&self, decimals: usize) -> Option<u64> {
         let missing = u32::try_from(decimals.checked_sub(self.decimals)?).ok()?;
         self.digits.checked_mul(10_u64.checked_pow(missing)?)

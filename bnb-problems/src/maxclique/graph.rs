@@ -1,15 +1,15 @@
-//! A graph as the search wants it, and its reader.
+//! A graph in the representation that the search needs, and its reader.
 
 use bnb_framework::words::{ReadError, Words};
 use serde::{Deserialize, Serialize};
 
-/// The largest graph that is read, in vertices: as many as the search has room for.
+/// The maximum number of vertices of a graph, which is what the search has room for.
 pub const VERTICES_MAX: usize = 4096;
 
-/// The largest file that is read, in bytes: as many edges as there can be, each in both directions.
+/// The maximum size of a file, in bytes: enough for all possible edges, each in both directions.
 pub const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// A graph: for each vertex its neighbours, one bit each, and its weight.
+/// A graph: the neighbours of each vertex, one bit each, and its weight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Graph {
     vertices: usize,
@@ -19,13 +19,13 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph without edges.
+    /// Creates a graph without edges.
     pub fn new(vertices: usize) -> Self {
         let words = vertices.div_ceil(64);
         Self { vertices, words, rows: vec![0; vertices * words], weights: vec![1; vertices] }
     }
 
-    /// How many vertices it has, numbered from 0.
+    /// Returns the number of vertices, which are numbered from 0.
     pub fn vertices(&self) -> usize {
         self.vertices
     }
@@ -37,51 +37,51 @@ impl Graph {
         }
     }
 
-    /// Whether there is an edge between two vertices.
+    /// Returns whether there is an edge between two vertices.
     pub fn has_edge(&self, a: usize, b: usize) -> bool {
         self.rows[a * self.words + b / 64] & (1 << (b % 64)) != 0
     }
 
-    /// The weight of a vertex: 1 unless another was set.
+    /// Returns the weight of a vertex: 1 unless another was set.
     pub fn weight(&self, vertex: usize) -> u32 {
         self.weights[vertex]
     }
 
-    /// How many neighbours a vertex has.
+    /// Returns the number of neighbours of a vertex.
     pub fn degree(&self, vertex: usize) -> usize {
         self.row(vertex).iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The neighbours of a vertex.
+    /// Returns the neighbours of a vertex, as bits.
     pub fn row(&self, vertex: usize) -> &[u64] {
         &self.rows[vertex * self.words..][..self.words]
     }
 
-    /// Whether every two of some vertices are connected.
+    /// Returns whether every two of these vertices are connected.
     pub fn is_clique(&self, vertices: &[usize]) -> bool {
         let pairs = vertices.iter().enumerate();
         pairs.into_iter().all(|(i, &a)| vertices[i + 1..].iter().all(|&b| self.has_edge(a, b)))
     }
 }
 
-/// The largest weight: those of all vertices together stay within 32 bits.
+/// The maximum weight of a vertex; the sum over all vertices stays within 32 bits.
 const WEIGHT_MAX: u32 = 1_000_000;
 
-/// What follows `p`, as it is to be.
+/// The expected form of the line `p`, for messages.
 const HEADER: &str = "p edge VERTICES EDGES (or p col …)";
 
 /// Reads a graph in DIMACS format: `p edge VERTICES EDGES` (or `p col`), then `e A B` for each edge and `n A
-/// WEIGHT` for vertices that count other than 1, vertices from 1. Comments (`c`) and what describes the graph
-/// otherwise (`d`, `v`, `x`) are passed over.
+/// WEIGHT` for vertices whose weight is not 1; vertices count from 1. Comments (`c`) and other descriptions
+/// of the graph (`d`, `v`, `x`) are skipped.
 ///
-/// There must be as many edges as the first line says, or the file was cut. EDGES is the number of different
-/// edges, in whichever directions they stand there, once or several times. Files that list the neighbours of
-/// each vertex, and so each edge once from either end, may count these lines instead. But where each edge is
-/// directly followed by the same one turned round, the lines must not be what is counted: half of such a file
-/// whose edges are would look alike.
+/// The number of edges must match the first line; otherwise the file was cut. EDGES is the number of
+/// different edges, in whichever directions and however often they are listed. Files that list the neighbours
+/// of each vertex, and so each edge once from either end, may count these lines instead. But if each edge is
+/// directly followed by the same one reversed, EDGES must not be the number of lines: half of a file that
+/// counts edges would look the same.
 ///
 /// # Errors
-/// Says the file, the line, what was found and what was expected.
+/// Fails with the file, the line, what was found and what was expected.
 pub fn parse(file: &str, text: &str) -> Result<Graph, ReadError> {
     const LINES: &str = "e VERTEX VERTEX, n VERTEX WEIGHT, or a comment: c …";
     let mut words = Words::new(file, text);
@@ -101,25 +101,25 @@ pub fn parse(file: &str, text: &str) -> Result<Graph, ReadError> {
     read.ok_or_else(|| words.missing(HEADER))?.end(&words)
 }
 
-/// Whether a line that begins with this word is a comment: `c`, or what underlines one, such as `c-----`.
+/// Returns whether a line that starts with this word is a comment: `c`, or an underline such as `c-----`.
 fn is_comment(word: &str) -> bool {
     word.strip_prefix('c').is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
 }
 
-/// A graph as far as it was read, and what tells whether that is all of it.
+/// The graph read so far, and what is needed to tell whether it is complete.
 struct Reading {
     graph: Graph,
-    /// The number that the header gives, and its line.
+    /// The number of edges in the header, and its line.
     expected: (usize, usize),
-    /// The lines of edges.
+    /// The number of lines with edges.
     lines: usize,
-    /// Different edges.
+    /// The number of different edges.
     edges: usize,
-    /// The edges from the vertex they were given with first, as in a graph of arcs.
+    /// The edges in the direction in which they are listed, as arcs.
     listed: Vec<u64>,
-    /// Whether an edge was given twice in the same direction.
+    /// Whether an edge was listed twice in the same direction.
     is_repeated: bool,
-    /// How often an edge was followed by the same one turned round.
+    /// How often an edge was directly followed by the same one reversed.
     turned: usize,
     last: Option<(usize, usize)>,
     is_weighed: Vec<bool>,
@@ -179,7 +179,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The graph, if it is whole.
+    /// Returns the graph, if it is complete.
     fn end(self, words: &Words<'_>) -> Result<Graph, ReadError> {
         let Self { graph, expected: (expected, line), lines, edges, is_repeated, turned, .. } = self;
         let by_vertex = lines == 2 * edges && !is_repeated && turned < edges;

@@ -1,11 +1,10 @@
-//! The largest clique of a graph, or the heaviest: branch on a vertex, bound by colours (after E. Tomita and
+//! The largest or heaviest clique of a graph: branching on a vertex, bounding by colours (after E. Tomita and
 //! T. Seki, 2003, with the bit sets of P. San Segundo et al., 2011).
 //!
-//! A **colouring** gives neighbours different colours, so a clique has no two vertices of one colour: it has
-//! at most as many vertices as there are colours. Vertices of high colours are tried first; one whose colour
-//! is too low to better the best clique known ends its level, since those after it have no higher colours.
-//! Where vertices have weights, each colour counts as much as the heaviest vertex that has it (D. Kumlander,
-//! 2004).
+//! A **colouring** gives neighbours different colours, so all vertices of a clique have different colours: it
+//! has at most as many vertices as there are colours. Vertices of high colours are tried first; one whose
+//! colour is too low to improve on the best clique known ends its level, since those after it have no higher
+//! colours. If vertices have weights, each colour counts as much as its heaviest vertex (D. Kumlander, 2004).
 
 mod graph;
 mod program;
@@ -28,47 +27,47 @@ pub struct MaxClique<const W: usize, const WEIGHTED: bool> {
     graph: Graph,
     /// The vertices in the order of the search, those with few neighbours last.
     order: Vec<usize>,
-    /// The neighbours of each, as places in the order.
+    /// The neighbours of each, as positions in the order.
     near: Vec<Set<W>>,
-    /// What each counts, in this order.
+    /// The weight of each vertex, in this order; 1 if they are not `WEIGHTED`.
     weights: Vec<u32>,
 }
 
-/// A clique that can be extended: one for a whole search, changed in place.
+/// A clique that can be extended: one for the whole search, changed in place.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Clique<const W: usize> {
-    /// Its vertices, as places in the order.
+    /// Its vertices, as positions in the order.
     vertices: Vec<u16>,
-    /// What they count together.
+    /// Their total weight.
     weight: u32,
-    /// No clique that extends it counts more.
+    /// No clique that extends it weighs more.
     bound: u32,
-    /// What the best clique known counted when that was last asked; less than nothing if there was none.
+    /// The weight of the best clique known when the bound was last computed; negative if there was none.
     best: i64,
-    /// Who may extend it: those that are connected with all its vertices.
+    /// The vertices that may extend it: those connected to all its vertices.
     open: Set<W>,
-    /// The vertices to branch on, with the bounds of what they lead to, the worst first; of all levels, one
-    /// upon the other.
+    /// The vertices to branch on, with the bounds of what they lead to, the worst first; all levels are
+    /// stacked one upon the other.
     listed: Vec<(u16, u32)>,
 }
 
-/// The vertices of a level that were not tried yet: those listed from `first` to before `next`, to be tried
-/// from the last.
+/// The vertices of a level that were not tried yet: those listed from `first` up to, but excluding, `next`,
+/// to be tried from the last.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Untried<const W: usize> {
     first: usize,
     next: usize,
-    /// Where the list of the level ends.
+    /// The end of the level's list.
     end: usize,
-    /// Who may extend the clique of the level, but those already tried.
+    /// The vertices that may extend the clique of the level, except those already tried.
     open: Set<W>,
 }
 
 impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
-    /// The problem on a graph.
+    /// Creates the problem for a graph.
     ///
     /// # Errors
-    /// If the graph has more than `64 * W` vertices.
+    /// Fails if the graph has more than `64 * W` vertices.
     pub fn new(graph: Graph) -> Result<Self, String> {
         let vertices = graph.vertices();
         if vertices > 64 * W || vertices > usize::from(u16::MAX) {
@@ -84,7 +83,7 @@ impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
     }
 }
 
-/// The vertices in such an order that each has as few neighbours as can be among those before it.
+/// Returns the vertices in an order in which each has as few neighbours as possible among those before it.
 pub fn order(graph: &Graph) -> Vec<usize> {
     let mut left: Vec<usize> = (0..graph.vertices()).collect();
     let mut degree: Vec<usize> = left.iter().map(|&vertex| graph.degree(vertex)).collect();
@@ -100,7 +99,7 @@ pub fn order(graph: &Graph) -> Vec<usize> {
     order
 }
 
-/// A number of vertices, or the place of one, as the search keeps it.
+/// Converts a number of vertices, or a position, to the type that the search stores.
 fn short(number: usize) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
 }
@@ -115,8 +114,8 @@ impl<const W: usize, const WEIGHTED: bool> Tree for MaxClique<W, WEIGHTED> {
         Clique { vertices: Vec::new(), weight: 0, bound, best: -1, open, listed: Vec::new() }
     }
 
-    /// Gives the vertices that may extend the clique colours, one colour after the other, and lists those
-    /// that may better the best.
+    /// Colours the vertices that may extend the clique, one colour after the other, and lists those that may
+    /// lead to a better clique than the best.
     fn branch(&self, clique: &mut Clique<W>) -> Untried<W> {
         let first = clique.listed.len();
         let mut bound = clique.weight;
@@ -140,7 +139,7 @@ impl<const W: usize, const WEIGHTED: bool> Tree for MaxClique<W, WEIGHTED> {
                     }
                 }
             }
-            // Only when the colour is given to all is it known what it counts.
+            // The weight of a colour is known only when all its vertices have it.
             if WEIGHTED && i64::from(bound) > clique.best {
                 clique.listed[coloured..].iter_mut().for_each(|listed| listed.1 = bound);
             } else if WEIGHTED {
@@ -210,11 +209,11 @@ impl<const W: usize, const WEIGHTED: bool> Children<MaxClique<W, WEIGHTED>> for 
 impl<const W: usize, const WEIGHTED: bool> Problem for MaxClique<W, WEIGHTED> {
     /// Vertices, or their weight.
     type Cost = u32;
-    /// Their numbers, from 0.
+    /// The numbers of the vertices, from 0.
     type Solution = Vec<usize>;
     const GOAL: Goal = Goal::Maximise;
     const WORST_LAST: bool = true;
-    // What can be extended only by vertices that were tried before is passed over, or not, as it comes.
+    // Cliques that only vertices tried before could extend may or may not be reported.
     const EVERY_SOLUTION: bool = false;
 
     fn leaf(&self, clique: &Clique<W>) -> Option<u32> {
@@ -244,7 +243,7 @@ impl<const W: usize, const WEIGHTED: bool> DisplaySolution for MaxClique<W, WEIG
     const COST: &'static str = if WEIGHTED { "weight" } else { "vertices" };
     const SOLUTION: &'static str = "clique";
 
-    /// People count vertices from 1, as the files do.
+    /// Vertices are displayed from 1, as in the files.
     fn show(&self, vertices: &Vec<usize>) -> (String, Value) {
         let vertices: Vec<usize> = vertices.iter().map(|vertex| vertex + 1).collect();
         (format!("{vertices:?}"), json!(vertices))

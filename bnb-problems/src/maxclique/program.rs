@@ -11,20 +11,20 @@ use taskwork_cli::{Kinds, NoMore, Prepared, Program};
 
 use super::{FILE_BYTES_MAX, Graph, MaxClique, parse};
 
-/// What `maxclique` is asked.
+/// The arguments of `maxclique`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The graph, in DIMACS format.
     file: PathBuf,
-    /// Seek the heaviest clique, by the weights of the vertices (lines n), instead of the one with the most
-    /// vertices.
+    /// Search for the heaviest clique, by the weights of the vertices (lines n), instead of the one with the
+    /// most vertices.
     #[arg(long)]
     weighted: bool,
     #[command(flatten)]
     search: SearchArguments,
 }
 
-/// The program: its problem is one of several types, by the size of the graph.
+/// The program. The type of its problem depends on the size of the graph.
 #[derive(Debug)]
 pub struct Cliques;
 
@@ -61,7 +61,7 @@ impl Program for Cliques {
     }
 }
 
-/// The search on a graph of at most `64 * W` vertices.
+/// Prepares the search of a graph of at most `64 * W` vertices.
 fn prepare<const W: usize, const WEIGHTED: bool>(
     kind: &'static str,
     graph: Graph,

@@ -7,26 +7,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 pub(super) struct Set<const W: usize>([u64; W]);
 
 impl<const W: usize> Set<W> {
-    /// Takes a number out.
+    /// Removes a number.
     #[inline]
     pub(super) fn remove(&mut self, number: usize) {
         self.0[number / 64] &= !(1 << (number % 64));
     }
 
-    /// Whether it has no number.
+    /// Returns whether the set is empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
     }
 
-    /// The smallest number in a word.
+    /// Returns the smallest number in a word.
     #[inline]
     pub(super) fn first_of(&self, word: usize) -> Option<usize> {
         let bits = self.0[word];
         (bits != 0).then(|| 64 * word + bits.trailing_zeros() as usize)
     }
 
-    /// What both have.
+    /// Returns the intersection with another set.
     #[inline]
     pub(super) fn common(&self, other: &Self) -> Self {
         let mut common = *self;
@@ -36,7 +36,7 @@ impl<const W: usize> Set<W> {
         common
     }
 
-    /// Takes out what another set has in a word or in those after it.
+    /// Removes the numbers of another set, from a given word on.
     #[inline]
     pub(super) fn subtract_from(&mut self, first: usize, other: &Self) {
         for (word, bits) in self.0[first..].iter_mut().zip(&other.0[first..]) {

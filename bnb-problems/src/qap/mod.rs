@@ -1,9 +1,10 @@
-//! The quadratic assignment problem: facilities are placed so that flows times distances come to the least.
+//! The quadratic assignment problem: facilities are placed so that the sum of flows times distances is
+//! minimal.
 //!
-//! Bounded after P. Gilmore (1962) and E. Lawler (1963): what a facility costs at a place is at least what it
-//! costs with those placed already, plus its largest flows on the shortest distances of the place; and who
-//! goes where is an [assignment problem](bnb_framework::assignment). What is left of the costs there says
-//! which facility to place next: the one that loses most by the wrong place.
+//! The bound is that of P. Gilmore (1962) and E. Lawler (1963): the cost of a facility at a place is at least
+//! its cost with those already placed, plus its largest flows over the shortest distances of the place;
+//! choosing a place for each facility is an [assignment problem](bnb_framework::assignment). Its reduced
+//! costs determine which facility to place next: the one that loses most by a wrong place.
 
 mod read;
 
@@ -30,24 +31,24 @@ pub struct Qap {
     distances: Vec<i64>,
 }
 
-/// Some facilities are placed.
+/// A partial solution: some facilities are placed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Placing {
     /// The place of each facility, if it has one.
     places: Vec<Option<u8>>,
-    /// How many have.
+    /// The number of placed facilities.
     placed: usize,
-    /// What flows between those.
+    /// The cost of the flows between them.
     cost: i64,
-    /// No way to go on costs less, as far as that was known before its own bound was.
+    /// A lower bound on the cost of all completions, known before the state's own bound.
     low: i64,
-    /// The facility to place next, and for each of its places what it costs at least. Known once it is
-    /// bounded.
+    /// The facility to place next, and for each of its places a lower bound on the cost. Known once the state
+    /// is bounded.
     next: Option<(u8, Vec<(u8, i64)>)>,
 }
 
 impl Qap {
-    /// An instance with matrices of `size` rows.
+    /// Creates an instance with matrices of `size` rows.
     pub fn new(size: usize, flows: Vec<i64>, distances: Vec<i64>) -> Self {
         Self { size, flows, distances }
     }
@@ -60,7 +61,7 @@ impl Qap {
         self.distances[from * self.size + to]
     }
 
-    /// What placing one more facility adds.
+    /// Returns the cost that placing one more facility adds.
     fn added(&self, placing: &Placing, facility: usize, place: usize) -> i64 {
         let own = self.flow(facility, facility) * self.distance(place, place);
         let with = |(other, at): (usize, usize)| {
@@ -75,7 +76,8 @@ impl Qap {
         pairs.map(|(from, to)| self.flow(from, to) * self.distance(places[from], places[to])).sum()
     }
 
-    /// A solution to begin with: from a simple one, two facilities change places as long as that helps.
+    /// Returns a solution to start with: from a simple one, pairs of facilities swap places as long as that
+    /// helps.
     fn descent(&self) -> (i64, Vec<usize>) {
         let mut places: Vec<usize> = (0..self.size).collect();
         let mut cost = self.cost(&places);
@@ -98,7 +100,7 @@ impl Qap {
         }
     }
 
-    /// The bound of Gilmore and Lawler, and what it says of the next step.
+    /// Computes the bound of Gilmore and Lawler, and stores in the state what it implies for the next step.
     fn gilmore_lawler(&self, placing: &mut Placing) -> i64 {
         let facilities = placing.unplaced();
         let places = placing.free(self.size);
@@ -117,7 +119,7 @@ impl Qap {
         let mut costs = Vec::with_capacity(n * n);
         for (facility, flows) in facilities.iter().zip(&flows) {
             for (place, distances) in places.iter().zip(&distances) {
-                // The least that pairs can come to: large with small.
+                // The minimum over all pairings: pair large with small.
                 let rest: i64 =
                     flows.iter().rev().zip(distances).map(|(flow, distance)| flow * distance).sum();
                 costs.push(self.added(placing, *facility, *place) + rest);
@@ -144,7 +146,7 @@ fn small(index: usize) -> u8 {
 }
 
 impl Placing {
-    /// Who is placed, and where.
+    /// Returns the placed facilities and their places.
     fn placed(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let places = self.places.iter().enumerate();
         places.filter_map(|(facility, place)| place.map(|place| (facility, usize::from(place))))
@@ -154,7 +156,7 @@ impl Placing {
         (0..self.places.len()).filter(|&facility| self.places[facility].is_none()).collect()
     }
 
-    /// The places that are left.
+    /// Returns the free places.
     fn free(&self, size: usize) -> Vec<usize> {
         let mut taken = vec![false; size];
         self.placed().for_each(|(_, place)| taken[place] = true);
@@ -172,7 +174,7 @@ impl Tree for Qap {
 
     fn branch(&self, placing: &mut Placing) -> VecDeque<Placing> {
         let (facility, choices) = placing.next.take().unwrap_or_else(|| {
-            // Without pruning there was no bound.
+            // Without pruning no bound was computed.
             let facility = placing.unplaced().first().copied().unwrap_or(0);
             let free = placing.free(self.size).into_iter();
             (small(facility), free.map(|place| (small(place), i64::MIN)).collect())
@@ -240,7 +242,7 @@ impl DisplaySolution for Qap {
     const COST: &'static str = "cost";
     const SOLUTION: &'static str = "places";
 
-    /// People count places from 1.
+    /// Places are displayed from 1.
     fn show(&self, places: &Vec<usize>) -> (String, Value) {
         let places: Vec<usize> = places.iter().map(|place| place + 1).collect();
         (format!("{places:?}"), json!(places))

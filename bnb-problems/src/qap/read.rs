@@ -4,18 +4,18 @@ use bnb_framework::words::{ReadError, Words};
 
 use super::Qap;
 
-/// The most facilities: beyond, nobody waits for the end.
+/// The maximum number of facilities; larger problems would not finish.
 const FACILITIES_MAX: usize = 128;
-/// The largest entry of a matrix: sums of all products stay within 64 bits.
+/// The maximum entry of a matrix; sums of all products stay within 64 bits.
 const ENTRY_MAX: i64 = 1 << 23;
 
-/// The largest file that is read, in bytes: the largest matrices take some hundred thousand.
+/// The maximum size of a file, in bytes; the largest matrices take some hundred thousand.
 pub(super) const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Reads the number of facilities and the two matrices, row by row, wherever the lines end.
+/// Reads the number of facilities and the two matrices, row by row, regardless of line breaks.
 ///
 /// # Errors
-/// Says the file, the line, what was found and what was expected.
+/// Fails with the file, the line, what was found and what was expected.
 pub(super) fn parse(file: &str, text: &str) -> Result<Qap, ReadError> {
     let mut words = Words::new(file, text);
     let size = words.number_in("a number of facilities", 1..=FACILITIES_MAX)?;

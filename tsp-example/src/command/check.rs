@@ -7,7 +7,7 @@ use taskwork_cli::Failure;
 use super::print;
 use crate::read::{read_instance, read_tour};
 
-/// What `tsp check` is asked.
+/// The arguments of `tsp check`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The instance: TSPLIB or CSV.

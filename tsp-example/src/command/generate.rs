@@ -3,16 +3,16 @@
 use super::print;
 use crate::generate::{Kind, generate_file};
 
-/// What `tsp generate` is asked.
+/// The arguments of `tsp generate`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The number of cities, 1 to 10,000.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     cities: u16,
-    /// The same seed gives the same instance.
+    /// The seed; the same seed produces the same instance.
     #[arg(long)]
     seed: u64,
-    /// Cities in a square, or distances at random.
+    /// Random cities in a square, or random distances.
     #[arg(long, value_enum, default_value = "euclidean")]
     kind: Kind,
 }

@@ -1,4 +1,4 @@
-//! The command line of `tsp`: the commands that every program of the runtime has, and two of its own.
+//! The command line of `tsp`: the commands common to every program of the runtime, and two of its own.
 
 mod check;
 mod generate;
@@ -15,7 +15,7 @@ struct Tsp;
 
 #[derive(Debug, Subcommand)]
 enum More {
-    /// Check that a tour visits every city once, and say its length.
+    /// Check that a tour visits every city once, and print its length.
     Check(check::Arguments),
     /// Write a random instance to standard output, in TSPLIB format.
     Generate(generate::Arguments),
@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
     taskwork_cli::main::<Tsp>()
 }
 
-/// Writes to standard output; that nobody reads it any more (`tsp … | head`) is no mistake.
+/// Writes to standard output. A closed pipe (`tsp … | head`) is not an error.
 fn print(text: &str) {
     use std::io::Write as _;
     let _ = std::io::stdout().write_all(text.as_bytes());

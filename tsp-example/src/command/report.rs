@@ -1,4 +1,4 @@
-//! What `tsp solve` says at the end: for people, or as JSON.
+//! The output of `tsp solve`, as text or as JSON.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::instance::{City, Instance};
 
-/// The outcome of a search.
+/// The result of a search, with its instance.
 pub(super) struct Report<'a> {
     pub(super) instance: &'a Instance,
     pub(super) search: Search,
     pub(super) figures: Figures,
 }
 
-/// What was found.
+/// What a search found.
 pub(super) struct Search {
     pub(super) length: Option<u64>,
     pub(super) tour: Option<Vec<City>>,
@@ -34,14 +34,14 @@ pub(super) struct Search {
 const WIDTH: usize = 100;
 
 impl Report<'_> {
-    /// How far the tour is from the bound, as a share of the tour's length.
+    /// Returns the distance between the tour and the bound, as a share of the tour's length.
     fn gap(&self) -> Option<f64> {
         let length = self.search.length?;
         let open = length.saturating_sub(self.search.bound);
         Some(if open == 0 { 0.0 } else { open as f64 / length as f64 })
     }
 
-    /// As an object.
+    /// Formats the report as a JSON object.
     pub(super) fn json(&self) -> Value {
         let Search { length, tour, end, collected, collected_all, bound, states, pruned, seconds } =
             &self.search;
@@ -83,7 +83,7 @@ impl Report<'_> {
         })
     }
 
-    /// The tour, what is known of it, and the figures.
+    /// Formats the tour, what is known about it, and the figures.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         match &self.search.tour {

@@ -1,5 +1,4 @@
-//! `tsp solve` and `tsp submit`: what they are asked, the search that answers it, and what is said of the
-//! answer.
+//! `tsp solve` and `tsp submit`: their arguments, the search, and the output of its result.
 
 use std::{fs, path::PathBuf, time::Instant};
 
@@ -21,16 +20,16 @@ use crate::{
     start,
 };
 
-/// What `tsp solve` and `tsp submit` are asked.
+/// The arguments of `tsp solve` and `tsp submit`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The instance: TSPLIB (TYPE TSP or ATSP), or CSV with lines of name,x,y or name,lat,lon.
     file: PathBuf,
-    /// What a tour through a state costs at least. [default: one-tree, or assignment where distances depend
-    /// on the direction]
+    /// The lower bound on the tours through a state. [default: one-tree, or assignment if distances depend on
+    /// the direction]
     #[arg(long, value_enum)]
     bound: Option<Bound>,
-    /// The tour to begin with.
+    /// The tour to start with.
     #[arg(long, value_enum, default_value = "heuristic")]
     start: Start,
     /// Write the tour to this file, in TSPLIB format, when it is found.
@@ -40,28 +39,28 @@ pub(super) struct Arguments {
     search: SearchArguments,
 }
 
-/// What a tour through a state costs at least.
+/// The lower bound on the tours through a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Bound {
-    /// Held and Karp's one-trees with subgradient steps: branches on edges.
+    /// Held and Karp's one-trees with subgradient steps; branches on edges.
     OneTree,
-    /// The path so far and a spanning tree of the unvisited cities: extends paths city by city. Also taken
+    /// The path so far and a spanning tree of the unvisited cities; extends paths city by city. Always used
     /// with --no-pruning.
     Mst,
-    /// Every city gets one to follow it; then subtours are connected: branches on arcs.
+    /// Every city is assigned a successor, then subtours are connected; branches on arcs.
     Assignment,
 }
 
-/// The tour to begin with.
+/// The tour to start with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Start {
     /// Nearest neighbour, then 2-opt and Or-opt.
     Heuristic,
-    /// None: the first tour is found by the search.
+    /// None: the search finds the first tour.
     None,
 }
 
-/// Every type of task that the searches are made of.
+/// Registers all types of task that the searches consist of.
 pub(super) fn kinds(kinds: &mut Kinds) {
     kinds
         .add::<SearchTask<OneTreeProblem>>("one-tree")
@@ -72,13 +71,13 @@ pub(super) fn kinds(kinds: &mut Kinds) {
         .add::<SearchTask<PathProblem<256, 4>>>("path-256");
 }
 
-/// With fewer cities there is one tour at most: nothing to decide.
+/// The minimum number of cities with more than one tour.
 const CITIES_OF_CHOICE: usize = 4;
 
-/// The most cities of a search by paths.
+/// The maximum number of cities of a search by paths.
 const PATH_CITIES_MAX: usize = 256;
 
-/// The search in the tree that the arguments ask for.
+/// Prepares the search in the tree that the arguments request.
 pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     let instance = read_instance(&arguments.file).map_err(Failure::usage)?;
     let cities = instance.len();
@@ -113,7 +112,7 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
             return asked.prepare("assignment", problem, move |best| root_bound.root_bound(best));
         }
     }
-    // Before the tour to begin with, which takes a minute for thousands of cities.
+    // Check before computing the start tour, which takes a minute for thousands of cities.
     if cities > PATH_CITIES_MAX {
         return Err(Failure::usage(format!(
             "{} has {cities} cities; --bound mst and --no-pruning take at most {PATH_CITIES_MAX} (and are hopeless long before)",
@@ -129,11 +128,11 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     }
 }
 
-/// What is asked, of which instance.
+/// A request: the arguments and the instance.
 struct Asked {
     arguments: Arguments,
     instance: Instance,
-    /// The tour of the heuristics, and its length.
+    /// The heuristic tour, and its length.
     start: (u64, Vec<City>),
 }
 
@@ -144,8 +143,8 @@ impl Asked {
         self.prepare(kind, problem, move |best| root.bound(&mut root.root(), best).unwrap_or(0))
     }
 
-    /// The search for the best solution of a problem. `root_bound` gives a length that no tour is shorter
-    /// than: what is left to say if the search is stopped.
+    /// Prepares the search for the best solution of a problem. `root_bound` returns a length that no tour is
+    /// shorter than, which is reported if the search is stopped.
     fn prepare<P: Problem<Cost = u64, Solution = Vec<City>>>(
         self,
         kind: &'static str,
@@ -171,7 +170,7 @@ impl Asked {
         }))
     }
 
-    /// Writes the tour if that is wanted, and says what was found.
+    /// Writes the tour to a file if requested, and formats the result.
     fn shown(&self, search: Search, figures: Figures) -> Result<Shown, Failure> {
         if let (Some(file), Some(tour)) = (&self.arguments.output, &search.tour) {
             fs::write(file, write_tour(&self.instance, tour)).map_err(|error| {
@@ -191,7 +190,7 @@ impl Asked {
     }
 }
 
-/// What a search has found.
+/// Converts the result of a search.
 fn search<P: Problem<Cost = u64, Solution = Vec<City>>>(
     solved: Solved<P>,
     root_bound: impl FnOnce(Option<u64>) -> u64,
@@ -205,7 +204,7 @@ fn search<P: Problem<Cost = u64, Solution = Vec<City>>>(
         end: solved.end,
         collected,
         collected_all: solved.collected_all,
-        // A bound beyond the best tour says that there is no better one.
+        // A bound beyond the best tour means that there is no better one.
         bound: length.map_or(bound, |length| bound.min(length)),
         states: solved.states,
         pruned: solved.pruned,

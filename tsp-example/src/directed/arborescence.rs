@@ -1,10 +1,11 @@
-//! The least that arcs cost by which every city can be reached from one of them (J. Edmonds, Optimum
-//! branchings, 1967).
+//! The cheapest set of arcs by which every city can be reached from a root (J. Edmonds, Optimum branchings,
+//! 1967).
 
 use bnb_framework::assignment::FORBIDDEN;
 
-/// The cost of the cheapest arborescence from a root, by contracting cycles. `costs` is a matrix row by row,
-/// from a city to a city; what is [`FORBIDDEN`] is no arc. `None` if a city cannot be reached.
+/// Returns the cost of the cheapest arborescence from a root, by contracting cycles. `costs` is a matrix, row
+/// by row, from city to city; a [`FORBIDDEN`] entry is not an arc. Returns `None` if a city cannot be
+/// reached.
 pub(super) fn cheapest(mut costs: Vec<i64>, mut cities: usize, mut root: usize) -> Option<i64> {
     let mut total = 0;
     loop {
@@ -65,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// Every choice of an arc into each city but the root, as far as it reaches all.
+    /// Tries every choice of an arc into each city but the root that reaches all cities.
     fn by_hand(costs: &[i64], cities: usize, root: usize) -> Option<i64> {
         let choices = (0..cities.pow(u32::try_from(cities).unwrap())).map(|mut number| {
             let mut from = Vec::new();

@@ -1,9 +1,9 @@
-//! A tour to begin with, from the subtours of an assignment (R. Karp, A patching algorithm for the
-//! nonsymmetric traveling-salesman problem, 1979).
+//! A start tour from the subtours of an assignment (R. Karp, A patching algorithm for the nonsymmetric
+//! traveling-salesman problem, 1979).
 
 use crate::instance::{City, Instance};
 
-/// The subtours of an assignment, each from its smallest city.
+/// Returns the subtours of an assignment, each starting from its smallest city.
 pub(super) fn subtours(next: &[City]) -> Vec<Vec<City>> {
     let mut seen = vec![false; next.len()];
     let mut subtours = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn subtours(next: &[City]) -> Vec<Vec<City>> {
     subtours
 }
 
-/// Joins the subtours to a tour: always the largest two, by the two arcs that cost the least more.
+/// Joins the subtours to a tour: always the largest two, by the two arcs that add the least cost.
 pub(super) fn patch(instance: &Instance, next: &[City]) -> Vec<City> {
     let mut next = next.to_vec();
     loop {

@@ -1,4 +1,4 @@
-//! The branch and bound by assignments.
+//! Branch and bound by assignments.
 
 use std::collections::VecDeque;
 
@@ -17,32 +17,33 @@ use crate::{
     start,
 };
 
-/// The travelling salesman, in directed instances too, as a tree of decisions about arcs.
+/// The travelling salesman, also with directed instances, as a tree of decisions about arcs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DirectedProblem {
     instance: Instance,
 }
 
-/// What is decided about the arcs.
+/// The decisions made about the arcs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DirectedState {
-    /// Arcs that no tour is to use.
+    /// Arcs that no tour may use.
     forbidden: Vec<(u16, u16)>,
-    /// Arcs that every tour is to use.
+    /// Arcs that every tour must use.
     forced: Vec<(u16, u16)>,
-    /// Who follows whom, as far as that is settled, and the potentials that the next assignment starts from.
+    /// The successor of each city, as far as it is settled, and the potentials that the next assignment
+    /// starts from.
     assignment: Assignment,
-    /// No tour is shorter, as far as was known before the state was bounded.
+    /// A lower bound on all tours; until the state is bounded, that of its parent.
     low: i64,
     next: Next,
 }
 
-/// How a state goes on.
+/// What follows a state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Next {
     /// Not bounded yet.
     Unknown,
-    /// In every tour one of these arcs is missing.
+    /// Every tour lacks one of these arcs.
     Break(Vec<(u16, u16)>),
     /// The assignment is a tour, and nothing below the state is shorter.
     Tour(Vec<City>),
@@ -50,7 +51,7 @@ enum Next {
     Leaf(Vec<City>),
 }
 
-/// The costs of a state: what it allows.
+/// The costs of the arcs that a state allows.
 struct Costs {
     cities: usize,
     costs: Vec<i64>,
@@ -71,22 +72,22 @@ fn small(city: City) -> u16 {
 }
 
 impl DirectedProblem {
-    /// The problem on an instance of fewer than 65,536 cities.
+    /// Creates the problem for an instance of fewer than 65,536 cities.
     ///
     /// # Panics
-    /// If there are more.
+    /// Panics if there are more.
     pub fn new(instance: Instance) -> Self {
         assert!(u16::try_from(instance.len()).is_ok(), "{} cities are too many", instance.len());
         Self { instance }
     }
 
-    /// A length that no tour is shorter than, from the root alone.
+    /// Returns a length that no tour is shorter than, from the root alone.
     pub fn root_bound(&self, best: Option<u64>) -> u64 {
         self.bound(&mut self.root(), best).unwrap_or(0)
     }
 
-    /// A good tour, and its length: the better of those that [`start`] finds and that the first assignment
-    /// leads to.
+    /// Returns a good tour and its length: the better of the tour that [`start`] finds and the one that the
+    /// first assignment leads to.
     pub fn start(&self) -> (u64, Vec<City>) {
         let mut state = self.root();
         let costs = self.costs(&state);
@@ -96,14 +97,14 @@ impl DirectedProblem {
         near.min((self.instance.tour_length(&tour), tour))
     }
 
-    /// What the state allows. A forced arc allows no other from its city, no other to its city, and no way
-    /// back that would close a subtour.
+    /// Computes the costs of the arcs that a state allows. A forced arc forbids all others from its first
+    /// city, all others to its second, and the way back that would close a subtour.
     fn costs(&self, state: &DirectedState) -> Costs {
         let cities = self.instance.len();
         let mut costs = Vec::with_capacity(cities * cities);
         for from in 0..cities {
             costs.extend(self.instance.row(from).iter().map(|&distance| i64::from(distance)));
-            // A city that follows itself is a tour only if it is alone.
+            // A city that follows itself is a tour only if it is the only one.
             costs[from * cities + from] = if cities == 1 { 0 } else { FORBIDDEN };
         }
         let mut costs = Costs { cities, costs };
@@ -135,8 +136,8 @@ impl DirectedProblem {
         costs
     }
 
-    /// What connecting the subtours costs at least, beyond the assignment: on what this has left of the
-    /// costs, each city must be reached from the first, and the first from each.
+    /// Returns the minimum cost of connecting the subtours, beyond the assignment: in terms of the reduced
+    /// costs, each city must be reachable from the first, and the first from each.
     fn connect(&self, assignment: &Assignment, costs: &Costs) -> i64 {
         let cities = self.instance.len();
         let left = |from: City, to: City| match costs.get(from, to) {
@@ -150,7 +151,7 @@ impl DirectedProblem {
         cheapest(there).max(cheapest(back))
     }
 
-    /// Where to branch: on the subtour with the fewest arcs that are not forced.
+    /// Decides where to branch: on the subtour with the fewest arcs that are not forced.
     fn decide(state: &DirectedState) -> Next {
         let columns = state.assignment.columns();
         let subtours = subtours(&columns);
@@ -180,9 +181,9 @@ impl Tree for DirectedProblem {
         }
     }
 
-    /// One arc of the subtour is missing, and those before it are not.
+    /// In each child one arc of the subtour is forbidden, and those before it are forced.
     fn branch(&self, state: &mut DirectedState) -> VecDeque<DirectedState> {
-        // Without pruning it was not bounded; what to decide follows from the bound.
+        // Without pruning the state was not bounded, but the decision follows from the bound.
         if matches!(state.next, Next::Unknown) && self.bound(state, None).is_none() {
             return VecDeque::new();
         }
@@ -224,7 +225,7 @@ impl Problem for DirectedProblem {
             bound += self.connect(&state.assignment, &costs);
         }
         if bound < enough && enough < FORBIDDEN {
-            // What any tour that is short enough cannot use is not looked at again.
+            // Arcs that no sufficiently short tour can use are forbidden from here on.
             for from in 0..costs.cities {
                 for to in 0..costs.cities {
                     let cost = costs.get(from, to);

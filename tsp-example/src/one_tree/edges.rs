@@ -1,10 +1,10 @@
-//! Which edges a tour may use, and which it must: with what follows from it.
+//! Which edges a tour may use, and which it must use, with the consequences.
 
 use serde::{Deserialize, Serialize};
 
 use crate::instance::City;
 
-/// A contradiction: no tour satisfies what was decided.
+/// A contradiction: no tour satisfies the decisions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Impossible;
 
@@ -12,18 +12,18 @@ pub(super) struct Impossible;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Edges {
     cities: usize,
-    /// Words of a row of bits.
+    /// The number of words in a row of bits.
     words: usize,
-    /// Forced or free, a row of bits for each city.
+    /// Whether an edge is forced or free, as a row of bits for each city.
     allowed: Vec<u64>,
     forced: Vec<u64>,
-    /// The other end of the forced path that a city is an end of; itself if it is on none.
+    /// The other end of the forced path that a city is an end of; the city itself if it is on none.
     far_end: Vec<u32>,
     forced_total: usize,
 }
 
 impl Edges {
-    /// All edges free.
+    /// Creates the state in which all edges are free.
     pub(super) fn all(cities: usize) -> Self {
         let words = cities.div_ceil(64);
         let mut edges = Self {
@@ -54,12 +54,12 @@ impl Edges {
         self.has(&self.forced, i, j)
     }
 
-    /// The cities that a city may be next to.
+    /// Returns the cities that may be next to a city.
     pub(super) fn neighbours(&self, i: City) -> impl Iterator<Item = City> + '_ {
         bits(&self.allowed[i * self.words..(i + 1) * self.words])
     }
 
-    /// The cities that a city must be next to.
+    /// Returns the cities that must be next to a city.
     #[cfg(test)]
     pub(super) fn forced_at(&self, i: City) -> impl Iterator<Item = City> + '_ {
         bits(&self.forced[i * self.words..(i + 1) * self.words])
@@ -69,12 +69,12 @@ impl Edges {
         rows[i * self.words..(i + 1) * self.words].iter().map(|word| word.count_ones()).sum()
     }
 
-    /// How many edges of a city are forced.
+    /// Returns how many edges of a city are forced.
     pub(super) fn forced_count(&self, i: City) -> u32 {
         self.count(&self.forced, i)
     }
 
-    /// Forbids an edge, and everything that no tour can use then.
+    /// Forbids an edge, and everything that no tour can then use.
     pub(super) fn forbid(&mut self, i: City, j: City) -> Result<(), Impossible> {
         if !self.is_allowed(i, j) {
             return Ok(());
@@ -88,7 +88,7 @@ impl Edges {
         self.settle(j)
     }
 
-    /// Forces an edge, with everything that every tour must use or not use then.
+    /// Forces an edge, and everything that every tour must then use or avoid.
     pub(super) fn force(&mut self, i: City, j: City) -> Result<(), Impossible> {
         if self.is_forced(i, j) {
             return Ok(());
@@ -106,7 +106,7 @@ impl Edges {
         if !closes {
             let (a, b) = (self.far_end[i], self.far_end[j]);
             (self.far_end[a as usize], self.far_end[b as usize]) = (b, a);
-            // The edge between the ends would close a tour too early.
+            // The edge between the ends would close the tour too early.
             let (a, b) = (a as usize, b as usize);
             if self.forced_total + 1 < self.cities && !self.is_forced(a, b) {
                 self.forbid(a, b)?;
@@ -116,8 +116,8 @@ impl Edges {
         self.settle(j)
     }
 
-    /// Draws the conclusions for one city: with two edges forced the others are out, with two left both are
-    /// forced.
+    /// Draws the conclusions for one city: if two edges are forced the others are forbidden; if only two are
+    /// allowed both are forced.
     fn settle(&mut self, i: City) -> Result<(), Impossible> {
         let (allowed, forced) = (self.count(&self.allowed, i), self.forced_count(i));
         if allowed < 2 || forced > 2 {

@@ -1,14 +1,14 @@
 //! The travelling salesman by one-trees (M. Held and R. M. Karp, *The traveling-salesman problem and minimum
 //! spanning trees*, 1970 and 1971; branching after T. Volgenant and R. Jonker, 1982).
 //!
-//! A **one-tree** is a spanning tree of all cities but one, and two edges of that one: every tour is a
+//! A **one-tree** is a spanning tree of all cities but one, and two edges of that one. Every tour is a
 //! one-tree, so the cheapest one-tree is no longer than the shortest tour. A **multiplier** for each city,
-//! added to all its edges, moves every tour by the same amount but not every one-tree; raising those of
-//! cities with too many edges in the tree, and lowering those with too few, drives the bound up.
+//! added to all its edges, changes every tour by the same amount but not every one-tree; raising those of
+//! cities with too many edges in the tree, and lowering those with too few, raises the bound.
 //!
 //! **Everything is exact.** Distances and multipliers are whole numbers, `SCALE` times as large as the
-//! file's, so a bound is a whole number too, without rounding: what is pruned is pruned rightly. Floating
-//! point only says how far a multiplier moves, and any multipliers give a valid bound.
+//! file's, so bounds are whole numbers too, without rounding errors that could prune wrongly. Floating point
+//! only determines how far a multiplier moves, and any multipliers produce a valid bound.
 
 mod edges;
 mod problem;
@@ -16,5 +16,5 @@ mod tree;
 
 pub use self::problem::{OneTreeProblem, OneTreeState};
 
-/// How many parts a unit of distance has for the multipliers.
+/// The number of parts into which a unit of distance is divided for the multipliers.
 pub(crate) const SCALE: i64 = 1 << 10;

@@ -1,4 +1,4 @@
-//! The branch and bound by one-trees: bound by subgradient ascent, branch on a city with too many edges.
+//! Branch and bound by one-trees: bounds by subgradient ascent, branches on a city with too many edges.
 
 use std::{cell::RefCell, collections::VecDeque};
 
@@ -12,13 +12,13 @@ use super::{
 };
 use crate::instance::{City, Instance, read_numbered};
 
-/// The travelling salesman as a tree of decisions about edges, for four cities or more.
+/// The travelling salesman as a tree of decisions about edges, for at least four cities.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OneTreeProblem {
     instance: Instance,
 }
 
-/// What is decided about the edges.
+/// The decisions made about the edges.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OneTreeState {
     edges: Edges,
@@ -27,12 +27,12 @@ pub struct OneTreeState {
     next: Next,
 }
 
-/// How a state goes on.
+/// What follows a state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Next {
     /// Not bounded yet.
     Unknown,
-    /// The best one-tree has too many edges at a city; two of them are free, or only one.
+    /// The best one-tree has too many edges at this city; one or two of them are free.
     Decide { city: City, free: Vec<City> },
     /// The best one-tree is a tour, and nothing below the state is shorter.
     Tour(Vec<City>),
@@ -40,37 +40,37 @@ enum Next {
     Leaf(Vec<City>),
 }
 
-/// Steps of the ascent at the root, for each city.
+/// The number of steps of the ascent at the root, for each city.
 const ROOT_STEPS_PER_CITY: u32 = 12;
-/// Steps of the ascent at the root at least.
+/// The minimum number of steps of the ascent at the root.
 const ROOT_STEPS_MIN: u32 = 300;
-/// Steps of the ascent below the root: it starts from the parent's multipliers.
+/// The number of steps of the ascent below the root, which starts from the parent's multipliers.
 const STEPS: u32 = 24;
 
 thread_local! {
-    /// The room for one-trees, so that a step of the ascent allocates nothing.
+    /// Memory for one-trees, so that a step of the ascent does not allocate.
     static ROOM: RefCell<(OneTree, OneTree)> = RefCell::default();
 }
 
 impl OneTreeProblem {
-    /// The problem on an instance of four cities or more.
+    /// Creates the problem for an instance of at least four cities.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// Panics if there are fewer.
     pub fn new(instance: Instance) -> Self {
         assert!(instance.len() >= 4, "{} cities have only one tour", instance.len());
         Self { instance }
     }
 
-    /// A length that no tour is shorter than, from the root alone. `best` is the length of a tour, if one is
-    /// known.
+    /// Returns a length that no tour is shorter than, from the root alone. `best` is the length of a tour, if
+    /// one is known.
     pub fn root_bound(&self, best: Option<u64>) -> u64 {
         self.bound(&mut self.root(), best).unwrap_or(0)
     }
 
-    /// Raises the bound by moving the multipliers, until it reaches `enough` or the steps are over. Leaves
-    /// the best multipliers in the state and the best one-tree in `best`. False if there is no one-tree at
-    /// all.
+    /// Raises the bound by moving the multipliers, until it reaches `enough` or the steps are used up. Leaves
+    /// the best multipliers in the state and the best one-tree in `best`. Returns `false` if there is no
+    /// one-tree at all.
     fn ascend(&self, state: &mut OneTreeState, best: &mut OneTree, trial: &mut OneTree, enough: i64) -> bool {
         let cities = self.instance.len();
         if !best.build(&self.instance, &state.edges, &state.multipliers) {
@@ -91,12 +91,11 @@ impl OneTreeProblem {
             if off == 0 || best.bound > enough {
                 break;
             }
-            // How far there is to go: to what is enough, or as far as seems reasonable while nothing is
-            // known.
+            // The distance to go: to what is enough, or as far as seems reasonable while no tour is known.
             let gap = (enough - bound).max(SCALE).min(bound.abs() / 20 + SCALE);
             let step = length * gap as f64 / off as f64;
             for ((multiplier, d), b) in multipliers.iter_mut().zip(&degree).zip(&before) {
-                // The direction of the step before damps the zigzag.
+                // Mixing in the previous step's direction damps the zigzag.
                 let direction = 0.7 * (d - 2) as f64 + 0.3 * (b - 2) as f64;
                 #[allow(clippy::cast_possible_truncation, reason = "any multiplier gives a valid bound")]
                 let change = (step * direction) as i64;
@@ -125,7 +124,7 @@ impl OneTreeProblem {
         true
     }
 
-    /// Forbids every edge that no tour shorter than `best` can have.
+    /// Forbids every edge that no tour shorter than `best` can contain.
     fn eliminate(&self, state: &mut OneTreeState, tree: &OneTree, best: u64) -> Result<bool, Impossible> {
         let room = scaled(best) - SCALE - tree.bound;
         let mut hopeless = Vec::new();
@@ -138,7 +137,7 @@ impl OneTreeProblem {
         Ok(!hopeless.is_empty())
     }
 
-    /// What to decide next: the free edges, at most two, of the city with the most edges too many.
+    /// Returns what to decide next: the free edges, at most two, of the city with the most excess edges.
     fn decide(&self, state: &OneTreeState, tree: &OneTree) -> Next {
         if tree.is_tour() {
             return Next::Tour(tree.tour());
@@ -158,7 +157,7 @@ impl OneTreeProblem {
         Next::Decide { city, free }
     }
 
-    /// A child of a state: with one decision more. None if no tour satisfies it.
+    /// Creates a child of a state with one more decision. Returns `None` if no tour satisfies it.
     fn child(
         state: &OneTreeState,
         decide: impl FnOnce(&mut Edges) -> Result<(), Impossible>,
@@ -173,7 +172,8 @@ impl OneTreeProblem {
     }
 }
 
-/// Far more than multipliers ever need, and little enough that no sum overflows.
+/// The maximum absolute value of a multiplier: far more than ever needed, and small enough that no sum
+/// overflows.
 const MULTIPLIER_MAX: i64 = 1 << 42;
 
 fn scaled(cost: u64) -> i64 {
@@ -195,7 +195,7 @@ impl Tree for OneTreeProblem {
     }
 
     fn branch(&self, state: &mut OneTreeState) -> VecDeque<OneTreeState> {
-        // Without pruning it was not bounded; what to decide follows from the bound.
+        // Without pruning the state was not bounded, but the decision follows from the bound.
         if matches!(state.next, Next::Unknown) && self.bound(state, None).is_none() {
             return VecDeque::new();
         }
@@ -209,12 +209,12 @@ impl Tree for OneTreeProblem {
                 let v = *city;
                 match free.as_slice() {
                     [] => VecDeque::new(),
-                    // One edge of the city is forced: the free one is the other, or is not.
+                    // One edge of the city is forced: the free one is the other, or it is forbidden.
                     &[a] => [Self::child(state, |e| e.force(v, a)), Self::child(state, |e| e.forbid(v, a))]
                         .into_iter()
                         .flatten()
                         .collect(),
-                    // Both; the first without the second; not the first.
+                    // Force both; force the first and forbid the second; forbid the first.
                     &[a, b, ..] => [
                         Self::child(state, |e| e.force(v, a).and_then(|()| e.force(v, b))),
                         Self::child(state, |e| e.force(v, a).and_then(|()| e.forbid(v, b))),
@@ -243,7 +243,7 @@ impl Problem for OneTreeProblem {
 
     fn bound(&self, state: &mut OneTreeState, best: Option<u64>) -> Option<u64> {
         ROOM.with_borrow_mut(|(tree, trial)| {
-            // A bound above this is one of at least `best`.
+            // A scaled bound above this means a bound of at least `best`.
             let enough = best.map_or(i64::MAX / 4, |best| scaled(best) - SCALE);
             loop {
                 if !self.ascend(state, tree, trial, enough) {
@@ -256,7 +256,7 @@ impl Problem for OneTreeProblem {
                 };
                 match self.eliminate(state, tree, best) {
                     Err(Impossible) => return None,
-                    // Fewer edges may make a better bound, at the root where it pays for the whole search.
+                    // Fewer edges may improve the bound; at the root that pays for the whole search.
                     Ok(true) if state.depth == 0 => {}
                     Ok(true) => {
                         if !tree.build(&self.instance, &state.edges, &state.multipliers) {

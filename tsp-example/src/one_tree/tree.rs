@@ -3,37 +3,37 @@
 use super::{SCALE, edges::Edges};
 use crate::instance::{City, Instance};
 
-/// More than any path of edges costs; a forced edge costs this much less than nothing, so that it is always
-/// taken.
+/// The cost of a forced edge: below minus the cost of any path, so that the edge is always taken.
 const FORCED: i64 = -(1 << 60);
-/// More than any edge costs.
+/// More than the cost of any edge.
 const NEVER: i64 = i64::MAX;
 
-/// The city that is joined by two edges of its own, and is no part of the spanning tree.
+/// The city that is joined by two edges of its own, and is not part of the spanning tree.
 pub(super) const SPECIAL: City = 0;
 
-/// A one-tree, with the room to build the next one in.
+/// A one-tree, whose memory is reused to build the next one.
 #[derive(Debug, Default)]
 pub(super) struct OneTree {
-    /// The edges: of the spanning tree as (parent, child), in the order in which they were added, then the
-    /// two of the special city.
+    /// The edges of the spanning tree as (parent, child), in the order in which they were added, then the two
+    /// of the special city.
     pub(super) edges: Vec<(City, City)>,
     pub(super) degree: Vec<i64>,
-    /// What a tour costs at least with these multipliers, scaled.
+    /// The minimum length of a tour according to these multipliers, scaled.
     pub(super) bound: i64,
     reach: Vec<i64>,
     from: Vec<City>,
     open: Vec<City>,
 }
 
-/// What an edge costs with the multipliers of its ends.
+/// Returns the cost of an edge, including the multipliers of its ends.
 #[inline]
 pub(super) fn weight(instance: &Instance, multipliers: &[i64], i: City, j: City) -> i64 {
     i64::from(instance.distance(i, j)) * SCALE + multipliers[i] + multipliers[j]
 }
 
 impl OneTree {
-    /// Builds the cheapest one-tree of the allowed edges that has all forced ones. False if there is none.
+    /// Builds the cheapest one-tree of the allowed edges that contains all forced ones. Returns `false` if
+    /// there is none.
     #[must_use]
     pub(super) fn build(&mut self, instance: &Instance, edges: &Edges, multipliers: &[i64]) -> bool {
         let cities = instance.len();
@@ -45,7 +45,7 @@ impl OneTree {
         self.span(instance, edges, multipliers) && self.join_special(instance, edges, multipliers)
     }
 
-    /// Prim's algorithm on all cities but the special one.
+    /// Runs Prim's algorithm on all cities except the special one.
     fn span(&mut self, instance: &Instance, edges: &Edges, multipliers: &[i64]) -> bool {
         let cities = instance.len();
         self.reach.clear();
@@ -63,7 +63,7 @@ impl OneTree {
                     (self.reach[j], self.from[j]) = (w, last);
                 }
             }
-            // Cities in the tree keep their reach; a forced edge back to them lies in the tree already.
+            // Cities in the tree keep their reach; a forced edge back to them is in the tree already.
             let nearest = (0..self.open.len()).min_by_key(|&place| self.reach[self.open[place]]);
             let nearest = nearest.expect("a city is open");
             last = self.open.swap_remove(nearest);
@@ -75,7 +75,7 @@ impl OneTree {
         true
     }
 
-    /// The two cheapest edges of the special city, forced ones first.
+    /// Adds the two cheapest edges of the special city, forced ones first.
     fn join_special(&mut self, instance: &Instance, edges: &Edges, multipliers: &[i64]) -> bool {
         let cost = |j: City| {
             let w = weight(instance, multipliers, SPECIAL, j);
@@ -103,12 +103,12 @@ impl OneTree {
         self.bound += weight(instance, multipliers, i, j);
     }
 
-    /// Whether every city has two edges.
+    /// Returns whether every city has two edges.
     pub(super) fn is_tour(&self) -> bool {
         self.degree.iter().all(|&degree| degree == 2)
     }
 
-    /// The cities in the order of the tour, if it is one.
+    /// Returns the cities in the order of the tour, if the one-tree is a tour.
     pub(super) fn tour(&self) -> Vec<City> {
         let mut next = vec![[SPECIAL; 2]; self.degree.len()];
         let mut filled = vec![0; self.degree.len()];
@@ -127,9 +127,9 @@ impl OneTree {
         tour
     }
 
-    /// For each pair of cities the dearest edge on the tree's path between them is what an edge between them
-    /// would replace. Calls `found` with (city, city, the least that a one-tree with this edge costs more),
-    /// for allowed edges that are not in the tree.
+    /// Computes how much more a one-tree costs at least if it contains an edge: the edge would replace the
+    /// most expensive edge on the tree's path between its ends. Calls `found` with both cities and that
+    /// difference, for allowed edges that are not in the tree.
     pub(super) fn replacements(
         &self,
         instance: &Instance,
@@ -140,7 +140,7 @@ impl OneTree {
         let cities = instance.len();
         let tree = &self.edges[..self.edges.len() - 2];
         let special: Vec<City> = self.edges[self.edges.len() - 2..].iter().map(|&(_, j)| j).collect();
-        // The dearest of the special city's edges that could be given up.
+        // The most expensive edge of the special city that could be replaced.
         let given_up = special.iter().filter(|&&j| !edges.is_forced(SPECIAL, j));
         let given_up = given_up.map(|&j| weight(instance, multipliers, SPECIAL, j)).max();
         if let Some(given_up) = given_up {
@@ -148,7 +148,7 @@ impl OneTree {
                 found(SPECIAL, j, weight(instance, multipliers, SPECIAL, j) - given_up);
             }
         }
-        // `dearest[b]` for the row of one city: each child follows its parent, so rows grow in the order of
+        // `dearest[b]` in the row of one city. Each child follows its parent, so rows grow in the order of
         // the tree.
         let mut dearest = vec![FORCED; cities * cities];
         let mut placed = vec![tree.first().map_or(SPECIAL, |&(root, _)| root)];
@@ -169,7 +169,7 @@ impl OneTree {
             for j in edges.neighbours(i).filter(|&j| j > i) {
                 let w = weight(instance, multipliers, i, j);
                 let replaced = dearest[i * cities + j];
-                // An edge of the tree itself replaces itself at no cost; forced edges are never replaced.
+                // An edge of the tree replaces itself at no cost; forced edges are never replaced.
                 if replaced > FORCED && w > replaced {
                     found(i, j, w - replaced);
                 }

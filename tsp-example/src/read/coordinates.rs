@@ -9,14 +9,14 @@ use crate::{
     instance::{DISTANCE_MAX, Instance},
 };
 
-/// A city's place, and the line it is given on.
+/// The position of a city, and its line in the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) point: Point,
     pub(super) line: usize,
 }
 
-/// Reads lines of a city's number and its coordinates, in any order of the cities.
+/// Reads lines with a city's number and its coordinates; the cities may be in any order.
 pub(super) fn parse(
     text: &Text,
     cities: usize,
@@ -65,7 +65,7 @@ pub(super) fn parse(
     })
 }
 
-/// The instance with these places.
+/// Creates the instance with these positions.
 pub(super) fn instance(
     text: &Text,
     name: &str,

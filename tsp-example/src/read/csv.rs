@@ -56,7 +56,7 @@ fn point(text: &Text, line: usize, fields: [&String; 2], metric: Metric) -> Resu
     Ok(point)
 }
 
-/// What a header says about the distances; `None` if the line is no header.
+/// Returns the distances that a header implies, or `None` if the line is not a header.
 fn header(fields: &[String]) -> Option<Metric> {
     let names: Vec<String> = fields.iter().map(|field| field.trim().to_ascii_lowercase()).collect();
     match names.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
@@ -66,7 +66,7 @@ fn header(fields: &[String]) -> Option<Metric> {
     }
 }
 
-/// The fields of a line; one in quotes may contain commas, and quotes written twice.
+/// Splits a line into its fields. A quoted field may contain commas, and quotes written twice.
 fn fields(text: &Text, number: usize, line: &str) -> Result<Vec<String>, ReadError> {
     let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
     let mut chars = line.chars().peekable();

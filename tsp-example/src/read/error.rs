@@ -1,29 +1,29 @@
-//! What is wrong with a file.
+//! Errors in input files.
 
 use bnb_framework::words;
 use thiserror::Error;
 
-/// Why a file could not be read. The message is complete: the file, the line, what was found, what was
+/// Why a file could not be read. The message is complete: the file, the line, what was found, and what was
 /// expected.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The file cannot be read, is no regular file, too large, or no text.
+    /// The file cannot be read, is not a regular file, is too large, or is not text.
     #[error(transparent)]
     Text(#[from] words::ReadError),
-    /// Something else stands there than should.
+    /// The content is not as expected.
     #[error("{file}:{line}: found {found}; expected {expected}")]
     Content {
         /// The file.
         file: String,
         /// The line, from 1.
         line: usize,
-        /// What stands there.
+        /// What was found.
         found: String,
-        /// What should.
+        /// What was expected.
         expected: String,
     },
-    /// The instance is larger than can be held.
+    /// The instance is too large for memory.
     #[error(
         "{file}:{line}: found {cities} cities, whose distances would take {} of memory; expected at most {} cities ({})",
         bytes(*.needed), .cities_max, bytes(*.limit)
@@ -33,18 +33,18 @@ pub enum ReadError {
         file: String,
         /// The line, from 1.
         line: usize,
-        /// How many cities there are.
+        /// The number of cities.
         cities: u64,
-        /// How many there can be.
+        /// The maximum number of cities.
         cities_max: u64,
-        /// The memory their distances would take, in bytes.
+        /// The memory that their distances would take, in bytes.
         needed: u64,
-        /// The memory they may take, in bytes.
+        /// The memory that they may take, in bytes.
         limit: u64,
     },
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes.
 fn bytes(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut scaled = bytes as f64;

@@ -1,11 +1,11 @@
 //! The keywords of TSPLIB 95.
 
-/// What may stand at the beginning of a line.
+/// A keyword at the beginning of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keyword {
     /// A keyword with a value after a colon.
     Header(Header),
-    /// A keyword that begins a section.
+    /// A keyword that starts a section.
     Section(Section),
     /// The end of the file.
     Eof,
@@ -38,7 +38,7 @@ pub(super) enum Section {
     Foreign,
 }
 
-/// The keyword that a line begins with, and what follows it.
+/// Returns the keyword that a line starts with, as a value and as written, and what follows it.
 pub(super) fn split(line: &str) -> Option<(Keyword, &str, &str)> {
     let end = line.find(|c: char| c == ':' || c.is_whitespace()).unwrap_or(line.len());
     let (word, rest) = line.split_at(end);

@@ -1,4 +1,4 @@
-//! Explicit distances, in all the formats of a matrix.
+//! Explicit distances, in all matrix formats.
 
 use super::{
     ReadError,
@@ -41,8 +41,8 @@ impl Format {
         Some(Self::Triangle { upper, diagonal, rows })
     }
 
-    /// The places of the entries, in the order in which they are given. A triangle by columns is the other
-    /// one by rows.
+    /// Returns the positions of the entries, in the order in which they are given. A triangle by columns is
+    /// the opposite triangle by rows.
     fn entries(self, cities: usize) -> Box<dyn Iterator<Item = (City, City)>> {
         match self {
             Self::Full => Box::new((0..cities).flat_map(move |i| (0..cities).map(move |j| (i, j)))),
@@ -116,7 +116,7 @@ fn check_count(text: &Text, cities: usize, format: Format, words: &[Word<'_>]) -
     Err(text.error(line, format!("{} distances", words.len()), wanted))
 }
 
-/// A distance. What stands on the diagonal is not one, and only has to be a number.
+/// Parses a distance. An entry on the diagonal is not a distance, and only has to be a number.
 fn weight(text: &Text, word: Word<'_>, on_diagonal: bool) -> Result<u32, ReadError> {
     const EXPECTED: &str = "a distance: a whole number from 0 to 2147483647";
     let number = text.finite(word, EXPECTED)?;

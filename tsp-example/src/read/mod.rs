@@ -18,25 +18,24 @@ pub use self::{
 };
 use crate::instance::Instance;
 
-/// The largest file with an instance that is read, in bytes.
+/// The maximum size of an instance file, in bytes.
 pub const INSTANCE_BYTES_MAX: u64 = 256 << 20;
-/// The largest file with a tour that is read, in bytes.
+/// The maximum size of a tour file, in bytes.
 pub const TOUR_BYTES_MAX: u64 = 4 << 20;
 
-/// Reads an instance: a CSV file if its first line that is not empty has a comma and no colon, otherwise
-/// TSPLIB.
+/// Reads an instance. The file is CSV if its first non-empty line has a comma and no colon, otherwise TSPLIB.
 ///
 /// # Errors
-/// If the file cannot be read, or is not what it should be: with the line, what was found and what was
+/// Fails if the file cannot be read or is invalid; the error has the line, what was found and what was
 /// expected.
 pub fn read_instance(file: &Path) -> Result<Instance, ReadError> {
     parse(&Text::of(file, INSTANCE_BYTES_MAX)?)
 }
 
-/// Reads an instance from the content of a file; `file` is its name, for messages.
+/// Reads an instance from the content of a file; `file` is its name in messages.
 ///
 /// # Errors
-/// As [`read_instance`].
+/// As for [`read_instance`].
 pub fn parse_instance(file: &str, bytes: &[u8]) -> Result<Instance, ReadError> {
     parse(&Text::new(file, bytes)?)
 }

@@ -1,4 +1,4 @@
-//! A file's text, line by line and word by word, each with its place.
+//! The text of a file, line by line and word by word, each with its line number.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(super) struct Text {
     content: String,
 }
 
-/// A word and the line it stands on.
+/// A word and its line.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Word<'a> {
     pub(super) line: usize,
@@ -20,19 +20,19 @@ pub(super) struct Word<'a> {
 }
 
 impl Text {
-    /// Reads a file of at most so many bytes.
+    /// Reads a file of at most `bytes_max` bytes.
     pub(super) fn of(file: &Path, bytes_max: u64) -> Result<Self, ReadError> {
         let content = words::text_of(file, bytes_max)?;
         Ok(Self { file: file.display().to_string(), content }.without_mark())
     }
 
-    /// Takes the content of a file.
+    /// Creates a text from the content of a file.
     pub(super) fn new(file: &str, bytes: &[u8]) -> Result<Self, ReadError> {
         let content = words::text_from(file, bytes, u64::MAX)?;
         Ok(Self { file: file.to_owned(), content }.without_mark())
     }
 
-    /// Takes the mark away that some editors write at the beginning.
+    /// Removes the byte order mark that some editors write.
     fn without_mark(mut self) -> Self {
         if self.content.starts_with('\u{feff}') {
             self.content.remove(0);
@@ -40,7 +40,7 @@ impl Text {
         self
     }
 
-    /// The lines that are not blank, trimmed, numbered from 1.
+    /// Returns the lines that are not blank, trimmed, numbered from 1.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> + Clone {
         (1..)
             .zip(self.content.split('\n'))
@@ -48,12 +48,12 @@ impl Text {
             .filter(|(_, line)| !line.is_empty())
     }
 
-    /// The number of the last line.
+    /// Returns the number of the last line.
     pub(super) fn last_line(&self) -> usize {
         self.content.trim_end().split('\n').count()
     }
 
-    /// An error at a line.
+    /// Creates an error about a line.
     pub(super) fn error(
         &self,
         line: usize,
@@ -63,14 +63,14 @@ impl Text {
         ReadError::Content { file: self.file.clone(), line, found: found.into(), expected: expected.into() }
     }
 
-    /// A word as a whole number.
+    /// Parses a word as a whole number.
     pub(super) fn whole(&self, word: Word<'_>, expected: &str) -> Result<u64, ReadError> {
         word.word.parse().map_err(|_| self.error(word.line, quote(word.word), expected))
     }
 
-    /// A word as a finite number.
+    /// Parses a word as a finite number.
     pub(super) fn finite(&self, word: Word<'_>, expected: &str) -> Result<f64, ReadError> {
-        // FORTRAN writes its exponents with a D.
+        // FORTRAN writes exponents with a D.
         let text = word.word.replace(['d', 'D'], "e");
         match text.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(number),
@@ -79,7 +79,7 @@ impl Text {
     }
 }
 
-/// What was found, as it stands there, but never endless.
+/// Returns a text in quotes, shortened if it is long.
 pub(super) fn quote(text: &str) -> String {
     const SHOWN_CHARS_MAX: usize = 40;
     if text.chars().count() <= SHOWN_CHARS_MAX {

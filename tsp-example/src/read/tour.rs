@@ -13,15 +13,15 @@ use crate::instance::{City, Instance};
 /// Reads a tour through all cities of an instance, checking that each is visited exactly once.
 ///
 /// # Errors
-/// If the file cannot be read or is no tour of so many cities.
+/// Fails if the file cannot be read or is not a tour of this many cities.
 pub fn read_tour(file: &Path, cities: usize) -> Result<Vec<City>, ReadError> {
     parse(&Text::of(file, super::TOUR_BYTES_MAX)?, cities)
 }
 
-/// Reads a tour from the content of a file; `file` is its name, for messages.
+/// Reads a tour from the content of a file; `file` is its name in messages.
 ///
 /// # Errors
-/// As [`read_tour`].
+/// As for [`read_tour`].
 pub fn parse_tour(file: &str, bytes: &[u8], cities: usize) -> Result<Vec<City>, ReadError> {
     parse(&Text::new(file, bytes)?, cities)
 }
@@ -57,7 +57,7 @@ fn parse(text: &Text, cities: usize) -> Result<Vec<City>, ReadError> {
         }
         tour.push(city);
     }
-    // A section ends with a second -1 where there may be several tours.
+    // If several tours are possible, a section ends with a second -1.
     if let Some(word) = words.iter().skip(tour.len() + 1).find(|word| word.word != "-1") {
         return Err(text.error(word.line, quote(word.word), "nothing after the -1 that ends the tour"));
     }
@@ -71,7 +71,7 @@ fn parse(text: &Text, cities: usize) -> Result<Vec<City>, ReadError> {
     }
 }
 
-/// A tour as a TSPLIB file.
+/// Formats a tour as a TSPLIB file.
 pub fn write_tour(instance: &Instance, tour: &[City]) -> String {
     let mut file = String::new();
     let length = instance.tour_length(tour);

@@ -1,4 +1,4 @@
-//! The specification part of a TSPLIB file, and which section follows from it.
+//! The specification part of a TSPLIB file, and the choice of the section that contains the distances.
 
 use std::{collections::HashMap, iter::Peekable};
 
@@ -13,7 +13,7 @@ use crate::{
     instance::{Instance, MATRIX_BYTES_MAX, matrix_bytes},
 };
 
-/// What the specification part says, each with the line it stands on.
+/// The specification part of a file, with line numbers.
 pub(super) struct Specification<'a> {
     headers: HashMap<Header, (usize, &'a str)>,
     /// The sections with their words.
@@ -21,7 +21,7 @@ pub(super) struct Specification<'a> {
 }
 
 impl<'a> Specification<'a> {
-    /// Cuts a file into headers and sections.
+    /// Divides a file into headers and sections.
     pub(super) fn parse(text: &'a Text) -> Result<Self, ReadError> {
         let mut specification = Self { headers: HashMap::new(), sections: Vec::new() };
         let mut lines = text.lines().peekable();
@@ -75,7 +75,7 @@ impl<'a> Specification<'a> {
         }
     }
 
-    /// Refuses what is far more than an instance of the cities that were named before can have.
+    /// Refuses a section with far more words than an instance with the DIMENSION given before can have.
     fn check_words(&self, text: &Text, section: &str, words: &[Word<'_>]) -> Result<(), ReadError> {
         match words.get(self.words_max()) {
             None => Ok(()),
@@ -86,14 +86,14 @@ impl<'a> Specification<'a> {
         }
     }
 
-    /// How many words of a section are kept at most: a matrix of the cities, if their number was read before,
-    /// and some more.
+    /// Returns the maximum number of words kept of a section: a matrix of the cities, if their number was
+    /// read before, and some more.
     fn words_max(&self) -> usize {
         let cities = self.get(Header::Dimension).and_then(|(_, value)| value.parse::<usize>().ok());
         cities.map_or(0, |cities| cities.saturating_mul(cities)).saturating_add(WORDS_BEYOND_MAX)
     }
 
-    /// The value of a header and its line.
+    /// Returns the value of a header and its line.
     pub(super) fn get(&self, header: Header) -> Option<(usize, &'a str)> {
         self.headers.get(&header).copied()
     }
@@ -107,7 +107,7 @@ impl<'a> Specification<'a> {
         section.map(|(_, _, words)| words.as_slice())
     }
 
-    /// The number of cities, refused before any memory is taken for them.
+    /// Returns the number of cities. Too large a number is refused before memory is allocated for it.
     pub(super) fn dimension(&self, text: &Text) -> Result<usize, ReadError> {
         let (line, value) = self
             .get(Header::Dimension)
@@ -117,7 +117,7 @@ impl<'a> Specification<'a> {
     }
 }
 
-/// Whether so many cities can be held.
+/// Checks that this many cities fit into memory.
 pub(super) fn check_size(text: &Text, line: usize, cities: u64) -> Result<usize, ReadError> {
     if cities == 0 {
         return Err(text.error(line, "no cities", "at least one city"));
@@ -130,11 +130,11 @@ pub(super) fn check_size(text: &Text, line: usize, cities: u64) -> Result<usize,
     Ok(usize::try_from(cities).expect("a number whose square fits into memory"))
 }
 
-/// How many words a section may have beyond those of a matrix, for the message to say what is wrong with
-/// them.
+/// The number of words that a section may have beyond those of a matrix, so that the error message can
+/// describe them.
 const WORDS_BEYOND_MAX: usize = 1 << 20;
 
-/// The words of a section, up to the next keyword, or a line beyond so many.
+/// Returns the words of a section, up to the next keyword or until there is one more than the maximum.
 fn words<'a>(
     number: usize,
     rest: &'a str,
@@ -152,7 +152,7 @@ fn words<'a>(
     words
 }
 
-/// Where the distances come from.
+/// The source of the distances.
 enum Weights {
     Explicit,
     Computed(Metric, usize),
@@ -211,13 +211,13 @@ fn missing(text: &Text, section: &str) -> ReadError {
     text.error(text.last_line(), "the end of the file", section)
 }
 
-/// Whether the distances depend on the direction: TYPE ATSP.
+/// Returns whether the distances depend on the direction: TYPE ATSP.
 fn is_directed(text: &Text, specification: &Specification<'_>) -> Result<bool, ReadError> {
     const EXPECTED: &str = "TYPE: TSP, or ATSP";
     let Some((line, value)) = specification.value(Header::Type) else {
         return Err(text.error(text.last_line(), "no TYPE", EXPECTED));
     };
-    // Some files add a name in parentheses: the first word decides.
+    // Some files add a name in parentheses; only the first word matters.
     match value.split_whitespace().next() {
         Some("TSP") => Ok(false),
         Some("ATSP") => Ok(true),
