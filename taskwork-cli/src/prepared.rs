@@ -1,4 +1,4 @@
-//! A job that is ready to run, and what is to be said when it has.
+//! A job that is ready to run, and the presentation of its result.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -16,19 +16,19 @@ pub struct Prepared {
     job: Box<dyn Launch>,
 }
 
-/// What a command shows at its end.
+/// The final output of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shown {
-    /// For people.
+    /// The output for human readers.
     pub text: String,
-    /// For scripts: `--json`.
+    /// The output for scripts: `--json`.
     pub json: serde_json::Value,
-    /// Whether all was done. Otherwise the exit code is 1.
+    /// Whether everything was done. Otherwise the exit code is 1.
     pub complete: bool,
 }
 
 impl Shown {
-    /// What is shown when all was done. The text gets a line end if it has none.
+    /// Creates the output of a complete run. A missing line end is added to the text.
     pub fn done(text: impl Into<String>, json: impl Into<serde_json::Value>) -> Self {
         Self { text: text.into(), json: json.into(), complete: true }
     }
@@ -45,7 +45,7 @@ type Submitting<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Waits>, Failure
 type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Shown, Failure>> + 'a>>;
 
 impl Prepared {
-    /// A job of one of the program's [kinds](crate::Program::kinds), and what to show of its report.
+    /// Prepares a job of one of the program's [kinds](crate::Program::kinds); `show` presents its report.
     pub fn new<T: Task>(
         kind: &'static str,
         job: Job<T>,
@@ -54,7 +54,7 @@ impl Prepared {
         Self { job: Box::new(Ready { kind, job, show: Box::new(show), line: watch::line_of }) }
     }
 
-    /// As [`new`](Self::new), with a line of the program's own that says how the job gets on.
+    /// Does the same as [`new`](Self::new), with a progress line of the program's own.
     pub fn watched<T: Task>(
         kind: &'static str,
         job: Job<T>,
@@ -64,12 +64,12 @@ impl Prepared {
         Self { job: Box::new(Ready { kind, job, show: Box::new(show), line }) }
     }
 
-    /// What needed no job: it has been done already.
+    /// Creates the outcome of a command that needed no job and is already done.
     pub fn at_once(shown: Shown) -> Self {
         Self { job: Box::new(shown) }
     }
 
-    /// Release it within this process.
+    /// Runs it within this process.
     pub(crate) fn solve(self, size: Size, quiet: bool) -> Result<Shown, Failure> {
         self.job.solve(size, quiet)
     }
@@ -80,24 +80,24 @@ impl Prepared {
     }
 }
 
-/// How many nodes and workers a job runs on within this process.
+/// The number of nodes and workers for a job within this process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) nodes: Option<usize>,
     pub(crate) workers: Option<usize>,
 }
 
-/// A job with the type of its tasks forgotten.
+/// A job, independent of the type of its tasks.
 trait Launch: Send {
     fn solve(self: Box<Self>, size: Size, quiet: bool) -> Result<Shown, Failure>;
     fn submit(self: Box<Self>, target: &Target) -> Submitting<'_>;
 }
 
-/// A submitted job, the type of its tasks forgotten.
+/// A submitted job, independent of the type of its tasks.
 pub(crate) trait Waits: Send {
     fn id(&self) -> &JobId;
-    /// Waits for its end, with the patience of this client. Ctrl-C cancels the job; a second one ends the
-    /// waiting, for the servers may be away.
+    /// Waits for the job's end, with the patience of this client. The first Ctrl-C cancels the job; a second
+    /// one ends the wait, because the servers may be away.
     fn wait(self: Box<Self>, client: Client, target: &Target) -> Waiting<'_>;
 }
 
@@ -154,7 +154,7 @@ impl<T: Task> Launch for Ready<T> {
     }
 }
 
-/// How often the line is renewed while a job is waited for.
+/// The interval at which the progress line of a submitted job is updated.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 impl<T: Task> Waits for OnItsWay<T> {
@@ -172,7 +172,7 @@ impl<T: Task> Waits for OnItsWay<T> {
                 let Some(bar) = &bar else { return std::future::pending().await };
                 let mut progress = submitted.progress(LOOK_EVERY);
                 while let Some(read) = progress.next().await {
-                    // What cannot be read now is shown the next time.
+                    // If it cannot be read now, it is shown the next time.
                     if let Ok(progress) = read {
                         bar.set_message(line(&progress));
                         bar.tick();
@@ -194,7 +194,7 @@ impl<T: Task> Waits for OnItsWay<T> {
     }
 }
 
-/// Cancels the job at the first Ctrl-C. Ends at the second one, or when the job cannot be cancelled.
+/// Cancels the job at the first Ctrl-C. Returns at the second one, or if the job cannot be cancelled.
 async fn cancel_on_interrupt<T: Task>(submitted: &Submitted<T>) -> Failure {
     let mut interrupts = match Interrupts::listen() {
         Ok(interrupts) => interrupts,
@@ -206,7 +206,7 @@ async fn cancel_on_interrupt<T: Task>(submitted: &Submitted<T>) -> Failure {
             if let Err(error) = cancelled {
                 return error.into();
             }
-            // What it has produced by then is read now.
+            // Meanwhile the job's partial result is read.
             interrupts.next().await;
             Failure::interrupted()
         }
