@@ -356,7 +356,7 @@ pub async fn enrol(
 /// enrolled.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn left_cleanly(store: &dyn Store, attempt: &AttemptPaths, node: &str) -> Result<bool> {
     // The departure may have been observed on another server than the one that answers now.
     store.sync(&attempt.base()).await?;
@@ -370,7 +370,7 @@ pub async fn left_cleanly(store: &dyn Store, attempt: &AttemptPaths, node: &str)
 /// changes occur. A stale read does no harm, because a list that is empty stays empty.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn wait_until_empty(store: &dyn Store, attempt: &AttemptPaths) -> Result<()> {
     loop {
         let (tasks, changed) = store.children_and_watch(&attempt.list()).await?;

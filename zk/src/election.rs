@@ -48,7 +48,7 @@ impl Candidate {
     /// Stands for election.
     ///
     /// # Errors
-    /// Whatever the store refuses. If the outcome is unknown, it may be called again: a candidate that an
+    /// Any error from the store. If the outcome is unknown, it may be called again: a candidate that an
     /// earlier call has left behind is reused.
     pub async fn enter(
         store: Arc<dyn Store>,
@@ -77,7 +77,7 @@ impl Candidate {
     /// Waits until this candidate leads.
     ///
     /// # Errors
-    /// [`Error::SessionExpired`] if the candidate is gone; otherwise whatever the store refuses, and the call
+    /// [`Error::SessionExpired`] if the candidate is gone; otherwise any error from the store, and the call
     /// can be repeated.
     ///
     /// # Cancellation safety
@@ -112,7 +112,7 @@ impl Candidate {
     /// repeatedly.
     ///
     /// # Errors
-    /// Whatever the store refuses; after a transient error it can be called again.
+    /// Any error from the store; after a transient error it can be called again.
     pub async fn withdraw(&self) -> Result<()> {
         delete(&*self.store, &format!("{}/{}", self.folder, self.name)).await?;
         // A call of `enter` whose answer was lost may have left another candidate behind; it would block
@@ -137,7 +137,7 @@ async fn delete(store: &dyn Store, path: &str) -> Result<()> {
 /// Returns the nodes that lead, each with its release.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn leaders(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<(String, String)>> {
     let mut names = store.children(&cluster.election()).await?;
     names.sort_by_key(|name| number(name));

@@ -86,7 +86,7 @@ pub enum EventKind {
 /// Writes a node's figures for a job, replacing its previous ones.
 ///
 /// # Errors
-/// Whatever the store refuses; [`Error::NoNode`] if there is no such job any more.
+/// Any error from the store; [`Error::NoNode`] if there is no such job any more.
 pub async fn publish<F: Serialize>(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -104,7 +104,7 @@ pub async fn publish<F: Serialize>(
 /// Returns every node's figures for a job, with the node's name. Unreadable figures are omitted.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn read<F: serde::de::DeserializeOwned>(
     store: &dyn Store,
     cluster: &ClusterPaths,

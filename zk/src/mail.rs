@@ -35,7 +35,7 @@ pub(crate) const CHUNKS: &str = "mail";
 /// go into a folder of its own, named after its number, which the sender must use only once.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn post(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -99,7 +99,7 @@ impl Mailbox {
     /// Waits for the next letter, removes it from the mailbox and returns it.
     ///
     /// # Errors
-    /// Whatever the store refuses; after a transient error it can be called again.
+    /// Any error from the store; after a transient error it can be called again.
     ///
     /// # Cancellation safety
     /// Dropping the future may lose a letter that was just removed, which is allowed for letters.

@@ -52,7 +52,7 @@ pub enum Change {
 /// Makes a node a member for as long as its session lives.
 ///
 /// # Errors
-/// Whatever the store refuses. If the outcome is unknown, it may be called again: an existing member znode
+/// Any error from the store. If the outcome is unknown, it may be called again: an existing member znode
 /// with the same content counts as success.
 pub async fn join(store: &dyn Store, cluster: &ClusterPaths, member: &Member) -> Result<()> {
     let (path, content) = (cluster.member(&member.node), record::write(member));
@@ -67,7 +67,7 @@ pub async fn join(store: &dyn Store, cluster: &ClusterPaths, member: &Member) ->
 /// Returns the current members. Unreadable ones are skipped.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn list(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<Member>> {
     let names = store.children(&cluster.members()).await?;
     let asked: Vec<_> = names.iter().map(|name| store.get(&cluster.member(name))).collect();
@@ -102,7 +102,7 @@ impl Roll {
     /// Begins to watch. The first changes report the members that are already there.
     ///
     /// # Errors
-    /// Whatever the store refuses.
+    /// Any error from the store.
     pub async fn open(store: Arc<dyn Store>, cluster: &ClusterPaths) -> Result<Self> {
         // The watch is set before the first read, so that no change is missed.
         let events = store.watch_tree(&cluster.members()).await?;
@@ -120,7 +120,7 @@ impl Roll {
     /// Returns the next change.
     ///
     /// # Errors
-    /// Whatever the store refuses; after a transient error it can be called again and continues.
+    /// Any error from the store; after a transient error it can be called again and continues.
     ///
     /// # Cancellation safety
     /// Dropping the future loses no change.

@@ -104,7 +104,7 @@ impl ClusterPaths {
     /// clusters, which others may share: access to it only allows creating clusters and removing empty ones.
     ///
     /// # Errors
-    /// Whatever the store refuses; [`Error::Open`] for a folder that anybody may use.
+    /// Any error from the store; [`Error::Open`] for a folder that anybody may use.
     pub async fn prepare(&self, store: &dyn Store) -> Result<()> {
         let skeleton = [
             Self::ALL.to_owned(),
@@ -275,8 +275,8 @@ impl AttemptPaths {
     }
 
     /// Returns the path of a task that a transaction parks. Each time a task is parked it gets another name,
-    /// so a node that claims it by its name has read what is parked there now, however old the tree that it
-    /// reads.
+    /// so a node that claims it by its name has read what is parked there now, even if it reads an old
+    /// tree.
     pub fn parked_by(&self, task: &str, txn: &str) -> String {
         format!("{}/parked/{task}{PARKED_BY}{txn}", self.0)
     }

@@ -30,7 +30,7 @@ impl JobQueue {
     /// Waits for the oldest job that can be worked on, and returns its id and its record.
     ///
     /// # Errors
-    /// Whatever the store refuses; after a transient error it can be called again.
+    /// Any error from the store; after a transient error it can be called again.
     ///
     /// # Cancellation safety
     /// Dropping the future loses no job.

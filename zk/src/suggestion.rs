@@ -43,7 +43,7 @@ pub struct Answer {
 /// unique: a repeated call with the same key makes no second suggestion.
 ///
 /// # Errors
-/// Whatever the store refuses; [`Error::NoNode`] if there is no such job; [`Error::TooLarge`] for more than
+/// Any error from the store; [`Error::NoNode`] if there is no such job; [`Error::TooLarge`] for more than
 /// [`SUGGESTION_BYTES_MAX`]; [`Error::TooMany`] if there are [`SUGGESTIONS_MAX`] already.
 pub async fn suggest(
     store: &dyn Store,
@@ -76,7 +76,7 @@ pub async fn suggest(
 /// Waits for the answer to a suggestion, and removes it.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 ///
 /// # Cancellation safety
 /// Dropping the future loses nothing, except possibly an answer that was just read.
@@ -102,7 +102,7 @@ const TRIES_MAX: u32 = 2;
 /// because those leaders were lost.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn begin(store: &dyn Store, cluster: &ClusterPaths, job: &str, name: &str) -> Result<bool> {
     let path = cluster.job(job).suggestion(name);
     let (content, stat) = match store.get(&path).await {
@@ -125,7 +125,7 @@ pub const SAID_BYTES_MAX: usize = 4 << 10;
 /// Answers a suggestion. A missing suggestion is no error: nobody waits for the answer any more.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn answer(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -168,7 +168,7 @@ impl Suggestions {
     /// until it is answered.
     ///
     /// # Errors
-    /// Whatever the store refuses.
+    /// Any error from the store.
     ///
     /// # Cancellation safety
     /// Dropping the future loses nothing.

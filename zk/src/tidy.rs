@@ -2,7 +2,7 @@
 //!
 //! | what | needed as long as |
 //! |---|---|
-//! | an earlier attempt | never: its tasks were started anew |
+//! | an earlier attempt | never: its tasks were restarted |
 //! | chunks of a parked task | it is parked, or a txn id names them |
 //! | chunks of an output | the output names them |
 //! | chunks of a letter | its sender and its addressee work on the attempt |
@@ -28,7 +28,7 @@ use crate::{
 /// Removes the attempts before this one.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn earlier_attempts(store: &dyn Store, fence: &Fence, job: &JobPaths, current: u32) -> Result<()> {
     for name in store.children(&job.attempts()).await? {
         if name.parse::<u32>().is_ok_and(|attempt| attempt < current) {
@@ -70,7 +70,7 @@ async fn remove(store: &dyn Store, fence: &Fence, path: &str) -> Result<()> {
 /// Removes data of nodes that have left an attempt, as far as it is no longer needed.
 ///
 /// # Errors
-/// Whatever the store refuses; [`Error::NoNode`] if the attempt no longer exists.
+/// Any error from the store; [`Error::NoNode`] if the attempt no longer exists.
 pub async fn left_behind(store: &dyn Store, fence: &Fence, attempt: &AttemptPaths) -> Result<()> {
     store.sync(&attempt.base()).await?;
     let gone: BTreeSet<String> = store.children(&attempt.left()).await?.into_iter().collect();

@@ -23,7 +23,7 @@ const TRIES_MAX: usize = 64;
 /// Writes a value by compare-and-set, unless the znode's value is at least as good.
 ///
 /// # Errors
-/// Whatever the store refuses. If the outcome is unknown, it may be called again: a value that is already
+/// Any error from the store. If the outcome is unknown, it may be called again: a value that is already
 /// there counts as written.
 pub async fn publish(
     store: &dyn Store,
@@ -70,7 +70,7 @@ impl VariableWatch {
     /// the last one never is.
     ///
     /// # Errors
-    /// Whatever the store refuses; after a transient error it can be called again.
+    /// Any error from the store; after a transient error it can be called again.
     ///
     /// # Cancellation safety
     /// Dropping the future may cause a value to be returned twice, but loses none.

@@ -11,7 +11,7 @@ use crate::{
 /// Fails a job in any state, unless it is over.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn fail(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -25,7 +25,7 @@ pub async fn fail(
 /// Cancels a job, unless it is over.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn cancel(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -40,7 +40,7 @@ pub async fn cancel(
 /// suspended.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn suspend(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<bool> {
     turn(store, cluster, job, JobState::Running, JobState::Suspended).await
 }
@@ -48,7 +48,7 @@ pub async fn suspend(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Re
 /// Resumes a suspended job. Returns whether it was suspended or is already running.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn resume(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<bool> {
     turn(store, cluster, job, JobState::Suspended, JobState::Running).await
 }
@@ -109,7 +109,7 @@ const REASON_CHARS_MAX: usize = 4096;
 /// Removes all znodes of a job that is over.
 ///
 /// # Errors
-/// Whatever the store refuses. It can be called again: the record goes last.
+/// Any error from the store. It can be called again: the record goes last.
 pub async fn forget(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<()> {
     remove(store, cluster.job(job).record()).await
 }

@@ -54,7 +54,7 @@ pub enum NewAttempt {
 /// tasks are lost.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn lost(store: &dyn Store, cluster: &ClusterPaths, attempt: &AttemptPaths) -> Result<Vec<String>> {
     store.sync(&attempt.base()).await?;
     // The order matters. A node becomes a member before it enrols, so every enrolled node was a member then.
@@ -69,7 +69,7 @@ pub async fn lost(store: &dyn Store, cluster: &ClusterPaths, attempt: &AttemptPa
 /// Returns what each node's committed tasks have produced.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn outputs(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(String, Vec<u8>)>> {
     let nodes = store.children(&attempt.outputs()).await?;
     let paths: Vec<String> = nodes.iter().map(|node| attempt.output(node)).collect();
@@ -156,7 +156,7 @@ const SMALL_RESULT_BYTES_MAX: usize = 128 << 10;
 /// Returns the result of a job that is done.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn result(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<Outcome> {
     let paths = cluster.job(job);
     let (content, _) = store.get(&paths.result()).await?;

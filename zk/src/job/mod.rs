@@ -114,7 +114,7 @@ pub struct Lost {
 /// Reads a job's record.
 ///
 /// # Errors
-/// Whatever the store refuses; [`Error::Garbled`] if the znode does not hold a record.
+/// Any error from the store; [`Error::Garbled`] if the znode does not hold a record.
 pub async fn read(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<(JobRecord, Version)> {
     let path = cluster.job(job).record();
     let (content, stat) = store.get(&path).await?;
@@ -124,7 +124,7 @@ pub async fn read(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Resul
 /// Reads a job's shared data.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn shared(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<Vec<u8>> {
     let (record, _) = read(store, cluster, job).await?;
     let paths = cluster.job(job);
@@ -152,7 +152,7 @@ impl JobWatch {
     /// succession may be skipped.
     ///
     /// # Errors
-    /// Whatever the store refuses; after a transient error it can be called again.
+    /// Any error from the store; after a transient error it can be called again.
     ///
     /// # Cancellation safety
     /// Dropping the future may cause a record to be returned twice, but loses none.
@@ -171,7 +171,7 @@ impl JobWatch {
 /// Returns every job with its record, in the order of submission; for an unreadable record the error.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn list(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<(String, Result<JobRecord>)>> {
     let names = store.children(&cluster.jobs()).await?;
     let asked: Vec<_> = names.iter().map(|name| store.get(&cluster.job(name).record())).collect();

@@ -50,7 +50,7 @@ pub struct NewJob<'a> {
 /// a [`Submission`] to retry after failures.
 ///
 /// # Errors
-/// Whatever the store refuses; [`Error::TooLarge`] for shared data or a root task beyond
+/// Any error from the store; [`Error::TooLarge`] for shared data or a root task beyond
 /// [`CHUNKED_BYTES_MAX`].
 pub async fn submit(store: &dyn Store, cluster: &ClusterPaths, new: &NewJob<'_>) -> Result<String> {
     Submission::new(new, "").go_on(store, cluster).await
@@ -89,7 +89,7 @@ impl<'a> Submission<'a> {
     /// Continues until the submission is done, and returns the job's id.
     ///
     /// # Errors
-    /// Whatever the store refuses; [`Error::TooLarge`] for shared data or a root task beyond
+    /// Any error from the store; [`Error::TooLarge`] for shared data or a root task beyond
     /// [`CHUNKED_BYTES_MAX`]. After a transient error or the end of the session it can be called again, even
     /// with another session.
     pub async fn go_on(&mut self, store: &dyn Store, cluster: &ClusterPaths) -> Result<String> {
