@@ -23,7 +23,7 @@ pub(super) struct WhoStandsCanLead {
     standing: BTreeSet<NodeId>,
     /// The nodes with a task that does not stop.
     stuck: BTreeMap<NodeId, StuckTask>,
-    /// The time of the last fault.
+    /// The time since which no new faults occur.
     calm_since: Option<u64>,
 }
 

@@ -24,7 +24,7 @@ const DECLARED_MS: u64 = 20_000;
 
 #[derive(Default)]
 pub(super) struct EverybodyIsKnown {
-    /// The time of the last fault.
+    /// The time since which no new faults occur.
     calm_since: Option<u64>,
     away: bool,
     stalled: bool,
