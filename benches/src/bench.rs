@@ -1,11 +1,11 @@
-//! What can be measured, by name.
+//! The benchmarks, by name.
 
 use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::{cluster, inside, programs, row::Row};
 
-/// What can be measured.
+/// A benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Bench {
     /// UTS on one and two workers, against a loop, rayon and crossbeam.
@@ -20,36 +20,36 @@ pub enum Bench {
     Tsp,
     /// The largest clique, against a recursion.
     Clique,
-    /// What it costs to ask whether anything is wanted.
+    /// The cost of asking whether there is a request to a task.
     Polls,
     /// UTS on node processes over ZooKeeper and QUIC.
     Nodes,
-    /// Sixty node processes on states that only take time.
+    /// Sixty node processes on states that only take time, not processor.
     Waits,
     /// Small jobs on two and on forty node processes.
     Jobs,
-    /// How soon eight node processes stop when a target is met.
+    /// The time until eight node processes stop when a target is met.
     Decide,
-    /// What a second worker gives to the programs of `bnb-problems`.
+    /// The speedup that a second worker gives to the programs of `bnb-problems`.
     Workers,
-    /// What a replicable search costs.
+    /// The cost of a replicable search.
     Replicable,
-    /// The memory of a node.
+    /// The memory that a node uses.
     Memory,
-    /// How long a job goes on after its last task.
+    /// The time from a job's last task to its end.
     Termination,
 }
 
 impl Bench {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Measures, comparing so often.
+    /// Runs the benchmark with this many repetitions of each comparison.
     ///
     /// # Errors
-    /// If something that is measured gives a wrong answer, or none.
+    /// If a measured program gives a wrong answer, or none.
     pub fn run(self, rounds: usize) -> Result<Vec<Row>> {
         match self {
             Self::Uts => inside::uts::run(rounds),

@@ -1,7 +1,7 @@
-//! Everything that is measured, and the references it is measured against.
+//! All benchmarks, and the references with which they are compared.
 //!
-//! Two programs are compared by running them in turn, several times, and taking the median of the ratios: so
-//! whatever else the machine does meets both.
+//! Two programs are compared by running them alternately several times and taking the median of the ratios,
+//! so that other load on the machine affects both.
 
 pub mod bench;
 pub mod cluster;

@@ -1,8 +1,8 @@
-//! On what machine something was measured.
+//! The machine that ran the benchmarks.
 
 use std::{fs, thread};
 
-/// The processor, how many there are, the memory and the kernel, as far as they are known.
+/// Returns the processor, the number of processors, the memory and the kernel, as far as known.
 pub fn describe() -> serde_json::Value {
     let value = |file: &str, key: &str| {
         let text = fs::read_to_string(file).unwrap_or_default();

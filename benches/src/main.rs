@@ -1,5 +1,4 @@
-//! `cargo xtask bench`: measures the runtime against references, prints a table, and writes the figures as
-//! JSON.
+//! `cargo xtask bench`: compares the runtime with references, prints a table, and writes the figures as JSON.
 
 use std::{fs, path::PathBuf};
 
@@ -7,16 +6,16 @@ use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
 use taskwork_benches::{bench::Bench, machine, row};
 
-/// Measures, each thing against its reference in turn.
+/// Run benchmarks, each alternately with its reference.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench")]
 struct Arguments {
-    /// What to measure; everything if nothing is named.
+    /// The benchmarks to run; all if none is named.
     benches: Vec<Bench>,
-    /// How often each comparison is repeated.
+    /// The number of repetitions of each comparison.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// The file that the figures are written to.
+    /// The file for the figures.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

@@ -1,18 +1,18 @@
-//! Measuring one thing after the other, again and again, and what the figures come to.
+//! Repeated alternating measurements, and their statistics.
 
 use std::{fmt, time::Instant};
 
 use anyhow::Result;
 use serde::Serialize;
 
-/// Something that is timed.
+/// A named piece of code to be timed.
 pub struct Contender<'a> {
     name: &'static str,
     run: Box<dyn FnMut() -> Result<()> + 'a>,
 }
 
 impl<'a> Contender<'a> {
-    /// Something by a name.
+    /// Creates a contender with a name.
     pub fn new(name: &'static str, run: impl FnMut() -> Result<()> + 'a) -> Self {
         Self { name, run: Box::new(run) }
     }
@@ -24,40 +24,40 @@ impl fmt::Debug for Contender<'_> {
     }
 }
 
-/// How long each contender took, in seconds, round by round.
+/// The durations of each contender, in seconds, by round.
 #[derive(Debug, Clone)]
 pub struct Times(Vec<(&'static str, Vec<f64>)>);
 
 impl Times {
-    /// The times of a contender.
+    /// Returns the durations of a contender.
     ///
     /// # Panics
-    /// If there is none of that name.
+    /// If there is no contender of that name.
     pub fn of(&self, name: &str) -> &[f64] {
         let times = self.0.iter().find(|(contender, _)| *contender == name);
         times.map_or_else(|| panic!("no contender {name}"), |(_, times)| times.as_slice())
     }
 
-    /// How much faster one contender was than another, round by round.
+    /// Returns the speedup of one contender over another, by round.
     pub fn speedup(&self, of: &str, over: &str) -> Sample {
         Sample::of(self.of(over).iter().zip(self.of(of)).map(|(over, of)| over / of))
     }
 
-    /// How much of something a contender did in a second.
+    /// Returns how many units a contender processed per second.
     pub fn rate(&self, of: &str, units: f64) -> Sample {
         Sample::of(self.of(of).iter().map(|seconds| units / seconds))
     }
 
-    /// How long a contender took, in seconds.
+    /// Returns the durations of a contender, in seconds.
     pub fn seconds(&self, of: &str) -> Sample {
         Sample::of(self.of(of).iter().copied())
     }
 }
 
-/// Runs all contenders in turn, so often, after a first time that does not count.
+/// Runs all contenders alternately for this many rounds, after a first round that does not count.
 ///
 /// # Errors
-/// The first that a contender gives.
+/// The first error of a contender.
 pub fn in_turn(rounds: usize, mut contenders: Vec<Contender<'_>>) -> Result<Times> {
     let mut times: Vec<(&'static str, Vec<f64>)> =
         contenders.iter().map(|contender| (contender.name, Vec::new())).collect();
@@ -82,12 +82,12 @@ pub struct Sample {
     pub least: f64,
     /// The largest.
     pub most: f64,
-    /// How many.
+    /// The number of measurements.
     pub count: usize,
 }
 
 impl Sample {
-    /// What some measurements come to.
+    /// Summarises some measurements.
     ///
     /// # Panics
     /// If there are none.
@@ -104,7 +104,7 @@ impl Sample {
         Self { median, least, most, count: values.len() }
     }
 
-    /// The same in another unit.
+    /// Returns the same in another unit.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         let Self { median, least, most, count } = self;

@@ -1,5 +1,5 @@
-//! The programs of `bnb-problems` as a user runs them: what a second worker gives, and what a replicable
-//! search costs.
+//! The programs of `bnb-problems` as users run them: the speedup from a second worker, and the cost of a
+//! replicable search.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use crate::{
     row::{Row, Target},
 };
 
-/// A program, what it is given, and a field of its answer with what must be there.
+/// A program, its arguments, a field of its answer, and the expected value.
 type Given = (&'static str, &'static [&'static str], &'static str, u64);
 
 const INSTANCES: [Given; 4] = [
@@ -48,15 +48,15 @@ fn number(said: &Value, field: &str) -> Result<f64> {
     said[field].as_f64().with_context(|| format!("it says nothing of {field}"))
 }
 
-/// Measures what a second worker gives.
+/// Measures the speedup from a second worker.
 ///
 /// # Errors
-/// If an answer is wrong, or there are no instances.
+/// If an answer is wrong, or the instances are missing.
 pub fn workers(rounds: usize) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for given in INSTANCES {
         let (mut one, mut two) = (Vec::new(), Vec::new());
-        // The largest takes minutes.
+        // The largest instance takes minutes.
         for _ in 0..rounds.min(3) {
             one.push(number(&solve(given, &["--workers", "1"])?, "seconds")?);
             two.push(number(&solve(given, &["--workers", "2"])?, "seconds")?);
@@ -70,10 +70,10 @@ pub fn workers(rounds: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Measures what a replicable search costs, on two workers.
+/// Measures the cost of a replicable search, with two workers.
 ///
 /// # Errors
-/// If an answer is wrong, or there are no instances.
+/// If an answer is wrong, or the instances are missing.
 pub fn replicable(rounds: usize) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for given in REPLICABLE {

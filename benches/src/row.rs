@@ -1,42 +1,42 @@
-//! A figure with what it is to be, and the table of several.
+//! Figures with their targets, and a table of them.
 
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
 
 use crate::measure::Sample;
 
-/// What a figure is to be.
+/// The target of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// Not less.
+    /// The figure must not be smaller.
     AtLeast(f64),
-    /// Not more.
+    /// The figure must not be larger.
     AtMost(f64),
-    /// It is told, and nothing is asked of it.
+    /// For information; there is no target.
     Told,
 }
 
-/// A figure.
+/// A figure with its target.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// Of what.
+    /// The measured quantity.
     pub what: String,
     /// Its unit; empty for ratios.
     pub unit: &'static str,
-    /// What it is to be.
+    /// The target.
     pub target: Target,
-    /// What it is.
+    /// The measurements.
     pub sample: Sample,
 }
 
 impl Row {
-    /// A figure.
+    /// Creates a figure.
     pub fn new(what: impl Into<String>, unit: &'static str, target: Target, sample: Sample) -> Self {
         Self { what: what.into(), unit, target, sample }
     }
 
-    /// Whether it is what it is to be; `None` if nothing is asked of it.
+    /// Returns whether the target is reached; `None` if there is none.
     pub fn is_reached(&self) -> Option<bool> {
         match self.target {
             Target::AtLeast(least) => Some(self.sample.median >= least),
@@ -46,7 +46,7 @@ impl Row {
     }
 }
 
-/// Figures for people.
+/// Formats figures for human readers.
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_preset(ASCII_MARKDOWN).set_header(["what", "target", "median", "least to most", "reached"]);
@@ -73,7 +73,7 @@ pub fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// Three digits or so.
+/// Formats a value with about three digits.
 fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

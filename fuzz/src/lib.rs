@@ -1,8 +1,8 @@
-//! Everything that comes from outside, given anything at all: nothing may panic, take more than its share of
-//! memory, or be read as something other than what is written back.
+//! All parsers of external input, on arbitrary bytes: none may panic, use excessive memory, or read its own
+//! output as something else.
 //!
-//! Each function is a target of `cargo fuzz` (`cargo xtask fuzz` runs them all), and is run in the tests on
-//! what is kept in `corpus/`, and on what becomes of that by chance.
+//! Each function is a target of `cargo fuzz` (`cargo xtask fuzz` runs them all). The tests run it on the
+//! files in `corpus/`, and on random modifications of them.
 
 use bnb_framework::{Problem, cli::ParseProblem as _, sequential};
 use bnb_problems::{flowshop, knapsack::Knapsack, maxclique, qap::Qap};
@@ -15,18 +15,17 @@ use zk::{
     ClusterPaths, Connect, CreateMode, Credentials, MemoryTree, Store, figures, is_name, job, membership,
 };
 
-/// A message between nodes, or a letter: bytes that a peer, or whoever can write to the tree, has sent.
+/// Parses a message between nodes or a letter: bytes from a peer, or from anyone who can write to the tree.
 pub fn wire(bytes: &[u8]) {
     simulation::check_wire(bytes);
 }
 
-/// A file of the TSP example, in TSPLIB's format or another: an instance, and a tour of its cities.
+/// Parses a file of the TSP example, in TSPLIB's format or another: an instance, and a tour of its cities.
 ///
 /// # Panics
-/// If what was read does not read back as it is written.
+/// If the parsed value does not survive being written and read again.
 pub fn tsplib(bytes: &[u8]) {
-    // An instance has its matrix, so a short file may ask for a large one: what is not read is not asked for
-    // here.
+    // An instance contains its matrix, so a short file may require a large one; such files are skipped here.
     if asks_for_many_cities(bytes) {
         return;
     }
@@ -40,7 +39,8 @@ pub fn tsplib(bytes: &[u8]) {
     let _ = parse_tour("fuzzed", bytes, 16);
 }
 
-/// A file of coordinates, a line each: the same reader, which takes it for CSV by its first line.
+/// Parses a file of coordinates, one pair per line, with the same parser, which detects CSV by the first
+/// line.
 pub fn csv(bytes: &[u8]) {
     let line = [b"a,1,2\n", bytes].concat();
     if bytes.len() < CSV_BYTES_MAX {
@@ -48,20 +48,20 @@ pub fn csv(bytes: &[u8]) {
     }
 }
 
-/// So long a file has a few hundred cities at most.
+/// A file of this length, in bytes, has a few hundred cities at most.
 const CSV_BYTES_MAX: usize = 4 << 10;
 
-/// Whether a file has a number in it that is large as a number of cities.
+/// Returns whether a file contains a number that would be a large number of cities.
 fn asks_for_many_cities(bytes: &[u8]) -> bool {
     let digits = |byte: &u8| !byte.is_ascii_digit();
     bytes.split(digits).any(|number| number.len() > 3)
 }
 
-/// A file of one of the problems of `bnb-problems`, or of a directed tour; the first byte says of which. What
-/// is read is solved, if it is small.
+/// Parses a file of one of the problems of `bnb-problems`, or of a directed tour, depending on the first
+/// byte. A small instance is also solved.
 ///
 /// # Panics
-/// If what is found is no solution of its cost, or another order of the search finds a better one.
+/// If the solution found does not have its cost, or another order of the search finds a better one.
 pub fn instances(bytes: &[u8]) {
     let Some((&which, bytes)) = bytes.split_first() else { return };
     let text = String::from_utf8_lossy(bytes);
@@ -80,7 +80,7 @@ pub fn instances(bytes: &[u8]) {
             solve(&weighted.expect("16 vertices have room"));
         }
         2 | 3 => {
-            // Each item stands on a line of its own.
+            // Each item has a line of its own.
             if let Some(items) = Knapsack::read("fuzzed", &text).ok().filter(|_| text.lines().count() <= 12) {
                 solve(&items);
             }
@@ -105,15 +105,15 @@ pub fn instances(bytes: &[u8]) {
     }
 }
 
-/// So long a file is no large instance.
+/// A file of this length, in bytes, is no large instance.
 const INSTANCE_BYTES_MAX: usize = 2 << 10;
 
-/// The size of an instance: in some formats the first number.
+/// Returns the size of an instance, which some formats give as the first number.
 fn first_number(text: &str) -> u64 {
     text.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// With pruning and without, the same is found.
+/// Checks that a search finds the same with and without pruning.
 fn solve<P: Problem>(problem: &P) {
     let pruned = sequential::solve(problem, true, None).best;
     if let Some(found) = &pruned {
@@ -123,17 +123,17 @@ fn solve<P: Problem>(problem: &P) {
             "what is found is what it is said to be"
         );
     }
-    // What stops short at bounds cannot do without them.
+    // A search that is limited by bounds alone cannot do without them.
     if P::EVERY_SOLUTION {
         let whole = sequential::solve(problem, false, None).best;
         assert_eq!(pruned.map(|best| best.cost), whole.map(|best| best.cost));
     }
 }
 
-/// Names that users give, and that stand in znodes.
+/// Parses names that users choose, and that become part of znodes.
 ///
 /// # Panics
-/// If a name is another when it is read back, or a password is shown.
+/// If a name changes when it is read back, or a password is printed.
 pub fn names(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(node) = text.parse::<NodeId>() {
@@ -152,7 +152,7 @@ pub fn names(bytes: &[u8]) {
     taskwork_cli::check_arguments(text);
 }
 
-/// Contents of znodes, and their names, as somebody with the password could write them.
+/// Reads znodes with contents and names as anyone with the password could write them.
 ///
 /// # Panics
 /// If an empty tree cannot be prepared.
@@ -209,7 +209,7 @@ async fn read_znodes(place: u8, content: &[u8]) {
     let _ = job::forget(&*store, &cluster, "j-0000000000").await;
 }
 
-/// Creates a znode, or sets it. What no tree can hold is not put there.
+/// Creates a znode, or sets it, if a tree can hold it.
 async fn put(store: &dyn Store, path: &str, content: &[u8]) {
     if store.create(path, content, CreateMode::Persistent).await.is_err() {
         let _ = store.set(path, content, None).await;

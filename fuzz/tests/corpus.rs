@@ -1,4 +1,4 @@
-//! Every target on its corpus, and on what becomes of that by chance: without a fuzzer, so that it runs
+//! Runs every target on its corpus, and on random modifications of it, without a fuzzer, so that it runs
 //! everywhere.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 
-/// How many inputs are made by chance for each target.
+/// The number of random inputs for each target.
 const TRIES: usize = 4_000;
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
@@ -19,7 +19,7 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| fs::read(file).unwrap()).collect()
 }
 
-/// Changes some bytes, takes some out, repeats some, or puts a part of another input in.
+/// Changes, removes or repeats some bytes, or inserts a part of another input.
 fn spoil(random: &mut SmallRng, input: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..random.random_range(1..=4) {
         let place = random.random_range(0..=input.len());

@@ -1,4 +1,4 @@
-//! Which build of a program this process runs.
+//! The release of the program that this process runs.
 
 use clap::Args;
 use taskwork::{Release, ReleaseError};
@@ -8,17 +8,17 @@ use crate::Failure;
 #[derive(Debug, Clone, Copy, Args)]
 #[group(skip)]
 pub(crate) struct BuildArguments {
-    /// Match nodes and jobs by the program's version alone, not by its very file. To be said on both sides,
-    /// and only if all their builds are of the same source.
+    /// Match nodes and jobs by the program's version alone, not by its exact build. Required on both sides,
+    /// and only safe if all builds have the same source.
     #[arg(long)]
     any_build: bool,
 }
 
 impl BuildArguments {
-    /// What a program's nodes run, and what its jobs are for.
+    /// Returns the release that a program's nodes run, and that its jobs are for.
     ///
     /// # Panics
-    /// If the program's name or version cannot be part of a znode's name: a mistake in the program.
+    /// If the program's name or version cannot be part of a znode's name, which is a mistake in the program.
     pub(crate) fn release(self, program: &str, version: &str) -> Result<Release, Failure> {
         let release = if self.any_build {
             Release::new(program, version)

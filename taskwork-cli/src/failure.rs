@@ -1,4 +1,4 @@
-//! Why a command has ended without what it was asked for.
+//! Why a command has ended without completing its task.
 
 use std::{error::Error, fmt, process::ExitCode};
 
@@ -7,11 +7,11 @@ use taskwork::{
     client::{ClientError, ErrorKind},
 };
 
-/// An error with the exit code that goes with it.
+/// An error with its exit code.
 pub struct Failure {
     code: Code,
     error: Box<dyn Error + Send + Sync>,
-    /// What was begun may go on without the command.
+    /// Whether work that was begun may continue without the command.
     is_premature: bool,
 }
 
@@ -24,32 +24,32 @@ enum Code {
 }
 
 impl Failure {
-    /// The job has failed, or could not be done: exit code 1.
+    /// Creates a failure of the job itself: exit code 1.
     pub fn failed(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { code: Code::Failed, error: error.into(), is_premature: false }
     }
 
-    /// Wrong usage or input: exit code 2.
+    /// Creates a failure for wrong usage or input: exit code 2.
     pub fn usage(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { code: Code::Usage, error: error.into(), is_premature: false }
     }
 
-    /// The cluster could not be reached: exit code 3.
+    /// Creates a failure to reach the cluster: exit code 3.
     pub fn unreachable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { code: Code::Unreachable, error: error.into(), is_premature: false }
     }
 
-    /// Ctrl-C has ended the command: exit code 130, as of a process that SIGINT has ended.
+    /// Creates the failure of a command ended by Ctrl-C: exit code 130, as for a process ended by SIGINT.
     pub(crate) fn interrupted() -> Self {
         Self { code: Code::Interrupted, error: "interrupted".into(), is_premature: true }
     }
 
-    /// Adds what is left to do if the command has ended before what it was to wait for.
+    /// Adds a hint on how to proceed, if the command has ended before the event that it waited for.
     pub(crate) fn hint(self, hint: &str) -> Self {
         if self.is_premature { Self { error: format!("{self}. {hint}").into(), ..self } } else { self }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code as u8)
     }
@@ -110,7 +110,7 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// Writes to standard output; that nobody reads it any more (`… | head`) is no mistake.
+/// Writes to standard output. A closed pipe (`… | head`) is no error.
 pub(crate) fn print(text: &str) {
     use std::io::Write as _;
     let _ = std::io::stdout().write_all(text.as_bytes());

@@ -1,4 +1,4 @@
-//! Ctrl-C, and what is said of an outage of ZooKeeper while a command waits.
+//! Ctrl-C, and the messages about an outage of ZooKeeper while a command waits.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,23 +8,23 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::Failure;
 
-/// What is said on standard error while a command runs.
+/// The messages on standard error while a command runs.
 #[derive(Clone, Default)]
 pub(crate) struct Notes {
-    /// What is drawn on the terminal meanwhile.
+    /// The progress bar that is drawn meanwhile.
     bar: Arc<OnceLock<ProgressBar>>,
 }
 
 impl Notes {
-    /// Sets what is drawn meanwhile; words go above it.
+    /// Sets the progress bar that is drawn meanwhile; messages are printed above it.
     pub(crate) fn set_bar(&self, bar: Option<&ProgressBar>) {
         if let Some(bar) = bar {
-            // There is one at most.
+            // There is at most one.
             let _ = self.bar.set(bar.clone());
         }
     }
 
-    /// Says that ZooKeeper is away, or back.
+    /// Prints that ZooKeeper is away, or back.
     pub(crate) fn outage(&self, outage: Outage) {
         match outage {
             Outage::Lasts { since, lasted } => {
@@ -49,7 +49,7 @@ impl Notes {
     }
 }
 
-/// Ctrl-C, each of them: also those that come between two waits.
+/// Every Ctrl-C, including those that arrive between two waits.
 pub(crate) struct Interrupts(Signal);
 
 impl Interrupts {
@@ -65,7 +65,7 @@ impl Interrupts {
     }
 }
 
-/// Does something unless Ctrl-C comes before, so that the session can be closed in either case.
+/// Awaits a future until Ctrl-C arrives, so that the session can be closed in either case.
 pub(crate) async fn interruptible<T>(doing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let mut interrupts = Interrupts::listen()?;
     tokio::select! {

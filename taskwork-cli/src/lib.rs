@@ -1,12 +1,13 @@
-//! The command line that every program gets: solve here, be a node of a cluster, submit to one.
+//! The command line of every program: solve a problem here, run a node of a cluster, submit a job to a
+//! cluster.
 //!
 //! ```text
 //!   queens solve 12                               on the cores of this machine, without a server
-//!   queens node --zk zk1:2181,zk2:2181            be a node; start as many as there are machines
-//!   queens submit 18 --zk zk1:2181 --wait         hand a job to the nodes, and wait for its end
+//!   queens node --zk zk1:2181,zk2:2181            run a node; start as many as there are machines
+//!   queens submit 18 --zk zk1:2181 --wait         submit a job to the nodes, and wait for its end
 //! ```
 //!
-//! A program says what it is by [`Program`], and its `main` calls [`main`]:
+//! A program implements [`Program`], and its `main` calls [`main`]:
 //!
 //! ```
 //! # use serde::{Deserialize, Serialize};
@@ -64,8 +65,8 @@
 //! # assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::SUCCESS));
 //! ```
 //!
-//! The exit code is 0 when all is done, 1 when the job has failed or was stopped, 2 for wrong usage or input,
-//! 3 when the cluster could not be reached.
+//! The exit code is 0 for success, 1 if the job has failed or was stopped, 2 for wrong usage or input, and 3
+//! if the cluster could not be reached.
 
 mod failure;
 mod program;
@@ -87,7 +88,7 @@ pub use self::{
 };
 pub use taskwork::Kinds;
 
-/// Reads a text as each of the kinds of value that options take. For the fuzzer: it must not panic.
+/// Parses a text as each kind of option value. For the fuzzer: it must not panic.
 #[doc(hidden)]
 pub fn check_arguments(text: &str) {
     let _ = target::seconds(text);

@@ -1,4 +1,4 @@
-//! Where the log goes and how much of it there is.
+//! The destination, format and level of the log.
 
 use std::io::{self, IsTerminal as _};
 
@@ -8,28 +8,28 @@ use tracing_subscriber::{
     filter::{Directive, LevelFilter},
 };
 
-/// How the log looks.
+/// The options of the log.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub(crate) struct LogArguments {
-    /// How much is logged, to standard error: error, warn, info, debug or trace, for all or for some modules
-    /// (`warn,taskwork=debug`). By default what a person wants to know.
+    /// What to log to standard error: error, warn, info, debug or trace, for all or for some modules
+    /// (`warn,taskwork=debug`). By default what matters to a user.
     #[arg(long, value_name = "FILTER", env = "TASKWORK_LOG", value_parser = filter)]
     log: Option<String>,
-    /// How a line of the log looks.
+    /// The format of the log.
     #[arg(long, value_enum, default_value = "text")]
     log_format: Format,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people.
+    /// For human readers.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// What a command logs unless it is told otherwise.
+/// The default level of a command's log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Level {
     Warn,
@@ -37,7 +37,7 @@ pub(crate) enum Level {
 }
 
 impl LogArguments {
-    /// Begins to log.
+    /// Starts logging.
     pub(crate) fn start(&self, level: Level) {
         let level = match level {
             Level::Warn => LevelFilter::WARN,
@@ -45,17 +45,17 @@ impl LogArguments {
         };
         let builder = EnvFilter::builder().with_default_directive(level.into());
         let given = self.log.as_deref().filter(|given| !given.is_empty());
-        // Nothing of it is lost: it was checked when it was given.
+        // Nothing is skipped here: the filter was checked when it was parsed.
         let mut filter = builder.parse_lossy(given.unwrap_or_default());
         if given.is_none() {
-            // Theirs is about connections, ours about nodes and jobs.
+            // The client reports on connections; the messages here are about nodes and jobs.
             filter = filter.add_directive("zookeeper_client=error".parse().expect("a directive"));
         } else {
-            // Below this level the client shows the password of the session.
+            // Below this level the client logs the session's password.
             filter = filter.add_directive("zookeeper_client=info".parse().expect("a directive"));
         }
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-        // A program that has set up a log of its own keeps it.
+        // A program that has installed a logger of its own keeps it.
         let _ = match self.log_format {
             Format::Text => builder.with_ansi(io::stderr().is_terminal()).with_target(false).try_init(),
             Format::Json => builder.json().with_ansi(false).try_init(),
@@ -63,7 +63,7 @@ impl LogArguments {
     }
 }
 
-/// Checks a filter as a whole: a directive that was passed over would leave out what somebody waits for.
+/// Checks a filter as a whole: an ignored directive would suppress messages that a user waits for.
 pub(super) fn filter(text: &str) -> Result<String, String> {
     let directives = text.split(',').map(str::trim).filter(|directive| !directive.is_empty());
     let directives: Vec<&str> = directives.collect();
@@ -80,7 +80,7 @@ pub(super) fn filter(text: &str) -> Result<String, String> {
 
 fn check(directive: &str) -> Result<(), &'static str> {
     directive.parse::<Directive>().map_err(|_| "is no directive")?;
-    // By itself a word that is no level would stand for a module: a level that is misspelt would silence all.
+    // A single word that is no level would count as a module, so a misspelt level would silence everything.
     let is_word = !directive.contains(['=', '[']);
     if is_word && directive.parse::<LevelFilter>().is_err() {
         return Err("is no level");

@@ -1,4 +1,4 @@
-//! `node`: be a node of a cluster until told to leave.
+//! `node`: runs a node of a cluster until it is told to leave.
 
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
@@ -18,18 +18,18 @@ use crate::{
 pub(crate) struct Arguments {
     #[command(flatten)]
     cluster: ClusterArguments,
-    /// Workers; by default one for each processor.
+    /// The number of workers; by default one for each processor.
     #[arg(long)]
     workers: Option<usize>,
-    /// Where to listen for other nodes; port 0 takes any that is free.
+    /// The address to listen on for other nodes; port 0 takes any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Where the other nodes find this one, if not where it listens: an address, or an address and a port.
+    /// The address at which other nodes reach this one, if it differs: an address, or an address and a port.
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     advertise: Option<Address>,
-    /// By when to be gone when told to leave by a signal, in seconds. In the last third of it what no other
-    /// node has taken is put into ZooKeeper; what cannot be put there by the end, such as a task that does
-    /// not stop, is lost.
+    /// Time to leave after a signal, in seconds. In the last third of it, tasks that no other node has taken
+    /// are written to ZooKeeper; tasks that cannot be written by the end, such as one that does not stop, are
+    /// lost.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     drain_deadline: Duration,
     #[command(flatten)]
@@ -63,12 +63,12 @@ pub(crate) fn run(
     }
     let runtime = runtime()?;
     let served = runtime.block_on(serve(node));
-    // A task that never asks whether it is to stop would keep its thread, and this process, for ever.
+    // A task that never checks whether it should stop would keep its thread, and this process, for ever.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// Serves until the node has left. Each SIGTERM and each Ctrl-C asks it to leave.
+/// Runs the node until it has left. Each SIGTERM and each Ctrl-C asks it to leave.
 async fn serve(node: NodeBuilder) -> Result<(), Failure> {
     let refused = |error| Failure::failed(format!("signals cannot be listened for: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;

@@ -1,4 +1,4 @@
-//! A job that is ready to run, and what is to be said when it has.
+//! A job that is ready to run, and the presentation of its result.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -19,19 +19,19 @@ pub struct Prepared {
     job: Box<dyn Launch>,
 }
 
-/// What a command shows at its end.
+/// The final output of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shown {
-    /// For people.
+    /// The output for human readers.
     pub text: String,
-    /// For scripts: `--json`.
+    /// The output for scripts: `--json`.
     pub json: serde_json::Value,
-    /// Whether all was done. Otherwise the exit code is 1.
+    /// Whether everything was done. Otherwise the exit code is 1.
     pub complete: bool,
 }
 
 impl Shown {
-    /// What is shown when all was done. The text gets a line end if it has none.
+    /// Creates the output of a complete run. A missing line end is added to the text.
     pub fn done(text: impl Into<String>, json: impl Into<serde_json::Value>) -> Self {
         Self { text: text.into(), json: json.into(), complete: true }
     }
@@ -48,7 +48,7 @@ type Submitting<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Waits>, Failure
 type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Shown, Failure>> + 'a>>;
 
 impl Prepared {
-    /// A job of one of the program's [kinds](crate::Program::kinds), and what to show of its report.
+    /// Prepares a job of one of the program's [kinds](crate::Program::kinds); `show` presents its report.
     pub fn new<T: Task>(
         kind: &'static str,
         job: Job<T>,
@@ -57,7 +57,7 @@ impl Prepared {
         Self { job: Box::new(Ready { kind, job, show: Box::new(show), line: watch::line_of }) }
     }
 
-    /// As [`new`](Self::new), with a line of the program's own that says how the job gets on.
+    /// Does the same as [`new`](Self::new), with a progress line of the program's own.
     pub fn watched<T: Task>(
         kind: &'static str,
         job: Job<T>,
@@ -67,7 +67,7 @@ impl Prepared {
         Self { job: Box::new(Ready { kind, job, show: Box::new(show), line }) }
     }
 
-    /// What needed no job: it has been done already.
+    /// Creates the outcome of a command that needed no job and is already done.
     pub fn at_once(shown: Shown) -> Self {
         Self { job: Box::new(shown) }
     }
@@ -83,24 +83,24 @@ impl Prepared {
     }
 }
 
-/// How many nodes and workers a job runs on within this process.
+/// The number of nodes and workers for a job within this process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) nodes: Option<usize>,
     pub(crate) workers: Option<usize>,
 }
 
-/// A job with the type of its tasks forgotten.
+/// A job, independent of the type of its tasks.
 trait Launch: Send {
     fn solve(self: Box<Self>, size: Size, quiet: bool) -> Result<Shown, Failure>;
     fn submit(self: Box<Self>, target: &Target) -> Submitting<'_>;
 }
 
-/// A submitted job, the type of its tasks forgotten.
+/// A submitted job, independent of the type of its tasks.
 pub(crate) trait Waits: Send {
     fn id(&self) -> &JobId;
-    /// Waits for its end, with the patience of this client. Ctrl-C cancels the job; a second one ends the
-    /// waiting, for the servers may be away.
+    /// Waits for the job's end, with the patience of this client. The first Ctrl-C cancels the job; a second
+    /// one ends the wait, because the servers may be away.
     fn wait(self: Box<Self>, client: Client, target: &Target) -> Waiting<'_>;
 }
 
@@ -157,7 +157,7 @@ impl<T: Task> Launch for Ready<T> {
     }
 }
 
-/// How often the line is renewed while a job is waited for.
+/// The interval at which the progress line of a submitted job is updated.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 impl<T: Task> Waits for OnItsWay<T> {
@@ -188,10 +188,10 @@ impl<T: Task> Waits for OnItsWay<T> {
     }
 }
 
-/// A result that is awaited, whatever its type.
+/// The end of a job whose result has some type.
 type Ending<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
 
-/// Shows how a job gets on until its result is there, or Ctrl-C comes.
+/// Shows the progress of a job until its result is available, or Ctrl-C is pressed.
 ///
 /// Boxed, and not generic: it is compiled with this crate, and not in every program.
 fn watch_until<'a>(
@@ -208,7 +208,7 @@ fn watch_until<'a>(
         let watching = async {
             let Some(bar) = &bar else { return std::future::pending().await };
             while let Some(read) = progress.next().await {
-                // What cannot be read now is shown the next time.
+                // If it cannot be read now, it is shown the next time.
                 if let Ok(progress) = read {
                     bar.set_message(line(&progress));
                     bar.tick();
@@ -229,7 +229,7 @@ fn watch_until<'a>(
     })
 }
 
-/// Cancels the job at the first Ctrl-C. Ends at the second one, or when the job cannot be cancelled.
+/// Cancels the job at the first Ctrl-C. Returns at the second one, or if the job cannot be cancelled.
 async fn cancel_on_interrupt(client: &Client, job: &JobId) -> Failure {
     let mut interrupts = match Interrupts::listen() {
         Ok(interrupts) => interrupts,
@@ -239,7 +239,7 @@ async fn cancel_on_interrupt(client: &Client, job: &JobId) -> Failure {
     tokio::select! {
         cancelled = client.cancel(job, "cancelled by its submitter") => {
             match cancelled {
-                // It may have ended meanwhile: its result is read now in either case.
+                // It may have ended meanwhile. In either case its result is being read now.
                 Ok(()) | Err(ClientError::WrongState { .. }) => {}
                 Err(error) => return error.into(),
             }

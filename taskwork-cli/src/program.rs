@@ -1,4 +1,4 @@
-//! What a program says of itself, and its command line.
+//! The description of a program, and its command line.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -9,32 +9,32 @@ use crate::{Failure, Prepared, node, solve, submit};
 
 /// A program on the runtime.
 pub trait Program: 'static {
-    /// The name of its command; nodes take only jobs of this program. 1 to 60 letters, digits, dots, `-` or
+    /// The name of its command; nodes only take jobs of this program. 1 to 60 letters, digits, dots, `-` or
     /// `_`.
     const NAME: &'static str;
-    /// Its version: nodes take only jobs of the same. It must change whenever tasks, shared data or outputs
-    /// look different. As the name.
+    /// Its version: nodes only take jobs of the same version. It must change whenever the encoding of tasks,
+    /// shared data or outputs changes. Restricted like the name.
     const VERSION: &'static str;
-    /// What it does, in one line.
+    /// A description of the program in one line.
     const ABOUT: &'static str;
-    /// What `solve` and `submit` take besides the runtime's own options.
+    /// The arguments of `solve` and `submit` besides the runtime's own options.
     type Arguments: Args;
-    /// Commands of the program's own; [`NoMore`] if there are none.
+    /// The program's own commands; [`NoMore`] if there are none.
     type More: Subcommand;
 
-    /// Declares every type of task that the program's jobs are made of.
+    /// Declares every type of task in the program's jobs.
     fn kinds(kinds: &mut Kinds);
 
-    /// Makes a job of what was asked for.
+    /// Creates a job from the arguments.
     ///
     /// # Errors
-    /// What is wrong with the arguments, or with the files that they name.
+    /// If something is wrong with the arguments, or with the files that they name.
     fn prepare(arguments: Self::Arguments) -> Result<Prepared, Failure>;
 
-    /// Does a command of the program's own.
+    /// Runs one of the program's own commands.
     ///
     /// # Errors
-    /// Whatever the command says.
+    /// Any error of the command.
     fn more(_command: Self::More) -> Result<ExitCode, Failure> {
         Ok(ExitCode::SUCCESS)
     }
@@ -78,7 +78,7 @@ struct CommandLine<A: Args, M: Subcommand> {
 enum Commands<A: Args, M: Subcommand> {
     /// Solve it on this machine, on all its cores, without a server.
     Solve(solve::Arguments<A>),
-    /// Be a node of a cluster: work on its jobs, one after another, until told to leave (SIGTERM,
+    /// Run a node of a cluster: it works on jobs, one after another, until told to leave (SIGTERM,
     /// `taskwork drain`).
     Node(node::Arguments),
     /// Submit it to a cluster.
@@ -101,7 +101,7 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
     let command = match parsed {
         Ok(line) => line.command,
         Err(error) => {
-            // It goes where it belongs: help to standard output, errors to standard error.
+            // Clap chooses the stream: help goes to standard output, errors to standard error.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -123,7 +123,7 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
     ended(outcome)
 }
 
-/// Says what went wrong, if anything did.
+/// Prints the error, if there is one, and returns the exit code.
 pub(crate) fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
     outcome.unwrap_or_else(|failure| {
         eprintln!("error: {failure}");

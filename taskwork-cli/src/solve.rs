@@ -1,4 +1,4 @@
-//! `solve`: on this machine, without a server.
+//! `solve`: solves a problem on this machine, without a server.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use crate::{
     prepared::Size,
 };
 
-// A program's own arguments may have the name that clap would give to a group of these.
+// A program's own arguments may have the name that clap would give to this group.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Arguments<A: Args> {
@@ -24,17 +24,17 @@ pub(crate) struct Arguments<A: Args> {
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Run so many nodes within this process, each with a pool of its own; they talk QUIC over the loopback
-    /// interface. [default: 1]
+    /// The number of nodes to run within this process, each with a pool of its own; they communicate by QUIC
+    /// over the loopback interface. [default: 1]
     #[arg(long)]
     nodes: Option<usize>,
-    /// Workers of each node; by default the processors are shared among the nodes.
+    /// The workers of each node; by default the processors are shared among the nodes.
     #[arg(long)]
     workers: Option<usize>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Show no progress.
+    /// Do not show progress.
     #[arg(long)]
     quiet: bool,
     #[command(flatten)]

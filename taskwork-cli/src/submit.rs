@@ -1,4 +1,4 @@
-//! `submit`: hand a job to a cluster.
+//! `submit`: submits a job to a cluster.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use crate::{
     target::{ClusterArguments, Patience, runtime},
 };
 
-// A program's own arguments may have the name that clap would give to a group of these.
+// A program's own arguments may have the name that clap would give to this group.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Arguments<A: Args> {
@@ -33,14 +33,14 @@ pub(crate) struct Options {
     cluster: ClusterArguments,
     #[command(flatten)]
     patience: Patience,
-    /// What to call the job. [default: the program's name]
+    /// A name for the job. [default: the program's name]
     #[arg(long)]
     name: Option<String>,
-    /// Wait for the end of the job and print its result. Ctrl-C then cancels the job. Without it the job's id
-    /// is printed, and `taskwork wait ID` waits.
+    /// Wait for the end of the job and print its result; Ctrl-C then cancels the job. Otherwise the job's id
+    /// is printed, and `taskwork wait ID` waits for it.
     #[arg(long)]
     wait: bool,
-    /// How many attempts there may be: each node that is lost ends one.
+    /// The maximum number of attempts: each lost node ends one.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     attempts: u32,
     #[command(flatten)]
@@ -48,14 +48,14 @@ pub(crate) struct Options {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Show no progress.
+    /// Do not show progress.
     #[arg(long)]
     quiet: bool,
     #[command(flatten)]
     log: LogArguments,
 }
 
-/// Where jobs are submitted to.
+/// The cluster to submit jobs to.
 pub(crate) struct Target {
     pub(crate) client: Client,
     pub(crate) notes: Notes,
@@ -99,7 +99,7 @@ fn run_prepared(
     })
 }
 
-/// Submits a job, and waits for its end if patience for that is given.
+/// Submits a job, and waits for its end if a patience for that is given.
 async fn submit(
     target: &Target,
     prepared: Prepared,
@@ -128,12 +128,12 @@ async fn submit(
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What is left to do for who does not wait any more.
+/// Returns a hint for users who no longer wait for the job.
 pub(crate) fn goes_on(job: &JobId) -> String {
     format!("Job {job} may go on without it: taskwork wait {job} gives its result")
 }
 
-/// Who submits: for people, nothing is decided by it.
+/// Returns the name of the submitter, for information only.
 fn whoami() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
     let name: String = user.unwrap_or_default().chars().filter(|c| !c.is_control()).take(64).collect();
@@ -141,8 +141,7 @@ fn whoami() -> String {
 }
 
 impl Target {
-    /// Says so if there is no node that will take the job. The job is submitted all the same, so nothing else
-    /// comes of an error.
+    /// Prints a note if no node will take the job. The job is submitted nevertheless, so errors are ignored.
     async fn note_without_nodes(&self) {
         let overview = match self.client.overview().await {
             Ok(overview) => overview,

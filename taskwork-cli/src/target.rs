@@ -1,4 +1,4 @@
-//! Which cluster a command is about, and how to reach it.
+//! The cluster that a command addresses, and the connection to it.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -7,7 +7,7 @@ use taskwork::client::{Client, ClientBuilder, Connect, Credentials, Tls};
 
 use crate::{Failure, interrupts::Notes};
 
-/// Which cluster.
+/// The options that identify a cluster.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub(crate) struct ClusterArguments {
@@ -20,10 +20,10 @@ pub(crate) struct ClusterArguments {
     /// A file with one line user:password, the credentials for ZooKeeper; only its owner may read it.
     #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_AUTH")]
     zk_auth: Option<PathBuf>,
-    /// Talk TLS to ZooKeeper; a PEM file with the certificates that its servers' are signed by.
+    /// Use TLS to ZooKeeper; a PEM file with the certificates of the authorities that signed the servers'.
     #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_TLS_CA")]
     zk_tls_ca: Option<PathBuf>,
-    /// A PEM file with the certificate to show to ZooKeeper.
+    /// A PEM file with the client certificate for ZooKeeper.
     #[arg(
         long,
         value_name = "FILE",
@@ -35,51 +35,51 @@ pub(crate) struct ClusterArguments {
     /// A PEM file with that certificate's key.
     #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_TLS_KEY", requires = "zk_tls_cert")]
     zk_tls_key: Option<PathBuf>,
-    /// How long to try to reach ZooKeeper at the start, in seconds.
+    /// Maximum time to try to reach ZooKeeper at the start, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     zk_connect_timeout: Duration,
-    /// After what silence ZooKeeper takes this process for lost, in seconds; its servers may grant less or
-    /// more.
+    /// Time without contact after which ZooKeeper takes this process for lost, in seconds; its servers may
+    /// grant less or more.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     zk_session_timeout: Duration,
-    /// Trust the network: send credentials to ZooKeeper in the clear, let a node be reached from other
-    /// machines without any.
+    /// Trust the network: send credentials to ZooKeeper in the clear, and let other machines reach a node
+    /// that has none.
     #[arg(long)]
     insecure: bool,
 }
 
-/// For how long a command tries.
+/// How long a command keeps trying.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub(crate) struct Patience {
-    /// For how long to go on trying when ZooKeeper goes away, in seconds. [default: 30; without end where a
-    /// job is waited for]
+    /// Maximum time to retry when ZooKeeper is away, in seconds. [default: 30; unlimited while waiting for a
+    /// job]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     zk_give_up: Option<Duration>,
 }
 
-/// For how long ZooKeeper may be away from a command that waits for nothing else.
+/// Maximum time that ZooKeeper may be away from a command that waits for nothing else.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
 impl Patience {
-    /// Of a command that waits for nothing else.
+    /// Returns the patience of a command that waits for nothing else.
     pub(crate) fn of_a_step(&self) -> Duration {
         self.zk_give_up.unwrap_or(GIVE_UP)
     }
 
-    /// Of a command that waits for a job; `None` is for ever.
+    /// Returns the patience of a command that waits for a job; `None` means unlimited.
     pub(crate) fn of_waiting(&self) -> Option<Duration> {
         self.zk_give_up
     }
 }
 
 impl ClusterArguments {
-    /// How to reach it.
+    /// Returns the connection settings.
     pub(crate) fn connect(&self) -> Result<Connect, Failure> {
         let mut connect = Connect::new(&self.zk);
         connect.connect_timeout = self.zk_connect_timeout;
         connect.session_timeout = self.zk_session_timeout;
-        // A request that is not answered within half a session had better be asked of another server.
+        // A request that is not answered within half a session timeout should be sent to another server.
         connect.request_timeout = (self.zk_session_timeout / 2).max(Duration::from_millis(500));
         if let Some(file) = &self.zk_auth {
             connect.credentials = Some(Credentials::from_file(file).map_err(Failure::usage)?);
@@ -102,20 +102,20 @@ impl ClusterArguments {
         Ok(connect)
     }
 
-    /// Its name.
+    /// Returns the cluster's name.
     pub(crate) fn name(&self) -> &str {
         &self.cluster
     }
 
-    /// A client of it, whose outages are noted.
+    /// Returns a client builder whose outages are printed.
     pub(crate) fn client(&self, notes: &Notes) -> Result<ClientBuilder, Failure> {
         let notes = notes.clone();
         let builder = Client::builder_of(self.connect()?).cluster(&self.cluster);
-        // Whether credentials may go in the clear was judged just now.
+        // Whether credentials may be sent in the clear was checked just now.
         Ok(builder.insecure().on_outage(move |outage| notes.outage(outage)))
     }
 
-    /// Whether the network is trusted.
+    /// Returns whether the network is trusted.
     pub(crate) fn is_insecure(&self) -> bool {
         self.insecure
     }
@@ -125,7 +125,7 @@ fn read(file: &PathBuf) -> Result<String, Failure> {
     fs::read_to_string(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }
 
-/// A time of a millisecond to a day.
+/// Parses a time between a millisecond and a day.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     if (0.001..=86_400.0).contains(&seconds) {
@@ -135,7 +135,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The threads that a command needs for its connections.
+/// Creates the runtime for a command's connections.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! What is to be seen while a job runs, and Ctrl-C.
+//! The progress line of a running job, and Ctrl-C.
 
 use std::{
     io::IsTerminal as _,
@@ -11,14 +11,13 @@ use taskwork::{Progress, Stopper};
 
 use crate::Failure;
 
-/// How often the line is renewed.
+/// The interval at which the line is updated.
 pub(crate) const EVERY: Duration = Duration::from_millis(100);
 
 /// The exit code of a command that was ended by a second Ctrl-C.
 const INTERRUPTED: i32 = 130;
 
-/// A line on standard error that says how a job gets on; nothing if that is no terminal, or silence is
-/// wanted.
+/// Returns a progress line on standard error, or `None` if that is not a terminal or `quiet` is set.
 pub(crate) fn bar(quiet: bool) -> Option<ProgressBar> {
     let shown = !quiet && std::io::stderr().is_terminal();
     shown.then(|| {
@@ -28,7 +27,7 @@ pub(crate) fn bar(quiet: bool) -> Option<ProgressBar> {
     })
 }
 
-/// What can be said of any job.
+/// Returns a progress line for any job.
 pub(crate) fn line_of(progress: &Progress) -> String {
     let (figures, elapsed) = (&progress.figures, progress.elapsed);
     let rate = figures.worked as f64 / elapsed.as_secs_f64().max(1e-3);
@@ -45,7 +44,7 @@ pub(crate) fn line_of(progress: &Progress) -> String {
     )
 }
 
-/// Lets Ctrl-C stop the job; a second one ends the program at once.
+/// Makes Ctrl-C stop the job; a second one ends the program at once.
 pub(crate) fn stop_on_interrupt(stopper: Stopper) -> Result<(), Failure> {
     let pressed = AtomicU32::new(0);
     let handler = move || {
@@ -56,7 +55,7 @@ pub(crate) fn stop_on_interrupt(stopper: Stopper) -> Result<(), Failure> {
         }
     };
     match ctrlc::set_handler(handler) {
-        // A program that solves several things sets it again: the first one stays.
+        // A program that solves several problems sets it again: the first handler stays.
         Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(()),
         Err(error) => Err(Failure::failed(format!("Ctrl-C cannot be listened for: {error}"))),
     }

@@ -1,5 +1,5 @@
-//! A cluster of real processes for a scenario: ZooKeeper servers of its own, nodes, and commands that are run
-//! to their end.
+//! A cluster of real processes for a scenario: its own ZooKeeper servers, nodes, and commands that run to
+//! completion.
 
 use std::{
     ffi::OsStr,
@@ -15,22 +15,22 @@ use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 use zk_server::{Servers, Setup};
 
-/// How long anything may take before a scenario is given up.
+/// Maximum time for any step before a scenario fails.
 pub const SOON: Duration = Duration::from_secs(60);
-/// How often it is looked whether something has happened.
+/// The interval at which conditions are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How many commands were begun, so that each has files of its own.
+/// The number of commands that were started, so that each has its own files.
 static COMMANDS: AtomicU64 = AtomicU64::new(0);
 
-/// Servers and nodes. All of them end when this is dropped.
+/// Servers and nodes. All of them are killed when this is dropped.
 #[derive(Debug)]
 pub struct Cluster {
     /// The ZooKeeper servers.
     pub servers: Servers,
-    /// The nodes, in the order of their start; those that have ended too.
+    /// The nodes, in the order of their start, including those that have ended.
     pub nodes: Vec<Node>,
-    /// Said to every node and command, such as where the credentials are.
+    /// Environment variables of every node and command, such as the path of the credentials.
     pub environment: Vec<(String, String)>,
     folder: TempDir,
 }
@@ -42,18 +42,18 @@ pub struct Node {
     log: PathBuf,
 }
 
-/// What a command has said.
+/// The output of a command.
 #[derive(Debug)]
 pub struct Said {
-    /// On standard output.
+    /// Its standard output.
     pub out: String,
-    /// On standard error.
+    /// Its standard error.
     pub err: String,
     /// Its exit code.
     pub code: i32,
 }
 
-/// A command that runs.
+/// A running command.
 #[derive(Debug)]
 pub struct Running {
     process: Child,
@@ -62,14 +62,14 @@ pub struct Running {
     shown: String,
 }
 
-/// A program of the workspace, of the same build as what runs.
+/// Returns the path of a program of the workspace, from the same build as the running program.
 ///
 /// # Errors
-/// If it was not built.
+/// If the program was not built.
 pub fn program(name: &str) -> Result<PathBuf> {
     let this = std::env::current_exe().context("where this program lies is not known")?;
     let beside = this.parent().context("this program lies in no folder")?;
-    // Tests lie in a folder below that of the programs.
+    // Tests are in a folder below that of the programs.
     let folder = if beside.ends_with("deps") { beside.parent().unwrap_or(beside) } else { beside };
     let place = folder.join(name);
     let is_built = place.is_file();
@@ -90,12 +90,12 @@ impl Cluster {
         Ok(Self { servers, nodes: Vec::new(), environment, folder })
     }
 
-    /// A folder for a scenario's files.
+    /// Returns a folder for a scenario's files.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Starts a node of a program, and gives its place in [`nodes`](Self::nodes).
+    /// Starts a node of a program, and returns its index in [`nodes`](Self::nodes).
     ///
     /// # Errors
     /// If the program was not built, or cannot be started.
@@ -129,10 +129,10 @@ impl Cluster {
         Ok(self.nodes.len() - 1)
     }
 
-    /// Starts nodes of a program, and waits until there are so many more members.
+    /// Starts this many nodes of a program, and waits until they are ready.
     ///
     /// # Errors
-    /// If they do not become members in time.
+    /// If they are not ready in time.
     pub fn start_nodes(&mut self, name: &str, count: usize, arguments: &[&str]) -> Result<()> {
         let first = self.nodes.len();
         for _ in 0..count {
@@ -144,10 +144,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until a node's log has a text.
+    /// Waits until a node's log contains a text.
     ///
     /// # Errors
-    /// If it does not in time, or the node has ended.
+    /// If the text does not appear in time, or the node has ended.
     pub fn wait_for_log(&mut self, node: usize, text: &str) -> Result<()> {
         let deadline = Instant::now() + SOON;
         loop {
@@ -162,12 +162,12 @@ impl Cluster {
         }
     }
 
-    /// What a node has logged.
+    /// Returns the log of a node.
     pub fn log(&self, node: usize) -> String {
         fs::read_to_string(&self.nodes[node].log).unwrap_or_default()
     }
 
-    /// What all nodes have logged: to be shown when a scenario fails.
+    /// Returns the logs of all nodes, to be printed when a scenario fails.
     pub fn logs(&self) -> String {
         let mut logs = String::new();
         for node in 0..self.nodes.len() {
@@ -176,7 +176,7 @@ impl Cluster {
         logs
     }
 
-    /// Begins a command of a program.
+    /// Starts a command of a program.
     ///
     /// # Errors
     /// If the program was not built, or cannot be started.
@@ -194,7 +194,7 @@ impl Cluster {
         Ok(Running { process, out, err, shown: format!("{name} {}", arguments.join(" ")) })
     }
 
-    /// Runs a command of a program to its end.
+    /// Runs a command of a program to completion.
     ///
     /// # Errors
     /// If it does not end in time.
@@ -202,10 +202,10 @@ impl Cluster {
         self.begin(name, arguments)?.end()
     }
 
-    /// Runs a command that prints JSON and ends well.
+    /// Runs a command that prints JSON and must succeed.
     ///
     /// # Errors
-    /// If it does not end in time, or not well, or prints something else.
+    /// If it does not end in time, fails, or prints anything else.
     pub fn json(&self, name: &str, arguments: &[&str]) -> Result<serde_json::Value> {
         let said = self.run(name, &[arguments, &["--json"]].concat())?;
         ensure!(said.code == 0, "{name} {arguments:?} has ended with {}: {}", said.code, said.err);
@@ -221,7 +221,7 @@ impl Cluster {
 }
 
 impl Node {
-    /// The process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -229,17 +229,17 @@ impl Node {
     /// Sends a signal, such as `TERM`, `KILL`, `STOP`, `CONT`.
     ///
     /// # Errors
-    /// If there is no such process any more.
+    /// If the process no longer exists.
     pub fn signal(&self, name: &str) -> Result<()> {
         let status = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status()?;
         ensure!(status.success(), "process {} cannot be sent {name}", self.id());
         Ok(())
     }
 
-    /// Whether it has ended.
+    /// Returns whether the process has ended.
     ///
     /// # Errors
-    /// If the operating system does not say.
+    /// If the operating system reports an error.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.process.try_wait()?.is_some())
     }
@@ -247,12 +247,12 @@ impl Node {
     /// Waits until the process has ended.
     ///
     /// # Errors
-    /// If it does not in time.
+    /// If it does not end in time.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         wait(&mut self.process, "a node", SOON)
     }
 
-    /// The memory it has in use, in KiB.
+    /// Returns its resident memory, in KiB.
     ///
     /// # Errors
     /// If the process is gone.
@@ -260,7 +260,7 @@ impl Node {
         self.status("VmRSS:")
     }
 
-    /// Its threads.
+    /// Returns the number of its threads.
     ///
     /// # Errors
     /// If the process is gone.
@@ -268,7 +268,7 @@ impl Node {
         self.status("Threads:")
     }
 
-    /// A number that the operating system tells of the process.
+    /// Returns a number from the operating system's status of the process.
     fn status(&self, name: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -286,7 +286,7 @@ impl Running {
         self.end_within(SOON)
     }
 
-    /// As [`end`](Self::end), for work that takes longer.
+    /// Does the same as [`end`](Self::end), with another time limit.
     ///
     /// # Errors
     /// If it does not end in that time.
@@ -296,20 +296,20 @@ impl Running {
         Ok(Said { out: read(&self.out)?, err: read(&self.err)?, code: status.code().unwrap_or(-1) })
     }
 
-    /// Whether it has ended.
+    /// Returns whether the command has ended.
     ///
     /// # Errors
-    /// If the operating system does not say.
+    /// If the operating system reports an error.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.process.try_wait()?.is_some())
     }
 
-    /// What it has said on standard error so far.
+    /// Returns its standard error so far.
     pub fn errors(&self) -> String {
         fs::read_to_string(&self.err).unwrap_or_default()
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -322,7 +322,7 @@ fn wait(process: &mut Child, what: &str, patience: Duration) -> Result<ExitStatu
             return Ok(status);
         }
         if Instant::now() > deadline {
-            // What does not end by itself must not stay.
+            // A process that does not end by itself must not remain.
             process.kill()?;
             process.wait()?;
             bail!("{what} has not ended within {} s", patience.as_secs());
@@ -333,7 +333,7 @@ fn wait(process: &mut Child, what: &str, patience: Duration) -> Result<ExitStatu
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // It may have ended; nobody is left to hear of it.
+        // The process may have ended; an error cannot be reported here.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

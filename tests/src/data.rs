@@ -1,5 +1,5 @@
-//! Published instances with their proven optima. They are no part of the project: `TASKWORK_DATA` says where
-//! they lie.
+//! Published instances with their proven optima. They are not part of the project: `TASKWORK_DATA` names
+//! their folder.
 
 use std::{
     env, fs,
@@ -17,19 +17,19 @@ pub struct Known {
     pub optimum: u64,
 }
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 ///
 /// # Panics
-/// Never: this crate lies in the workspace.
+/// Never: this crate is in the workspace.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the workspace")
 }
 
-/// The folder of published instances: `TASKWORK_DATA`, by default beside the workspace. `None` if there is
-/// none.
+/// Returns the folder of published instances: `TASKWORK_DATA`, by default beside the workspace. Returns
+/// `None` if it does not exist.
 ///
 /// # Panics
-/// If there is none although `CI` is `true`: a layer of tests that is left out is a failure there.
+/// If it does not exist although `CI` is `true`: a skipped layer of tests is a failure there.
 pub fn folder() -> Option<PathBuf> {
     let folder =
         env::var_os("TASKWORK_DATA").map_or_else(|| workspace().join("../shared/data"), PathBuf::from);
@@ -42,7 +42,7 @@ pub fn folder() -> Option<PathBuf> {
     None
 }
 
-/// The symmetric instances of TSPLIB in the folder, of up to so many cities.
+/// Returns the folder's symmetric instances of TSPLIB with at most this many cities.
 ///
 /// # Errors
 /// If the index cannot be read.
@@ -62,7 +62,7 @@ pub fn tsp_instances(folder: &Path, cities_max: usize) -> Result<Vec<Known>> {
     Ok(known)
 }
 
-/// The project's own instances.
+/// Returns the project's own instances.
 ///
 /// # Errors
 /// If their table cannot be read.

@@ -1,6 +1,6 @@
-//! Several hosts on one machine: network namespaces on a bridge, between which links can be cut and made
-//! slow. Needs root, and the Debian packages `iproute2` and `nftables`; nothing outside the namespaces is
-//! touched.
+//! Several hosts on one machine: network namespaces on a bridge, whose links can be cut and slowed down.
+//! Requires root, and the Debian packages `iproute2` and `nftables`. Nothing outside the namespaces is
+//! changed.
 //!
 //! ```text
 //!   host 0 (the test itself, ZooKeeper)   host 1   host 2   …        10.77.0.1, 10.77.0.2, 10.77.0.3 …
@@ -17,20 +17,20 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use nix::sched::{CloneFlags, setns};
 
-/// How many sets of hosts this process has made, so that each has names of its own.
+/// The number of sets of hosts that this process has created, so that each has its own names.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// Hosts on a bridge. They go when this is dropped; so must whatever runs there before.
+/// Hosts on a bridge. They are removed when this is dropped; their processes must have ended before.
 #[derive(Debug)]
 pub struct Hosts {
     prefix: String,
     count: u8,
 }
 
-/// Whether hosts can be made: only root can.
+/// Returns whether hosts can be created, which only root can do.
 ///
 /// # Panics
-/// If not, although `CI` is `true`: a layer of tests that is left out is a failure there.
+/// If they cannot, although `CI` is `true`: a skipped layer of tests is a failure there.
 pub fn can_be_made() -> bool {
     let root = nix::unistd::geteuid().is_root();
     assert!(root || std::env::var("CI").as_deref() != Ok("true"), "only root can make network namespaces");
@@ -41,10 +41,10 @@ pub fn can_be_made() -> bool {
 }
 
 impl Hosts {
-    /// Makes hosts, and moves the calling thread to host 0: what it starts from now on runs there.
+    /// Creates hosts, and moves the calling thread to host 0: processes that it starts from now on run there.
     ///
     /// # Errors
-    /// If this is not root, or the tools are missing.
+    /// If the user is not root, or the tools are missing.
     pub fn new(count: u8) -> Result<Self> {
         let prefix = format!("tw{}x{}", std::process::id(), MADE.fetch_add(1, Relaxed));
         let this = Self { prefix, count };
@@ -68,12 +68,12 @@ impl Hosts {
         Ok(this)
     }
 
-    /// The name of a host's namespace.
+    /// Returns the name of a host's namespace.
     pub fn host(&self, number: u8) -> String {
         self.name(&number.to_string())
     }
 
-    /// The address of a host.
+    /// Returns the address of a host.
     pub fn address(&self, number: u8) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, 0, number + 1)
     }
@@ -88,7 +88,7 @@ impl Hosts {
         ip(&["netns", "exec", &self.host(from), "nft", &rule])
     }
 
-    /// Drops everything that a host sends, and everything that is sent to it.
+    /// Drops everything that a host sends or receives.
     ///
     /// # Errors
     /// If `nft` refuses.
@@ -100,7 +100,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Mends every cut.
+    /// Removes every cut.
     ///
     /// # Errors
     /// If `nft` refuses.
@@ -108,7 +108,7 @@ impl Hosts {
         (0..self.count).try_for_each(|host| ip(&["netns", "exec", &self.host(host), "nft", "flush ruleset"]))
     }
 
-    /// Makes everything that a host sends slow: so many kilobits a second.
+    /// Limits everything that a host sends to this many kilobits per second.
     ///
     /// # Errors
     /// If `tc` refuses.
@@ -134,7 +134,7 @@ fn ip(arguments: &[&str]) -> Result<()> {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for number in 0..self.count {
-            // What is missing needs not be removed.
+            // Something that does not exist need not be removed.
             let _ = ip(&["netns", "del", &self.host(number)]);
         }
         let _ = ip(&["netns", "del", &self.name("sw")]);

@@ -1,5 +1,5 @@
-//! What the tests over the whole workspace share: where instances lie and what is known of them, clusters of
-//! real processes, hosts between which links break, and a program to run on them.
+//! Shared helpers for the tests of the whole workspace: instances and their known answers, clusters of real
+//! processes, hosts with breakable links, and a program to run on them.
 
 pub mod data;
 pub mod cluster;

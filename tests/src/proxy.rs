@@ -1,5 +1,5 @@
-//! What lies between a client and a server on loopback, and can go wrong: connections break, stall, stay half
-//! open, or lose the answer to what was done.
+//! A faulty connection between a client and a server on loopback: connections break, stall, stay half open,
+//! or lose the answer to an executed request.
 //!
 //! ```no_run
 //! let proxy = taskwork_tests::proxy::Proxy::start("127.0.0.1:2181".parse()?)?;
@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// The way that bytes take.
+/// The direction in which bytes travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// From the client to the server.
@@ -42,14 +42,14 @@ struct Shared {
     changed: Condvar,
 }
 
-/// What becomes of a client that connects.
+/// The treatment of a client that connects.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Door {
     #[default]
     Open,
-    /// It is accepted and dropped.
+    /// It is accepted and its connection is closed.
     Closed,
-    /// It is accepted and hears nothing.
+    /// It is accepted and receives nothing.
     Silent,
 }
 
@@ -58,11 +58,11 @@ struct State {
     door: Door,
     held: Vec<Way>,
     answers_swallowed: bool,
-    /// The answer to the next request with these bytes is lost, with its connection.
+    /// The bytes of the next request whose answer, and connection, is to be lost.
     fatal: Option<Vec<u8>>,
-    /// The connections of which the next answer is lost.
+    /// The connections whose next answer is to be lost.
     doomed: Vec<u64>,
-    /// How often an answer was lost like that.
+    /// The number of answers lost in this way.
     lost_answers: usize,
     /// Both ends of every connection, by its number.
     ends: Vec<(u64, TcpStream)>,
@@ -70,13 +70,13 @@ struct State {
     stopped: bool,
 }
 
-/// How long the server may take to take a connection.
+/// Maximum time for the server to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many bytes are passed on at once.
+/// The maximum number of bytes forwarded at once.
 const PASSED_BYTES_MAX: usize = 64 << 10;
 
 impl Proxy {
-    /// Listens on a port of its own, and passes on what is said there to a server and back.
+    /// Listens on a free port, and forwards everything to a server and back.
     ///
     /// # Errors
     /// If there is no free port.
@@ -89,12 +89,12 @@ impl Proxy {
         Ok(Self { address, shared })
     }
 
-    /// Where clients connect.
+    /// Returns the address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Breaks every connection and lets none come back.
+    /// Breaks every connection and rejects new ones.
     pub fn cut(&self) {
         self.shared.set(|state| state.door = Door::Closed);
         self.drop_connections();
@@ -105,46 +105,46 @@ impl Proxy {
         self.shared.set(State::close_all);
     }
 
-    /// Takes every connection from now on and never says a word. Those that are there stay as they are.
+    /// Accepts every new connection but never sends anything on it. Existing connections are not affected.
     pub fn stay_half_open(&self) {
         self.shared.set(|state| state.door = Door::Silent);
     }
 
-    /// Keeps back what goes this way until it is [released](Self::release). Nothing is lost, and nobody is
-    /// told.
+    /// Holds back what is sent in this direction until it is [released](Self::release). Nothing is lost, and
+    /// neither side notices.
     pub fn hold(&self, way: Way) {
         self.shared.set(|state| state.held.push(way));
     }
 
-    /// Passes on what was kept back.
+    /// Forwards what was held back.
     pub fn release(&self) {
         self.shared.set(|state| state.held.clear());
     }
 
-    /// Passes requests on and throws their answers away until [`restore`](Self::restore), which breaks these
+    /// Forwards requests and discards their answers until [`restore`](Self::restore), which breaks these
     /// connections.
     pub fn swallow_answers(&self) {
         self.shared.set(|state| state.answers_swallowed = true);
     }
 
-    /// Passes the next request that has these bytes on; when the server answers, the connection breaks
-    /// instead.
+    /// Forwards the next request that contains these bytes; the connection breaks instead of returning the
+    /// answer.
     pub fn lose_answer_to(&self, bytes: &[u8]) {
         self.shared.set(|state| state.fatal = Some(bytes.to_vec()));
     }
 
-    /// Takes [`lose_answer_to`](Self::lose_answer_to) back, and counts from nothing again.
+    /// Cancels [`lose_answer_to`](Self::lose_answer_to), and resets the count.
     pub fn forgive(&self) {
         self.shared.set(|state| (state.fatal, state.lost_answers) = (None, 0));
     }
 
-    /// How many answers were lost by [`lose_answer_to`](Self::lose_answer_to).
+    /// Returns the number of answers lost by [`lose_answer_to`](Self::lose_answer_to).
     pub fn lost_answers(&self) -> usize {
         self.shared.lock().lost_answers
     }
 
-    /// Lets clients connect again, and passes everything on. Connections of which something was thrown away
-    /// break.
+    /// Accepts clients again, and forwards everything. Connections from which something was discarded are
+    /// broken.
     pub fn restore(&self) {
         self.shared.set(|state| {
             if state.answers_swallowed || state.door == Door::Silent {
@@ -210,7 +210,7 @@ impl Shared {
         };
         let mut ends = vec![client];
         ends.extend(server);
-        // Each thread and the list have a handle of their own to the same socket.
+        // Each thread and the list have their own handle to the same socket.
         let handles = || ends.iter().map(TcpStream::try_clone).collect::<std::io::Result<Vec<_>>>();
         let (Ok(listed), Ok(reading), Ok(writing)) = (handles(), handles(), handles()) else { return };
         let mut state = self.lock();
@@ -232,7 +232,7 @@ impl Shared {
         self.pass(connection, Way::ToServer, from_client, to_server);
     }
 
-    /// Passes on what goes one way until the connection ends.
+    /// Forwards one direction of a connection until it ends.
     fn pass(&self, connection: u64, way: Way, mut from: TcpStream, mut to: TcpStream) {
         let mut bytes = vec![0; PASSED_BYTES_MAX];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
@@ -244,7 +244,7 @@ impl Shared {
         self.lock().close(connection);
     }
 
-    /// Waits while bytes are held; then whether they are passed on. `None` breaks the connection.
+    /// Waits while bytes are held back, then returns whether to forward them. `None` breaks the connection.
     fn judge(&self, connection: u64, way: Way, bytes: &[u8]) -> Option<bool> {
         let mut state = self.lock();
         while state.held.contains(&way) && state.is_open(connection) && !state.stopped {
@@ -278,7 +278,7 @@ impl Drop for Proxy {
             state.stopped = true;
             state.close_all();
         });
-        // The thread that accepts looks whether it is to stop when somebody comes.
+        // The accepting thread checks whether it should stop when a client connects.
         let _ = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT);
     }
 }

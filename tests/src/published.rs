@@ -7,16 +7,16 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-/// An instance and its answer.
+/// An instance and its expected answer.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// The program that solves it.
     pub program: &'static str,
-    /// What it is given.
+    /// Its arguments.
     pub arguments: Vec<String>,
-    /// The field of its answer.
+    /// The field of its output that holds the answer.
     pub field: &'static str,
-    /// What must be there.
+    /// The expected value.
     pub answer: u64,
 }
 
@@ -26,13 +26,13 @@ impl Case {
         Self { program, arguments, field, answer }
     }
 
-    /// The command that solves or submits it, and prints JSON.
+    /// Returns the command that solves or submits it, and prints JSON.
     pub fn command<'a>(&'a self, command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
         let given = self.arguments.iter().map(String::as_str);
         [command, "--quiet", "--json"].into_iter().chain(given).chain(more.iter().copied()).collect()
     }
 
-    /// Looks whether the answer is the published one.
+    /// Checks that the answer is the published one.
     ///
     /// # Errors
     /// If it is not.
@@ -50,7 +50,7 @@ impl Case {
     }
 }
 
-/// Which program solves a kind of instance of the index, and the field of its answer.
+/// The program for each kind of instance in the index, and the field of its answer.
 const PROGRAMS: [(&str, &str, &str); 6] = [
     ("tsp", "tsp", "length"),
     ("atsp", "tsp", "length"),
@@ -60,10 +60,10 @@ const PROGRAMS: [(&str, &str, &str); 6] = [
     ("pfsp", "flowshop", "makespan"),
 ];
 
-/// Instances that take a minute or more without the optimisation of a release.
+/// Instances that take a minute or more without release optimisations.
 const LONG: [&str; 3] = ["clique/brock400_4.clq", "flowshop/ta022", "tsp/kroA100.tsp"];
 
-/// The instances of the index that a program solves, but for those that take long.
+/// Returns the instances of the index that a program solves, except those that take long.
 ///
 /// # Errors
 /// If the index cannot be read.
@@ -83,7 +83,7 @@ pub fn indexed(folder: &Path, program: &str) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// The programs that count, and the rulers, by their tables.
+/// Returns the cases of the programs that count, and the rulers, from their tables.
 ///
 /// # Errors
 /// If a table cannot be read.
@@ -102,7 +102,7 @@ pub fn counted(folder: &Path) -> Result<Vec<Case>> {
             cases.push(Case::new(program, &[&row[0]], field, row[1].parse()?));
         }
     }
-    // All five families, in the sizes that take a second.
+    // All five families, in sizes that take a second.
     for row in rows("uts/trees.tsv")?.iter().filter(|row| ["T1", "T2", "T3", "T4", "T5"].contains(&&*row[0]))
     {
         cases.push(Case::new("uts", &[&row[0]], "nodes", row[3].parse()?));
@@ -110,10 +110,10 @@ pub fn counted(folder: &Path) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// For each program an instance that takes some seconds, so that something can happen meanwhile.
+/// Returns for each program an instance that takes some seconds, so that faults can happen meanwhile.
 ///
 /// # Errors
-/// If a path is no text.
+/// If a path is not valid UTF-8.
 pub fn lasting(folder: &Path) -> Result<Vec<Case>> {
     let file = |name: &str| folder.join(name).to_str().map(str::to_owned).context("a path that is no text");
     Ok(vec![

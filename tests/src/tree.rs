@@ -1,5 +1,5 @@
-//! A task for scenarios: counts the states of a tree whose shape is decided by a hash, and looks for the
-//! largest hash. Its count is known from a plain loop; how long a state takes can be chosen.
+//! A task for scenarios: counts the states of a tree whose shape is determined by a hash, and finds the
+//! largest hash. The count is known from a sequential loop; the duration of a state can be chosen.
 
 use std::{thread, time::Duration};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use taskwork::{Context, Job, Outcome, Task, Variable, Variables};
 use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
 
-/// A part of the tree: states that are still to be visited.
+/// A part of the tree: the states that are still to be visited.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tree {
     open: Vec<(u64, u32)>,
@@ -16,11 +16,11 @@ pub struct Tree {
 /// The shape of the tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Shape {
-    /// How deep it is.
+    /// The depth of the tree.
     pub depth: u32,
-    /// How often a hash is taken at each state for nothing but the time it takes.
+    /// The number of extra hashes computed at each state, to consume time.
     pub spin: u32,
-    /// How long a state right below the root takes, in milliseconds, without asking whether it is to stop.
+    /// How long the first state below the root blocks without checking whether to stop, in milliseconds.
     pub silent_ms: u64,
 }
 
@@ -42,11 +42,11 @@ fn hash(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// How many states are visited between two looks at what others want.
+/// The number of states visited between two checks for requests.
 const STATES_BETWEEN: u64 = 64;
 
 impl Tree {
-    /// The whole tree.
+    /// Returns the whole tree.
     pub fn root() -> Self {
         Self { open: vec![(1, 0)] }
     }
@@ -67,7 +67,7 @@ impl Tree {
         Some(state)
     }
 
-    /// The number of states and the largest, by a plain loop.
+    /// Returns the number of states and the largest hash, by a sequential loop.
     pub fn sequential(depth: u32) -> (u64, u64) {
         let (mut tree, shape) = (Self::root(), Shape { depth, spin: 0, silent_ms: 0 });
         let (mut count, mut largest) = (0, 0);
@@ -116,15 +116,15 @@ impl Task for Tree {
     }
 }
 
-/// What the program `tree` takes.
+/// The arguments of the program `tree`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// How deep the tree is.
+    /// The depth of the tree.
     depth: u32,
-    /// How often a hash is taken at each state for nothing but the time it takes.
+    /// The number of extra hashes computed at each state, to consume time.
     #[arg(long, default_value_t = 0)]
     spin: u32,
-    /// How long a state right below the root takes, in milliseconds, without asking whether it is to stop.
+    /// How long the first state below the root blocks without checking whether to stop, in milliseconds.
     #[arg(long, default_value_t = 0)]
     silent_ms: u64,
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what is measured, each by one command.
+//! `cargo xtask bench`: all measurements, each by one command.
 
 use anyhow::Result;
 use clap::Args;
@@ -8,14 +8,14 @@ use crate::{
     step::{self, Step},
 };
 
-/// What is to be measured.
+/// The measurements to make.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// `scale` (in the simulator, 10 to 1,000 nodes), `all` of the others, or some of them: uts, queens,
     /// paths, mst, tsp, clique, polls, nodes, waits, memory, termination
     #[arg(required = true)]
     names: Vec<String>,
-    /// How often each comparison is repeated
+    /// The number of repetitions of each comparison
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// For `scale`: numbers of nodes
@@ -23,7 +23,7 @@ pub(crate) struct Bench {
     nodes: Vec<usize>,
 }
 
-/// Measures, and prints a table. What `scale` and `all` find is written to docs/figures.
+/// Measures, and prints a table. The results of `scale` and `all` are written to docs/figures.
 ///
 /// # Errors
 /// A step failed.

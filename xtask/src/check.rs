@@ -1,4 +1,4 @@
-//! `cargo xtask check`: formatting, lints, documentation and what the dependency tree may hold.
+//! `cargo xtask check`: formatting, lints, documentation and the rules for dependencies.
 
 use anyhow::Result;
 
@@ -22,7 +22,7 @@ fn steps(install_deny: Option<Step>) -> Vec<Step> {
         Step::cargo("docs", "doc --workspace --no-deps").env("RUSTDOCFLAGS", "-Dwarnings"),
     ];
     steps.extend(install_deny);
-    // Without the graphs, since a warned duplicate alone draws a hundred lines.
+    // Without the graphs, because a single duplicate would print a hundred lines.
     let deny = "deny check --hide-inclusion-graph bans licenses sources";
     steps.push(Step::cargo("dependencies", deny));
     steps

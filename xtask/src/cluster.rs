@@ -1,4 +1,4 @@
-//! `cargo xtask cluster`: a whole cluster on this machine, to try things out.
+//! `cargo xtask cluster`: a whole cluster on this machine, for experiments.
 
 use std::{
     env,
@@ -21,16 +21,16 @@ use crate::{
     workspace,
 };
 
-/// What the cluster is to be.
+/// The options of the cluster.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How many nodes.
+    /// The number of nodes.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     nodes: u16,
-    /// Workers of each node.
+    /// The number of workers per node.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: u16,
-    /// How many ZooKeeper servers: 1, or 3 and more for an ensemble.
+    /// The number of ZooKeeper servers: 1, or 3 and more for an ensemble.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=7))]
     zk_servers: u16,
     /// The program that the nodes run: a binary of this workspace.
@@ -38,21 +38,21 @@ pub(crate) struct Arguments {
     program: String,
 }
 
-/// How long nodes may take to leave at the end.
+/// Maximum time for the nodes to leave at the end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often it is looked whether they have.
+/// The interval at which the nodes are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Starts ZooKeeper and nodes, and ends them at Ctrl-C.
 ///
 /// # Errors
-/// Something could not be built, installed or started, or a node has ended by itself.
+/// If something cannot be built, installed or started, or a node has ended by itself.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     install::debian_packages(zk_server::PACKAGES)?;
     step::run_chain(&[Step::cargo("build", "build --release --bins")])?;
     let (interrupt, interrupted) = mpsc::channel();
     ctrlc::set_handler(move || {
-        // After the first one, somebody is at it already.
+        // This fails after the first Ctrl-C, when the cluster is already ending.
         let _ = interrupt.send(());
     })
     .context("Ctrl-C cannot be listened for")?;
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The folder with the programs that were built.
+/// Returns the folder with the built programs.
 fn programs() -> Result<PathBuf> {
     let this = env::current_exe().context("where this program lies is not known")?;
     let target = this.parent().and_then(Path::parent).context("this program lies in no build folder")?;
@@ -88,7 +88,7 @@ fn start_node(arguments: &Arguments, hosts: &str, folder: &Path, number: u16) ->
         .stdin(Stdio::null())
         .stdout(log.try_clone().context("no log of a node")?)
         .stderr(log)
-        // Ctrl-C is for this command alone, which then lets the nodes leave.
+        // Only this command receives Ctrl-C; it then lets the nodes leave.
         .process_group(0)
         .spawn()
         .with_context(|| format!("{} cannot be started", program.display()))
@@ -122,7 +122,7 @@ fn print_help(arguments: &Arguments, servers: &Servers, folder: &Path) {
 struct Nodes(Vec<Child>);
 
 impl Nodes {
-    /// Says so if a node has ended by itself with an error. One that was told to leave may end.
+    /// Fails if a node has ended by itself with an error. A node that was told to leave may end.
     fn check(&mut self, folder: &Path) -> Result<()> {
         for (index, node) in self.0.iter_mut().enumerate() {
             let status = node.try_wait().context("a node cannot be asked for")?;
@@ -136,10 +136,10 @@ impl Nodes {
         Ok(())
     }
 
-    /// Lets the nodes leave, and waits until they have, within a limit.
+    /// Tells the nodes to leave, and waits for them up to a limit.
     fn leave(&mut self) {
         for node in &self.0 {
-            // One that has left already needs no word.
+            // A node that has already left needs no signal.
             let _ =
                 Command::new("kill").args(["-TERM", &node.id().to_string()]).stderr(Stdio::null()).status();
         }
@@ -155,7 +155,7 @@ impl Nodes {
 impl Drop for Nodes {
     fn drop(&mut self) {
         for node in &mut self.0 {
-            // It may have ended; nobody is left to hear of it.
+            // The node may have ended; an error cannot be reported here.
             let _ = node.kill();
             let _ = node.wait();
         }

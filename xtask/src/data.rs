@@ -1,4 +1,4 @@
-//! The folder of published instances with known optima, which tests find by `TASKWORK_DATA`.
+//! The folder of published instances with known optima, which tests find through `TASKWORK_DATA`.
 
 use std::{
     env,
@@ -9,10 +9,10 @@ use anyhow::{Result, bail};
 
 use crate::workspace;
 
-/// The variable that tests read.
+/// The environment variable that tests read.
 pub(crate) const VARIABLE: &str = "TASKWORK_DATA";
 
-/// Where the instances are expected, and whether they are there.
+/// The folder of the instances, and whether they are there.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Data {
@@ -21,16 +21,16 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// Looks where `TASKWORK_DATA` says, else at `../shared/data` beside the workspace.
+    /// Checks the folder named by `TASKWORK_DATA`, or `../shared/data` beside the workspace.
     pub(crate) fn locate() -> Self {
-        // Relative to where the user stands: each test runs in its own package's folder.
+        // Relative to the user's current folder, because each test runs in its own package's folder.
         let chosen = env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         let folder = chosen.unwrap_or_else(|| beside(&workspace::root()));
         Self::at(std::path::absolute(&folder).unwrap_or(folder))
     }
 
     fn at(folder: PathBuf) -> Self {
-        // The index, and not the folder alone: an empty mount point is no data.
+        // Looks for the index, not just the folder: an empty mount point holds no data.
         if folder.join("INDEX.tsv").is_file() { Self::Present(folder) } else { Self::Absent(folder) }
     }
 
@@ -40,10 +40,10 @@ impl Data {
         }
     }
 
-    /// Says loudly that instances are absent.
+    /// Prints a prominent warning if the instances are absent.
     ///
     /// # Errors
-    /// They are absent and `ci` is set: there a skipped layer is a failure.
+    /// They are absent and `ci` is set: there a skipped layer counts as a failure.
     pub(crate) fn require(&self, ci: bool) -> Result<()> {
         let Self::Absent(folder) = self else { return Ok(()) };
         let what = format!(

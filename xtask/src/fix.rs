@@ -1,4 +1,4 @@
-//! `cargo xtask fix`: what clippy and rustfmt can mend by themselves.
+//! `cargo xtask fix`: applies the fixes that clippy and rustfmt make automatically.
 
 use anyhow::Result;
 
@@ -10,9 +10,9 @@ use crate::step::{self, Step};
 /// The workspace does not compile, or cannot be formatted.
 pub(crate) fn run() -> Result<()> {
     step::run_all(&[
-        // Uncommitted changes are what one fixes, so they must not be in the way.
+        // The working tree usually has uncommitted changes, which must not prevent the fixes.
         Step::cargo("lints", "clippy --fix --workspace --all-targets --allow-dirty --allow-staged"),
-        // Last: clippy's suggestions are not formatted.
+        // Last, because clippy's suggestions are not formatted.
         Step::cargo("format", "fmt --all"),
     ])
 }

@@ -1,5 +1,4 @@
-//! `cargo xtask fuzz`: gives every reader anything at all, for a while each, led by what the code does with
-//! it.
+//! `cargo xtask fuzz`: feeds arbitrary input to every parser for a while, guided by code coverage.
 
 use anyhow::Result;
 
@@ -8,24 +7,24 @@ use crate::{
     step::{self, Step},
 };
 
-/// The targets: what `fuzz/src/lib.rs` has.
+/// The targets, as in `fuzz/src/lib.rs`.
 const TARGETS: &[&str] = &["wire", "znodes", "tsplib", "csv", "instances", "names"];
 
-/// Runs each target for so many seconds. It takes a nightly toolchain, for the instrumentation.
+/// Runs each target for this many seconds. Requires a nightly toolchain, for the instrumentation.
 ///
 /// # Errors
-/// A target has found something; what it was lies in `fuzz/artifacts`.
+/// A target has failed; the input is in `fuzz/artifacts`.
 pub(crate) fn run(seconds: u32, only: Option<&str>) -> Result<()> {
     let mut steps: Vec<Step> = install::cargo_fuzz().into_iter().collect();
     for target in TARGETS.iter().filter(|target| only.is_none_or(|only| only == **target)) {
-        // New inputs go to a folder that is not kept; what is in the corpus is read only.
+        // New inputs go to a temporary folder; the corpus itself is only read.
         let line = format!(
             "run nightly cargo fuzz run --features libfuzzer {target} target/fuzz-corpus/{target} fuzz/corpus/{target} -- \
              -max_total_time={seconds} -max_len=4096 -print_final_stats=1"
         );
         let folder = crate::workspace::root().join("target/fuzz-corpus").join(target);
         std::fs::create_dir_all(folder)?;
-        // Each target is a program of its own: optimising across crates would take longer than running it.
+        // Each target is a separate program: optimising across crates would take longer than running it.
         let step = Step::new("fuzz", "rustup", line.split_whitespace());
         steps.push(
             step.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),

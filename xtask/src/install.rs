@@ -1,4 +1,4 @@
-//! Gets what a command needs and a fresh machine lacks: Debian packages and cargo-deny.
+//! Installs what a command needs and a fresh machine lacks: Debian packages and cargo-deny.
 
 use std::process::{Command, Stdio};
 
@@ -9,19 +9,19 @@ use crate::{
     workspace,
 };
 
-/// The version that is installed where there is none, or one too old for `deny.toml`.
+/// The version to install where there is none, or one too old for `deny.toml`.
 const DENY_VERSION: &str = "0.20.2";
 
-/// The oldest version (major, minor) that reads `deny.toml`.
+/// The oldest version (major, minor) that can read `deny.toml`.
 const DENY_OLDEST: (u32, u32) = (0, 20);
 
-/// How long `apt-get` may wait for another one to finish.
+/// Maximum time for `apt-get` to wait for another instance, in seconds.
 const APT_LOCK_WAIT_S: u32 = 120;
 
-/// Installs those of `wanted` that are missing, by `apt-get`; asks nothing of the machine when none is.
+/// Installs the missing packages of `wanted` with `apt-get`. Changes nothing if all are installed.
 ///
 /// # Errors
-/// Something is missing and this is not Debian, or not root, or `apt-get` failed.
+/// If something is missing and this is not Debian, or the user is not root, or `apt-get` failed.
 pub(crate) fn debian_packages(wanted: &[&str]) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());
@@ -39,10 +39,10 @@ pub(crate) fn debian_packages(wanted: &[&str]) -> Result<()> {
     step::run_chain(&apt_steps(&missing))
 }
 
-/// The step that installs cargo-deny, unless cargo finds one that is new enough.
+/// Returns the step that installs cargo-deny, unless cargo finds one that is new enough.
 ///
-/// It goes where `cargo install` puts everything else, not into `target`: one build of two minutes then
-/// serves every clone on the machine, and outlives `cargo clean`.
+/// It is installed where `cargo install` puts other programs, not into `target`: one build of two minutes
+/// then serves every clone on the machine, and survives `cargo clean`.
 pub(crate) fn cargo_deny() -> Option<Step> {
     let found = workspace::command("cargo").args(["deny", "--version"]).stderr(Stdio::null()).output();
     let version = found.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -53,10 +53,10 @@ pub(crate) fn cargo_deny() -> Option<Step> {
     Some(Step::cargo("install cargo-deny", &line))
 }
 
-/// The version of cargo-fuzz that is installed where there is none.
+/// The version of cargo-fuzz to install where there is none.
 const FUZZ_VERSION: &str = "0.13.2";
 
-/// The step that installs cargo-fuzz, unless there is one.
+/// Returns the step that installs cargo-fuzz, unless there is one.
 pub(crate) fn cargo_fuzz() -> Option<Step> {
     let found = workspace::command("cargo").args(["fuzz", "--version"]).stderr(Stdio::null()).output();
     if found.is_ok_and(|output| output.status.success()) {
@@ -66,7 +66,8 @@ pub(crate) fn cargo_fuzz() -> Option<Step> {
     Some(Step::cargo("install cargo-fuzz", &line))
 }
 
-/// `text` is what `cargo deny --version` says: `cargo-deny 0.20.2`.
+/// Returns whether a version is new enough. `text` is the output of `cargo deny --version`: `cargo-deny
+/// 0.20.2`.
 fn is_new_enough(text: &str) -> bool {
     let Some(version) = text.trim().strip_prefix("cargo-deny ") else { return false };
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
@@ -76,12 +77,12 @@ fn is_new_enough(text: &str) -> bool {
     }
 }
 
-/// One line `package status` for each package that dpkg has heard of.
+/// Returns one line `package status` for each package that dpkg knows.
 fn installed_listing(wanted: &[&str]) -> Result<String> {
     let output = Command::new("dpkg-query")
         .args(["--show", "--showformat=${Package} ${db:Status-Status}\\n"])
         .args(wanted)
-        // Its exit status only repeats that one package is unknown; the others are listed all the same.
+        // Its exit status only repeats that a package is unknown; the others are listed nevertheless.
         .stderr(Stdio::null())
         .output()
         .with_context(|| {

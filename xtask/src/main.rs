@@ -27,7 +27,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run every test that must pass, and install what they need
+    /// Run every test that must pass, and install the packages that they need
     Test {
         /// Ask the tests for their long form (`TASKWORK_LONG=1`): more seeds, larger instances
         #[arg(long)]
@@ -35,16 +35,16 @@ enum Command {
     },
     /// Check formatting, lints, documentation and dependencies; changes no file of the project
     Check,
-    /// Mend what clippy and rustfmt can mend by themselves
+    /// Apply the fixes that clippy and rustfmt make automatically
     Fix,
-    /// Simulate clusters in which everything goes wrong; see `cargo xtask sim --help`
+    /// Simulate clusters with all kinds of faults; see `cargo xtask sim --help`
     #[command(disable_help_flag = true)]
     Sim {
-        /// What the simulator is told.
+        /// The arguments of the simulator.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Give every reader anything at all, for a while each (takes a nightly toolchain)
+    /// Feed arbitrary input to every parser, for a while each (requires a nightly toolchain)
     Fuzz {
         /// How long to run each target, in seconds
         #[arg(long, default_value_t = 60)]
@@ -55,10 +55,10 @@ enum Command {
     /// Put deliberate bugs into a copy of the workspace, and count the seeds that the simulator needs to find
     /// each
     Mutants {
-        /// Only those whose name contains this
+        /// Only bugs whose name contains this
         only: Option<String>,
     },
-    /// Measure
+    /// Run benchmarks
     Bench(bench::Bench),
     /// Start a cluster on this machine, ZooKeeper and nodes, until Ctrl-C
     Cluster(cluster::Arguments),
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench::run(&bench),
         Command::Cluster(arguments) => cluster::run(&arguments),
     };
-    // Not by returning it: with RUST_BACKTRACE set, a backtrace of xtask would bury the one line that
+    // Printed instead of returned: with RUST_BACKTRACE set, a backtrace of xtask would bury the one line that
     // matters.
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
 //! `cargo xtask mutants`: puts one deliberate bug after another into a copy of the workspace, and counts the
 //! seeds that the simulator needs to find each.
 //!
-//! A simulator that finds nothing proves nothing unless it is known to find what is there.
+//! A simulator that finds no bugs proves nothing unless it is known to find existing ones.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::workspace;
 
-/// A deliberate bug: a text of the source and what stands there instead.
+/// A deliberate bug: a piece of source text and its replacement.
 struct Mutant {
     name: &'static str,
     file: &'static str,
@@ -30,7 +30,7 @@ const fn mutant(
     Mutant { name, file, original, mutated }
 }
 
-/// The bugs. The first ten are those that any such protocol is prone to.
+/// The bugs. The first ten are typical of any such protocol.
 const MUTANTS: &[Mutant] = &[
     mutant(
         "forget a child",
@@ -244,13 +244,13 @@ const MUTANTS: &[Mutant] = &[
     ),
 ];
 
-/// How many seeds are run before a bug counts as not found.
+/// The number of seeds to run before a bug counts as not found.
 const SEEDS: u32 = 10_000;
 
 /// Tries every mutant, or those whose name contains `only`, and prints a table.
 ///
 /// # Errors
-/// A mutant does not fit the source any more, does not compile, or is not found.
+/// If a mutant no longer fits the source, does not compile, or is not found.
 pub(crate) fn run(only: Option<&str>) -> Result<()> {
     let copy = copy_workspace()?;
     let chosen = MUTANTS.iter().filter(|mutant| only.is_none_or(|only| mutant.name.contains(only)));
@@ -269,8 +269,7 @@ pub(crate) fn run(only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Puts the bug in, runs seeds until one fails, and takes it out again. Gives the number of seeds and what
-/// was seen.
+/// Applies the bug, runs seeds until one fails, and reverts it. Returns the number of seeds and the failure.
 fn find(copy: &Path, mutant: &Mutant) -> Result<Option<(u64, String)>> {
     let file = copy.join(mutant.file);
     let source = fs::read_to_string(&file)?;
@@ -301,7 +300,7 @@ fn simulate(copy: &Path) -> Result<Option<(u64, String)>> {
     Ok(tally["broken"].as_str().map(|what| (seeds, what.to_owned())))
 }
 
-/// Copies what git knows of the workspace to a folder of its own, which keeps its builds.
+/// Copies the files that git tracks to a separate folder, which keeps its builds.
 fn copy_workspace() -> Result<PathBuf> {
     let root = workspace::root();
     let copy = root.join("target/mutants");
@@ -312,7 +311,7 @@ fn copy_workspace() -> Result<PathBuf> {
         if let Some(folder) = to.parent() {
             fs::create_dir_all(folder)?;
         }
-        // Only what has changed, so that only that is built again.
+        // Copies only changed files, so that only those are rebuilt.
         let content = fs::read(&from).with_context(|| format!("cannot read {name}"))?;
         if fs::read(&to).ok().as_ref() != Some(&content) {
             fs::write(&to, content)?;

@@ -4,10 +4,10 @@ use anyhow::Result;
 
 use crate::step::{self, Step};
 
-/// Hands everything on to the simulator.
+/// Passes all arguments to the simulator.
 ///
 /// # Errors
-/// It cannot be built, or a seed has failed.
+/// If it cannot be built, or a seed has failed.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let cargo = ["run", "--release", "--quiet", "-p", "taskwork-simulation", "--bin", "simulate", "--"];
     let arguments = cargo.into_iter().chain(arguments.iter().map(String::as_str));

@@ -1,4 +1,4 @@
-//! One command of a check: announced, timed, and listed in a table with the others at the end.
+//! One command of a check: announced, timed, and listed in a final table.
 
 use std::{
     fmt::Write as _,
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::workspace;
 
-/// A command with a name, as a value, so that what would run can be tested without running it.
+/// A command with a name, as a value, so that the commands can be tested without running them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     name: &'static str,
@@ -34,7 +34,7 @@ impl Step {
         Self { name, program, args, environment: Vec::new() }
     }
 
-    /// A cargo step, its arguments as one line without quotes.
+    /// Creates a cargo step from its arguments as one line without quotes.
     pub(crate) fn cargo(name: &'static str, line: &str) -> Self {
         Self::new(name, "cargo", line.split_whitespace())
     }
@@ -44,7 +44,7 @@ impl Step {
         self
     }
 
-    /// What to type in the workspace root to repeat this step alone.
+    /// Returns the command that repeats this step alone in the workspace root.
     pub(crate) fn line(&self) -> String {
         let environment = self.environment.iter().map(|(name, value)| format!("{name}={}", quoted(value)));
         let words =
@@ -71,17 +71,17 @@ impl Step {
     }
 }
 
-/// Runs all the steps, also those after a failure, so that one run shows everything there is to mend.
+/// Runs all steps, even after a failure, so that one run shows every problem.
 ///
 /// # Errors
-/// Names every step that failed, with the command that repeats it.
+/// Names every failed step, with the command that repeats it.
 pub(crate) fn run_all(steps: &[Step]) -> Result<()> {
     let finished: Vec<_> = steps.iter().map(Step::announce_and_run).collect();
     println!("\n{}", table(&finished));
     conclude(&finished)
 }
 
-/// Runs steps of which each needs the one before.
+/// Runs steps that each need the previous one.
 ///
 /// # Errors
 /// Names the first step that failed, with the command that repeats it.

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must pass for the tests, from a machine with nothing but Rust.
+//! `cargo xtask test`: all tests that must pass, on a machine with nothing but Rust.
 
 use anyhow::Result;
 
@@ -9,10 +9,10 @@ use crate::{
     workspace,
 };
 
-/// What makes several hosts of one machine.
+/// The packages that simulate several hosts on one machine.
 const NETWORK_PACKAGES: &[&str] = &["iproute2", "nftables"];
 
-/// What goes through the states of the models.
+/// The packages that check the models.
 const MODEL_PACKAGES: &[&str] = &["gcc", "libc6-dev", "spin"];
 
 /// Runs the unit, integration and documentation tests of the whole workspace.
@@ -20,21 +20,20 @@ const MODEL_PACKAGES: &[&str] = &["gcc", "libc6-dev", "spin"];
 /// # Errors
 /// A step failed, a package could not be installed, or CI has no data folder.
 pub(crate) fn run(long: bool) -> Result<()> {
-    // What the tests start besides the workspace's own programs.
+    // The programs that tests start besides those of the workspace.
     install::debian_packages(&[zk_server::PACKAGES, NETWORK_PACKAGES, MODEL_PACKAGES].concat())?;
     let data = Data::locate();
     data.require(workspace::in_ci())?;
     let outcome = step::run_all(&steps(&data, long));
-    // Again, since the first warning has scrolled away. In CI it was an error already.
+    // Repeated, since the first warning has scrolled away. In CI it was already an error.
     data.require(false)?;
     outcome
 }
 
 fn steps(data: &Data, long: bool) -> Vec<Step> {
-    // One failing crate must not hide what the others have to say.
+    // One failing crate must not hide the results of the others.
     let steps = [
-        // Scenarios start programs of other crates too, which the tests below build only as tests of their
-        // own.
+        // Scenarios also start programs of other crates, which the tests below build only as test binaries.
         Step::cargo("programs", "build --workspace --bins"),
         Step::cargo("tests", "test --workspace --all-targets --no-fail-fast"),
         Step::cargo("doc tests", "test --workspace --doc --no-fail-fast"),

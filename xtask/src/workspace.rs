@@ -1,4 +1,4 @@
-//! Where the workspace lies, whether this is CI, and the environment in which its commands run.
+//! The location of the workspace, whether this is CI, and the environment of its commands.
 
 use std::{
     env,
@@ -7,24 +7,24 @@ use std::{
     process::Command,
 };
 
-/// The folder with the root `Cargo.toml`.
+/// Returns the folder with the root `Cargo.toml`.
 pub(crate) fn root() -> PathBuf {
-    // Asked at run time first: two clones may share one build folder, and with it this very program.
+    // Read at run time first: two clones may share one build folder, and with it this program.
     let xtask = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let mut root = PathBuf::from(xtask);
     root.pop();
     root
 }
 
-/// Whether a CI runs this, where a skipped layer is a failure.
+/// Returns whether this runs in CI, where a skipped layer is a failure.
 pub(crate) fn in_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")
 }
 
-/// `program` in the workspace root, with the environment of the user's own shell.
+/// Returns a command for `program` in the workspace root, with the environment of the user's shell.
 ///
-/// `cargo run` describes xtask's package to xtask. Handed on, those variables would make build scripts
-/// that watch them (ring's does) run again at each change between `cargo xtask test` and `cargo test`.
+/// `cargo run` sets variables that describe xtask's package. If they were passed on, build scripts that watch
+/// them (such as ring's) would rerun at each change between `cargo xtask test` and `cargo test`.
 pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(resolve(program));
     command.current_dir(root());
@@ -34,7 +34,7 @@ pub(crate) fn command(program: &str) -> Command {
     command
 }
 
-/// The cargo that runs xtask, so that `cargo +toolchain xtask` means that toolchain throughout.
+/// Returns the cargo that runs xtask, so that `cargo +toolchain xtask` uses that toolchain throughout.
 fn resolve(program: &str) -> OsString {
     match program {
         "cargo" => env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),

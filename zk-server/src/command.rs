@@ -1,16 +1,16 @@
-//! How Java is called to be a ZooKeeper server.
+//! The Java command line of a ZooKeeper server.
 
 use std::{
     path::Path,
     process::{Command, Stdio},
 };
 
-/// The Debian packages that have to be there.
+/// The Debian packages that are required.
 pub const PACKAGES: &[&str] = &["default-jre-headless", "zookeeper"];
 
 const FOLDER: &str = "/usr/share/java";
 
-/// What the server needs; the package's own list has much more.
+/// The libraries that the server needs; the package's own list is much longer.
 const JARS: [&str; 10] = [
     "zookeeper.jar",
     "slf4j-simple.jar",
@@ -24,17 +24,17 @@ const JARS: [&str; 10] = [
     "netty-transport-native-unix-common.jar",
 ];
 
-/// Whether servers can be started on this machine.
+/// Returns whether servers can be started on this machine.
 pub fn is_installed() -> bool {
     let java = Command::new("java").arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     java.is_ok_and(|status| status.success()) && Path::new(FOLDER).join(JARS[0]).exists()
 }
 
-/// A server with this `zoo.cfg`.
+/// Returns the command that runs a server with this `zoo.cfg`.
 pub(crate) fn server(config: &Path, more: &[String]) -> Command {
     let class_path = JARS.map(|jar| format!("{FOLDER}/{jar}")).join(":");
     let mut command = Command::new("java");
-    // It has to start fast and stay small; nobody measures it.
+    // It has to start fast and stay small; its speed is not measured.
     command.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
     command.args(more).args(["-cp", &class_path]);
     command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(config);

@@ -1,4 +1,4 @@
-//! ZooKeeper's commands of four letters.
+//! ZooKeeper's four-letter commands.
 
 use std::{
     io::{Read as _, Write as _},
@@ -8,10 +8,10 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// How long to wait for any step of it.
+/// Maximum time for each step of the exchange.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a server answers.
+/// Sends a command and returns the server's answer.
 pub(crate) fn ask(server: SocketAddr, word: &str) -> Result<String> {
     let mut stream = TcpStream::connect_timeout(&server, PATIENCE).context("the server does not listen")?;
     stream.set_read_timeout(Some(PATIENCE))?;

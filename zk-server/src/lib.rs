@@ -1,8 +1,7 @@
-//! ZooKeeper servers of one's own, on loopback and free ports, with their data in a folder that goes with
-//! them.
+//! Private ZooKeeper servers on loopback and free ports, whose data is in a temporary folder.
 //!
-//! They are those of Debian's package `zookeeper`; nothing of the package's own set-up is used or touched. A
-//! test starts its own servers, so tests can run side by side, and nothing is left when they end.
+//! They use Debian's package `zookeeper`, but neither use nor change the package's own configuration. Each
+//! test starts its own servers, so tests can run in parallel, and nothing is left when they end.
 //!
 //! ```no_run
 //! let mut servers = zk_server::Servers::start(&zk_server::Setup::ensemble())?;
@@ -31,36 +30,36 @@ use tempfile::TempDir;
 
 pub use crate::command::{PACKAGES, is_installed};
 
-/// What servers to start.
+/// The configuration of the servers to start.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// How many: one stands alone, three or more form an ensemble.
+    /// The number of servers: one is standalone, three or more form an ensemble.
     pub servers: usize,
     /// ZooKeeper's unit of time, in milliseconds.
     pub tick_ms: u32,
-    /// More lines for `zoo.cfg`, of every server.
+    /// Additional lines for `zoo.cfg` of every server.
     pub config: Vec<String>,
-    /// More arguments for Java, such as system properties.
+    /// Additional arguments for Java, such as system properties.
     pub java: Vec<String>,
-    /// Where they listen; on loopback by default.
+    /// The address at which they listen; loopback by default.
     pub address: Ipv4Addr,
-    /// Whether the servers are spared a Ctrl-C on the terminal, since whoever started them ends them.
+    /// Whether Ctrl-C on the terminal does not reach the servers, because their starter ends them.
     pub own_group: bool,
-    /// Also listen for TLS, and ask clients for a certificate.
+    /// Whether, and with which files, to listen for TLS as well, and to ask clients for a certificate.
     pub tls: Option<TlsFiles>,
 }
 
-/// What a server needs for TLS, as PEM files.
+/// The TLS files of a server, in PEM.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
     /// Its certificate and its key, in one file.
     pub key_store: PathBuf,
-    /// The certificates that its clients' are signed by.
+    /// The certificates of the authorities that sign its clients' certificates.
     pub trust_store: PathBuf,
 }
 
 impl Setup {
-    /// One server.
+    /// Returns the setup of one server.
     pub fn standalone() -> Self {
         Self {
             servers: 1,
@@ -73,13 +72,13 @@ impl Setup {
         }
     }
 
-    /// Three servers.
+    /// Returns the setup of an ensemble of three servers.
     pub fn ensemble() -> Self {
         Self { servers: 3, ..Self::standalone() }
     }
 }
 
-/// Running servers. They end, and their data goes, when this is dropped.
+/// Running servers. When this is dropped, they end and their data is removed.
 #[derive(Debug)]
 pub struct Servers {
     all: Vec<Server>,
@@ -102,19 +101,18 @@ struct Ports {
     election: u16,
 }
 
-/// How long servers may take until they serve.
+/// Maximum time for servers to start serving.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often it is tried with other ports: between finding a free one and using it another program may take
-/// it.
+/// How often to retry with other ports: another program may take a free port before it is used.
 const START_TRIES: usize = 4;
-/// How often a server is asked whether it serves.
+/// The interval at which a server is asked whether it is serving.
 const ASK_EVERY: Duration = Duration::from_millis(40);
 
 impl Servers {
-    /// Starts servers, and returns when they serve.
+    /// Starts servers, and returns when they are serving.
     ///
     /// # Errors
-    /// If ZooKeeper is not installed, or the servers do not serve within a minute; with the end of their
+    /// If ZooKeeper is not installed, or the servers are not serving within a minute; with the end of their
     /// logs.
     pub fn start(setup: &Setup) -> Result<Self> {
         ensure!(
@@ -146,29 +144,30 @@ impl Servers {
         Ok(this)
     }
 
-    /// What to connect to: `127.0.0.1:port,127.0.0.1:port`.
+    /// Returns the servers' addresses: `127.0.0.1:port,127.0.0.1:port`.
     pub fn hosts(&self) -> String {
         let hosts = self.all.iter().map(|server| format!("{}:{}", self.setup.address, server.ports.client));
         hosts.collect::<Vec<_>>().join(",")
     }
 
-    /// What to connect to by TLS, if [`Setup::tls`] was asked for; certificates must be for `localhost`.
+    /// Returns the servers' addresses for TLS, if [`Setup::tls`] is set; certificates must be for
+    /// `localhost`.
     pub fn tls_hosts(&self) -> String {
         let hosts = self.all.iter().map(|server| format!("localhost:{}", server.ports.secure));
         hosts.collect::<Vec<_>>().join(",")
     }
 
-    /// How many servers there are, running or not.
+    /// Returns the number of servers, running or not.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// The server that leads the ensemble now, if one does.
+    /// Returns the server that leads the ensemble now, if there is one.
     pub fn leader(&self) -> Option<usize> {
         (0..self.all.len()).find(|&server| self.mode(server).is_some_and(|mode| mode == "leader"))
     }
 
-    /// Ends a server at once, as a loss of power would.
+    /// Kills a server immediately, like a power failure.
     ///
     /// # Errors
     /// If the operating system refuses.
@@ -180,7 +179,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Starts a server again with the data it had, without waiting for it to serve.
+    /// Restarts a server with its data, without waiting until it is serving.
     ///
     /// # Errors
     /// If Java cannot be started.
@@ -191,8 +190,8 @@ impl Servers {
         Ok(())
     }
 
-    /// Removes everything that a server which is down has written. Of an ensemble nothing is left when all
-    /// were wiped.
+    /// Removes all data of a server that is down. After all servers of an ensemble are wiped, nothing is
+    /// left.
     ///
     /// # Errors
     /// If the server runs, or its data cannot be removed.
@@ -202,13 +201,13 @@ impl Servers {
         self.write_config(server)
     }
 
-    /// Waits until a server serves.
+    /// Waits until a server is serving.
     ///
     /// # Errors
-    /// If it does not within a minute, or has ended; with the end of its log.
+    /// If it is not serving within a minute, or has ended; with the end of its log.
     pub fn wait_until_serving(&mut self, server: usize) -> Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
-        // Being answered is not enough: a server answers before its data is loaded, and without a quorum.
+        // An answer is not enough: a server answers before its data is loaded, and without a quorum.
         while self.mode(server).is_none() {
             let process = self.all[server].process.as_mut();
             if let Some(status) = process.map(Child::try_wait).transpose()?.flatten() {
@@ -222,7 +221,7 @@ impl Servers {
         Ok(())
     }
 
-    /// What a server says of itself (`mntr`): names without their `zk_`, and values.
+    /// Returns a server's metrics (`mntr`): names without their prefix `zk_`, and values.
     ///
     /// # Errors
     /// If it does not answer.
@@ -232,7 +231,7 @@ impl Servers {
         Ok(lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
-    /// The process id of a server that runs.
+    /// Returns the process id of a running server.
     pub fn process_id(&self, server: usize) -> Option<u32> {
         self.all[server].process.as_ref().map(Child::id)
     }
@@ -319,13 +318,13 @@ impl Servers {
 impl Drop for Servers {
     fn drop(&mut self) {
         for server in 0..self.all.len() {
-            // Nobody is left to hear of it.
+            // An error cannot be reported here.
             let _ = self.kill(server);
         }
     }
 }
 
-/// Ports that are free now, all different.
+/// Returns ports that are free now, all different.
 fn free_ports(address: Ipv4Addr, servers: usize) -> Result<Vec<Ports>> {
     let listen = || TcpListener::bind((address, 0)).context("no free port");
     let listeners = (0..4 * servers).map(|_| listen()).collect::<Result<Vec<_>>>()?;

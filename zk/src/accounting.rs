@@ -1,19 +1,20 @@
-//! Accounting: the global task list, by transactions that can be repeated (paper, 3.5).
+//! Accounting: the global task list, changed by transactions that can be repeated (paper, 3.5).
 //!
 //! ```text
-//!   create txns/<txn>           first, so that a repeated try finds it and is told "exists": it was committed before
-//!   check  members/<node>       the fence: a node that is no member any more changes nothing
-//!   check  attempts/<k>         the attempt is still there
-//!   delete txns/<settled>       the transaction before this one, known to be committed: nobody will ask for it again
-//!   create or delete list/<id>  each toggle; which of the two is learnt by asking for all ids at once
-//!   set    outputs/<node>       everything this node's committed tasks have produced, or where its chunks are
-//!   create parked/<task>~<txn>  what a leaving node could hand to nobody
-//!   create left/<node>, delete members/<node>     the clean leave
+//! create txns/<txn>           first, so that a repeated try fails with "exists": it was committed before
+//! check  members/<node>       the fence: a node that is no longer a member changes nothing
+//! check  attempts/<k>         the attempt still exists
+//! delete txns/<settled>       the previous transaction, known to be committed: nobody will ask for it again
+//! create or delete list/<id>  each toggle; which of the two is found by reading all ids at once
+//! set    outputs/<node>       everything this node's committed tasks have produced, or where its chunks are
+//! create parked/<task>~<txn>  tasks that a leaving node could hand to no other node
+//! create left/<node>, delete members/<node>     the clean leave
 //! ```
 //!
-//! It is one multi: all or nothing. If it fails on an id, another node toggled that id first, or the read was
-//! old: it is built again after a `sync`, with the same txn id. If its outcome is unknown, the caller tries
-//! again with the same [`Transaction`], as often as it takes. So every transaction counts exactly once.
+//! This is one multi, so it happens entirely or not at all. If it fails on an id, another node toggled that
+//! id first, or the read was stale: the multi is rebuilt after a `sync`, with the same txn id. If its outcome
+//! is unknown, the caller retries with the same [`Transaction`] until the outcome is known. So every
+//! transaction counts exactly once.
 
 use thiserror::Error as ThisError;
 
@@ -26,22 +27,22 @@ use crate::{
     store::{CreateMode, Op, Store, seen},
 };
 
-/// What a node commits.
+/// The changes that a node commits together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Transaction {
     /// The node.
     pub node: String,
-    /// The transaction's id: unique, and the same at every try.
+    /// The transaction's id: unique, and the same for every try.
     pub txn: String,
-    /// An earlier transaction of the node that is known to be committed, whose id can go.
+    /// An earlier transaction of the node that is known to be committed; its id can be removed.
     pub settled: Option<String>,
     /// The ids to toggle in the global task list, each once.
     pub toggles: Vec<String>,
-    /// Everything the node's committed tasks have produced, these included.
+    /// Everything that the node's committed tasks have produced, including those in this transaction.
     pub output: Vec<u8>,
     /// Tasks to park, with their envelopes.
     pub park: Vec<(String, Vec<u8>)>,
-    /// Whether the node leaves with this.
+    /// Whether the node leaves with this transaction.
     pub leave: bool,
 }
 
@@ -50,48 +51,48 @@ pub struct Transaction {
 pub struct Claim {
     /// The node.
     pub node: String,
-    /// The transaction's id: unique, and the same at every try.
+    /// The transaction's id: unique, and the same for every try.
     pub txn: String,
     /// As in [`Transaction`].
     pub settled: Option<String>,
     /// The task.
     pub task: String,
-    /// Whether the node is to be [enrolled](enrol) by the same transaction, if it is not yet.
+    /// Whether the same transaction also [enrols](enrol) the node, if it is not enrolled yet.
     pub enrol: bool,
 }
 
-/// What a commit has cost.
+/// The cost of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Committed {
-    /// How often the multi was built again.
+    /// How often the multi was rebuilt.
     pub rebuilds: u32,
 }
 
 /// Why a transaction was not committed.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum CommitError {
-    /// The fence failed: the node is no member any more.
+    /// The fence failed: the node is no longer a member.
     #[error("the node is no member any more")]
     NotMember,
-    /// There is no such attempt any more.
+    /// The attempt no longer exists.
     #[error("the attempt is over")]
     AttemptOver,
-    /// The store refused it. If the error is [transient](Error::is_transient), the outcome may be unknown: to
-    /// be called again with the same transaction.
+    /// The store refused the transaction. If the error is [transient](Error::is_transient), the outcome may
+    /// be unknown: call again with the same transaction.
     #[error(transparent)]
     Store(#[from] Error),
 }
 
-/// How often a multi is built again before the caller hears of it.
+/// How often a multi is rebuilt before the caller gets an error.
 const REBUILDS_MAX: usize = 64;
 
-/// The places of the multi's first operations.
+/// The indices of the multi's first operations.
 const TXN: usize = 0;
 const MEMBER: usize = 1;
 const ATTEMPT: usize = 2;
 const SETTLED: usize = 3;
 
-/// Commits a transaction, once however often it is called.
+/// Commits a transaction, exactly once however often this is called.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -104,7 +105,7 @@ pub async fn commit(
     let mut committed = Committed::default();
     let mut settled = transaction.settled.as_deref();
     let large = match write_large(store, cluster, attempt, transaction).await {
-        // It may be no member any more because an earlier try of this very transaction has let it leave.
+        // The node may have lost its membership because an earlier try of this transaction let it leave.
         Err(CommitError::NotMember) if is_committed(store, attempt, transaction).await? => {
             return Ok(committed);
         }
@@ -118,7 +119,7 @@ pub async fn commit(
                 large.discard_before(store, &attempt.output(&transaction.node)).await;
                 return Ok(committed);
             }
-            // The same, and its txn id has been tidied away since.
+            // As above, and the txn id has been tidied away since.
             Err(CommitError::NotMember)
                 if transaction.leave && has_left(store, attempt, transaction).await? =>
             {
@@ -134,7 +135,7 @@ pub async fn commit(
     Err(Error::Contended { path: attempt.list(), tries: REBUILDS_MAX }.into())
 }
 
-/// A transaction as its multi.
+/// Returns the operations of a transaction's multi.
 fn operations(
     cluster: &ClusterPaths,
     attempt: &AttemptPaths,
@@ -157,36 +158,37 @@ fn operations(
     ops
 }
 
-/// Whether an earlier try was committed.
+/// Returns whether an earlier try was committed.
 async fn is_committed(store: &dyn Store, attempt: &AttemptPaths, transaction: &Transaction) -> Result<bool> {
     store.sync(&attempt.base()).await?;
     Ok(store.exists(&attempt.txn(&transaction.txn)).await?.is_some()
         || store.exists(&attempt.left_node(&transaction.node)).await?.is_some())
 }
 
-/// Whether the clean leave of a node is committed. Nothing but its own transaction does that.
+/// Returns whether the node's clean leave is committed. Only its own transaction can do that.
 async fn has_left(store: &dyn Store, attempt: &AttemptPaths, transaction: &Transaction) -> Result<bool> {
     store.sync(&attempt.base()).await?;
     Ok(store.exists(&attempt.left_node(&transaction.node)).await?.is_some())
 }
 
-/// What a transaction writes besides ids, as contents of znodes.
+/// The larger parts of a transaction, as contents of znodes.
 struct Large {
     output: Vec<u8>,
     parked: Vec<(String, Vec<u8>)>,
-    /// What stood for the output before, if that has chunks to be removed.
+    /// The previous content of the output's znode, if it has chunks to be removed.
     before: Option<Vec<u8>>,
 }
 
-/// How large an output may be that stands in the transaction itself, in bytes.
+/// The largest output that is kept in the transaction itself, in bytes.
 const OUTPUT_BYTES_MAX: usize = 128 << 10;
-/// How many bytes of parked tasks a transaction may carry in all before they go beside it in chunks, down to
-/// the smallest.
+/// The total size of parked tasks that a transaction may carry, in bytes. Beyond it all but the smallest are
+/// written in chunks instead.
 const CARRIED_BYTES_MAX: usize = 256 << 10;
-/// What stays in a transaction all the same, in bytes.
+/// The largest parked task that stays in the transaction even then, in bytes.
 const SMALL_BYTES_MAX: usize = 128;
 
-/// Writes what is too large for the transaction beside it. It counts only with the transaction.
+/// Writes data that is too large for the transaction to chunks. They count only once the transaction is
+/// committed.
 async fn write_large(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -224,7 +226,7 @@ async fn write_large(
 }
 
 impl Large {
-    /// Removes the chunks of the output before this one. If that fails they stay until the job is forgotten.
+    /// Removes the chunks of the previous output. If that fails, they stay until the job is forgotten.
     async fn discard_before(&self, store: &dyn Store, path: &str) {
         if let Some(before) = &self.before
             && let Err(error) = blob::discard(store, path, before).await
@@ -234,8 +236,8 @@ impl Large {
     }
 }
 
-/// Claims a parked task: gives its envelope, or `None` if another node was first. Once, however often it is
-/// called.
+/// Claims a parked task and returns its envelope, or `None` if another node claimed it first. Claims once,
+/// however often this is called.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -248,7 +250,7 @@ pub async fn claim(
     let (mut settled, mut enrol) = (claim.settled.as_deref(), claim.enrol);
     for _ in 0..REBUILDS_MAX {
         let names = match store.children(&attempt.parked()).await {
-            // An attempt that is over is tidied away.
+            // The attempt is over and has been tidied away.
             Err(Error::NoNode { .. }) => return Err(CommitError::AttemptOver),
             other => other?,
         };
@@ -262,18 +264,18 @@ pub async fn claim(
             Err(Error::NoNode { .. }) => return claimed_before(store, attempt, &claim.txn).await,
             Err(error) => return Err(error.into()),
         };
-        // It stands in the txn id until that is settled: there a repeated try finds it.
+        // The txn id keeps the content until it is settled, so that a repeated try finds it.
         let mut ops = opening(cluster, attempt, &claim.node, &claim.txn, &content);
         ops.extend(settled.map(|txn| delete(attempt.txn(txn))));
         ops.push(delete(parked.clone()));
         let enrolling = ops.len();
         ops.extend(enrol.then(|| create(attempt.output(&claim.node), b"")));
         match tried(store.multi(ops).await)? {
-            // Read after it was claimed: a try that finds it unreadable has not lost it.
+            // Read after the claim, so that a try that cannot read it does not lose the task.
             Try::Committed => return envelope(store, attempt, &parked, &content).await.map(Some),
             Try::CommittedBefore => return claimed_before(store, attempt, &claim.txn).await,
             Try::FailedAt(SETTLED) if settled.is_some() => settled = None,
-            // It is enrolled already.
+            // The node is already enrolled.
             Try::FailedAt(place) if place == enrolling => enrol = false,
             Try::FailedAt(_) => {}
         }
@@ -282,8 +284,8 @@ pub async fn claim(
     Err(Error::Contended { path: attempt.parked(), tries: REBUILDS_MAX }.into())
 }
 
-/// The envelope of a task that was claimed. What stands beside it may be gone by then: an attempt that is
-/// over is tidied away piece by piece, and meanwhile claims of it still succeed.
+/// Returns the envelope of a claimed task. Its chunks may be gone by then: an attempt that is over is tidied
+/// away piece by piece, and meanwhile its tasks can still be claimed.
 async fn envelope(
     store: &dyn Store,
     attempt: &AttemptPaths,
@@ -296,7 +298,7 @@ async fn envelope(
     }
 }
 
-/// Whether there is a later attempt, or the job is over or forgotten.
+/// Returns whether there is a later attempt, or the job is over or forgotten.
 async fn is_over(store: &dyn Store, attempt: &AttemptPaths) -> Result<bool> {
     let Some((path, number)) = attempt.record_and_number() else { return Ok(false) };
     store.sync(path).await?;
@@ -310,7 +312,7 @@ async fn is_over(store: &dyn Store, attempt: &AttemptPaths) -> Result<bool> {
     }
 }
 
-/// What an earlier try of a claim has claimed.
+/// Returns the envelope that an earlier try of a claim obtained.
 async fn claimed_before(
     store: &dyn Store,
     attempt: &AttemptPaths,
@@ -324,8 +326,8 @@ async fn claimed_before(
     }
 }
 
-/// Writes a node into an attempt, before it may hold a task of it: its output, empty. Once, however often it
-/// is called.
+/// Enrols a node in an attempt by creating its empty output, before it may hold a task of the attempt. Has an
+/// effect once, however often this is called.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -350,25 +352,25 @@ pub async fn enrol(
     }
 }
 
-/// Whether a node that is no member any more has gone with nothing in its hands: it said so, or it never took
-/// part.
+/// Returns whether a node that is no longer a member held nothing when it left: it left cleanly, or it never
+/// enrolled.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn left_cleanly(store: &dyn Store, attempt: &AttemptPaths, node: &str) -> Result<bool> {
-    // That it is gone may have been heard from another server than the one that is asked now.
+    // The departure may have been observed on another server than the one that answers now.
     store.sync(&attempt.base()).await?;
     let (left, took_part) = (store.exists(&attempt.left_node(node)), store.exists(&attempt.output(node)));
     Ok(left.await?.is_some() || took_part.await?.is_none())
 }
 
-/// Resolves when the global task list is empty: when every task is complete.
+/// Waits until the global task list is empty, which means that every task is complete.
 ///
-/// The list is read again only after it was looked at and something has changed since: one read at a time,
-/// however many changes come. An old read does no harm: a list that is empty once stays so.
+/// The list is read again only if something has changed since the last read: one read at a time, however many
+/// changes occur. A stale read does no harm, because a list that is empty stays empty.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn wait_until_empty(store: &dyn Store, attempt: &AttemptPaths) -> Result<()> {
     loop {
         let (tasks, changed) = store.children_and_watch(&attempt.list()).await?;
@@ -379,7 +381,7 @@ pub async fn wait_until_empty(store: &dyn Store, attempt: &AttemptPaths) -> Resu
     }
 }
 
-/// What every transaction begins with.
+/// Returns the operations that every transaction begins with.
 fn opening(cluster: &ClusterPaths, attempt: &AttemptPaths, node: &str, txn: &str, content: &[u8]) -> Vec<Op> {
     vec![
         create(attempt.txn(txn), content),
@@ -388,8 +390,8 @@ fn opening(cluster: &ClusterPaths, attempt: &AttemptPaths, node: &str, txn: &str
     ]
 }
 
-/// Each toggle as the operation that it has to be now. All ids are asked for before the first answer is
-/// awaited.
+/// Returns each toggle as the operation that it has to be now. All ids are requested before the first answer
+/// is awaited.
 async fn toggles(store: &dyn Store, attempt: &AttemptPaths, ids: &[String]) -> Result<Vec<Op>> {
     let paths: Vec<String> = ids.iter().map(|id| attempt.task(id)).collect();
     let asked: Vec<_> = paths.iter().map(|path| store.exists(path)).collect();
@@ -400,7 +402,7 @@ async fn toggles(store: &dyn Store, attempt: &AttemptPaths, ids: &[String]) -> R
     Ok(ops)
 }
 
-/// What became of a try.
+/// The outcome of a try.
 enum Try {
     Committed,
     CommittedBefore,

@@ -242,7 +242,7 @@ async fn an_output_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
 
 #[tokio::test]
 async fn the_largest_transaction_there_can_be_fits_into_a_request() {
-    // Every name as long as it can be, below a chroot.
+    // Every name has the maximum length, below a chroot.
     let (cluster, chroot_bytes) = (ClusterPaths::new(&"c".repeat(crate::NAME_BYTES_MAX)).unwrap(), 128);
     let paths = cluster.job("j-0000000000").attempt(u32::MAX);
     let node = "n0123456789abcdef";
@@ -283,7 +283,7 @@ async fn a_claim_enrols_the_node_that_it_is_for_and_no_other() {
             }
         }
     }
-    // One that is enrolled already can claim in the same way.
+    // A node that is already enrolled can claim in the same way.
     let stage = Stage::new().await;
     let (node, paths) = (stage.member("a").await, stage.attempt(1));
     let claiming = Claim { enrol: true, ..root_claim("a") };
@@ -311,7 +311,7 @@ async fn waiting_for_the_empty_list_ends_when_it_is_empty() {
     tokio::time::timeout(std::time::Duration::from_secs(10), waiting).await.unwrap().unwrap().unwrap();
 }
 
-/// A family of tasks: the parent of each but the root, which is task 0.
+/// Generates a family of tasks: the parent of each task except the root, which is task 0.
 fn family() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(any::<prop::sample::Index>(), 0..24).prop_map(|parents| {
         parents.iter().enumerate().map(|(child, parent)| parent.index(child + 1)).collect()
@@ -321,8 +321,8 @@ fn family() -> impl Strategy<Value = Vec<usize>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Tasks complete in any order, on any of three nodes, in batches of any size; answers get lost. The list
-    /// is empty exactly when every task is committed.
+    /// Tasks complete in any order, on any of three nodes, in batches of any size, and answers are lost. The
+    /// list is empty exactly when every task is committed.
     #[test]
     fn the_list_is_empty_exactly_at_the_end(
         parents in family(),

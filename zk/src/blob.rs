@@ -1,8 +1,8 @@
-//! Data that stands in a znode if it is small, and beside it in chunks if it is not.
+//! Data that is stored in a znode if it is small, and in chunks beside it otherwise.
 //!
-//! The content of the znode begins with a byte that says which: what follows is the data, or where the chunks
-//! are. So a transaction that has to write large data stays small: the chunks are written first, and count
-//! for nothing until the transaction that names them is done.
+//! The first byte of the znode's content tells whether the data follows, or the location of its chunks. So a
+//! transaction that writes large data stays small: the chunks are written first, and mean nothing until the
+//! transaction that names them is committed.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,13 +14,13 @@ use crate::{
     store::{Op, Store},
 };
 
-/// What is kept in the znode itself, in bytes, when nothing else is large.
+/// The most data kept in the znode itself, in bytes, if no other data competes for the request's size.
 pub(crate) const INLINE_BYTES_MAX: usize = 256 << 10;
 
 const INLINE: u8 = 0;
 const CHUNKED: u8 = 1;
 
-/// Where the chunks are.
+/// The location of the chunks.
 #[derive(Debug, Serialize, Deserialize)]
 struct Pointer {
     folder: String,
@@ -31,8 +31,8 @@ fn chunk_of(folder: &str, k: usize) -> String {
     format!("{folder}/{k:06}")
 }
 
-/// Gives the content for a znode. Data of more than `inline_max` bytes is written below `folder` first, in
-/// place of what an earlier try may have left there; each write carries the check.
+/// Returns the content for a znode. Data of more than `inline_max` bytes is first written below `folder`,
+/// replacing whatever an earlier try may have left there; each write carries the check.
 pub(crate) async fn put(
     store: &dyn Store,
     folder: String,
@@ -49,12 +49,12 @@ pub(crate) async fn put(
     Ok(content)
 }
 
-/// The content of a znode with the data in it.
+/// Returns the content of a znode that holds the data itself.
 pub(crate) fn inline(data: &[u8]) -> Vec<u8> {
     [&[INLINE], data].concat()
 }
 
-/// Reads the data of a znode with this content.
+/// Reads the data of a znode from its content.
 pub(crate) async fn get(store: &dyn Store, path: &str, content: &[u8]) -> Result<Vec<u8>> {
     match content.split_first() {
         None => Ok(Vec::new()),
@@ -70,7 +70,7 @@ pub(crate) async fn get(store: &dyn Store, path: &str, content: &[u8]) -> Result
     }
 }
 
-/// The folder of the chunks that a content names, if it names any.
+/// Returns the folder of the chunks that a content names, if it names any.
 pub(crate) fn folder(path: &str, content: &[u8]) -> Result<Option<String>> {
     match content.split_first() {
         Some((&CHUNKED, pointer)) => Ok(Some(record::read::<Pointer>(path, pointer)?.folder)),

@@ -1,16 +1,16 @@
-//! Data larger than a znode takes, in chunks.
+//! Data that is too large for one znode, in chunks.
 
 use crate::{
     error::{Error, Result},
     store::{CreateMode, Op, Store},
 };
 
-/// The most bytes of a chunk: far below what a request may have.
+/// The maximum size of a chunk, in bytes: far below the limit of a request.
 pub const CHUNK_BYTES_MAX: usize = 512 << 10;
-/// The most bytes of data in chunks.
+/// The maximum size of data in chunks, in bytes.
 pub const CHUNKED_BYTES_MAX: usize = 64 << 20;
 
-/// Writes data in chunks below a folder, in place of what may stand there. Each write carries a check, if one
+/// Writes data in chunks below a folder, replacing its previous content. Each write carries the check, if one
 /// is given.
 pub(crate) async fn write(
     store: &dyn Store,
@@ -31,7 +31,7 @@ pub(crate) async fn write(
     Ok(chunks)
 }
 
-/// Creates a znode, or sets it if it is there.
+/// Creates a znode, or sets it if it exists.
 async fn put(store: &dyn Store, path: String, data: &[u8], check: Option<&Op>) -> Result<()> {
     let with_check = |op| check.cloned().into_iter().chain([op]).collect::<Vec<_>>();
     let created = Op::Create { path: path.clone(), data: data.to_vec(), mode: CreateMode::Persistent };
@@ -43,7 +43,7 @@ async fn put(store: &dyn Store, path: String, data: &[u8], check: Option<&Op>) -
     }
 }
 
-/// Reads data back.
+/// Reads the data of chunks.
 pub(crate) async fn read(
     store: &dyn Store,
     path: impl Fn(usize) -> String,

@@ -1,13 +1,13 @@
-//! The store over a real ZooKeeper, by the crate `zookeeper-client`.
+//! The store over a real ZooKeeper, using the crate `zookeeper-client`.
 //!
-//! The crate reconnects and registers one-time watches again; what is added here is what the recipes rely on:
-//! a deadline for every request, an error that says whether the request may have happened, a word wherever a
-//! watch may have lost events (`watches.rs`), and that the session is held on to until a server says that it
-//! is over (`session.rs`).
+//! The crate reconnects and registers one-time watches again. This module adds what the recipes rely on: a
+//! deadline for every request, errors that state whether the request may have taken effect, an event wherever
+//! a watch may have lost some (`watches.rs`), and a session that is kept until a server declares it over
+//! (`session.rs`).
 //!
-//! A connection that breaks between the server's welcome and its first answer leaves the crate saying
-//! "connected" until it finds the next server. What is asked meanwhile waits there and may be done later: its
-//! deadline makes of it an unknown outcome.
+//! If a connection breaks between the server's handshake and its first answer, the crate still reports
+//! "connected" until it finds the next server. Requests sent meanwhile are queued and may be executed later;
+//! their deadline turns them into unknown outcomes.
 
 use std::{
     fmt,
@@ -30,12 +30,12 @@ use crate::{
     watches::{self, ServerEvents},
 };
 
-/// A session on a ZooKeeper. It ends when it is closed or dropped.
+/// A session with a ZooKeeper. It ends when it is closed or dropped.
 pub struct ServerStore {
     session: Held,
     hosts: String,
     chroot: String,
-    /// Whether what others made must be guarded by credentials, too.
+    /// Whether znodes that others created must be guarded by credentials, too.
     is_private: bool,
     acls: Acls<'static>,
     request_timeout: Duration,
@@ -43,7 +43,7 @@ pub struct ServerStore {
 }
 
 impl ServerStore {
-    /// The session of a client that has just connected.
+    /// Creates a store over the session of a client that has just connected.
     pub(crate) fn new(client: Client, connect: &Connect) -> Self {
         let is_private = connect.credentials.is_some();
         Self {
@@ -57,12 +57,12 @@ impl ServerStore {
         }
     }
 
-    /// The client, unless there is no sense in asking it.
+    /// Returns the client, unless a request would be pointless.
     fn client(&self) -> Result<Client> {
         self.session.client().map(|(client, _)| client)
     }
 
-    /// Sends a request now, and gives its answer a deadline.
+    /// Sends a request immediately, and sets a deadline for its answer.
     fn request<T, F>(&self, path: &str, ask: impl FnOnce(Client) -> F) -> Answer<T>
     where
         T: Send + 'static,
@@ -71,14 +71,14 @@ impl ServerStore {
         self.watching(path, |client, _| ask(client))
     }
 
-    /// The same for a request that sets a watch.
+    /// Does the same for a request that sets a watch.
     fn watching<T, F>(&self, path: &str, ask: impl FnOnce(Client, Fate) -> F) -> Answer<T>
     where
         T: Send + 'static,
         F: Future<Output = std::result::Result<T, zookeeper::Error>> + Send + 'static,
     {
         let path = path.to_owned();
-        // The client lets some paths pass that no server takes, and calls it a missing znode then.
+        // The client accepts some paths that no server does, and then reports a missing znode.
         match tree::check_path(&path).and_then(|()| self.session.client()) {
             Ok((client, fate)) => {
                 let asked = ask(client, fate);
@@ -96,8 +96,8 @@ impl ServerStore {
         })
     }
 
-    /// Takes note of what becomes of a write that is under way. It may be too large for the server, which
-    /// breaks the connection then and says nothing.
+    /// Records the outcome of a write that is under way. The write may be too large for the server, which
+    /// then breaks the connection without an answer.
     fn written<T: Send + 'static>(&self, bytes: usize, asked: Answer<T>) -> Answer<T> {
         let losses = Arc::clone(&self.losses);
         Box::pin(async move {
@@ -116,7 +116,7 @@ impl ServerStore {
         })
     }
 
-    /// The size of a request, unless it is too large.
+    /// Returns the size of a request, unless it is too large.
     fn check_size(&self, ops: &[Op]) -> Result<usize> {
         let first = ops.first().map_or("/", Op::path);
         let bytes = ops.iter().map(|op| tree::op_bytes(op) + self.chroot.len()).sum();
@@ -124,8 +124,8 @@ impl ServerStore {
     }
 }
 
-/// Polls a future once. The client's futures send their request at the first poll at the latest, so that the
-/// request is on its way after this; whoever awaits the answer polls again, with a waker.
+/// Polls a future once. The client's futures send their request at the first poll at the latest, so the
+/// request is under way after this; whoever awaits the answer polls again, with a waker.
 fn sent<T: Send + 'static>(mut asked: Answer<T>) -> Answer<T> {
     match asked.as_mut().poll(&mut task::Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Box::pin(future::ready(answer)),
@@ -156,7 +156,7 @@ impl Store for ServerStore {
 
     fn set(&self, path: &str, data: &[u8], version: Option<Version>) -> Answer<Version> {
         let op = Op::Set { path: path.to_owned(), data: data.to_vec(), version };
-        // What is not sent at all says nothing about its size.
+        // A request that is not sent tells nothing about its size.
         let sized = self.check_size(std::slice::from_ref(&op));
         let bytes = match sized.and_then(|bytes| self.client().map(|_| bytes)) {
             Ok(bytes) => bytes,
@@ -251,8 +251,8 @@ impl Store for ServerStore {
         let (asked, shown) = (path.to_owned(), format!("{}{path}", self.chroot));
         let acl = self.request(path, |client| async move { Ok(client.get_acl(&asked).await?.0) });
         Box::pin(async move {
-            // Who may do something is known by a password or a certificate; anybody and whoever has an
-            // address is not.
+            // A password or a certificate identifies a client; the schemes for anybody and for addresses do
+            // not.
             let is_open = acl.await?.iter().any(|acl| matches!(acl.scheme(), "world" | "ip"));
             if is_open { Err(Error::Open { path: shown }) } else { Ok(()) }
         })
@@ -285,11 +285,11 @@ impl fmt::Debug for ServerStore {
     }
 }
 
-/// Does all operations or none.
+/// Executes all operations or none.
 async fn transact(client: &Client, ops: &[Op], acls: Acls<'static>) -> Result<Vec<OpAnswer>> {
     let mut writer = client.new_multi_writer();
     for (index, op) in ops.iter().enumerate() {
-        // What is refused here, an invalid path, is refused before anything is sent.
+        // An invalid path is refused here, before anything is sent.
         let added =
             check(op).and_then(|()| add(&mut writer, op, acls).map_err(|error| error_at(op.path(), &error)));
         added.map_err(|cause| Error::Multi { index, cause: Box::new(cause) })?;
@@ -326,16 +326,16 @@ fn add(
     }
 }
 
-/// What a server takes for "whatever version it has".
+/// The version that a server takes to mean "any version".
 const ANY_VERSION: i32 = -1;
 
 fn op_answer(answer: MultiWriteResult) -> OpAnswer {
     match answer {
         MultiWriteResult::Delete => OpAnswer::Deleted,
-        // The stat of a create within a multi is not to be relied on (ZOOKEEPER-4026).
+        // The stat of a create within a multi is not reliable (ZOOKEEPER-4026).
         MultiWriteResult::Create { path, .. } => OpAnswer::Created(path),
         MultiWriteResult::SetData { stat } => OpAnswer::Set(stat.version),
-        // A check; nothing else is ever asked.
+        // A check; no other operation is ever sent.
         _ => OpAnswer::Checked,
     }
 }
@@ -362,8 +362,8 @@ fn stat_of(stat: &zookeeper::Stat) -> Stat {
     }
 }
 
-/// What an error of the client means. Whatever is not a server's clear refusal leaves the outcome unknown:
-/// what is under way when a connection breaks fails with errors of many kinds.
+/// Translates an error of the client. Anything but a server's clear refusal leaves the outcome unknown:
+/// requests that are under way when a connection breaks fail with errors of many kinds.
 fn error_at(path: &str, error: &zookeeper::Error) -> Error {
     use zookeeper::Error as Kind;
     let path = path.to_owned();
@@ -378,10 +378,10 @@ fn error_at(path: &str, error: &zookeeper::Error) -> Error {
         Kind::QuotaExceeded | Kind::MarshallingError | Kind::Unimplemented => {
             Error::Refused { path, reason: error.to_string() }
         }
-        // Among these are what the client says when it gives up, which need not be the end of the session:
-        // whether it is, the next request is told; a server that is overloaded or has lost its quorum; and
-        // codes of newer servers, such as that of a request that was given up half done: what may be better
-        // the next time must not fail a job.
+        // These include the errors of a client that gives up, which need not end the session (the next
+        // request learns that); of a server that is overloaded or has lost its quorum; and codes of newer
+        // servers, such as the one for a request that was abandoned half done. A failure that may pass must
+        // not fail a job.
         _ => Error::ConnectionLost,
     }
 }
@@ -401,7 +401,7 @@ mod tests {
             Kind::ConnectionLoss,
             Kind::Timeout,
             Kind::UnexpectedErrorCode(-122),
-            // By the clock of the client, which has no server.
+            // According to the clock of the client, which has no server.
             Kind::SessionExpired,
             Kind::SessionMoved,
             Kind::ClientClosed,

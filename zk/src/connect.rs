@@ -1,4 +1,4 @@
-//! How to reach a ZooKeeper, and who to be there.
+//! How to reach a ZooKeeper, and with which credentials.
 
 use std::{fmt, fs, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
@@ -13,45 +13,45 @@ use crate::{
     store::Store as _,
 };
 
-/// Where a ZooKeeper is, and how long to wait for it.
+/// The address of a ZooKeeper, and how long to wait for it.
 #[derive(Debug, Clone)]
 pub struct Connect {
-    /// The servers: `host:port,host:port/chroot`. The port is 2181 if it is left out; the chroot may be left
-    /// out.
+    /// The servers: `host:port,host:port/chroot`. The port defaults to 2181; the chroot is optional.
     pub hosts: String,
-    /// After what silence the servers take this client for lost. They may grant less or more.
+    /// Time without contact after which the servers take this client for lost. They may grant less or more.
     pub session_timeout: Duration,
-    /// How long to try to reach a server.
+    /// Maximum time to try to reach a server.
     pub connect_timeout: Duration,
-    /// How long to wait for the answer to a request.
+    /// Maximum time to wait for the answer to a request.
     pub request_timeout: Duration,
-    /// Who to be. With credentials, what is created can be read and written with the same ones alone.
+    /// The credentials of this session, if any. What it creates can then only be read and written with the
+    /// same ones.
     pub credentials: Option<Credentials>,
-    /// How to encrypt; `None` talks in the clear.
+    /// The TLS settings; `None` connects without encryption.
     pub tls: Option<Tls>,
 }
 
-/// A user and a password, for ZooKeeper's scheme `digest`. Never shown.
+/// A user and a password, for ZooKeeper's scheme `digest`. Never printed.
 #[derive(Clone)]
 pub struct Credentials(String);
 
-/// What TLS to the servers needs, in PEM.
+/// The TLS settings of a client, in PEM.
 #[derive(Clone)]
 pub struct Tls {
-    /// The certificates of the authorities that the servers' certificates are signed by.
+    /// The certificates of the authorities that signed the servers' certificates.
     pub ca: String,
-    /// The certificate to show to the servers and its key, if they ask for one.
+    /// The client's certificate and its key, if the servers ask for one.
     pub identity: Option<(String, String)>,
 }
 
-/// Why there is no connection.
+/// Why no connection could be opened.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The text does not name servers.
     #[error("{hosts:?} does not name ZooKeeper servers: {reason}. It takes host:port,host:port/chroot")]
     Hosts {
-        /// What was given.
+        /// The given text.
         hosts: String,
         /// What is wrong with it.
         reason: String,
@@ -63,9 +63,9 @@ pub enum ConnectError {
     Unreachable {
         /// The servers.
         hosts: String,
-        /// How long was tried, in milliseconds.
+        /// How long the client tried, in milliseconds.
         waited_ms: u64,
-        /// What else to look at.
+        /// What else to check.
         tls_hint: &'static str,
     },
     /// The chroot does not exist.
@@ -76,7 +76,7 @@ pub enum ConnectError {
         /// The chroot.
         chroot: String,
     },
-    /// What TLS needs cannot be read.
+    /// The TLS settings cannot be used.
     #[error("TLS to ZooKeeper cannot be set up: {reason}")]
     Tls {
         /// What is wrong.
@@ -84,7 +84,7 @@ pub enum ConnectError {
     },
 }
 
-/// Why a file gives no credentials.
+/// Why no credentials could be read from a file.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum CredentialsError {
@@ -96,7 +96,7 @@ pub enum CredentialsError {
         /// Why.
         cause: std::io::Error,
     },
-    /// The file has something else.
+    /// The file has another content.
     #[error("{file}: expected one line user:password, and nothing else")]
     Malformed {
         /// The file.
@@ -113,8 +113,8 @@ pub enum CredentialsError {
 }
 
 impl Connect {
-    /// A connection without credentials and in the clear, with a session of 10 s; each request may take 5 s,
-    /// and the connection 10 s.
+    /// Creates settings without credentials and encryption, with a session timeout of 10 s, and time limits
+    /// of 5 s for each request and 10 s for the connection.
     pub fn new(hosts: impl Into<String>) -> Self {
         Self {
             hosts: hosts.into(),
@@ -132,12 +132,12 @@ impl Connect {
     /// See [`ConnectError`].
     pub async fn open(&self) -> Result<Arc<ServerStore>, ConnectError> {
         self.check_hosts()?;
-        // What is wrong with it is told at once.
+        // Bad TLS settings are reported at once.
         self.connector()?;
         time::timeout(self.connect_timeout, self.insist()).await.unwrap_or_else(|_| Err(self.unreachable()))
     }
 
-    /// Tries again and again: the client gives up after each round of all servers.
+    /// Retries until a server answers: the client gives up after each round of all servers.
     async fn insist(&self) -> Result<Arc<ServerStore>, ConnectError> {
         let mut retry = Retry::by_chance(Policy::REQUEST);
         loop {
@@ -158,7 +158,7 @@ impl Connect {
         }
     }
 
-    /// Tries every server once, to begin a session or to take one up again.
+    /// Tries every server once, to begin a session or to resume one.
     pub(crate) async fn once(&self, session: Option<SessionInfo>) -> Result<Client, zookeeper::Error> {
         let Ok(mut connector) = self.connector() else {
             return Err(zookeeper::Error::BadArguments(&"TLS cannot be set up"));
@@ -185,8 +185,8 @@ impl Connect {
         })
     }
 
-    /// Whether the text names servers. Every host must be one that TLS can name; the client takes that for
-    /// granted.
+    /// Checks that the text names servers. Every host must be a valid TLS server name, which the client takes
+    /// for granted.
     ///
     /// # Errors
     /// [`ConnectError::Hosts`].
@@ -217,9 +217,9 @@ impl Connect {
         Ok(())
     }
 
-    /// Whether the credentials would go over a network in the clear: there are some, there is no TLS, and a
-    /// server is named that is not on this machine. No name is asked for: what is not `localhost`,
-    /// `127.0.0.0/8` or `::1` counts as elsewhere.
+    /// Returns whether the credentials would be sent over a network in the clear: there are credentials,
+    /// there is no TLS, and a named server is not on this machine. No name is resolved: anything but
+    /// `localhost`, `127.0.0.0/8` and `::1` counts as elsewhere.
     pub fn exposes_credentials(&self) -> bool {
         let servers = self.hosts.split_once('/').map_or(self.hosts.as_str(), |(servers, _)| servers);
         self.credentials.is_some() && self.tls.is_none() && !servers.split(',').all(is_loopback)
@@ -243,11 +243,11 @@ impl Connect {
     }
 }
 
-/// Whether a server, with or without its port, is on this machine by what its name says.
+/// Returns whether a server, with or without its port, is on this machine according to its name.
 fn is_loopback(server: &str) -> bool {
     let host = match server.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or(rest, |(host, _)| host),
-        // An address of version 6 without brackets has no port.
+        // An IPv6 address without brackets has no port.
         None if server.matches(':').count() > 1 => server,
         None => server.split_once(':').map_or(server, |(host, _)| host),
     };
@@ -255,9 +255,9 @@ fn is_loopback(server: &str) -> bool {
     is_name || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// The longest chroot, in bytes: it is part of every path, and a transaction has many.
+/// The longest chroot, in bytes: it is part of every path, and a transaction has many paths.
 const CHROOT_BYTES_MAX: usize = 128;
-/// How much of what was given for hosts is repeated in an error, in characters.
+/// How much of the given hosts an error repeats, in characters.
 const HOSTS_SHOWN_MAX: usize = 200;
 
 impl Credentials {
@@ -276,8 +276,7 @@ impl Credentials {
         Self::parse(&text).ok_or_else(|| CredentialsError::Malformed { file: file() })
     }
 
-    /// Credentials from `user:password`, with or without the end of its line; `None` if that is something
-    /// else.
+    /// Parses `user:password`, with or without a line end. Returns `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let line = text.strip_suffix('\n').map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
         let (user, password) = line.split_once(':')?;
@@ -299,8 +298,8 @@ fn mode_of(_: &fs::Metadata) -> u32 {
 
 impl Tls {
     fn options(&self) -> Result<TlsOptions, ConnectError> {
-        // With more than one provider in a program, TLS takes none of itself. If one was chosen already, it
-        // stays.
+        // With more than one provider in a program, rustls chooses none by itself. One that was installed
+        // earlier stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |error: zookeeper_client::Error| ConnectError::Tls { reason: error.to_string() };
         let options = TlsOptions::new().with_pem_ca(&self.ca).map_err(failed)?;
@@ -317,7 +316,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Without the key.
+/// Omits the key.
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").field("identity", &self.identity.is_some()).finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! A store that counts its requests: what a job costs ZooKeeper.
+//! A store that counts its requests, to measure what a job costs ZooKeeper.
 
 use std::{
     ops::{AddAssign, Sub},
@@ -16,14 +16,14 @@ use crate::{
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version},
 };
 
-/// How many requests a store was asked.
+/// The number of requests that were sent to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Requests {
-    /// Reads of data, of existence, of children, watched or not.
+    /// Reads of data, existence or children, with or without a watch.
     pub reads: u64,
     /// Single writes.
     pub writes: u64,
-    /// Multis that were done.
+    /// Multis that succeeded.
     pub multis: u64,
     /// Multis that failed on one of their operations.
     pub failed_multis: u64,
@@ -38,7 +38,7 @@ impl AddAssign for Requests {
     }
 }
 
-/// What has been added since an earlier count.
+/// The requests since an earlier count.
 impl Sub for Requests {
     type Output = Self;
 
@@ -60,7 +60,7 @@ struct Counters {
     failed_multis: AtomicU64,
 }
 
-/// A store, and the count of what it was asked.
+/// A store with a count of its requests.
 #[derive(Debug)]
 pub struct Counted {
     inner: Arc<dyn Store>,
@@ -68,12 +68,12 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Counts from now on.
+    /// Creates a store that counts from now on.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, counters: Arc::default() }
     }
 
-    /// The count so far.
+    /// Returns the count so far.
     pub fn requests(&self) -> Requests {
         let Counters { reads, writes, multis, failed_multis } = &*self.counters;
         Requests {

@@ -1,5 +1,5 @@
-//! Leader election, the standard recipe: the lowest number leads, and each watches only the one before it
-//! (paper, 3.2).
+//! Leader election by the standard recipe: the candidate with the lowest number leads, and each candidate
+//! watches only the one before it (paper, 3.2).
 //!
 //! ```text
 //!   election/tsp@1.0~n17~0000000003   leads the nodes that run tsp 1.0
@@ -8,8 +8,8 @@
 //!   election/tsp@1.0~n29~0000000009   watches 7: when 3 goes, only 7 wakes
 //! ```
 //!
-//! Nodes that run different programs, or versions, have leaders of their own: a leader merges what the tasks
-//! have produced, and only the program knows how.
+//! Each release has a leader of its own, because a leader merges what the tasks have produced, and only the
+//! program knows how.
 
 use std::{fmt, sync::Arc};
 
@@ -20,25 +20,25 @@ use crate::{
     store::{CreateMode, Op, Store, seen},
 };
 
-/// A node that stands for election.
+/// A node's candidacy.
 pub struct Candidate {
     store: Arc<dyn Store>,
     folder: String,
-    /// What the names of those that run the same begin with.
+    /// The prefix of the names of this release's candidates.
     group: String,
-    /// What the names of this node's own candidates begin with.
+    /// The prefix of the names of this node's own candidates.
     mine: String,
     name: String,
 }
 
-/// What makes a leader's write fail once it leads no more: it goes into the same multi.
+/// A check that makes a leader's write fail once it no longer leads. It is part of the same multi.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
     path: String,
 }
 
 impl Fence {
-    /// Holds while the candidate that was elected is there.
+    /// Returns an operation that succeeds as long as the elected candidate exists.
     pub fn check(&self) -> Op {
         Op::Check { path: self.path.clone(), version: None }
     }
@@ -48,8 +48,8 @@ impl Candidate {
     /// Stands for election.
     ///
     /// # Errors
-    /// Whatever the store refuses. If the outcome is unknown it may be called again: a candidate that an
-    /// earlier call has left behind is taken up.
+    /// Any error from the store. If the outcome is unknown, it may be called again: a candidate that an
+    /// earlier call has left behind is reused.
     pub async fn enter(
         store: Arc<dyn Store>,
         cluster: &ClusterPaths,
@@ -59,8 +59,8 @@ impl Candidate {
         let folder = cluster.election();
         let group = format!("{}@{}~", release.program, release.version);
         let mine = format!("{group}{node}~");
-        // The node's name is part of the znode's, by which a try whose answer was lost is found again: on
-        // whatever server the session is now, which need not have heard of it yet. Two candidates of one
+        // The znode's name contains the node's, so that a candidate is found whose creation was not answered.
+        // The server of the session may be behind and not know it yet, hence the sync. Two candidates of one
         // session would wait for each other.
         store.sync(&folder).await?;
         let found = store.children(&folder).await?.into_iter().find(|name| name.starts_with(&mine));
@@ -77,16 +77,16 @@ impl Candidate {
     /// Waits until this candidate leads.
     ///
     /// # Errors
-    /// [`Error::SessionExpired`] when it stands no more; otherwise whatever the store refuses, and it can be
-    /// called again.
+    /// [`Error::SessionExpired`] if the candidate is gone; otherwise any error from the store, and the call
+    /// can be repeated.
     ///
     /// # Cancellation safety
-    /// Dropping the future loses nothing; the candidate stands on.
+    /// Dropping the future loses nothing; the candidate stays.
     pub async fn elected(&mut self) -> Result<Fence> {
         loop {
             let mut names = self.store.children(&self.folder).await?;
             if !names.contains(&self.name) {
-                // Whoever lists it lists all that came before it; whoever does not may only be behind.
+                // A list that has it also has all that came before; one that lacks it may merely be stale.
                 self.store.sync(&self.folder).await?;
                 names = self.store.children(&self.folder).await?;
             }
@@ -108,14 +108,15 @@ impl Candidate {
 }
 
 impl Candidate {
-    /// Stands no more: another one may lead, although this session goes on. Once, however often it is called.
+    /// Withdraws the candidate: another one may lead, although this session goes on. May be called
+    /// repeatedly.
     ///
     /// # Errors
-    /// Whatever the store refuses; after a transient error it can be called again.
+    /// Any error from the store; after a transient error it can be called again.
     pub async fn withdraw(&self) -> Result<()> {
         delete(&*self.store, &format!("{}/{}", self.folder, self.name)).await?;
-        // A try to enter whose answer was lost may have left another one behind; it would block whoever comes
-        // after it.
+        // A call of `enter` whose answer was lost may have left another candidate behind; it would block
+        // those after it.
         self.store.sync(&self.folder).await?;
         let names = self.store.children(&self.folder).await?;
         for name in names.iter().filter(|name| name.starts_with(&self.mine)) {
@@ -125,7 +126,7 @@ impl Candidate {
     }
 }
 
-/// Deletes a znode that may be gone.
+/// Deletes a znode that may already be gone.
 async fn delete(store: &dyn Store, path: &str) -> Result<()> {
     match store.delete(path, None).await {
         Ok(()) | Err(Error::NoNode { .. }) => Ok(()),
@@ -133,10 +134,10 @@ async fn delete(store: &dyn Store, path: &str) -> Result<()> {
     }
 }
 
-/// The nodes that lead, each with what it runs.
+/// Returns the nodes that lead, each with its release.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn leaders(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<(String, String)>> {
     let mut names = store.children(&cluster.election()).await?;
     names.sort_by_key(|name| number(name));
@@ -152,8 +153,8 @@ pub async fn leaders(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<(S
     Ok(leaders)
 }
 
-/// The number at the end of a candidate's name. A name without one was not made by a candidate, and never
-/// leads.
+/// Returns the number at the end of a candidate's name. A name without one was not created by a candidate and
+/// never leads.
 fn number(name: &str) -> u64 {
     name.rsplit('~').next().and_then(|number| number.parse().ok()).unwrap_or(u64::MAX)
 }

@@ -1,12 +1,11 @@
-//! What can go wrong with an operation on the tree, and whether it may have happened all the same.
+//! The errors of operations on the tree, and whether a failed operation may have taken effect.
 //!
-//! The question that decides everything after a failure is not *what* failed but *whether the operation took
-//! effect*. A create that was refused with "exists already" changed nothing; a create whose answer was lost
-//! with the connection may have happened. [`Error::effect`] answers that for every error.
+//! The decisive question after a failure is not *what* failed but *whether the operation took effect*. A
+//! create that was refused with "exists already" changed nothing; a create whose answer was lost with the
+//! connection may have succeeded. [`Error::effect`] answers that for every error.
 //!
-//! Every error of the project says its cause in its own message, and so names no `source`: whoever prints
-//! it, with its sources or
-//! without, says each thing once.
+//! Every error of the project includes its cause in its own message and therefore has no `source`, so that it
+//! is printed once, whether sources are printed or not.
 
 use thiserror::Error as ThisError;
 
@@ -16,7 +15,7 @@ use thiserror::Error as ThisError;
 pub enum Effect {
     /// The server refused the operation, or it was never sent: nothing changed.
     None,
-    /// The answer was lost. The operation may have happened, and may even happen a little later.
+    /// The answer was lost. The operation may have taken effect, or may do so a little later.
     Unknown,
 }
 
@@ -27,7 +26,7 @@ pub enum Error {
     /// The znode, or the parent of the one to create, does not exist.
     #[error("{path}: no such znode")]
     NoNode {
-        /// The path that was asked for.
+        /// The requested path.
         path: String,
     },
     /// The znode exists already.
@@ -54,13 +53,13 @@ pub enum Error {
         /// The path that was to be created.
         path: String,
     },
-    /// The credentials of this session may not do that.
+    /// The credentials of this session do not permit the operation.
     #[error("{path}: not permitted with this session's credentials")]
     NoAuth {
         /// The path of the znode.
         path: String,
     },
-    /// Whoever has no credentials may use a znode that this session's are to guard.
+    /// A znode that this session's credentials should guard is accessible without credentials.
     #[error(
         "{path}: anybody may use this znode, since it was made without credentials. To close it and what is below it, stop what \
          uses it and say to zkCli.sh: addauth digest USER:PASSWORD, then: setAcl -R {path} auth::cdrwa"
@@ -69,37 +68,37 @@ pub enum Error {
         /// The path of the znode, as an operator sees it.
         path: String,
     },
-    /// A path that no tree can hold.
+    /// A path that no tree can contain.
     #[error("{path:?} is not a path of a znode: {reason}")]
     InvalidPath {
-        /// What was given.
+        /// The given path.
         path: String,
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The data, or the whole multi, is larger than the server takes.
+    /// The data, or the whole multi, exceeds the server's limit.
     #[error("{path}: {size} bytes are more than the limit of {limit} bytes")]
     TooLarge {
         /// The path of the znode, or of the first operation of the multi.
         path: String,
-        /// The size of what was to be written, in bytes.
+        /// The size of the data, in bytes.
         size: usize,
         /// The limit, in bytes.
         limit: usize,
     },
-    /// There are as many children as may be made there. Nothing was done.
+    /// The znode already has the maximum number of children. Nothing was done.
     #[error(
         "{path}: there are {children} already, and no more than {limit} are taken; try again when some are gone"
     )]
     TooMany {
-        /// The znode that has them.
+        /// The parent znode.
         path: String,
-        /// How many it has.
+        /// The number of its children.
         children: usize,
-        /// How many there may be.
+        /// The maximum number of children.
         limit: usize,
     },
-    /// One operation of a multi failed, so none of them was done.
+    /// One operation of a multi failed, so none of them took effect.
     #[error("operation {index} of the transaction failed, none was done: {cause}")]
     Multi {
         /// The position of the operation that failed, from 0.
@@ -113,29 +112,29 @@ pub enum Error {
     /// The answer did not come within the deadline.
     #[error("no answer within {waited_ms} ms; the operation may have happened")]
     TimedOut {
-        /// How long was waited, in milliseconds.
+        /// How long the client waited, in milliseconds.
         waited_ms: u64,
     },
-    /// Others were faster, again and again. Nothing was done.
+    /// Others were repeatedly faster. Nothing was done.
     #[error("{path}: others were faster {tries} times; nothing was done")]
     Contended {
-        /// The znode that the race was about.
+        /// The contended znode.
         path: String,
-        /// How often it was tried.
+        /// The number of tries.
         tries: usize,
     },
-    /// The server refused it for a reason of its own, such as a quota. Nothing was done.
+    /// The server refused the operation for another reason, such as a quota. Nothing was done.
     #[error("{path}: the server refused the operation: {reason}")]
     Refused {
         /// The path that the operation was about.
         path: String,
-        /// What the server said.
+        /// The server's reason.
         reason: String,
     },
-    /// The session is over: its ephemerals are gone and it will never do anything again.
+    /// The session is over: its ephemerals are gone, and it accepts no more requests.
     #[error("the session has expired")]
     SessionExpired,
-    /// What stands in a znode cannot be read.
+    /// The content of a znode cannot be read.
     #[error("{path}: the content of the znode cannot be read: {reason}")]
     Garbled {
         /// The path of the znode.
@@ -146,7 +145,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the operation may have changed the tree although it failed.
+    /// Returns whether the operation may have changed the tree although it failed.
     pub fn effect(&self) -> Effect {
         match self {
             Self::ConnectionLost | Self::TimedOut { .. } => Effect::Unknown,
@@ -154,12 +153,12 @@ impl Error {
         }
     }
 
-    /// Whether the same operation may succeed when it is tried again later, with nothing else changed.
+    /// Returns whether the same operation may succeed when it is retried later, with nothing else changed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::ConnectionLost | Self::TimedOut { .. } | Self::Contended { .. })
     }
 
-    /// The failing operation's position and cause, if a multi failed on one of its operations.
+    /// Returns the failing operation's position and cause, if a multi failed on one of its operations.
     pub fn failed_operation(&self) -> Option<(usize, &Self)> {
         match self {
             Self::Multi { index, cause } => Some((*index, cause)),
@@ -168,7 +167,7 @@ impl Error {
     }
 }
 
-/// The answer to an operation on the tree.
+/// The result of an operation on the tree.
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[cfg(test)]

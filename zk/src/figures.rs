@@ -1,4 +1,4 @@
-//! What each node says of its part in a job: for people, not for the protocol. Nothing is decided by it.
+//! What each node reports about its part in a job: for people only. The protocol does not depend on it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,32 +10,32 @@ use crate::{
     store::{CreateMode, Store},
 };
 
-/// What a node has done for a job.
+/// A node's figures for a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFigures<F> {
-    /// The attempt that the node is at.
+    /// The attempt that the node works on.
     pub attempt: u32,
-    /// What it has done, as the runtime counts it.
+    /// What the node has done, as counted by the runtime.
     pub figures: F,
-    /// What it has asked of ZooKeeper for it.
+    /// The requests that it sent to ZooKeeper for the job.
     pub requests: Requests,
-    /// What has happened to it.
+    /// The events in its timeline.
     #[serde(default)]
     pub timeline: Vec<TimelineEvent>,
-    /// Its tasks that were asked to stop and have not answered for long. They keep the node from leaving, or
-    /// from the next job.
+    /// Its tasks that have not reacted to a request to stop for a long time. They prevent the node from
+    /// leaving or taking the next job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub silent: Vec<Silent>,
-    /// Whether these are its last words: it works on the job no more.
+    /// Whether this is the node's last report: it no longer works on the job.
     pub last: bool,
-    /// How many other nodes that run the same it knows of; `None` of nodes that do not say.
+    /// The number of other nodes of its release that it knows; `None` from nodes that do not report it.
     #[serde(default)]
     pub members_known: Option<u32>,
-    /// When it said so, in milliseconds since 1970 by its own clock.
+    /// When it reported this, in milliseconds since 1970 by its own clock.
     pub at_ms: u64,
 }
 
-/// A task that does not ask whether it is to stop.
+/// A task that does not check whether it should stop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silent {
     /// The task.
@@ -44,49 +44,49 @@ pub struct Silent {
     pub since_ms: u64,
 }
 
-/// Something that has happened to a node in a job.
+/// An event of a node in a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimelineEvent {
     /// When, in milliseconds since 1970 by the node's own clock.
     pub at_ms: u64,
-    /// What.
+    /// The kind of event.
     pub kind: EventKind,
-    /// More about it.
+    /// Details about it.
     pub detail: String,
 }
 
-/// What can happen to a node in a job.
+/// The kinds of events of a node in a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
-    /// It became a member.
+    /// The node became a member.
     Joined,
-    /// It takes part in an attempt.
+    /// The node takes part in an attempt.
     TakesPart,
-    /// It has its first task.
+    /// The node has its first task.
     FirstTask,
-    /// It leads.
+    /// The node leads.
     Leads,
-    /// A variable has a better value from it.
+    /// The node improved a variable.
     Improved,
-    /// It found that nodes were lost.
+    /// The node detected lost nodes.
     Lost,
-    /// It closed the job.
+    /// The node closed the job.
     Closed,
-    /// It was told to leave.
+    /// The node was told to leave.
     ToldToLeave,
-    /// It has left, with nothing in its hands.
+    /// The node has left cleanly.
     Left,
-    /// Something that this version does not know.
+    /// An event that this version does not know.
     #[serde(other)]
     Other,
 }
 
-/// Writes what a node has done for a job, in place of what it said before.
+/// Writes a node's figures for a job, replacing its previous ones.
 ///
 /// # Errors
-/// Whatever the store refuses; [`Error::NoNode`] if there is no such job any more.
+/// Any error from the store; [`Error::NoNode`] if there is no such job any more.
 pub async fn publish<F: Serialize>(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -101,10 +101,10 @@ pub async fn publish<F: Serialize>(
     }
 }
 
-/// What every node has done for a job, by the node's name. What cannot be read is left out.
+/// Returns every node's figures for a job, with the node's name. Unreadable figures are omitted.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn read<F: serde::de::DeserializeOwned>(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -115,7 +115,7 @@ pub async fn read<F: serde::de::DeserializeOwned>(
         Err(Error::NoNode { .. }) => return Ok(Vec::new()),
         other => other?,
     };
-    // All are asked for before the first answer is awaited.
+    // All figures are requested before the first answer is awaited.
     let asked: Vec<_> = nodes.iter().map(|node| store.get(&paths.node_figures(node))).collect();
     let mut figures = Vec::new();
     for (node, answer) in nodes.into_iter().zip(asked) {

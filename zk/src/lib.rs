@@ -1,26 +1,26 @@
-//! Coordination over a tree of znodes: who is there, who leads, what is the best value, is everything done.
+//! Coordination over a tree of znodes: membership, election, shared variables and exact accounting of tasks.
 //!
-//! | recipe | answers |
+//! | module | question it answers |
 //! |---|---|
 //! | [`membership`] | which nodes are there |
-//! | [`election`] | which one leads |
-//! | [`variable`] | what is the best value that anybody knows |
+//! | [`election`] | which node leads |
+//! | [`variable`] | what is the best value that any node knows |
 //! | [`accounting`] | is every task complete |
-//! | [`job`] | which attempt at a job is to be worked on, how it ended |
+//! | [`job`] | which attempt at a job is current, and how did the job end |
 //! | [`queue`] | which job comes next |
-//! | [`mail`] | what does one node say to another that the network does not reach |
+//! | [`mail`] | what does a node send to another one that the network does not reach |
 //! | [`figures`] | what each node has done for a job |
-//! | [`suggestion`] | what does a user say to a job that is at work |
-//! | [`tidy`] | what means nothing any more |
+//! | [`suggestion`] | what does a user suggest to a running job |
+//! | [`tidy`] | which znodes are no longer needed |
 //!
-//! The recipes are written on [`Store`], a small trait that has ZooKeeper's interface and no more.
-//! [`Connect`] opens one over a real ZooKeeper; [`MemoryTree`] is one within this process, over the pure
-//! [`tree::Tree`], and injects faults for tests.
+//! The recipes are written against [`Store`], a small trait with ZooKeeper's interface and nothing more.
+//! [`Connect`] opens a store over a real ZooKeeper; [`MemoryTree`] is a store within this process, over the
+//! pure [`tree::Tree`], and injects faults for tests.
 //!
-//! What fails for the moment is tried again as [`retry`] says.
+//! Transient failures are retried according to [`retry`].
 //!
-//! Every error says whether the operation [may have happened](Error::effect) all the same; every recipe can
-//! be called again when it does not know, and does what it does once.
+//! Every error states whether the operation [may have taken effect](Error::effect) nevertheless. Every recipe
+//! can be called again when the outcome is unknown, and takes effect once.
 
 mod error;
 mod store;

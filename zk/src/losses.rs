@@ -1,12 +1,12 @@
-//! Requests that a server answers by breaking the connection, as it does when they are larger than its
+//! Detection of requests that a server answers by breaking the connection, as it does when they exceed its
 //! `jute.maxbuffer`.
 
 use crate::error::Error;
 
-/// From what size on a request may be the reason, in bytes.
+/// The minimum size of a request that may be the cause, in bytes.
 const SUSPICIOUS_BYTES: usize = 4 << 10;
-/// After how many connections that broke, one after the other, it is said; and again each time they are twice
-/// as many.
+/// The number of consecutive broken connections after which a warning is due; each further one is due when
+/// the number has doubled.
 const LOSSES_TOLD: u32 = 3;
 
 /// Counts the connections that broke while something large was being written.
@@ -19,11 +19,11 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Takes note of what became of a write that was sent. How often and at what size connections were lost,
-    /// if that is to be said now.
+    /// Records the outcome of a write. If a warning is due, returns the number of lost connections and the
+    /// size in bytes.
     pub(crate) fn note(&mut self, bytes: usize, lost: Option<&Error>) -> Option<(u32, usize)> {
         if lost != Some(&Error::ConnectionLost) {
-            // What is as large as that was taken, so the size is not the reason.
+            // A write of at least that size succeeded, so the size is not the cause.
             if bytes >= self.bytes {
                 *self = Self::default();
             }
@@ -52,12 +52,12 @@ mod tests {
         let mut told = Vec::new();
         for _ in 0..13 {
             told.extend(losses.note(9000, Some(&Error::ConnectionLost)));
-            // Small ones say nothing about large ones.
+            // Small writes tell nothing about large ones.
             assert_eq!(losses.note(100, None), None);
             assert_eq!(losses.note(100, Some(&Error::ConnectionLost)), None);
         }
         assert_eq!(told, [(3, 9000), (6, 9000), (12, 9000)]);
-        // A server that is restarted now and then loses some, too.
+        // A server that is restarted now and then loses some writes, too.
         for _ in 0..10 {
             assert_eq!(losses.note(9000, None), None);
             assert_eq!(losses.note(9000, Some(&Error::ConnectionLost)), None);

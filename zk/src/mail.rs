@@ -1,7 +1,8 @@
-//! Messages from node to node by way of the tree, for the few that have no other way: where the network
-//! between two nodes is broken while both reach the servers.
+//! Letters: messages between nodes through the tree, where the network between two nodes is broken while both
+//! reach the servers.
 //!
-//! Like any message, one may be lost, and may come twice. A mailbox lies in its attempt and goes with it.
+//! Like any message, a letter may be lost or arrive twice. A mailbox is part of its attempt and is removed
+//! with it.
 
 use std::{fmt, sync::Arc};
 
@@ -13,28 +14,28 @@ use crate::{
     store::{CreateMode, OneShot, Op, Store, seen},
 };
 
-/// How many messages may lie in a mailbox; more are not taken.
+/// The maximum number of letters in a mailbox; further ones are rejected.
 pub const MAILBOX_MESSAGES_MAX: u32 = 64;
 
-/// What became of a message.
+/// The outcome of posting a letter.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Posted {
-    /// It is in the mailbox.
+    /// The letter is in the mailbox.
     Posted,
-    /// The mailbox is full, or one of the two is no member: the message is lost.
+    /// The mailbox is full, or one of the two nodes is not a member: the letter is lost.
     NotTaken,
 }
 
-/// What the names of the folders begin with in which the chunks of large messages are.
+/// The prefix of the names of the folders that hold the chunks of large letters.
 pub(crate) const CHUNKS: &str = "mail";
 
-/// Posts a message, if its sender and its addressee are members. The first one puts up the mailbox. A message
-/// of any size up to [`CHUNKED_BYTES_MAX`](crate::CHUNKED_BYTES_MAX) will do; one that is large has its
-/// chunks in a folder of its own, by its number, which the sender gives once.
+/// Posts a letter, if its sender and its addressee are members. The first letter creates the mailbox. A
+/// letter may have any size up to [`CHUNKED_BYTES_MAX`](crate::CHUNKED_BYTES_MAX); the chunks of a large one
+/// go into a folder of its own, named after its number, which the sender must use only once.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn post(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -82,7 +83,7 @@ fn has_no_node(error: &Error) -> bool {
     matches!(error, Error::Multi { cause, .. } if matches!(**cause, Error::NoNode { .. }))
 }
 
-/// The messages that are posted to a node in an attempt.
+/// The letters that are posted to a node in an attempt.
 pub struct Mailbox {
     store: Arc<dyn Store>,
     folder: String,
@@ -90,18 +91,18 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// The node's mailbox, which is put up by whoever first posts something.
+    /// Creates a reader for the node's mailbox. The first sender creates the mailbox itself.
     pub fn new(store: Arc<dyn Store>, attempt: &AttemptPaths, node: &str) -> Self {
         Self { store, folder: attempt.mailbox(node), changed: None }
     }
 
-    /// The next message; it is taken out.
+    /// Waits for the next letter, removes it from the mailbox and returns it.
     ///
     /// # Errors
-    /// Whatever the store refuses; after a transient error it can be called again.
+    /// Any error from the store; after a transient error it can be called again.
     ///
     /// # Cancellation safety
-    /// Dropping the future may lose a message that was just taken out, as messages may be lost.
+    /// Dropping the future may lose a letter that was just removed, which is allowed for letters.
     pub async fn next(&mut self) -> Result<Vec<u8>> {
         loop {
             if let Some(changed) = &mut self.changed {
@@ -129,14 +130,14 @@ impl Mailbox {
 }
 
 impl Mailbox {
-    /// The name of the first message; if there is none, the mailbox is watched.
+    /// Returns the name of the first letter. If there is none, watches the mailbox.
     async fn first(&mut self) -> Result<Option<String>> {
         let (there, put_up) = self.store.exists_and_watch(&self.folder).await?;
         let Some(stat) = there else {
             self.changed = Some(put_up);
             return Ok(None);
         };
-        // A watch that nobody waits for is one for nothing.
+        // Otherwise this watch would remain set for nothing.
         drop(put_up);
         let names = if stat.children > 0 {
             self.store.children(&self.folder).await?
@@ -148,7 +149,7 @@ impl Mailbox {
         Ok(names.into_iter().next())
     }
 
-    /// What a message says that was taken out. Its chunks, if it has any, are of no use to anybody any more.
+    /// Returns the content of a letter that was removed, and discards its chunks, if any.
     async fn opened(&mut self, path: &str, content: &[u8]) -> Result<Vec<u8>> {
         let message = blob::get(&*self.store, path, content).await?;
         if let Err(error) = blob::discard(&*self.store, path, content).await {

@@ -1,9 +1,9 @@
-//! Membership: who is there (paper, 3.2 and 3.3).
+//! Membership: which nodes are there (paper, 3.2 and 3.3).
 //!
-//! A node creates an ephemeral znode, last of all, when it is ready to serve. Everybody watches the folder by
-//! one persistent recursive watch, which gives increments: *n* nodes that join do not cost *n²* reads. Where
-//! events may have been lost (after a reconnect) a new watch is set, for the old one is dead, and then the
-//! folder is read once and compared with what is known.
+//! A node creates an ephemeral znode as the last step of its start, when it is ready to serve. All nodes
+//! watch the folder with one persistent recursive watch, which delivers increments: *n* nodes that join do
+//! not cost *n²* reads. Where events may have been lost (after a reconnect), a new watch is set, because the
+//! old one is dead, and then the folder is read once and compared with the known members.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -24,13 +24,13 @@ use crate::{
 /// What a member publishes about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its name, that of its znode.
+    /// Its name, which is also that of its znode.
     pub node: String,
-    /// Where it listens; `None` if it does not.
+    /// The address at which it listens; `None` if it does not listen.
     pub address: Option<SocketAddr>,
     /// The SHA-256 of its certificate, in hexadecimal digits.
     pub fingerprint: String,
-    /// Its workers.
+    /// The number of its workers.
     pub workers: u32,
     /// The program that it runs.
     pub program: String,
@@ -43,31 +43,31 @@ pub struct Member {
 /// A change of the membership.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A node is a member now.
+    /// A node has become a member.
     Joined(Member),
-    /// The node of this name is no member any more.
+    /// The node of this name is no longer a member.
     Left(String),
 }
 
-/// Makes a node a member, as long as its session lives.
+/// Makes a node a member for as long as its session lives.
 ///
 /// # Errors
-/// Whatever the store refuses. If the outcome is unknown, it may be called again: a member znode of this
-/// session's own is taken for success.
+/// Any error from the store. If the outcome is unknown, it may be called again: an existing member znode
+/// with the same content counts as success.
 pub async fn join(store: &dyn Store, cluster: &ClusterPaths, member: &Member) -> Result<()> {
     let (path, content) = (cluster.member(&member.node), record::write(member));
     match store.create(&path, &content, CreateMode::Ephemeral).await {
         Ok(_) => Ok(()),
-        // Names are given once: it can only be ours, from a try whose answer was lost.
+        // Names are unique, so this znode comes from an earlier try whose answer was lost.
         Err(Error::NodeExists { .. }) if store.get(&path).await?.0 == content => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// The members at one moment. What cannot be read is passed over.
+/// Returns the current members. Unreadable ones are skipped.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn list(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<Member>> {
     let names = store.children(&cluster.members()).await?;
     let asked: Vec<_> = names.iter().map(|name| store.get(&cluster.member(name))).collect();
@@ -85,11 +85,11 @@ pub async fn list(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<Membe
     Ok(members)
 }
 
-/// The members as they come and go.
+/// A watch on the members.
 pub struct Roll {
     store: Arc<dyn Store>,
     cluster: ClusterPaths,
-    /// `None` while it has to be set anew.
+    /// `None` while a new watch has to be set.
     events: Option<Box<dyn Events>>,
     known: BTreeSet<String>,
     pending: VecDeque<Change>,
@@ -99,12 +99,12 @@ pub struct Roll {
 }
 
 impl Roll {
-    /// Begins to watch. The first changes are the members that are there already.
+    /// Begins to watch. The first changes report the members that are already there.
     ///
     /// # Errors
-    /// Whatever the store refuses.
+    /// Any error from the store.
     pub async fn open(store: Arc<dyn Store>, cluster: &ClusterPaths) -> Result<Self> {
-        // The watch is set before the first read, so that nothing falls between.
+        // The watch is set before the first read, so that no change is missed.
         let events = store.watch_tree(&cluster.members()).await?;
         Ok(Self {
             store,
@@ -117,10 +117,10 @@ impl Roll {
         })
     }
 
-    /// The next change.
+    /// Returns the next change.
     ///
     /// # Errors
-    /// Whatever the store refuses; after a transient error it can be called again and goes on.
+    /// Any error from the store; after a transient error it can be called again and continues.
     ///
     /// # Cancellation safety
     /// Dropping the future loses no change.
@@ -130,11 +130,11 @@ impl Roll {
                 return Ok(change);
             }
             let Some(events) = &mut self.events else {
-                // Set before the scan, so that nothing falls between. If it fails, or nobody waits any more,
+                // Set before the scan, so that no change is missed. If it fails, or this future is dropped,
                 // the next call does it.
                 let events = self.store.watch_tree(&self.cluster.members()).await?;
-                // This server may be behind the one that told what is known: nobody has left because it has
-                // not heard of them.
+                // This server may be behind the one that reported the known members: a node has not left
+                // merely because this server has not heard of it.
                 self.store.sync(&self.cluster.members()).await?;
                 (self.events, self.rescan) = (Some(events), true);
                 continue;
@@ -156,7 +156,7 @@ impl Roll {
                     }
                     WatchEvent::Rescan => self.events = None,
                     WatchEvent::DataChanged(_) | WatchEvent::ChildrenChanged(_) => {}
-                    // A watch can end although its session goes on.
+                    // A watch can end although its session continues.
                     event @ WatchEvent::Ended => {
                         seen(&*self.store, &event)?;
                         self.events = None;
@@ -171,7 +171,7 @@ impl Roll {
     }
 
     fn gone(&mut self, name: String) {
-        // One that went before it was read may have taken part all the same.
+        // A node that left before its znode was read may have taken part nevertheless.
         if self.unread.remove(&name) | self.known.remove(&name) {
             self.pending.push_back(Change::Left(name));
         }

@@ -1,4 +1,4 @@
-//! The store over a tree in this process: the embedded default, and the fault injector of the tests.
+//! The store over a tree in this process: the embedded default, and the fault injector for tests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::{
     tree::{Fired, SessionId, Tree, WatchId, WatchKind},
 };
 
-/// How many events may wait in a persistent watch. What comes on top is lost, and `Rescan` says so.
+/// The capacity of a persistent watch, in events. Further events are lost, which `Rescan` reports.
 pub const EVENTS_MAX: usize = 1024;
 
 /// A tree that sessions within this process share. Clones are handles to the same tree.
@@ -34,23 +34,24 @@ pub struct MemoryStore {
     state: watch::Receiver<Session>,
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is done and answered.
+    /// It is executed and answered.
     Answered,
-    /// The connection is lost before it is done.
+    /// The connection is lost before it is executed.
     LostBefore,
-    /// It is done, and the connection is lost before the answer comes.
+    /// It is executed, and the connection is lost before the answer arrives.
     LostAfter,
-    /// The same, and the session comes back on a server that has not heard of it yet: as after
+    /// The same, and the session reconnects to a server that has not heard of the change yet, as after
     /// [`fall_behind`](MemoryTree::fall_behind).
     LostBehind,
 }
 
-/// Decides what becomes of requests, for tests.
+/// Decides the fate of requests, for tests.
 pub trait Faults: Send {
-    /// The fate of a session's request: its name, such as `multi`, and the path of its (first) operation.
+    /// Returns the fate of a session's request, given its name, such as `multi`, and the path of its (first)
+    /// operation.
     fn judge(&mut self, session: SessionId, request: &'static str, path: &str) -> Fate;
 }
 
@@ -59,12 +60,12 @@ struct OneTime {
     session: SessionId,
     path: String,
     kind: WatchKind,
-    /// Whether the znode was there when the watch was set.
+    /// Whether the znode existed when the watch was set.
     existed: bool,
     sender: oneshot::Sender<WatchEvent>,
 }
 
-/// A persistent watch, as the tree knows it.
+/// A persistent watch, from the tree's side.
 struct Stream {
     session: SessionId,
     path: String,
@@ -75,20 +76,20 @@ struct Stream {
 struct Shared {
     tree: Tree,
     one_shots: BTreeMap<WatchId, OneTime>,
-    /// One-time watches that have fired while their session was cut off.
+    /// One-time watches that fired while their session was disconnected.
     unheard: BTreeSet<WatchId>,
     streams: BTreeMap<WatchId, Stream>,
     /// Streams that have lost events.
     behind: BTreeSet<WatchId>,
     sessions: BTreeMap<SessionId, watch::Sender<Session>>,
-    /// What the sessions see that are on a server behind the others.
+    /// The trees seen by sessions whose server is behind the others.
     old_views: BTreeMap<SessionId, Tree>,
     faults: Option<Box<dyn Faults>>,
     requests: Requests,
 }
 
 impl MemoryTree {
-    /// An empty tree.
+    /// Creates an empty tree.
     pub fn new() -> Self {
         Self::default()
     }
@@ -103,7 +104,7 @@ impl MemoryTree {
         Arc::new(MemoryStore { tree: self.clone(), session, state })
     }
 
-    /// Ends a session as a server does that has not heard from it for too long.
+    /// Ends a session, as a server does that has not heard from it for too long.
     pub fn expire(&self, session: SessionId) {
         let mut shared = self.lock();
         let fired = shared.tree.end_session(session);
@@ -111,7 +112,7 @@ impl MemoryTree {
         if let Some(state) = shared.sessions.remove(&session) {
             state.send_replace(Session::Expired);
         }
-        // Whoever waits on a watch of the session hears that it has ended: its sender is gone.
+        // Dropping the senders tells waiting observers that the watch has ended.
         let one_shots = shared.one_shots.iter().map(|(id, watch)| (*id, watch.session));
         let streams = shared.streams.iter().map(|(id, stream)| (*id, stream.session));
         let mine = one_shots.chain(streams).filter(|(_, owner)| *owner == session);
@@ -123,8 +124,9 @@ impl MemoryTree {
         shared.old_views.remove(&session);
     }
 
-    /// Cuts a session off from the tree, or lets it come back. Its ephemerals stay. When it is back, its
-    /// one-time watches tell what has changed; its persistent ones say `Rescan` and are dead, as on a server.
+    /// Disconnects a session from the tree, or reconnects it. Its ephemerals stay. After a reconnect its
+    /// one-time watches report what has changed; its persistent ones report `Rescan` and are dead, as with a
+    /// server.
     pub fn set_connected(&self, session: SessionId, connected: bool) {
         let mut shared = self.lock();
         let Some(state) = shared.sessions.get(&session) else { return };
@@ -138,33 +140,33 @@ impl MemoryTree {
         }
     }
 
-    /// Puts a session on a server that is behind the others: it sees the tree as it is now, whatever others
-    /// and it itself change, until it asks for a `sync` or one of its own writes is answered. Its watches
-    /// tell of the difference then.
+    /// Moves a session to a server that is behind the others: it sees the tree as it is now, regardless of
+    /// later changes, until it sends a `sync` or one of its own writes is answered. Then its watches report
+    /// the differences.
     pub fn fall_behind(&self, session: SessionId) {
         let mut shared = self.lock();
         let view = shared.tree.clone();
         shared.old_views.insert(session, view);
     }
 
-    /// Puts a session on the same server as another one, which may be [behind](Self::fall_behind).
+    /// Moves a session to the same server as another one, which may be [behind](Self::fall_behind).
     pub fn join_server_of(&self, session: SessionId, other: SessionId) {
         let mut shared = self.lock();
         let view = shared.view(other).clone();
         shared.old_views.insert(session, view);
     }
 
-    /// Lets something decide what becomes of requests from now on.
+    /// Sets what decides the fate of requests from now on.
     pub fn set_faults(&self, faults: impl Faults + 'static) {
         self.lock().faults = Some(Box::new(faults));
     }
 
-    /// The requests answered so far.
+    /// Returns the number of requests so far.
     pub fn requests(&self) -> Requests {
         self.lock().requests
     }
 
-    /// Every path below (and including) this one, sorted.
+    /// Returns every path at or below this one, sorted.
     pub fn paths_below(&self, path: &str) -> Vec<String> {
         let below = |other: &&str| {
             other.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -172,7 +174,7 @@ impl MemoryTree {
         self.lock().tree.paths().filter(below).map(str::to_owned).collect()
     }
 
-    /// Nothing panics while it holds the lock, apart from what tests let decide.
+    /// Locks the tree. A poisoned lock is harmless: only the decisions of tests panic while they hold it.
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -187,7 +189,7 @@ impl Shared {
             if state == Some(Session::Disconnected) || is_behind {
                 self.unheard.insert(id);
             } else if let Some(watch) = self.one_shots.remove(&id) {
-                // Whoever waited may have given up.
+                // The observer may have given up.
                 let _ = watch.sender.send(event);
             } else if let Some(stream) = self.streams.get(&id) {
                 let hears = event == WatchEvent::Rescan || !self.old_views.contains_key(&stream.session);
@@ -199,7 +201,8 @@ impl Shared {
 }
 
 impl Shared {
-    /// Tells a session that is back what its one-time watches have missed, as far as it can still be seen.
+    /// Reports to a reconnected session what its one-time watches have missed, as far as that is still
+    /// visible.
     fn tell_unheard(&mut self, session: SessionId) {
         if self.old_views.contains_key(&session) {
             return;
@@ -217,7 +220,7 @@ impl Shared {
                 (WatchKind::Children, true) => WatchEvent::ChildrenChanged(path),
                 (WatchKind::Data, true) if !watch.existed => WatchEvent::Created(path),
                 (WatchKind::Data, true) => WatchEvent::DataChanged(path),
-                // It came and went: that leaves no trace.
+                // The znode was created and deleted meanwhile, which leaves no trace.
                 (WatchKind::Data, false) if !watch.existed => {
                     let id = self.tree.watch(&path, WatchKind::Data);
                     self.one_shots.insert(id, watch);
@@ -225,17 +228,17 @@ impl Shared {
                 }
                 (_, false) => WatchEvent::Deleted(path),
             };
-            // Whoever waited may have given up.
+            // The observer may have given up.
             let _ = watch.sender.send(event);
         }
     }
 
-    /// What a session sees.
+    /// Returns the tree that a session sees.
     fn view(&self, session: SessionId) -> &Tree {
         self.old_views.get(&session).unwrap_or(&self.tree)
     }
 
-    /// The session's server is as far as the others.
+    /// Brings the session's server up to date.
     fn catch_up(&mut self, session: SessionId) {
         let Some(old) = self.old_views.remove(&session) else { return };
         let mine = self.one_shots.iter().filter(|(_, watch)| watch.session == session);
@@ -256,12 +259,12 @@ impl Shared {
 }
 
 impl MemoryStore {
-    /// The session's number.
+    /// Returns the session's number.
     pub fn id(&self) -> SessionId {
         self.session
     }
 
-    /// Does a request, unless fate will have it otherwise.
+    /// Executes a request, unless its fate prevents that.
     fn request<T: Send + 'static>(
         &self,
         name: &'static str,
@@ -285,7 +288,7 @@ impl MemoryStore {
             shared.old_views.insert(self.session, view);
         }
         let answer = perform(&mut shared, self.session);
-        // An answer that nobody gets may be a watch, which takes itself back: it needs the lock.
+        // Dropping an unused answer may drop a watch, which needs the lock to unregister.
         if fate == Fate::Answered && matches!(name, "create" | "set" | "delete" | "multi") {
             shared.catch_up(self.session);
         }
@@ -440,7 +443,7 @@ struct MemoryEvents {
     tree: MemoryTree,
     id: WatchId,
     events: mpsc::Receiver<WatchEvent>,
-    /// It has said `Rescan`.
+    /// Whether it has reported `Rescan`.
     is_dead: bool,
 }
 
@@ -454,7 +457,7 @@ impl Events for MemoryEvents {
             }
             let event = match self.events.try_recv() {
                 Ok(event) => event,
-                // Everything that found room has been told; now that something was lost.
+                // All queued events were delivered; now report that others were lost.
                 Err(_) if self.tree.lock().behind.remove(&self.id) => WatchEvent::Rescan,
                 Err(_) => self.events.recv().await.unwrap_or(WatchEvent::Ended),
             };

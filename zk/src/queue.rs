@@ -1,5 +1,5 @@
-//! The queue of jobs: they run one after another, in the order of their submission; each program's jobs in a
-//! queue of their own.
+//! The queue of jobs: they run one after another in the order of their submission. Each release has a queue
+//! of its own.
 
 use std::{collections::BTreeSet, fmt, future::poll_fn, sync::Arc, task::Poll};
 
@@ -12,25 +12,25 @@ use crate::{
     store::{OneShot, Store, WatchEvent, seen},
 };
 
-/// The jobs of a cluster, as a node that can run some of them sees them.
+/// The jobs of a cluster, from the perspective of a node of one release.
 pub struct JobQueue {
     store: Arc<dyn Store>,
     cluster: ClusterPaths,
     release: Release,
-    /// Jobs that are over, or for another program: not read again.
+    /// Jobs that are over, or for another release; they are not read again.
     passed: BTreeSet<String>,
 }
 
 impl JobQueue {
-    /// The queue for a node that runs this.
+    /// Creates the queue for a node of this release.
     pub fn new(store: Arc<dyn Store>, cluster: ClusterPaths, release: Release) -> Self {
         Self { store, cluster, release, passed: BTreeSet::new() }
     }
 
-    /// Waits for the oldest job that can be worked on, and gives its id and its record.
+    /// Waits for the oldest job that can be worked on, and returns its id and its record.
     ///
     /// # Errors
-    /// Whatever the store refuses; after a transient error it can be called again.
+    /// Any error from the store; after a transient error it can be called again.
     ///
     /// # Cancellation safety
     /// Dropping the future loses no job.
@@ -43,8 +43,7 @@ impl JobQueue {
                 if self.passed.contains(&name) {
                     continue;
                 }
-                // It has no number, by which nodes tell what is said about one job from what is said about
-                // another.
+                // It has no number, by which messages are assigned to jobs.
                 if job_number(&name).is_none() {
                     tracing::warn!(
                         job = name,
@@ -73,7 +72,7 @@ impl JobQueue {
                         self.pass(name);
                     }
                     Ok(record) if record.state.is_running() => return Ok((name, record)),
-                    // It is still being submitted, or rests: its record will change.
+                    // It is still being submitted, or is suspended: its record will change.
                     Ok(_) => watches.push(changed),
                     Err(error) => {
                         tracing::warn!(job = name, %error, "a job that cannot be read is passed over");
@@ -85,13 +84,13 @@ impl JobQueue {
         }
     }
 
-    /// Takes a job for one that this node cannot run.
+    /// Skips a job from now on.
     pub fn pass(&mut self, job: String) {
         self.passed.insert(job);
     }
 }
 
-/// The first event of any of these watches.
+/// Waits for the first event of any of these watches.
 async fn any(mut watches: Vec<OneShot>) -> WatchEvent {
     poll_fn(|cx| {
         for watch in &mut watches {

@@ -197,7 +197,7 @@ async fn a_candidate_that_is_not_listed_yet_stands_all_the_same() {
 async fn who_left_cleanly_is_not_taken_for_lost_by_an_old_server() {
     let stage = Stage::new().await;
     let (a, b, attempt) = (stage.member("a").await, stage.tree.connect(), stage.attempt(1));
-    // What this session hears by a watch, its next server need not know yet.
+    // The next server may not have what this session learned from its watch.
     stage.tree.fall_behind(b.id());
     let leave = Transaction { node: "a".into(), txn: "a-0".into(), leave: true, ..Transaction::default() };
     accounting::commit(&*a, &stage.cluster, &attempt, &leave).await.unwrap();
@@ -213,7 +213,7 @@ async fn nobody_has_left_because_a_server_has_not_heard_of_them() {
     stage.tree.fall_behind(next.id());
     let _a = stage.member("a").await;
     assert_eq!(name(&soon(roll.next()).await.unwrap()), ("a", true));
-    // The next server has not heard of what this session was told by its watch.
+    // The next server has not heard of what this session's watch reported.
     stage.tree.set_connected(watcher.id(), false);
     stage.tree.join_server_of(watcher.id(), next.id());
     stage.tree.set_connected(watcher.id(), true);
@@ -285,7 +285,7 @@ async fn jobs_of_a_program_come_in_the_order_of_their_submission() {
     }
     let garbage = format!("{}/j-9999999999", cluster.jobs());
     store.create(&garbage, b"garbage", CreateMode::Persistent).await.unwrap();
-    // What looks like a job under a name that has no number, before the others and after.
+    // Znodes that look like a job but have no number in their names, before and after the others.
     let (record, _) = store.get(&cluster.job(&stage.job).record()).await.unwrap();
     for name in ["a-copy", "j-000000001", "j-00000000001", "j-x", "x"] {
         store.create(&cluster.job(name).record(), &record, CreateMode::Persistent).await.unwrap();
@@ -388,8 +388,8 @@ async fn letters_of_members_arrive_in_order_and_a_full_mailbox_takes_no_more() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is published by whomever in whatever order, and whichever answers get lost: the znode has the
-    /// best at the end, and never got worse on the way.
+    /// Whatever values are published, by any session and in any order, and whichever answers are lost: the
+    /// best value is in the znode at the end, and the value never got worse.
     #[test]
     fn the_best_value_wins(
         values in prop::collection::vec((0_usize..3, any::<u8>(), 0_usize..4, any::<bool>()), 1..20),

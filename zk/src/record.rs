@@ -1,4 +1,4 @@
-//! Records in znodes: JSON, so that an operator can read them, each with the number of its format.
+//! Records in znodes: JSON, so that an operator can read them, with a format number.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -19,12 +19,12 @@ struct Format {
     format: u32,
 }
 
-/// A record as the content of a znode.
+/// Encodes a record as the content of a znode.
 pub(crate) fn write<T: Serialize>(record: &T) -> Vec<u8> {
     serde_json::to_vec(&Versioned { format: FORMAT, record }).expect("records are plain data")
 }
 
-/// The record that is the content of a znode.
+/// Decodes a record from the content of a znode.
 pub(crate) fn read<T: DeserializeOwned>(path: &str, content: &[u8]) -> Result<T> {
     let garbled = |reason: String| Error::Garbled { path: path.to_owned(), reason };
     let Format { format } = serde_json::from_slice(content).map_err(|error| garbled(error.to_string()))?;

@@ -1,17 +1,17 @@
-//! Which program, in which version: nodes work on jobs of their own release alone, and each release has a
-//! leader and a queue of its own.
+//! Releases: nodes only work on jobs of their own release, and each release has a leader and a queue of its
+//! own.
 
 /// A program in one version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
-    /// Its name.
+    /// The name of the program.
     pub program: String,
-    /// Its version: another version's tasks may look different.
+    /// The version: tasks of different versions may be incompatible.
     pub version: String,
 }
 
 impl Release {
-    /// Returns whether it is this program in this version.
+    /// Returns whether this is the given program and version.
     pub fn matches(&self, program: &str, version: &str) -> bool {
         self.program == program && self.version == version
     }

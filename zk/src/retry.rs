@@ -1,24 +1,22 @@
-//! When something that failed for the moment is tried again: the one policy of everything that asks a tree
-//! of znodes.
+//! The retry policy for all requests to a tree of znodes.
 //!
-//! | what has failed | is tried again | until |
+//! | failure | retried | until |
 //! |---|---|---|
-//! | a request: no connection, no answer in time, others were faster | after a pause, from 50 ms to 1 s | it succeeds, or the session is over |
-//! | a request that was refused for good | each second, should an operator mend what is wrong; it is said in the log | the same |
-//! | the way to a server, for a first session or to take one up again | after a pause, from 50 ms to 1 s | a server answers, or the time for it is up |
-//! | a session, and with it the seat of a node | after a pause, from 200 ms to 5 s | the node has a seat, or is told to leave |
+//! | a request: no connection, no answer in time, others were faster | after a pause of 50 ms to 1 s | it succeeds, or the session is over |
+//! | a request that was refused permanently | every second, in case an operator fixes the cause; logged once | the same |
+//! | a connection to a server, for a new or an existing session | after a pause of 50 ms to 1 s | a server answers, or time is up |
+//! | a session, and with it the seat of a node | after a pause of 200 ms to 5 s | the node has a seat, or is told to leave |
 //!
-//! Each pause is twice as long as the one before, up to the longest, and a part of it is left to chance, so
-//! that those that failed together
-//! do not come back together. Where there is no connection the pause begins when there is one again, but is
-//! not waited for longer than
-//! the longest: what failed because a server went goes on as soon as another one answers.
+//! Each pause is twice as long as the previous one, up to the longest, minus a random part, so that requests
+//! that failed together are not retried together. Without a connection the pause begins at the reconnect, or
+//! after waiting for it as long as the longest pause: requests that failed because a server went down
+//! continue as soon as another one answers.
 //!
-//! Chance is an argument: who is to be replayed gives a seed of its own, such as the id of its node.
+//! The randomness comes from a seed: code that must be replayable passes its own, such as the id of its node.
 //!
-//! Two things are not tried again here. A transaction whose outcome is unknown is for whoever decided on it,
-//! since nothing else may be
-//! decided meanwhile. A letter is said again by whoever said it, if it still matters.
+//! Two cases are not handled here. A transaction whose outcome is unknown is retried by the code that decided
+//! on it, since nothing else may be decided meanwhile. A letter is sent again by its sender, if it still
+//! matters.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -32,68 +30,68 @@ use crate::{
     store::{Session, Store},
 };
 
-/// How long the pauses between tries are.
+/// The durations of the pauses between tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// The first pause.
     pub first: Duration,
-    /// The longest.
+    /// The longest pause.
     pub longest: Duration,
 }
 
 impl Policy {
-    /// For requests, and for the way to a server.
+    /// The policy for requests, and for connecting to a server.
     pub const REQUEST: Self = Self { first: Duration::from_millis(50), longest: Duration::from_secs(1) };
-    /// For a session anew.
+    /// The policy for a new session.
     pub const SESSION: Self = Self { first: Duration::from_millis(200), longest: Duration::from_secs(5) };
 
-    /// The same with no pause longer than this.
+    /// Returns the same policy with no pause longer than this.
     #[must_use]
     pub fn at_most(self, longest: Duration) -> Self {
         Self { first: self.first.min(longest), longest: self.longest.min(longest) }
     }
 }
 
-/// How much longer each pause is than the one before.
+/// The factor by which each pause is longer than the previous one.
 const FACTOR: u32 = 2;
-/// Up to which part of a pause is left to chance: one in so many.
+/// The largest random part of a pause, as a divisor of the pause.
 const CHANCE_PART: u64 = 4;
 
-/// The tries of one thing.
+/// The tries of one operation.
 #[derive(Debug, Clone)]
 pub struct Retry {
     policy: Policy,
-    /// The next pause, without what is left to chance.
+    /// The next pause, before its random part is subtracted.
     next: Duration,
     chance: u64,
-    /// It was said that a request is refused for good.
+    /// Whether a permanent refusal was logged.
     said: bool,
 }
 
 impl Retry {
-    /// Nothing has failed yet. Those that are not to come back together have different seeds.
+    /// Creates the state before the first try. Retries that should not coincide need different seeds.
     pub fn new(policy: Policy, seed: u64) -> Self {
         Self { policy, next: policy.first, chance: seed, said: false }
     }
 
-    /// It has succeeded: what fails next is a first failure.
+    /// Records a success: the next failure counts as the first.
     pub fn succeeded(&mut self) {
         self.next = self.policy.first;
         self.said = false;
     }
 
-    /// The pause before the next try.
+    /// Returns the pause before the next try.
     pub fn pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = (FACTOR * pause).min(self.policy.longest);
         self.shortened(pause)
     }
 
-    /// Waits before the next try of a request that failed with this error. False, at once, if the session is
-    /// over: then no try will help.
+    /// Waits before the next try of a request that failed with this error. Returns false at once if the
+    /// session is over, since no try can succeed then.
     ///
     /// # Cancellation safety
-    /// Dropping the future shortens the pause, and nothing else.
+    /// Dropping the future shortens the pause; nothing else is affected.
     #[must_use = "a session that is over answers nothing any more"]
     pub async fn again(&mut self, store: &dyn Store, what: &str, error: &Error) -> bool {
         let session = store.session();
@@ -111,9 +109,7 @@ impl Retry {
             return true;
         }
         tracing::debug!(%error, what, "not now; it is tried again");
-        // Looked at again and again instead of being waited for: those that wait for the same are woken in
-        // an order that is not the same
-        // in a replay.
+        // Polled instead of awaited: several waiters would be woken in an order that differs in a replay.
         let give_up = time::Instant::now() + self.policy.longest;
         while *session.borrow() == Session::Disconnected && time::Instant::now() < give_up {
             time::sleep(self.policy.first).await;
@@ -122,28 +118,27 @@ impl Retry {
         true
     }
 
-    /// The same for what is not to be replayed.
+    /// Creates the same with a random seed, for code that need not be replayable.
     pub fn by_chance(policy: Policy) -> Self {
         Self::new(policy, RandomState::new().hash_one(()))
     }
 
-    /// A pause without a part of it that is left to chance.
+    /// Returns a pause minus its random part.
     fn shortened(&mut self, pause: Duration) -> Duration {
-        // SplitMix64 (Steele, Lea and Flood, 2014): enough to keep those apart that failed together.
+        // SplitMix64 (Steele, Lea and Flood, 2014): enough to separate requests that failed together.
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut drawn = self.chance;
         drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         drawn = (drawn ^ (drawn >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         drawn ^= drawn >> 31;
-        // Whole milliseconds, as timers have: what is to be replayed must not depend on how they round.
+        // Whole milliseconds, as timers have: a replay must not depend on how they round.
         let whole_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(whole_ms - drawn % (whole_ms / CHANCE_PART + 1))
     }
 }
 
-/// Whether the same would be refused for as long as nobody mends what is wrong. What is there or not, and at
-/// which version, changes by
-/// itself.
+/// Returns whether the request would be refused again until an operator fixes the cause. Whether a znode
+/// exists, and its version, changes by itself.
 fn is_refused(error: &Error) -> bool {
     match error {
         Error::NoAuth { .. }

@@ -1,20 +1,20 @@
-//! Holding on to a session until a server says that it is over.
+//! Keeping a session until a server declares it over.
 //!
-//! The crate takes a session for expired when no server has answered for 7/5 of its timeout. It cannot know:
-//! servers that start, or elect a leader, give every session its whole time anew, so that after an outage of
-//! any length the session is there with its ephemerals. So its id and password are kept, and it is asked for
-//! again and again, by a client of its own, until a server takes it up or refuses it. Meanwhile the session
-//! is `Disconnected`.
+//! The crate considers a session expired when no server has answered for 7/5 of its timeout. It cannot know:
+//! servers that start, or elect a leader, grant every session its full timeout again, so after an outage of
+//! any length the session may still exist with its ephemerals. Therefore this module keeps the session's id
+//! and password, and tries to resume it with a new client until a server accepts or refuses. Meanwhile the
+//! session is `Disconnected`.
 //!
 //! ```text
-//!   Connected ◀──▶ Disconnected ───▶ Expired     closed, or a server says so
+//!   Connected ◀──▶ Disconnected ───▶ Expired     closed, or a server declares it over
 //!       ▲               │ the crate gives up
 //!       └── sync ◀── a new client with the same session
 //! ```
 //!
-//! A new client does not know what the old one has seen last, so it would be content with a server that is
-//! behind: a `sync` comes before anything else. The watches of the old client are gone; each says so when the
-//! session is taken up, or over.
+//! A new client does not know what the old one has seen last and would accept a server that is behind, so it
+//! sends a `sync` before any other request. The watches of the old client are gone; each reports that when
+//! the session is resumed or over.
 
 use std::{
     convert::Infallible,
@@ -34,25 +34,26 @@ use crate::{
     store::{Session, WatchEvent},
 };
 
-/// A pause is at most this part of a session's timeout: servers that are back give no more time than that.
+/// The longest pause, as a divisor of the session's timeout: servers that are back grant no more than the
+/// timeout.
 const PAUSES_IN_TIMEOUT: u32 = 8;
 
-/// A session, with the client that speaks for it now.
+/// A session with its current client.
 #[derive(Debug)]
 pub(crate) struct Held {
     open: Arc<RwLock<Option<Open>>>,
     fate: Fate,
 }
 
-/// What is gone once the session is closed.
+/// The parts that are dropped when the session is closed.
 #[derive(Debug)]
 struct Open {
     client: Client,
-    /// Dropped with this: whoever waits for a server to take the session up stops.
+    /// Dropped with the rest, which stops the attempts to resume the session.
     _alive: oneshot::Sender<Infallible>,
 }
 
-/// What becomes of a session.
+/// The fate of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Fate {
     session: watch::Receiver<Session>,
@@ -60,14 +61,14 @@ pub(crate) struct Fate {
 }
 
 impl Fate {
-    /// What a watch says whose client is gone: that something may have been missed, once the session is taken
-    /// up, or that it is over.
+    /// Waits for the event of a watch whose client is gone: `Rescan` once the session is resumed, or `Ended`
+    /// once it is over.
     ///
     /// # Cancellation safety
     /// Dropping the future loses nothing.
     pub(crate) async fn decided(&mut self) -> WatchEvent {
         let over = async {
-            // The sender goes with the session.
+            // The sender is dropped with the session.
             let _ = self.session.wait_for(|state| *state == Session::Expired).await;
         };
         tokio::select! {
@@ -79,7 +80,7 @@ impl Fate {
         }
     }
 
-    /// Waits for the end of the session.
+    /// Waits until the session is over.
     pub(crate) async fn over(&mut self) -> WatchEvent {
         let _ = self.session.wait_for(|state| *state == Session::Expired).await;
         WatchEvent::Ended
@@ -87,7 +88,7 @@ impl Fate {
 }
 
 impl Held {
-    /// Holds on to the session of a client that has just connected.
+    /// Starts to keep the session of a client that has just connected.
     pub(crate) fn new(client: Client, connect: Connect) -> Self {
         let (session_in, session) = watch::channel(Session::Connected);
         let (taken_in, taken_up) = watch::channel(0);
@@ -100,30 +101,30 @@ impl Held {
         Self { open, fate: Fate { session, taken_up } }
     }
 
-    /// The client, unless there is no sense in asking it, and what becomes of its watches.
+    /// Returns the client and the fate of its watches, or an error if a request would be pointless.
     pub(crate) fn client(&self) -> Result<(Client, Fate)> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let client = open.as_ref().ok_or(Error::SessionExpired)?.client.clone();
-        // What was taken up before is not news.
+        // Earlier resumptions are not news.
         let mut fate = self.fate.clone();
         fate.taken_up.mark_unchanged();
         let known = *fate.session.borrow();
         match (session_of(client.state()), known) {
             (_, Session::Expired) => Err(Error::SessionExpired),
             (Session::Connected, _) => Ok((client, fate)),
-            // It would keep the request until it is connected again, however long that takes, and do it then.
-            // Or it has given up, which says nothing about the session.
+            // A disconnected client would keep the request until it is connected again, however long that
+            // takes, and then execute it. A client that has given up tells nothing about the session.
             (Session::Disconnected | Session::Expired, _) => Err(Error::ConnectionLost),
         }
     }
 
-    /// The state of the session.
+    /// Returns the state of the session.
     pub(crate) fn state(&self) -> watch::Receiver<Session> {
         self.fate.session.clone()
     }
 
-    /// Ends the session: it is closed when its last client is dropped. Requests that are under way hold one
-    /// each.
+    /// Ends the session: it is closed when its last client is dropped. Each request that is under way holds
+    /// one.
     pub(crate) fn close(&self) {
         drop(self.open.write().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -131,12 +132,12 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // The task that keeps the session has a handle, too.
+        // The keeper's task has a handle, too.
         self.close();
     }
 }
 
-/// Follows the client's state, and replaces the client when it has given up.
+/// Follows the client's state, and replaces a client that has given up.
 struct Keeper {
     open: Arc<RwLock<Option<Open>>>,
     connect: Connect,
@@ -180,14 +181,14 @@ impl Keeper {
         }
     }
 
-    /// What it takes to ask for the session; nothing once it is closed.
+    /// Returns what is needed to resume the session, or `None` once it is closed.
     fn info(&self) -> Option<SessionInfo> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.as_ref().map(|open| open.client.session().clone())
     }
 
-    /// Lets another client speak for the session. Nothing if the session was closed meanwhile: the client
-    /// closes it then.
+    /// Replaces the client of the session. Returns `None` if the session was closed meanwhile; dropping the
+    /// client closes it.
     fn replace(&self, client: Client) -> Option<StateWatcher> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let states = client.state_watcher();
@@ -196,15 +197,14 @@ impl Keeper {
     }
 }
 
-/// Asks for a session until a server takes it up; nothing if one says that it is over.
+/// Tries to resume a session until a server accepts. Returns `None` if a server declares it over.
 async fn take_up(connect: &Connect, session: SessionInfo) -> Option<Client> {
     let longest = connect.session_timeout / PAUSES_IN_TIMEOUT;
     let mut rounds = Retry::by_chance(Policy::REQUEST.at_most(longest));
     loop {
         let mut asked = rounds.clone();
         match connect.once(Some(session.clone())).await {
-            // Dropping the client would close the session: it is asked until it answers, or has given up as
-            // well.
+            // Dropping the client would close the session, so retry until it answers or has given up as well.
             Ok(client) => loop {
                 match time::timeout(connect.request_timeout, client.sync("/")).await {
                     Ok(Ok(())) => return Some(client),
@@ -219,11 +219,11 @@ async fn take_up(connect: &Connect, session: SessionInfo) -> Option<Client> {
     }
 }
 
-/// What a state of the client says about its session.
+/// Translates the state of a client into the state of its session.
 pub(crate) fn session_of(state: SessionState) -> Session {
     match state {
         SessionState::SyncConnected => Session::Connected,
-        // A server without a quorum takes no writes: to a recipe that is as good as none.
+        // A server without a quorum accepts no writes, which makes it useless for a recipe.
         SessionState::Disconnected | SessionState::ConnectedReadOnly => Session::Disconnected,
         SessionState::AuthFailed | SessionState::Expired | SessionState::Closed => Session::Expired,
     }

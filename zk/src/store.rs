@@ -1,11 +1,11 @@
-//! The small trait that the recipes need of a tree of znodes.
+//! The small trait that the recipes need from a tree of znodes.
 //!
-//! It is ZooKeeper's interface and no more: whatever holds here holds on a real server. A recipe written on
-//! [`Store`] runs over the tree in this process (`memory.rs`) and over a server alike.
+//! It has ZooKeeper's interface and nothing more: whatever holds here holds on a real server. A recipe
+//! written against [`Store`] runs over the tree in this process (`memory.rs`) as well as over a server.
 //!
-//! A request is **sent when the method is called**, not when the answer is first polled: requests of one
-//! session are executed in the order of the calls, so several of them can be pipelined; dropping an answer
-//! does not take the request back.
+//! A request is **sent when the method is called**, not when the answer is first polled. Requests of one
+//! session are executed in the order of the calls, so they can be pipelined. Dropping an answer does not
+//! cancel the request.
 
 use std::{
     fmt,
@@ -17,26 +17,26 @@ use tokio::sync::watch;
 
 use crate::error::{Error, Result};
 
-/// The answer to come of a request that is already under way.
+/// The future answer to a request that is already under way.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// The version of a znode's data: 0 when created, one more at each set.
+/// The version of a znode's data: 0 at its creation, incremented by each set.
 pub type Version = i32;
 
 /// How a znode is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateMode {
-    /// Stays until it is deleted.
+    /// Exists until it is deleted.
     Persistent,
-    /// Stays until it is deleted; a number that only grows is appended to its name.
+    /// Exists until it is deleted; an increasing number is appended to its name.
     PersistentSequential,
-    /// Goes with the session that created it.
+    /// Exists as long as the session that created it.
     Ephemeral,
-    /// Goes with the session that created it; a number that only grows is appended to its name.
+    /// Exists as long as the session that created it; an increasing number is appended to its name.
     EphemeralSequential,
 }
 
-/// What is known of a znode besides its data.
+/// The metadata of a znode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stat {
     /// The version of the data.
@@ -55,11 +55,11 @@ pub struct Stat {
 pub enum Op {
     /// Creates a znode.
     Create {
-        /// Where; the parent must exist.
+        /// Its path; the parent must exist.
         path: String,
         /// Its data.
         data: Vec<u8>,
-        /// How.
+        /// The kind of znode.
         mode: CreateMode,
     },
     /// Replaces the data of a znode.
@@ -68,27 +68,27 @@ pub enum Op {
         path: String,
         /// Its new data.
         data: Vec<u8>,
-        /// The version that it must have; `None` takes any.
+        /// The version that it must have; `None` accepts any.
         version: Option<Version>,
     },
     /// Deletes a znode without children.
     Delete {
         /// Which znode.
         path: String,
-        /// The version that it must have; `None` takes any.
+        /// The version that it must have; `None` accepts any.
         version: Option<Version>,
     },
     /// Fails the multi unless the znode exists and has this version.
     Check {
         /// Which znode.
         path: String,
-        /// The version that it must have; `None` asks only that it exists.
+        /// The version that it must have; `None` only requires that it exists.
         version: Option<Version>,
     },
 }
 
 impl Op {
-    /// The path that the operation is about.
+    /// Returns the path that the operation is about.
     pub fn path(&self) -> &str {
         match self {
             Self::Create { path, .. }
@@ -99,22 +99,22 @@ impl Op {
     }
 }
 
-/// What one operation of a successful multi answered.
+/// The answer to one operation of a successful multi.
 ///
-/// A create answers with the path alone: a server's stat of a create inside a multi is not to be relied on.
+/// A create answers with the path alone: a server's stat of a create inside a multi is not reliable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpAnswer {
     /// The path created, with its number if it is sequential.
     Created(String),
     /// The new version.
     Set(Version),
-    /// Done.
+    /// The znode was deleted.
     Deleted,
-    /// It held.
+    /// The check succeeded.
     Checked,
 }
 
-/// What a watch has seen.
+/// An event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent {
     /// The znode was created.
@@ -125,87 +125,87 @@ pub enum WatchEvent {
     DataChanged(String),
     /// A child of the znode was created or deleted (one-time watches only).
     ChildrenChanged(String),
-    /// Events may have been lost (a reconnect, a full queue). A persistent watch that says so says nothing
-    /// more: whoever goes on sets a new one first, and then reads again and compares. After a one-time watch
-    /// it is enough to read again.
+    /// Events may have been lost (a reconnect, a full queue). It is the last event of a persistent watch: the
+    /// observer sets a new watch first, then reads again and compares. After a one-time watch it suffices to
+    /// read again.
     Rescan,
-    /// The session is over; no event will follow.
+    /// The session is over; no more events follow.
     Ended,
 }
 
-/// A one-time watch: resolves once, at the first change after the read that set it. It outlives the
-/// connection: what changed while there was none is told afterwards, though not how often.
+/// A one-time watch, which resolves at the first change after the read that set it. It survives reconnects:
+/// changes during a disconnection are reported afterwards, but not how many there were.
 pub type OneShot = Pin<Box<dyn Future<Output = WatchEvent> + Send>>;
 
 /// A persistent recursive watch: every change of the znode and of everything below it, in order, until the
 /// connection breaks.
 pub trait Events: Send {
-    /// The next event. After [`WatchEvent::Rescan`] there is none but [`WatchEvent::Ended`]; after that it
-    /// answers `Ended` again and again.
+    /// Waits for the next event. After [`WatchEvent::Rescan`] the only event is [`WatchEvent::Ended`], which
+    /// is returned by every call from then on.
     ///
     /// # Cancellation safety
     /// Dropping the future loses no event.
     fn next(&mut self) -> Pin<Box<dyn Future<Output = WatchEvent> + Send + '_>>;
 }
 
-/// The state of a session as far as this side knows it.
+/// The state of a session as far as the client knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Session {
     /// Connected to a server.
     Connected,
-    /// Without a server; the session may still be alive, its ephemerals too.
+    /// Not connected; the session and its ephemerals may still exist.
     Disconnected,
-    /// Over, for good: closed, or expired as a server says. While no server answers nobody can know, however
+    /// Closed, or declared expired by a server. As long as no server answers, this cannot be known, however
     /// long that takes.
     Expired,
 }
 
 /// A session on a tree of znodes.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Creates a znode and answers with its path, number included.
+    /// Creates a znode and returns its path, number included.
     fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> Answer<String>;
-    /// Replaces a znode's data and answers with the new version. `None` takes any version.
+    /// Replaces a znode's data and returns the new version. `None` accepts any version.
     fn set(&self, path: &str, data: &[u8], version: Option<Version>) -> Answer<Version>;
-    /// Deletes a znode without children. `None` takes any version.
+    /// Deletes a znode without children. `None` accepts any version.
     fn delete(&self, path: &str, version: Option<Version>) -> Answer<()>;
     /// Reads a znode.
     fn get(&self, path: &str) -> Answer<(Vec<u8>, Stat)>;
-    /// Whether a znode exists.
+    /// Returns the stat of a znode, or `None` if it does not exist.
     fn exists(&self, path: &str) -> Answer<Option<Stat>>;
-    /// The names (not paths) of a znode's children, sorted.
+    /// Returns the names (not paths) of a znode's children, sorted.
     fn children(&self, path: &str) -> Answer<Vec<String>>;
-    /// Does all operations or none.
+    /// Executes all operations or none.
     fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>>;
     /// Waits until this session's server has caught up with everything committed before the call, and has
-    /// done whatever this session asked for earlier, answered or not.
+    /// executed all earlier requests of this session, answered or not.
     fn sync(&self, path: &str) -> Answer<()>;
-    /// Reads a znode and watches for its next change of data or its deletion.
+    /// Reads a znode and watches for its deletion or the next change of its data.
     fn get_and_watch(&self, path: &str) -> Answer<(Vec<u8>, Stat, OneShot)>;
-    /// Asks for a znode and watches for its creation, deletion or next change of data.
+    /// Returns the stat of a znode and watches for its creation, deletion or next change of data.
     fn exists_and_watch(&self, path: &str) -> Answer<(Option<Stat>, OneShot)>;
     /// Reads the names of a znode's children and watches for the next change among them.
     fn children_and_watch(&self, path: &str) -> Answer<(Vec<String>, OneShot)>;
-    /// Watches a znode and everything below it. A path takes either this or one-time watches within one
-    /// session, never both: on a server the later one silences the earlier.
+    /// Watches a znode and everything below it. Within one session a path takes either this or one-time
+    /// watches, never both: on a server the later one silences the earlier.
     ///
-    /// The watch does not outlive the connection. When the session is connected again its stream says
-    /// [`WatchEvent::Rescan`] once and then nothing any more; whoever watches sets a new watch before reading
-    /// again. The old one may be dropped before that or after.
+    /// The watch does not survive a reconnect. Once the session is connected again, it reports
+    /// [`WatchEvent::Rescan`] and then nothing more; the observer sets a new watch before reading again. The
+    /// old one may be dropped before or after that.
     fn watch_tree(&self, path: &str) -> Answer<Box<dyn Events>>;
-    /// Whether a znode that others may have made is closed to whoever has no credentials, if this session has
-    /// some: otherwise [`Error::Open`].
+    /// Checks that a znode that others may have created is not accessible without credentials, if this
+    /// session has credentials. Fails with [`Error::Open`] otherwise.
     fn check_access(&self, path: &str) -> Answer<()> {
         let _ = path;
         Box::pin(future::ready(Ok(())))
     }
-    /// The state of the session, to be looked at or waited for.
+    /// Returns the state of the session, which can be read or awaited.
     fn session(&self) -> watch::Receiver<Session>;
-    /// Ends the session; its ephemerals go at once.
+    /// Ends the session; its ephemerals are deleted at once.
     fn close(&self) -> Answer<()>;
 }
 
-/// What a watch has seen; [`Error::SessionExpired`] if it will see nothing any more. A watch that has ended
-/// while the session goes on may have missed something: whoever asks reads again in either case.
+/// Checks the event of a watch; returns [`Error::SessionExpired`] if the session is over. A watch that has
+/// ended while the session continues may have missed events, so the observer reads again in either case.
 pub(crate) fn seen(store: &dyn Store, event: &WatchEvent) -> Result<()> {
     if *event == WatchEvent::Ended && *store.session().borrow() == Session::Expired {
         return Err(Error::SessionExpired);

@@ -1,7 +1,6 @@
-//! What a user says to a job that is at work: a better solution, mostly. Whoever leads takes note of it and
-//! answers.
+//! Suggestions of a user to a running job, usually a better solution. The leader evaluates and answers them.
 //!
-//! A suggestion is a znode of its own; its answer is written into it, and who has made it removes it then.
+//! A suggestion is a znode of its own. Its answer is written into it, and then its author removes it.
 
 use std::{fmt, sync::Arc};
 
@@ -15,37 +14,36 @@ use crate::{
     store::{CreateMode, OneShot, Store, seen},
 };
 
-/// The largest suggestion, in bytes of the JSON that is written for it.
+/// The maximum size of a suggestion, in bytes of its JSON.
 pub const SUGGESTION_BYTES_MAX: usize = 512 << 10;
 
-/// How many suggestions may lie with a job, answered or not; more are not taken. Those that are made at the
-/// same moment do not see each
-/// other: there may be a few more than that.
+/// The maximum number of suggestions of a job, answered or not; further ones are rejected. Concurrent
+/// suggestions do not see each other, so there may be a few more.
 pub const SUGGESTIONS_MAX: usize = 256;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Suggestion {
     value: Value,
-    /// How often somebody has begun to look at it.
+    /// How often a leader has begun to evaluate it.
     #[serde(default)]
     begun: u32,
     answer: Option<Answer>,
 }
 
-/// What became of a suggestion.
+/// The answer to a suggestion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Whether it made a difference.
+    /// Whether the suggestion made a difference.
     pub taken: bool,
-    /// What there is to say of it.
+    /// A text for the user.
     pub said: String,
 }
 
-/// Suggests something to a job; gives the name of the suggestion. Its key, a part of a name, tells it from
-/// every other: with the same one it can be called again, and suggests it once.
+/// Makes a suggestion to a job and returns the suggestion's name. The key, a part of that name, must be
+/// unique: a repeated call with the same key makes no second suggestion.
 ///
 /// # Errors
-/// Whatever the store refuses; [`Error::NoNode`] if there is no such job; [`Error::TooLarge`] for more than
+/// Any error from the store; [`Error::NoNode`] if there is no such job; [`Error::TooLarge`] for more than
 /// [`SUGGESTION_BYTES_MAX`]; [`Error::TooMany`] if there are [`SUGGESTIONS_MAX`] already.
 pub async fn suggest(
     store: &dyn Store,
@@ -57,7 +55,7 @@ pub async fn suggest(
     let folder = cluster.job(job).suggestions();
     let content = record::write(&Suggestion { value, begun: 0, answer: None });
     let prefix = format!("s-{key}-");
-    // Another server may not have heard of it yet.
+    // The session's server may be behind.
     store.sync(&folder).await?;
     let names = store.children(&folder).await?;
     let lying = names.len();
@@ -78,16 +76,16 @@ pub async fn suggest(
 /// Waits for the answer to a suggestion, and removes it.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 ///
 /// # Cancellation safety
-/// Dropping the future loses nothing but, at worst, an answer that was just read.
+/// Dropping the future loses nothing, except possibly an answer that was just read.
 pub async fn answered(store: &dyn Store, cluster: &ClusterPaths, job: &str, name: &str) -> Result<Answer> {
     let path = cluster.job(job).suggestion(name);
     loop {
         let (content, _, changed) = store.get_and_watch(&path).await?;
         if let Some(answer) = record::read::<Suggestion>(&path, &content)?.answer {
-            // Removed or not, it is answered; at worst it goes with the job.
+            // The suggestion is answered even if it stays; then it is removed with the job.
             if let Err(error) = store.delete(&path, None).await {
                 tracing::debug!(%error, "an answered suggestion stays");
             }
@@ -97,18 +95,18 @@ pub async fn answered(store: &dyn Store, cluster: &ClusterPaths, job: &str, name
     }
 }
 
-/// How often a suggestion is looked at before it is taken for the reason that nodes are lost.
+/// How often a suggestion is evaluated before it is suspected of killing the nodes.
 const TRIES_MAX: u32 = 2;
 
-/// Notes that somebody begins to look at a suggestion. False if it was looked at too often: whoever did is
-/// gone.
+/// Records that a leader begins to evaluate a suggestion. Returns false if that has happened too often,
+/// because those leaders were lost.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn begin(store: &dyn Store, cluster: &ClusterPaths, job: &str, name: &str) -> Result<bool> {
     let path = cluster.job(job).suggestion(name);
     let (content, stat) = match store.get(&path).await {
-        // Who made it does not wait any more.
+        // Its author no longer waits.
         Err(Error::NoNode { .. }) => return Ok(true),
         other => other?,
     };
@@ -121,13 +119,13 @@ pub async fn begin(store: &dyn Store, cluster: &ClusterPaths, job: &str, name: &
     }
 }
 
-/// The most that an answer says, in bytes; what is longer is cut off.
+/// The maximum length of an answer's text, in bytes; the rest is cut off.
 pub const SAID_BYTES_MAX: usize = 4 << 10;
 
-/// Answers a suggestion. That it is gone is no error: nobody waits for the answer then.
+/// Answers a suggestion. A missing suggestion is no error: nobody waits for the answer any more.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn answer(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -136,7 +134,8 @@ pub async fn answer(
     answer: &Answer,
 ) -> Result<()> {
     let Answer { taken, said } = answer;
-    // A program may say anything, and an answer that no znode can hold would be given for ever.
+    // A program may return a text of any length, and an answer too large for a znode would be retried for
+    // ever.
     let said = if said.len() <= SAID_BYTES_MAX {
         said.clone()
     } else {
@@ -151,7 +150,7 @@ pub async fn answer(
     }
 }
 
-/// The suggestions that are made to a job.
+/// A watch on the suggestions for a job.
 pub struct Suggestions {
     store: Arc<dyn Store>,
     cluster: ClusterPaths,
@@ -160,15 +159,16 @@ pub struct Suggestions {
 }
 
 impl Suggestions {
-    /// Begins to look for them.
+    /// Creates a watch on the suggestions for a job.
     pub fn new(store: Arc<dyn Store>, cluster: ClusterPaths, job: &str) -> Self {
         Self { store, cluster, job: job.to_owned(), changed: None }
     }
 
-    /// The next one that has no answer, and its name. It is given again until it has.
+    /// Waits for the next unanswered suggestion and returns its name and value. Returns the same one again
+    /// until it is answered.
     ///
     /// # Errors
-    /// Whatever the store refuses.
+    /// Any error from the store.
     ///
     /// # Cancellation safety
     /// Dropping the future loses nothing.

@@ -1,4 +1,4 @@
-//! What the tests of the recipes share: a job on a tree, and faults at a chosen request.
+//! Shared parts of the recipes' tests: a job on a tree, and faults at a chosen request.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::{
 
 pub(crate) const ROOT: &str = "n0000000000000000-0";
 
-/// How a request may go wrong.
+/// The ways in which a request may fail.
 pub(crate) const FATES: [Fate; 3] = [Fate::LostBefore, Fate::LostAfter, Fate::LostBehind];
 
-/// What the members run.
+/// Returns the release of the members.
 pub(crate) fn release() -> Release {
     Release { program: "test".to_owned(), version: "1".to_owned() }
 }
@@ -55,14 +55,14 @@ impl Stage {
         self.cluster.job(&self.job).attempt(attempt)
     }
 
-    /// A member that takes part in the first attempt.
+    /// Adds a member that has enrolled in the first attempt.
     pub(crate) async fn member(&self, node: &str) -> Arc<MemoryStore> {
         let store = self.stranger(node).await;
         crate::accounting::enrol(&*store, &self.cluster, &self.attempt(1), node).await.unwrap();
         store
     }
 
-    /// A member that takes no part yet.
+    /// Adds a member that has not enrolled yet.
     pub(crate) async fn stranger(&self, node: &str) -> Arc<MemoryStore> {
         let store = self.tree.connect();
         let member = Member {
@@ -78,7 +78,7 @@ impl Stage {
         store
     }
 
-    /// The names below a folder.
+    /// Returns the names of a folder's children.
     pub(crate) fn names(&self, folder: &str) -> Vec<String> {
         let below = self.tree.paths_below(folder);
         below
@@ -88,7 +88,7 @@ impl Stage {
     }
 }
 
-/// Lets the answer of one request of a session get lost, counted from now.
+/// Loses the answer of one request of a session, counted from now.
 pub(crate) struct LoseOne {
     pub(crate) session: SessionId,
     pub(crate) countdown: usize,
@@ -114,8 +114,8 @@ impl Faults for LoseOne {
     }
 }
 
-/// What an error says with all its sources, as the usual printers join them. Panics if anything of it is
-/// said twice.
+/// Returns the text of an error with all its sources, joined as the usual printers do. Panics if any part
+/// appears twice.
 pub(crate) fn said_once(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(Some(error), |&error| error.source());
     let said: Vec<String> = sources.map(ToString::to_string).collect();

@@ -1,17 +1,18 @@
-//! Tidying: what means nothing any more is removed while a job goes on.
+//! Tidying: znodes that are no longer needed are removed while a job is running.
 //!
-//! | what | means something as long as |
+//! | what | needed as long as |
 //! |---|---|
-//! | an earlier attempt | never: its tasks began anew |
+//! | an earlier attempt | never: its tasks were restarted |
 //! | chunks of a parked task | it is parked, or a txn id names them |
 //! | chunks of an output | the output names them |
-//! | chunks of a letter | its sender and its addressee are at work on the attempt |
-//! | txn ids, mailbox of a node | it has not left |
+//! | chunks of a letter | its sender and its addressee work on the attempt |
+//! | txn ids and mailbox of a node | it has not left |
 //!
-//! Large data is written before the transaction that names it, so what nobody names may be about to be named.
-//! Only what a node has written that has left cleanly, and so writes no more, is judged by that.
+//! Large data is written before the transaction that names it, so data without a reference may get one soon.
+//! Only data of nodes that have left cleanly, and therefore write no more, is removed for lack of a
+//! reference.
 //!
-//! Whoever leads calls it now and then, with its fence. It decides nothing: if it fails in the middle, the
+//! The leader calls this from time to time, with its fence. Nothing depends on it: if it fails halfway, the
 //! next call does the rest.
 
 use std::collections::BTreeSet;
@@ -27,7 +28,7 @@ use crate::{
 /// Removes the attempts before this one.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn earlier_attempts(store: &dyn Store, fence: &Fence, job: &JobPaths, current: u32) -> Result<()> {
     for name in store.children(&job.attempts()).await? {
         if name.parse::<u32>().is_ok_and(|attempt| attempt < current) {
@@ -37,17 +38,17 @@ pub async fn earlier_attempts(store: &dyn Store, fence: &Fence, job: &JobPaths, 
     Ok(())
 }
 
-/// How many znodes are removed by one request.
+/// The maximum number of znodes removed by one request.
 const REMOVED_MAX: usize = 256;
 
-/// Removes a znode and everything below it. A folder goes together with the last that is in it: nobody ever
-/// sees it empty, which of a list of tasks would mean that all are complete.
+/// Removes a znode and everything below it. A folder is removed together with its last children, so that no
+/// node sees it empty: an empty task list would mean that all tasks are complete.
 async fn remove(store: &dyn Store, fence: &Fence, path: &str) -> Result<()> {
     let mut names = match store.children(path).await {
         Err(Error::NoNode { .. }) => return Ok(()),
         other => other?,
     };
-    // Those with something below them first: what is left then is done by a few requests.
+    // Children with children of their own come first; a few requests suffice for the others.
     let paths: Vec<String> = names.drain(..).map(|name| format!("{path}/{name}")).collect();
     let asked: Vec<_> = paths.iter().map(|path| store.exists(path)).collect();
     let mut bare = Vec::new();
@@ -66,10 +67,10 @@ async fn remove(store: &dyn Store, fence: &Fence, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes what the nodes that have left an attempt have left there and nobody needs.
+/// Removes data of nodes that have left an attempt, as far as it is no longer needed.
 ///
 /// # Errors
-/// Whatever the store refuses; [`Error::NoNode`] if there is no such attempt any more.
+/// Any error from the store; [`Error::NoNode`] if the attempt no longer exists.
 pub async fn left_behind(store: &dyn Store, fence: &Fence, attempt: &AttemptPaths) -> Result<()> {
     store.sync(&attempt.base()).await?;
     let gone: BTreeSet<String> = store.children(&attempt.left()).await?.into_iter().collect();
@@ -79,7 +80,7 @@ pub async fn left_behind(store: &dyn Store, fence: &Fence, attempt: &AttemptPath
     for mailbox in store.children(&attempt.mail()).await?.into_iter().filter(|name| gone.contains(name)) {
         remove(store, fence, &attempt.mailbox(&mailbox)).await?;
     }
-    // The chunks first: what a txn id names is known by it alone.
+    // Chunks first: only a txn id refers to its chunks.
     chunks(store, fence, attempt, &gone).await?;
     for txn in store.children(&attempt.txns()).await? {
         if node_of(&txn).is_some_and(|node| gone.contains(node)) {
@@ -89,7 +90,7 @@ pub async fn left_behind(store: &dyn Store, fence: &Fence, attempt: &AttemptPath
     Ok(())
 }
 
-/// Removes the chunks that nobody names, of nodes that are gone.
+/// Removes the chunks of departed nodes that nothing refers to.
 async fn chunks(
     store: &dyn Store,
     fence: &Fence,
@@ -101,7 +102,7 @@ async fn chunks(
     if orphans.is_empty() {
         return Ok(());
     }
-    // In this order: a claim makes a txn id of a parked task.
+    // The order matters: a claim turns a parked task into a txn id.
     let mut named: BTreeSet<String> = BTreeSet::new();
     for parked in store.children(&attempt.parked()).await? {
         if let Some((task, txn)) = parked.split_once(crate::paths::PARKED_BY) {
@@ -130,17 +131,17 @@ fn last_part(path: &str) -> Option<String> {
     path.rsplit('/').next().map(str::to_owned)
 }
 
-/// The node whose transaction this is, or whose task.
+/// Returns the node that a transaction or a task belongs to.
 fn node_of(id: &str) -> Option<&str> {
     id.split('-').next()
 }
 
-/// Whose chunks they are, by the name of their folder.
+/// The owner of chunks, according to the name of their folder.
 #[derive(Debug, PartialEq, Eq)]
 enum Chunks<'a> {
-    /// Of a task that the node has parked, or of its output.
+    /// Chunks of a task that the node has parked, or of its output.
     Written { by: &'a str },
-    /// Of a letter.
+    /// Chunks of a letter.
     Letter { from: &'a str, to: &'a str },
 }
 
@@ -154,7 +155,7 @@ impl<'a> Chunks<'a> {
         Some(Self::Written { by: first })
     }
 
-    /// Whether nobody will name them who does not by now.
+    /// Returns whether no new reference to the chunks can appear.
     fn is_forsaken(&self, gone: &BTreeSet<String>) -> bool {
         match self {
             Self::Written { by } => gone.contains(*by),

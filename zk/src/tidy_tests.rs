@@ -12,14 +12,14 @@ use crate::{
 
 const LARGE: usize = 700 << 10;
 
-/// The fence of a leader in the submitter's session.
+/// Returns the fence of a leader in the submitter's session.
 async fn leader(stage: &Stage) -> Fence {
     let store = Arc::clone(&stage.store) as Arc<dyn Store>;
     let mut candidate = Candidate::enter(store, &stage.cluster, &release(), "a").await.unwrap();
     candidate.elected().await.unwrap()
 }
 
-/// Everything below a folder: how many znodes, and how many bytes they have.
+/// Returns the number of znodes below a folder and their size in bytes.
 async fn size(stage: &Stage, folder: &str) -> (usize, usize) {
     let paths = stage.tree.paths_below(folder);
     let mut bytes = 0;
@@ -73,7 +73,7 @@ async fn what_a_hundred_nodes_leave_behind_that_come_and_go_is_bounded() {
         }
     }
     let (znodes, bytes) = size(&stage, &paths.base()).await;
-    // What a node has produced stays, and that it has left.
+    // The node's output and the record of its leave stay.
     assert_eq!(znodes, after_ten.0 + 2 * 89);
     assert_eq!(bytes, after_ten.1 + 11 * 89);
     assert_eq!(stage.names(&paths.mail()), Vec::<String>::new());
@@ -95,8 +95,8 @@ async fn what_somebody_may_still_need_stays() {
         ..transaction("a", 0)
     };
     accounting::commit(&*a, &stage.cluster, &paths, &leave).await.unwrap();
-    // One is parked, one is claimed by a transaction whose answer may be asked for again; the third is about
-    // to be named.
+    // One is parked, one is claimed by a transaction whose answer may be requested again, and the third is
+    // about to be referred to.
     assert_eq!(claim(&b, &stage, "b", 0, "task-1").await, large(1));
     let about_to_park = paths.large_of("b-1-task-3");
     stage.store.create(&about_to_park, b"", CreateMode::Persistent).await.unwrap();
@@ -105,7 +105,7 @@ async fn what_somebody_may_still_need_stays() {
     assert_eq!(claim(&b, &stage, "b", 1, "task-2").await, large(1));
     assert!(stage.store.exists(&about_to_park).await.unwrap().is_some());
     assert_eq!(job::outputs(&*stage.store, &paths).await.unwrap()[0], ("a".to_owned(), large(2)));
-    // The leave may be asked for again, too.
+    // The leave may be requested again, too.
     accounting::commit(&*a, &stage.cluster, &paths, &leave).await.unwrap();
 }
 
@@ -127,7 +127,7 @@ async fn an_earlier_attempt_is_removed_and_the_current_one_is_not() {
     earlier_attempts(&*store, &fence, &job, 2).await.unwrap();
     assert_eq!(store.children(&job.attempts()).await.unwrap(), ["2"]);
     assert_eq!(stage.names(&stage.attempt(2).parked()), [ROOT]);
-    // The list was never there without a task in it.
+    // No observer ever sees the list without a task.
     let (list, mut last) = (stage.attempt(1).list(), String::new());
     while last != list {
         let WatchEvent::Deleted(path) = events.next().await else { continue };

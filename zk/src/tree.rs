@@ -1,8 +1,7 @@
-//! The znode tree itself: a pure data structure. No I/O, no clock, no threads.
+//! The znode tree: a pure data structure without I/O, clock or threads.
 //!
-//! It does what a server does with the requests of its sessions, operation by operation, with the server's
-//! errors, and it says which watches have fired. The same calls give the same answers, so whoever simulates a
-//! cluster can replay it.
+//! It executes the requests of sessions one by one as a server does, with the server's errors, and reports
+//! which watches have fired. The same calls return the same answers, so a simulated cluster can be replayed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,29 +10,30 @@ use crate::{
     store::{CreateMode, Op, OpAnswer, Stat, Version, WatchEvent},
 };
 
-/// A session, by its number. 0 is none.
+/// The number of a session; 0 means no session.
 pub type SessionId = i64;
 
-/// A watch, by its number.
+/// The number of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchId(u64);
 
-/// What a one-time watch waits for.
+/// The changes that a one-time watch waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WatchKind {
-    /// Creation, deletion, change of data.
+    /// Creation, deletion or change of data.
     Data,
-    /// Creation or deletion of a child, deletion of the znode.
+    /// Creation or deletion of a child, or deletion of the znode.
     Children,
 }
 
-/// The watches that an operation has fired, with what each has seen, in order.
+/// The watches that an operation has fired, with their events, in order.
 pub type Fired = Vec<(WatchId, WatchEvent)>;
 
-/// The most bytes that a request may have: just under 1 MiB, as on a server. A larger one would cost the
-/// connection, and everything under way on it.
+/// The maximum size of a request, in bytes: just under 1 MiB, as on a server. A larger one would break the
+/// connection and lose everything under way on it.
 pub const REQUEST_BYTES_MAX: usize = (1 << 20) - (4 << 10);
-/// What an operation takes at most besides its path and its data: headers, lengths, the access list.
+/// The maximum overhead of an operation, in bytes, besides its path and data: headers, lengths, the access
+/// list.
 const OP_BYTES: usize = 96;
 
 #[derive(Debug, Clone, Default)]
@@ -42,8 +42,8 @@ struct Znode {
     version: Version,
     owner: SessionId,
     children: BTreeSet<String>,
-    /// The number of the next child, if it is sequential: every child that is created counts, as on a server.
-    /// It never goes back.
+    /// The number of the next child, if it is sequential. It counts every child ever created, as on a server,
+    /// and never decreases.
     next_number: u32,
 }
 
@@ -59,7 +59,7 @@ pub struct Tree {
     next_watch: u64,
 }
 
-/// What an operation has done, with what it takes to undo it.
+/// A completed operation, with what is needed to undo it.
 #[derive(Debug)]
 enum Done {
     Created { path: String },
@@ -75,7 +75,7 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// A tree with nothing but its root.
+    /// Creates a tree that consists of the root alone.
     pub fn new() -> Self {
         Self {
             nodes: BTreeMap::from([("/".to_owned(), Znode::default())]),
@@ -95,7 +95,7 @@ impl Tree {
         id
     }
 
-    /// Ends a session: its ephemerals are deleted, in the order of their paths.
+    /// Ends a session and deletes its ephemerals, in the order of their paths.
     pub fn end_session(&mut self, session: SessionId) -> Fired {
         let mut fired = Vec::new();
         for path in self.sessions.remove(&session).unwrap_or_default() {
@@ -109,24 +109,24 @@ impl Tree {
     /// Reads a znode.
     ///
     /// # Errors
-    /// As a server: the session is over, the path is none, the znode does not exist.
+    /// As on a server: the session is over, the path is invalid, or the znode does not exist.
     pub fn get(&self, session: SessionId, path: &str) -> Result<(Vec<u8>, Stat)> {
         self.check_session(session)?;
         let node = self.node(path)?;
         Ok((node.data.clone(), node.stat()))
     }
 
-    /// Asks for a znode.
+    /// Returns the stat of a znode, or `None` if it does not exist.
     ///
     /// # Errors
-    /// The session is over, or the path is none.
+    /// The session is over, or the path is invalid.
     pub fn exists(&self, session: SessionId, path: &str) -> Result<Option<Stat>> {
         self.check_session(session)?;
         check_path(path)?;
         Ok(self.nodes.get(path).map(Znode::stat))
     }
 
-    /// The names of a znode's children, sorted.
+    /// Returns the names of a znode's children, sorted.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -135,10 +135,10 @@ impl Tree {
         Ok(self.node(path)?.children.iter().cloned().collect())
     }
 
-    /// Does one operation.
+    /// Executes one operation.
     ///
     /// # Errors
-    /// As a server; nothing has changed then.
+    /// As on a server; then nothing has changed.
     pub fn apply(&mut self, session: SessionId, op: &Op, fired: &mut Fired) -> Result<OpAnswer> {
         self.check_session(session)?;
         check_size(op.path(), op_bytes(op))?;
@@ -147,10 +147,10 @@ impl Tree {
         Ok(answer)
     }
 
-    /// Does all operations, each seeing the effects of those before it, or none.
+    /// Executes all operations, each seeing the effects of those before it, or none.
     ///
     /// # Errors
-    /// [`Error::Multi`] with the first operation that failed; nothing has changed then.
+    /// [`Error::Multi`] with the first operation that failed; then nothing has changed.
     pub fn multi(&mut self, session: SessionId, ops: &[Op], fired: &mut Fired) -> Result<Vec<OpAnswer>> {
         self.check_session(session)?;
         let first = ops.first().map_or("/", Op::path);
@@ -188,7 +188,7 @@ impl Tree {
         id
     }
 
-    /// Takes watches back.
+    /// Removes watches.
     pub fn unwatch(&mut self, gone: &BTreeSet<WatchId>) {
         let keep = |watches: &mut BTreeSet<WatchId>| {
             watches.retain(|id| !gone.contains(id));
@@ -198,22 +198,22 @@ impl Tree {
         self.recursive.retain(|_, watches| keep(watches));
     }
 
-    /// The number of znodes, the root included.
+    /// Returns the number of znodes, including the root.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there is nothing but the root.
+    /// Returns whether the root is the only znode.
     pub fn is_empty(&self) -> bool {
         self.nodes.len() == 1
     }
 
-    /// Every path, sorted.
+    /// Returns every path, sorted.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(String::as_str)
     }
 
-    /// Whether a watch that was set on this tree sees a difference when it becomes that one.
+    /// Returns whether a watch set on this tree observes a change when the tree becomes `that`.
     pub(crate) fn differs(&self, that: &Self, path: &str, kind: WatchKind) -> bool {
         match (self.nodes.get(path), that.nodes.get(path)) {
             (Some(old), Some(new)) if kind == WatchKind::Children => {
@@ -226,7 +226,7 @@ impl Tree {
         }
     }
 
-    /// What a persistent watch hears when this tree becomes that one.
+    /// Returns the events of a persistent watch when this tree becomes `that`.
     pub(crate) fn differences(&self, that: &Self, path: &str) -> Vec<WatchEvent> {
         let is_below = |other: &&String| {
             other.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -325,7 +325,7 @@ impl Tree {
         Ok(Done::Deleted { path: path.to_owned(), node })
     }
 
-    /// Takes a znode out of the tree.
+    /// Removes a znode from the tree.
     fn detach(&mut self, path: &str) -> Znode {
         let node = self.nodes.remove(path).unwrap_or_default();
         if let Some(parent) = self.nodes.get_mut(parent_of(path)) {
@@ -436,7 +436,7 @@ fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// What an operation takes of a request.
+/// Returns the bytes that an operation takes up in a request.
 pub(crate) fn op_bytes(op: &Op) -> usize {
     let data = match op {
         Op::Create { data, .. } | Op::Set { data, .. } => data.len(),
@@ -452,10 +452,10 @@ pub(crate) fn check_size(path: &str, size: usize) -> Result<()> {
     Err(Error::TooLarge { path: path.to_owned(), size, limit: REQUEST_BYTES_MAX })
 }
 
-/// Whether a tree can hold this path; that of a sequential znode goes on with its number.
+/// Checks that a tree can contain this path; a number is appended to that of a sequential znode.
 pub(crate) fn check_new_path(path: &str, mode: CreateMode) -> Result<()> {
     let numbered = matches!(mode, CreateMode::PersistentSequential | CreateMode::EphemeralSequential);
-    // The name of a sequential znode may be empty: its number makes it one.
+    // The name of a sequential znode may be empty, as its number is appended.
     check_path(if numbered { path.strip_suffix('/').unwrap_or(path) } else { path })
 }
 

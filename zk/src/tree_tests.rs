@@ -163,7 +163,7 @@ fn any_op() -> impl Strategy<Value = Op> {
     })
 }
 
-/// What holds of every tree.
+/// Checks the invariants of every tree.
 fn check_tree(tree: &Tree) {
     for (path, node) in &tree.nodes {
         for child in &node.children {

@@ -1,4 +1,4 @@
-//! Global variables: the best value wins, whatever the order in which values arrive (paper, 3.6).
+//! Global variables: the best value wins, regardless of the order in which values arrive (paper, 3.6).
 
 use std::{fmt, sync::Arc};
 
@@ -7,24 +7,24 @@ use crate::{
     store::{CreateMode, OneShot, Store, seen},
 };
 
-/// What became of a value.
+/// The outcome of publishing a value.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Published {
-    /// It is in the znode.
+    /// The value is in the znode.
     Written,
-    /// The znode has this one, on which it does not improve.
+    /// The znode has this value, on which the new one does not improve.
     Beaten(Vec<u8>),
 }
 
-/// How often a value may lose the race against others before it is for the caller to try again.
+/// How often a value may lose the race against others before the caller gets an error.
 const TRIES_MAX: usize = 64;
 
-/// Writes a value unless the znode has one that it does not improve on, by compare-and-set.
+/// Writes a value by compare-and-set, unless the znode's value is at least as good.
 ///
 /// # Errors
-/// Whatever the store refuses. If the outcome is unknown it may be called again: a value that is there
-/// already is taken for written.
+/// Any error from the store. If the outcome is unknown, it may be called again: a value that is already
+/// there counts as written.
 pub async fn publish(
     store: &dyn Store,
     path: &str,
@@ -41,7 +41,7 @@ pub async fn publish(
         };
         match written {
             Ok(()) => return Ok(Published::Written),
-            // Another value came between: the rule decides again.
+            // Another value was written meanwhile: compare again.
             Err(Error::BadVersion { .. } | Error::NodeExists { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -49,7 +49,7 @@ pub async fn publish(
     Err(Error::Contended { path: path.to_owned(), tries: TRIES_MAX })
 }
 
-/// The values of a variable as they change.
+/// A watch on the values of a variable.
 pub struct VariableWatch {
     store: Arc<dyn Store>,
     path: String,
@@ -57,23 +57,23 @@ pub struct VariableWatch {
 }
 
 impl VariableWatch {
-    /// Begins to watch a variable, which need not have a value yet.
+    /// Creates a watch on a variable, which need not have a value yet.
     ///
     /// # Errors
-    /// None at present; a store that has to ask may have some.
+    /// None at present; another store may have to send a request here.
     #[allow(clippy::unused_async, reason = "every watch is opened in the same way")]
     pub async fn open(store: Arc<dyn Store>, path: &str) -> Result<Self> {
         Ok(Self { store, path: path.to_owned(), changed: None })
     }
 
-    /// The value it has, and then each one it gets. Values that follow each other closely may be passed over;
-    /// the last never is.
+    /// Returns the current value at first, and then each new one. Values in quick succession may be skipped;
+    /// the last one never is.
     ///
     /// # Errors
-    /// Whatever the store refuses; after a transient error it can be called again.
+    /// Any error from the store; after a transient error it can be called again.
     ///
     /// # Cancellation safety
-    /// Dropping the future may let a value be told twice, and loses none.
+    /// Dropping the future may cause a value to be returned twice, but loses none.
     pub async fn next(&mut self) -> Result<Vec<u8>> {
         loop {
             if let Some(changed) = &mut self.changed {

@@ -1,10 +1,10 @@
-//! The watches of a session on a ZooKeeper.
+//! The watches of a session with a ZooKeeper.
 //!
 //! After a reconnect the crate (0.11.2) does not register persistent watches again: of the five lists of
-//! watches it sends the first three alone. They would lose the events of the meantime in any case
-//! (ZOOKEEPER-4698). So a persistent watch says `Rescan` when its session is connected again and is dead from
-//! then on; a new one is set by whoever watches. The old one may go before or after: the crate takes a watch
-//! back at the server only when it has, and awaits, no other on the path.
+//! watches it sends only the first three. Persistent watches would miss the events of the meantime in any
+//! case (ZOOKEEPER-4698). So a persistent watch reports `Rescan` when its session is connected again and is
+//! dead from then on; the observer sets a new one. The old one may be dropped before or after: the crate
+//! removes a watch from the server only if it has no other one on the path, set or requested.
 
 use std::{future::Future, pin::Pin};
 
@@ -15,7 +15,7 @@ use crate::{
     store::{Events, OneShot, Session, WatchEvent},
 };
 
-/// A one-time watch, which hears of the end of its client and of nothing else about it.
+/// Returns a one-time watch. Of its client's events it only reports the end.
 pub(crate) fn one_shot(watcher: OneshotWatcher, mut fate: Fate) -> OneShot {
     Box::pin(async move {
         match node_event(watcher.changed().await) {
@@ -25,7 +25,7 @@ pub(crate) fn one_shot(watcher: OneshotWatcher, mut fate: Fate) -> OneShot {
     })
 }
 
-/// What has happened to a znode; `None` for what has happened to the session.
+/// Returns the event of a znode, or `None` if the event concerns the session.
 fn node_event(event: WatchedEvent) -> Option<WatchEvent> {
     match event.event_type {
         EventType::NodeCreated => Some(WatchEvent::Created(event.path)),
@@ -46,16 +46,16 @@ pub(crate) struct ServerEvents {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hearing {
     Hears,
-    /// The connection that it was set on is lost, and it has said so.
+    /// The connection on which it was set is lost, and it has reported that.
     Deaf,
-    /// The client has given up before it has said so.
+    /// The client gave up before the watch reported that.
     InDoubt,
-    /// The client has given up; the watcher must not be asked any more.
+    /// The client has given up; the watcher must not be used any more.
     Gone,
 }
 
 impl ServerEvents {
-    /// A watch that was just set.
+    /// Creates the stream for a watch that was just set.
     pub(crate) fn new(watcher: PersistentWatcher, fate: Fate) -> Self {
         Self { watcher, fate, hearing: Hearing::Hears }
     }
@@ -82,7 +82,7 @@ impl ServerEvents {
                     self.hearing = Hearing::Deaf;
                     return WatchEvent::Rescan;
                 }
-                // Another watch in the same place may hear of this.
+                // The event may belong to another watch on the path.
                 _ => {}
             }
         }

@@ -1,4 +1,5 @@
-//! `ends`: a job of a single task that notes when it ends, to see how long after that its result is there.
+//! `ends`: a job of a single task that records when it ends, to measure how long after that its result is
+//! there.
 
 use std::{
     process::ExitCode,
@@ -9,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use taskwork::{Context, Job, Outcome, Output, Task};
 use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
 
-/// How long the task works.
+/// The duration of the task.
 const WORK: Duration = Duration::from_millis(50);
 
 #[derive(Serialize, Deserialize)]
 struct Ends;
 
-/// When a task ended, in seconds since 1970.
+/// The time at which a task ended, in seconds since 1970.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct EndedAt(f64);
 

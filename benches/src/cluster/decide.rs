@@ -1,4 +1,4 @@
-//! How soon every node stops when a solution meets the target.
+//! The time until every node stops when a solution meets the target.
 
 use std::time::SystemTime;
 
@@ -15,11 +15,11 @@ use crate::{
 
 const NODES: usize = 8;
 
-/// Measures: from the moment at which a node has found a clique of 33 vertices to that at which the last task
-/// of all nodes has ended. Both are in the logs, by the one clock of this machine.
+/// Measures the time from the moment at which a node has found a clique of 33 vertices to the end of the last
+/// task on any node. Both are logged, with the single clock of this machine.
 ///
 /// # Errors
-/// If a job fails, or the graph is not there.
+/// If a job fails, or the graph is missing.
 pub fn run(rounds: usize) -> Result<Vec<Row>> {
     let folder = data::folder().context("no published instances")?;
     let graph = folder.join("clique/brock400_4.clq");

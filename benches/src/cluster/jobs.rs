@@ -1,4 +1,4 @@
-//! Small jobs, one after another, on few nodes and on many: what a job costs besides its work.
+//! Small jobs, one after another, on few nodes and on many: the overhead of a job.
 
 use anyhow::{Context as _, Result};
 use bnb_problems::uts::Uts;
@@ -10,15 +10,15 @@ use crate::{
     row::{Row, Target},
 };
 
-/// How many jobs are submitted to each cluster.
+/// The number of jobs submitted to each cluster.
 const JOBS: usize = 100;
-/// The depth that the tree T1 is cut to: some microseconds of work.
+/// The depth at which the tree T1 is cut off: some microseconds of work.
 const DEPTH: u32 = 2;
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// If a count is not that of the loop.
+/// If a count differs from that of the loop.
 pub fn run() -> Result<Vec<Row>> {
     let tree = Uts::named("T1").and_then(|tree| tree.to_depth(DEPTH)).context("the tree is known")?;
     let states = sequential(&tree);

@@ -1,4 +1,4 @@
-//! How much memory a node takes, with nothing to do and at work.
+//! The memory that a node uses when idle and when working.
 
 use std::{thread, time::Duration};
 
@@ -10,10 +10,10 @@ use crate::{
     row::{Row, Target},
 };
 
-/// How often the memory is looked at.
+/// The interval at which the memory is measured.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// If the job fails.

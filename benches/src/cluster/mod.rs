@@ -14,23 +14,23 @@ use taskwork::Figures;
 use taskwork_tests::cluster::Cluster;
 use zk_server::Setup;
 
-/// A server, and so many nodes of a program with a worker each.
+/// Starts a server, and this many nodes of a program with one worker each.
 fn start(program: &str, nodes: usize) -> Result<Cluster> {
     let mut cluster = Cluster::start(&Setup::standalone())?;
     cluster.start_nodes(program, nodes, &["--workers", "1"])?;
     Ok(cluster)
 }
 
-/// How long a job may take.
+/// Maximum time for a job.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a job on a cluster came to.
+/// The measurements of a job on a cluster.
 struct Done {
     seconds: f64,
     figures: Figures,
 }
 
-/// Runs UTS on a cluster, and looks whether the count is right.
+/// Runs UTS on a cluster, and checks the count.
 fn uts(cluster: &Cluster, tree: &str, nodes: u64, more: &[&str]) -> Result<Done> {
     let job = cluster.begin("uts", &[&["submit", tree, "--wait", "--quiet", "--json"], more].concat())?;
     let said = job.end_within(PATIENCE)?;

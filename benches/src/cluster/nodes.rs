@@ -1,4 +1,4 @@
-//! UTS on a few node processes: speed, the time that steals take, and what is asked of `ZooKeeper`.
+//! UTS on a few node processes: speed, the duration of steals, and the requests to `ZooKeeper`.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const T1: u64 = 4_130_071;
 const T1L: u64 = 102_181_082;
 const T3L: u64 = 111_345_631;
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// If a count is not the published one.

@@ -1,4 +1,4 @@
-//! How long a job goes on after its last task.
+//! The time from a job's last task to its end.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::{
     row::{Row, Target},
 };
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// If a job fails.

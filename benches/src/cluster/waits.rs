@@ -1,5 +1,5 @@
-//! Sixty node processes on states that take time, but no processor: what stealing, joining and accounting
-//! cost.
+//! Sixty node processes on states that take time, but no processor: the overhead of stealing, joining and
+//! accounting.
 
 use std::{
     thread,
@@ -17,18 +17,17 @@ use crate::{
 };
 
 const NODES: usize = 60;
-/// How long a state takes: much longer than sixty processes need to take turns on the processors that there
-/// are.
+/// The duration of a state: much longer than sixty processes need to take turns on the available processors.
 const STATE_US: u64 = 10_000;
-/// The depth that the tree T1 is cut to.
+/// The depth at which the tree T1 is cut off.
 const DEPTH: u32 = 8;
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// If the count is not that of the loop.
+/// If the count differs from that of the loop.
 pub fn run() -> Result<Vec<Row>> {
-    // A state takes as long as the operating system sleeps, not as long as it was told to.
+    // A state takes as long as the operating system really sleeps, which may be longer than requested.
     let started = Instant::now();
     for _ in 0..200 {
         thread::sleep(Duration::from_micros(STATE_US));

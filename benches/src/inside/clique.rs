@@ -1,4 +1,4 @@
-//! The largest clique, against a recursion with the same bound in the same order.
+//! The largest clique, compared with a recursion with the same bound in the same order.
 
 use std::cell::RefCell;
 
@@ -15,13 +15,13 @@ use crate::{
 
 const VERTICES: usize = 200;
 const DENSITY: f64 = 0.9;
-/// Of the random graph.
+/// The seed of the random graph.
 const SEED: u64 = 1;
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// If two searches give cliques of different sizes.
+/// If two searches find cliques of different sizes.
 pub fn run(rounds: usize) -> Result<Vec<Row>> {
     let graph = graph();
     let order = order(&graph);
@@ -31,7 +31,7 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
         ensure!(vertices == first.vertices, "{} vertices were expected, {vertices} found", first.vertices);
         Ok(())
     };
-    // Two workers visit other states than one: who finds the best clique, and when, is chance.
+    // Two workers visit other states than one: which of them finds the best clique, and when, is random.
     let rates = RefCell::new(Vec::new());
     let on = |workers| {
         let solved = Solver::new(problem.clone()).workers(workers).run()?;
@@ -52,7 +52,7 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
     let what = format!("clique, {VERTICES} vertices, density {DENSITY}");
     let seconds = |how: &str, of| Row::new(format!("{what}, {how}"), "s", Target::Told, times.seconds(of));
     let states = first.states as f64;
-    // The first is the one that does not count.
+    // The first run does not count.
     let by_rate = rates.borrow()[1..]
         .iter()
         .zip(times.of("recursion"))

@@ -1,4 +1,4 @@
-//! Within one process: workers, against programs without the runtime.
+//! Benchmarks within one process: workers, compared with programs without the runtime.
 
 pub mod clique;
 pub mod polls;

@@ -1,4 +1,4 @@
-//! What it costs a task to ask whether anything is wanted of it, while nothing is.
+//! The cost for a task to ask whether there is a request to it, while there is none.
 
 use std::{
     hint,
@@ -17,7 +17,7 @@ use crate::{
 
 const ASKED: u32 = 100_000_000;
 
-/// What a run has measured: a task's outputs are for its job's result, and this is none.
+/// The measurements of a run. They are not outputs, because those belong to the job's result.
 static TOOK: Mutex<Vec<(Duration, Duration)>> = Mutex::new(Vec::new());
 
 fn lock() -> MutexGuard<'static, Vec<(Duration, Duration)>> {
@@ -55,7 +55,7 @@ impl Task for Asks {
                 return Outcome::Migrate;
             }
             cx.potential_split(self);
-            // As a search does: there is nothing to be found if the best is as good as can be.
+            // Like a search: nothing better can be found if the incumbent is already optimal.
             if cx.get_var::<Best>().is_some_and(|best| *best == 0) {
                 return Outcome::Complete;
             }
@@ -74,7 +74,7 @@ impl Task for Asks {
     }
 }
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// If a job fails.

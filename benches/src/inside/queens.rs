@@ -1,4 +1,4 @@
-//! N-Queens: a state takes two nanoseconds, so whatever the runtime adds to it shows.
+//! N-Queens: a state takes two nanoseconds, so any overhead of the runtime is visible.
 
 use anyhow::{Context as _, Result, ensure};
 use bnb_framework::EnumerationTask;
@@ -11,10 +11,10 @@ use crate::{
 };
 
 const SIZE: u32 = 14;
-/// OEIS A000170.
+/// The number of solutions, from OEIS A000170.
 const WAYS: u64 = 365_596;
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// If a count is not the published one.

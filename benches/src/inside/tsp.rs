@@ -1,5 +1,5 @@
-//! The travelling salesman: every tour, and those that a spanning tree does not rule out, against loops by
-//! hand; and the whole program.
+//! The travelling salesman: all tours, and those that a spanning tree does not rule out, compared with
+//! handwritten loops; and the whole program.
 
 use std::{process::Command, time::Instant};
 
@@ -19,7 +19,7 @@ use crate::{
 
 const CITIES: usize = 12;
 
-/// Every tour of twelve cities.
+/// Measures a search of all tours of twelve cities.
 ///
 /// # Errors
 /// If a search finds another length or visits another number of states.
@@ -62,7 +62,7 @@ pub fn paths(rounds: usize) -> Result<Vec<Row>> {
     ])
 }
 
-/// By the spanning tree of the unvisited cities, from no tour.
+/// Measures a search with the spanning tree of the unvisited cities as its bound, without an initial tour.
 ///
 /// # Errors
 /// If a search finds another length.
@@ -102,7 +102,7 @@ pub fn mst(rounds: usize) -> Result<Vec<Row>> {
     ])
 }
 
-/// The whole of `tsp solve` on sixty cities, five seeds, as a process.
+/// Measures the process `tsp solve` on sixty cities, with five seeds.
 ///
 /// # Errors
 /// If the program fails.

@@ -1,4 +1,4 @@
-//! UTS: one worker against a loop, two against two threads of rayon and of crossbeam.
+//! UTS: one worker compared with a loop, two with two threads of rayon and of crossbeam.
 
 use anyhow::{Context as _, Result, ensure};
 use bnb_framework::EnumerationTask;
@@ -13,7 +13,7 @@ use crate::{
 /// The large trees, with their published sizes.
 const TREES: [(&str, u64); 2] = [("T1L", 102_181_082), ("T3L", 111_345_631)];
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// If a count is not the published one.

@@ -1,18 +1,18 @@
-//! The largest clique by hand: a recursion over bit sets with the colours of the example as its bound, in the
-//! same order.
+//! A handwritten search for the largest clique: a recursion over bit sets with the example's colour bound, in
+//! the same order.
 
 use bnb_problems::maxclique::Graph;
 
-/// What the search has found.
+/// The result of the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// How many vertices the largest clique has.
+    /// The number of vertices in the largest clique.
     pub(crate) vertices: usize,
-    /// Cliques that were looked at.
+    /// The number of cliques visited.
     pub(crate) states: u64,
 }
 
-/// The largest clique of a graph of at most `64 * W` vertices.
+/// Finds the largest clique of a graph of at most `64 * W` vertices.
 pub(crate) fn sequential<const W: usize>(graph: &Graph, order: &[usize]) -> Found {
     let vertices = graph.vertices();
     let mut near = vec![[0; W]; vertices];
@@ -39,7 +39,7 @@ struct Search<const W: usize> {
     found: Found,
     clique: Vec<u16>,
     best: Vec<u16>,
-    /// Vertices with their colours, of all levels.
+    /// Vertices with their colours, for all levels.
     lists: Vec<(u16, u16)>,
 }
 
@@ -74,7 +74,7 @@ impl<const W: usize> Search<W> {
         self.lists.truncate(first);
     }
 
-    /// Lists the vertices that may better the best clique.
+    /// Lists the vertices that may improve on the best clique.
     fn colour(&mut self, open: &[u64; W]) {
         let mut bound = self.clique.len();
         let mut left = *open;

@@ -1,4 +1,4 @@
-//! The same searches by hand, without the runtime: what it is measured against.
+//! The same searches written by hand, without the runtime, for comparison.
 
 #![allow(clippy::cast_possible_truncation, reason = "cities, vertices and places are few")]
 

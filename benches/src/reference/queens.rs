@@ -1,6 +1,6 @@
-//! N-Queens by hand: a recursion over bits.
+//! A handwritten N-Queens: a recursion over bits.
 
-/// The number of ways to place so many queens.
+/// Returns the number of ways to place this many queens.
 pub(crate) fn sequential(size: u32) -> u64 {
     fn below(all: u32, columns: u32, left: u32, right: u32) -> u64 {
         if columns == all {

@@ -1,17 +1,17 @@
-//! The travelling salesman by hand: the same trees as `tsp-example`'s paths, without any framework.
+//! A handwritten travelling salesman: the same trees as `tsp-example`'s paths, without any framework.
 
 use tsp_example::instance::Instance;
 
-/// What a search has found: the shortest tour, and how many states it has visited.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
     /// The length of the shortest tour.
     pub(crate) length: u64,
-    /// States visited.
+    /// The number of states visited.
     pub(crate) states: u64,
 }
 
-/// An instance as the loops below want it: rows of a fixed stride, cities as bits of a word.
+/// An instance in the form that the loops below need: rows of a fixed stride, cities as bits of a word.
 #[derive(Debug)]
 pub(crate) struct Table {
     cities: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Table {
 const STRIDE: usize = 32;
 
 impl Table {
-    /// The table of an instance of at most 32 cities.
+    /// Creates the table of an instance of at most 32 cities.
     ///
     /// # Panics
     /// If there are more.
@@ -45,7 +45,7 @@ impl Table {
     }
 }
 
-/// Every path, by a recursion that undoes its steps: the least that a state can cost.
+/// Searches all paths by a recursion that undoes its steps: the lowest possible cost per state.
 pub(crate) fn recursion(table: &Table) -> Found {
     struct Search<'a> {
         table: &'a Table,
@@ -81,7 +81,7 @@ pub(crate) fn recursion(table: &Table) -> Found {
     search.found
 }
 
-/// Every path, by an explicit stack of states.
+/// Searches all paths with an explicit stack of states.
 pub(crate) fn stack(table: &Table) -> Found {
     #[derive(Clone, Copy)]
     struct State {
@@ -121,8 +121,8 @@ pub(crate) fn stack(table: &Table) -> Found {
     found
 }
 
-/// Every path, the nearest city first: the tree of `tsp-example` in its order, by a recursion that undoes its
-/// steps.
+/// Searches all paths, the nearest city first: the tree of `tsp-example` in its order, by a recursion that
+/// undoes its steps.
 pub(crate) fn recursion_nearest_first(instance: &Instance) -> Found {
     struct Search {
         near: [[(u32, u8); 16]; 16],
@@ -180,8 +180,8 @@ pub(crate) fn recursion_nearest_first(instance: &Instance) -> Found {
     search.found
 }
 
-/// By the spanning tree of the unvisited cities, from no tour, the nearest city first, by a recursion: for at
-/// most 32 cities.
+/// Searches with the spanning tree of the unvisited cities as bound, without an initial tour, the nearest
+/// city first, by a recursion. For at most 32 cities.
 ///
 /// # Panics
 /// If there are more.
@@ -231,7 +231,7 @@ impl Bounded<'_> {
         self.path.pop();
     }
 
-    /// The length of a minimum spanning tree, by Prim's algorithm.
+    /// Returns the length of a minimum spanning tree, by Prim's algorithm.
     fn tree(&self, mut cities: u32) -> u64 {
         let (mut open, mut reach, mut left) = ([0_u8; STRIDE], [u32::MAX; STRIDE], 0);
         while cities != 0 {

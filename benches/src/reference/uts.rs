@@ -1,5 +1,5 @@
-//! UTS by hand: a sequential loop, `join` of rayon, and deques of crossbeam. Nodes and hashes are those of
-//! `bnb_problems::uts`.
+//! Handwritten UTS: a sequential loop, `join` of rayon, and deques of crossbeam. Nodes and hashes are those
+//! of `bnb_problems::uts`.
 
 use std::{
     hint,
@@ -11,7 +11,7 @@ use bnb_problems::uts::{Node, Uts};
 use crossbeam_deque::{Steal, Stealer, Worker};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// The number of nodes, by a loop over a stack.
+/// Returns the number of nodes, by a loop over a stack.
 pub(crate) fn sequential(tree: &Uts) -> u64 {
     let mut open = vec![tree.first()];
     let mut nodes = 0;
@@ -24,7 +24,7 @@ pub(crate) fn sequential(tree: &Uts) -> u64 {
     nodes
 }
 
-/// Threads for [`by_join`]: with stacks for the deepest of the trees.
+/// Creates threads for [`by_join`], with stacks for the deepest tree.
 ///
 /// # Panics
 /// If they cannot be started.
@@ -32,7 +32,7 @@ pub(crate) fn threads(count: usize) -> ThreadPool {
     ThreadPoolBuilder::new().num_threads(count).stack_size(1 << 30).build().expect("threads can be started")
 }
 
-/// The number of nodes, by `join` of halves of the children.
+/// Returns the number of nodes, by `join` of halves of the children.
 pub(crate) fn by_join(tree: &Uts, threads: &ThreadPool) -> u64 {
     fn below(tree: &Uts, node: &Node) -> u64 {
         match tree.children(node) {
@@ -51,10 +51,10 @@ pub(crate) fn by_join(tree: &Uts, threads: &ThreadPool) -> u64 {
     threads.install(|| below(tree, &tree.first()))
 }
 
-/// The number of nodes, by workers with a deque each, that steal from each other.
+/// Returns the number of nodes, by workers with a deque each that steal from each other.
 ///
 /// # Panics
-/// If a thread does.
+/// If a thread panics.
 pub(crate) fn by_deques(tree: &Uts, workers: usize) -> u64 {
     let deques: Vec<Worker<Node>> = (0..workers).map(|_| Worker::new_lifo()).collect();
     let stealers: Vec<Stealer<Node>> = deques.iter().map(Worker::stealer).collect();

@@ -1,4 +1,4 @@
-//! What an operator can do.
+//! The operations available to an operator.
 
 use std::{
     fs::File,
@@ -14,7 +14,7 @@ use taskwork::{JobId, client::Stage};
 use super::Desk;
 use crate::Failure;
 
-/// Prints what a job has produced.
+/// Prints a job's result.
 pub(super) async fn result(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     let shown = desk.client.shown_result(id).await?;
     let pretty = serde_json::to_string_pretty(&shown).unwrap_or_default();
@@ -37,10 +37,10 @@ pub(super) async fn drain(desk: &Desk, node: &str, wait: Option<Duration>) -> Re
     Ok(())
 }
 
-/// The most bytes that a job can be told: a suggestion stands in one znode.
+/// The maximum size of an injected file, in bytes: a suggestion must fit into one znode.
 const TOLD_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads a file, or standard input if it is `-`, but no more than a job can be told.
+/// Reads a file, or standard input for `-`, up to [`TOLD_BYTES_MAX`].
 fn read(file: &Path) -> io::Result<String> {
     let source: Box<dyn Read> =
         if file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(file)?) };
@@ -53,7 +53,7 @@ fn read(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Says something to a job, and prints the answer. That it made no difference is exit code 1.
+/// Makes a suggestion to a job and prints the answer. If it made no difference, the exit code is 1.
 pub(super) async fn inject(
     desk: &Desk,
     id: &JobId,
@@ -73,28 +73,28 @@ pub(super) async fn inject(
     Ok(if told.taken { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Stops a job.
+/// Cancels a job.
 pub(super) async fn cancel(desk: &Desk, id: &JobId, reason: &str) -> Result<(), Failure> {
     desk.client.cancel(id, reason).await?;
     desk.say(|| json!({ "job": id.as_str(), "cancelled": true }), || format!("job {id} is cancelled"));
     Ok(())
 }
 
-/// Puts a job aside.
+/// Suspends a job.
 pub(super) async fn suspend(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     desk.client.suspend(id).await?;
     desk.say(|| json!({ "job": id.as_str(), "suspended": true }), || format!("job {id} is put aside"));
     Ok(())
 }
 
-/// Lets a job go on.
+/// Resumes a job.
 pub(super) async fn resume(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     desk.client.resume(id).await?;
     desk.say(|| json!({ "job": id.as_str(), "resumed": true }), || format!("job {id} goes on"));
     Ok(())
 }
 
-/// Removes what is kept of jobs; without a list, of all that are over or whose submission was abandoned.
+/// Removes the given jobs; without a list, all jobs that are over or whose submission was abandoned.
 pub(super) async fn forget(desk: &Desk, ids: Vec<JobId>, force: bool) -> Result<(), Failure> {
     let ids = if ids.is_empty() {
         let over = |stage: Stage| {

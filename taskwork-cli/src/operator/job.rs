@@ -14,7 +14,7 @@ use super::{
 };
 use crate::Failure;
 
-/// Everything about a job at one moment.
+/// All facts about a job at one moment.
 struct Facts {
     id: JobId,
     job: JobDetails,
@@ -123,7 +123,7 @@ impl Facts {
         text
     }
 
-    /// What has happened: when, to whom, what, and more about it. In order, as far as the clocks of the nodes
+    /// Returns the events of the job: time, node, event and details, in order as far as the nodes' clocks
     /// agree.
     fn timeline(&self) -> Vec<(u64, &str, String, &str)> {
         let record = &self.job.record;
@@ -171,9 +171,9 @@ impl Facts {
     }
 }
 
-/// What a job has cost ZooKeeper, in relation.
+/// The relative cost of a job in ZooKeeper requests.
 struct Cost {
-    /// Of all tries of transactions, the share of those that were not the first.
+    /// The share of retries among all tries of transactions.
     retried_share: f64,
     reads_per_write: f64,
     per_thousand_tasks: f64,

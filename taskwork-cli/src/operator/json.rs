@@ -1,9 +1,9 @@
-//! A cluster's members and jobs as objects, for scripts.
+//! A cluster's members and jobs as JSON objects, for scripts.
 
 use serde_json::json;
 use taskwork::client::{JobRecord, Member, Overview, Stage};
 
-/// A member as an object.
+/// Returns a member as an object.
 pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value {
     json!({
         "node": member.node,
@@ -17,7 +17,7 @@ pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value 
     })
 }
 
-/// A job as an object.
+/// Returns a job as an object.
 pub(super) fn job(id: &str, stage: Stage, record: Option<&JobRecord>) -> serde_json::Value {
     let Some(record) = record else { return json!({ "job": id, "state": stage.text() }) };
     json!({

@@ -1,4 +1,4 @@
-//! `taskwork`: what an operator sees of a cluster and can do to it, whatever programs its nodes run.
+//! `taskwork`: shows and controls a cluster, whatever programs its nodes run.
 
 mod act;
 mod findings;
@@ -28,7 +28,7 @@ use crate::{
     target::{ClusterArguments, Patience, runtime, seconds},
 };
 
-/// Sees to the clusters of programs on the taskwork runtime.
+/// Inspect and control clusters of programs on the taskwork runtime.
 #[derive(Debug, Parser)]
 #[command(name = "taskwork", version)]
 struct CommandLine {
@@ -38,32 +38,31 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say how the cluster is: its nodes, who leads, the job at work, jobs that wait.
+    /// Show the state of the cluster: its nodes, who leads, the running job, jobs that wait.
     Status(Common),
-    /// Look whether anything is wrong: servers, access, clocks, nodes, jobs. Exit code 1 if something is.
+    /// Check whether anything is wrong: servers, access, clocks, nodes, jobs. Exit code 1 if something is.
     Doctor(Common),
     /// List the nodes.
     Nodes(Common),
     /// List the jobs.
     Jobs(Common),
-    /// Say everything about a job: its progress, its nodes, what it has cost.
+    /// Show everything about a job: its progress, its nodes, its cost.
     Job(Job),
-    /// Print what a job has produced, as JSON.
+    /// Print the result of a job, as JSON.
     Result(OfJob),
-    /// Wait for the end of a job, however long ZooKeeper is away meanwhile, and print what it has produced,
-    /// as JSON.
+    /// Wait for the end of a job, however long ZooKeeper is away meanwhile, and print its result, as JSON.
     Wait(OfJob),
-    /// Let a node leave: it hands on its unfinished tasks first. Asked again, it leaves at once.
+    /// Let a node leave after handing on its unfinished tasks. When asked again, it leaves at once.
     Drain(Drain),
-    /// Say something to a job that is at work: give it a solution, mostly, in JSON. Its program checks it.
+    /// Suggest something to a running job, usually a solution, in JSON. Its program checks it.
     Inject(Inject),
-    /// Stop a job.
+    /// Cancel a job.
     Cancel(Cancel),
-    /// Put a job aside: its tasks are parked, its nodes take the next job.
+    /// Suspend a job: its tasks are parked, its nodes take the next job.
     Suspend(OfJob),
-    /// Let a job that was put aside go on.
+    /// Resume a suspended job.
     Resume(OfJob),
-    /// Remove everything that is kept of jobs that are over, or whose submission was abandoned.
+    /// Remove all data of jobs that are over, or whose submission was abandoned.
     Forget(Forget),
 }
 
@@ -82,7 +81,7 @@ struct Common {
 
 #[derive(Debug, clap::Args)]
 struct OfJob {
-    /// The job, as `taskwork jobs` lists it; the number alone will do.
+    /// The job, as `taskwork jobs` lists it; the number alone suffices.
     #[arg(value_name = "ID", value_parser = job_id)]
     job: JobId,
     #[command(flatten)]
@@ -93,19 +92,19 @@ struct OfJob {
 struct Job {
     #[command(flatten)]
     of: OfJob,
-    /// Also say what has happened, and when.
+    /// Also list the events and their times.
     #[arg(long)]
     timeline: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct Drain {
-    /// The node, as `taskwork nodes` lists it; the beginning will do.
+    /// The node, as `taskwork nodes` lists it; a prefix suffices.
     node: String,
-    /// Wait until it has left.
+    /// Wait until the node has left.
     #[arg(long)]
     wait: bool,
-    /// How long to wait, in seconds.
+    /// Maximum time to wait, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     timeout: Duration,
     #[command(flatten)]
@@ -114,10 +113,10 @@ struct Drain {
 
 #[derive(Debug, clap::Args)]
 struct Cancel {
-    /// The job, as `taskwork jobs` lists it; the number alone will do.
+    /// The job, as `taskwork jobs` lists it; the number alone suffices.
     #[arg(value_name = "ID", value_parser = job_id)]
     job: JobId,
-    /// Why; it is kept with the job.
+    /// The reason; it is recorded with the job.
     #[arg(long, default_value = "cancelled by an operator")]
     reason: String,
     #[command(flatten)]
@@ -126,12 +125,12 @@ struct Cancel {
 
 #[derive(Debug, clap::Args)]
 struct Inject {
-    /// The job, as `taskwork jobs` lists it; the number alone will do.
+    /// The job, as `taskwork jobs` lists it; the number alone suffices.
     #[arg(value_name = "ID", value_parser = job_id)]
     job: JobId,
-    /// A file with what to say, in JSON; - is standard input.
+    /// A file with the suggestion, in JSON; - is standard input.
     file: PathBuf,
-    /// How long to wait for the answer, in seconds.
+    /// Maximum time to wait for the answer, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     timeout: Duration,
     #[command(flatten)]
@@ -140,21 +139,21 @@ struct Inject {
 
 #[derive(Debug, clap::Args)]
 struct Forget {
-    /// The jobs, as `taskwork jobs` lists them; the numbers alone will do.
+    /// The jobs, as `taskwork jobs` lists them; the numbers alone suffice.
     #[arg(value_name = "ID", value_parser = job_id, required_unless_present = "all")]
     jobs: Vec<JobId>,
     /// All jobs that are over, or whose submission was abandoned.
     #[arg(long, conflicts_with = "jobs")]
     all: bool,
-    /// Also jobs that are being submitted. Without it they must be abandoned: begun ten minutes ago, and not
-    /// done.
+    /// Also remove jobs that are being submitted. Without this option only abandoned submissions are removed:
+    /// begun ten minutes ago, and not completed.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     common: Common,
 }
 
-/// A cluster, looked at by an operator.
+/// An operator's view of a cluster.
 struct Desk {
     client: Client,
     json: bool,
@@ -170,7 +169,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
     match CommandLine::try_parse_from(arguments) {
         Ok(line) => ended(perform(line.command)),
         Err(error) => {
-            // It goes where it belongs: help to standard output, errors to standard error.
+            // Clap chooses the stream: help goes to standard output, errors to standard error.
             let _ = error.print();
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
         }
@@ -256,7 +255,7 @@ impl Desk {
     }
 }
 
-/// A job's id, or its number.
+/// Parses a job's id, or its number.
 fn job_id(text: &str) -> Result<JobId, String> {
     let id = text.parse::<u32>().map_or_else(|_| text.to_owned(), |number| format!("j-{number:010}"));
     id.parse().map_err(|_| "expected an id such as j-0000000003, or 3".to_owned())

@@ -30,7 +30,7 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The programs of the cluster: nodes, workers, who leads.
+/// Returns the programs of the cluster: nodes, workers, leader.
 fn programs(overview: &Overview) -> BTreeMap<String, (u64, u64, String)> {
     let mut programs: BTreeMap<String, (u64, u64, String)> = BTreeMap::new();
     for member in &overview.members {

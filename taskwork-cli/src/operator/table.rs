@@ -1,11 +1,11 @@
-//! Tables, times and counts for people.
+//! Tables, times and counts for human readers.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use indicatif::HumanCount;
 
-/// A table without lines. Columns whose names begin with `#` hold numbers.
+/// Formats a table without lines. Columns whose names begin with `#` hold numbers.
 pub(super) fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -23,35 +23,35 @@ pub(super) fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>
     lines.join("\n") + "\n"
 }
 
-/// Names and values, one below the other.
+/// Formats names and values, one pair per line.
 pub(super) fn list(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     let lines: Vec<String> = rows.iter().map(|(name, value)| format!("{name:<width$}  {value}")).collect();
     lines.join("\n") + "\n"
 }
 
-/// Milliseconds since 1970 as a time of day, UTC.
+/// Formats milliseconds since 1970 as a time of day, UTC.
 pub(super) fn time(ms: u64) -> String {
     let time = UNIX_EPOCH + Duration::from_millis(ms.min(YEAR_9999_MS));
     humantime::format_rfc3339_seconds(time).to_string()
 }
 
-/// The last time that can be written.
+/// The last time that can be formatted.
 const YEAR_9999_MS: u64 = 253_402_300_799_000;
 
-/// From one time to another, as far as their clocks agree.
+/// Formats the time between two times, as far as their clocks agree.
 pub(super) fn lapse(from_ms: u64, to_ms: u64) -> String {
     let ms = to_ms.saturating_sub(from_ms);
     let lapse = Duration::from_millis(if ms < 10_000 { ms } else { ms / 1000 * 1000 });
     humantime::format_duration(lapse).to_string()
 }
 
-/// A number with its thousands apart.
+/// Formats a number with separators between thousands.
 pub(super) fn count(n: u64) -> String {
     HumanCount(n).to_string()
 }
 
-/// What to show where there is nothing.
+/// Returns the text, or a placeholder if it is empty.
 pub(super) fn or_none(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }

@@ -5,7 +5,7 @@ use taskwork::{JobId, client::JobState};
 use super::{Desk, act};
 use crate::Failure;
 
-/// Waits for the end of a job, and prints what it has produced.
+/// Waits for the end of a job, and prints its result.
 pub(super) async fn run(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     let record = desk.client.wait(id).await?;
     let reason = record.reason.as_deref().unwrap_or("for a reason that was not recorded");

@@ -1,4 +1,4 @@
-//! Many seeds, on all processors.
+//! Runs of many seeds, on all processors.
 
 use std::{
     collections::BTreeSet,
@@ -18,69 +18,70 @@ use crate::{
     workload::{self, Shape},
 };
 
-/// What is to be run.
+/// The options of a campaign.
 #[derive(Debug, Clone)]
 pub struct Campaign {
     /// The seeds.
     pub seeds: Range<u64>,
-    /// How many nodes a cluster begins with; as many as the seed says, 3 to 12, if not given.
+    /// The number of nodes that a cluster begins with; by default it depends on the seed, 3 to 12.
     pub nodes: Option<usize>,
-    /// After that time no further seed is begun.
+    /// The time after which no further seed is started.
     pub time: Option<Duration>,
-    /// Whether to go on after a seed that has failed.
+    /// Whether to continue after a failed seed.
     pub keep_going: bool,
-    /// Run those alone whose plans are of this kind.
+    /// Run only seeds whose plans are of this kind.
     pub kind: Option<String>,
 }
 
-/// A seed that has failed.
+/// A failed seed.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What its plan tries.
+    /// The kind of its plan.
     pub kind: String,
-    /// What went wrong, in the order in which it was seen.
+    /// The violations, in the order in which they were detected.
     pub violations: Vec<String>,
 }
 
-/// What has come of it.
+/// The results of a campaign.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Seeds that were run.
+    /// The number of seeds run.
     pub seeds: u64,
-    /// Those that failed, in their order.
+    /// The failed seeds, in order.
     pub failures: Vec<Failure>,
-    /// Things that happened in all of them: messages, requests, answers, faults.
+    /// The number of events in all runs: messages, requests, answers, faults.
     pub happenings: u64,
-    /// States that were done.
+    /// The number of states visited.
     pub states: u64,
-    /// Attempts that jobs took.
+    /// The number of attempts of all jobs.
     pub attempts: u64,
-    /// Virtual milliseconds.
+    /// The virtual time, in milliseconds.
     pub virtual_ms: u64,
     /// Real time, in seconds.
     pub seconds: f64,
 }
 
-/// One run, seen from outside.
+/// The results of one run.
 #[derive(Debug, Clone)]
 pub struct Replay {
     /// The plan, in words.
     pub plan: String,
-    /// What went wrong.
+    /// The violations.
     pub violations: Vec<String>,
-    /// Everything that happened, a line each, if it was asked for.
+    /// The trace of all events, one line each, if requested.
     pub trace: Vec<String>,
-    /// The same for the same history.
+    /// A fingerprint of the history; equal for equal histories.
     pub fingerprint: u64,
-    /// When the job was over, in virtual milliseconds.
+    /// The time at which the job was over, in virtual milliseconds.
     pub over_ms: u64,
-    /// How many attempts it took.
+    /// The number of attempts.
     pub attempts: u32,
 }
 
-/// Runs one seed, without some of its plan. `without_faults` are places in the plan's list.
+/// Runs one seed, leaving out a part of its plan. `without_faults` are indices into the plan's list of
+/// faults.
 pub fn replay(
     seed: u64,
     nodes: Option<usize>,
@@ -101,7 +102,7 @@ impl Replay {
     }
 }
 
-/// Runs a plan; every so often once more, for it must have the same history (I9).
+/// Runs a plan. Some plans are run twice and must then produce the same history (I9).
 fn run_one(plan: &Plan) -> Outcome {
     let mut outcome = run::run(plan, false);
     if plan.seed.is_multiple_of(TWICE_IN) {
@@ -111,12 +112,12 @@ fn run_one(plan: &Plan) -> Outcome {
     outcome
 }
 
-/// One seed in so many is run twice.
+/// One seed in this many is run twice.
 const TWICE_IN: u64 = 16;
 
-/// The tree T1 of Unbalanced Tree Search, on eight nodes of which some leave, some join, and one dies. Gives
-/// its size as a plain loop counts it, and what came of the run: the job's own count is compared with it
-/// there.
+/// Searches the tree T1 of Unbalanced Tree Search on eight nodes, of which some leave, some join, and one
+/// dies. Returns the tree's size according to a sequential loop, and the results of the run, in which the
+/// job's own count is compared with it.
 pub fn uts_t1(seed: u64) -> (u64, Replay) {
     let shape = Shape::Uts { seed: 19, mean: 4.0, depth: 10 };
     let states = workload::states(&shape);
@@ -134,7 +135,7 @@ pub fn uts_t1(seed: u64) -> (u64, Replay) {
     (states, Replay::of(&plan, run::run(&plan, false)))
 }
 
-/// Runs every seed of a campaign. `progress` is told the tally now and then.
+/// Runs all seeds of a campaign. `progress` is called with the tally from time to time.
 pub fn run(campaign: &Campaign, progress: &(dyn Fn(&Tally) + Sync)) -> Tally {
     let started = Instant::now();
     let next = AtomicU64::new(campaign.seeds.start);

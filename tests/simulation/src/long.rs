@@ -1,5 +1,5 @@
-//! Long runs in which nothing goes wrong, to see what they leave behind: hundreds of jobs in a row, a
-//! thousand nodes that come and go.
+//! Long runs without faults, to check what they leave behind: hundreds of jobs in a row, or a thousand nodes
+//! that join and leave.
 
 use crate::{
     plan::{Fault, Kind, LaterJob, Plan, Program, Rates},
@@ -7,22 +7,22 @@ use crate::{
     workload::Shape,
 };
 
-/// What there is when everything is done, before the last nodes leave.
+/// The objects that remain when all work is done, before the last nodes leave.
 #[derive(Debug, Clone)]
 pub struct Leftovers {
-    /// Znodes in all.
+    /// The number of znodes.
     pub znodes: usize,
-    /// Watches that the nodes hold, those included that are silent.
+    /// The number of watches that the nodes hold, including silenced ones.
     pub watches: usize,
-    /// Nodes that are members.
+    /// The number of members.
     pub members: usize,
-    /// Messages, requests and answers under way.
+    /// The number of messages, requests and answers under way.
     pub under_way: usize,
-    /// What went wrong.
+    /// The violations.
     pub violations: Vec<String>,
 }
 
-/// So many small jobs one after another, all of which wait from the beginning.
+/// Runs this many small jobs one after another, all submitted at the beginning.
 pub fn jobs_in_a_row(jobs: usize) -> Leftovers {
     let later = |number: usize| LaterJob {
         at_ms: number as u64,
@@ -33,7 +33,7 @@ pub fn jobs_in_a_row(jobs: usize) -> Leftovers {
     leftovers(&plan)
 }
 
-/// So many nodes join one job, and as many leave it.
+/// Runs one job that this many nodes join and leave.
 pub fn joins_and_leaves(count: usize) -> Leftovers {
     let pair = |number: u64| [(20 * number, Fault::Join), (20 * number + 10, Fault::Drain)];
     leftovers(&plan(4, (0..count as u64).flat_map(pair).collect(), 8))

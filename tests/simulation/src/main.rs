@@ -1,4 +1,4 @@
-//! `simulate`: runs seeds, replays one, shortens one that fails.
+//! `simulate`: runs seeds, replays one, or shrinks one that fails.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use taskwork_simulation::{
     shrink::shrink,
 };
 
-/// Simulates clusters in which everything goes wrong, and checks the invariants at every step.
+/// Simulate clusters with all kinds of faults, and check the invariants at every step.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask sim")]
 struct Arguments {
@@ -20,46 +20,45 @@ struct Arguments {
     campaign: CampaignArguments,
     #[command(flatten)]
     replay: ReplayArguments,
-    /// How many nodes each cluster begins with; by default as many as the seed says, 3 to 12.
+    /// The number of nodes that each cluster begins with; by default it depends on the seed, 3 to 12.
     #[arg(long)]
     nodes: Option<usize>,
 }
 
 #[derive(Debug, clap::Args)]
 struct CampaignArguments {
-    /// How many seeds to run.
+    /// The number of seeds to run.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
-    /// The first of them.
+    /// The first seed.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Begin no further seed after so many minutes.
+    /// Start no further seed after this many minutes.
     #[arg(long)]
     minutes: Option<f64>,
-    /// Go on after a seed that has failed.
+    /// Continue after a failed seed.
     #[arg(long)]
     keep_going: bool,
-    /// Run those seeds alone whose plans are of this kind, such as outages; the first line of a plan names
-    /// its kind.
+    /// Run only seeds whose plans are of this kind, such as outages; the first line of a plan names its kind.
     #[arg(long)]
     kind: Option<String>,
-    /// Write what has come of it as JSON.
+    /// Write the results as JSON.
     #[arg(long)]
     json: bool,
-    /// Do not work out how little of a plan is enough to fail.
+    /// Do not shrink the plan of a failed seed.
     #[arg(long)]
     terse: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct ReplayArguments {
-    /// Replay this seed alone, and print everything that happens.
+    /// Replay this seed alone, and print every event.
     #[arg(long, value_name = "SEED")]
     replay: Option<u64>,
-    /// Places of faults in the plan that are left out of a replay, such as 0,3,4.
+    /// Indices of faults in the plan to leave out of a replay, such as 0,3,4.
     #[arg(long, value_delimiter = ',', requires = "replay")]
     without: Vec<usize>,
-    /// Let nothing go wrong by itself in a replay, such as messages that are lost.
+    /// Leave random faults, such as lost messages, out of a replay.
     #[arg(long, requires = "replay")]
     without_rates: bool,
 }
@@ -120,7 +119,7 @@ fn report(tally: &Tally) {
     }
 }
 
-/// What went wrong, without what differs from seed to seed.
+/// Removes the parts of a violation that differ from seed to seed.
 fn without_numbers(what: &str) -> String {
     let word = |word: &str| {
         if word.contains(|c: char| c.is_ascii_digit()) { "…".to_owned() } else { word.to_owned() }
@@ -141,7 +140,7 @@ fn json(tally: &Tally) -> serde_json::Value {
     })
 }
 
-/// Says what went wrong, how to see it again, and how little of the plan is enough for it.
+/// Prints what went wrong, how to replay it, and a minimal plan that still fails.
 fn explain(failure: &Failure, nodes: Option<usize>) {
     println!("\nseed {} fails:", failure.seed);
     for violation in &failure.violations {

@@ -1,4 +1,4 @@
-//! The plan of a run: what the nodes work on, and what goes wrong when. All of it follows from the seed.
+//! The plan of a run: its jobs, and its faults with their times. All of it follows from the seed.
 
 mod faults;
 
@@ -10,7 +10,7 @@ use taskwork::Limits;
 pub(crate) use self::faults::Fault;
 use crate::workload::{self, Shape, tour};
 
-/// Everything that makes a run what it is.
+/// Everything that determines a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -19,24 +19,24 @@ pub(crate) struct Plan {
     pub(crate) workers: usize,
     pub(crate) shape: Shape,
     pub(crate) limits: Limits,
-    /// How long a slice of work takes, in milliseconds, and how many states it has.
+    /// The duration of a slice of work, in milliseconds, and the number of states in it.
     pub(crate) slice_ms: u64,
     pub(crate) slice_states: usize,
     pub(crate) rates: Rates,
     pub(crate) faults: Vec<(u64, Fault)>,
-    /// From then on nothing goes wrong any more, in milliseconds.
+    /// The time after which there are no more faults, in milliseconds.
     pub(crate) calm_ms: u64,
-    /// How many nodes join in the calm.
+    /// The number of nodes that join after the faults.
     pub(crate) newcomers: usize,
-    /// How many attempts a job may have.
+    /// The maximum number of attempts of a job.
     pub(crate) attempts_max: u32,
-    /// Jobs besides the first.
+    /// The jobs besides the first one.
     pub(crate) later: Vec<LaterJob>,
-    /// Nodes that run another program.
+    /// The number of nodes that run another program.
     pub(crate) others: usize,
 }
 
-/// A job that is submitted besides the first.
+/// A job that is submitted in addition to the first one.
 #[derive(Debug, Clone)]
 pub(crate) struct LaterJob {
     pub(crate) at_ms: u64,
@@ -44,47 +44,47 @@ pub(crate) struct LaterJob {
     pub(crate) program: Program,
 }
 
-/// What a node runs, and a job is for.
+/// The program that a node runs, or that a job is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Program {
     This,
     Other,
 }
 
-/// What a plan tries.
+/// The kind of a plan, by what it tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing goes wrong.
+    /// No faults.
     Quiet,
-    /// The servers are away, and nothing else goes wrong.
+    /// Outages of the servers, and no other faults.
     ServersOnly,
-    /// Tasks are parked, claimed and parked again.
+    /// Tasks that are parked, claimed and parked again.
     Parking,
-    /// The job ends while a value is still on its way.
+    /// A job that ends while a value is still on its way.
     Late,
-    /// Everything.
+    /// All kinds of faults.
     Everything,
-    /// Connections are lost and made anew while the job goes on; then nodes join and leave.
+    /// Connections that break and are re-established while the job is running; then nodes join and leave.
     Reconnects,
-    /// The servers take seconds to commit anything.
+    /// Servers that take seconds to commit anything.
     Stalls,
-    /// The same, while there are thousands of the smallest tasks.
+    /// The same, with thousands of tiny tasks.
     LargeBatches,
-    /// The servers are away for longer than sessions last.
+    /// Outages of the servers that last longer than sessions.
     Outages,
-    /// Several jobs, of two programs: one after the other, waiting, stopped, put aside, forgotten.
+    /// Several jobs of two programs: one after the other, waiting, cancelled, suspended, forgotten.
     Queue,
-    /// Tasks do not ask whether they are to stop, for seconds or for ever; the first job is stopped, and
-    /// another waits.
+    /// Tasks that do not check whether they should stop, for seconds or for ever; the first job is cancelled,
+    /// and another one waits.
     Stuck,
-    /// A job may have few attempts.
+    /// Jobs with few attempts.
     FewAttempts,
-    /// Tasks of megabytes, over slow ways.
+    /// Tasks of megabytes, over slow connections.
     Heavy,
 }
 
 impl Kind {
-    /// Of some kinds each so often, so that what they try is tried often enough.
+    /// Returns a kind; some have a fixed share, so that they are tested often enough.
     fn of(number: u32, seldom: bool) -> Self {
         match number {
             0 => Self::Quiet,
@@ -104,60 +104,60 @@ impl Kind {
     }
 }
 
-/// What goes wrong by itself: how many times in a thousand.
+/// The rates of random faults, per thousand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Rates {
     /// Messages between nodes that are lost.
     pub(crate) lost: u32,
-    /// Messages that come twice.
+    /// Messages that arrive twice.
     pub(crate) repeated: u32,
-    /// Messages, requests and answers that take longer, and how long at most.
+    /// Messages, requests and answers that are slow, and the maximum delay.
     pub(crate) slow: u32,
     pub(crate) slow_ms: u64,
-    /// Requests after which the connection is lost, before they are done and after.
+    /// Requests on which the connection is lost, before or after they are executed.
     pub(crate) request_lost: u32,
     pub(crate) answer_lost: u32,
-    /// The same before a request about a variable is done.
+    /// Requests about a variable on which the connection is lost before they are executed, in addition.
     pub(crate) variable_lost: u32,
-    /// Operations that a replica hears of late, and how late at most: reads are stale for so long.
+    /// Operations that a replica receives late, and the maximum delay: reads are stale for that time.
     pub(crate) lagging: u32,
     pub(crate) lag_ms: u64,
-    /// How much goes from one node to another in a millisecond; without a limit if 0.
+    /// The number of bytes that a connection between two nodes carries per millisecond; unlimited if 0.
     pub(crate) bytes_per_ms: u64,
 }
 
-/// What a plan is not to contain.
+/// The parts of a plan to leave out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Without {
-    /// The places of the faults that are left out.
+    /// The indices of the faults to leave out.
     pub(crate) faults: BTreeSet<usize>,
-    /// Nothing goes wrong by itself.
+    /// Whether to leave out random faults.
     pub(crate) rates: bool,
 }
 
-/// How long a job takes when nothing goes wrong, in milliseconds: the least and the most.
+/// The duration of a job without faults, in milliseconds: minimum and maximum.
 const JOB_MS: std::ops::Range<u64> = 300..4_000;
-/// The same for jobs that are to end while a value is still on its way.
+/// The same for jobs that should end while a value is still on its way.
 const SHORT_JOB_MS: std::ops::Range<u64> = 5..100;
-/// The same for jobs in which something takes its time.
+/// The same for jobs with slow faults.
 const LONG_JOB_MS: std::ops::Range<u64> = 4_000..12_000;
-/// The same for jobs that go on for long after the last fault.
+/// The same for jobs that continue for long after the last fault.
 const LONGEST_JOB_MS: std::ops::Range<u64> = 12_000..20_000;
-/// Where attempts do not matter: what is tested is that the job ends.
+/// The limit where attempts do not matter, and the test is that the job ends.
 const ATTEMPTS_MAX: u32 = 1_000;
-/// How many numbers [`Kind::of`] tells apart.
+/// The number of values that [`Kind::of`] distinguishes.
 const KINDS: u32 = 32;
-/// How long things may go wrong after the job would have been over, in milliseconds.
+/// How long faults may continue after the job would have been over, in milliseconds.
 const AFTER_MS: u64 = 1_500;
 
 impl Plan {
-    /// The plan that follows from a seed, for so many nodes, or as many as the seed says.
+    /// Creates the plan of a seed, for this many nodes, or as many as the seed determines.
     pub(crate) fn new(seed: u64, nodes: Option<usize>) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
         let drawn = random.random_range(3..=12);
         let drawn_workers = random.random_range(1..=3);
         let kind = Kind::of(random.random_range(0..KINDS), random.random_range(0..4) == 0);
-        // Many tasks of a single state come about where no other worker of the node takes them.
+        // Many tasks of a single state result if no other worker of the node takes them.
         let tiny = kind == Kind::LargeBatches;
         let (drawn, workers) = if tiny { (drawn.max(8), 1) } else { (drawn, drawn_workers) };
         let nodes = nodes.unwrap_or(drawn);
@@ -173,7 +173,7 @@ impl Plan {
             Kind::Reconnects => Shape::Random { seed: random.random(), mean: 3, depth: 7 },
             _ => shape(&mut random, nodes * workers),
         };
-        // States take as long as it needs for the job to take so long.
+        // The duration of a state follows from the duration of the job.
         let job_ms = random.random_range(match kind {
             Kind::Late => SHORT_JOB_MS,
             Kind::Reconnects => LONGEST_JOB_MS,
@@ -184,8 +184,7 @@ impl Plan {
         let slices = workload::states(&shape).div_ceil(slice_states as u64);
         let slice_ms = if tiny { 1 } else { (job_ms * (nodes * workers) as u64 / slices).clamp(1, 200) };
         let rates = rates(&mut random, kind);
-        // Where it matters what becomes of those that join and leave after it, the calm begins in the midst
-        // of the job.
+        // If later joins and leaves matter, the faults end in the middle of the job.
         let calm_ms = if kind == Kind::Reconnects { job_ms / 6 } else { job_ms + AFTER_MS };
         let newcomers = if kind == Kind::Reconnects { 2 } else { 0 };
         let faults = faults::draw(&mut random, kind, nodes, calm_ms);
@@ -214,23 +213,23 @@ impl Plan {
         }
     }
 
-    /// Whether there is a job for a program.
+    /// Returns whether there is a job for a program.
     pub(crate) fn has(&self, program: Program) -> bool {
         program == Program::This || self.later.iter().any(|job| job.program == program)
     }
 
-    /// Whether nothing goes wrong but that the servers are away.
+    /// Returns whether outages of the servers are the only faults.
     pub(crate) fn only_servers(&self) -> bool {
         let harmless = Rates { slow: 0, slow_ms: 0, lagging: 0, lag_ms: 0, ..self.rates } == Rates::default();
         harmless && self.faults.iter().all(|(_, fault)| matches!(fault, Fault::ServersAway { .. }))
     }
 
-    /// Whether no machine stands still or is cut off from anything.
+    /// Returns whether no machine is ever frozen or cut off.
     pub(crate) fn machines_run(&self) -> bool {
         self.faults.iter().all(|(_, fault)| fault.spares_machines())
     }
 
-    /// The same plan without some of it.
+    /// Returns the plan without some of its parts.
     pub(crate) fn without(mut self, without: &Without) -> Self {
         if without.rates {
             self.rates = Rates::default();
@@ -241,7 +240,7 @@ impl Plan {
     }
 }
 
-/// Jobs besides the first, and how many nodes there are of another program.
+/// Draws the later jobs, and the number of nodes of another program.
 fn later(random: &mut SmallRng, kind: Kind, workers: usize, calm_ms: u64) -> (Vec<LaterJob>, usize) {
     let (count, others) = match kind {
         Kind::Queue => (random.random_range(1..=5), random.random_range(0..=3)),

@@ -1,5 +1,4 @@
-//! One run: a world, its nodes, a job, and everything that goes wrong; then calm, in which the job must come
-//! to its end.
+//! One run: a world, its nodes, its jobs and all faults; then a calm phase, in which the jobs must end.
 
 mod faults;
 
@@ -28,44 +27,44 @@ use crate::{
     world::{Birth, Counts, MachineId, Process, SESSION_MS, World, on},
 };
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) violations: Vec<Violation>,
     pub(crate) counts: Counts,
-    /// When the job was over, in milliseconds.
+    /// The time at which the job was over, in milliseconds.
     pub(crate) over_ms: u64,
     pub(crate) attempts: u32,
-    /// The same for the same history.
+    /// A fingerprint of the history; equal for equal histories.
     pub(crate) fingerprint: u64,
     pub(crate) trace: Vec<String>,
-    /// When each node did its first work, in order.
+    /// The times at which each node did its first work, sorted.
     pub(crate) first_work: Vec<u64>,
     pub(crate) census: Census,
 }
 
-/// What there was when all jobs were over.
+/// What was left when all jobs were over.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Census {
     pub(crate) znodes: usize,
     pub(crate) watches: usize,
     pub(crate) members: usize,
-    /// What is on the agenda.
+    /// The number of events on the agenda.
     pub(crate) under_way: usize,
 }
 
-/// How long after the beginning of the calm the job must be over, in milliseconds, besides the time that the
-/// work itself takes.
+/// How long after the beginning of the calm phase the job must be over, in milliseconds, in addition to the
+/// duration of the work itself.
 const END_MS: u64 = 60_000;
-/// The pause before a process that has ended with an error is started again.
+/// The pause before restarting a process that has ended with an error.
 const RESTART: Duration = Duration::from_millis(200);
-/// How long after the end of the last job it is looked what there is, in milliseconds.
+/// How long after the end of the last job the census is taken, in milliseconds.
 const SETTLED_MS: u64 = 1_000;
-/// How long nodes may take to leave when all is over, in milliseconds.
+/// Maximum time for nodes to leave when all jobs are over, in milliseconds.
 const LEAVE_MS: u64 = 30_000;
-/// The largest message of heavy tasks, in bytes.
+/// The maximum size of a message in plans with heavy tasks, in bytes.
 const HEAVY_BYTES_MAX: usize = 64 << 20;
-/// How often it is looked whether the job is over, in milliseconds.
+/// The interval at which the end of the jobs is checked, in milliseconds.
 const LOOK_MS: u64 = 20;
 
 /// Runs a plan to its end.
@@ -89,23 +88,23 @@ pub(crate) fn run(plan: &Plan, keep_trace: bool) -> Outcome {
     outcome
 }
 
-/// A cluster with everything around it.
+/// A cluster with its surroundings.
 struct Stage<'a> {
     plan: &'a Plan,
     world: World,
     setup: Setup,
-    /// The session of the submitter and of the operators.
+    /// The session of the submitter and the operators.
     store: Arc<dyn Store>,
     job: String,
-    /// Those jobs besides the first that are submitted.
+    /// The number of later jobs that were submitted.
     submitted: Arc<AtomicUsize>,
-    /// Jobs that somebody has stopped.
+    /// The cancelled jobs.
     stopped: BTreeSet<String>,
-    /// Jobs that are over and were looked at.
+    /// The jobs that are over and were checked.
     over: BTreeSet<String>,
     processes: BTreeMap<MachineId, tokio::task::JoinHandle<()>>,
     programs: BTreeMap<MachineId, Program>,
-    /// Machines on which another process is to be started, and when.
+    /// The machines on which another process has to be started, and when.
     restarting: Vec<(u64, MachineId)>,
 }
 
@@ -147,7 +146,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Everything, from the first node to the last.
+    /// Runs everything, from the first node to the last.
     async fn play(&mut self) -> Outcome {
         for _ in 0..self.plan.nodes {
             self.join(Program::This);
@@ -179,7 +178,7 @@ impl<'a> Stage<'a> {
                     });
                     (0..self.plan.newcomers).for_each(|_| self.join(Program::This));
                 }
-                // Somebody must be there to do what is left.
+                // Some nodes must be there to do the remaining work.
                 let staying = self.world.with(|state| state.machines.staying());
                 for program in [Program::This, Program::Other] {
                     let runs = |machine| self.programs.get(machine) == Some(&program);
@@ -195,7 +194,7 @@ impl<'a> Stage<'a> {
         }
         let over_ms = self.world.now();
         self.check_end(over_ms);
-        // Each node ends its part in the last job.
+        // Gives every node time to end its part in the last job.
         sleep(Duration::from_millis(SETTLED_MS)).await;
         let census = self.world.with(|state| state.census(&self.setup.cluster));
         if !self.failed() {
@@ -204,11 +203,11 @@ impl<'a> Stage<'a> {
         self.conclude(over_ms, census)
     }
 
-    /// How long one worker alone would take for all jobs, in milliseconds.
+    /// Returns how long a single worker would take for all jobs, in milliseconds.
     fn work_ms(&self) -> u64 {
         let shapes = self.plan.later.iter().map(|job| &job.shape).chain([&self.plan.shape]);
         let states: u64 = shapes.map(workload::states).sum();
-        // Without a good incumbent several workers do more than one.
+        // Without a good incumbent, several workers do more work than one.
         4 * states * self.plan.slice_ms / self.plan.slice_states as u64
     }
 
@@ -217,7 +216,7 @@ impl<'a> Stage<'a> {
         self.world.with(|state| !state.invariants.violations.is_empty())
     }
 
-    /// Shows the invariants what nodes have found out about themselves.
+    /// Passes on what nodes have detected about themselves to the invariants.
     fn collect(&self) {
         let (broken, panics) = (simulation::take_broken(), PANICS.take());
         if broken.is_empty() && panics.is_empty() {
@@ -243,7 +242,8 @@ impl<'a> Stage<'a> {
         self.world.with(|state| state.servers.names(&self.setup.cluster.jobs()))
     }
 
-    /// Whether every job is submitted and over. What was never wholly submitted is none.
+    /// Returns whether every job is submitted and over. A job that was never completely submitted does not
+    /// count.
     fn all_over(&mut self) -> bool {
         if self.submitted.load(Relaxed) < self.plan.later.len() {
             return false;
@@ -263,7 +263,7 @@ impl<'a> Stage<'a> {
         true
     }
 
-    /// Whether a job may have ended as it has.
+    /// Checks whether a job was allowed to end as it did.
     fn judge(&self, job: &str, record: &JobRecord) {
         let lost = self.world.with(|state| state.counts.members_lost);
         let given_up = record.attempt >= record.attempts_max && lost >= u64::from(record.attempts_max);
@@ -301,7 +301,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// When all is over every node leaves when it is told to.
+    /// Checks that every node leaves when it is told to, after all jobs are over.
     async fn leave(&mut self) {
         let told = self.world.now();
         for machine in self.world.with(|state| state.machines.living()) {
@@ -321,7 +321,7 @@ impl<'a> Stage<'a> {
         self.check_left();
     }
 
-    /// Whoever has closed its session has taken away what was asked of it before. Of who was lost nobody has.
+    /// Checks that nodes that closed their sessions have removed the requests to leave. Lost nodes have not.
     fn check_left(&self) {
         for name in self.world.with(|state| state.servers.names(&self.setup.cluster.drains())) {
             let closed = |node| self.world.with(|state| state.closed.contains(&node));
@@ -350,7 +350,8 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// A node process on a machine of its own. If it ends with an error it is started again, as a service is.
+    /// Starts a node process on a machine of its own. If it ends with an error it is restarted, like a
+    /// service.
     fn join(&mut self, program: Program) {
         let machine = self.world.with(|state| state.machines.add());
         self.start(machine, program);
@@ -389,7 +390,7 @@ impl<'a> Stage<'a> {
         self.processes.insert(machine, tokio::spawn(process));
     }
 
-    /// How a node of a program is set up.
+    /// Returns the settings of a node of a program.
     fn setup_of(&self, program: Program) -> Setup {
         let mut setup = self.setup.clone();
         if program == Program::Other {
@@ -398,8 +399,8 @@ impl<'a> Stage<'a> {
         setup
     }
 
-    /// Submits another job when its time has come, and as often as it takes. A try whose outcome is unknown
-    /// may have left one more.
+    /// Submits a later job at its time, and retries if necessary. A try whose outcome is unknown may have
+    /// created an additional job.
     fn submit_later(&self, later: &LaterJob) {
         let (world, submitted) = (self.world.clone(), Arc::clone(&self.submitted));
         let (LaterJob { at_ms, shape, program }, attempts_max) = (later.clone(), self.plan.attempts_max);
@@ -417,7 +418,7 @@ impl<'a> Stage<'a> {
         });
     }
 
-    /// Submits the job, before anything is done to the cluster.
+    /// Submits the job, before any fault.
     async fn submit(&mut self) {
         let prepared = self.setup.cluster.prepare(&*self.store).await;
         let (root, store) = (Walk::root(&self.plan.shape), Arc::clone(&self.store));
@@ -450,8 +451,8 @@ thread_local! {
     static CAUGHT: RefCell<bool> = const { RefCell::new(false) };
 }
 
-/// Notes panics on this thread instead of printing them: the runtime catches those of its tasks, and nobody
-/// would hear.
+/// Records panics on this thread instead of printing them: the runtime catches those of its tasks, so they
+/// would go unnoticed.
 fn catch_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -469,5 +470,5 @@ fn catch_panics() {
     simulation::take_broken();
 }
 
-/// The longest that anything takes after the last fault: by then every session that is lost has ended.
+/// All effects of the last fault are over by then, since every lost session has ended.
 const _: () = assert!(SESSION_MS < END_MS);

@@ -1,8 +1,8 @@
-//! How the runtime scales: clusters of ten to a thousand nodes in which nothing goes wrong, and some that
-//! double while they work.
+//! Measurements of scaling: clusters of ten to a thousand nodes without faults, and some whose size doubles
+//! during the job.
 //!
-//! The figures are of virtual time. A message takes a millisecond, a request to the servers takes one there
-//! and one back; a state takes so long that every node has about the same to do, whatever their number.
+//! The figures refer to virtual time. A message takes a millisecond, a request to the servers one in each
+//! direction; the duration of a state is such that every node has about the same work, whatever their number.
 
 use std::collections::BTreeSet;
 
@@ -12,40 +12,39 @@ use crate::{
     workload::{self, Shape},
 };
 
-/// How long the work of each node is, in virtual milliseconds: what the job would take if nothing was ever
-/// lost.
+/// The work of each node, in virtual milliseconds: the duration of the job without any overhead.
 const WORK_MS: u64 = 20_000;
-/// When the second half of the nodes joins, where one does.
+/// The time at which the second half of the nodes joins, in virtual milliseconds, where the number doubles.
 const DOUBLED_AT_MS: u64 = 5_000;
 
-/// What was measured for one number of nodes.
+/// The measurements for one number of nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct Point {
-    /// How many nodes, of one worker each.
+    /// The number of nodes, with one worker each.
     pub nodes: usize,
-    /// The states of the tree.
+    /// The number of states in the tree.
     pub states: u64,
-    /// From the submission to the result, in virtual milliseconds.
+    /// The time from the submission to the result, in virtual milliseconds.
     pub took_ms: u64,
-    /// The time that the work takes, over the time that the workers had.
+    /// The duration of the work, divided by the time available to the workers.
     pub efficiency: f64,
-    /// Grants that carried tasks, by node.
+    /// The number of grants that carried tasks, per node.
     pub steals: f64,
-    /// Requests to the servers in a second, by all nodes together.
+    /// Reads from the servers per second, of all nodes together.
     pub reads_per_s: f64,
-    /// Writes to the servers in a second, multis included.
+    /// Writes to the servers per second, including multis.
     pub writes_per_s: f64,
-    /// Messages between nodes, by node and second.
+    /// Messages between nodes, per node and second.
     pub messages_per_s: f64,
-    /// How long it took until nine in ten of the nodes that joined a running job were at work, in virtual
-    /// milliseconds, when their number doubled.
+    /// The time until nine in ten of the nodes that joined the running job were working, in virtual
+    /// milliseconds, where the number doubled.
     pub absorbed_ms: u64,
 }
 
 /// Measures for one number of nodes.
 ///
 /// # Panics
-/// If an invariant is broken on the way.
+/// If an invariant is broken in a run.
 pub fn measure(nodes: usize, seed: u64) -> Point {
     let steady = run::run(&plan(nodes, seed, Vec::new()), false);
     let seconds = steady.over_ms as f64 / 1000.0;
@@ -97,7 +96,7 @@ fn plan(nodes: usize, seed: u64, faults: Vec<(u64, Fault)>) -> Plan {
     }
 }
 
-/// The smallest of some random trees that has at least so many states.
+/// Returns the smallest of some random trees that has at least this many states.
 fn tree(wanted: u64, seed: u64) -> (Shape, u64) {
     let mut tried = BTreeSet::new();
     for depth in 6.. {

@@ -1,4 +1,4 @@
-//! Making a plan that fails smaller: what of it is enough to fail.
+//! Shrinking: finds a smaller plan that still fails.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,18 @@ use crate::{
     run,
 };
 
-/// What can be left out of a seed's plan so that it still fails.
+/// The parts that can be left out of a seed's plan so that it still fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shrunk {
-    /// The places of the faults that are not needed.
+    /// The indices of the faults that are not needed.
     pub without_faults: BTreeSet<usize>,
-    /// Whether nothing needs to go wrong by itself.
+    /// Whether random faults are not needed.
     pub without_rates: bool,
-    /// What is left, in words.
+    /// The remaining plan, as text.
     pub plan: String,
 }
 
-/// Leaves out, one after another, whatever is not needed for the seed to fail.
+/// Leaves out one part after another, as long as the seed still fails.
 pub fn shrink(seed: u64, nodes: Option<usize>) -> Shrunk {
     let plan = Plan::new(seed, nodes);
     let fails = |without: &Without| !run::run(&plan.clone().without(without), false).violations.is_empty();
@@ -27,7 +27,7 @@ pub fn shrink(seed: u64, nodes: Option<usize>) -> Shrunk {
     if fails(&rateless) {
         without = rateless;
     }
-    // Half of them at first, then ever smaller parts.
+    // Half of the faults at first, then smaller and smaller parts.
     let mut size = plan.faults.len().div_ceil(2);
     while size > 0 {
         for first in (0..plan.faults.len()).step_by(size) {

@@ -1,5 +1,5 @@
-//! What the simulated nodes work on: trees of states, of which a task holds some. Every state has a number of
-//! its own, so that it can be seen from outside which was done, where, and how often.
+//! The tasks of the simulated nodes: trees of states, of which each task holds some. Every state has a number
+//! of its own, so that the invariants can observe which states were visited, where, and how often.
 
 mod shapes;
 pub(crate) mod tour;
@@ -12,14 +12,14 @@ use taskwork::{Context, Outcome, Task, Variable, Variables};
 pub(crate) use self::shapes::{Shape, State};
 use self::tour::Tour;
 
-/// A part of a tree: the open states, the shallowest first.
+/// A part of a tree: its open states, the shallowest first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Walk {
     open: Vec<State>,
 }
 
-/// What a walk produces: how many states it has done, and the sum of their numbers, so that one state for
-/// another is noticed.
+/// The output of a walk: the number of visited states, and the sum of their numbers, which detects a wrong
+/// state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) states: u64,
@@ -45,12 +45,12 @@ impl Variable for Shortest {
     }
 }
 
-/// What a slice of work has done.
+/// The effects of a slice of work.
 #[derive(Debug, Default)]
 pub(crate) struct Slice {
-    /// States that came into being.
+    /// The states that were created.
     pub(crate) opened: Vec<u64>,
-    /// States that were done.
+    /// The states that were visited.
     pub(crate) consumed: Vec<u64>,
     left: usize,
 }
@@ -59,7 +59,7 @@ thread_local! {
     static SLICE: RefCell<Slice> = RefCell::new(Slice::default());
 }
 
-/// Lets a task run for so many states, and says what it has done.
+/// Runs a task for this many states and returns the effects.
 pub(crate) fn slice(states: usize, run: &mut dyn FnMut()) -> Slice {
     SLICE.set(Slice { left: states, ..Slice::default() });
     run();
@@ -71,7 +71,7 @@ impl Walk {
         Self { open: vec![shape.root()] }
     }
 
-    /// A task that was never split off from any other.
+    /// Creates a task that was never split off from another one.
     pub(crate) fn forged() -> Self {
         Self { open: vec![State { number: 0xbad, depth: 60, seed: 0, path: Vec::new() }] }
     }
@@ -90,7 +90,7 @@ impl Task for Walk {
             if cx.migrate() {
                 return Outcome::Migrate;
             }
-            // The end of the slice, not of the task.
+            // Ends the slice, not the task.
             let over = SLICE.with_borrow_mut(|slice| {
                 let over = slice.left == 0;
                 slice.left = slice.left.saturating_sub(1);
@@ -129,22 +129,22 @@ impl Task for Walk {
     fn split(&mut self, shape: &Shape) -> Option<Self> {
         let shallowest = self.open.first().filter(|_| self.open.len() > 1)?;
         let refuses = matches!(shape, Shape::Refusing { .. }) && shallowest.number % 8 != 0;
-        // Of a star all are alike, and may be many.
+        // In a star all states are alike, and there may be many.
         let first = if matches!(shape, Shape::Star { .. }) { self.open.len() - 1 } else { 0 };
         (!refuses).then(|| Self { open: vec![self.open.remove(first)] })
     }
 }
 
-/// What a whole run is to produce.
+/// The expected result of a whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Truth {
-    /// Exactly this.
+    /// Exactly this output.
     Done(Done),
-    /// Whatever it has to do, this is the shortest.
+    /// This shortest length, whatever the output.
     Shortest(u64),
 }
 
-/// How many states one worker alone does.
+/// Returns the number of states that a single worker visits.
 pub(crate) fn states(shape: &Shape) -> u64 {
     let Shape::Tour(tour) = shape else {
         let mut open = vec![shape.root()];
@@ -165,7 +165,7 @@ pub(crate) fn states(shape: &Shape) -> u64 {
     states
 }
 
-/// Works it out by a plain loop.
+/// Computes the result with a sequential loop.
 pub(crate) fn truth(shape: &Shape) -> Truth {
     if let Shape::Tour(tour) = shape {
         return Truth::Shortest(Tour::shortest(tour));

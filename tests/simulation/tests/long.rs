@@ -1,4 +1,4 @@
-//! What long runs leave behind.
+//! Checks what long runs leave behind.
 
 use taskwork_simulation::long::{Leftovers, jobs_in_a_row, joins_and_leaves};
 
@@ -12,7 +12,7 @@ fn hundreds_of_jobs_leave_as_much_behind_each_as_the_first_and_nothing_in_memory
     let (some, many) = (jobs_in_a_row(20), jobs_in_a_row(300));
     let (some, many) = (fine(&some), fine(&many));
     let each = (many.znodes - some.znodes) as f64 / 280.0;
-    // A job's folders, and of each of three nodes: its output, its last transaction, its mailbox, its
+    // A job's folders, and for each of three nodes: its output, its last transaction, its mailbox, its
     // figures.
     println!("{each} znodes of each job: {some:?}, {many:?}");
     assert!(each < 35.0, "{each} znodes of each job: {some:?}, {many:?}");
@@ -25,7 +25,7 @@ fn a_thousand_nodes_that_come_and_go_leave_little_behind() {
     let (some, many) = (joins_and_leaves(100), joins_and_leaves(1_000));
     let (some, many) = (fine(&some), fine(&many));
     let each = many.znodes.saturating_sub(some.znodes) as f64 / 900.0;
-    // That it took part, what it has done, that it has left, its mailbox, its figures.
+    // Its enrolment, its output, its clean leave, its mailbox, its figures.
     println!("{each} znodes of each node: {some:?}, {many:?}");
     assert!(each < 6.0, "{each} znodes of each node: {some:?}, {many:?}");
     let of_each = |left: &Leftovers| left.watches as f64 / left.members.max(1) as f64;

@@ -1,11 +1,11 @@
-//! A fixed set of seeds, those that once found something, and the same history for the same seed.
+//! A fixed set of seeds that once found a bug, and a check that a seed always has the same history.
 
 use std::collections::BTreeSet;
 
 use taskwork_simulation::campaign::{self, Campaign};
 
-/// Seeds that have found a bug, or are of a kind that has. What a seed does changes with the simulator; they
-/// are kept because whoever changes it loses nothing by running them.
+/// Seeds that have found a bug, or are of a kind that has. The history of a seed changes with the simulator;
+/// they are kept because running them costs nothing.
 const REGRESSIONS: &[(u64, &str)] = &[
     (10, "a node that was told to leave while its session was over joined anew and stayed"),
     (43, "the same, while it was frozen"),
@@ -58,7 +58,7 @@ fn one_seed_has_one_history_byte_for_byte() {
     }
 }
 
-/// UTS T1: its size is published (Olivier et al., LCPC 2006).
+/// UTS T1, whose size is published (Olivier et al., LCPC 2006).
 #[test]
 fn a_published_tree_has_its_published_size_whatever_happens() {
     let (states, replay) = campaign::uts_t1(5);

@@ -1,4 +1,4 @@
-//! The program `tree`, for scenarios.
+//! The program `tree`, used by scenarios.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What anybody with the right to can do to a job: stop it, put it aside, let it go on, forget it.
+//! Operations of authorised users on a job: cancel, suspend, resume, forget.
 
 use super::{JobState, read};
 use crate::{
@@ -8,10 +8,10 @@ use crate::{
     store::Store,
 };
 
-/// Lets a job fail, whatever it is doing, unless it is over.
+/// Fails a job in any state, unless it is over.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn fail(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -22,10 +22,10 @@ pub async fn fail(
     end(store, cluster, job, JobState::Failed, reason, now_ms).await
 }
 
-/// Stops a job, unless it is over.
+/// Cancels a job, unless it is over.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn cancel(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -36,23 +36,25 @@ pub async fn cancel(
     end(store, cluster, job, JobState::Cancelled, reason, now_ms).await
 }
 
-/// Puts a job aside: its nodes park its tasks and take the next job. Says whether it was at work.
+/// Suspends a job: its nodes park its tasks and take the next job. Returns whether it was running or already
+/// suspended.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn suspend(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<bool> {
     turn(store, cluster, job, JobState::Running, JobState::Suspended).await
 }
 
-/// Lets a job that was put aside go on. Says whether it was.
+/// Resumes a suspended job. Returns whether it was suspended or is already running.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn resume(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<bool> {
     turn(store, cluster, job, JobState::Suspended, JobState::Running).await
 }
 
-/// Turns one state into another, if the job is in the one. A repeated call finds it in the other.
+/// Changes the state from `from` to `to`. Also returns true if it is already `to`, so that a call can be
+/// repeated.
 async fn turn(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -74,7 +76,7 @@ async fn turn(
     Err(Error::Contended { path: cluster.job(job).record(), tries: END_TRIES_MAX })
 }
 
-/// How often the end of a job may lose the race against other changes of its record.
+/// How often ending a job may lose the race against other changes of its record.
 const END_TRIES_MAX: usize = 64;
 
 async fn end(
@@ -104,15 +106,15 @@ async fn end(
 /// The longest reason that is recorded, in characters.
 const REASON_CHARS_MAX: usize = 4096;
 
-/// Removes everything that there is of a job that is over.
+/// Removes all znodes of a job that is over.
 ///
 /// # Errors
-/// Whatever the store refuses. It can be called again: the record goes last.
+/// Any error from the store. It can be called again: the record goes last.
 pub async fn forget(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<()> {
     remove(store, cluster.job(job).record()).await
 }
 
-/// How often a znode may get a new child while it is being removed.
+/// How often a znode may get new children while it is being removed.
 const REMOVE_TRIES_MAX: usize = 16;
 
 /// Removes a znode and everything below it.
@@ -122,7 +124,7 @@ pub(crate) async fn remove(store: &dyn Store, path: String) -> Result<()> {
             Err(Error::NoNode { .. }) => return Ok(()),
             other => other?,
         };
-        // Most children have no children: they are all tried at once.
+        // Most children have no children, so deletion is tried on all of them at once.
         let paths: Vec<String> = names.iter().map(|name| format!("{path}/{name}")).collect();
         let tried: Vec<_> = paths.iter().map(|path| store.delete(path, None)).collect();
         for (path, tried) in paths.into_iter().zip(tried) {

@@ -1,5 +1,5 @@
-//! What only the leader does: it judges who is lost, begins another attempt, closes the job. Each write
-//! carries its fence.
+//! The operations reserved for the leader: it detects lost nodes, begins new attempts and closes jobs. Each
+//! write carries its fence.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
@@ -14,66 +14,66 @@ use crate::{
     store::{Op, Store, Version},
 };
 
-/// Why a leader's write was not done.
+/// Why a leader's write did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum LeadError {
     /// The fence failed: another node leads.
     #[error("another node leads now")]
     Deposed,
-    /// The store refused it. After a [transient](Error::is_transient) error the leader looks at the record
-    /// again.
+    /// The store refused the write. After a [transient](Error::is_transient) error the leader reads the
+    /// record again.
     #[error(transparent)]
     Store(#[from] Error),
 }
 
-/// What became of closing a job.
+/// The outcome of closing a job.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
-    /// It is done; the result is written.
+    /// The job is done; the result is written.
     Closed,
-    /// It was over before.
+    /// The job was already over.
     AlreadyOver,
-    /// Another attempt has begun, or the record has changed: to be looked at again.
+    /// Another attempt has begun, or the record has changed: read it again.
     NotCurrent,
 }
 
-/// What became of beginning another attempt.
+/// The outcome of beginning another attempt.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewAttempt {
-    /// This one has begun.
+    /// This attempt has begun.
     Started(u32),
-    /// There were too many; the job has failed.
+    /// There were too many attempts; the job has failed.
     GaveUp,
-    /// Somebody else has begun one, or ended the job: to be looked at again.
+    /// Another process has begun one, or ended the job: read the record again.
     NotCurrent,
 }
 
-/// The nodes that took part in an attempt, are members no more and did not leave cleanly: what they held is
-/// lost.
+/// Returns the nodes that enrolled in an attempt, are no longer members and did not leave cleanly: their
+/// tasks are lost.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn lost(store: &dyn Store, cluster: &ClusterPaths, attempt: &AttemptPaths) -> Result<Vec<String>> {
     store.sync(&attempt.base()).await?;
-    // The order matters. A node is a member before it takes part, so whoever took part was a member then; and
-    // it leaves in one multi with its last word, so whoever is seen to be no member has its last word, if
-    // any, to be seen after.
+    // The order matters. A node becomes a member before it enrols, so every enrolled node was a member then.
+    // It ends its membership in the same multi that records its clean leave, so for a node missing from the
+    // members, the record of its clean leave, if any, is visible afterwards.
     let took_part = store.children(&attempt.outputs()).await?;
     let members = store.children(&cluster.members()).await?;
     let left = store.children(&attempt.left()).await?;
     Ok(took_part.into_iter().filter(|node| !members.contains(node) && !left.contains(node)).collect())
 }
 
-/// What each node's committed tasks have produced.
+/// Returns what each node's committed tasks have produced.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn outputs(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(String, Vec<u8>)>> {
     let nodes = store.children(&attempt.outputs()).await?;
     let paths: Vec<String> = nodes.iter().map(|node| attempt.output(node)).collect();
-    // All are asked for before the first answer is awaited.
+    // All outputs are requested before the first answer is awaited.
     let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();
     let mut outputs = Vec::new();
     for ((node, path), answer) in nodes.into_iter().zip(&paths).zip(asked) {
@@ -83,25 +83,25 @@ pub async fn outputs(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(S
     Ok(outputs)
 }
 
-/// Where the chunks of a result are.
+/// The location of a result's chunks.
 #[derive(Debug, Serialize, Deserialize)]
 struct ResultRecord {
     attempt: u32,
     chunks: usize,
-    /// For people who do not have the program.
+    /// A form for people who do not have the program.
     shown: serde_json::Value,
 }
 
-/// What a job has produced.
+/// The product of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// For the program.
+    /// The result, encoded for the program.
     pub result: Vec<u8>,
-    /// The same for people who do not have the program, as far as that fits into a znode; null otherwise.
+    /// The same for people who do not have the program, if it fits into a znode; null otherwise.
     pub shown: serde_json::Value,
 }
 
-/// How large the part of a result may be that is for people, in bytes of JSON.
+/// The maximum size of the human-readable part of a result, in bytes of JSON.
 pub const SHOWN_BYTES_MAX: usize = 256 << 10;
 
 /// Closes a job with its result, if this attempt is the current one.
@@ -131,7 +131,7 @@ pub async fn close(
     let shown = if fits { outcome.shown.clone() } else { serde_json::Value::Null };
     let result = |chunks| create(paths.result(), &record::write(&ResultRecord { attempt, chunks, shown }));
     let folder = attempt_paths.result_chunks();
-    // A small one goes with the record, unless an earlier try has left something there.
+    // A small result goes into the same multi, unless an earlier try has left chunks there.
     let written = store.exists(&folder).await?.is_some();
     let ops = if !written && outcome.result.len() <= SMALL_RESULT_BYTES_MAX {
         vec![create(folder, b""), create(attempt_paths.result_chunk(0), &outcome.result), result(1)]
@@ -150,13 +150,13 @@ pub async fn close(
     Ok(if closed { Closing::Closed } else { Closing::NotCurrent })
 }
 
-/// How large a result may be that is written with the record that the job is done, in bytes.
+/// The largest result that is written in the same multi as the job's record, in bytes.
 const SMALL_RESULT_BYTES_MAX: usize = 128 << 10;
 
-/// The result of a job that is done.
+/// Returns the result of a job that is done.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn result(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<Outcome> {
     let paths = cluster.job(job);
     let (content, _) = store.get(&paths.result()).await?;
@@ -185,7 +185,7 @@ pub async fn new_attempt(
     }
     let paths = cluster.job(job);
     record.lost.extend(lost.iter().map(|node| Lost { node: node.clone(), attempt: ended, at_ms: now_ms }));
-    // The record must not outgrow its znode however many nodes come and go.
+    // The record must fit into its znode however many nodes come and go.
     let surplus = record.lost.len().saturating_sub(LOST_MAX);
     record.lost.drain(..surplus);
     if record.attempt >= record.attempts_max {
@@ -203,10 +203,11 @@ pub async fn new_attempt(
     Ok(if begun { NewAttempt::Started(record.attempt) } else { NewAttempt::NotCurrent })
 }
 
-/// How many lost nodes a record names at most: the last ones.
+/// The maximum number of lost nodes in a record: the most recent ones.
 const LOST_MAX: usize = 256;
 
-/// A leader's write of the record, with what belongs to it. False if the record is not as it was read.
+/// Writes the record as the leader, together with `more`. Returns false if the record has changed since it
+/// was read.
 async fn led(
     store: &dyn Store,
     fence: &Fence,

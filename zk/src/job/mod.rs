@@ -1,11 +1,11 @@
-//! Jobs: their records, how they are submitted, tried again, closed.
+//! Jobs: their records, and how they are submitted, retried and closed.
 //!
 //! ```text
 //!   Submitting ─▶ Running ─▶ Done          the list is empty: the leader writes the result
 //!             ▲     │  ▲ └─▶ Failed        the program is at fault, or too many nodes were lost
-//!             │     │  │ └─▶ Cancelled     somebody stopped it
+//!             │     │  │ └─▶ Cancelled     a user stopped it
 //!             ▼     └──┘ a node was lost: another attempt
-//!         Suspended                        its tasks are parked until somebody resumes it
+//!         Suspended                        its tasks are parked until a user resumes it
 //! ```
 mod end;
 mod lead;
@@ -33,88 +33,88 @@ use crate::{
     store::{CreateMode, OneShot, Op, Store, Version, seen},
 };
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum JobState {
     /// Its data is being written.
     Submitting,
-    /// At work.
+    /// Nodes may work on it.
     Running,
-    /// Put aside: its tasks are parked, and nodes take the next job.
+    /// Put aside: its tasks are parked, and its nodes take the next job.
     Suspended,
     /// Complete, with a result.
     Done,
-    /// It cannot be completed; the record says why.
+    /// It cannot be completed; the record states why.
     Failed,
-    /// Stopped by somebody.
+    /// Stopped by a user.
     Cancelled,
 }
 
 impl JobState {
-    /// Whether nothing will happen to the job any more.
+    /// Returns whether the job has ended for good.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
 
-    /// Whether nodes may work on it.
+    /// Returns whether nodes may work on the job.
     pub fn is_running(self) -> bool {
         self == Self::Running
     }
 }
 
-/// What is known of a job.
+/// The record of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRecord {
-    /// The program it is for.
+    /// The program that runs it.
     pub program: String,
     /// The program's version.
     pub program_version: String,
-    /// Which of the program's types of task it is made of.
+    /// The type of its tasks, one of those that the program has.
     pub kind: String,
-    /// What its submitter calls it.
+    /// The submitter's name for it.
     pub name: String,
-    /// Who submitted it.
+    /// The user who submitted it.
     pub submitter: String,
-    /// What tells its submission from every other, if it may be tried again.
+    /// A key that identifies the submission if it may be retried.
     #[serde(default)]
     pub key: String,
-    /// Where it stands.
+    /// The state of the job.
     pub state: JobState,
     /// The current attempt, from 1.
     pub attempt: u32,
-    /// How many attempts there may be.
+    /// The maximum number of attempts.
     pub attempts_max: u32,
     /// The id of the root task.
     pub root: String,
-    /// Chunks of the shared data.
+    /// The number of chunks of the shared data.
     pub shared_chunks: usize,
     /// When it was submitted, in milliseconds since 1970 by the submitter's clock.
     pub submitted_ms: u64,
-    /// When it ended, by the clock of whoever ended it.
+    /// When it ended, by the clock of the process that ended it.
     pub finished_ms: Option<u64>,
-    /// Why it failed or was cancelled.
+    /// Why it failed or was cancelled, if it did.
     pub reason: Option<String>,
-    /// The nodes that were lost, and in which attempt.
+    /// The lost nodes, each with the attempt that it ended.
     pub lost: Vec<Lost>,
 }
 
-/// A node that went without leaving cleanly.
+/// A node that disappeared without a clean leave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// The node.
     pub node: String,
-    /// The attempt that it ended.
+    /// The attempt that its loss ended.
     pub attempt: u32,
-    /// When the leader noticed, in milliseconds since 1970 by the leader's clock.
+    /// When the leader detected the loss, in milliseconds since 1970 by the leader's clock.
     pub at_ms: u64,
 }
 
 /// Reads a job's record.
 ///
 /// # Errors
-/// Whatever the store refuses; [`Error::Garbled`] if there is no record in the znode.
+/// Any error from the store; [`Error::Garbled`] if the znode does not hold a record.
 pub async fn read(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<(JobRecord, Version)> {
     let path = cluster.job(job).record();
     let (content, stat) = store.get(&path).await?;
@@ -124,14 +124,14 @@ pub async fn read(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Resul
 /// Reads a job's shared data.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn shared(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<Vec<u8>> {
     let (record, _) = read(store, cluster, job).await?;
     let paths = cluster.job(job);
     chunks::read(store, |k| paths.shared_chunk(k), record.shared_chunks).await
 }
 
-/// The record of a job as it changes.
+/// A watch on the record of a job.
 pub struct JobWatch {
     store: Arc<dyn Store>,
     path: String,
@@ -139,23 +139,23 @@ pub struct JobWatch {
 }
 
 impl JobWatch {
-    /// Begins to watch a job.
+    /// Creates a watch on a job.
     ///
     /// # Errors
-    /// None at present; a store that has to ask may have some.
+    /// None at present; another store may have to send a request here.
     #[allow(clippy::unused_async, reason = "every watch is opened in the same way")]
     pub async fn open(store: Arc<dyn Store>, cluster: &ClusterPaths, job: &str) -> Result<Self> {
         Ok(Self { store, path: cluster.job(job).record(), changed: None })
     }
 
-    /// The record as it is, and then after each change. Changes that follow each other closely may be passed
-    /// over.
+    /// Returns the current record at first, and then the record after each change. Changes in quick
+    /// succession may be skipped.
     ///
     /// # Errors
-    /// Whatever the store refuses; after a transient error it can be called again.
+    /// Any error from the store; after a transient error it can be called again.
     ///
     /// # Cancellation safety
-    /// Dropping the future may let a record be told twice, and loses none.
+    /// Dropping the future may cause a record to be returned twice, but loses none.
     pub async fn next(&mut self) -> Result<JobRecord> {
         if let Some(changed) = &mut self.changed {
             let event = changed.await;
@@ -168,10 +168,10 @@ impl JobWatch {
     }
 }
 
-/// Every job with its record, in the order of submission. What cannot be read is given as the error it is.
+/// Returns every job with its record, in the order of submission; for an unreadable record the error.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error from the store.
 pub async fn list(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<(String, Result<JobRecord>)>> {
     let names = store.children(&cluster.jobs()).await?;
     let asked: Vec<_> = names.iter().map(|name| store.get(&cluster.job(name).record())).collect();

@@ -1,12 +1,12 @@
-//! Submitting a job: its data first, then one multi that makes it a job.
+//! Submitting a job: first its data, then one multi that makes it a job.
 //!
-//! The submitter draws a key, which stands in the job's record. A record whose creation was not answered is
-//! found by it, so the submission can be tried again, by another session too, until it is known to be done:
-//! there is one job, whatever is lost.
+//! The submitter draws a key, which is part of the job's record. If the answer to the record's creation is
+//! lost, the record is found by its key. So a submission can be retried, even by another session, until it is
+//! known to be done, and creates exactly one job.
 //!
 //! ```text
 //!   create the record, sequential ─▶ write the data in chunks ─▶ one multi: the record says running, the root is parked
-//!     answer lost: look for the key    put again: the same          answer lost: again; what it finds set was set by it
+//!     answer lost: look for the key    answer lost: repeat          answer lost: repeat, unless it has begun
 //! ```
 
 use super::{JobRecord, JobState, create, forget, list};
@@ -22,13 +22,13 @@ use crate::{
 /// A job to be submitted.
 #[derive(Debug, Clone)]
 pub struct NewJob<'a> {
-    /// The program it is for.
+    /// The program that runs it.
     pub program: &'a str,
     /// The program's version.
     pub program_version: &'a str,
-    /// Which of the program's types of task it is made of.
+    /// The type of its tasks, one of those that the program has.
     pub kind: &'a str,
-    /// What to call it.
+    /// The job's name.
     pub name: &'a str,
     /// Read-only data for all tasks.
     pub shared: &'a [u8],
@@ -36,27 +36,27 @@ pub struct NewJob<'a> {
     pub root_id: &'a str,
     /// The root task's envelope.
     pub root: &'a [u8],
-    /// Variables with the values they start with.
+    /// Variables with their start values.
     pub variables: &'a [(String, Vec<u8>)],
-    /// How many attempts there may be.
+    /// The maximum number of attempts.
     pub attempts_max: u32,
-    /// Who submits it.
+    /// The user who submits it.
     pub submitter: &'a str,
     /// The time of day in milliseconds since 1970.
     pub now_ms: u64,
 }
 
-/// Submits a job by one try; gives its id. One multi makes it a job: before, it is nothing that a node would
-/// touch. What may fail on the way is submitted as a [`Submission`].
+/// Submits a job in a single try and returns its id. One multi makes it a job: no node touches it before. Use
+/// a [`Submission`] to retry after failures.
 ///
 /// # Errors
-/// Whatever the store refuses; [`Error::TooLarge`] for shared data or a root task beyond
+/// Any error from the store; [`Error::TooLarge`] for shared data or a root task beyond
 /// [`CHUNKED_BYTES_MAX`].
 pub async fn submit(store: &dyn Store, cluster: &ClusterPaths, new: &NewJob<'_>) -> Result<String> {
     Submission::new(new, "").go_on(store, cluster).await
 }
 
-/// A submission under way: tried until it is known to be done.
+/// A submission under way, to be retried until it is known to be done.
 #[derive(Debug)]
 pub struct Submission<'a> {
     new: &'a NewJob<'a>,
@@ -64,36 +64,36 @@ pub struct Submission<'a> {
     stage: Stage,
 }
 
-/// How far a submission has come, as far as is known.
+/// How far a submission has come, as far as known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stage {
     /// There is no record.
     New,
     /// The answer to the creation of the record was lost: there may be one.
     Asked,
-    /// There is a record; it is not a job yet.
+    /// The record exists; it is not a job yet.
     Recorded(String),
-    /// The answer to what makes it a job was lost: it may be one.
+    /// The answer to the multi that makes it a job was lost: it may be one.
     Begun(String),
 }
 
-/// How often a record may be removed by others while its data is written.
+/// How often others may remove a record while its data is written.
 const REMOVED_TIMES_MAX: usize = 4;
 
 impl<'a> Submission<'a> {
-    /// A submission with a key that no other one has. With an empty key a lost record is not looked for.
+    /// Creates a submission with a unique key. With an empty key it does not look for a lost record.
     pub fn new(new: &'a NewJob<'a>, key: &'a str) -> Self {
         Self { new, key, stage: Stage::New }
     }
 
-    /// Goes on until it is done; gives the job's id.
+    /// Continues until the submission is done, and returns the job's id.
     ///
     /// # Errors
-    /// Whatever the store refuses; [`Error::TooLarge`] for shared data or a root task beyond
-    /// [`CHUNKED_BYTES_MAX`]. After a transient error, or the end of the session, it can be called again,
-    /// with another session too.
+    /// Any error from the store; [`Error::TooLarge`] for shared data or a root task beyond
+    /// [`CHUNKED_BYTES_MAX`]. After a transient error or the end of the session it can be called again, even
+    /// with another session.
     pub async fn go_on(&mut self, store: &dyn Store, cluster: &ClusterPaths) -> Result<String> {
-        // Before anything is written: what cannot be submitted leaves nothing behind.
+        // Checked before anything is written, so that a job that is too large leaves nothing behind.
         for data in [self.new.shared, self.new.root] {
             if data.len() > CHUNKED_BYTES_MAX {
                 let (path, limit) = (cluster.jobs(), CHUNKED_BYTES_MAX);
@@ -104,7 +104,7 @@ impl<'a> Submission<'a> {
             let id = self.recorded(store, cluster).await?;
             match self.begin(store, cluster, &id).await {
                 Ok(()) => return Ok(id),
-                // Somebody has removed it before it was a job: nothing has come of it.
+                // The record was removed before it became a job, so there is no job yet.
                 Err(error) if matches!(self.stage, Stage::Recorded(_)) && is_removed(&error) => {
                     self.stage = Stage::New;
                 }
@@ -128,7 +128,7 @@ impl<'a> Submission<'a> {
         }
     }
 
-    /// The id of the record, which is created if there is none.
+    /// Returns the id of the record, and creates the record if there is none.
     async fn recorded(&mut self, store: &dyn Store, cluster: &ClusterPaths) -> Result<String> {
         if let Stage::Recorded(id) | Stage::Begun(id) = &self.stage {
             return Ok(id.clone());
@@ -178,7 +178,7 @@ impl<'a> Submission<'a> {
         }
     }
 
-    /// Writes what belongs to a job, and lets it begin.
+    /// Writes the data of a job and starts it.
     async fn begin(&mut self, store: &dyn Store, cluster: &ClusterPaths, id: &str) -> Result<()> {
         let (new, job) = (self.new, cluster.job(id));
         if self.stage == Stage::Begun(id.to_owned()) && has_begun(store, &job).await? {
@@ -203,7 +203,7 @@ impl<'a> Submission<'a> {
         ops.extend(attempt(&job.attempt(1), new.root_id, &root));
         match store.multi(ops).await {
             Ok(_) => Ok(()),
-            // The record was set by an earlier try, or by somebody else.
+            // An earlier try has set the record, or another process has.
             Err(Error::Multi { index: 0, cause }) if matches!(*cause, Error::BadVersion { .. }) => {
                 if has_begun(store, &job).await? {
                     return Ok(());
@@ -221,33 +221,34 @@ impl<'a> Submission<'a> {
     }
 }
 
-/// The record with a key.
+/// Returns the id of the record with this key.
 async fn find(store: &dyn Store, cluster: &ClusterPaths, key: &str) -> Result<Option<String>> {
-    // Another server may not have heard of it yet.
+    // The session's server may be behind.
     store.sync(&cluster.jobs()).await?;
     let jobs = list(store, cluster).await?;
     let has_key = |record: &Result<JobRecord>| record.as_ref().is_ok_and(|record| record.key == key);
     Ok(jobs.into_iter().find(|(_, record)| has_key(record)).map(|(id, _)| id))
 }
 
-/// Whether it is a job: the root's znode is made with it.
+/// Returns whether the record has become a job: the root's znode is created with it.
 async fn has_begun(store: &dyn Store, job: &JobPaths) -> Result<bool> {
     store.sync(&job.record()).await?;
     Ok(store.exists(&job.root()).await?.is_some())
 }
 
-/// Whether a write that failed may have been done. What is under way when a session ends may have been.
+/// Returns whether a failed write may have taken effect. One that is under way when a session ends may have,
+/// too.
 fn may_have_happened(error: &Error) -> bool {
     error.effect() == Effect::Unknown || *error == Error::SessionExpired
 }
 
-/// Whether the record is not there any more.
+/// Returns whether the error means that the record was removed.
 fn is_removed(error: &Error) -> bool {
     let cause = error.failed_operation().map_or(error, |(_, cause)| cause);
     matches!(cause, Error::NoNode { .. })
 }
 
-/// The znodes of an attempt at its beginning: the root is parked, and its parent's half is in the list.
+/// Creates the znodes of a new attempt: the root is parked, and its parent's toggle is in the list.
 pub(super) fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 10] {
     [
         create(paths.base(), b""),
@@ -350,7 +351,7 @@ mod tests {
         let (cluster, store) = (ClusterPaths::new("test").unwrap(), tree.connect());
         cluster.prepare(&*store).await.unwrap();
         let mut submission = Submission::new(&new, "a key");
-        // The record is there; the multi is lost before it is done.
+        // The record exists; the multi is lost before it takes effect.
         tree.set_faults(LoseOne { session: store.id(), countdown: 1, fate: Fate::LostAfter });
         assert!(submission.go_on(&*store, &cluster).await.is_err());
         let first = list(&*store, &cluster).await.unwrap().remove(0).0;

@@ -81,8 +81,8 @@ async fn a_job_is_closed_once_wherever_an_answer_is_lost() {
             let hit = closing().await.is_err();
             if hit {
                 let mut closed = closing().await.unwrap();
-                // It read the record of an old server; the answer to what it wrote then has brought that up
-                // to date.
+                // It read the record from a server that was behind; the answer to its own write has brought
+                // that server up to date.
                 if closed == Closing::NotCurrent && fate == Fate::LostBehind {
                     closed = closing().await.unwrap();
                 }

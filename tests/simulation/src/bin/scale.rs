@@ -7,17 +7,17 @@ use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use plotters::prelude::*;
 use taskwork_simulation::scale::{Point, measure};
 
-/// Simulates clusters of ever more nodes and prints how well they do.
+/// Simulate clusters with more and more nodes and print their performance.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench scale")]
 struct Arguments {
-    /// Numbers of nodes.
+    /// The numbers of nodes.
     #[arg(long, value_delimiter = ',', default_values_t = [10, 20, 50, 100, 200, 500, 1000])]
     nodes: Vec<usize>,
     /// The seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder that `scale.json` and `scale.svg` are written to.
+    /// The folder for `scale.json` and `scale.svg`.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }
@@ -82,7 +82,7 @@ fn json(points: &[Point]) -> serde_json::Value {
     points.iter().map(point).collect()
 }
 
-/// Efficiency by the number of nodes, on a logarithmic axis.
+/// Plots the efficiency over the number of nodes, on a logarithmic axis.
 fn plot(path: &std::path::Path, points: &[Point]) -> Result<(), Box<dyn Error>> {
     let most = points.iter().map(|point| point.nodes).max().unwrap_or(10);
     let root = SVGBackend::new(path, (640, 360)).into_drawing_area();

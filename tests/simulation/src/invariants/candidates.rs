@@ -1,9 +1,9 @@
-//! Who stands for election can lead: a node stands once, and a node whose workers are not back from a job
-//! that is over does not stand.
+//! Every candidate can lead: a node has one candidate, and a node whose workers have not returned from a job
+//! that is over has none.
 //!
-//! Of two candidates of one node the later would wait for the earlier, which nobody stands for, and with it
-//! everybody else. A node without workers cannot take the next job, and whoever is behind it would wait for
-//! it to lead.
+//! If a node had two candidates, the later one would wait for the earlier one, which the node does not
+//! follow, and all others would wait, too. A node without workers cannot take the next job, and all
+//! candidates behind it would wait for it to lead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,26 +13,26 @@ use zk::{ClusterPaths, Op};
 use super::{Facts, Invariant, Seen};
 use crate::world::Servers;
 
-/// How many milliseconds after the end of its job a node whose workers are not back may stand for election:
-/// more than it waits for them, less than it keeps its seat without them.
+/// How long after the end of its job a node whose workers have not returned may remain a candidate, in
+/// milliseconds: longer than the node waits for them, shorter than it keeps its seat without them.
 const STANDS_MS: u64 = 3_000;
 
 #[derive(Default)]
 pub(super) struct WhoStandsCanLead {
-    /// The nodes that stand.
+    /// The nodes that are candidates.
     standing: BTreeSet<NodeId>,
-    /// The nodes of which a task does not stop.
+    /// The nodes with a task that does not stop.
     stuck: BTreeMap<NodeId, StuckTask>,
-    /// Since when nothing goes wrong any more.
+    /// The time since which no new faults occur.
     calm_since: Option<u64>,
 }
 
-/// A task that does not ask whether it is to stop.
+/// A task that does not check whether it should stop.
 struct StuckTask {
     job: String,
-    /// When it returns, in milliseconds.
+    /// The time at which it returns, in milliseconds.
     until: u64,
-    /// When the job was over, or else the last moment at which it was not.
+    /// The time at which its job was over, or the last time at which it was not.
     over_since: u64,
     over: bool,
 }
@@ -54,7 +54,7 @@ impl Invariant for WhoStandsCanLead {
             Seen::Wrote { ops, servers, .. } => {
                 stands_once(&facts.cluster, ops, servers)?;
                 let folder = facts.cluster.election();
-                // Without operations a session has ended, and its candidate with it.
+                // Without operations a session has ended, and its candidate is deleted with it.
                 if ops.is_empty() || ops.iter().any(|op| op.path().starts_with(&folder)) {
                     self.standing = servers.names(&folder).iter().filter_map(|name| node_of(name)).collect();
                 }
@@ -66,7 +66,7 @@ impl Invariant for WhoStandsCanLead {
     }
 }
 
-/// Looks at what is created among the candidates.
+/// Checks the candidates that are created.
 fn stands_once(cluster: &ClusterPaths, ops: &[Op], servers: &Servers) -> Result<(), String> {
     let folder = cluster.election();
     for op in ops {
@@ -74,7 +74,7 @@ fn stands_once(cluster: &ClusterPaths, ops: &[Op], servers: &Servers) -> Result<
         let Some(name) = path.strip_prefix(&folder).and_then(|name| name.strip_prefix('/')) else {
             continue;
         };
-        // Its number is given by the servers; what comes before names the node.
+        // The number is assigned by the servers; the part before it identifies the node.
         let count = servers.names(&folder).iter().filter(|other| other.starts_with(name)).count();
         if name.ends_with('~') && count > 1 {
             return Err(format!("{name} stands for election {count} times"));
@@ -83,7 +83,7 @@ fn stands_once(cluster: &ClusterPaths, ops: &[Op], servers: &Servers) -> Result<
     Ok(())
 }
 
-/// The node that a candidate's name names: `<program>@<version>~<node>~<number>`.
+/// Returns the node of a candidate's name: `<program>@<version>~<node>~<number>`.
 fn node_of(name: &str) -> Option<NodeId> {
     name.rsplit('~').nth(1)?.parse().ok()
 }
@@ -98,7 +98,7 @@ impl WhoStandsCanLead {
     }
 
     fn nobody_stands_without_workers(&self, facts: &Facts, now: u64) -> Result<(), String> {
-        // A machine that stands still, or does not reach the servers, withdraws nothing.
+        // A machine that is frozen, or does not reach the servers, cannot withdraw its candidate.
         let Some(calm) = self.calm_since.filter(|_| facts.machines_run) else { return Ok(()) };
         let stands = |(node, task): &(&NodeId, &StuckTask)| {
             task.over && now > task.over_since.max(calm) + STANDS_MS && self.standing.contains(node)

@@ -1,7 +1,7 @@
 //! I1: every task completes exactly once per attempt, whatever is lost, repeated, delayed or reordered.
 //!
-//! Seen by the states: each comes into being once and is done once. A state that is done without being open
-//! was done before, by another copy of its task, or never came into being at all.
+//! The check observes states: each is created once and visited once. A state that is visited without being
+//! open was visited before by another copy of its task, or was never created.
 
 use taskwork::NodeId;
 

@@ -1,6 +1,6 @@
 //! I2: the job is never declared done while a task of its current attempt is unfinished.
 //!
-//! More than that: no attempt's list is ever empty while a state of the attempt is open.
+//! In addition, no attempt's list is ever empty while a state of the attempt is open.
 
 use zk::{Op, job::JobState};
 
@@ -27,7 +27,7 @@ impl Invariant for NeverTooEarly {
             let Op::Delete { path, .. } = op else { continue };
             let Some(at) = place(&facts.cluster, path) else { continue };
             let (Some(attempt), ["list", _]) = (at.attempt, &at.rest[..]) else { continue };
-            // Of a job that was stopped all is removed when it is forgotten.
+            // Everything of a cancelled job is removed when the job is forgotten.
             let job = facts.job(at.job).filter(|job| !job.state.is_over());
             let open = job.map_or(0, |job| job.open(attempt));
             if open == 0 {

@@ -1,5 +1,5 @@
-//! I3: the reported optimum and the reported counts equal the sequential reference's, always. On the way
-//! there a variable only ever improves.
+//! I3: the reported optimum and the reported counts always equal those of the sequential reference.
+//! Meanwhile, a variable only ever improves.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::workload::{Done, Truth};
 #[derive(Default)]
 pub(super) struct TheRightAnswer(BTreeMap<String, Said>);
 
-/// What a job has said so far.
+/// The values that a job has published so far.
 #[derive(Default)]
 struct Said {
     shortest: Option<u64>,
-    /// The bytes of the result.
+    /// The encoded result.
     result: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! I4: a node that lost its ZooKeeper session changes nothing any more: every write carries a fence. And only
+//! I4: a node that has lost its ZooKeeper session changes nothing any more: every write carries a fence. Only
 //! the leader begins an attempt or writes a result.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use crate::world::Servers;
 
 #[derive(Default)]
 pub(super) struct OnlyMembersAndLeadersWrite {
-    /// The node that a session has made a member.
+    /// The node that each session has made a member.
     nodes: BTreeMap<SessionId, String>,
     members: BTreeSet<String>,
 }
@@ -28,7 +28,7 @@ impl Invariant for OnlyMembersAndLeadersWrite {
                 op.path().strip_prefix(&facts.cluster.members()).and_then(|it| it.strip_prefix('/'))
             {
                 match op {
-                    // What nobody can read is no member.
+                    // An unreadable znode is not a member.
                     Op::Create { data, .. } if data.first() == Some(&b'{') => {
                         self.nodes.insert(*session, node.to_owned());
                         self.members.insert(node.to_owned());
@@ -49,12 +49,12 @@ impl Invariant for OnlyMembersAndLeadersWrite {
     }
 }
 
-/// What only members write.
+/// The folders that only members write to.
 const OF_MEMBERS: [&str; 5] = ["list", "parked", "txns", "outputs", "left"];
 
 impl OnlyMembersAndLeadersWrite {
     fn check(&self, facts: &Facts, session: SessionId, ops: &[Op], servers: &Servers) -> Result<(), String> {
-        // Whoever is no node is the submitter, or an operator.
+        // Any other session belongs to the submitter or to an operator.
         let Some(node) = self.nodes.get(&session) else { return Ok(()) };
         let (mut leads, mut takes_part) = (false, false);
         for op in ops {
@@ -71,8 +71,8 @@ impl OnlyMembersAndLeadersWrite {
         if leads {
             return led_by_the_first(facts, ops, servers);
         }
-        // A leader that is no member any more leads on until its session ends: what it writes then has its
-        // fence.
+        // A leader that is no longer a member continues to lead until its session ends; then its writes carry
+        // the leader's fence.
         if takes_part && !self.members.contains(node) && led_by_the_first(facts, ops, servers).is_err() {
             return Err(format!("{node} is no member, and has written {}", ops[0].path()));
         }
@@ -80,7 +80,7 @@ impl OnlyMembersAndLeadersWrite {
     }
 }
 
-/// The write depends on the candidate with the lowest number.
+/// Checks that the write depends on the candidate with the lowest number.
 fn led_by_the_first(facts: &Facts, ops: &[Op], servers: &Servers) -> Result<(), String> {
     let election = facts.cluster.election();
     let number = |name: &str| name.rsplit('~').next().and_then(|digits| digits.parse::<u64>().ok());
@@ -88,7 +88,7 @@ fn led_by_the_first(facts: &Facts, ops: &[Op], servers: &Servers) -> Result<(), 
         Op::Check { path, .. } => path.strip_prefix(&election)?.strip_prefix('/'),
         _ => None,
     });
-    // Those that run the same.
+    // The candidates of the same release.
     let group = fence.and_then(|name| name.split('~').next()).unwrap_or_default();
     let candidates = servers.names(&election).into_iter();
     let rivals = candidates.filter(|name| number(name).is_some() && name.split('~').next() == Some(group));

@@ -1,7 +1,8 @@
-//! I5: while ZooKeeper is away, workers go on searching and nodes go on stealing.
+//! I5: while ZooKeeper is away, workers continue to search and nodes continue to steal.
 //!
-//! Judged where nothing else goes wrong: then, as long as there is plenty to do, at least a quarter of what
-//! all workers could do is done. Without steals it could not be: the tree is not spread so evenly.
+//! This is only checked where there are no other faults. Then, as long as there is plenty of work, at least a
+//! quarter of what all workers could do must be done. Without steals that would be impossible, because the
+//! tree is too unbalanced.
 
 use super::{Facts, Invariant, Seen};
 use crate::workload::Shape;
@@ -17,7 +18,7 @@ struct Away {
     done_before: u64,
 }
 
-/// What is not judged: too short, in milliseconds.
+/// The duration below which an outage is not checked, in milliseconds.
 const SHORT_MS: u64 = 300;
 
 impl Invariant for WorkGoesOn {

@@ -1,7 +1,6 @@
 //! I6: every queue, message, batch, retry and wait is bounded.
 //!
-//! What a node holds it checks itself, after every event; here is what stands in the tree, and what goes over
-//! the wire.
+//! A node checks its own state after every event; this module checks the tree and the messages.
 
 use zk::Op;
 
@@ -9,14 +8,13 @@ use super::{Facts, Invariant, Seen, place};
 
 pub(super) struct EverythingIsBounded;
 
-/// How many transaction ids of a node there may be at once: the last that is committed, and the one that
-/// follows.
+/// The maximum number of transaction ids of a node: the last committed transaction, and the one that follows.
 const TXNS_MAX: usize = 2;
-/// How many messages may lie in a mailbox: a check that is a little old may let a few more in.
+/// The maximum number of letters in a mailbox: a stale check may admit a few more.
 const MAIL_MAX: u32 = zk::mail::MAILBOX_MESSAGES_MAX + 64;
-/// How often a message that is large may wait for the same way.
+/// How many copies of a large message may wait for the same connection.
 const COPIES_MAX: usize = 1;
-/// What is large, in bytes.
+/// The size from which a message is large, in bytes.
 const LARGE_BYTES: usize = 64 << 10;
 
 impl Invariant for EverythingIsBounded {

@@ -1,14 +1,14 @@
-//! I7: a peer that is not an authenticated member is never given a task nor believed.
+//! I7: a peer that is not an authenticated member never receives a task and is never believed.
 //!
-//! A stranger gets messages into the inboxes of nodes, as if the transport had let it in: steal requests, and
-//! grants of a task that nobody split off. That no such task is worked on is seen by I1: its state never came
-//! into being.
+//! A stranger puts messages into the inboxes of nodes, as if the transport had admitted it: steal requests,
+//! and grants of a task that was never split off. I1 detects if such a task is executed, because its state
+//! was never created.
 
 use taskwork::{NodeId, simulation::carries_tasks};
 
 use super::{Facts, Invariant, Seen};
 
-/// The name under which the stranger speaks. No node is ever given it.
+/// The stranger's id, which no node ever has.
 pub(crate) const STRANGER: NodeId = NodeId(0xbad);
 
 pub(super) struct StrangersGetNothing;

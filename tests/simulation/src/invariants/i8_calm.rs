@@ -1,4 +1,4 @@
-//! I8: no input, from a user, a peer or a znode, makes a node panic: it gets a clear error.
+//! I8: no input from a user, a peer or a znode makes a node panic; it causes a clear error instead.
 
 use super::{Facts, Invariant, Seen};
 

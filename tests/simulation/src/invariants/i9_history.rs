@@ -1,5 +1,5 @@
-//! I9: one seed, one history. The same plan is run twice and must give the same trace, of which the
-//! fingerprint is compared.
+//! I9: one seed, one history. Two runs of the same plan must produce the same trace, whose fingerprints are
+//! compared.
 
 use super::Violation;
 

@@ -1,11 +1,11 @@
-//! Who is a member is known to all: some seconds after the last fault nobody speaks any more to who has gone,
-//! and whoever is there gets a share of the work, as long as there is plenty.
+//! All nodes know the members: some seconds after the last fault no node sends messages to a departed node
+//! any more, and every member gets a share of the work as long as there is plenty.
 //!
-//! A node that has not heard of another takes no steal request of it; so who joins unheard never gets any
-//! work.
+//! A node ignores steal requests of nodes that it does not know, so a node that joins unnoticed never gets
+//! any work.
 //!
-//! And a job that has nothing left to do is declared done soon, as long as a member is there that could:
-//! whatever its leader waits for.
+//! In addition, a job without remaining work is soon declared done, as long as a member could do so, whatever
+//! its leader waits for.
 
 use std::collections::BTreeMap;
 
@@ -15,35 +15,35 @@ use zk::{Op, membership, tree::SessionId};
 use super::{Facts, Invariant, Seen, place};
 use crate::workload::Shape;
 
-/// After so many milliseconds without any fault everybody has heard of everybody, and has work.
+/// The time without faults after which all nodes know each other and have work, in milliseconds.
 const HEARD_MS: u64 = 5_000;
 
-/// After so many milliseconds without anything left to do a job is over. Nothing but the servers, and the
-/// lack of nodes, keeps it longer: faults pass sooner.
+/// The time after which a job without remaining work must be over, in milliseconds. Only an outage of the
+/// servers, or a lack of nodes, may delay it further: other faults pass sooner.
 const DECLARED_MS: u64 = 20_000;
 
 #[derive(Default)]
 pub(super) struct EverybodyIsKnown {
-    /// Since when nothing goes wrong any more.
+    /// The time since which no new faults occur.
     calm_since: Option<u64>,
     away: bool,
     stalled: bool,
-    /// Since when there is plenty to do.
+    /// The time since which there is plenty of work.
     plenty_since: Option<u64>,
     members: BTreeMap<NodeId, Member>,
     gone: BTreeMap<NodeId, u64>,
     looked_at: u64,
-    /// Since when there is no other job of the first one's program: a leader leads the job that it works on
-    /// itself, and who was lost from another one is noticed when it comes to that.
+    /// The time since which the first job is the only one of its program: a leader leads only the job that it
+    /// works on, and notices lost nodes of another job when it takes that one.
     one_job_since: Option<u64>,
-    /// Since when a job has nothing left to do.
+    /// The time since which each job has no remaining work.
     idle_since: BTreeMap<String, u64>,
 }
 
 struct Member {
     session: SessionId,
     program: String,
-    /// When it was last seen to do something, or else when it came.
+    /// The time of its last work, or of its start.
     worked_at: u64,
     leaves: bool,
 }
@@ -71,7 +71,7 @@ impl Invariant for EverybodyIsKnown {
                     member.leaves = true;
                 }
             }
-            // Nobody can know while nobody can be asked.
+            // Nothing can be known while no server answers.
             _ if self.away || self.stalled => {
                 if let Seen::Wrote { session, ops, .. } = seen {
                     self.note(facts, now, *session, ops);
@@ -118,7 +118,7 @@ impl EverybodyIsKnown {
             if let Op::Create { path, .. } = op
                 && place(&facts.cluster, path).is_some_and(|at| at.attempt.is_some() && at.rest.is_empty())
             {
-                // All begin from the root again.
+                // All work begins from the root again.
                 self.plenty_since = None;
             }
             let folder = facts.cluster.members();
@@ -126,7 +126,7 @@ impl EverybodyIsKnown {
             let Some(node) = name.and_then(|name| name.parse::<NodeId>().ok()) else { continue };
             match op {
                 Op::Create { data, .. } => {
-                    // What is no record is what a stranger has written.
+                    // An unreadable record was written by a stranger.
                     let Ok(membership::Member { program, .. }) = serde_json::from_slice(data) else {
                         continue;
                     };

@@ -1,8 +1,8 @@
-//! What must hold at every step of every history: the invariants of the architecture, one file each, by their
-//! numbers there.
+//! The invariants of the architecture, which must hold at every step of every history. Each has a file of its
+//! own, named by its number there.
 //!
-//! They look from outside: at the states that tasks open and do, at every operation that is committed, at
-//! every message. None of them asks the code under test what it believes.
+//! They observe from outside: the states that tasks open and visit, every committed operation, every message.
+//! None of them depends on what the code under test believes.
 
 mod candidates;
 mod i1_once;
@@ -34,89 +34,89 @@ use crate::{
     world::Servers,
 };
 
-/// What can be seen of a world from outside.
+/// An observable event in a world.
 #[derive(Debug)]
 pub(crate) enum Seen<'a> {
-    /// A worker of a node has done a slice.
+    /// A node's worker has completed a slice.
     Worked { node: NodeId, done: &'a Slice },
-    /// A session's operations are committed; without any, the session has ended. The servers are seen as they
-    /// are after.
+    /// A session's operations are committed; an empty list means that the session has ended. `servers` is the
+    /// state after that.
     Wrote { session: SessionId, ops: &'a [Op], servers: &'a Servers },
     /// A node has sent a message.
     Sent { from: NodeId, to: NodeId, payload: &'a [u8] },
-    /// A message waits for its way, so many times.
+    /// A message waits for its connection, in this many copies.
     Waits { from: NodeId, to: NodeId, copies: usize, bytes: usize },
     /// The servers are away from now on, or back.
     ServersAway { away: bool },
     /// The servers commit nothing from now on, or commit again.
     Stalled { stalled: bool },
-    /// Nothing goes wrong any more from now on, but for what has gone wrong and is not over.
+    /// No new faults occur from now on, but earlier ones may last.
     Calm,
     /// A node was told to leave.
     ToldToLeave { node: NodeId },
-    /// A task of a node does not ask whether it is to stop, until then.
+    /// A node's task does not check whether it should stop until this time.
     Stuck { node: NodeId, until: u64 },
-    /// A node has found an invariant of its own state broken.
+    /// A node has detected a broken invariant in its own state.
     NodeBroken { what: &'a str },
     /// Code has panicked.
     Panicked { what: &'a str },
 }
 
-/// Something that must hold.
+/// A condition that must always hold.
 pub(crate) trait Invariant: Send {
-    /// What it says, shortly.
+    /// Returns its short name.
     fn name(&self) -> &'static str;
-    /// Looks at what has happened.
+    /// Checks an event.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// If the invariant is broken, with a description.
     fn see(&mut self, facts: &Facts, now: u64, seen: &Seen<'_>) -> Result<(), String>;
 }
 
-/// What several invariants must know.
+/// Facts that several invariants need.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) cluster: ClusterPaths,
-    /// By their names, as they stand in the tree.
+    /// The jobs by name, as in the tree.
     jobs: BTreeMap<String, JobFacts>,
     /// The program of each job, by its name.
     programs: BTreeMap<String, String>,
-    /// The shared data of jobs, as far as it is written.
+    /// The shared data of jobs, as far as written.
     shared: BTreeMap<String, Vec<u8>>,
-    /// The job and the attempt that a node has last enrolled in.
+    /// The job and the attempt in which each node enrolled last.
     attempt_of: BTreeMap<NodeId, (String, u32)>,
-    /// Workers of all nodes together.
+    /// The number of workers of all nodes.
     pub(crate) workers: usize,
-    /// How many states a worker does in a second.
+    /// The number of states that a worker visits per second.
     pub(crate) states_per_s: u64,
-    /// Nothing goes wrong but that the servers are away.
+    /// Whether outages of the servers are the only faults.
     pub(crate) only_servers: bool,
-    /// No machine stands still or is cut off from anything.
+    /// Whether no machine is ever frozen or cut off.
     pub(crate) machines_run: bool,
-    /// The largest message that there may be, in bytes.
+    /// The maximum size of a message, in bytes.
     pub(crate) message_bytes_max: usize,
 }
 
-/// What is known of one job.
+/// The facts about one job.
 #[derive(Debug)]
 pub(crate) struct JobFacts {
     pub(crate) shape: Shape,
     pub(crate) truth: Truth,
-    /// The states of an attempt that came into being and are not done.
+    /// The states of each attempt that were created and not visited yet.
     open: BTreeMap<u32, HashSet<u64>>,
-    /// The attempt that was begun last.
+    /// The most recent attempt.
     pub(crate) latest: u32,
-    /// Where its record says it stands.
+    /// The state according to its record.
     pub(crate) state: JobState,
 }
 
 impl JobFacts {
-    /// The states that nodes can work on.
+    /// Returns the number of states that nodes can work on.
     fn at_hand(&self) -> usize {
         if self.state.is_running() { self.open(self.latest) } else { 0 }
     }
 
-    /// The states of an attempt that are not done.
+    /// Returns the number of states of an attempt that are not visited yet.
     pub(crate) fn open(&self, attempt: u32) -> usize {
         self.open.get(&attempt).map_or(0, HashSet::len)
     }
@@ -130,26 +130,26 @@ pub(crate) struct Violation {
     pub(crate) what: String,
 }
 
-/// All invariants, and the first few times that one was broken.
+/// All invariants, and the first few violations.
 pub(crate) struct Invariants {
     pub(crate) facts: Facts,
     all: Vec<Box<dyn Invariant>>,
     pub(crate) violations: Vec<Violation>,
 }
 
-/// More are not kept: the first one says what went wrong.
+/// The maximum number of violations kept: the first one is the most informative.
 const VIOLATIONS_MAX: usize = 8;
 
-/// A path within a job, taken apart.
+/// The parts of a path within a job.
 pub(crate) struct Place<'a> {
     pub(crate) job: &'a str,
     /// The attempt, if the path is in one.
     pub(crate) attempt: Option<u32>,
-    /// The parts after the job's name, or after the attempt's number.
+    /// The components after the job's name, or after the attempt's number.
     pub(crate) rest: Vec<&'a str>,
 }
 
-/// Where in a job a path is; `None` if it is not in a job.
+/// Splits a path within a job; returns `None` for other paths.
 pub(crate) fn place<'a>(cluster: &ClusterPaths, path: &'a str) -> Option<Place<'a>> {
     let mut parts = path.strip_prefix(&cluster.jobs())?.strip_prefix('/')?.split('/').peekable();
     let (job, mut attempt) = (parts.next()?, None);
@@ -160,7 +160,7 @@ pub(crate) fn place<'a>(cluster: &ClusterPaths, path: &'a str) -> Option<Place<'
     Some(Place { job, attempt, rest: parts.collect() })
 }
 
-/// The record that an operation writes for a job, if it writes one.
+/// Returns the job and its new record if an operation writes one.
 pub(crate) fn record<'a>(cluster: &ClusterPaths, op: &'a Op) -> Option<(&'a str, JobRecord)> {
     let Op::Set { path, data, .. } = op else { return None };
     let at = place(cluster, path)?;
@@ -188,18 +188,18 @@ impl Facts {
         self.jobs.get(job)
     }
 
-    /// The job that was submitted first: in runs of one job, the job.
+    /// Returns the job that was submitted first, which is the only one in most runs.
     pub(crate) fn first(&self) -> Option<&JobFacts> {
         self.jobs.first_key_value().map(|(_, job)| job)
     }
 
-    /// How many states of the first job nodes can work on.
+    /// Returns the number of states of the first job that nodes can work on.
     pub(crate) fn open(&self) -> usize {
         self.first().map_or(0, JobFacts::at_hand)
     }
 
-    /// The program of the first job, if nodes of it can work on that job alone: a node stays with a later job
-    /// that it has begun, whatever the first one has to give.
+    /// Returns the program of the first job, unless its nodes may work on a later job: a node stays with a
+    /// job that it has begun, whatever work the first one has.
     pub(crate) fn only_program(&self) -> Option<&str> {
         let program = self.programs.get(self.jobs.first_key_value()?.0)?;
         let of_it = |name: &String| self.programs.get(name) == Some(program);
@@ -207,8 +207,8 @@ impl Facts {
         (!later).then_some(program)
     }
 
-    /// Each job with its program, and whether it is at work and has nothing left to do. While nodes have
-    /// another job of the program to do they are there, and it waits.
+    /// Returns each job with its program, and whether it is running without any work left. A job may wait
+    /// while its nodes work on another job of the program.
     pub(crate) fn idle(&self) -> impl Iterator<Item = (&str, &str, bool)> {
         let is_at_hand = move |program: &String| {
             let of_it = self.jobs.iter().filter(move |(name, _)| self.programs.get(*name) == Some(program));
@@ -246,7 +246,7 @@ impl Facts {
     }
 
     fn begin(&mut self, job: &str, attempt: u32) {
-        // Only the first attempt needs it: what the job is made of does not change.
+        // Needed for the first attempt only, since the shared data of a job does not change.
         let shape = self.shared.remove(job).and_then(|bytes| taskwork::simulation::decode::<Shape>(&bytes));
         if let Some(shape) = shape {
             let truth = workload::truth(&shape);
@@ -259,12 +259,12 @@ impl Facts {
         }
     }
 
-    /// Notes the states that were done and opened. Gives those that were done without being open.
+    /// Records the visited and created states. Returns those that were visited without being open.
     fn work(&mut self, node: NodeId, done: &Slice) -> Vec<u64> {
         let Some((job, attempt)) = self.attempt_of.get(&node) else { return done.consumed.clone() };
         let Some(job) = self.jobs.get_mut(job) else { return done.consumed.clone() };
         let open = job.open.entry(*attempt).or_default();
-        // Of a slice everything that is opened is there before what was opened in it is done.
+        // Within a slice, states may be opened and visited; so all opened ones are added first.
         open.extend(&done.opened);
         done.consumed.iter().copied().filter(|state| !open.remove(state)).collect()
     }

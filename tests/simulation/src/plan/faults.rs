@@ -1,14 +1,14 @@
-//! What is done to the cluster in a run, and how it is drawn from the seed for each kind of plan.
+//! The faults of a run, and how they are drawn from the seed for each kind of plan.
 
 use rand::{Rng as _, rngs::SmallRng};
 
 use super::Kind;
 
-/// How long a task does not stop that does not: longer than anybody waits for it, and not so long that a job
-/// in which it happens to be begun could not end.
+/// How long a task does not stop "for ever", in milliseconds: longer than any node waits for it, but short
+/// enough for its job to end.
 const FOR_EVER_MS: u64 = 40_000;
 
-/// Something that is done to the cluster. Machines are picked by chance when it comes to it.
+/// A fault or an operation on the cluster. Machines are chosen at random when it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A node joins.
@@ -17,62 +17,63 @@ pub(crate) enum Fault {
     Kill,
     /// The machine that leads dies.
     KillLeader,
-    /// A machine stands still for a while.
+    /// A machine freezes for a while.
     Freeze { ms: u64 },
-    /// The machine that leads stands still.
+    /// The machine that leads freezes.
     FreezeLeader { ms: u64 },
-    /// A node is told to leave, by a signal.
+    /// A node is told to leave by a signal.
     Drain,
-    /// The same, and told again a moment later.
+    /// The same, and again a moment later.
     DrainTwice { ms: u64 },
     /// A node is asked to leave through ZooKeeper, by an operator.
     Ask,
     /// All nodes are told to leave.
     DrainAll,
-    /// Nothing comes from one machine to another.
+    /// No messages pass from one machine to another.
     Cut { ms: u64 },
-    /// Nothing comes from one machine to another, nor back.
+    /// No messages pass between two machines.
     CutBothWays { ms: u64 },
-    /// A machine is cut off from all others, and from the servers.
+    /// A machine is cut off from all others and from the servers.
     Isolate { ms: u64 },
     /// A machine does not reach the servers.
     CutFromServers { ms: u64 },
     /// A session's connection is lost.
     Disconnect,
-    /// The servers end a session whose node is well.
+    /// The servers end the session of a healthy node.
     Expire,
-    /// Nobody reaches the servers.
+    /// No machine reaches the servers.
     ServersAway { ms: u64 },
-    /// One server does not run for a while.
+    /// One server is down for a while.
     ServerAway { ms: u64 },
     /// The servers commit nothing for a while.
     Stall { ms: u64 },
-    /// A job is put aside for a while.
+    /// A job is suspended for a while.
     Suspend { ms: u64 },
-    /// The first job is put aside for so long.
+    /// The first job is suspended for this long.
     SuspendFirst { ms: u64 },
-    /// A job is stopped.
+    /// A job is cancelled.
     Cancel,
-    /// The first job is stopped.
+    /// The first job is cancelled.
     CancelFirst,
     /// A job that is over is forgotten.
     Forget,
-    /// A machine's process is killed, and another is started there.
+    /// A machine's process is killed, and another one is started there.
     Restart { ms: u64 },
-    /// A worker's task does not ask for so long whether it is to stop.
+    /// A worker's task does not check for this long whether it should stop.
     Stuck { ms: u64 },
-    /// The same at the machine that leads.
+    /// The same on the machine that leads.
     StuckLeader { ms: u64 },
-    /// A stranger's messages get into a node's inbox.
+    /// A stranger's messages arrive in a node's inbox.
     Stranger,
-    /// Bytes that are no message get into a node's inbox, under a member's name.
+    /// Bytes that are no message arrive in a node's inbox, under a member's name.
     Garbage,
-    /// What nobody can read appears among members, candidates, parked tasks and letters.
+    /// Unreadable znodes appear among members, candidates, parked tasks and letters.
     Litter,
 }
 
 impl Fault {
-    /// Whether every machine runs on and reaches all the others and the servers; its connections may be lost.
+    /// Returns whether every machine keeps running and reaches all others and the servers; connections may
+    /// break.
     pub(super) fn spares_machines(self) -> bool {
         use Fault::{
             Cancel, CancelFirst, Disconnect, Drain, Forget, Join, Stuck, StuckLeader, Suspend, SuspendFirst,
@@ -83,7 +84,7 @@ impl Fault {
     }
 }
 
-/// What goes wrong in a plan of a kind, in the order of time: milliseconds from its begin.
+/// Draws the faults for a kind of plan, sorted by time, in milliseconds from the start.
 pub(super) fn draw(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64) -> Vec<(u64, Fault)> {
     let count = match kind {
         Kind::Quiet => 0,
@@ -118,10 +119,10 @@ pub(super) fn draw(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64
         }
     }
     if kind == Kind::Stuck {
-        // Nobody can work off a task that does not end.
+        // A task that does not end cannot be completed, so the job must be cancelled.
         let mut cancelled_at = random.random_range(calm_ms / 2..calm_ms);
         if random.random_range(0..3) == 0 {
-            // Put aside, a job waits for such a task as long as it takes; the next one must not.
+            // A suspended job waits for such a task indefinitely; the next job must not.
             let at = random.random_range(0..calm_ms / 2);
             faults.push((at, Fault::StuckLeader { ms: FOR_EVER_MS }));
             faults.push((at + random.random_range(50..500), Fault::SuspendFirst { ms: FOR_EVER_MS }));
@@ -133,7 +134,7 @@ pub(super) fn draw(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64
     faults
 }
 
-/// What is done to jobs.
+/// Draws an operation on a job.
 fn of_jobs(random: &mut SmallRng, ms: u64) -> Fault {
     match random.random_range(0..6) {
         0 => Fault::Cancel,
@@ -143,7 +144,7 @@ fn of_jobs(random: &mut SmallRng, ms: u64) -> Fault {
     }
 }
 
-/// What leaves tasks that do not stop behind.
+/// Draws a fault that leaves tasks which do not stop.
 fn stuck(random: &mut SmallRng, ms: u64) -> Fault {
     let ms = if random.random_range(0..3) == 0 { FOR_EVER_MS } else { ms };
     match random.random_range(0..8) {
@@ -155,13 +156,13 @@ fn stuck(random: &mut SmallRng, ms: u64) -> Fault {
     }
 }
 
-/// How long the servers are away: mostly some sessions long, now and then a minute.
+/// Draws the duration of an outage, in milliseconds: usually some sessions long, sometimes a minute.
 fn outage(random: &mut SmallRng) -> u64 {
     let most = if random.random_range(0..16) == 0 { 60_000 } else { 6_000 };
     random.random_range(1_300..most)
 }
 
-/// What lets connections be lost and made anew, and the membership change then.
+/// Draws a fault that makes connections break and be re-established, or changes the membership then.
 fn reconnect(random: &mut SmallRng, ms: u64) -> Fault {
     match random.random_range(0..8) {
         0..3 => Fault::ServerAway { ms },
@@ -172,7 +173,7 @@ fn reconnect(random: &mut SmallRng, ms: u64) -> Fault {
     }
 }
 
-/// What lets tasks be parked, claimed and parked again.
+/// Draws a fault that makes tasks be parked, claimed and parked again.
 fn parking(random: &mut SmallRng, ms: u64) -> Fault {
     match random.random_range(0..4) {
         0 => Fault::DrainAll,

@@ -1,4 +1,4 @@
-//! Letting things go wrong: each fault of a plan, as it is done to the cluster.
+//! The execution of each fault of a plan.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Lets something go wrong.
+    /// Executes a fault.
     pub(super) fn commit(&mut self, fault: Fault) {
         self.world.with(|state| state.note(format_args!("{fault:?}")));
         let Some(machine) = self.any_machine() else {
@@ -96,19 +96,19 @@ impl Stage<'_> {
         }
     }
 
-    /// A node joins: mostly one that runs what the first job needs.
+    /// Starts a node, usually one of the first job's program.
     fn join_any(&mut self) {
         let other = self.plan.others > 0 && self.world.with(|state| state.random.random_range(0..4) == 0);
         self.join(if other { Program::Other } else { Program::This });
     }
 
-    /// One of the jobs, over or not.
+    /// Returns one of the jobs, over or not.
     fn any_job(&self) -> Option<String> {
         let jobs = self.jobs();
         self.world.with(|state| jobs.choose(&mut state.random).cloned())
     }
 
-    /// What an operator does by `taskwork cancel`.
+    /// Does what `taskwork cancel` does.
     fn cancel(&mut self, first: bool) {
         let job = if first { Some(self.job.clone()) } else { self.any_job() };
         let Some(job) = job else { return };
@@ -126,7 +126,7 @@ impl Stage<'_> {
         });
     }
 
-    /// What an operator does by `taskwork forget`.
+    /// Does what `taskwork forget` does.
     fn forget(&self) {
         let Some(job) = self.any_job() else { return };
         if self.state(&job).is_none_or(|record| !record.state.is_over()) {
@@ -136,13 +136,13 @@ impl Stage<'_> {
         tokio::spawn(async move { zk::job::forget(&*store, &cluster, &job).await });
     }
 
-    /// A process dies, and another takes its place.
+    /// Kills a process and schedules its replacement.
     fn restart(&mut self, machine: MachineId, ms: u64) {
         self.kill(machine);
         self.restarting.push((self.world.now() + ms, machine));
     }
 
-    /// Starts again what is to be started again by now.
+    /// Starts the processes whose restart is due.
     pub(super) fn start_again(&mut self) {
         let now = self.world.now();
         let all = std::mem::take(&mut self.restarting);
@@ -184,7 +184,7 @@ impl Stage<'_> {
         });
     }
 
-    /// What an operator does by `taskwork drain`.
+    /// Does what `taskwork drain` does.
     fn ask_to_leave(&self, machine: MachineId) {
         let Some(node) = self.world.with(|state| {
             let it = state.machines.get(machine);
@@ -196,11 +196,11 @@ impl Stage<'_> {
             return self.tell_to_leave(machine);
         };
         let (store, path) = (Arc::clone(&self.store), self.setup.cluster.drain(&node.to_string()));
-        // Nobody would take away what is asked of a node that is gone.
+        // No process would remove the request to a node that is gone.
         let member = Op::Check { path: self.setup.cluster.member(&node.to_string()), version: None };
         let leave = self.world.with(|state| state.machines.get(machine).leave.clone());
         tokio::spawn(async move {
-            // It is tried once. Should it come to nothing, the operator goes there and ends the process.
+            // Tried only once. If it fails, the operator would end the process instead.
             let ask = Op::Create { path, data: Vec::new(), mode: CreateMode::Persistent };
             if store.multi(vec![member, ask]).await.is_err() {
                 let _ = leave.map(|leave| leave.try_send(()));
@@ -208,7 +208,7 @@ impl Stage<'_> {
         });
     }
 
-    /// What an operator does by `taskwork suspend`, and later by `taskwork resume`.
+    /// Does what `taskwork suspend` does, and later `taskwork resume`.
     fn suspend(&self, job: Option<String>, ms: u64) {
         let Some(job) = job else { return };
         let (store, cluster) = (Arc::clone(&self.store), self.setup.cluster.clone());
@@ -217,7 +217,7 @@ impl Stage<'_> {
             let _ = zk::job::suspend(&*store, &cluster, &job).await;
             sleep(Duration::from_millis(ms)).await;
             let mut store = store;
-            // It may be over and forgotten by then.
+            // The job may be over and forgotten by then.
             while zk::job::resume(&*store, &cluster, &job).await.is_err_and(|error| error.is_transient()) {
                 sleep(Duration::from_millis(50)).await;
                 store = world.office().await;
@@ -225,7 +225,7 @@ impl Stage<'_> {
         });
     }
 
-    /// Gets messages into an inbox that no node has sent.
+    /// Puts messages that no node has sent into an inbox.
     fn smuggle(&self, machine: MachineId, fault: Fault) {
         let number = self.job.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
         self.world.with(|state| {
@@ -240,13 +240,13 @@ impl Stage<'_> {
             let other = living.choose(&mut state.random).copied();
             let Some(from) = other.and_then(|other| state.machines.get(other).node) else { return };
             let length = state.random.random_range(0..200);
-            // It begins as one about a job that does not exist would: what else it says must not matter.
+            // It begins like a message about a job that does not exist: the rest must not matter.
             let bytes = [251, 1, 1].into_iter().chain((0..length).map(|_| state.random.random())).collect();
             state.smuggle(from, node, bytes);
         });
     }
 
-    /// Puts what nobody can read where nodes look.
+    /// Creates unreadable znodes where nodes look.
     fn litter(&self) {
         let (store, cluster, job) = (Arc::clone(&self.store), self.setup.cluster.clone(), self.job.clone());
         let attempt = self.world.with(|state| state.invariants.facts.first().map_or(1, |job| job.latest));

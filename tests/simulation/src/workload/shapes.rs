@@ -7,41 +7,41 @@ use sha1::{Digest as _, Sha1};
 
 use super::tour::Tour;
 
-/// The shape of a tree, from which all of it follows.
+/// The shape of a tree, which determines it completely.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Shape {
-    /// Every state above this depth has 0 to 2 · `mean` children, by its number.
+    /// Every state above this depth has 0 to 2 · `mean` children, depending on its number.
     Random { seed: u64, mean: u64, depth: u32 },
-    /// Unbalanced Tree Search (Olivier et al., LCPC 2006), geometric of fixed shape: the published trees and
-    /// their like.
+    /// Unbalanced Tree Search (Olivier et al., LCPC 2006), geometric with fixed shape: the published trees
+    /// and similar ones.
     Uts { seed: u32, mean: f64, depth: u32 },
-    /// One state after another: nothing can ever be split off.
+    /// A chain of states: nothing can ever be split off.
     Chain { length: u32 },
-    /// All states below the root.
+    /// A star: all states are children of the root.
     Star { leaves: u32 },
-    /// A star of which one leaf has a chain below it, and with it nearly all the work.
+    /// A star in which a chain with nearly all the work hangs below one leaf.
     Lopsided { leaves: u32, length: u32 },
     /// As `Random`, but most tasks refuse to be split.
     Refusing { seed: u64, mean: u64, depth: u32 },
-    /// As `Random`, but a state takes so many bytes.
+    /// As `Random`, but each state has this many bytes.
     Heavy { seed: u64, mean: u64, depth: u32, bytes: usize },
-    /// The shortest of all round trips, by branch and bound.
+    /// The shortest round trip, by branch and bound.
     Tour(Tour),
 }
 
 /// A state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// Its own, in the whole tree.
+    /// Its number, unique in the whole tree.
     pub(crate) number: u64,
     pub(crate) depth: u32,
-    /// What its children follow from, if not from its number.
+    /// The seed of its children, if it is not the state's number.
     pub(crate) seed: u64,
-    /// The towns visited, or the state of a hash.
+    /// The visited towns, or the state of a hash.
     pub(crate) path: Vec<u8>,
 }
 
-/// A number that depends on all bits of two others (the finaliser of splitmix64).
+/// Mixes two numbers into one that depends on all their bits (the finaliser of splitmix64).
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let mut x = a.wrapping_add(b.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -66,7 +66,7 @@ impl Shape {
         State { number: mix(1, seed), depth: 0, seed, path }
     }
 
-    /// The children of a state. Not for [`Tour`](Self::Tour), whose children depend on what is known.
+    /// Returns the children of a state. Not for [`Tour`](Self::Tour), whose children depend on the incumbent.
     pub(crate) fn children(&self, state: &State) -> Vec<State> {
         let count = match *self {
             Self::Random { mean, depth, .. }
@@ -103,7 +103,7 @@ impl State {
     }
 }
 
-/// The children of a node of a UTS tree: as many as the last 31 bits of its hash say.
+/// Returns the children of a node of a UTS tree; their number follows from the last 31 bits of its hash.
 fn uts(node: &State, mean: f64, depth: u32) -> Vec<State> {
     if node.depth >= depth {
         return Vec::new();

@@ -1,10 +1,10 @@
-//! A travelling salesman small enough that its answer is known from trying every tour.
+//! A travelling salesman problem small enough to be solved by exhaustive search.
 
 use serde::{Deserialize, Serialize};
 
 use super::shapes::{State, mix};
 
-/// Towns with the distances between them.
+/// Towns and their distances.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tour {
     distances: Vec<Vec<u64>>,
@@ -18,7 +18,7 @@ impl Tour {
         Self { distances: (0..towns).map(|a| (0..towns).map(|b| distance(a, b)).collect()).collect() }
     }
 
-    /// One of several random ones: that whose shortest tour is found last of all.
+    /// Returns the one of several random instances whose shortest tour is found last.
     pub(crate) fn found_late(seed: u64, towns: usize) -> Self {
         let tours = (0..16).map(|k| Self::random(mix(seed, k), towns));
         tours.min_by_key(Self::states_after_the_last_found).unwrap_or_else(|| Self::random(seed, towns))
@@ -45,8 +45,8 @@ impl Tour {
         path.windows(2).map(|pair| self.distances[usize::from(pair[0])][usize::from(pair[1])]).sum()
     }
 
-    /// What follows from a state: the length of a tour, if it is one, or longer paths that may still become
-    /// the shortest.
+    /// Expands a state: returns the length if it is a tour, and the longer paths that may still lead to a
+    /// shorter one.
     pub(super) fn branch(&self, state: &State, shortest: Option<u64>) -> (Option<u64>, Vec<State>) {
         let so_far = self.length(&state.path);
         if shortest.is_some_and(|shortest| so_far >= shortest) {
@@ -64,7 +64,8 @@ impl Tour {
         (None, unvisited.map(longer).collect())
     }
 
-    /// The length of the shortest tour, by dynamic programming over sets of towns (Held and Karp, 1962).
+    /// Returns the length of the shortest tour, by dynamic programming over sets of towns (Held and Karp,
+    /// 1962).
     pub(super) fn shortest(&self) -> u64 {
         let towns = self.towns();
         let mut best = vec![vec![u64::MAX; towns]; 1 << towns];

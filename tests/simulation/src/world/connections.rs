@@ -1,5 +1,5 @@
-//! What becomes of the connections between clients and servers: they are lost and made anew, at another
-//! server; sessions whose clients are not heard of end, and their clients learn it late.
+//! Connections between clients and servers: they break and are re-established to another server. Sessions
+//! whose clients are silent end, and their clients learn that late.
 
 use rand::{Rng as _, seq::IndexedRandom as _};
 use zk::{
@@ -13,18 +13,18 @@ use super::{
 };
 use crate::invariants::Seen;
 
-/// How long a client goes without a server before its library takes the session for lost, in milliseconds:
-/// its watches end then. What the servers hold is taken up again all the same.
+/// How long a client waits without a server before its library considers the session expired, in
+/// milliseconds; its watches end then. The servers may still resume the session.
 const WATCHES_END_MS: u64 = SESSION_MS * 14 / 10;
 
 impl State {
-    /// A client learns that its session is over.
+    /// Tells a client that its session is over.
     pub(super) fn tell_end(&mut self, session: SessionId) {
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         client.told = true;
         client.connected = false;
         client.state.send_replace(Session::Expired);
-        // Those who wait on watches hear that these have ended: their senders are gone.
+        // Dropping the senders tells those who wait on watches that these have ended.
         let pending = std::mem::take(&mut client.pending);
         self.drop_watches(session);
         for waiting in pending {
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// All watches of a session end.
+    /// Drops all watches of a session.
     fn drop_watches(&mut self, session: SessionId) {
         self.unwatch_all(session);
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
@@ -41,15 +41,15 @@ impl State {
         client.silenced.clear();
     }
 
-    /// The servers know of no watch of a session any more.
+    /// Removes all watches of a session from the servers.
     fn unwatch_all(&mut self, session: SessionId) {
         let Some(client) = self.servers.sessions.get(&session) else { return };
         let (replica, gone) = (client.replica, client.watches());
         self.servers.unwatch(replica, &gone);
     }
 
-    /// A session's connection is lost: whoever waits for an answer hears that it is unknown. It is tried to
-    /// connect anew soon.
+    /// Breaks a session's connection: pending requests have an unknown outcome. The client soon tries to
+    /// reconnect.
     pub(crate) fn lose_connection(&mut self, session: SessionId) {
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         if client.told || !client.connected {
@@ -74,14 +74,15 @@ impl State {
         self.after(soon, move |state| state.connect_anew(session));
     }
 
-    /// The servers end the session unless they hear of it in time.
+    /// Ends the session unless the servers hear of it in time.
     fn expect_sign_of_life(&mut self, session: SessionId) {
         let Some(since) = self.servers.sessions.get(&session).and_then(|client| client.silent) else {
             return;
         };
         self.after(SESSION_MS, move |state| {
             let silent = state.servers.sessions.get(&session).and_then(|client| client.silent);
-            // Servers that are away end no sessions; when they are back all sessions have their time anew.
+            // Servers that are away end no sessions; when they are back, all sessions have their full timeout
+            // again.
             if silent == Some(since) && !state.servers.away {
                 state.end_session(session);
             }
@@ -105,7 +106,7 @@ impl State {
             return self.tell_end(session);
         }
         let seen = client.seen;
-        // A server that has seen less than the client refuses it.
+        // A server that has seen less than the client rejects it.
         let fit = |&replica: &usize| {
             let it = &self.servers.replicas[replica];
             !it.down && it.applied >= seen
@@ -128,13 +129,13 @@ impl State {
         for awaited in awaited.into_values().filter(|awaited| !awaited.waiting.is_closed()) {
             self.watch_again(session, awaited);
         }
-        // The client says so by itself: that comes over no connection.
+        // Reported by the client itself, not sent over a connection.
         for stream in streams.into_values() {
             let _ = stream.send(WatchEvent::Rescan);
         }
     }
 
-    /// A one-time watch is set at another server, which says at once what the client has missed.
+    /// Sets a one-time watch at another server, which immediately reports what the client has missed.
     fn watch_again(&mut self, session: SessionId, awaited: Awaited) {
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         let it = &self.servers.replicas[client.replica];
@@ -154,13 +155,13 @@ impl State {
         };
         let id = self.set_watch(session, awaited);
         if let (Some(id), Some(event)) = (id, missed) {
-            // Should that get lost the client has the watch still.
+            // If that is lost, the client still has the watch.
             self.answer(session, move |state| state.awaken(session, id, event));
         }
     }
 
-    /// A client has been without a server for so long that its watches end, unless it was connected
-    /// meanwhile. Its session may go on.
+    /// Ends the watches of a client that has been without a server for too long, unless it has reconnected
+    /// meanwhile. Its session may continue.
     fn end_watches(&mut self, session: SessionId, connection: u32) {
         let Some(client) = self.servers.sessions.get(&session) else { return };
         if !client.connected && client.connection == connection && !client.told {
@@ -169,7 +170,7 @@ impl State {
         }
     }
 
-    /// Nothing is heard of a machine any more: its sessions will end unless that changes.
+    /// Makes a machine silent: its sessions will end unless that changes.
     pub(super) fn silence(&mut self, machine: MachineId) {
         for session in self.sessions_of(machine) {
             if let Some(client) = self.servers.sessions.get_mut(&session) {
@@ -179,7 +180,7 @@ impl State {
         }
     }
 
-    /// The servers end a session although its client is well, if they are there to do so.
+    /// Ends a session whose client is well, unless the servers are away.
     pub(crate) fn expire(&mut self, session: SessionId) {
         if !self.servers.away {
             self.end_session(session);
@@ -187,7 +188,7 @@ impl State {
         self.lose_connection(session);
     }
 
-    /// A client is gone without having closed its session: it will end.
+    /// Records that a client is gone without having closed its session, so that the session will end.
     pub(super) fn lose_client(&mut self, session: SessionId) {
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         client.connected = false;
@@ -196,7 +197,7 @@ impl State {
         self.expect_sign_of_life(session);
     }
 
-    /// A machine that was frozen is heard of again. Its clients find out what has become of their sessions.
+    /// Makes a thawed machine audible again. Its clients find out what has become of their sessions.
     pub(super) fn hear_again(&mut self, machine: MachineId) {
         for session in self.sessions_of(machine) {
             let Some(client) = self.servers.sessions.get_mut(&session) else { continue };
@@ -222,12 +223,12 @@ impl State {
         self.after(ms, move |state| state.machines.get(machine).cut_off = false);
     }
 
-    /// One server does not run for a while. Its clients find others. If it leads, the others serve nobody
-    /// until they have another leader.
+    /// Stops one server for a while. Its clients find others. If it leads, the others serve no requests until
+    /// they have another leader.
     pub(crate) fn server_away(&mut self, ms: u64) {
         const ELECTION_MS: u64 = 600;
         let which = self.random.random_range(0..REPLICAS);
-        // A second one less, and there would be no quorum.
+        // With another one down there would be no quorum.
         if self.servers.away || self.servers.replicas.iter().any(|it| it.down) {
             return;
         }
@@ -250,7 +251,7 @@ impl State {
         });
     }
 
-    /// The servers are away for a while, for everybody.
+    /// Stops all servers for a while.
     pub(crate) fn servers_away(&mut self, ms: u64) {
         if self.servers.away {
             return;

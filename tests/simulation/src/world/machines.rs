@@ -1,8 +1,7 @@
-//! Machines: each runs one node process, under one node id after another. A machine can be frozen, and can
-//! die.
+//! Machines: each runs one node process, under one node id after another. A machine can freeze, and can die.
 //!
-//! A frozen machine's processes hear nothing and say nothing: everything from and to it waits until it thaws,
-//! and then comes in its order. Its workers stand still.
+//! A frozen machine's processes send and receive nothing: everything to and from it waits until it thaws, and
+//! then arrives in order. Its workers stand still.
 
 use std::{cell::Cell, collections::BTreeMap, fmt, future::Future};
 
@@ -16,7 +15,7 @@ use super::{Happening, State};
 pub(crate) struct MachineId(pub(crate) u32);
 
 impl MachineId {
-    /// Where submitters and operators are. Nothing goes wrong there by itself.
+    /// The machine of submitters and operators. It has no random faults.
     pub(crate) const OFFICE: Self = Self(u32::MAX);
 }
 
@@ -38,14 +37,14 @@ pub(crate) struct Machine {
     pub(crate) process: Process,
     condition: Condition,
     pub(crate) node: Option<NodeId>,
-    /// What waits for it to thaw.
+    /// The events that wait until it thaws.
     held: Vec<Happening>,
     thawing: Vec<oneshot::Sender<()>>,
     /// Tells its process to leave.
     pub(crate) leave: Option<mpsc::Sender<()>>,
-    /// The network between it and the servers is cut.
+    /// Whether the network between it and the servers is cut.
     pub(crate) cut_off: bool,
-    /// How long the next slice of a worker takes beyond its time, in milliseconds.
+    /// How much longer the next slice of a worker takes, in milliseconds.
     pub(crate) stuck_ms: u64,
 }
 
@@ -60,10 +59,10 @@ enum Condition {
 /// The node process of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Process {
-    /// There is none: whoever is there only asks the servers.
+    /// There is none: the machine only sends requests to the servers.
     #[default]
     None,
-    /// Nobody has told it to leave.
+    /// It was not told to leave.
     Stays,
     /// It was told to leave.
     Leaves,
@@ -78,7 +77,7 @@ impl Machines {
         id
     }
 
-    /// A machine starts a process, unless it is dead or was told to leave.
+    /// Starts a process on a machine, unless the machine is dead or was told to leave.
     pub(crate) fn start(&mut self, machine: MachineId, leave: mpsc::Sender<()>) -> bool {
         let it = self.get(machine);
         it.leave = Some(leave);
@@ -88,7 +87,7 @@ impl Machines {
         it.condition != Condition::Dead && it.process == Process::Stays
     }
 
-    /// A machine's process has a new id.
+    /// Assigns a new id to a machine's process.
     pub(super) fn seat(&mut self, machine: MachineId, node: NodeId) {
         self.seats.insert(node, machine);
         self.get(machine).node = Some(node);
@@ -98,7 +97,7 @@ impl Machines {
         self.seats.get(&node).copied()
     }
 
-    /// The machine; one that is nobody's, such as the submitter's, is made at its first mention.
+    /// Returns the machine; one without nodes, such as the submitter's, is created at its first mention.
     pub(crate) fn get(&mut self, machine: MachineId) -> &mut Machine {
         self.all.entry(machine).or_default()
     }
@@ -111,12 +110,12 @@ impl Machines {
         self.all.get(&machine).is_some_and(|it| it.condition == Condition::Dead)
     }
 
-    /// Those that run a process which nobody has told to leave.
+    /// Returns the machines with a process that was not told to leave.
     pub(crate) fn staying(&self) -> Vec<MachineId> {
         self.that_run(|process| process == Process::Stays)
     }
 
-    /// Those whose process has not ended.
+    /// Returns the machines whose process has not ended.
     pub(crate) fn living(&self) -> Vec<MachineId> {
         self.that_run(|process| matches!(process, Process::Stays | Process::Leaves))
     }
@@ -126,24 +125,24 @@ impl Machines {
         self.all.iter().filter(|(_, it)| alive(it)).map(|(&id, _)| id).collect()
     }
 
-    /// How long a worker of the node that begins a slice does not come back, besides what its work takes.
+    /// Returns how much longer than its work a slice takes that a worker of the node begins now.
     pub(super) fn take_stuck(&mut self, node: NodeId) -> u64 {
         let machine = self.seats.get(&node).and_then(|machine| self.all.get_mut(machine));
         machine.map_or(0, |machine| std::mem::take(&mut machine.stuck_ms))
     }
 
-    /// A machine that has died runs again, with nothing of what was on it: whoever it was is nobody any more.
+    /// Restarts a dead machine without its previous state: its node ids are not used again.
     pub(crate) fn revive(&mut self, machine: MachineId) {
         self.seats.retain(|_, seat| *seat != machine);
         self.all.insert(machine, Machine { process: Process::Stays, ..Machine::default() });
     }
 
-    /// Whether a node is one that some machine's process has, or had.
+    /// Returns whether a node belongs, or belonged, to some machine's process.
     pub(super) fn knows(&self, node: NodeId) -> bool {
         self.seats.contains_key(&node)
     }
 
-    /// What resolves when the node's machine has thawed; `None` if it is not frozen.
+    /// Returns a receiver that resolves when the node's machine has thawed; `None` if it is not frozen.
     pub(super) fn thawed(&mut self, node: NodeId) -> Option<oneshot::Receiver<()>> {
         let machine = self.all.get_mut(self.seats.get(&node)?)?;
         if machine.condition == Condition::Runs {
@@ -160,7 +159,7 @@ impl Machines {
 }
 
 impl State {
-    /// Lets something happen at a machine: now, or when it has thawed; never, if it is dead.
+    /// Lets an event happen at a machine: now, or when it has thawed; never, if it is dead.
     pub(super) fn at(&mut self, machine: MachineId, happening: impl FnOnce(&mut Self) + Send + 'static) {
         let at = self.machines.get(machine);
         match at.condition {
@@ -192,12 +191,12 @@ impl State {
         self.note(format_args!("{machine} thaws"));
         self.hear_again(machine);
         for happening in held {
-            // What one of them does may freeze it again.
+            // One of these events may freeze the machine again.
             self.at(machine, happening);
         }
     }
 
-    /// A machine dies, with everything on it.
+    /// Kills a machine with everything on it.
     pub(crate) fn kill(&mut self, machine: MachineId) {
         let it = self.machines.get(machine);
         it.condition = Condition::Dead;
@@ -210,12 +209,13 @@ thread_local! {
     static CURRENT: Cell<MachineId> = const { Cell::new(MachineId(u32::MAX)) };
 }
 
-/// The machine whose code asks. Only the code that opens sessions and gives ids asks, and runs inside [`on`].
+/// Returns the machine whose code is running. Only the code that opens sessions and assigns ids calls it,
+/// inside [`on`].
 pub(super) fn current() -> MachineId {
     CURRENT.get()
 }
 
-/// Lets a future run on a machine: whatever it asks of the world is asked by that machine.
+/// Runs a future on a machine: all its requests to the world come from that machine.
 pub(crate) async fn on<F: Future>(machine: MachineId, future: F) -> F::Output {
     let mut future = Box::pin(future);
     std::future::poll_fn(move |cx| {

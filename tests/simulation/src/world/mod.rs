@@ -1,18 +1,18 @@
-//! The world that simulated nodes live in: time, chance, machines, a network, ZooKeeper.
+//! The world of the simulated nodes: time, randomness, machines, a network, ZooKeeper.
 //!
 //! ```text
 //!   nodes (real code, tasks of a paused tokio runtime)
 //!     │ requests, messages                      ▲ answers, watches, messages
 //!     ▼                                         │
-//!   agenda: what happens when, each an action on the state ── one at a time, in the order of time
+//!   agenda: events with their times, each an action on the state ── one at a time, in the order of time
 //!     │
 //!     ├─ servers    a log of committed operations, replicas of the real `zk::tree::Tree` that lag behind it
 //!     ├─ network    delays, losses, repetitions, partitions
 //!     └─ machines   run, are frozen, are dead
 //! ```
 //!
-//! Everything that is decided by chance is decided by one generator, in the order in which things happen; and
-//! things happen in one order, since there is one thread. So one seed has one history.
+//! All random decisions come from one generator, in the order of the events. The order of the events is
+//! unique, since there is one thread. So each seed has one history.
 
 mod connections;
 mod machines;
@@ -51,26 +51,26 @@ use crate::{
     workload,
 };
 
-/// Something that is to happen.
+/// A scheduled event.
 type Happening = Box<dyn FnOnce(&mut State) + Send>;
 
-/// A world. One is shared by everything in it.
+/// A world, shared by everything in it.
 #[derive(Debug, Clone)]
 pub(crate) struct World(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Something was put on the agenda before everything else that is on it.
+    /// Signals an event that is due before all others on the agenda.
     earlier: Notify,
     start: Instant,
 }
 
-/// Everything there is in a world.
+/// The whole state of a world.
 pub(crate) struct State {
     pub(crate) now: u64,
     pub(crate) random: SmallRng,
-    /// How much goes wrong by itself.
+    /// The rates of random faults.
     pub(crate) rates: Rates,
     agenda: BTreeMap<(u64, u64), Happening>,
     scheduled: u64,
@@ -79,18 +79,18 @@ pub(crate) struct State {
     pub(crate) servers: Servers,
     pub(crate) invariants: Invariants,
     pub(crate) trace: Trace,
-    /// The milliseconds that a slice of work takes.
+    /// The duration of a slice of work, in milliseconds.
     slice_ms: u64,
     slice_states: usize,
-    /// What has been counted, for the figures of a run.
+    /// The counters for the figures of a run.
     pub(crate) counts: Counts,
-    /// When each node did its first work.
+    /// The time of each node's first work.
     pub(crate) first_work: BTreeMap<NodeId, u64>,
-    /// Nodes that have closed their session.
+    /// The nodes that have closed their session.
     pub(crate) closed: BTreeSet<NodeId>,
 }
 
-/// What has happened in a world, in numbers.
+/// Counters of a world's events.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) happenings: u64,
@@ -98,13 +98,13 @@ pub(crate) struct Counts {
     pub(crate) reads: u64,
     pub(crate) writes: u64,
     pub(crate) states: u64,
-    /// Grants that were sent and carried tasks, repeated ones included.
+    /// The number of grants sent with tasks, including repeated ones.
     pub(crate) grants: u64,
-    /// Members whose session has ended while they were members.
+    /// The number of members whose session ended while they were members.
     pub(crate) members_lost: u64,
 }
 
-/// The history of a world: its fingerprint, and its text if it is wanted.
+/// The history of a world: its fingerprint, and its text on request.
 #[derive(Debug)]
 pub(crate) struct Trace {
     fingerprint: std::hash::DefaultHasher,
@@ -116,7 +116,7 @@ impl Trace {
         Self { fingerprint: std::hash::DefaultHasher::new(), lines: kept.then(Vec::new) }
     }
 
-    /// The same for the same history.
+    /// Returns a fingerprint, equal for equal histories.
     pub(crate) fn fingerprint(&self) -> u64 {
         self.fingerprint.finish()
     }
@@ -130,7 +130,7 @@ impl Trace {
     }
 }
 
-/// What a world is made with.
+/// The parameters of a new world.
 #[derive(Debug, Clone)]
 pub(crate) struct Birth {
     pub(crate) seed: u64,
@@ -141,7 +141,7 @@ pub(crate) struct Birth {
 }
 
 impl World {
-    /// A world without machines. To be made inside the runtime whose time it has.
+    /// Creates a world without machines. Must be called inside the runtime whose time it uses.
     pub(crate) fn new(birth: &Birth, invariants: Invariants) -> Self {
         let state = State {
             now: 0,
@@ -164,7 +164,7 @@ impl World {
         Self(Arc::new(shared))
     }
 
-    /// Gives access to everything. Must not be held across an `await`.
+    /// Calls `act` with the state. Must not be held across an `await`.
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         state.now = state.now.max(self.now());
@@ -182,12 +182,12 @@ impl World {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Milliseconds since the beginning.
+    /// Returns the milliseconds since the beginning.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.0.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Lets things happen when their time has come, for ever.
+    /// Executes events when they are due, for ever.
     pub(crate) async fn turn(self) {
         loop {
             let next = {
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// Takes everything off the agenda, so that nothing holds the world any more.
+    /// Removes everything from the agenda, so that nothing keeps the world alive.
     pub(crate) fn end(&self) {
         let agenda = std::mem::take(&mut self.lock().agenda);
         drop(agenda);
@@ -220,7 +220,7 @@ impl State {
         self.agenda.first_key_value().map(|((ms, _), _)| *ms)
     }
 
-    /// Puts something on the agenda.
+    /// Schedules an event.
     pub(crate) fn after(&mut self, ms: u64, happening: impl FnOnce(&mut Self) + Send + 'static) {
         self.agenda.insert((self.now + ms, self.scheduled), Box::new(happening));
         self.scheduled += 1;
@@ -237,7 +237,7 @@ impl State {
         }
     }
 
-    /// Counts what there is.
+    /// Counts what is left in the world.
     pub(crate) fn census(&self, cluster: &zk::ClusterPaths) -> Census {
         Census {
             znodes: self.servers.tree.len(),
@@ -252,17 +252,17 @@ impl State {
         self.trace.note(self.now, line);
     }
 
-    /// Shows something to the invariants.
+    /// Shows an event to the invariants.
     pub(crate) fn see(&mut self, seen: &Seen<'_>) {
         self.invariants.see(self.now, seen);
     }
 
-    /// True once in so many times.
+    /// Returns true with this probability, per thousand.
     pub(crate) fn chance(&mut self, per_mille: u32) -> bool {
         per_mille > 0 && self.random.random_range(0..1000) < per_mille
     }
 
-    /// The time that something takes on its way.
+    /// Returns a random transmission time.
     pub(crate) fn latency(&mut self) -> u64 {
         let slow = self.rates.slow;
         if self.chance(slow) { self.random.random_range(2..=self.rates.slow_ms.max(2)) } else { 1 }
@@ -323,7 +323,7 @@ impl Pace for World {
                 }
                 let thawed = world.with(|state| state.machines.thawed(node));
                 let Some(thawed) = thawed else { return };
-                // A machine that is dead never thaws.
+                // A dead machine never thaws.
                 let _ = thawed.await;
             }
         })

@@ -1,5 +1,5 @@
 //! The network between nodes: messages are delayed, lost, repeated and reordered; machines are cut off from
-//! each other, both ways or one way.
+//! each other, in one or both directions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,15 +15,15 @@ use crate::invariants::Seen;
 #[derive(Debug, Default)]
 pub(super) struct Network {
     inboxes: BTreeMap<NodeId, Inbox>,
-    /// From one machine to another nothing comes through.
+    /// The pairs of machines between which nothing passes, as sender and receiver.
     cut: BTreeSet<(MachineId, MachineId)>,
-    /// When the way from one node to another is free again.
+    /// The time at which the connection from one node to another is free again.
     free_at: BTreeMap<(NodeId, NodeId), u64>,
-    /// Messages that wait for their way, or are on it, by what they are about.
+    /// The messages that wait for their connection, or are in transit, by subject.
     under_way: BTreeMap<(NodeId, NodeId, Subject), usize>,
 }
 
-/// What a message is about: its job, its grant, what it says of it.
+/// The subject of a message: its job, its grant, and its kind.
 type Subject = (u64, u64, u8);
 
 impl State {
@@ -35,7 +35,7 @@ impl State {
         self.network.inboxes.remove(&node);
     }
 
-    /// Cuts the way from one machine to another, for a while.
+    /// Cuts the connection from one machine to another for a while.
     pub(crate) fn cut(&mut self, from: MachineId, to: MachineId, ms: u64) {
         self.network.cut.insert((from, to));
         self.after(ms, move |state| {
@@ -43,12 +43,12 @@ impl State {
         });
     }
 
-    /// Whether a message about this is on its way to a node already.
+    /// Returns whether a message about this subject is already on its way to a node.
     pub(super) fn is_under_way(&self, from: NodeId, to: NodeId, about: Subject) -> bool {
         self.network.under_way.get(&(from, to, about)).is_some_and(|&copies| copies > 0)
     }
 
-    /// A node sends a message.
+    /// Sends a message of a node.
     pub(super) fn send(&mut self, from: NodeId, to: NodeId, payload: Vec<u8>) {
         let Some(sender) = self.machines.of(from) else { return };
         self.counts.messages += 1;
@@ -64,7 +64,7 @@ impl State {
         self.at(sender, move |state| state.wait_for_way(from, to, about, payload));
     }
 
-    /// A message waits until those before it are gone, and takes its time.
+    /// Lets a message wait for those before it, and then for its own transmission.
     fn wait_for_way(&mut self, from: NodeId, to: NodeId, about: Subject, payload: Vec<u8>) {
         let takes = payload.len() as u64 / self.rates.bytes_per_ms.max(1);
         let free_at = self.network.free_at.entry((from, to)).or_default();
@@ -78,7 +78,7 @@ impl State {
         });
     }
 
-    /// A message is under way, as often as chance has it.
+    /// Delivers a message, lost or repeated at random.
     fn carry(&mut self, from: NodeId, to: NodeId, payload: &[u8]) {
         if self.chance(self.rates.lost) {
             self.note(format_args!("{from} > {to} {} is lost", describe(payload)));
@@ -111,7 +111,7 @@ impl State {
         });
     }
 
-    /// A sender hears, a little later, that a message did not arrive.
+    /// Tells a sender, a little later, that a message did not arrive.
     fn report_unreachable(&mut self, from: NodeId, to: NodeId) {
         let Some(sender) = self.machines.of(from) else { return };
         let ms = self.random.random_range(1..=30);
@@ -124,7 +124,7 @@ impl State {
         });
     }
 
-    /// A message that no node has sent gets into a node's inbox, under whatever name.
+    /// Puts a message that no node has sent into a node's inbox, under any name.
     pub(crate) fn smuggle(&mut self, from: NodeId, to: NodeId, payload: Vec<u8>) {
         self.note(format_args!("somebody who says to be {from} > {to} {}", describe(&payload)));
         if let Some(inbox) = self.network.inboxes.get(&to) {

@@ -1,8 +1,8 @@
-//! What the servers have been asked to write and have not committed: while their leader cannot commit,
-//! because its disk is slow or it has lost its quorum, and when it is gone.
+//! Writes that the servers have received but not committed: while their leader cannot commit, because its
+//! disk is slow or it has lost its quorum, or after the leader is lost.
 //!
-//! Connections live meanwhile, and reads are answered, but those that a client has sent after a write: they
-//! wait behind it. Whoever waits for too long gives up, and does not know what came of it.
+//! Meanwhile connections stay alive, and reads are answered, except those that a client has sent after a
+//! write, which wait behind it. A client that waits too long gives up and does not know the outcome.
 
 use rand::Rng as _;
 use zk::{Error, tree::SessionId};
@@ -10,13 +10,13 @@ use zk::{Error, tree::SessionId};
 use super::{MachineId, State, servers::Pending};
 use crate::invariants::Seen;
 
-/// How long a client waits for an answer, in milliseconds.
+/// Maximum time that a client waits for an answer, in milliseconds.
 const REQUEST_TIMEOUT_MS: u64 = 5_000;
 
-/// Does a request, at last.
+/// Executes a delayed request.
 type Doing = Box<dyn FnOnce(&mut State) + Send>;
 
-/// What waits for the leader, in its order.
+/// The requests that wait for the leader, in order.
 #[derive(Default)]
 pub(super) struct Proposals {
     stalled: bool,
@@ -26,7 +26,7 @@ pub(super) struct Proposals {
 
 enum Proposal {
     Request(Doing),
-    /// The end of a session. Whoever leads next ends it too.
+    /// The end of a session. The next leader ends it, too.
     End(SessionId),
 }
 
@@ -45,7 +45,7 @@ impl Proposals {
 }
 
 impl State {
-    /// Nothing is committed for a while.
+    /// Stops all commits for a while.
     pub(crate) fn stall(&mut self, ms: u64) {
         if self.servers.away {
             return;
@@ -62,7 +62,7 @@ impl State {
         });
     }
 
-    /// The leader commits again: what has waited is done.
+    /// Lets the leader commit again, and executes what has waited.
     pub(super) fn commit_proposals(&mut self) {
         self.servers.proposals.stalled = false;
         self.servers.proposals.stalled_until = 0;
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// The leader is gone. Whoever leads next has heard of what was proposed up to some point.
+    /// Removes proposals of a lost leader. The next leader has received those up to a random point.
     pub(super) fn lose_proposals(&mut self) {
         let count = self.servers.proposals.waiting.len();
         let heard = if count == 0 { 0 } else { self.random.random_range(0..=count) };
@@ -93,7 +93,7 @@ impl State {
         });
     }
 
-    /// A request that was sent at this time waits: it is answered in time, or whoever asked gives up.
+    /// Limits the wait of a request sent at this time: if it is not answered in time, the client gives up.
     pub(super) fn give_up_in_time(&mut self, sent: u64, machine: MachineId, asked: impl Pending + 'static) {
         let wait = (sent + REQUEST_TIMEOUT_MS).saturating_sub(self.now);
         self.after(wait, move |state| {

@@ -1,16 +1,16 @@
-//! ZooKeeper: three servers that have the same log of committed operations, each applied as far as it has
-//! come.
+//! ZooKeeper: three servers with the same log of committed operations, each of which has applied a prefix of
+//! it.
 //!
 //! ```text
-//!   a write  ─▶ the leader's tree decides ─▶ log ─▶ replica 0, 1, 2   each a while later
-//!   a read   ─▶ the replica that the session is connected to: it may be old
+//!   a write  ─▶ the leader's tree decides ─▶ log ─▶ replica 0, 1, 2   each with a delay
+//!   a read   ─▶ the replica that the session is connected to, which may be stale
 //!   sync     ─▶ brings that replica up to the end of the log
 //! ```
 //!
-//! A session's requests are done in the order in which they were sent, and answered in that order, with what
-//! its watches have seen in between. The answer to a write comes when the session's own replica has applied
-//! it. A session that is connected anew sees a tree that is no older than what its client was *answered*:
-//! what was done without an answer may not be there yet, until a `sync`.
+//! A session's requests are executed in the order in which they were sent, and answered in that order, with
+//! the events of its watches in between. The answer to a write is sent when the session's own replica has
+//! applied it. After a reconnect, a session sees a tree that is no older than what its client was *answered*:
+//! operations whose answers were lost may be missing, until a `sync`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,13 +24,13 @@ use zk::{
 use super::{MachineId, State, proposals::Proposals, stamps::Stamps};
 use crate::invariants::Seen;
 
-/// How long a session outlives its last sign of life, in milliseconds.
+/// How long a session survives its last sign of life, in milliseconds.
 pub(crate) const SESSION_MS: u64 = 1_000;
 pub(super) const REPLICAS: usize = 3;
-/// The session of those who look from outside.
+/// The session of outside observers.
 pub(crate) const AUDITOR: SessionId = 1;
 
-/// What has been committed.
+/// A committed change.
 #[derive(Debug, Clone)]
 enum Entry {
     Open,
@@ -41,78 +41,78 @@ enum Entry {
 #[derive(Debug)]
 pub(super) struct Replica {
     pub(super) tree: Tree,
-    /// How many entries of the log it has applied.
+    /// The number of entries of the log that it has applied.
     pub(super) applied: u64,
-    /// The time before which it hears of nothing more that is committed.
+    /// The time before which it receives no more committed entries.
     hears_at: u64,
-    /// It does not run: it hears of nothing, and nobody reaches it.
+    /// Whether it is down: it receives nothing, and no client reaches it.
     pub(super) down: bool,
 }
 
 /// The servers, and their sessions.
 #[derive(Debug)]
 pub(crate) struct Servers {
-    /// The tree after everything that is committed.
+    /// The tree after all committed entries.
     pub(crate) tree: Tree,
     log: VecDeque<Entry>,
-    /// Entries before the first in the log, which every replica has applied.
+    /// The number of entries removed from the log's front, which every replica has applied.
     forgotten: u64,
     pub(super) replicas: [Replica; REPLICAS],
     pub(super) sessions: BTreeMap<SessionId, Client>,
-    /// Whose watch it is, by the replica that has it.
+    /// The session of each watch, by the replica that has it.
     pub(super) owners: BTreeMap<(usize, WatchId), SessionId>,
-    /// The servers are away for everybody.
+    /// Whether the servers are away for all clients.
     pub(super) away: bool,
-    /// What waits for the leader to commit again.
+    /// The proposals that wait until the leader commits again.
     pub(super) proposals: Proposals,
     pub(super) stamps: Stamps,
 }
 
-/// A session, as the servers and its client have it.
+/// A session, from the servers' and the client's side.
 pub(super) struct Client {
     pub(super) machine: MachineId,
     pub(super) replica: usize,
-    /// What the client knows of it.
+    /// The state that the client knows.
     pub(super) state: watch::Sender<Session>,
-    /// Grows whenever the connection is lost.
+    /// Incremented whenever the connection is lost.
     pub(super) connection: u32,
     pub(super) connected: bool,
-    /// The servers have ended it.
+    /// Whether the servers have ended it.
     pub(super) ended: bool,
-    /// The client has been told so.
+    /// Whether the client knows that.
     pub(super) told: bool,
     /// Since when the servers have not heard of it.
     pub(super) silent: Option<u64>,
-    /// How much of the log the client has been shown by answers.
+    /// How much of the log the client has seen through answers.
     pub(super) seen: u64,
-    /// The connection on which requests wait for the leader; what is sent after them waits too.
+    /// The connection on which requests wait for the leader; later requests wait, too.
     pub(super) held: Option<u32>,
-    /// The times before which nothing else is done, and nothing else answered.
+    /// The times before which no further request is executed, and none answered.
     next_arrival: u64,
     next_answer: u64,
-    /// Those that wait for an answer.
+    /// The requests without an answer.
     pub(super) pending: Vec<Box<dyn Pending>>,
-    /// How many there may be before those are looked for that were answered.
+    /// The number of pending requests at which answered ones are removed.
     pub(super) pending_max: usize,
     pub(super) one_shots: BTreeMap<WatchId, Awaited>,
     pub(super) streams: BTreeMap<WatchId, mpsc::UnboundedSender<WatchEvent>>,
-    /// Persistent watches that have not outlived a connection: they neither speak nor end.
+    /// Persistent watches that have lost their connection: they report nothing and do not end.
     pub(super) silenced: Vec<mpsc::UnboundedSender<WatchEvent>>,
 }
 
-/// Who waits for an answer.
+/// A request that waits for an answer.
 pub(super) trait Pending: Send {
-    /// Whether it has come.
+    /// Returns whether it was answered.
     fn is_answered(&self) -> bool;
-    /// It will not come.
+    /// Reports that no answer will arrive.
     fn fail(&self, error: Error);
 }
 
-/// A one-time watch, as its client has it. It stays until what it has seen has arrived.
+/// A one-time watch on its client's side. It stays until its event has arrived.
 pub(super) struct Awaited {
     pub(super) path: String,
     pub(super) kind: WatchKind,
-    /// The znode did not exist when the watch was set.
+    /// Whether the znode did not exist when the watch was set.
     pub(super) absent: bool,
     pub(super) waiting: oneshot::Sender<WatchEvent>,
 }
@@ -131,7 +131,7 @@ impl Servers {
             proposals: Proposals::default(),
             stamps: Stamps::default(),
         };
-        // Nobody is told: it says which paths each operation has changed.
+        // This watch has no receiver; it reveals which paths each operation has changed.
         servers.tree.watch_tree("/");
         let auditor = servers.tree.open_session();
         debug_assert_eq!(auditor, AUDITOR);
@@ -148,12 +148,12 @@ impl Servers {
         self.replicas[replica].tree.unwatch(gone);
     }
 
-    /// The data of a znode, as it is committed.
+    /// Returns the committed data of a znode.
     pub(crate) fn read(&self, path: &str) -> Option<Vec<u8>> {
         self.tree.get(AUDITOR, path).ok().map(|(data, _)| data)
     }
 
-    /// How many watches clients hold.
+    /// Returns the number of watches that clients hold.
     pub(crate) fn watches(&self) -> usize {
         let of = |client: &Client| {
             let streams = client.streams.values().chain(&client.silenced).filter(|it| !it.is_closed());
@@ -162,12 +162,12 @@ impl Servers {
         self.sessions.values().map(of).sum()
     }
 
-    /// How many children a znode has, as it is committed; `None` if it does not exist.
+    /// Returns the committed number of a znode's children; `None` if it does not exist.
     pub(crate) fn count(&self, path: &str) -> Option<u32> {
         Some(self.tree.exists(AUDITOR, path).ok()??.children)
     }
 
-    /// The children of a znode, as they are committed.
+    /// Returns the committed names of a znode's children.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
         self.tree.children(AUDITOR, path).unwrap_or_default()
     }
@@ -180,11 +180,11 @@ impl Client {
 }
 
 impl State {
-    /// A machine begins a session; `None` if it reaches no server.
+    /// Begins a session for a machine; `None` if it reaches no server.
     pub(super) fn open_session(&mut self, machine: MachineId) -> Option<SessionId> {
         let up: Vec<usize> = (0..REPLICAS).filter(|&it| !self.servers.replicas[it].down).collect();
         let replica = up.choose(&mut self.random).copied()?;
-        // A session is begun by a commit, like any other.
+        // The beginning of a session is committed like any other change.
         if self.servers.away || self.servers.proposals.is_stalled() || self.machines.get(machine).cut_off {
             return None;
         }
@@ -210,13 +210,13 @@ impl State {
             silenced: Vec::new(),
         };
         self.servers.sessions.insert(id, client);
-        // Its server answers when it has applied that commit, and so everything before.
+        // Its server answers after applying that commit, and so everything before.
         self.catch_up(replica, self.servers.committed());
         self.note(format_args!("{machine} opens session {id}"));
         Some(id)
     }
 
-    /// Commits a session's operations, if they can be done.
+    /// Commits a session's operations, if they succeed.
     pub(super) fn commit(&mut self, session: SessionId, ops: Vec<Op>, one: bool) -> Result<Vec<OpAnswer>> {
         self.counts.writes += 1;
         let mut fired = Vec::new();
@@ -239,7 +239,7 @@ impl State {
         invariants.see(now, &Seen::Wrote { session, ops, servers });
     }
 
-    /// Something is committed, and has changed this.
+    /// Appends a committed entry to the log, with the paths that it has changed.
     fn append(&mut self, entry: Entry, changed: &Fired) {
         let servers = &mut self.servers;
         servers.log.push_back(entry);
@@ -247,7 +247,7 @@ impl State {
         self.spread();
     }
 
-    /// The replicas hear of what is committed, each a while later.
+    /// Schedules the replicas to apply committed entries, each with a delay.
     fn spread(&mut self) {
         let committed = self.servers.committed();
         for replica in 0..REPLICAS {
@@ -256,7 +256,7 @@ impl State {
             } else {
                 1
             };
-            // What follows does not overtake: a replica that is behind stays behind for a while.
+            // Later entries do not overtake: a replica that is behind stays behind for a while.
             let hears_at = &mut self.servers.replicas[replica].hears_at;
             *hears_at = (self.now + lag).max(*hears_at);
             let wait = *hears_at - self.now;
@@ -268,7 +268,7 @@ impl State {
         }
     }
 
-    /// A replica applies the log up to an entry.
+    /// Makes a replica apply the log up to an entry.
     pub(super) fn catch_up(&mut self, replica: usize, upto: u64) {
         while self.servers.replicas[replica].applied < upto {
             let it = &mut self.servers.replicas[replica];
@@ -280,7 +280,7 @@ impl State {
                 }
                 Entry::End(session) => fired = it.tree.end_session(*session),
                 Entry::Write(session, ops) => {
-                    // What was done in the leader's tree is done in every tree at the same place.
+                    // What succeeds on the leader's tree succeeds on every tree at the same position.
                     if let [op] = ops.as_slice() {
                         let _done = it.tree.apply(*session, op, &mut fired);
                     } else {
@@ -298,7 +298,7 @@ impl State {
         }
     }
 
-    /// Watches of a replica have seen something.
+    /// Delivers the events of a replica's watches.
     fn fire(&mut self, replica: usize, fired: Fired) {
         for (watch, event) in fired {
             let Some(&session) = self.servers.owners.get(&(replica, watch)) else { continue };
@@ -316,17 +316,17 @@ impl State {
         }
     }
 
-    /// What a one-time watch has seen has arrived.
+    /// Delivers the event of a one-time watch to its observer.
     pub(super) fn awaken(&mut self, session: SessionId, watch: WatchId, event: WatchEvent) {
         let client = self.servers.sessions.get_mut(&session);
         if let Some(awaited) = client.and_then(|client| client.one_shots.remove(&watch)) {
-            // Whoever waited may have given up.
+            // The observer may have given up.
             let _ = awaited.waiting.send(event);
         }
     }
 
-    /// Lets something come to a session's client, after everything that was sent to it before; not at all, if
-    /// the connection is lost on the way.
+    /// Sends something to a session's client, after everything sent before; it is dropped if the connection
+    /// is lost on the way.
     pub(super) fn answer(&mut self, session: SessionId, deliver: impl FnOnce(&mut Self) + Send + 'static) {
         let latency = self.latency();
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
@@ -340,7 +340,7 @@ impl State {
         self.after(wait, move |state| state.at(machine, arrive));
     }
 
-    /// The time until a session's next request arrives, after everything that it has sent before.
+    /// Returns the delay until a session's next request arrives, after everything that it has sent before.
     pub(super) fn arrival(&mut self, session: SessionId) -> u64 {
         let latency = self.latency();
         let Some(client) = self.servers.sessions.get_mut(&session) else { return latency };
@@ -348,7 +348,7 @@ impl State {
         client.next_arrival - self.now
     }
 
-    /// Does a session's read at its replica.
+    /// Executes a session's read on its replica.
     pub(super) fn read_at_replica<T>(
         &mut self,
         session: SessionId,
@@ -360,19 +360,19 @@ impl State {
         read(&mut self.servers.replicas[replica].tree)
     }
 
-    /// How much of the log a session's replica has applied.
+    /// Returns how much of the log a session's replica has applied.
     pub(super) fn applied_for(&self, session: SessionId) -> u64 {
         self.servers.sessions.get(&session).map_or(0, |client| self.servers.replicas[client.replica].applied)
     }
 
-    /// An answer has shown a client so much of the log.
+    /// Records that an answer has shown a client this much of the log.
     pub(super) fn show(&mut self, session: SessionId, upto: u64) {
         if let Some(client) = self.servers.sessions.get_mut(&session) {
             client.seen = client.seen.max(upto);
         }
     }
 
-    /// Brings a session's replica up to what is committed.
+    /// Makes a session's replica apply everything that is committed.
     pub(super) fn sync(&mut self, session: SessionId) {
         if let Some(client) = self.servers.sessions.get(&session) {
             self.catch_up(client.replica, self.servers.committed());
@@ -416,7 +416,7 @@ impl State {
         receiver
     }
 
-    /// The servers end a session.
+    /// Ends a session on the servers.
     pub(crate) fn end_session(&mut self, session: SessionId) {
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         if std::mem::replace(&mut client.ended, true) {
@@ -428,7 +428,7 @@ impl State {
         self.commit_end(session);
     }
 
-    /// The end of a session is committed: what it has left behind goes.
+    /// Commits the end of a session and deletes its ephemerals.
     pub(super) fn commit_end(&mut self, session: SessionId) {
         self.note(format_args!("session {session} ends"));
         let fired = self.servers.tree.end_session(session);

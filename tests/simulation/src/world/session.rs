@@ -1,5 +1,5 @@
-//! A session as the recipes have it: the store over the simulated servers. Requests take time, and their
-//! connection may be lost before they are done, or after.
+//! The store over the simulated servers, as the recipes use it. Requests take time, and their connection may
+//! be lost before or after they are executed.
 
 use std::{
     future::{Future, ready},
@@ -18,7 +18,7 @@ use zk::{
 
 use super::{MachineId, State, World, servers::Pending};
 
-/// How long a machine that reaches no server waits before it says so, in milliseconds.
+/// How long a machine that reaches no server waits before it reports that, in milliseconds.
 const CONNECT_TIMEOUT_MS: u64 = 300;
 
 /// Opens a session from a machine.
@@ -33,7 +33,7 @@ pub(super) async fn open(world: World, machine: MachineId) -> Result<Arc<dyn Sto
 }
 
 impl World {
-    /// A session from the office, as soon as there can be one.
+    /// Opens a session from the office, as soon as that is possible.
     pub(crate) async fn office(&self) -> Arc<dyn Store> {
         loop {
             if let Ok(store) = open(self.clone(), MachineId::OFFICE).await {
@@ -51,13 +51,13 @@ struct Client {
     state: watch::Receiver<Session>,
 }
 
-/// Whoever waits for an answer, until it is given one.
+/// The sender of an answer, until it is sent.
 struct Waiting<T>(Arc<Mutex<Option<oneshot::Sender<Result<T>>>>>);
 
 impl<T> Waiting<T> {
     fn give(&self, answer: Result<T>) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Whoever waited may have given up.
+        // The receiver may have given up.
         let _ = sender.map(|sender| sender.send(answer));
     }
 }
@@ -78,32 +78,32 @@ impl<T> Clone for Waiting<T> {
     }
 }
 
-/// What is asked of the servers.
+/// The servers that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asks {
     /// Any server can answer.
     Reads,
-    /// The leader is asked: a write, or a `sync`.
+    /// The leader: a write, or a `sync`.
     Leader,
 }
 
 /// A request under way.
 struct Request<T, F> {
     session: SessionId,
-    /// The connection it was sent on, and when.
+    /// The connection it was sent on, and the time.
     connection: u32,
     sent: u64,
     asks: Asks,
     of_variable: bool,
-    /// Of requests under way when the connection is lost some arrive all the same, until the client is
-    /// connected anew.
+    /// Whether it arrives although the connection is lost, as some requests do until the client is connected
+    /// again.
     arrives_late: bool,
     perform: F,
     waiting: Waiting<T>,
 }
 
 impl Client {
-    /// Sends a request about a znode: `perform` is what the servers do.
+    /// Sends a request about a znode; `perform` is what the servers execute.
     fn request<T: Send + 'static>(
         &self,
         path: &str,
@@ -160,7 +160,7 @@ impl Client {
 }
 
 impl State {
-    /// A request is under way to the servers.
+    /// Transmits a request to the servers.
     fn submit<T, F>(&mut self, request: Request<T, F>)
     where
         T: Send + 'static,
@@ -172,7 +172,7 @@ impl State {
         self.forget_answered(session);
     }
 
-    /// A request is at a server.
+    /// Handles a request that has arrived at a server.
     fn reach<T, F>(&mut self, request: Request<T, F>)
     where
         T: Send + 'static,
@@ -190,7 +190,7 @@ impl State {
         }
         let of_leader = request.asks == Asks::Leader;
         if self.servers.away {
-            // The leader that went may have written it down.
+            // The lost leader may have logged it.
             if of_leader {
                 self.servers.proposals.push(Box::new(|state| state.perform(request)));
             }
@@ -201,7 +201,7 @@ impl State {
         }
     }
 
-    /// A request waits until the leader commits again.
+    /// Makes a request wait until the leader commits again.
     fn hold<T, F>(&mut self, request: Request<T, F>)
     where
         T: Send + 'static,
@@ -216,7 +216,7 @@ impl State {
         self.servers.proposals.push(Box::new(|state| state.perform(request)));
     }
 
-    /// A request is done and answered.
+    /// Executes and answers a request.
     fn perform<T, F>(&mut self, request: Request<T, F>)
     where
         T: Send + 'static,
@@ -248,7 +248,7 @@ impl State {
         });
     }
 
-    /// Those that were answered need not be told when the connection is lost.
+    /// Removes answered requests, which need no notice when the connection is lost.
     fn forget_answered(&mut self, session: SessionId) {
         const PENDING_MAX: usize = 512;
         if let Some(client) = self.servers.sessions.get_mut(&session)
@@ -355,7 +355,7 @@ impl Store for Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let session = self.session;
-        // Nothing is heard of it any more.
+        // The servers hear nothing of it any more.
         self.world.with(|state| state.lose_client(session));
     }
 }

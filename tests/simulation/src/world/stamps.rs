@@ -1,5 +1,5 @@
-//! When each znode was last changed, as places in the log: a watch that is set anew tells its client what it
-//! has missed.
+//! The last changes of each znode, as positions in the log: a watch that is set again tells its client what
+//! it has missed.
 
 use std::collections::HashMap;
 
@@ -8,23 +8,24 @@ use zk::{
     tree::{Fired, WatchKind},
 };
 
-/// Every znode that there ever was, with its changes.
+/// Every znode that ever existed, with its changes.
 #[derive(Debug, Default)]
 pub(super) struct Stamps(HashMap<String, Stamp>);
 
 #[derive(Debug, Default)]
 struct Stamp {
-    /// Entries of the log that created, set or deleted it.
+    /// The entries of the log that created, set or deleted it.
     data: Vec<u64>,
-    /// Entries that created or deleted a child of it.
+    /// The entries that created or deleted one of its children.
     children: Vec<u64>,
 }
 
-/// How many changes of a znode are kept before those are dropped that say nothing any more.
+/// The number of changes kept per znode before obsolete ones are dropped.
 const KEPT_MAX: usize = 16;
 
 impl Stamps {
-    /// Notes what an entry of the log has changed. `everywhere` is the last that every replica has applied.
+    /// Records the changes of an entry of the log. `everywhere` is the last entry that every replica has
+    /// applied.
     pub(super) fn note(&mut self, entry: u64, everywhere: u64, changed: &Fired) {
         for (_, event) in changed {
             match event {
@@ -46,8 +47,8 @@ impl Stamps {
         self.0.get_mut(path).expect("it was put in if it was not there")
     }
 
-    /// Whether a replica that has applied so much has seen a change that a client has not which was shown so
-    /// much.
+    /// Returns whether a replica that has applied the log up to `applied` has seen a change that a client
+    /// shown the log up to `shown` has not.
     pub(super) fn has_changed(&self, path: &str, kind: WatchKind, shown: u64, applied: u64) -> bool {
         let Some(stamp) = self.0.get(path) else { return false };
         let entries = if kind == WatchKind::Data { &stamp.data } else { &stamp.children };
@@ -57,7 +58,7 @@ impl Stamps {
 
 fn push(entries: &mut Vec<u64>, entry: u64, everywhere: u64) {
     if entries.len() >= KEPT_MAX {
-        // Of those that all have applied the last says it all.
+        // Of the entries that all replicas have applied, the last one suffices.
         let past = entries.iter().filter(|&&entry| entry <= everywhere).count();
         entries.drain(..past.saturating_sub(1));
     }
