@@ -344,8 +344,7 @@ impl<P: Problem> Progress<P> {
         // The best solution bounds what is open, since nothing worse is sought.
         let open = progress.figures.outlook.known();
         let bound = open.map(|open| sign * number.map_or(open, |best| open.min(sign * best)));
-        let gap =
-            number.zip(bound).map(|(best, bound)| (best - bound).abs() / best.abs().max(f64::MIN_POSITIVE));
+        let gap = number.zip(bound).map(|(best, bound)| relative_gap(best, bound));
         Self {
             states: progress.figures.worked,
             best,
@@ -414,15 +413,20 @@ impl<P: Problem> Solved<P> {
     /// Returns `None` if either is not known, or costs are not numbers.
     pub fn gap(&self) -> Option<f64> {
         let best = self.best.as_ref()?.cost;
-        let (best, bound) = (best.as_number()?, self.bound?.as_number()?);
-        let apart = (best - bound).abs();
-        Some(if apart == 0.0 { 0.0 } else { apart / best.abs() })
+        Some(relative_gap(best.as_number()?, self.bound?.as_number()?))
     }
 
     /// Returns whether the search has answered the question: everything was searched, or the target was met.
     pub fn is_complete(&self) -> bool {
         matches!(self.end, End::Proven | End::Target)
     }
+}
+
+/// The distance between a solution's cost and a bound, as a share of the cost; infinite if that is 0 and the
+/// bound is not.
+fn relative_gap(best: f64, bound: f64) -> f64 {
+    let apart = (best - bound).abs();
+    if apart == 0.0 { 0.0 } else { apart / best.abs() }
 }
 
 impl<P: Problem> std::fmt::Debug for Observer<P> {

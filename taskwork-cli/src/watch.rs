@@ -2,7 +2,7 @@
 
 use std::{
     io::IsTerminal as _,
-    sync::atomic::{AtomicU32, Ordering::SeqCst},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -44,18 +44,19 @@ pub(crate) fn line_of(progress: &Progress) -> String {
     )
 }
 
+/// The job that Ctrl-C stops.
+static CURRENT: Mutex<Option<Stopper>> = Mutex::new(None);
+
 /// Makes Ctrl-C stop the job; a second one ends the program at once.
 pub(crate) fn stop_on_interrupt(stopper: Stopper) -> Result<(), Failure> {
-    let pressed = AtomicU32::new(0);
-    let handler = move || {
-        if pressed.fetch_add(1, SeqCst) == 0 {
-            stopper.stop();
-        } else {
-            std::process::exit(INTERRUPTED);
-        }
+    // A program may solve several problems, one after the other; the handler of the first one stays.
+    *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(stopper);
+    // It runs on a thread of its own, where locks may be taken.
+    let handler = || match CURRENT.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(stopper) => stopper.stop(),
+        None => std::process::exit(INTERRUPTED),
     };
     match ctrlc::set_handler(handler) {
-        // A program that solves several problems sets it again: the first handler stays.
         Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(()),
         Err(error) => Err(Failure::failed(format!("Ctrl-C cannot be listened for: {error}"))),
     }

@@ -33,8 +33,10 @@ pub(crate) fn run(long: bool) -> Result<()> {
 fn steps(data: &Data, long: bool) -> Vec<Step> {
     // One failing crate must not hide the results of the others.
     let steps = [
-        // Scenarios also start programs of other crates, which the tests below build only as test binaries.
-        Step::cargo("programs", "build --workspace --bins"),
+        // Scenarios start programs of other crates too, which the tests below would build only as tests of
+        // their own. All targets at once: a build of the programs alone has other features of the
+        // dependencies, and half of everything would be built twice.
+        Step::cargo("build", "build --workspace --all-targets"),
         Step::cargo("tests", "test --workspace --all-targets --no-fail-fast"),
         Step::cargo("doc tests", "test --workspace --doc --no-fail-fast"),
         Step::cargo("interleavings", "test -p taskwork --lib --features loom interleavings"),
@@ -57,7 +59,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "TASKWORK_DATA=/d cargo build --workspace --bins",
+                "TASKWORK_DATA=/d cargo build --workspace --all-targets",
                 "TASKWORK_DATA=/d cargo test --workspace --all-targets --no-fail-fast",
                 "TASKWORK_DATA=/d cargo test --workspace --doc --no-fail-fast",
                 "TASKWORK_DATA=/d cargo test -p taskwork --lib --features loom interleavings",

@@ -59,12 +59,24 @@ async fn remove(store: &dyn Store, fence: &Fence, path: &str) -> Result<()> {
             None => {}
         }
     }
-    bare.push(path);
-    for some in bare.chunks(REMOVED_MAX) {
-        let delete = |path: &&str| Op::Delete { path: (*path).to_owned(), version: None };
-        store.multi([fence.check()].into_iter().chain(some.iter().map(delete)).collect()).await?;
+    for some in requests(path, &bare) {
+        let delete = |path: &str| Op::Delete { path: path.to_owned(), version: None };
+        store.multi([fence.check()].into_iter().chain(some.into_iter().map(delete)).collect()).await?;
     }
     Ok(())
+}
+
+/// Divides a folder and its children among requests; the last one removes the folder, never alone if it has
+/// children.
+fn requests<'a>(folder: &'a str, mut children: &[&'a str]) -> Vec<Vec<&'a str>> {
+    let mut requests = Vec::new();
+    while children.len() >= REMOVED_MAX {
+        let (some, rest) = children.split_at(REMOVED_MAX.min(children.len() - 1));
+        requests.push(some.to_vec());
+        children = rest;
+    }
+    requests.push(children.iter().copied().chain([folder]).collect());
+    requests
 }
 
 /// Removes data of nodes that have left an attempt, as far as it is no longer needed.

@@ -147,3 +147,16 @@ fn the_folders_say_whose_they_are() {
     assert_eq!(Chunks::of("mail-n1-n2-9"), Some(Chunks::Letter { from: "n1", to: "n2" }));
     assert_eq!(Chunks::of("mail"), None);
 }
+
+#[test]
+fn a_folder_is_never_removed_after_all_its_children() {
+    for count in 0..3 * REMOVED_MAX + 2 {
+        let children = vec!["child"; count];
+        let requests = requests("folder", &children);
+        let (last, before) = requests.split_last().unwrap();
+        assert_eq!(requests.concat().len(), count + 1);
+        assert!(requests.iter().all(|some| some.len() <= REMOVED_MAX), "{count}");
+        assert!(before.iter().all(|some| !some.contains(&"folder")), "{count}");
+        assert!(last.ends_with(&["folder"]) && (count == 0 || last.len() > 1), "{count}");
+    }
+}

@@ -9,7 +9,10 @@ use std::{
 };
 
 use serde_json::json;
-use taskwork::{JobId, client::Stage};
+use taskwork::{
+    JobId,
+    client::{SUGGESTION_BYTES_MAX, Stage},
+};
 
 use super::Desk;
 use crate::Failure;
@@ -37,17 +40,18 @@ pub(super) async fn drain(desk: &Desk, node: &str, wait: Option<Duration>) -> Re
     Ok(())
 }
 
-/// The maximum size of an injected file, in bytes: a suggestion must fit into one znode.
-const TOLD_BYTES_MAX: u64 = 1 << 20;
-
-/// Reads a file, or standard input for `-`, up to [`TOLD_BYTES_MAX`].
+/// Reads a file, or standard input for `-`, up to the maximum size of a suggestion.
 fn read(file: &Path) -> io::Result<String> {
-    let source: Box<dyn Read> =
-        if file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(file)?) };
+    if file == Path::new("-") { read_all(io::stdin()) } else { read_all(File::open(file)?) }
+}
+
+fn read_all(source: impl Read) -> io::Result<String> {
     let mut text = String::new();
-    source.take(TOLD_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > TOLD_BYTES_MAX {
-        let reason = format!("it has more than {TOLD_BYTES_MAX} bytes, which is more than a job can be told");
+    // Beyond the maximum nothing is read: a device has no end.
+    source.take(SUGGESTION_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
+    if text.len() > SUGGESTION_BYTES_MAX {
+        let reason =
+            format!("it has more than {SUGGESTION_BYTES_MAX} bytes, the maximum that can be told to a job");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
     }
     Ok(text)
@@ -109,4 +113,17 @@ pub(super) async fn forget(desk: &Desk, ids: Vec<JobId>, force: bool) -> Result<
     desk.client.forget(&ids, force).await?;
     desk.say(|| json!({ "forgotten": ids }), || format!("{} jobs are forgotten", ids.len()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_injected_is_bounded() {
+        let most = "x".repeat(SUGGESTION_BYTES_MAX);
+        assert_eq!(read_all(most.as_bytes()).unwrap(), most);
+        let error = read_all(io::repeat(b'x')).unwrap_err();
+        assert!(error.to_string().contains("more than 524288 bytes"), "{error}");
+    }
 }

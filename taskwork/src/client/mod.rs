@@ -69,6 +69,7 @@ pub use zk::{
     figures::{EventKind, NodeFigures, TimelineEvent},
     job::{JobRecord, JobState, Lost},
     membership::Member,
+    suggestion::SUGGESTION_BYTES_MAX,
 };
 
 use self::connection::{Connection, OutageObserver};
