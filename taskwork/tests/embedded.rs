@@ -189,7 +189,7 @@ fn counts_are_exact_while_nodes_come_and_go_down_to_none() {
     }
 }
 
-/// Release until it is stopped.
+/// Runs until it is stopped.
 #[derive(Debug, Serialize, Deserialize)]
 struct Endless;
 

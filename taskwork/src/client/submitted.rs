@@ -1,4 +1,4 @@
-//! A job on a cluster, seen by whoever has submitted it.
+//! A submitted job, as seen by its submitter.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use crate::{
     task::Task,
 };
 
-/// A job on a cluster. Dropping it does nothing to the job.
+/// A job on a cluster. Dropping it does not affect the job.
 pub struct Submitted<T: Task> {
     client: Client,
     job: JobId,
@@ -27,13 +27,13 @@ pub struct Submitted<T: Task> {
     of: PhantomData<fn() -> T>,
 }
 
-/// Tells again and again how a job gets on, until it is over.
+/// A stream of progress reports of a job, until it is over.
 pub struct ProgressStream<'a, T: Task> {
     of: &'a Submitted<T>,
     every: Duration,
-    /// When it is read next.
+    /// The time of the next report.
     due: Instant,
-    /// Waits for the end of the job; `None` once it has come.
+    /// The future of the job's end; `None` once it has completed.
     end: Option<Ending<'a>>,
 }
 
@@ -44,32 +44,32 @@ impl<T: Task> Submitted<T> {
         Self { client, job, started, of: PhantomData }
     }
 
-    /// Returns the id of the job, which is all that a program elsewhere needs to [find](Client::submitted) it
-    /// again.
+    /// Returns the id of the job, by which a program elsewhere can [find](Client::submitted) it again.
     pub fn id(&self) -> &JobId {
         &self.job
     }
 
-    /// Returns the client, which is [patient](Client::with_patience) for as long as this job waits for it.
+    /// Returns the client, whose [patience](Client::with_patience) applies to this job.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The same job by another client, such as one that is more patient.
+    /// Returns the same job with another client, such as a more patient one.
     #[must_use]
     pub fn by(mut self, client: Client) -> Self {
         self.client = client;
         self
     }
 
-    /// Waits for the end of the job and returns what it has produced. It can be called again, and dropped
-    /// before its end.
+    /// Waits for the end of the job and returns its report. It can be called repeatedly, and the future can
+    /// be dropped.
     ///
-    /// If the job was cancelled, the report has [`finished`](Report::finished) false and what was committed
+    /// If the job was cancelled, the report has [`finished`](Report::finished) false and the output committed
     /// by then.
     ///
     /// # Errors
-    /// If the job has failed or was [forgotten](ClientError::Forgotten), or ZooKeeper was away for too long.
+    /// If the job has failed or was [forgotten](ClientError::Forgotten), or ZooKeeper was unavailable for too
+    /// long.
     pub async fn result(&self) -> Result<Report<T>, ClientError> {
         let (record, took) = &self.ended().await?;
         self.client
@@ -82,23 +82,23 @@ impl<T: Task> Submitted<T> {
             .map_err(|error| self.forgotten(error))
     }
 
-    /// Returns how the job gets on, at once and then regularly until it is over.
+    /// Returns a stream of the job's progress, with one report at once and then one per period.
     pub fn progress(&self, every: Duration) -> ProgressStream<'_, T> {
         let end = Box::pin(async { self.ended().await.map(drop) });
         ProgressStream { of: self, every, due: Instant::now(), end: Some(end) }
     }
 
-    /// Stops the job, if it is not over, and waits until that is recorded. Its [result](Self::result) is what
-    /// was committed by then.
+    /// Cancels the job, unless it is over, and waits until that is recorded. Its [result](Self::result) is
+    /// the output committed by then.
     ///
     /// # Errors
-    /// If ZooKeeper was away for too long, or has no such job.
+    /// If ZooKeeper was unavailable for too long, or has no such job.
     pub async fn cancel(&self, reason: &str) -> Result<(), ClientError> {
         let cancelled = self.client.ask(|store| async move { self.tracked(store).stop(reason).await }).await;
         cancelled.map(drop).map_err(|error| self.forgotten(error))
     }
 
-    /// Puts the job aside: its tasks are parked, and its nodes take the next job.
+    /// Suspends the job: its tasks are parked, and its nodes take the next job.
     ///
     /// # Errors
     /// As [`Client::suspend`].
@@ -106,7 +106,7 @@ impl<T: Task> Submitted<T> {
         self.client.suspend(&self.job).await
     }
 
-    /// Lets the job go on after it was put aside.
+    /// Resumes the job after it was suspended.
     ///
     /// # Errors
     /// As [`Client::resume`].
@@ -114,7 +114,7 @@ impl<T: Task> Submitted<T> {
         self.client.resume(&self.job).await
     }
 
-    /// Tells the job something while it runs, such as a solution. Its program checks it.
+    /// Gives the job a suggestion while it runs, such as a solution. Its program checks it.
     ///
     /// # Errors
     /// As [`Client::inject`].
@@ -122,7 +122,7 @@ impl<T: Task> Submitted<T> {
         self.client.inject(&self.job, said, timeout).await
     }
 
-    /// Waits for the end; returns what is recorded then, and how long the job took.
+    /// Waits for the end; returns the final record and the duration of the job.
     async fn ended(&self) -> Result<(JobRecord, Duration), ClientError> {
         let ended = self.client.ask(|store| async move { self.tracked(store).end().await });
         let record = self.client.attended(ended).await.map_err(|error| self.forgotten(error))?;
@@ -138,7 +138,8 @@ impl<T: Task> Submitted<T> {
         Tracked::new(store, self.client.cluster().clone(), self.job.clone(), self.started)
     }
 
-    /// What was there and is not there any more was forgotten: a report is never of a part.
+    /// Converts an error: a missing znode means that the job was forgotten. No partial report is ever
+    /// returned.
     fn forgotten(&self, error: ClientError) -> ClientError {
         match error {
             ClientError::Job(JobError::Coordination(error))
@@ -152,13 +153,13 @@ impl<T: Task> Submitted<T> {
 }
 
 impl<T: Task> ProgressStream<'_, T> {
-    /// Returns how the job gets on now; `None` once it is over.
+    /// Returns the current progress of the job; `None` once it is over.
     ///
     /// # Errors
-    /// If ZooKeeper was away for too long, or has no such job any more.
+    /// If ZooKeeper was unavailable for too long, or no longer has the job.
     ///
     /// # Cancellation safety
-    /// Dropping the future loses nothing but the reading.
+    /// Dropping the future loses only that report.
     pub async fn next(&mut self) -> Option<Result<Progress, ClientError>> {
         let end = self.end.as_mut()?;
         let read = async {

@@ -392,7 +392,7 @@ impl Cluster {
         }
     }
 
-    /// Release to the end of the job.
+    /// Runs to the end of the job.
     fn run(mut self) -> Vec<String> {
         while !self.znodes.list.is_empty() {
             assert!(self.now < END_MS, "no end: {:?} {:?}", self.znodes, self.nodes);

@@ -89,7 +89,7 @@ const WORKERS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a seat may take to be given up: the session ends by itself, too.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Release a node until it is told to leave.
+/// Runs a node until it is told to leave.
 ///
 /// What is wrong with what it was told ends the process at the start; what passes is waited for, at the start
 /// as later: only the first connection has a limit. `leave` says so each time the process is told to leave.
