@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | [`Kind`] | a type of task: opens a pool for it | `shell/kinds.rs`; `simulation.rs`, for virtual time |
 //! | [`Work`] | a pool with tasks of that type in it | `Pool`, with threads; `Slices`, in virtual time |
-//! | [`Envelope`] | one task as bytes, with everything that travels with it | the pool, when it gives a task away |
+//! | [`Envelope`] | one task as bytes, with all its belongings | the pool, when it gives a task away |
 //! | [`Part`] | a node's part in one job: pool, workers, limits | the shell, from what a kind has opened |
 //!
 //! ```text

@@ -224,8 +224,8 @@ impl Node {
         Ok(NodeBuilder::new(connect, ClusterPaths::new(cluster).map_err(invalid)?, Ok(release)))
     }
 
-    /// Requests the node to leave, handing on its unfinished tasks first. On a second request it leaves at
-    /// once.
+    /// Asks the node to leave, handing on its unfinished tasks first. On a second request it parks
+    /// them.
     pub fn drain(&self) {
         // If the channel is full, enough requests are pending already.
         let _ = self.leave.try_send(());

@@ -25,7 +25,7 @@ pub(crate) struct Observer {
 pub struct Stopper(Arc<Notify>);
 
 impl Stopper {
-    /// Requests the job to stop: [`LocalJob::run`](crate::LocalJob::run) then returns soon, with
+    /// Asks the job to stop: [`LocalJob::run`](crate::LocalJob::run) then returns soon, with
     /// [`Report::finished`] false. May be called before the job runs, and repeatedly.
     pub fn stop(&self) {
         self.0.notify_one();

@@ -86,7 +86,7 @@ impl Client {
         self.block_on(self.client.overview())
     }
 
-    /// Requests a node to leave. See [`Client::drain`](super::Client::drain).
+    /// Asks a node to leave. See [`Client::drain`](super::Client::drain).
     ///
     /// # Errors
     /// As there.
@@ -152,7 +152,7 @@ impl<T: Task> Submitted<T> {
         self.runtime.block_on(self.submitted.resume())
     }
 
-    /// Gives the job a suggestion. See [`Client::inject`](super::Client::inject).
+    /// Passes a suggestion to the job. See [`Client::inject`](super::Client::inject).
     ///
     /// # Errors
     /// As there.
@@ -162,7 +162,7 @@ impl<T: Task> Submitted<T> {
 }
 
 impl Node {
-    /// Requests the node to leave. See [`Node::drain`](crate::Node::drain).
+    /// Asks the node to leave. See [`Node::drain`](crate::Node::drain).
     pub fn drain(&self) {
         self.node.drain();
     }

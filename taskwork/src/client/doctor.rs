@@ -171,7 +171,7 @@ async fn look(
     Ok(())
 }
 
-/// Reports tasks that have not stopped although they were requested to.
+/// Reports tasks that have not stopped although they were asked to.
 fn stopping(silent: &BTreeMap<String, String>, findings: &mut Findings) {
     const CHECK: &str = "stopping";
     for (node, task) in silent {

@@ -211,7 +211,7 @@ impl Client {
         Err(not_that(job, &record, "only one that was put aside can go on"))
     }
 
-    /// Gives a suggestion, such as a solution, to a job that is not over, and waits for the answer of a node
+    /// Passes a suggestion, such as a solution, to a job that is not over, and waits for the answer of a node
     /// that works on it. The suggestion stays with the job even if the caller stops waiting.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ impl Client {
         }
     }
 
-    /// Requests a node to leave, handing on its unfinished tasks first. On a second request it leaves at
+    /// Asks a node to leave, handing on its unfinished tasks first. On a second request it leaves at
     /// once.
     ///
     /// # Errors
@@ -96,8 +96,8 @@ impl Client {
     }
 }
 
-/// Requests a node to leave. The node observes a second request as a change of the znode, and then leaves at
-/// once. Therefore each request has its own word, which identifies a request whose answer was lost.
+/// Asks a node to leave. The node observes a second request as a change of the znode, and then parks its
+/// tasks. Therefore each request has its own word, which identifies a request whose answer was lost.
 async fn ask_to_leave(store: &dyn Store, path: &str, word: &[u8]) -> zk::Result<()> {
     let asked = match store.get(path).await {
         Ok((said, _)) if said == word => return Ok(()),

@@ -18,7 +18,7 @@ pub struct Overview {
     pub members: Vec<Member>,
     /// The releases that have a leader, as `program@version`, each with the name of the leader's node.
     pub leaders: Vec<(String, String)>,
-    /// The names of nodes that were requested to leave.
+    /// The names of nodes that were asked to leave.
     pub draining: Vec<String>,
     /// The jobs in the order of their submission.
     pub jobs: Vec<JobEntry>,
@@ -107,7 +107,7 @@ impl Overview {
         Ok(Self { members, leaders, draining, jobs, at_ms })
     }
 
-    /// Returns the task of each node that did not stop long after it was requested to, with its job.
+    /// Returns the task of each node that did not stop long after it was asked to, with its job.
     pub(crate) async fn unstoppable(
         &self,
         store: &dyn Store,
@@ -139,7 +139,7 @@ impl Overview {
         self.leaders.iter().any(|(_, leader)| leader == node)
     }
 
-    /// Returns whether a node was requested to leave.
+    /// Returns whether a node was asked to leave.
     pub fn drains(&self, node: &str) -> bool {
         self.draining.iter().any(|draining| draining == node)
     }

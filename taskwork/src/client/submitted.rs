@@ -114,7 +114,7 @@ impl<T: Task> Submitted<T> {
         self.client.resume(&self.job).await
     }
 
-    /// Gives the job a suggestion while it runs, such as a solution. Its program checks it.
+    /// Passes a suggestion, such as a solution, to the job while it runs. Its program checks it.
     ///
     /// # Errors
     /// As [`Client::inject`].

@@ -1,7 +1,7 @@
 //! The local task pool: shared memory and threads, no network.
 //!
 //! ```text
-//!   worker   worker   worker        search: a task runs until it is complete or told to stop
+//!   worker   worker   worker        search: a task runs until it is complete or asked to stop
 //!     │  ▲     │  ▲     │  ▲
 //!     │  └──┬──┘  └──┬──┘  │         potential split: one load of the signals; if wanted → split, put
 //!     ▼     │        │     ▼

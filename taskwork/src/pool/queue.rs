@@ -76,7 +76,7 @@ struct State<T: Task> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gate {
     Open,
-    /// Running tasks are requested to stop; no task may begin.
+    /// Running tasks are asked to stop; no task may begin.
     Stopped,
     /// The pool is closed: workers return.
     Closed,
@@ -271,7 +271,7 @@ impl<T: Task> Queue<T> {
         state.signal(signals);
     }
 
-    /// Prevents workers from beginning tasks, and requests running tasks to stop.
+    /// Prevents workers from beginning tasks, and asks running tasks to stop.
     pub(super) fn stop(&self, signals: &Signals) {
         let mut state = self.lock();
         if state.gate == Gate::Open {
@@ -295,7 +295,7 @@ impl<T: Task> Queue<T> {
         self.wake.notify_all();
     }
 
-    /// Closes the pool: running tasks are requested to stop, workers return.
+    /// Closes the pool: running tasks are asked to stop, workers return.
     pub(super) fn close(&self, signals: &Signals) {
         let mut state = self.lock();
         state.gate = Gate::Closed;

@@ -33,7 +33,7 @@ pub trait Pace: Send + Sync + 'static {
     /// Waits until a worker of the node may run its next slice.
     fn slice(&self, node: NodeId) -> Pin<Box<dyn Future<Output = ()> + Send>>;
     /// Runs a slice: calls `run` once. A task's search then returns [`Outcome::Migrate`] at the end of the
-    /// slice, without having been requested to.
+    /// slice, without having been asked to.
     fn work(&self, node: NodeId, run: &mut dyn FnMut());
 }
 

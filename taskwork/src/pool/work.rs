@@ -80,7 +80,7 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<Vec<Envelope>, PoolFault>;
     /// Sets the number of thieves that wait for a split.
     fn set_thieves(&self, thieves: usize);
-    /// Requests running tasks to stop and lets none begin.
+    /// Asks running tasks to stop and lets none begin.
     fn stop(&self);
     /// Lets tasks begin again.
     fn resume(&self);
@@ -100,7 +100,7 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging;
     /// Offers a user's suggestion. Returns whether it made a difference, and the answer.
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String>;
-    /// Closes the pool: running tasks are requested to stop, workers return.
+    /// Closes the pool: running tasks are asked to stop, workers return.
     fn close(&self);
 }
 

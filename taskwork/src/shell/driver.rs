@@ -50,7 +50,7 @@ pub(crate) struct Driver {
     /// `None` for a single node within one process, which has no peers.
     pub(crate) network: Option<Network>,
     pub(crate) shutdown: oneshot::Receiver<()>,
-    /// Requests the node to leave and to hand on its unfinished tasks.
+    /// Asks the node to leave and to hand on its unfinished tasks.
     pub(crate) drain: Arc<Notify>,
     /// The node's figures, for observers.
     pub(crate) figures: Arc<Mutex<Figures>>,

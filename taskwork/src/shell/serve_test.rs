@@ -67,7 +67,7 @@ fn cluster() -> ClusterPaths {
     ClusterPaths::new("test").unwrap()
 }
 
-/// Serves until there is a member, then requests the node to leave.
+/// Serves until there is a member, then asks the node to leave.
 fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeError> {
     let platform = InMemory { tree: tree.clone(), expired, connected: AtomicU64::new(0) };
     let setup = ServeSetup {

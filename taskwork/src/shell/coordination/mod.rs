@@ -98,7 +98,7 @@ pub(crate) struct Coordination {
     pub(crate) attempt: AtomicU32,
     /// Whether the job was suspended while the node worked on it.
     pub(crate) suspended: AtomicBool,
-    /// Tasks that have not stopped long after they were requested to.
+    /// Tasks that have not stopped long after they were asked to.
     pub(crate) silent: Mutex<Vec<Silent>>,
     /// Notified once each time tasks have not stopped for long.
     pub(crate) silence: Notify,

@@ -12,13 +12,13 @@ use zk::figures::Silent;
 use super::Coordination;
 use crate::shell::clock::unix_ms;
 
-/// The interval of checks whether tasks have stopped that were requested to.
+/// The interval of checks whether tasks have stopped that were asked to.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The time after which a task that does not stop is reported.
 const SILENT_AFTER: Duration = Duration::from_secs(10);
 
 impl Coordination {
-    /// Periodically looks for tasks that have not stopped long after they were requested to.
+    /// Periodically looks for tasks that have not stopped long after they were asked to.
     pub(super) async fn watch_for_silence(self: Arc<Self>) {
         let (mut asked, mut said) = (None, false);
         loop {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   send(to, payload) ─▶ queue of that peer ─▶ link: a connection, dialled when first needed
-//!                        bounded in bytes        │ a stream per message, what is not small beside
+//!                        bounded in bytes        │ a stream per message, large ones in parallel
 //!   arrivals ◀── reader of the connection ◀──────┘
 //!                room for it is taken first
 //! ```
