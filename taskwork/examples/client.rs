@@ -39,7 +39,7 @@ impl Task for Count {
         Outcome::Complete
     }
 
-    /// Gives away the largest open subtree, the one at the bottom of the stack.
+    /// Splits off the largest open subtree, the one at the bottom of the stack.
     fn split(&mut self, (): &()) -> Option<Self> {
         (self.open.len() > 1).then(|| Count { open: vec![self.open.remove(0)] })
     }
@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         nodes.push(Node::builder(&client).task::<Count>().workers(1).serve()?);
     }
 
-    // They are worked on one after another, in this order.
+    // The nodes work on them one after another, in this order.
     let counted = client.submit(leaves(20)).await?;
     let watched = client.submit(leaves(26)).await?;
     let cancelled = client.submit(leaves(60)).await?;

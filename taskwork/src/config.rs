@@ -1,67 +1,65 @@
-//! Every limit of the runtime, with its unit last in its name.
+//! The limits of the runtime; each name ends with its unit.
 
-/// The most nodes of one process.
+/// The maximum number of nodes of one process.
 pub const NODES_MAX: usize = 256;
-/// The most workers of one node.
+/// The maximum number of workers of one node.
 pub const WORKERS_MAX: usize = 1024;
 
-/// The limits of one node. The defaults suit a cluster of tens to hundreds of nodes; tests make them small.
+/// The limits of one node. The defaults suit a cluster of tens to hundreds of nodes; tests use small ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// How long a thief waits for an answer before it asks another node, in milliseconds.
+    /// The maximum time for which a thief waits for an answer before it asks another node, in milliseconds.
     pub steal_answer_ms: u64,
-    /// How long a victim lets a thief wait for a split before it denies, in milliseconds. Below
-    /// `steal_answer_ms`.
+    /// The maximum time for which a victim keeps a thief waiting for a split before it denies, in
+    /// milliseconds. Must be below `steal_answer_ms`.
     pub serve_wait_ms: u64,
-    /// The pause of a thief after the first round of denials, in milliseconds; it doubles with each round.
+    /// A thief's pause after the first round of denials, in milliseconds; it doubles with each round.
     pub backoff_first_ms: u64,
-    /// The longest pause of a thief between two rounds, in milliseconds.
+    /// A thief's maximum pause between two rounds, in milliseconds.
     pub backoff_max_ms: u64,
-    /// How long an idle node that was denied goes on asking before it commits what it has done, in
-    /// milliseconds.
+    /// The time for which an idle node that was denied continues to ask before it commits its completed work,
+    /// in milliseconds.
     pub commit_patience_ms: u64,
-    /// How many nodes a thief asks in one round before it pauses.
+    /// The number of nodes that a thief asks in one round before it pauses.
     pub round_requests_max: usize,
-    /// How many thieves may wait at one victim; more are denied at once.
+    /// The maximum number of thieves waiting at one victim; further ones are denied at once.
     pub waiting_thieves_max: usize,
-    /// How many tasks one grant may carry.
+    /// The maximum number of tasks in one grant.
     pub grant_tasks_max: usize,
-    /// How many bytes the tasks of one grant may have together. A larger task goes alone. To one thief no
-    /// more is granted while so much is without acknowledgement.
+    /// The maximum size of the tasks of one grant, in bytes. A larger task goes alone. A victim grants no
+    /// more to a thief that has this much unacknowledged.
     pub grant_bytes_max: usize,
-    /// How many grants of one victim may be without acknowledgement; with more it denies. So many a thief
-    /// remembers of each victim, too, so it must be the same on all nodes.
+    /// The maximum number of unacknowledged grants of one victim; beyond it the victim denies. A thief also
+    /// remembers this many grants of each victim, so it must be the same on all nodes.
     pub open_grants_max: usize,
-    /// How long a node that is not yet written into an attempt keeps tasks that it was given, in
+    /// The time for which a node that is not yet enrolled keeps tasks that were granted to it, in
     /// milliseconds; then it refuses them.
     pub enrol_patience_ms: u64,
-    /// How much later than the node before it in order a node claims a parked task, in milliseconds.
+    /// The delay between the claims of two successive nodes for the same parked task, in milliseconds.
     pub claim_stagger_ms: u64,
-    /// How long a node waits with a claim at most, in milliseconds.
+    /// The maximum delay of a node's claim, in milliseconds.
     pub claim_stagger_max_ms: u64,
-    /// How many bytes the tasks of all grants of one victim that are without acknowledgement may have
-    /// together before it denies.
+    /// The maximum size of the tasks of all unacknowledged grants of one victim, in bytes; beyond it the
+    /// victim denies.
     pub open_grant_bytes_max: usize,
-    /// After what time an unacknowledged grant is sent again, in milliseconds; it doubles each time. A node
-    /// that leaves does not wait longer each time.
+    /// The time after which an unacknowledged grant is sent again, in milliseconds; it doubles each time,
+    /// except on a node that leaves.
     pub grant_retry_ms: u64,
-    /// The longest time after which an unacknowledged grant is sent again, in milliseconds.
+    /// The maximum time after which an unacknowledged grant is sent again, in milliseconds.
     pub grant_retry_max_ms: u64,
-    /// At how many ids a batch is committed although the node has work left.
+    /// The number of ids at which a batch is committed although the node has work left.
     pub batch_ids_commit: usize,
-    /// How many ids one transaction may have: more that are to be committed go into several. At most 1,000,
-    /// whatever is said here.
+    /// The maximum number of ids in one transaction; more are committed by several. Capped at 1,000.
     pub batch_ids_max: usize,
-    /// How many tasks one transaction of a leaving node may park: more are parked by several.
+    /// The maximum number of tasks that one transaction of a leaving node parks; more are parked by several.
     pub park_tasks_max: usize,
-    /// How many children a task may have before it is renewed under another id. At most 500, whatever is said
-    /// here.
+    /// The maximum number of children of a task before it is renewed under another id. Capped at 500.
     pub task_children_max: usize,
-    /// After what time a transaction whose outcome is unknown is tried again, in milliseconds.
+    /// The time after which a transaction with unknown outcome is tried again, in milliseconds.
     pub transaction_retry_ms: u64,
-    /// How long a node that is told to leave by a signal may take, in milliseconds. In the last third it
-    /// parks what nobody has taken; at the end it goes, whatever it still waits for.
+    /// The time that a node has to leave after a signal, in milliseconds. In the last third it parks the
+    /// tasks that no other node has taken; at the end it terminates, even if it still waits for something.
     pub drain_deadline_ms: u64,
 }
 

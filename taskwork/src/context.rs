@@ -1,4 +1,4 @@
-//! What a running task sees of the runtime.
+//! A running task's view of the runtime.
 
 use std::{any::TypeId as RustType, cell::Cell, fmt, sync::Arc};
 
@@ -10,9 +10,9 @@ use crate::{
     variable::{AnyValue, Variable, value},
 };
 
-/// What a task may ask of the runtime while it is searched.
+/// A running task's interface to the runtime.
 ///
-/// The three questions of the search loop, [`migrate`](Self::migrate),
+/// The three queries of the search loop, [`migrate`](Self::migrate),
 /// [`potential_split`](Self::potential_split) and [`variables_changed`](Self::variables_changed), cost one
 /// load each while the answer is no; [`is_asked`](Self::is_asked) is one load for all three.
 pub struct Context<'a, T: Task> {
@@ -25,7 +25,7 @@ pub struct Context<'a, T: Task> {
     /// The task's copies of the variables, as they were in this epoch of the node.
     copies: Vec<TaskCopy>,
     epoch: u64,
-    /// The word of the signals as long as nobody wants anything, in this epoch.
+    /// The value of the signals word in this epoch while nothing is requested.
     quiet: u64,
 }
 
@@ -35,7 +35,7 @@ struct TaskCopy {
     value: Option<Arc<AnyValue>>,
 }
 
-/// What is left of a context when its search has returned.
+/// What remains of a context when its search has returned.
 pub(crate) struct Finished<O> {
     pub(crate) id: TaskId,
     pub(crate) children: Vec<TaskId>,
@@ -52,20 +52,20 @@ impl<'a, T: Task> Context<'a, T> {
         output: T::Output,
     ) -> Self {
         let copies = pool.variables.types().map(|variable| TaskCopy { variable, value: None }).collect();
-        // An epoch that never is, so that the first look reads.
+        // An epoch that never occurs, so that the first call reads the variables.
         let epoch = u64::MAX / 4;
         let quiet = Signals::quiet(epoch);
         Self { pool, worker, id, children, output, told_to_stop: Cell::new(false), copies, epoch, quiet }
     }
 
-    /// The read-only data of the job.
+    /// Returns the read-only data of the job.
     #[inline]
     pub fn shared(&self) -> &'a T::Shared {
         &self.pool.shared
     }
 
-    /// Whether the task is to stop here and return [`Outcome::Migrate`](crate::Outcome::Migrate): its node is
-    /// leaving, or the job is over (paper, 3.4). To be asked every few microseconds.
+    /// Returns whether the task should stop here and return [`Outcome::Migrate`](crate::Outcome::Migrate):
+    /// its node is leaving, or the job is over (paper, 3.4). Call it every few microseconds.
     #[inline]
     pub fn migrate(&self) -> bool {
         let stop = self.pool.signals.stop();
@@ -75,7 +75,7 @@ impl<'a, T: Task> Context<'a, T> {
         stop
     }
 
-    /// Marks a point at which a part of the task could be done elsewhere. If somebody is hungry, the runtime
+    /// Marks a point at which a part of the task could be done elsewhere. If work is needed, the runtime
     /// calls [`Task::split`] on `task`, which must be the task being searched (paper, 3.7).
     #[inline]
     pub fn potential_split(&mut self, task: &mut T) {
@@ -84,9 +84,9 @@ impl<'a, T: Task> Context<'a, T> {
         }
     }
 
-    /// Whether anything at all may be wanted of the task or be new to it: only then are
+    /// Returns whether anything may be requested of the task or be new to it: only then are
     /// [`migrate`](Self::migrate), [`potential_split`](Self::potential_split) and [`get_var`](Self::get_var)
-    /// worth asking. One load for all of them, for loops whose steps take a few nanoseconds.
+    /// worth calling. One load for all of them, for loops whose steps take a few nanoseconds.
     #[inline]
     pub fn is_asked(&mut self) -> bool {
         self.pool.signals.word() != self.quiet && self.look()
@@ -111,9 +111,9 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.put_split(child);
     }
 
-    /// Goes on under another id, as if the whole rest had been split off: the old id completes with its
-    /// children, the last of them being the new id. So no list of children grows without bound, however long
-    /// a task runs.
+    /// Continues under a new id, as if the whole rest had been split off: the old id completes with its
+    /// children, the last of them being the new id. This bounds the list of children, however long a task
+    /// runs.
     fn renew(&mut self) {
         let renewed = self.pool.new_id();
         self.children.push(renewed);
@@ -123,14 +123,14 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.runs(self.worker, Some(renewed));
     }
 
-    /// Whether a variable may have changed since the last call of [`get_var`](Self::get_var), of any
-    /// variable.
+    /// Returns whether any variable may have changed since the last call of [`get_var`](Self::get_var), for
+    /// whichever variable.
     #[inline]
     pub fn variables_changed(&self) -> bool {
         self.pool.signals.epoch() != self.epoch
     }
 
-    /// The value of a variable, if it has one yet (paper, 3.6).
+    /// Returns the value of a variable, if it has one yet (paper, 3.6).
     ///
     /// # Panics
     /// If the program did not declare the variable in [`Task::variables`].
@@ -139,8 +139,8 @@ impl<'a, T: Task> Context<'a, T> {
         if self.pool.signals.word() != self.quiet && self.variables_changed() {
             self.refresh();
         }
-        // A look of its own and not by `slot`: the copies lie together, and it is asked at every step of a
-        // search.
+        // Searches the copies rather than calling `slot`: they are contiguous, and this is called at every
+        // step of a search.
         match self.copies.iter().find(|copy| copy.variable == RustType::of::<V>()) {
             Some(copy) => copy.value.as_deref().map(value::<V>),
             None => undeclared::<V>(),
@@ -149,7 +149,7 @@ impl<'a, T: Task> Context<'a, T> {
 
     #[cold]
     fn refresh(&mut self) {
-        // The epoch is read first: a change after it is seen at the next look.
+        // The epoch is read first: a later change is noticed by the next call.
         self.epoch = self.pool.signals.epoch();
         self.quiet = Signals::quiet(self.epoch);
         for (slot, copy) in self.copies.iter_mut().enumerate() {
@@ -157,8 +157,8 @@ impl<'a, T: Task> Context<'a, T> {
         }
     }
 
-    /// Offers a new value. It is taken if it improves on what the node knows, and spreads from there. Says
-    /// whether it was taken.
+    /// Offers a new value, which is adopted and spread if it improves on the value known to the node. Returns
+    /// whether it was adopted.
     ///
     /// # Panics
     /// If the program did not declare the variable in [`Task::variables`].
@@ -176,37 +176,38 @@ impl<'a, T: Task> Context<'a, T> {
         slot.unwrap_or_else(|| undeclared::<V>())
     }
 
-    /// What this task has produced so far; to be added to. It counts when the task completes, exactly once.
+    /// Returns what this task has produced so far, to be added to. It counts exactly once, when the task
+    /// completes.
     #[inline]
     pub fn output(&mut self) -> &mut T::Output {
         &mut self.output
     }
 
-    /// Reports progress in units of the program's own, such as states visited. Batched calls, say every
-    /// thousand units, cost nothing that can be measured.
+    /// Reports progress in units of the program's choice, such as states visited. The cost of batched calls,
+    /// say one per thousand units, is not measurable.
     #[inline]
     pub fn worked(&self, units: u64) {
         self.pool.worked(self.worker).add(units);
     }
 
-    /// Reports that so much of the whole job is done, of 1, as far as the program can tell. The sum over all
-    /// tasks is shown to who watches ([`Figures::share`](crate::Figures::share)).
+    /// Reports that `share` (of 1) of the whole job is done, as far as the program can tell. The sum over all
+    /// tasks is shown to observers ([`Figures::share`](crate::Figures::share)).
     #[inline]
     pub fn progressed(&self, share: f64) {
         self.pool.done(self.worker).add(Figures::attos(share));
     }
 
-    /// Says what [`Task::outlook`] of the task is now.
+    /// Updates the task's [`Task::outlook`].
     pub fn set_outlook(&self, outlook: Option<f64>) {
         self.pool.at_work(self.worker).set(outlook);
     }
 
-    /// The units of work that were reported on this node for this job, by all its workers.
+    /// Returns the units of work reported on this node for this job, by all its workers.
     pub fn worked_here(&self) -> u64 {
         self.pool.worked_here()
     }
 
-    /// The node that this task is on now.
+    /// Returns the node that the task is on now.
     pub fn node(&self) -> NodeId {
         self.pool.node
     }

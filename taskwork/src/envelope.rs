@@ -1,4 +1,4 @@
-//! A task on its way: between nodes, or parked in `ZooKeeper`.
+//! A task in transit between nodes, or parked in `ZooKeeper`.
 
 use std::{fmt, ops::Deref};
 
@@ -10,47 +10,47 @@ use serde::{
 
 use crate::id::TaskId;
 
-/// The most bytes of a task on its way, as [`Envelope::bytes`] has them: what one message may have, less what
-/// a message has besides.
+/// The maximum size of a task in transit by [`Envelope::bytes`], in bytes: the limit of one message less the
+/// message's other contents.
 pub(crate) const TASK_BYTES_MAX: usize = (64 << 20) - (128 << 10);
 
-/// A task as bytes, with everything that must go where it goes.
+/// A task as bytes, with everything that travels with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Envelope {
-    /// The task's id; it keeps it wherever it goes.
+    /// The task's id, which it keeps wherever it goes.
     pub(crate) id: TaskId,
     /// The ids of the tasks that were split from it so far. They are toggled when it completes, wherever that
-    /// is: were they toggled where the split happened, the list could be empty while a child still runs.
+    /// is: if they were toggled where the split happened, the list could be empty while a child still runs.
     pub(crate) children: Vec<TaskId>,
-    /// What it has produced so far, encoded.
+    /// The output so far, encoded.
     pub(crate) output: Blob,
     /// The task itself, encoded.
     pub(crate) task: Blob,
 }
 
 impl Envelope {
-    /// The most bytes of an id when it is written: two numbers.
+    /// The maximum size of an encoded id, in bytes: two numbers.
     const ID_BYTES_MAX: usize = 18;
 
-    /// How many bytes it has when it is written, at most.
+    /// Returns an upper bound on its encoded size, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         Self::bytes_of(self.children.len(), self.output.len(), self.task.len())
     }
 
-    /// The same, of an envelope with so many children and so much in it. Each of its three parts is preceded
-    /// by its length.
+    /// Returns the same bound for an envelope with these numbers of children and bytes. Each of its three
+    /// parts is preceded by its length.
     pub(crate) fn bytes_of(children: usize, output_bytes: usize, task_bytes: usize) -> usize {
         (1 + children) * Self::ID_BYTES_MAX + 3 * 9 + output_bytes + task_bytes
     }
 }
 
-/// Encoded data that is shared, not copied, when it is cloned: an open grant is said again and again, and may
-/// be large.
+/// Encoded data that is shared, not copied, when it is cloned: an open grant is sent repeatedly, and may be
+/// large.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Blob(Bytes);
 
 impl Blob {
-    /// The same bytes, for who sends them.
+    /// Returns the same bytes, shared, for sending.
     pub(crate) fn shared(&self) -> Bytes {
         self.0.clone()
     }
@@ -76,7 +76,7 @@ impl fmt::Debug for Blob {
     }
 }
 
-/// In one piece, not byte by byte.
+/// Serialized as one byte string, not byte by byte.
 impl Serialize for Blob {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(self)

@@ -1,16 +1,16 @@
-//! The inner seam of the runtime: what it sees of a program's type of task.
+//! The type-erased interface between the runtime and a program's type of task.
 //!
-//! A program's [`Task`](crate::Task) has types of its own: itself, its shared data, its output, its
-//! variables. Two of the three layers must not know them: the protocol and the I/O are the same for every
-//! program, and one process runs jobs of several types of task. So these types end in the pool. Everything
-//! above it (the driver, the coordination, the seat, the serving loop) is compiled once, and sees a task as
-//! four things:
+//! A program's [`Task`](crate::Task) has its own types: itself, its shared data, its output, its variables.
+//! Two of the three layers must not depend on them: the protocol and the I/O are the same for every program,
+//! and one process runs jobs of several types of task. Therefore only the pool is generic. Everything above
+//! it (the driver, the coordination, the seat, the serving loop) is compiled once, and sees a task as four
+//! things:
 //!
-//! | what | is | made by |
+//! | name | meaning | created by |
 //! |---|---|---|
 //! | [`Kind`] | a type of task: opens a pool for it | `shell/kinds.rs`; `local.rs`, within a process; `simulation.rs`, for virtual time |
 //! | [`Work`] | a pool with tasks of that type in it | `Pool`, with threads; `Slices`, in virtual time |
-//! | [`Envelope`] | one task as bytes, with all that goes where it goes | the pool, which gives it away |
+//! | [`Envelope`] | one task as bytes, with all its belongings | the pool, when it gives a task away |
 //! | [`Part`] | a node's part in one job: pool, workers, limits | the shell, from what a kind has opened |
 //!
 //! ```text
@@ -22,24 +22,24 @@
 //!
 //! # Who calls the program's own code, and where
 //!
-//! The program's code is slow, or wrong, whenever it likes. It must not hold the thread that keeps the
-//! session longer than it takes to read or write one value, and what panics must not take the node with it.
+//! The program's code may be slow or panic at any time. It must not block the thread that maintains the
+//! session longer than it takes to read or write one value, and a panic must not bring down the node.
 //!
-//! | the program's | is called by | on |
+//! | program code | called by | on the thread |
 //! |---|---|---|
-//! | `Task::search`, `Task::split` | a worker | the worker's thread; a panic fails the job |
-//! | `Output::merge`, of a completed task | a worker | the worker's thread |
-//! | `Serialize`, of tasks and outputs | `take`, `unload`, `take_batch` | the driver's |
-//! | `Deserialize`, of tasks; `Task::outlook` | `put` | the driver's |
-//! | `Deserialize`, of the shared data | `Kind::open` | a thread of its own: it may be large |
-//! | `Output::merge`, for the result | `merge` | a thread of its own: it may take long |
-//! | `Task::suggest` | `suggest` | a thread of its own, with a limit of time |
-//! | `Variable::improves`, and its values' serde | `variables` | that of whoever has the value |
+//! | `Task::search`, `Task::split` | a worker | of the worker; a panic fails the job |
+//! | `Output::merge`, of a completed task | a worker | of the worker |
+//! | `Serialize`, of tasks and outputs | `take`, `unload`, `take_batch` | of the driver |
+//! | `Deserialize`, of tasks; `Task::outlook` | `put` | of the driver |
+//! | `Deserialize`, of the shared data | `Kind::open` | a separate one: it may be large |
+//! | `Output::merge`, for the result | `merge` | a separate one: it may take long |
+//! | `Task::suggest` | `suggest` | a separate one, with a time limit |
+//! | `Variable::improves`, and its values' serde | `variables` | of the caller that has the value |
 //!
-//! While a worker merges an output into the batch, `take_batch` says that it is ready later: the driver does
-//! not wait for it, and the worker encodes the batch. Everything else of [`Work`] (`view`, `figures`, `stop`,
-//! `resume`, `set_thieves` and so on) is the runtime's own and takes a lock for microseconds; the driver
-//! calls it between two events. In virtual time there is one thread, and all of it is there.
+//! While a worker merges an output into the batch, `take_batch` returns that it will be ready later: the
+//! driver does not wait, and the worker encodes the batch. The rest of [`Work`] (`view`, `figures`, `stop`,
+//! `resume`, `set_thieves` and so on) is the runtime's own code and holds a lock for microseconds; the driver
+//! calls it between two events. In virtual time everything runs on one thread.
 //!
 //! [`Envelope`]: crate::envelope::Envelope
 //! [`Part`]: crate::shell::node::Part
@@ -54,7 +54,7 @@ use crate::{
     wire::codec::DecodeError,
 };
 
-/// A type of task with the type forgotten.
+/// A type of task with the type erased.
 pub(crate) trait Kind: Send + Sync {
     /// Opens a pool for tasks of this kind, and starts its workers.
     ///
@@ -63,7 +63,7 @@ pub(crate) trait Kind: Send + Sync {
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_>;
 }
 
-/// What a pool is opened with.
+/// The parameters for opening a pool.
 pub(crate) struct PoolSetup {
     pub(crate) node: NodeId,
     pub(crate) workers: usize,
@@ -72,16 +72,16 @@ pub(crate) struct PoolSetup {
     pub(crate) shared: Vec<u8>,
 }
 
-/// A pool, with those that work it.
+/// A pool and its workers.
 pub(crate) struct Opened {
     pub(crate) pool: Arc<dyn Work>,
     pub(crate) workers: Workers,
 }
 
-/// A pool, to come.
+/// The future of an opened pool.
 pub(crate) type PoolOpening<'a> = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send + 'a>>;
 
-/// Why a pool was not opened.
+/// The reasons for which a pool could not be opened.
 #[derive(Debug, Error)]
 pub(crate) enum OpenError {
     #[error("the shared data of the job cannot be read: {reason}")]

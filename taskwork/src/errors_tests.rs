@@ -1,4 +1,4 @@
-//! Whoever prints an error with all its sources says each thing once.
+//! An error printed with all its sources repeats nothing.
 
 use std::{error::Error, io, iter};
 
@@ -12,8 +12,8 @@ use crate::{
     wire::codec,
 };
 
-/// What an error says with all its sources, as the usual printers join them. Panics if anything of it is
-/// said twice.
+/// Returns an error with all its sources, as the usual printers join them. Panics if any part of it is
+/// repeated.
 fn said_once(error: &dyn Error) -> String {
     let sources = iter::successors(Some(error), |&error| error.source());
     let said: Vec<String> = sources.map(ToString::to_string).collect();

@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::outlook::Outlook;
 
-/// What one node, or all nodes of a run together, have done since they started. Sums; nothing here is exact
-/// to the task under failures (exact figures belong into a program's [`Output`](crate::Output)).
+/// What one node, or all nodes of a run together, have done since they started. Failures make the sums
+/// inexact (exact figures belong in a program's [`Output`](crate::Output)).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(default)]
 pub struct Figures {
-    /// Units of work, as the program counts them by [`Context::worked`](crate::Context::worked): states,
-    /// mostly.
+    /// Units of work, usually states, as the program counts them by
+    /// [`Context::worked`](crate::Context::worked).
     pub worked: u64,
-    /// Those of them that were done in attempts before the present one, whose tasks are done anew.
+    /// Those of them done in attempts before the present one, whose tasks are repeated.
     pub worked_earlier: u64,
     /// Tasks completed.
     pub tasks: u64,
@@ -37,26 +37,26 @@ pub struct Figures {
     pub retries: u64,
     /// Tasks handed on to other nodes when leaving.
     pub handed_on: u64,
-    /// Tasks parked in ZooKeeper when leaving, since nobody took them.
+    /// Tasks parked in ZooKeeper when leaving, because no node took them.
     pub parked: u64,
     /// Task ids that these transactions toggled in the global task list.
     pub toggles: u64,
-    /// How long steals took, from the request to the beginning of a stolen task.
+    /// The durations of steals, from the request to the beginning of a stolen task.
     pub steal_times: Histogram,
-    /// Which share of the whole is done, as the program estimates it, in units of 10⁻¹⁸.
+    /// The share of the whole that is done, as the program estimates it, in units of 10⁻¹⁸.
     pub done_attos: u64,
-    /// The best that may still be found, as far as the nodes have said.
+    /// The best that may still be found, as far as the nodes have reported it.
     pub outlook: Outlook,
 }
 
 impl Figures {
-    /// Which share of the whole is done, from 0 to 1, as the program estimates it by
-    /// [`Context::progressed`](crate::Context::progressed). `None` if nothing was said of it.
+    /// Returns the share of the whole that is done, from 0 to 1, as the program estimates it by
+    /// [`Context::progressed`](crate::Context::progressed). `None` if nothing was reported.
     pub fn share(&self) -> Option<f64> {
         (self.done_attos > 0).then(|| (self.done_attos as f64 * 1e-18).min(1.0))
     }
 
-    /// A share in units of 10⁻¹⁸; nothing if it is none.
+    /// Converts a share to units of 10⁻¹⁸; 0 if it is NaN.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is within range")]
     pub(crate) fn attos(share: f64) -> u64 {
         (share.clamp(0.0, 1.0) * 1e18) as u64
@@ -83,33 +83,33 @@ impl AddAssign for Figures {
     }
 }
 
-/// How often something took how long, in classes that grow by a factor of √2 each: the first is up to 7.8125
-/// µs, the seventeenth up to two milliseconds.
+/// A histogram of durations, in classes that grow by a factor of √2 each: the first is up to 7.812 µs, the
+/// seventeenth up to two milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Histogram([u32; 32]);
 
-/// The upper end of the first class.
+/// The upper limit of the first class.
 const FIRST_CLASS: Duration = Duration::from_nanos(7_812);
 
 impl Histogram {
-    /// Notes one more.
+    /// Records one duration.
     pub(crate) fn note(&mut self, took: Duration) {
         let class = (0..31).find(|&class| took <= Self::end(class)).unwrap_or(31);
         self.0[class] = self.0[class].saturating_add(1);
     }
 
-    /// The upper end of a class.
+    /// Returns the upper limit of a class.
     fn end(class: usize) -> Duration {
         FIRST_CLASS.mul_f64(std::f64::consts::SQRT_2.powi(i32::try_from(class).unwrap_or(0)))
     }
 
-    /// How many were noted.
+    /// Returns the number of recorded durations.
     pub fn count(&self) -> u64 {
         self.0.iter().copied().map(u64::from).sum()
     }
 
-    /// What the given share of them did not exceed, from 0 to 1: the upper end of its class. `None` if there
-    /// is none.
+    /// Returns the duration that the given share of them (from 0 to 1) did not exceed, as the upper limit of
+    /// its class. `None` if there are none.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let wanted = share.clamp(0.0, 1.0) * self.count() as f64;
         let mut seen = 0;
@@ -129,7 +129,7 @@ impl AddAssign for Histogram {
     }
 }
 
-/// A counter that one thread mostly writes, on a cache line of its own so that counting disturbs nobody.
+/// A counter written mostly by one thread, on its own cache line to avoid false sharing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counter(AtomicU64);

@@ -1,4 +1,4 @@
-//! Names of things, each a type of its own so that none is taken for another.
+//! Identifiers, each of its own type so that they cannot be confused.
 
 use std::{fmt, str::FromStr};
 
@@ -10,17 +10,17 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 
-/// A task, unique over the whole job: the node that made it and a number that this node never gives twice.
+/// A task id, unique within the job: the node that created the task and a number that this node never reuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId {
     /// The node that split it off.
     pub node: NodeId,
-    /// Its number there, from 0.
+    /// Its number on that node, from 0.
     pub number: u64,
 }
 
-/// A job, by the name of its znode: `j-` and the ten digits of the number that it was given at its
-/// submission. No other text is one.
+/// A job, by the name of its znode: `j-` and the ten digits of the number assigned at its submission. No
+/// other text is a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct JobId(pub(crate) String, Number);
@@ -29,7 +29,7 @@ pub struct JobId(pub(crate) String, Number);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Number(u64);
 
-/// One attempt at a job, from 1. A lost node ends an attempt and starts the next.
+/// One attempt at a job, numbered from 1. A lost node ends an attempt and starts the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt(pub u32);
 
@@ -39,12 +39,12 @@ impl TaskId {
 }
 
 impl JobId {
-    /// The name of its znode.
+    /// Returns the name of its znode.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The number that the job was given at its submission. No other job of the cluster has it.
+    /// Returns the number assigned to the job at its submission, which is unique in the cluster.
     pub(crate) fn number(&self) -> u64 {
         self.1.0
     }
@@ -74,7 +74,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// A text that names no node, task or job.
+/// A text that is not the id of a node, task or job.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text:?} is not the id of a {what}")]
 pub struct IdError {

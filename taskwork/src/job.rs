@@ -1,5 +1,5 @@
-//! A job: the root of its tree, the data that all its tasks share, the values that its variables begin with.
-//! The same job runs within this process or on a cluster.
+//! A job: its root task, the data that all its tasks share, and the start values of its variables. The same
+//! job runs within this process or on a cluster.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -14,8 +14,9 @@ use crate::{
 
 /// A job: to be [run](Self::run) within this process, or [submitted](crate::Client::submit) to a cluster.
 ///
-/// [`run`](Self::run) takes one node with a worker for each processor; [`nodes`](Self::nodes),
-/// [`workers`](Self::workers) and what else concerns a run within this process make a [`LocalJob`] of it.
+/// [`run`](Self::run) uses one node with a worker for each processor; [`nodes`](Self::nodes),
+/// [`workers`](Self::workers) and the other settings for a run within this process turn it into a
+/// [`LocalJob`].
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -66,14 +67,14 @@ pub struct Job<T: Task> {
     pub(crate) attempts_max: u32,
 }
 
-/// The name of a program's type of task where it has only one.
+/// The kind's name in programs with only one type of task.
 pub(crate) const ONLY_KIND: &str = "task";
 
-/// How many attempts there may be at a job on a cluster.
+/// The default maximum number of attempts at a job on a cluster.
 const ATTEMPTS_MAX: u32 = 100;
 
 impl<T: Task> Job<T> {
-    /// A job that starts with this task, on data that all its tasks share.
+    /// Creates a job that starts with this task and with data that all its tasks share.
     pub fn new(root: T, shared: T::Shared) -> Self {
         Self {
             root,
@@ -85,30 +86,30 @@ impl<T: Task> Job<T> {
         }
     }
 
-    /// Gives a variable a value to start with. It is there before the first task begins.
+    /// Sets the start value of a variable, which is set before the first task begins.
     #[must_use]
     pub fn start_value<V: Variable>(mut self, value: &V::Value) -> Self {
         self.start_values.push((V::NAME.to_owned(), codec::encode(value)));
         self
     }
 
-    /// The name under which the nodes of the program have this type of task, where there are
-    /// [several](crate::NodeBuilder::kinds). A run within this process has no need of it.
+    /// Sets the name under which the program's nodes have this type of task, if they have
+    /// [several](crate::NodeBuilder::kinds). Not used for a run within this process.
     #[must_use]
     pub fn kind(mut self, kind: impl Into<Cow<'static, str>>) -> Self {
         self.kind = kind.into();
         self
     }
 
-    /// What people call the job on a cluster; by default the name of the program. 1 to 200 characters, none
-    /// of them a control character. A run within this process has no need of it.
+    /// Sets the job's display name on a cluster; by default the name of the program. 1 to 200 characters
+    /// without control characters. Not used for a run within this process.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How many attempts there may be on a cluster: each node that is lost ends one. By default 100. A run
+    /// Sets the maximum number of attempts on a cluster, 100 by default: each lost node ends one. A run
     /// within this process has one.
     #[must_use]
     pub fn attempts_max(mut self, attempts: u32) -> Self {
@@ -116,30 +117,30 @@ impl<T: Task> Job<T> {
         self
     }
 
-    /// The job within this process, where more can be chosen.
+    /// Turns the job into one that runs within this process, with further settings.
     pub fn here(self) -> LocalJob<T> {
         LocalJob::new(self)
     }
 
-    /// The job on so many nodes within this process. See [`LocalJob::nodes`].
+    /// Runs the job on this number of nodes within this process. See [`LocalJob::nodes`].
     #[must_use]
     pub fn nodes(self, nodes: usize) -> LocalJob<T> {
         self.here().nodes(nodes)
     }
 
-    /// The job within this process with so many workers. See [`LocalJob::workers`].
+    /// Runs the job within this process with this number of workers. See [`LocalJob::workers`].
     #[must_use]
     pub fn workers(self, workers: usize) -> LocalJob<T> {
         self.here().workers(workers)
     }
 
-    /// The job within this process with other limits. See [`LocalJob::limits`].
+    /// Runs the job within this process with other limits. See [`LocalJob::limits`].
     #[must_use]
     pub fn limits(self, limits: Limits) -> LocalJob<T> {
         self.here().limits(limits)
     }
 
-    /// Runs the job within this process to its end, with a worker for each processor.
+    /// Runs the job to its end within this process, with a worker for each processor.
     ///
     /// # Errors
     /// As [`LocalJob::run`].
@@ -147,7 +148,7 @@ impl<T: Task> Job<T> {
         self.here().run()
     }
 
-    /// The start values, encoded.
+    /// Encodes the start values.
     pub(crate) fn encoded_values(
         values: Vec<(String, Result<Vec<u8>, EncodeError>)>,
     ) -> Result<Vec<(String, Vec<u8>)>, EncodeError> {

@@ -1,15 +1,15 @@
 //! An elastic task-pool runtime for hard tree searches, after the paper TASKWORK (Kehrer and Blochinger,
 //! 2019).
 //!
-//! You write **two operations** on a piece of work: [`search`](Task::search), which does it, and
-//! [`split`](Task::split), which gives a part of it away. The runtime does the rest. A task is split only
-//! when somebody is hungry, so that there are as many tasks as there are processors to be fed and hardly
-//! more; a node without work steals from another; the incumbent is shared by all; and the job ends when every
-//! task is accounted for, never a moment earlier.
+//! You write **two operations** on a piece of work: [`search`](Task::search), which performs it, and
+//! [`split`](Task::split), which removes a part of it as a new task. The runtime does the rest. A task is
+//! split only when a worker or another node needs work, so that there are hardly more tasks than processors;
+//! a node without work steals from another; all nodes share the incumbent; and the job ends exactly when
+//! every task is accounted for.
 //!
 //! # A program
 //!
-//! How many ways are there to put eight queens on a chessboard so that none attacks another?
+//! In how many ways can eight queens be placed on a chessboard so that none attacks another?
 //!
 //! ```
 //! use serde::{Deserialize, Serialize};
@@ -66,15 +66,15 @@
 //! # Ok::<(), taskwork::JobError>(())
 //! ```
 //!
-//! [`Job`] runs on all cores of this machine. `.nodes(4)` makes it four nodes within the process, each with a
-//! pool of its own, which speak the whole protocol with each other.
+//! [`Job`] runs on all cores of this machine. `.nodes(4)` runs it on four nodes within the process, each with
+//! its own pool, which communicate by the full protocol.
 //!
-//! # What a program may use
+//! # What a task can use
 //!
-//! | in `search` | says or does | costs while nothing is asked |
+//! | in `search` | purpose | cost if there is nothing to do |
 //! |---|---|---|
-//! | [`Context::migrate`] | am I to stop here? | one load |
-//! | [`Context::potential_split`] | a part of me could be done elsewhere | one load |
+//! | [`Context::migrate`] | returns whether the task should stop here | one load |
+//! | [`Context::potential_split`] | marks a point where a part of the task could be split off | one load |
 //! | [`Context::get_var`], [`set_var`](Context::set_var) | the [`Variable`]s that all tasks share, such as the best solution | one load, one compare |
 //! | [`Context::output`] | what this task produces: an [`Output`], merged exactly once | nothing |
 //!
@@ -92,8 +92,8 @@
 //! }
 //! ```
 //!
-//! Most programs that look for a best solution are shorter on the crate `bnb-framework`, which has the search
-//! loop, the frontier and the incumbent ready.
+//! Most programs that look for a best solution are shorter with the crate `bnb-framework`, which provides the
+//! search loop, the frontier and the incumbent.
 
 mod task;
 mod output;

@@ -1,4 +1,4 @@
-//! Running a job within this process: all cores at once, no server.
+//! Running a job within this process, on all cores and without a server.
 
 use std::{
     fmt,
@@ -22,11 +22,11 @@ use crate::{
     task::Task,
 };
 
-/// A job that runs within this process: what a [`Job`] becomes when it is chosen how.
+/// A job that runs within this process; made from a [`Job`] by its settings for such a run.
 ///
-/// By default it runs on one node with a worker for each processor. With [`nodes`](Self::nodes) several
-/// nodes, each with a pool of its own, run within the process and speak the whole protocol with each other
-/// over the loopback interface: the same program as on many machines, made small.
+/// By default it runs on one node with a worker for each processor. With [`nodes`](Self::nodes), several
+/// nodes, each with its own pool, run within the process and communicate by the full protocol over the
+/// loopback interface, as on several machines.
 pub struct LocalJob<T: Task> {
     job: Job<T>,
     nodes: usize,
@@ -50,57 +50,58 @@ impl<T: Task> LocalJob<T> {
         }
     }
 
-    /// The number of nodes within this process, 1 by default, at most [`NODES_MAX`].
+    /// Sets the number of nodes within this process, 1 by default, at most [`NODES_MAX`].
     #[must_use]
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.nodes = nodes;
         self
     }
 
-    /// The number of workers of each node, by default as many as there are processors (shared among the
-    /// nodes), at most [`WORKERS_MAX`].
+    /// Sets the number of workers of each node, at most [`WORKERS_MAX`]; by default the number of processors,
+    /// shared among the nodes.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
     }
 
-    /// Limits other than the defaults.
+    /// Replaces the default limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// What stops the job when it is asked to.
+    /// Returns a handle that stops the job.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// What changes the number of nodes while the job runs.
+    /// Returns a handle that changes the number of nodes while the job runs.
     pub fn scaler(&mut self) -> Scaler {
         self.scaler.get_or_insert_default().clone()
     }
 
-    /// Lets this stopper stop the job, in place of its own.
+    /// Replaces the job's stopper by this one.
     #[must_use]
     pub fn stopped_by(mut self, stopper: Stopper) -> Self {
         self.stopper = stopper;
         self
     }
 
-    /// Calls `tell` regularly while the job runs, on a thread of the runtime: it must not block for long.
+    /// Calls `tell` periodically while the job runs, on a thread of the runtime, so it must not block for
+    /// long.
     #[must_use]
     pub fn on_progress(mut self, every: Duration, tell: impl FnMut(&Progress) + Send + 'static) -> Self {
         self.progress = Some(Observer { every, tell: Box::new(tell) });
         self
     }
 
-    /// Runs the job to its end, or until it is [stopped](Self::stopper). It blocks the thread meanwhile: in
-    /// `async` code it is a matter for `spawn_blocking`.
+    /// Runs the job to its end, or until it is [stopped](Self::stopper). It blocks the thread: use
+    /// `spawn_blocking` in `async` code.
     ///
     /// # Errors
-    /// If the job cannot be set up, or the program is at fault: a task panics, or cannot be encoded.
+    /// If the job cannot be set up, or the program is at fault: a task panics or cannot be encoded.
     pub fn run(self) -> Result<Report<T>, JobError> {
         let started = Instant::now();
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -145,7 +146,7 @@ impl<T: Task> Kind for Shares<T> {
     }
 }
 
-/// Checks a number of nodes or workers.
+/// Checks that a number of nodes or workers is in range.
 pub(crate) fn check(what: &'static str, given: usize, max: usize) -> Result<(), JobError> {
     if (1..=max).contains(&given) { Ok(()) } else { Err(JobError::Count { what, given, max }) }
 }

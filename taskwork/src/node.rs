@@ -1,4 +1,4 @@
-//! Being a node of a cluster, in any process.
+//! Running a node of a cluster in any process.
 
 use std::{
     fmt,
@@ -28,10 +28,10 @@ use crate::{
     task::Task,
 };
 
-/// How a [`Node`] is made.
+/// A builder for a [`Node`].
 ///
-/// By default it has a worker for each processor, listens on the loopback interface at any free port, and
-/// takes at most 30 s to leave.
+/// By default the node has a worker for each processor, listens on the loopback interface at any free port,
+/// and takes at most 30 s to leave.
 pub struct NodeBuilder {
     connect: Connect,
     cluster: ClusterPaths,
@@ -44,51 +44,51 @@ pub struct NodeBuilder {
     limits: Limits,
 }
 
-/// A node of a cluster that runs within this process: it works on jobs of its release, one after another,
+/// A node of a cluster that runs within this process. It works on the jobs of its release, one after another,
 /// until it is [told to leave](Self::drain).
 ///
-/// Dropping it aborts it, which for the others is as if its machine were lost: a job that it worked on begins
-/// another attempt.
+/// Dropping it aborts it, which to the other nodes is the same as the loss of its machine: the job that it
+/// worked on begins another attempt.
 pub struct Node {
     leave: mpsc::Sender<()>,
-    /// `None` once its end was told.
+    /// `None` once its end has been reported.
     serving: Option<JoinHandle<Result<(), ServeError>>>,
 }
 
-/// Where the other nodes find a node: an IP address, or an IP address and a port. Without a port it is the
-/// one that the node listens on.
+/// The address at which other nodes reach a node: an IP address, with or without a port. Without one, the
+/// port is the one that the node listens on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address(Advertise);
 
-/// Why a node did not start, or has ended other than by leaving.
+/// The reasons for which a node did not start, or ended other than by leaving.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// What it was given makes no sense.
+    /// The settings are invalid.
     #[error("{reason}")]
     Invalid {
-        /// What is wrong with it.
+        /// What is wrong with them.
         reason: String,
     },
-    /// It could not be reached from other machines safely: see [`NodeBuilder::serve`].
+    /// Other machines could reach the node although no credentials are set: see [`NodeBuilder::serve`].
     #[error(
         "this node would be reached from other machines (it listens on {listen}), and without credentials everybody who \
          reaches ZooKeeper could join the cluster"
     )]
     Open {
-        /// Where it listens.
+        /// The address that it listens on.
         listen: SocketAddr,
     },
-    /// ZooKeeper could not be reached at the start, or refuses the node.
+    /// ZooKeeper could not be reached at the start, or rejects the node.
     #[error(transparent)]
     Client(ClientError),
-    /// Its time to leave was up before everything was handed on.
+    /// The deadline for leaving passed before everything was handed on.
     #[error("{reason}")]
     Abandoned {
-        /// What was waited for.
+        /// What the node was still waiting for.
         reason: String,
     },
-    /// A mistake of the node's own code, or of the process that it runs in.
+    /// A bug in the node's own code or a defect of the process that it runs in.
     #[error("{reason}")]
     BrokenDown {
         /// What has happened.
@@ -111,7 +111,7 @@ impl NodeBuilder {
         }
     }
 
-    /// Lets the node be reached from other machines although no credentials are needed. Only for a network
+    /// Allows the node to be reached from other machines although no credentials are set. Only for a network
     /// that can be trusted.
     #[must_use]
     pub fn insecure(mut self) -> Self {
@@ -119,17 +119,17 @@ impl NodeBuilder {
         self
     }
 
-    /// Adds the type of task that jobs are made of by default.
+    /// Adds the default type of task of jobs.
     ///
     /// # Panics
-    /// If it is called twice: a mistake in the program, which has to give its [kinds](Self::kinds) names.
+    /// If it is called twice, which is a mistake in the program: several [kinds](Self::kinds) need names.
     #[must_use]
     pub fn task<T: Task>(mut self) -> Self {
         self.kinds.add::<T>(ONLY_KIND);
         self
     }
 
-    /// Adds several types of task, each under the name that [`Job::kind`](crate::Job::kind) gives.
+    /// Adds several types of task, each under the name that jobs refer to by [`Job::kind`](crate::Job::kind).
     #[must_use]
     pub fn kinds(mut self, kinds: Kinds) -> Self {
         self.kinds = kinds;
@@ -143,43 +143,42 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets where to listen for other nodes; port 0 takes any that is free.
+    /// Sets the address to listen on for other nodes; port 0 selects any free one.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self
     }
 
-    /// Sets where the other nodes find this one, if not where it listens.
+    /// Sets the address at which other nodes reach this one, if it differs from the one that it listens on.
     #[must_use]
     pub fn advertise(mut self, address: Address) -> Self {
         self.advertise = Some(address);
         self
     }
 
-    /// Sets by when to be gone after being told to leave by [`Node::drain`]. In the last third of it what no
-    /// other node has taken is put into ZooKeeper; what cannot be put there by the end is lost, and the job
-    /// begins another attempt.
+    /// Sets the time limit for leaving after [`Node::drain`]. In the last third of it the node parks in
+    /// ZooKeeper the tasks that no other node has taken; tasks that are not parked by the end are lost, and
+    /// the job begins another attempt.
     #[must_use]
     pub fn drain_deadline(mut self, deadline: Duration) -> Self {
         self.limits.drain_deadline_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
         self
     }
 
-    /// Sets limits other than the defaults.
+    /// Replaces the default limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Begins to be a node, on the threads of the tokio runtime that this is called in, and on a thread for
-    /// each worker. Its session with ZooKeeper is its own.
+    /// Starts the node on the threads of the current tokio runtime, with a thread for each worker. It has its
+    /// own session with ZooKeeper.
     ///
     /// # Errors
-    /// If what it was given makes no sense; or if other machines could reach it although nobody needs
-    /// credentials, and the client was not made [for a network that can be
-    /// trusted](crate::ClientBuilder::insecure).
+    /// If the settings are invalid; or if other machines could reach the node although no credentials are
+    /// set, and the client was not made [for a network that can be trusted](crate::ClientBuilder::insecure).
     pub fn serve(self) -> Result<Node, NodeError> {
         let release = self.release.map_err(NodeError::Client)?.inner().clone();
         let invalid = |reason: String| NodeError::Invalid { reason };
@@ -201,7 +200,7 @@ impl NodeBuilder {
             workers: self.workers,
             limits: self.limits,
         };
-        // With more than a few waiting, one more says nothing new.
+        // Further requests would have no effect, so a small capacity suffices.
         let (leave, told) = mpsc::channel(8);
         let serving = tokio::spawn(async move { serve(&setup, told).await });
         Ok(Node { leave, serving: Some(serving) })
@@ -209,36 +208,37 @@ impl NodeBuilder {
 }
 
 impl Node {
-    /// Begins to make a node of a client's cluster and release, with the same way to ZooKeeper.
+    /// Creates a builder for a node of a client's cluster and release, with the client's connection settings.
     pub fn builder(client: &Client) -> NodeBuilder {
         let settings = client.connection_settings().clone();
         let builder = NodeBuilder::new(settings, client.cluster().clone(), client.release().cloned());
         if client.trusts_network() { builder.insecure() } else { builder }
     }
 
-    /// Begins to make a node of a cluster at this ZooKeeper, in a process that needs no client.
+    /// Creates a builder for a node of a cluster at this ZooKeeper, in a process that needs no client.
     ///
     /// # Errors
-    /// If the cluster's name makes no sense.
+    /// If the cluster's name is invalid.
     pub fn builder_at(connect: Connect, cluster: &str, release: Release) -> Result<NodeBuilder, ClientError> {
         let invalid = |error: zk::NameError| ClientError::Invalid { reason: error.to_string() };
         Ok(NodeBuilder::new(connect, ClusterPaths::new(cluster).map_err(invalid)?, Ok(release)))
     }
 
-    /// Tells the node to leave: it hands on its unfinished tasks first. Told again, it leaves at once.
+    /// Asks the node to leave, handing on its unfinished tasks first. On a second request it parks
+    /// them.
     pub fn drain(&self) {
-        // If it is full the node has been told more often than it takes.
+        // If the channel is full, enough requests are pending already.
         let _ = self.leave.try_send(());
     }
 
-    /// Waits until the node has ended. Why it has ended is told once: later calls return at once, and well.
+    /// Waits until the node has ended. The reason is reported only once: later calls return `Ok` at once.
     ///
     /// # Errors
-    /// See [`NodeError`]. A node ends by itself only if it cannot start or has broken down; what passes, such
-    /// as an outage of ZooKeeper, it waits for.
+    /// See [`NodeError`]. A node ends by itself only if it cannot start or has broken down; it waits out
+    /// temporary failures, such as an outage of ZooKeeper.
     ///
     /// # Cancellation safety
-    /// Dropping the future leaves the node as it is.
+    /// Dropping the future does not affect the node.
     pub async fn ended(&mut self) -> Result<(), NodeError> {
         let Some(serving) = &mut self.serving else { return Ok(()) };
         let ended = serving.await;
@@ -251,7 +251,7 @@ impl Node {
         }
     }
 
-    /// Whether the node has ended.
+    /// Returns whether the node has ended.
     pub fn has_ended(&self) -> bool {
         self.serving.as_ref().is_none_or(JoinHandle::is_finished)
     }

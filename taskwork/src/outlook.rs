@@ -1,4 +1,4 @@
-//! What may still be found, for who watches: the best that tasks which are not done may hold.
+//! Outlooks, for observers: the best that may still be found in unfinished tasks.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -7,20 +7,20 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The best that may still be found, as a number of the program's own, where less is better.
+/// The best that may still be found, in the program's own unit, where less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub enum Outlook {
-    /// Nothing is left in which anything could be found.
+    /// No work is left in which anything could be found.
     #[default]
     Nothing,
-    /// Nothing better than this.
+    /// Nothing better than this number.
     AtLeast(f64),
-    /// Nothing is known of it.
+    /// No bound is known.
     Unknown,
 }
 
 impl Outlook {
-    /// The number, if it is known.
+    /// Returns the number, if it is known.
     pub fn known(self) -> Option<f64> {
         match self {
             Self::AtLeast(number) => Some(number),
@@ -34,7 +34,7 @@ impl Outlook {
 }
 
 impl Outlook {
-    /// Keeps the better of both: the best that may be found in either.
+    /// Merges two outlooks: keeps the best that may be found in either.
     pub(crate) fn merge_best(&mut self, other: Self) {
         *self = match (*self, other) {
             (Self::Nothing, outlook) | (outlook, Self::Nothing) => outlook,
@@ -44,11 +44,11 @@ impl Outlook {
     }
 }
 
-/// The outlook of the task that a worker is at. It is written by the worker and read by whoever watches.
+/// The outlook of a worker's current task, written by the worker and read by observers.
 #[derive(Debug)]
 pub(crate) struct AtWork(AtomicU64);
 
-/// What stands there between two tasks: no number.
+/// The bits between two tasks; not a valid number.
 const NO_TASK: u64 = u64::MAX;
 
 impl Default for AtWork {
@@ -67,7 +67,7 @@ impl AtWork {
         self.0.store(NO_TASK, Relaxed);
     }
 
-    /// `None` between two tasks.
+    /// Returns the outlook, or `None` between two tasks.
     pub(crate) fn get(&self) -> Option<Outlook> {
         let bits = self.0.load(Relaxed);
         let number = f64::from_bits(bits);
@@ -76,7 +76,7 @@ impl AtWork {
     }
 }
 
-/// The outlooks of tasks that wait, together.
+/// Merges the outlooks of queued tasks.
 pub(crate) fn of_all(numbers: impl Iterator<Item = Option<f64>>) -> Outlook {
     let mut outlook = Outlook::Nothing;
     for number in numbers {
@@ -85,8 +85,8 @@ pub(crate) fn of_all(numbers: impl Iterator<Item = Option<f64>>) -> Outlook {
     outlook
 }
 
-/// The outlook of a node over the last while. A task that has just left still counts here: until then its new
-/// node has said that it has it.
+/// The outlook of a node over the recent past. A task that has just left still counts here until its new node
+/// has published its own outlook.
 #[derive(Debug)]
 pub(crate) struct Window {
     length: Duration,
@@ -100,7 +100,7 @@ impl Window {
         Self { length, since: Instant::now(), before: Outlook::Nothing, now: Outlook::Nothing }
     }
 
-    /// Notes what it is now, and gives what it was at best for at least the length of the window.
+    /// Records the current outlook, and returns the best one of at least the last window length.
     pub(crate) fn note(&mut self, outlook: Outlook) -> Outlook {
         let at = Instant::now();
         if at.saturating_duration_since(self.since) >= self.length {

@@ -1,4 +1,4 @@
-//! What the tasks of a program produce.
+//! The output of a program's tasks.
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -6,7 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 ///
 /// Merging must not depend on order or grouping, since tasks complete in any order, anywhere.
 pub trait Output: Default + Serialize + DeserializeOwned + Send + 'static {
-    /// Adds what another task has produced.
+    /// Adds the output of another task.
     fn merge(&mut self, other: Self);
 }
 
@@ -15,7 +15,7 @@ impl Output for () {
 }
 
 impl Output for u64 {
-    /// Adds; a sum beyond `u64::MAX` stays there.
+    /// Adds the two; the sum saturates at `u64::MAX`.
     fn merge(&mut self, other: Self) {
         *self = self.saturating_add(other);
     }

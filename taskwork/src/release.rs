@@ -1,8 +1,8 @@
-//! Which program a node runs, which one a job is for.
+//! The identity of a program: which one a node runs and which one a job is for.
 //!
-//! Tasks go from node to node as bytes, and each node takes for granted that the others understand them as it
-//! does. A version is given by hand, and forgotten while a program is being written; so
-//! [`Release::this_build`] puts the fingerprint of the program's file in it, too.
+//! Tasks travel between nodes as bytes, and each node assumes that the others decode them as it does. A
+//! version is set by hand, which is easily forgotten during development; [`Release::this_build`] therefore
+//! adds the fingerprint of the program's file to it.
 
 use std::{fs, io::Read as _};
 
@@ -14,7 +14,7 @@ use zk::is_name;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release(zk::Release);
 
-/// Why there is no such release.
+/// An error in creating a [`Release`].
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
@@ -23,31 +23,31 @@ pub enum ReleaseError {
         "{name:?} cannot be a program's name or version: it takes 1 to {NAME_BYTES_MAX} letters, digits, dots, `-` or `_`"
     )]
     Name {
-        /// What was given.
+        /// The rejected name.
         name: String,
     },
     /// The program's own file cannot be read.
     #[error("{THIS_FILE}: this program's own file cannot be read: {reason}")]
     File {
-        /// Why.
+        /// The cause.
         reason: String,
     },
 }
 
-/// Where the operating system has the file of this process, even if another one has taken its place by now.
+/// The file of this process on Linux, even if it has been replaced on disk.
 const THIS_FILE: &str = "/proc/self/exe";
-/// How many bytes of the fingerprint are shown, and compared.
+/// The number of bytes of the fingerprint that are shown and compared.
 const SHOWN_BYTES: usize = 6;
-/// The longest name or version of a program, in bytes.
+/// The maximum length of a program's name or version, in bytes.
 const NAME_BYTES_MAX: usize = 60;
 
 impl Release {
-    /// A program in a version that is given by hand: it must change whenever tasks, shared data or outputs
-    /// look different. Builds of the same version take each other's jobs.
+    /// Creates a release with a version that is set by hand: it must change whenever the encoding of tasks,
+    /// shared data or outputs does. Builds of the same version take each other's jobs.
     ///
     /// # Errors
-    /// If the name or the version has other characters than letters, digits, dots, `-` and `_`, none, or more
-    /// than 60.
+    /// If the name or the version is empty, longer than 60 characters, or has characters other than letters,
+    /// digits, dots, `-` and `_`.
     pub fn new(program: &str, version: &str) -> Result<Self, ReleaseError> {
         for name in [program, version] {
             if !is_name(name) || name.len() > NAME_BYTES_MAX {
@@ -57,8 +57,8 @@ impl Release {
         Ok(Self(zk::Release { program: program.to_owned(), version: version.to_owned() }))
     }
 
-    /// A program in a version, of this very build: only processes that were started from the same file take
-    /// its jobs.
+    /// Creates a release of this very build: only processes that were started from the same file take its
+    /// jobs.
     ///
     /// # Errors
     /// As [`new`](Self::new); and if the file of this process cannot be read.
@@ -73,12 +73,12 @@ impl Release {
         &self.0.program
     }
 
-    /// Returns its version, with the fingerprint of the build if it is of one.
+    /// Returns the version, with the fingerprint if the release is of one build.
     pub fn version(&self) -> &str {
         &self.0.version
     }
 
-    /// Whether a version of the same program is of another build of the same version.
+    /// Returns whether `version`, of the same program, is another build of this release's version.
     pub fn is_other_build(&self, version: &str) -> bool {
         is_other_build(&self.0.version, version)
     }
@@ -94,7 +94,7 @@ fn is_other_build(version: &str, other: &str) -> bool {
         && (release(version) == release(other) || release(version) == other || version == release(other))
 }
 
-/// The first digits of the SHA-256 of this program's file.
+/// Returns the first digits of the SHA-256 of this program's file.
 fn fingerprint() -> std::io::Result<String> {
     let (mut file, mut digest) = (fs::File::open(THIS_FILE)?, Context::new(&SHA256));
     let mut some = vec![0; 1 << 20];

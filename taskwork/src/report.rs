@@ -1,5 +1,4 @@
-//! What is known of a job while it runs and when it has ended, and what stops it: the same for a job within
-//! this process and one on a cluster.
+//! Progress, result, errors and control of a job, for jobs within this process and on a cluster.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -15,43 +14,43 @@ use crate::{
     wire::codec::EncodeError,
 };
 
-/// Who is told how the job gets on, and how often.
+/// A callback for the progress of a job, and its interval.
 pub(crate) struct Observer {
     pub(crate) every: Duration,
     pub(crate) tell: Box<dyn FnMut(&Progress) + Send>,
 }
 
-/// Stops a running job from another thread, such as a signal handler's.
+/// Stops a running job from another thread, such as that of a signal handler.
 #[derive(Debug, Clone, Default)]
 pub struct Stopper(Arc<Notify>);
 
 impl Stopper {
     /// Asks the job to stop: [`LocalJob::run`](crate::LocalJob::run) then returns soon, with
-    /// [`Report::finished`] false. May be called before the job runs, and more than once.
+    /// [`Report::finished`] false. May be called before the job runs, and repeatedly.
     pub fn stop(&self) {
         self.0.notify_one();
     }
 
-    /// Waits until the job is asked to stop: for what runs a job by other means than this crate's.
+    /// Waits until a stop is requested, for code that runs a job by means other than this crate's.
     pub async fn stopped(&self) {
         self.0.notified().await;
     }
 }
 
-/// Adds nodes to a running job and takes nodes away, from another thread.
+/// Adds nodes to a running job and removes nodes from it, from another thread.
 ///
-/// A node that is added is found by the others and steals itself some work; one that is taken away hands on
-/// what it has not finished. With no node at all the job rests, its tasks parked, until there is one again.
+/// An added node is discovered by the others and steals work; a removed one hands on its unfinished tasks.
+/// Without any node the job rests, its tasks parked, until there is one again.
 #[derive(Debug, Clone)]
 pub struct Scaler(watch::Sender<Option<usize>>);
 
 impl Scaler {
-    /// From now on the job is to run on so many nodes, at most [`NODES_MAX`].
+    /// Sets the number of nodes that the job is to run on, at most [`NODES_MAX`].
     pub fn scale_to(&self, nodes: usize) {
         self.0.send_replace(Some(nodes.min(NODES_MAX)));
     }
 
-    /// The number of nodes that is asked for, as it changes.
+    /// Returns a receiver of the requested number of nodes.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<usize>> {
         self.0.subscribe()
     }
@@ -63,7 +62,7 @@ impl Default for Scaler {
     }
 }
 
-/// How a running job gets on.
+/// The progress of a running job.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Progress {
@@ -74,12 +73,11 @@ pub struct Progress {
     pub(crate) variables: Values,
 }
 
-/// The end of a job.
+/// The result of a job.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Report<T: Task> {
-    /// The outputs of all tasks, merged. If the job was stopped before its end, those of the tasks committed
-    /// by then.
+    /// The merged outputs of all tasks; if the job was stopped early, of the tasks committed by then.
     pub output: T::Output,
     /// Whether every task was completed.
     pub finished: bool,
@@ -112,14 +110,14 @@ pub(crate) struct Values {
 }
 
 impl Progress {
-    /// The best value known of a variable; `None` if it has none yet, or is not declared.
+    /// Returns the best known value of a variable; `None` if it has none yet, or is not declared.
     pub fn var<V: Variable>(&self) -> Option<Arc<V::Value>> {
         self.variables.var::<V>()
     }
 }
 
 impl<T: Task> Report<T> {
-    /// The final value of a variable; `None` if it never had one, or is not declared.
+    /// Returns the final value of a variable; `None` if it never had one, or is not declared.
     pub fn var<V: Variable>(&self) -> Option<Arc<V::Value>> {
         self.variables.var::<V>()
     }
@@ -138,18 +136,18 @@ impl fmt::Debug for Values {
     }
 }
 
-/// Why a job had no result.
+/// The reasons for which a job has no result.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JobError {
-    /// A number of nodes or workers that makes no sense.
+    /// An invalid number of nodes or workers.
     #[error("{given} {what} were asked for; it takes 1 to {max}")]
     Count {
-        /// Nodes or workers.
+        /// `nodes` or `workers`.
         what: &'static str,
-        /// What was asked for.
+        /// The requested number.
         given: usize,
-        /// The most there can be.
+        /// The maximum.
         max: usize,
     },
     /// The root task, or a start value, could not be encoded.
@@ -158,7 +156,7 @@ pub enum JobError {
     /// The shared data of a job is not what this program expects.
     #[error("the shared data of the job cannot be read: {reason}")]
     Shared {
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
     /// The operating system refused a thread.
@@ -167,29 +165,29 @@ pub enum JobError {
     /// A node could not be started.
     #[error("a node could not be started: {0}")]
     Node(Box<dyn std::error::Error + Send + Sync>),
-    /// ZooKeeper refused something, or did not answer.
+    /// ZooKeeper refused a request, or did not answer.
     #[error(transparent)]
     Coordination(CoordinationError),
     /// The job failed; the program is at fault.
     #[error("the job failed: {reason}")]
     Failed {
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// What the job produced could not be read.
     #[error("the result of the job cannot be read: {reason}")]
     Result {
-        /// Why.
+        /// The cause.
         reason: String,
     },
 }
 
-/// ZooKeeper refused something, or did not answer.
+/// ZooKeeper refused a request, or did not answer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CoordinationError(pub(crate) zk::Error);
 
 impl CoordinationError {
-    /// Whether the same may succeed later, with nothing changed.
+    /// Returns whether the same request may succeed later without any change.
     pub fn is_transient(&self) -> bool {
         self.0.is_transient() || self.0 == zk::Error::SessionExpired
     }
@@ -227,7 +225,7 @@ impl From<zk::Error> for JobError {
     }
 }
 
-/// The table of a program's variables, without values.
+/// Creates the table of a program's variables, without values.
 pub(crate) fn variables_of<T: Task>() -> VariableTable {
     let mut variables = Variables::default();
     T::variables(&mut variables);

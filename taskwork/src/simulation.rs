@@ -1,8 +1,9 @@
-//! For the project's simulator: a whole node, as its process has it, on a platform that is not a machine.
+//! Support for the project's simulator: a whole node, as in a node process, on a platform that is not a
+//! machine.
 //!
-//! Everything is the real thing (the serving loop, the seat, the driver, the protocol core, the coordination,
-//! the pool), except what would make two runs differ: the session, the network, ids and the threads of the
-//! workers come from a [`World`]. Time is that of the tokio runtime, which can be a paused one.
+//! Everything is the production code (the serving loop, the seat, the driver, the protocol core, the
+//! coordination, the pool), except the sources of nondeterminism: the session, the network, ids and the
+//! threads of the workers come from a [`World`]. Time is that of the tokio runtime, which may be paused.
 
 use std::{
     future::Future,
@@ -36,30 +37,30 @@ use crate::{
     wire::{codec, parcel::Parcel, payload::Payload},
 };
 
-/// A session on the tree of znodes, to come.
+/// The future of a session on the tree of znodes.
 pub type Opening = Pin<Box<dyn Future<Output = zk::Result<Arc<dyn Store>>> + Send>>;
 
-/// What nodes stand on.
+/// The environment of the nodes.
 pub trait World: Send + Sync + 'static {
     /// Opens a session.
     fn connect(&self) -> Opening;
-    /// An id that no node has had.
+    /// Returns an id that no node has had.
     fn new_id(&self) -> NodeId;
-    /// A node listens from now on: what comes for it goes into the inbox.
+    /// Starts listening for a node: messages to it go into the inbox.
     fn listen(&self, node: NodeId, inbox: Inbox);
-    /// A node sends a message.
+    /// Sends a message of a node.
     fn send(&self, from: NodeId, to: NodeId, payload: Vec<u8>);
-    /// Whether a message that decides about a grant still waits to be sent: a node does not send another like
-    /// it meanwhile. (`said` is what is said of the grant.) Where nothing waits, nothing does.
+    /// Returns whether a message that decides about a grant is still queued, in which case the node does not
+    /// send another of the same kind (`said`) about this grant. By default nothing is queued.
     fn waits(&self, from: NodeId, to: NodeId, job: u64, grant: u64, said: u8) -> bool {
         let _ = (from, to, job, grant, said);
         false
     }
-    /// A node listens no more.
+    /// Stops listening for a node.
     fn hang_up(&self, node: NodeId);
 }
 
-/// Where the messages to a node go.
+/// The receiver of the messages to a node.
 #[derive(Debug, Clone)]
 pub struct Inbox {
     arrivals: mpsc::Sender<Arrival>,
@@ -67,14 +68,14 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// A message has come. Dropped when too many wait, or too many bytes.
+    /// Delivers a message. It is dropped when too many messages or bytes are queued.
     pub fn message(&self, from: NodeId, payload: Vec<u8>) {
         if let Some(room) = self.rooms.try_enter(payload.len()) {
             let _ = self.arrivals.try_send(Arrival::Message { from, payload, room });
         }
     }
 
-    /// A message of this node could not be delivered.
+    /// Reports that a message of this node could not be delivered.
     pub fn unreachable(&self, to: NodeId) {
         let _ = self.arrivals.try_send(Arrival::Unreachable { to });
     }
@@ -128,27 +129,26 @@ impl Platform for OnWorld {
     }
 }
 
-/// What a node runs, and how.
+/// The settings of a node.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// The cluster.
     pub cluster: ClusterPaths,
-    /// The program.
+    /// The release.
     pub release: Release,
-    /// Workers of the node.
+    /// The number of workers.
     pub workers: usize,
-    /// Its limits.
+    /// The limits.
     pub limits: Limits,
 }
 
-/// The name that the simulated type of task has in job records.
+/// The kind of the simulated type of task in job records.
 const KIND: &str = "simulated";
 
-/// Runs a node until it is told to leave, or ends for another reason, which is then given. `leave` says so
-/// each time it is told.
+/// Runs a node until it is told to leave by a message on `leave`, possibly repeated, or ends with an error.
 ///
 /// # Errors
-/// As a node process ends with an error.
+/// As for a node process.
 pub async fn run_node<T: Task>(
     world: Arc<dyn World>,
     pace: Arc<dyn Pace>,
@@ -168,7 +168,7 @@ pub async fn run_node<T: Task>(
     serve(&setup, leave).await.map_err(|error: ServeError| error.to_string())
 }
 
-/// A kind of task that is worked on in slices.
+/// A kind of task whose tasks run in slices.
 struct Sliced<T> {
     pace: Arc<dyn Pace>,
     tasks: std::marker::PhantomData<fn() -> T>,
@@ -178,7 +178,7 @@ impl<T: Task> Kind for Sliced<T> {
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
             let PoolSetup { node, workers, limits, shared } = setup;
-            // At once, and on this thread: another's time is not that of the run.
+            // At once and on this thread: another thread's time would not be that of the run.
             let shared = codec::decode(&shared).map_err(|error| OpenError::unreadable(&error))?;
             let pool = Pool::<T>::new(node, Arc::new(shared), workers, limits);
             let (pool, workers) = Slices::start(pool, Arc::clone(&self.pace));
@@ -187,10 +187,10 @@ impl<T: Task> Kind for Sliced<T> {
     }
 }
 
-/// Submits a job that nodes of [`run_node`] can run; gives its name.
+/// Submits a job that nodes of [`run_node`] can run. Returns its name.
 ///
 /// # Errors
-/// Whatever the store refuses.
+/// Any error of the store.
 pub async fn submit<T: Task>(
     store: Arc<dyn Store>,
     setup: &Setup,
@@ -212,12 +212,12 @@ pub async fn submit<T: Task>(
     Ok(Tracked::submit(store, setup.cluster.clone(), &Draft::new(&root, &order), started).await?.job.0)
 }
 
-/// Reads a value that a program has left in a znode: an output, a variable, a result.
+/// Decodes a value that a program has written to a znode: an output, a variable, a result.
 pub fn decode<V: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<V> {
     codec::decode(bytes).ok()
 }
 
-/// What a message between nodes says, for traces: its kind, with how many tasks it carries.
+/// Describes a message between nodes, for traces: its kind and the number of tasks in it.
 pub fn describe(payload: &[u8]) -> String {
     let Ok(parcel) = codec::decode::<Parcel>(payload) else { return "?".to_owned() };
     match parcel.message {
@@ -230,11 +230,11 @@ pub fn describe(payload: &[u8]) -> String {
     }
 }
 
-/// Reads bytes as whatever may come over the wire. What can be read is the same when it is written and read
-/// again.
+/// Decodes bytes as each of the types that are received from the network. A decoded value must survive
+/// encoding and decoding again.
 ///
 /// # Panics
-/// If it is not.
+/// If it does not.
 pub fn check_wire(bytes: &[u8]) {
     fn check<V: serde::de::DeserializeOwned + serde::Serialize + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
         let Ok(value) = codec::decode::<V>(bytes) else { return };
@@ -246,20 +246,21 @@ pub fn check_wire(bytes: &[u8]) {
     check::<Envelope>(bytes);
 }
 
-/// The job and the grant that a message is about, and what it says of the grant; `None` for one that is about
-/// none.
+/// Returns the job and the grant that a message is about, and the kind of the message; `None` if it is not
+/// about a grant.
 pub fn subject(payload: &[u8]) -> Option<(u64, u64, u8)> {
     let parcel = codec::decode::<Parcel>(payload).ok()?;
     let Subject { job, grant, kind } = Mail::subject(parcel.job, &parcel.message)?;
     Some((job, grant, kind))
 }
 
-/// Whether a message carries tasks.
+/// Returns whether a message carries tasks.
 pub fn carries_tasks(payload: &[u8]) -> bool {
     codec::decode::<Parcel>(payload).is_ok_and(|parcel| matches!(parcel.message, Message::Grant { .. }))
 }
 
-/// A grant of a task that nobody has split off, for a job and an attempt: what a stranger could send.
+/// Returns a grant of a task that no node has split off, for a job and an attempt, as a stranger could send
+/// it.
 ///
 /// # Panics
 /// If the task cannot be encoded.
@@ -272,7 +273,7 @@ pub fn forged_grant<T: Task>(job: u64, attempt: u32, from: NodeId, task: &T) -> 
     parcel(job, attempt, message)
 }
 
-/// A steal request, as a stranger could send it.
+/// Returns a steal request, as a stranger could send it.
 pub fn forged_steal(job: u64, attempt: u32) -> Vec<u8> {
     parcel(job, attempt, Message::Steal { request: 1 })
 }
@@ -282,7 +283,7 @@ fn parcel(job: u64, attempt: u32, message: Message) -> Vec<u8> {
     codec::encode(&parcel).expect("a message can be encoded")
 }
 
-/// The invariants of nodes that were found broken on this thread since the last call.
+/// Returns the violated invariants of nodes that were found on this thread since the last call.
 pub fn take_broken() -> Vec<String> {
     core::take_broken()
 }

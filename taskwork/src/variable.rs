@@ -9,16 +9,16 @@ use crate::wire::codec;
 /// A value that all tasks of a job share and that only ever improves, such as the best solution known (paper,
 /// 3.6).
 ///
-/// A task reads a copy that may be a little old. A new value spreads to the other tasks of the node at once
-/// and to the other nodes through ZooKeeper. At every level [`improves`](Self::improves) decides which value
-/// stays.
+/// A task reads a copy that may be slightly out of date. A new value spreads to the other tasks of the node
+/// at once and to the other nodes through ZooKeeper. At every level [`improves`](Self::improves) decides
+/// which value is kept.
 pub trait Variable: 'static {
-    /// What it holds.
+    /// The type of its values.
     type Value: Serialize + DeserializeOwned + Send + Sync + 'static;
-    /// Its name: the name of its znode. 1 to 64 letters, digits, `-` or `_`.
+    /// Its name, which is also the name of its znode: 1 to 64 letters, digits, `-` or `_`.
     const NAME: &'static str;
-    /// Whether `new` is to replace `old`. Must be a strict order: never true both ways, nor of a value and
-    /// itself.
+    /// Returns whether `new` is to replace `old`. Must be a strict order: asymmetric, and false for a value
+    /// and itself.
     fn improves(new: &Self::Value, old: &Self::Value) -> bool;
 }
 
@@ -27,20 +27,20 @@ pub struct Suggested {
     pub(crate) variable: RustType,
     pub(crate) value: Arc<AnyValue>,
     pub(crate) said: String,
-    /// What to call the value that is known, if it is no worse.
+    /// Describes the known value in the answer if it is at least as good.
     pub(crate) describe: Option<Describe>,
 }
 
 type Describe = Box<dyn Fn(&AnyValue) -> String + Send>;
 
 impl Suggested {
-    /// A value of a variable, and what to call it in the answer: `cost 39`.
+    /// Creates a suggested value of a variable, with its description for the answer, such as `cost 39`.
     pub fn of<V: Variable>(value: V::Value, said: impl Into<String>) -> Self {
         Self { variable: RustType::of::<V>(), value: Arc::new(value), said: said.into(), describe: None }
     }
 
-    /// Also says what to call the value that is known, for the answer to who has given one that is no better.
-    /// `V` as in [`of`](Self::of).
+    /// Adds a function that describes the known value, for the answer to a user whose value is no better. `V`
+    /// must be the same as in [`of`](Self::of).
     #[must_use]
     pub fn compared<V: Variable>(mut self, describe: impl Fn(&V::Value) -> String + Send + 'static) -> Self {
         if self.variable == RustType::of::<V>() {
@@ -62,7 +62,7 @@ pub struct Variables {
     pub(crate) declared: Vec<Declared>,
 }
 
-/// One declared variable with its type forgotten: how to compare, read and write its values.
+/// One declared variable with its type erased: how to compare, read and write its values.
 #[derive(Clone)]
 pub(crate) struct Declared {
     pub(crate) name: &'static str,
@@ -73,7 +73,7 @@ pub(crate) struct Declared {
     pub(crate) decode: fn(&[u8]) -> Result<Arc<AnyValue>, codec::DecodeError>,
 }
 
-/// A variable's value with its type forgotten.
+/// A variable's value with its type erased.
 pub(crate) type AnyValue = dyn Any + Send + Sync;
 
 impl Variables {
@@ -108,7 +108,7 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }
 
-/// The value of the variable `V`, its type regained.
+/// Downcasts a value of the variable `V`.
 pub(crate) fn value<V: Variable>(any: &AnyValue) -> &V::Value {
     any.downcast_ref().expect("a slot holds only values of the variable it was declared for")
 }

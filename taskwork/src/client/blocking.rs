@@ -1,4 +1,4 @@
-//! The client for programs that have no tokio runtime of their own: each call returns when it is done.
+//! The client for programs without their own tokio runtime: each call blocks until it is done.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -13,10 +13,10 @@ use crate::{
     task::Task,
 };
 
-/// A [`Client`](super::Client) with a thread of its own for its connections.
+/// A [`Client`](super::Client) with its own thread for its connections.
 ///
 /// # Panics
-/// Its methods panic within a tokio runtime, where the client itself is to be used.
+/// Its methods panic within a tokio runtime, where the asynchronous client must be used.
 #[derive(Clone)]
 pub struct Client {
     client: super::Client,
@@ -50,12 +50,12 @@ impl Client {
         Ok(Self { client, runtime: Arc::new(runtime) })
     }
 
-    /// Returns the client within, whose other methods [`block_on`](Self::block_on) runs.
+    /// Returns the asynchronous client, whose other methods [`block_on`](Self::block_on) runs.
     pub fn inner(&self) -> &super::Client {
         &self.client
     }
 
-    /// Runs what is not here, such as `client.block_on(client.inner().job(&id))`.
+    /// Runs a future, for methods that are not here: `client.block_on(client.inner().job(&id))`.
     pub fn block_on<R>(&self, doing: impl Future<Output = R>) -> R {
         self.runtime.block_on(doing)
     }
@@ -114,7 +114,7 @@ impl<T: Task> Submitted<T> {
         self.runtime.block_on(self.submitted.result())
     }
 
-    /// Calls `tell` with how the job gets on, at once and then regularly, until it is over.
+    /// Calls `tell` with the progress of the job, at once and then periodically, until it is over.
     ///
     /// # Errors
     /// As [`ProgressStream::next`](super::ProgressStream::next).
@@ -136,7 +136,7 @@ impl<T: Task> Submitted<T> {
         self.runtime.block_on(self.submitted.cancel(reason))
     }
 
-    /// Puts the job aside. See [`Client::suspend`](super::Client::suspend).
+    /// Suspends the job. See [`Client::suspend`](super::Client::suspend).
     ///
     /// # Errors
     /// As there.
@@ -144,7 +144,7 @@ impl<T: Task> Submitted<T> {
         self.runtime.block_on(self.submitted.suspend())
     }
 
-    /// Lets the job go on. See [`Client::resume`](super::Client::resume).
+    /// Resumes the job. See [`Client::resume`](super::Client::resume).
     ///
     /// # Errors
     /// As there.
@@ -152,7 +152,7 @@ impl<T: Task> Submitted<T> {
         self.runtime.block_on(self.submitted.resume())
     }
 
-    /// Tells the job something. See [`Client::inject`](super::Client::inject).
+    /// Passes a suggestion to the job. See [`Client::inject`](super::Client::inject).
     ///
     /// # Errors
     /// As there.
@@ -162,7 +162,7 @@ impl<T: Task> Submitted<T> {
 }
 
 impl Node {
-    /// Tells the node to leave. See [`Node::drain`](crate::Node::drain).
+    /// Asks the node to leave. See [`Node::drain`](crate::Node::drain).
     pub fn drain(&self) {
         self.node.drain();
     }

@@ -1,5 +1,5 @@
-//! A session that is kept up: what fails because ZooKeeper is away for a while is tried again, by a new
-//! session if the old one is over.
+//! A connection that outlives outages: requests that fail because ZooKeeper is temporarily unavailable are
+//! retried, in a new session if the old one has expired.
 
 use std::{
     fmt,
@@ -13,37 +13,38 @@ use zk::{Connect, ConnectError, Error, Session, Store};
 use super::ClientError;
 use crate::report::JobError;
 
-/// The pause before something that failed for the moment is tried again.
+/// The pause before a retry after a temporary failure.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
-/// How often it is looked whether the servers are there while nothing is asked of them.
+/// The interval of checks of the session while no request is under way.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// For how long ZooKeeper may be away before that is told.
+/// The duration after which an outage is first reported.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
-/// How often it is told again.
+/// The interval of further reports.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// What an observer is told of times without an answer from ZooKeeper.
+/// A report to the observer about a time without answers from ZooKeeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {
-    /// No server has answered for some time; requests are tried again. Told after a second, and every minute.
+    /// No server has answered for some time; requests are retried. Reported after a second, and then every
+    /// minute.
     Lasts {
-        /// When it began, by this machine's clock.
+        /// The beginning of the outage, by this machine's clock.
         since: SystemTime,
-        /// How long it has lasted.
+        /// Its duration so far.
         lasted: Duration,
     },
-    /// ZooKeeper answers again. Told only if the outage was.
+    /// ZooKeeper answers again. Reported only if the outage was.
     Over {
-        /// How long it has lasted.
+        /// Its duration.
         lasted: Duration,
     },
 }
 
-/// Is told of outages.
+/// A callback for outages.
 pub(crate) type OutageObserver = Box<dyn Fn(Outage) + Send + Sync>;
 
-/// A way to ZooKeeper that outlives sessions.
+/// A connection to ZooKeeper that outlives sessions.
 pub(crate) struct Connection {
     pub(crate) connect: Connect,
     observer: Option<OutageObserver>,
@@ -55,7 +56,7 @@ struct State {
     away: Option<Away>,
 }
 
-/// ZooKeeper is away.
+/// The state during an outage.
 #[derive(Clone, Copy)]
 struct Away {
     since: Instant,
@@ -65,7 +66,7 @@ struct Away {
 }
 
 impl Connection {
-    /// Connects, for as long as a first connection may take.
+    /// Connects, within the timeout for a first connection.
     pub(crate) async fn open(
         connect: Connect,
         observer: Option<OutageObserver>,
@@ -74,7 +75,7 @@ impl Connection {
         let store: Arc<dyn Store> = loop {
             match connect.open().await {
                 Ok(store) => break store,
-                // A server that goes in that moment is not the end of it.
+                // A server that shuts down at this moment is a temporary failure.
                 Err(ConnectError::Unreachable { .. }) if Instant::now() + RETRY_PAUSE < deadline => {
                     time::sleep(RETRY_PAUSE).await;
                 }
@@ -84,21 +85,21 @@ impl Connection {
         Ok(Self { connect, observer, state: Mutex::new(State { store, away: None }) })
     }
 
-    /// The session as it is now.
+    /// Returns the current session.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.state().store)
     }
 
-    /// Asks until there is an answer, or ZooKeeper was away for longer than `patience` (`None`: for ever).
-    /// What is asked must be such that asking again does no harm.
+    /// Repeats a request until there is an answer, or ZooKeeper was unavailable for longer than `patience`
+    /// (`None`: for ever). The request must be idempotent.
     pub(crate) async fn ask<T, E: Into<JobError>, F: Future<Output = Result<T, E>>>(
         &self,
         patience: Option<Duration>,
         mut ask: impl FnMut(Arc<dyn Store>) -> F,
     ) -> Result<T, ClientError> {
         loop {
-            // What is asked may be large, and is rare: it is not carried along by everything that waits for
-            // it.
+            // Boxed because the future may be large and requests are rare: otherwise every future that waits
+            // for one would contain it.
             let error = match Box::pin(ask(self.store())).await {
                 Ok(answer) => {
                     self.is_back();
@@ -110,10 +111,10 @@ impl Connection {
         }
     }
 
-    /// Makes ready for another try after an error.
+    /// Prepares for a retry after an error.
     ///
     /// # Errors
-    /// The error itself, if trying again would not help; or that ZooKeeper was away for too long.
+    /// The error itself, if a retry would not help; or that ZooKeeper was unavailable for too long.
     pub(crate) async fn recover(
         &self,
         patience: Option<Duration>,
@@ -141,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// Begins another session.
+    /// Opens another session.
     async fn renew(&self, patience: Option<Duration>) -> Result<(), ClientError> {
         loop {
             match self.connect.open().await {
@@ -158,8 +159,8 @@ impl Connection {
         }
     }
 
-    /// Notices that ZooKeeper is away, while a request waits and nothing else would. Ends when it was away
-    /// for too long.
+    /// Watches the session while the caller waits for an event. Returns when ZooKeeper was unavailable for
+    /// too long.
     pub(crate) async fn watch_over(&self, patience: Option<Duration>) -> ClientError {
         loop {
             time::sleep(LOOK_EVERY).await;
@@ -171,9 +172,9 @@ impl Connection {
         }
     }
 
-    /// Ends the session, so that the servers need not wait for its end.
+    /// Closes the session, so that the servers need not wait for its timeout.
     pub(crate) async fn close(&self) {
-        // Without a server nobody hears of it, and the session ends by itself.
+        // Without a server the request would fail, and the session expires by itself.
         if self.session() == Session::Connected
             && let Err(error) = self.store().close().await
         {
@@ -190,7 +191,7 @@ impl Connection {
         patience.and_then(|patience| since.checked_add(patience))
     }
 
-    /// ZooKeeper does not answer.
+    /// Notes that ZooKeeper does not answer.
     fn is_away(&self, patience: Option<Duration>) -> Result<(), ClientError> {
         let now = Instant::now();
         let mut state = self.state();
@@ -209,7 +210,7 @@ impl Connection {
         Ok(())
     }
 
-    /// ZooKeeper answers.
+    /// Notes that ZooKeeper answers.
     fn is_back(&self) {
         let away = self.state().away.take();
         if let Some(Away { since, told: Some(_), .. }) = away {

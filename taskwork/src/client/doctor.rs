@@ -1,6 +1,6 @@
-//! Is anything wrong with a cluster, and what to do about it.
+//! Diagnosis of a cluster: what is wrong with it, and what to do about it.
 //!
-//! Each check is a function that adds what it has found; it looks only, and changes nothing.
+//! Each check is a function that adds its findings; checks are read-only.
 
 use std::{
     collections::BTreeMap,
@@ -20,21 +20,21 @@ use zk::{
 use super::{ClientError, JobEntry, Overview, Stage};
 use crate::figures::Figures;
 
-/// What a check has found.
+/// A finding of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was looked at, in a word.
+    /// The name of the check, in a word.
     pub check: &'static str,
-    /// Whether it is well.
+    /// Whether everything is in order.
     pub ok: bool,
-    /// What was found.
+    /// A description.
     pub said: String,
-    /// What to do about it; empty if it is well.
+    /// What to do about it; empty if everything is in order.
     pub advice: &'static str,
 }
 
-/// All that was found.
+/// All findings so far.
 #[derive(Default)]
 struct Findings(Vec<Finding>);
 
@@ -52,18 +52,18 @@ impl Findings {
     }
 }
 
-/// How long one server is waited for.
+/// The maximum time to wait for one server.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
-/// By how much clocks may differ before that is said, in milliseconds.
+/// The difference between clocks from which it is reported, in milliseconds.
 const CLOCKS_APART_MS_MAX: u64 = 10_000;
-/// For how long a node may not know of another one, in milliseconds.
+/// The time for which a node may not yet know of another one, in milliseconds.
 const UNKNOWN_MS_MAX: u64 = 15_000;
 
-/// Looks at the servers one by one, at who may use the cluster, and at its clocks, nodes and jobs. Must be
+/// Checks the servers one by one, the access rights of the cluster, and its clocks, nodes and jobs. Must be
 /// called within a tokio runtime.
 ///
 /// # Errors
-/// If the name of the cluster makes no sense. What cannot be reached is a finding.
+/// If the name of the cluster is invalid. Unreachable servers are findings.
 pub async fn diagnose(connect: &Connect, cluster: &str) -> Result<Vec<Finding>, ClientError> {
     let invalid = |error: zk::NameError| ClientError::Invalid { reason: error.to_string() };
     let cluster = ClusterPaths::new(cluster).map_err(invalid)?;
@@ -88,7 +88,7 @@ pub async fn diagnose(connect: &Connect, cluster: &str) -> Result<Vec<Finding>, 
     Ok(findings.0)
 }
 
-/// Each server by itself.
+/// Checks each server separately.
 async fn servers(connect: &Connect, findings: &mut Findings) {
     const ADVICE: &str = "Start it, or take it out of --zk; look at its log";
     let (hosts, chroot) = connect.hosts.split_once('/').unwrap_or((&connect.hosts, ""));
@@ -100,7 +100,7 @@ async fn servers(connect: &Connect, findings: &mut Findings) {
         match alone.open().await {
             Ok(store) => {
                 let took_ms = begun.elapsed().as_millis();
-                // It says nothing of itself where it is not allowed to, or talks TLS.
+                // A server may not permit the command `srvr`, and it is not sent over TLS.
                 let (asked, plain) = (host.to_owned(), connect.tls.is_none());
                 let said = tokio::task::spawn_blocking(move || plain.then(|| srvr(&asked).ok()).flatten());
                 let said = said.await.ok().flatten().unwrap_or_default();
@@ -114,7 +114,8 @@ async fn servers(connect: &Connect, findings: &mut Findings) {
     }
 }
 
-/// What a server says of itself: its version and its part in the ensemble. Nothing if it says something else.
+/// Returns what a server reports about itself: its version and its role in the ensemble. Empty if it reports
+/// neither.
 fn srvr(host: &str) -> io::Result<String> {
     let address = if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
         host.to_owned()
@@ -149,7 +150,7 @@ fn encryption(connect: &Connect, findings: &mut Findings) {
     }
 }
 
-/// What can be seen by a session.
+/// Performs the checks that need a session.
 async fn look(
     store: &dyn Store,
     connect: &Connect,
@@ -170,7 +171,7 @@ async fn look(
     Ok(())
 }
 
-/// Tasks that do not stop although they were asked to.
+/// Reports tasks that have not stopped although they were asked to.
 fn stopping(silent: &BTreeMap<String, String>, findings: &mut Findings) {
     const CHECK: &str = "stopping";
     for (node, task) in silent {
@@ -185,7 +186,7 @@ fn stopping(silent: &BTreeMap<String, String>, findings: &mut Findings) {
     }
 }
 
-/// What somebody without credentials can see.
+/// Checks what a session without credentials can read.
 async fn access(
     connect: &Connect,
     cluster: &ClusterPaths,
@@ -228,8 +229,8 @@ async fn access(
     Ok(())
 }
 
-/// The clocks of the nodes, beside that of ZooKeeper. Nothing is decided by them, but what is shown is
-/// confusing.
+/// Compares the clocks of the nodes with that of ZooKeeper. No decision depends on them, but displayed times
+/// would be misleading.
 async fn clocks(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -263,7 +264,7 @@ async fn clocks(
     Ok(())
 }
 
-/// Members that do not hear of each other, as far as they say.
+/// Reports nodes that do not know of all other members, according to their figures.
 async fn hearing(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -293,8 +294,8 @@ async fn hearing(
     Ok(())
 }
 
-/// How many other nodes a node must have known of when it said something. A node that was no member then does
-/// not count.
+/// Returns how many other nodes a node should have known of when it published its figures: members of the
+/// release that had started well before. 0 if it is no longer a member.
 fn others(overview: &Overview, record: &JobRecord, node: &str, said: &NodeFigures<Figures>) -> usize {
     if !overview.members.iter().any(|member| member.node == node) {
         return 0;

@@ -1,4 +1,4 @@
-//! Why a client has no answer.
+//! The errors of a client.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,33 +10,33 @@ use crate::{
     report::{CoordinationError, JobError},
 };
 
-/// Why a client has no answer.
+/// The reasons for which a client's request failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// What the client was given makes no sense: an address, a name, a file.
+    /// An argument is invalid: an address, a name, a file.
     #[error("{reason}")]
     Invalid {
         /// What is wrong with it.
         reason: String,
     },
-    /// No ZooKeeper could be reached at the start.
+    /// No ZooKeeper server could be reached at the start.
     #[error("{reason}")]
     Unreachable {
         /// What was tried.
         reason: String,
     },
-    /// ZooKeeper was away for longer than the client's [patience](crate::ClientBuilder::patience).
+    /// ZooKeeper was unavailable for longer than the client's [patience](crate::ClientBuilder::patience).
     #[error("ZooKeeper at {hosts} has not answered for {} s", waited.as_secs())]
     GaveUp {
         /// The servers.
         hosts: String,
-        /// When it was heard of last, by this machine's clock.
+        /// The time of its last answer, by this machine's clock.
         since: SystemTime,
-        /// How long was waited.
+        /// How long the client waited.
         waited: Duration,
     },
-    /// There is no such cluster.
+    /// The cluster does not exist.
     #[error(
         "there is no cluster {cluster:?} at {hosts}; there is: {known}. A cluster is made by its first node or job"
     )]
@@ -45,7 +45,7 @@ pub enum ClientError {
         cluster: String,
         /// The servers.
         hosts: String,
-        /// The clusters that there are, or `none`.
+        /// The existing clusters, or `none`.
         known: String,
     },
     /// The cluster has no such job.
@@ -53,10 +53,10 @@ pub enum ClientError {
     NoJob {
         /// The cluster's name.
         cluster: String,
-        /// The job that was asked for.
+        /// The requested job.
         job: JobId,
     },
-    /// A job that was there has gone.
+    /// A job that existed has been removed.
     #[error(
         "ZooKeeper has no job {job} any more: it was forgotten, or the servers have lost their data. What it has produced is \
          lost"
@@ -65,24 +65,24 @@ pub enum ClientError {
         /// The job.
         job: JobId,
     },
-    /// No member, or more than one, has such a name.
+    /// No member, or more than one, matches the name.
     #[error("{reason}")]
     NoNode {
         /// What was found.
         reason: String,
     },
-    /// The job is in a state in which this cannot be done.
+    /// The operation is not possible in the job's state.
     #[error("job {job} {reason}")]
     WrongState {
         /// The job.
         job: JobId,
-        /// Its state, and what could be done.
+        /// Its state, and what would be possible.
         reason: String,
     },
-    /// What was waited for has not happened in time. It still may.
+    /// The expected event has not happened in time. It still may.
     #[error("{reason}")]
     TimedOut {
-        /// What was waited for, and for how long.
+        /// The event, and how long the client waited for it.
         reason: String,
     },
     /// The job has no result, or could not be submitted.
@@ -90,21 +90,20 @@ pub enum ClientError {
     Job(JobError),
 }
 
-/// Of which sort an error is: what a script wants to know.
+/// The category of an error, for scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// What was asked for makes no sense, or is not permitted with these credentials: asking again does not
-    /// help.
+    /// The request is invalid, or not permitted with these credentials: a retry does not help.
     Usage,
-    /// The job has failed, or is in a state in which this cannot be done.
+    /// The job has failed, or is in a state in which the operation is not possible.
     Failed,
-    /// ZooKeeper could not be reached, or not for long enough.
+    /// ZooKeeper could not be reached, or was unavailable for too long.
     Unreachable,
 }
 
 impl ClientError {
-    /// Of which sort it is.
+    /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Invalid { .. } | Self::NoCluster { .. } | Self::NoJob { .. } | Self::NoNode { .. } => {
@@ -118,7 +117,7 @@ impl ClientError {
 }
 
 impl JobError {
-    /// Of which sort it is.
+    /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Count { .. } => ErrorKind::Usage,

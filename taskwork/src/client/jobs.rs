@@ -1,4 +1,4 @@
-//! What can be known of a job without its program, and done to it.
+//! Queries and operations on a job that do not need its program.
 
 use std::time::Duration;
 
@@ -22,15 +22,15 @@ use crate::{
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct JobDetails {
-    /// How it stands.
+    /// The job's stage.
     pub stage: Stage,
-    /// What is recorded of it.
+    /// The job's record.
     pub record: JobRecord,
-    /// What each node has done for it, by the nodes' names.
+    /// What each node has done for it, in the order of the nodes' names.
     pub nodes: Vec<NodeWork>,
-    /// Tasks in the global task list; `None` once the job is over.
+    /// The number of tasks in the global task list; `None` once the job is over.
     pub open_tasks: Option<u32>,
-    /// Tasks that are parked; `None` once the job is over.
+    /// The number of parked tasks; `None` once the job is over.
     pub parked_tasks: Option<u32>,
 }
 
@@ -38,26 +38,26 @@ pub struct JobDetails {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct NodeWork {
-    /// The node.
+    /// The name of the node.
     pub node: String,
     /// `member`, `left`, or `lost` if the job had to begin another attempt because of it.
     pub state: &'static str,
-    /// What the node has published.
+    /// The figures that the node has published.
     pub published: NodeFigures<Figures>,
 }
 
-/// What a job has answered to what it was told.
+/// A job's answer to a suggestion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// Whether it made a difference.
+    /// Whether it was adopted.
     pub taken: bool,
-    /// Why, in words of the job's program.
+    /// The explanation by the job's program.
     pub answer: String,
 }
 
 impl JobDetails {
-    /// Returns what all nodes have done together, and what that has cost ZooKeeper.
+    /// Returns the sums over all nodes, and the requests that they have cost ZooKeeper.
     pub fn sums(&self) -> (Figures, Requests) {
         let mut requests = Requests::default();
         for work in &self.nodes {
@@ -71,7 +71,7 @@ impl Client {
     /// Returns the cluster's members, leaders and jobs as they are now.
     ///
     /// # Errors
-    /// If there is no such cluster, or ZooKeeper was away for too long.
+    /// If there is no such cluster, or ZooKeeper was unavailable for too long.
     pub async fn overview(&self) -> Result<Overview, ClientError> {
         self.check_cluster().await?;
         self.ask(|store| async move { Overview::read(&*store, self.cluster()).await }).await
@@ -80,7 +80,7 @@ impl Client {
     /// Returns everything about a job.
     ///
     /// # Errors
-    /// If there is no such job or cluster, or ZooKeeper was away for too long.
+    /// If there is no such job or cluster, or ZooKeeper was unavailable for too long.
     pub async fn job(&self, job: &JobId) -> Result<JobDetails, ClientError> {
         let record = self.record(job).await?;
         let overview = self.overview().await?;
@@ -108,10 +108,10 @@ impl Client {
         Ok(JobDetails { stage, record, nodes, open_tasks, parked_tasks })
     }
 
-    /// Returns what is recorded of a job.
+    /// Returns the record of a job.
     ///
     /// # Errors
-    /// If there is no such job, or ZooKeeper was away for too long.
+    /// If there is no such job, or ZooKeeper was unavailable for too long.
     pub async fn record(&self, job: &JobId) -> Result<JobRecord, ClientError> {
         let read = self.ask(|store| async move {
             match job::read(&*store, self.cluster(), &job.0).await {
@@ -123,10 +123,11 @@ impl Client {
         read.await?.ok_or_else(|| self.no_job(job))
     }
 
-    /// Returns what a job has produced, as JSON; null if it is too large for that or has no such form.
+    /// Returns the output of a job as JSON.
     ///
     /// # Errors
-    /// If there is no such job, it has no result, or ZooKeeper was away for too long.
+    /// If there is no such job, it has no result or none that can be shown as JSON (it may be too large), or
+    /// ZooKeeper was unavailable for too long.
     pub async fn shown_result(&self, job: &JobId) -> Result<serde_json::Value, ClientError> {
         let record = self.record(job).await?;
         let read = self.ask(|store| async move {
@@ -151,13 +152,13 @@ impl Client {
         Err(ClientError::WrongState { job: job.clone(), reason })
     }
 
-    /// Waits until a job is over, and returns what is recorded of it then.
+    /// Waits until a job is over, and returns its final record.
     ///
     /// # Errors
-    /// If there is no such job, it is [forgotten](ClientError::Forgotten) meanwhile, or ZooKeeper was away
-    /// for too long.
+    /// If there is no such job, it is [forgotten](ClientError::Forgotten) meanwhile, or ZooKeeper was
+    /// unavailable for too long.
     pub async fn wait(&self, job: &JobId) -> Result<JobRecord, ClientError> {
-        // One that was never there is a mistake of the caller.
+        // A job that never existed is a mistake of the caller.
         self.record(job).await?;
         let over = self.ask(|store| async move {
             let mut watch = JobWatch::open(store, self.cluster(), &job.0).await?;
@@ -176,7 +177,7 @@ impl Client {
     /// Stops a job that is not over.
     ///
     /// # Errors
-    /// If there is no such job, it is over already, or ZooKeeper was away for too long.
+    /// If there is no such job, it is over already, or ZooKeeper was unavailable for too long.
     pub async fn cancel(&self, job: &JobId, reason: &str) -> Result<(), ClientError> {
         if self.record(job).await?.state.is_over() {
             return Err(ClientError::WrongState { job: job.clone(), reason: "is over already".to_owned() });
@@ -186,10 +187,10 @@ impl Client {
             .await
     }
 
-    /// Puts a job aside: its tasks are parked, and its nodes take the next job.
+    /// Suspends a job: its tasks are parked, and its nodes take the next job.
     ///
     /// # Errors
-    /// If there is no such job, it is neither at work nor queued, or ZooKeeper was away for too long.
+    /// If there is no such job, it is neither running nor queued, or ZooKeeper was unavailable for too long.
     pub async fn suspend(&self, job: &JobId) -> Result<(), ClientError> {
         let record = self.record(job).await?;
         if self.ask(|store| async move { job::suspend(&*store, self.cluster(), &job.0).await }).await? {
@@ -198,10 +199,10 @@ impl Client {
         Err(not_that(job, &record, "only one that is at work or queued can be put aside"))
     }
 
-    /// Lets a job go on that was put aside.
+    /// Resumes a suspended job.
     ///
     /// # Errors
-    /// If there is no such job, it was not put aside, or ZooKeeper was away for too long.
+    /// If there is no such job, it was not suspended, or ZooKeeper was unavailable for too long.
     pub async fn resume(&self, job: &JobId) -> Result<(), ClientError> {
         let record = self.record(job).await?;
         if self.ask(|store| async move { job::resume(&*store, self.cluster(), &job.0).await }).await? {
@@ -210,11 +211,12 @@ impl Client {
         Err(not_that(job, &record, "only one that was put aside can go on"))
     }
 
-    /// Tells a job something while it is not over, such as a solution, and waits for the answer of a node
-    /// that works on it. What was told stays with the job, whether or not it is waited for.
+    /// Passes a suggestion, such as a solution, to a job that is not over, and waits for the answer of a node
+    /// that works on it. The suggestion stays with the job even if the caller stops waiting.
     ///
     /// # Errors
-    /// If there is no such job, it is over, no node has answered in time, or ZooKeeper was away for too long.
+    /// If there is no such job, it is over, no node has answered in time, or ZooKeeper was unavailable for
+    /// too long.
     pub async fn inject(
         &self,
         job: &JobId,
@@ -225,7 +227,7 @@ impl Client {
         if record.state.is_over() {
             return Err(not_that(job, &record, "only one that is not over can be told anything"));
         }
-        // Dropped and made again, what is said is known by its key.
+        // The key identifies the suggestion when the request is repeated.
         let (key, said) = (&format!("{:032x}", rand::rng().random::<u128>()), &said);
         let suggested = self.ask(|store| async move {
             suggestion::suggest(&*store, self.cluster(), &job.0, key, said.clone()).await
@@ -249,11 +251,11 @@ impl Client {
         Err(ClientError::TimedOut { reason })
     }
 
-    /// Removes everything that is kept of jobs that are over, or whose submission was abandoned; with
-    /// `force`, also of those that are being submitted. If one of them cannot be removed, none is.
+    /// Removes all data of jobs that are over, or whose submission was abandoned; with `force`, also of those
+    /// that are being submitted. If one of them cannot be removed, none is.
     ///
     /// # Errors
-    /// If there is no such job, one is not over, or ZooKeeper was away for too long.
+    /// If there is no such job, one is not over, or ZooKeeper was unavailable for too long.
     pub async fn forget(&self, jobs: &[JobId], force: bool) -> Result<(), ClientError> {
         let overview = self.overview().await?;
         for job in jobs {
@@ -273,7 +275,7 @@ impl Client {
             Some(Stage::Submitting) if !force => wrong(
                 "is being submitted; if its submitter is gone, forget it in ten minutes, or with --force",
             ),
-            // What cannot be read can be removed all the same.
+            // An unreadable job can still be removed.
             Some(
                 Stage::Submitting
                 | Stage::Abandoned
@@ -288,7 +290,7 @@ impl Client {
         }
     }
 
-    /// How many znodes are below one; 0 if it is not there.
+    /// Returns the number of children of a znode; 0 if it does not exist.
     async fn children_of(&self, path: &str) -> Result<u32, ClientError> {
         let stat = self.ask(|store| async move { store.exists(path).await }).await?;
         Ok(stat.map_or(0, |stat| stat.children))
@@ -303,7 +305,7 @@ fn not_that(job: &JobId, record: &JobRecord, what: &str) -> ClientError {
     ClientError::WrongState { job: job.clone(), reason: format!("is {}: {what}", word(record.state)) }
 }
 
-/// A state as a word.
+/// Returns a state as a word.
 fn word(state: job::JobState) -> String {
     format!("{state:?}").to_lowercase()
 }

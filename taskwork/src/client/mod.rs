@@ -1,5 +1,5 @@
-//! A cluster, as a program outside of it sees it: submit jobs, watch them, get their results, look at the
-//! nodes.
+//! The interface of a cluster for programs outside of it: submitting jobs, watching them, getting their
+//! results, inspecting the nodes.
 //!
 //! ```no_run
 //! # use serde::{Deserialize, Serialize};
@@ -32,10 +32,10 @@
 //! # }
 //! ```
 //!
-//! A client outlives its sessions with ZooKeeper: what fails because no server answers is tried again, by
-//! another session if the old one is over, for as long as the client's [patience](ClientBuilder::patience)
-//! lasts. [`blocking`] is the same without `async`. The command line of every program, and the command
-//! `taskwork`, are written on this module.
+//! A client outlives its sessions with ZooKeeper: requests that fail because no server answers are retried,
+//! in a new session if the old one has expired, until the client's [patience](ClientBuilder::patience) is
+//! exhausted. [`blocking`] is the same without `async`. The command line of every program, and the command
+//! `taskwork`, are built on this module.
 
 pub mod blocking;
 mod connection;
@@ -63,7 +63,7 @@ pub use self::{
     overview::{JobEntry, Overview, Stage},
     submitted::{ProgressStream, Submitted},
 };
-/// What is kept of the cluster in ZooKeeper, as its nodes have written it.
+/// The records of the cluster in ZooKeeper, as its nodes have written them.
 pub use zk::{
     Connect, Credentials, CredentialsError, Requests, Tls,
     figures::{EventKind, NodeFigures, TimelineEvent},
@@ -83,13 +83,13 @@ use crate::{
     wire::codec,
 };
 
-/// For how long ZooKeeper may be away from a client by default.
+/// The default maximum duration of an outage of ZooKeeper.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The longest name of a job, in characters.
+/// The maximum length of a job's name, in characters.
 const NAME_CHARS_MAX: usize = 200;
 
-/// How a [`Client`] is made.
+/// A builder for a [`Client`].
 pub struct ClientBuilder {
     connect: Connect,
     cluster: String,
@@ -100,9 +100,9 @@ pub struct ClientBuilder {
     observer: Option<OutageObserver>,
 }
 
-/// A cluster, as a program outside of it sees it. Clones share one session.
+/// A cluster as seen by a program outside of it. Clones share one session.
 ///
-/// [`close`](Self::close) ends the session; otherwise the servers keep it for its timeout.
+/// [`close`](Self::close) ends the session; otherwise the servers keep it until its timeout.
 #[derive(Clone)]
 pub struct Client {
     connection: Arc<Connection>,
@@ -128,45 +128,46 @@ struct EncodedJob {
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl ClientBuilder {
-    /// Sets the name of the cluster, by default `default`; several can share a ZooKeeper. 1 to 60 letters,
-    /// digits, dots, `-` or `_`.
+    /// Sets the name of the cluster, by default `default`; several clusters can share a ZooKeeper. 1 to 60
+    /// letters, digits, dots, `-` or `_`.
     #[must_use]
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.cluster = name.into();
         self
     }
 
-    /// Sets the program that jobs are submitted for and nodes run. Without it the client can look at a
-    /// cluster and see to its jobs.
+    /// Sets the release that jobs are submitted for and nodes run. Without it the client can still inspect a
+    /// cluster and manage its jobs.
     #[must_use]
     pub fn release(mut self, release: Release) -> Self {
         self.release = Some(release);
         self
     }
 
-    /// Sets who submits jobs, for people: nothing is decided by it.
+    /// Sets the submitter of jobs, which is only displayed.
     #[must_use]
     pub fn submitter(mut self, submitter: impl Into<String>) -> Self {
         self.submitter = submitter.into();
         self
     }
 
-    /// Sets for how long ZooKeeper may be away before a request fails, by default 30 s; `None` is for ever.
+    /// Sets the maximum duration of an outage of ZooKeeper before a request fails, by default 30 s; `None` is
+    /// for ever.
     #[must_use]
     pub fn patience(mut self, patience: Option<Duration>) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Sends credentials in the clear and lets nodes be reached from other machines without any. Only for a
-    /// network that can be trusted.
+    /// Allows credentials to be sent unencrypted, and nodes without credentials to be reached from other
+    /// machines. Only for a network that can be trusted.
     #[must_use]
     pub fn insecure(mut self) -> Self {
         self.trusts_network = true;
         self
     }
 
-    /// Calls `tell` when ZooKeeper is away for a while and when it is back, on a thread of the runtime: it
+    /// Calls `tell` when an outage of ZooKeeper lasts and when it is over, on a thread of the runtime, so it
     /// must not block.
     #[must_use]
     pub fn on_outage(mut self, tell: impl Fn(Outage) + Send + Sync + 'static) -> Self {
@@ -177,7 +178,7 @@ impl ClientBuilder {
     /// Connects, for at most [`Connect::connect_timeout`]. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// If what was given makes no sense, or no server answers.
+    /// If a setting is invalid, or no server answers.
     pub async fn connect(self) -> Result<Client, ClientError> {
         if self.connect.exposes_credentials() && !self.trusts_network {
             let hosts = &self.connect.hosts;
@@ -201,12 +202,12 @@ impl ClientBuilder {
 }
 
 impl Client {
-    /// Begins to make a client of the ZooKeeper at `hosts`: `host:port,host:port/chroot`.
+    /// Creates a builder for a client of the ZooKeeper at `hosts`: `host:port,host:port/chroot`.
     pub fn builder(hosts: impl Into<String>) -> ClientBuilder {
         Self::builder_of(Connect::new(hosts))
     }
 
-    /// Begins to make a client of a ZooKeeper that takes more to reach: credentials, TLS, other timeouts.
+    /// Creates a builder with further connection settings: credentials, TLS, other timeouts.
     pub fn builder_of(connect: Connect) -> ClientBuilder {
         ClientBuilder {
             connect,
@@ -219,18 +220,19 @@ impl Client {
         }
     }
 
-    /// The same client, sharing its session, for which ZooKeeper may be away for so long; `None` is for ever.
+    /// Returns the same client, sharing its session, with another maximum duration of an outage; `None` is
+    /// for ever.
     #[must_use]
     pub fn with_patience(&self, patience: Option<Duration>) -> Self {
         Self { patience, ..self.clone() }
     }
 
-    /// Submits a job to the nodes that run the client's [release](ClientBuilder::release). It is tried until
-    /// it is known to be submitted, and submitted once, whatever is lost.
+    /// Submits a job to the nodes that run the client's [release](ClientBuilder::release). The submission is
+    /// retried until its outcome is known, and takes effect only once.
     ///
     /// # Errors
-    /// If the client has no release, the job cannot be encoded or has an impossible name, or ZooKeeper was
-    /// away for too long: then whether the job was submitted is not known.
+    /// If the client has no release, the job cannot be encoded or has an invalid name, or ZooKeeper was
+    /// unavailable for too long: then it is unknown whether the job was submitted.
     pub async fn submit<T: Task>(&self, job: Job<T>) -> Result<Submitted<T>, ClientError> {
         let started = Instant::now();
         let encoded = |error: codec::EncodeError| ClientError::Job(JobError::Encode(error));
@@ -276,18 +278,18 @@ impl Client {
         })
     }
 
-    /// Returns a job that was submitted earlier, or elsewhere. Its program must be the same; this is not
-    /// checked before its [result](Submitted::result) is read.
+    /// Returns a job that was submitted earlier or elsewhere. Its program must be the same, which is not
+    /// checked until its [result](Submitted::result) is read.
     ///
     /// # Errors
-    /// If there is no such job, or ZooKeeper was away for too long.
+    /// If there is no such job, or ZooKeeper was unavailable for too long.
     pub async fn submitted<T: Task>(&self, job: &JobId) -> Result<Submitted<T>, ClientError> {
         self.record(job).await?;
         Ok(Submitted::new(self.clone(), job.clone(), Instant::now()))
     }
 
-    /// Ends the session, so that the servers need not wait for its timeout. Other clones cannot go on without
-    /// a new one, which they begin by themselves.
+    /// Ends the session, so that the servers need not wait for its timeout. Other clones open a new one by
+    /// themselves when they need it.
     pub async fn close(&self) {
         self.connection.close().await;
     }
@@ -297,13 +299,13 @@ impl Client {
         self.cluster.name()
     }
 
-    /// Returns the addresses of the ZooKeeper servers, as they were given.
+    /// Returns the addresses of the ZooKeeper servers, as configured.
     pub fn hosts(&self) -> &str {
         &self.connection.connect.hosts
     }
 
-    /// Waits until `doing` is over, or ZooKeeper was away for too long although nothing is asked of it: for
-    /// what waits for an event.
+    /// Waits for `doing`, but not longer than ZooKeeper may be unavailable. For waiting for events, during
+    /// which no request would notice an outage.
     pub(crate) async fn attended<R>(
         &self,
         doing: impl Future<Output = Result<R, ClientError>>,
@@ -315,7 +317,7 @@ impl Client {
         }
     }
 
-    /// Asks until there is an answer. What is asked must be such that asking again does no harm.
+    /// Repeats a request until there is an answer. It must be idempotent.
     pub(crate) async fn ask<R, E: Into<JobError>, F: Future<Output = Result<R, E>>>(
         &self,
         ask: impl FnMut(Arc<dyn Store>) -> F,
@@ -335,7 +337,7 @@ impl Client {
         self.trusts_network
     }
 
-    /// The program that jobs are submitted for and nodes run.
+    /// Returns the release that jobs are submitted for and nodes run.
     pub(crate) fn release(&self) -> Result<&Release, ClientError> {
         self.release.as_ref().ok_or_else(|| ClientError::Invalid {
             reason: "the client was made without a release, so it cannot submit jobs or be a node: give it one by \

@@ -1,4 +1,4 @@
-//! The nodes of a cluster: who they are, and how one is asked to leave.
+//! The nodes of a cluster: finding them, and requesting them to leave.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,10 +10,10 @@ use super::{Client, ClientError, Overview};
 use crate::id::NodeId;
 
 impl Client {
-    /// Checks that the cluster is there: nothing is made by looking.
+    /// Checks that the cluster exists, without creating anything.
     ///
     /// # Errors
-    /// If it is not, or ZooKeeper was away for too long.
+    /// If it does not, or ZooKeeper was unavailable for too long.
     pub async fn check_cluster(&self) -> Result<(), ClientError> {
         if self.ask(|store| async move { store.exists(&self.cluster().jobs()).await }).await?.is_some() {
             return Ok(());
@@ -32,10 +32,10 @@ impl Client {
         })
     }
 
-    /// Returns the node that is meant by the beginning of its name.
+    /// Returns the node whose name starts with `beginning`.
     ///
     /// # Errors
-    /// If no member, or more than one, is called so, or ZooKeeper was away for too long.
+    /// If no member, or more than one, has such a name, or ZooKeeper was unavailable for too long.
     pub async fn member(&self, beginning: &str) -> Result<NodeId, ClientError> {
         let names = self.ask(|store| async move { store.children(&self.cluster().members()).await }).await?;
         let meant: Vec<&String> = names.iter().filter(|name| name.starts_with(beginning)).collect();
@@ -47,20 +47,21 @@ impl Client {
         }
     }
 
-    /// Asks a node to leave: it hands on its unfinished tasks first. Asked again, it leaves at once.
+    /// Asks a node to leave, handing on its unfinished tasks first. On a second request it leaves at
+    /// once.
     ///
     /// # Errors
-    /// If ZooKeeper was away for too long.
+    /// If ZooKeeper was unavailable for too long.
     pub async fn drain(&self, node: NodeId) -> Result<(), ClientError> {
         let (path, word) =
             (&self.cluster().drain(&node.to_string()), &format!("{:016x}", rand::rng().random::<u64>()));
         self.ask(|store| async move { ask_to_leave(&*store, path, word.as_bytes()).await }).await
     }
 
-    /// Waits until a node is no member any more.
+    /// Waits until a node is no longer a member.
     ///
     /// # Errors
-    /// If it is still there after the timeout, or ZooKeeper was away for too long.
+    /// If it is still a member after the timeout, or ZooKeeper was unavailable for too long.
     pub async fn wait_until_left(&self, node: NodeId, timeout: Duration) -> Result<(), ClientError> {
         let member = &self.cluster().member(&node.to_string());
         let waiting = self.ask(|store| async move {
@@ -82,11 +83,11 @@ impl Client {
         })
     }
 
-    /// Returns the task of each node that does not stop although it was asked to long ago, with its job, in
-    /// words.
+    /// Returns, for each node with a task that did not stop long after the request, a description of the task
+    /// and its job.
     ///
     /// # Errors
-    /// If ZooKeeper was away for too long.
+    /// If ZooKeeper was unavailable for too long.
     pub async fn unstoppable_tasks(
         &self,
         overview: &Overview,
@@ -95,8 +96,8 @@ impl Client {
     }
 }
 
-/// Asks a node to leave. Asked again, which it hears of as a change, it leaves at once: so each request has a
-/// word of its own, by which one whose answer was lost is known.
+/// Asks a node to leave. The node observes a second request as a change of the znode, and then parks its
+/// tasks. Therefore each request has its own word, which identifies a request whose answer was lost.
 async fn ask_to_leave(store: &dyn Store, path: &str, word: &[u8]) -> zk::Result<()> {
     let asked = match store.get(path).await {
         Ok((said, _)) if said == word => return Ok(()),
@@ -105,7 +106,8 @@ async fn ask_to_leave(store: &dyn Store, path: &str, word: &[u8]) -> zk::Result<
         Err(error) => return Err(error),
     };
     match asked {
-        // Somebody asks at the same time, or this server was behind: it is looked at again.
+        // Another client sends a request at the same time, or this server lagged behind: the caller tries
+        // again.
         Err(zk::Error::BadVersion { path } | zk::Error::NodeExists { path } | zk::Error::NoNode { path }) => {
             Err(zk::Error::Contended { path, tries: 1 })
         }

@@ -1,4 +1,4 @@
-//! A cluster at one moment: its members, its leaders, its jobs and how each stands.
+//! A cluster at one moment: its members, its leaders, its jobs and their stages.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use zk::{
 
 use crate::{figures::Figures, shell::clock::unix_ms};
 
-/// A cluster at one moment, read in one go.
+/// A cluster at one moment.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Overview {
-    /// The nodes.
+    /// The members.
     pub members: Vec<Member>,
-    /// The programs that have a leader, as `program@version`, and the name of its node.
+    /// The releases that have a leader, as `program@version`, each with the name of the leader's node.
     pub leaders: Vec<(String, String)>,
     /// The names of nodes that were asked to leave.
     pub draining: Vec<String>,
     /// The jobs in the order of their submission.
     pub jobs: Vec<JobEntry>,
-    /// When it was read, in milliseconds since 1970 by this machine's clock.
+    /// The time of reading, in milliseconds since 1970 by this machine's clock.
     pub at_ms: u64,
 }
 
@@ -32,27 +32,27 @@ pub struct Overview {
 pub struct JobEntry {
     /// Its id.
     pub id: String,
-    /// How it stands.
+    /// Its stage.
     pub stage: Stage,
-    /// What is recorded of it; `None` if that cannot be read.
+    /// Its record; `None` if it cannot be read.
     pub record: Option<JobRecord>,
 }
 
-/// How a job stands, as an operator sees it.
+/// The stage of a job, as an operator sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Stage {
     /// Its data is being written.
     Submitting,
-    /// It was not submitted to its end, and its submitter is gone.
+    /// Its submission was not completed, and its submitter is gone.
     Abandoned,
-    /// At work.
+    /// Nodes work on it.
     Running,
-    /// Behind another job of its program.
+    /// It waits behind another job of its release.
     Queued,
-    /// No node runs its program and version.
+    /// No node runs its release.
     NoNodes,
-    /// Put aside by an operator.
+    /// It was suspended by an operator.
     Suspended,
     /// It has a result.
     Done,
@@ -64,17 +64,17 @@ pub enum Stage {
     Unreadable,
 }
 
-/// How long a submission may take, in milliseconds, before its submitter is taken to be gone. Nothing is lost
-/// by a mistake, or by clocks that differ: a submitter whose record was removed before it was a job begins
-/// anew.
+/// The time after which the submitter of an incomplete submission is considered gone, in milliseconds. A
+/// wrong guess, or clocks that differ, do no harm: a submitter whose record was removed before the submission
+/// was complete starts again.
 const SUBMISSION_MS_MAX: u64 = 10 * 60 * 1000;
 
-/// How many of the last jobs are looked at although they are over: what their tasks do not let go of may
-/// matter still.
+/// The number of most recent jobs that are examined although they may be over: their tasks may still occupy
+/// threads.
 const LAST_JOBS: usize = 3;
 
 impl Stage {
-    /// A word or two for people and scripts.
+    /// Returns the stage in a word or two, for people and scripts.
     pub fn text(self) -> &'static str {
         match self {
             Self::Submitting => "submitting",
@@ -90,7 +90,7 @@ impl Stage {
         }
     }
 
-    /// Whether the job may still produce something.
+    /// Returns whether the job may still produce output.
     pub fn is_open(self) -> bool {
         self < Self::Done
     }
@@ -107,7 +107,7 @@ impl Overview {
         Ok(Self { members, leaders, draining, jobs, at_ms })
     }
 
-    /// Returns the task of each node that does not stop although it was asked to long ago, with its job.
+    /// Returns the task of each node that did not stop long after it was asked to, with its job.
     pub(crate) async fn unstoppable(
         &self,
         store: &dyn Store,
@@ -134,18 +134,18 @@ impl Overview {
         self.jobs.iter().find(|job| job.id == id)
     }
 
-    /// Whether a node leads the nodes that run the same program as it does.
+    /// Returns whether a node is the leader of its release.
     pub fn leads(&self, node: &str) -> bool {
         self.leaders.iter().any(|(_, leader)| leader == node)
     }
 
-    /// Whether a node was asked to leave.
+    /// Returns whether a node was asked to leave.
     pub fn drains(&self, node: &str) -> bool {
         self.draining.iter().any(|draining| draining == node)
     }
 }
 
-/// The jobs with their stages, in the order of submission.
+/// Returns the jobs with their stages, in the order of submission.
 fn entries(jobs: Vec<(String, zk::Result<JobRecord>)>, members: &[Member], at_ms: u64) -> Vec<JobEntry> {
     let mut busy: BTreeMap<(String, String), String> = BTreeMap::new();
     let entry = |(id, record): (String, zk::Result<JobRecord>)| {
@@ -174,7 +174,7 @@ fn entries(jobs: Vec<(String, zk::Result<JobRecord>)>, members: &[Member], at_ms
     jobs.into_iter().map(entry).collect()
 }
 
-/// Whether there are nodes for a job.
+/// Returns whether any member runs the release of a job.
 fn has_nodes(members: &[Member], record: &JobRecord) -> bool {
     let runs = |member: &Member| {
         member.program == record.program && member.program_version == record.program_version

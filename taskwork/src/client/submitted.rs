@@ -1,4 +1,4 @@
-//! A job on a cluster, seen by whoever has submitted it.
+//! A submitted job, as seen by its submitter.
 
 use std::{
     fmt,
@@ -19,29 +19,29 @@ use crate::{
     task::Task,
 };
 
-/// A job on a cluster. Dropping it does nothing to the job.
+/// A job on a cluster. Dropping it does not affect the job.
 pub struct Submitted<T: Task> {
     job: AnyJob,
     of: PhantomData<fn() -> T>,
 }
 
-/// A submitted job, whatever its type of task. Its futures are boxed, so that they are compiled with this crate
-/// and not in every program.
+/// A submitted job with any type of task. Its futures are boxed, so that they are compiled with this crate and
+/// not in every program.
 struct AnyJob {
     client: Client,
     id: JobId,
     started: Instant,
-    /// Makes a table of the program's variables.
+    /// Creates a table of the program's variables.
     variables: fn() -> VariableTable,
 }
 
-/// Tells again and again how a job gets on, until it is over.
+/// A stream of progress reports of a job, until it is over.
 pub struct ProgressStream<'a> {
     of: &'a AnyJob,
     every: Duration,
-    /// When it is read next.
+    /// The time of the next report.
     due: Instant,
-    /// Waits for the end of the job; `None` once it has come.
+    /// The future of the job's end; `None` once it has completed.
     end: Option<BoxFuture<'a, Result<(JobRecord, Duration), ClientError>>>,
 }
 
@@ -50,51 +50,51 @@ impl<T: Task> Submitted<T> {
         Self { job: AnyJob { client, id, started, variables: variables_of::<T> }, of: PhantomData }
     }
 
-    /// Returns the id of the job, which is all that a program elsewhere needs to [find](Client::submitted) it
-    /// again.
+    /// Returns the id of the job, by which a program elsewhere can [find](Client::submitted) it again.
     pub fn id(&self) -> &JobId {
         &self.job.id
     }
 
-    /// Returns the client, which is [patient](Client::with_patience) for as long as this job waits for it.
+    /// Returns the client, whose [patience](Client::with_patience) applies to this job.
     pub fn client(&self) -> &Client {
         &self.job.client
     }
 
-    /// The same job by another client, such as one that is more patient.
+    /// Returns the same job with another client, such as a more patient one.
     #[must_use]
     pub fn by(mut self, client: Client) -> Self {
         self.job.client = client;
         self
     }
 
-    /// Waits for the end of the job and returns what it has produced. It can be called again, and dropped
-    /// before its end.
+    /// Waits for the end of the job and returns its report. It can be called repeatedly, and the future can
+    /// be dropped.
     ///
-    /// If the job was cancelled, the report has [`finished`](Report::finished) false and what was committed
+    /// If the job was cancelled, the report has [`finished`](Report::finished) false and the output committed
     /// by then.
     ///
     /// # Errors
-    /// If the job has failed or was [forgotten](ClientError::Forgotten), or ZooKeeper was away for too long.
+    /// If the job has failed or was [forgotten](ClientError::Forgotten), or ZooKeeper was unavailable for too
+    /// long.
     pub async fn result(&self) -> Result<Report<T>, ClientError> {
         Ok(self.job.result().await?.decode()?)
     }
 
-    /// Returns how the job gets on, at once and then regularly until it is over.
+    /// Returns a stream of the job's progress, with one report at once and then one per period.
     pub fn progress(&self, every: Duration) -> ProgressStream<'_> {
         ProgressStream { of: &self.job, every, due: Instant::now(), end: Some(self.job.end()) }
     }
 
-    /// Stops the job, if it is not over, and waits until that is recorded. Its [result](Self::result) is what
-    /// was committed by then.
+    /// Cancels the job, unless it is over, and waits until that is recorded. Its [result](Self::result) is
+    /// the output committed by then.
     ///
     /// # Errors
-    /// If ZooKeeper was away for too long, or has no such job.
+    /// If ZooKeeper was unavailable for too long, or has no such job.
     pub async fn cancel(&self, reason: &str) -> Result<(), ClientError> {
         self.job.cancel(reason).await
     }
 
-    /// Puts the job aside: its tasks are parked, and its nodes take the next job.
+    /// Suspends the job: its tasks are parked, and its nodes take the next job.
     ///
     /// # Errors
     /// As [`Client::suspend`].
@@ -102,7 +102,7 @@ impl<T: Task> Submitted<T> {
         self.job.client.suspend(&self.job.id).await
     }
 
-    /// Lets the job go on after it was put aside.
+    /// Resumes the job after it was suspended.
     ///
     /// # Errors
     /// As [`Client::resume`].
@@ -110,7 +110,7 @@ impl<T: Task> Submitted<T> {
         self.job.client.resume(&self.job.id).await
     }
 
-    /// Tells the job something while it runs, such as a solution. Its program checks it.
+    /// Passes a suggestion, such as a solution, to the job while it runs. Its program checks it.
     ///
     /// # Errors
     /// As [`Client::inject`].
@@ -120,7 +120,7 @@ impl<T: Task> Submitted<T> {
 }
 
 impl AnyJob {
-    /// Waits for the end; returns what is recorded then, and how long the job took.
+    /// Waits for the end; returns the final record and the duration of the job.
     fn end(&self) -> BoxFuture<'_, Result<(JobRecord, Duration), ClientError>> {
         Box::pin(async move {
             let ended = self.client.ask(|store| async move { self.tracked(store).end().await });
@@ -129,7 +129,7 @@ impl AnyJob {
         })
     }
 
-    /// Waits for the end and reads what the job has produced.
+    /// Waits for the end and reads the result.
     fn result(&self) -> BoxFuture<'_, Result<RawReport, ClientError>> {
         Box::pin(async move {
             let (record, took) = &self.end().await?;
@@ -162,7 +162,8 @@ impl AnyJob {
         Tracked::new(store, self.client.cluster().clone(), self.id.clone(), self.started)
     }
 
-    /// What was there and is not there any more was forgotten: a report is never of a part.
+    /// Converts an error: a missing znode means that the job was forgotten. No partial report is ever
+    /// returned.
     fn forgotten(&self, error: ClientError) -> ClientError {
         match error {
             ClientError::Job(JobError::Coordination(error))
@@ -176,13 +177,13 @@ impl AnyJob {
 }
 
 impl ProgressStream<'_> {
-    /// Returns how the job gets on now; `None` once it is over.
+    /// Returns the current progress of the job; `None` once it is over.
     ///
     /// # Errors
-    /// If ZooKeeper was away for too long, or has no such job any more.
+    /// If ZooKeeper was unavailable for too long, or no longer has the job.
     ///
     /// # Cancellation safety
-    /// Dropping the future loses nothing but the reading.
+    /// Dropping the future loses only that report.
     pub async fn next(&mut self) -> Option<Result<Progress, ClientError>> {
         let end = self.end.as_mut()?;
         let read = async {

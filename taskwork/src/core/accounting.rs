@@ -9,9 +9,9 @@
 //!                                         Waiting
 //! ```
 //!
-//! One at a time, because the txn id of the one before is deleted by the next: so there are never more than
-//! two of a node's in `ZooKeeper`. A transaction whose outcome is unknown is tried again unchanged; it is
-//! never given up and never replaced.
+//! One at a time, because each deletes the txn id of the previous one: so a node never has more than two in
+//! `ZooKeeper`. A transaction with unknown outcome is tried again unchanged; it is never abandoned or
+//! replaced.
 
 use super::action::{Transaction, TransactionKind};
 use crate::{envelope::Envelope, id::TaskId};
@@ -19,7 +19,7 @@ use crate::{envelope::Envelope, id::TaskId};
 #[derive(Debug)]
 enum State {
     None,
-    /// The batch was asked for; with what to park, and whether this is to be the clean leave.
+    /// The batch was requested for a commit that parks these tasks and may be the clean leave.
     Collecting {
         park: Vec<Envelope>,
         leave: bool,
@@ -44,28 +44,28 @@ impl Accounting {
         Self { state: State::None, next_txn, settled: None }
     }
 
-    /// The number the next transaction will have; numbers are never used twice on a node.
+    /// Returns the number of the next transaction; numbers are never reused on a node.
     pub(super) fn next_txn(&self) -> u64 {
         self.next_txn
     }
 
-    /// Whether another transaction can begin.
+    /// Returns whether another transaction can begin.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.state, State::None)
     }
 
-    /// Begins a commit: the batch is to be taken now.
+    /// Begins a commit, for which the batch is to be taken now.
     pub(super) fn collect(&mut self) {
         self.collect_and_park(Vec::new(), false);
     }
 
-    /// Begins a commit that parks tasks, and with which the node leaves if it is said so.
+    /// Begins a commit that parks tasks and, if `leave` is set, with which the node leaves.
     pub(super) fn collect_and_park(&mut self, park: Vec<Envelope>, leave: bool) {
         debug_assert!(self.is_free(), "one transaction at a time");
         self.state = State::Collecting { park, leave };
     }
 
-    /// The tasks that the transaction under way parks.
+    /// Returns the tasks that the current transaction parks.
     #[cfg(test)]
     pub(super) fn parks(&self) -> &[Envelope] {
         match &self.state {
@@ -78,7 +78,7 @@ impl Accounting {
         }
     }
 
-    /// The batch has been taken: the transaction to try, unless there is nothing to say.
+    /// Returns the transaction for the batch that was taken, unless there is nothing to commit.
     pub(super) fn collected(&mut self, toggles: Vec<TaskId>, output: Vec<u8>) -> Option<Transaction> {
         let State::Collecting { park, leave } = std::mem::replace(&mut self.state, State::None) else {
             return None;
@@ -102,15 +102,15 @@ impl Accounting {
         transaction
     }
 
-    /// A transaction is written. Gives what it did, once.
+    /// Notes that a transaction is written. Returns what it did, once.
     pub(super) fn written(&mut self, txn: u64) -> Option<TransactionKind> {
         let kind = self.end(txn)?;
         self.settled = Some(txn);
         Some(kind)
     }
 
-    /// A claim came too late. It has left no txn id, and that of the transaction before it still is to go.
-    /// Gives what it was, once.
+    /// Notes that a claim came too late. It has left no txn id, so that of the previous transaction is still
+    /// to be deleted. Returns what it was, once.
     pub(super) fn too_late(&mut self, txn: u64) -> Option<TransactionKind> {
         self.end(txn)
     }
@@ -127,7 +127,7 @@ impl Accounting {
         }
     }
 
-    /// A try ended without an answer.
+    /// Notes that a try ended without an answer.
     pub(super) fn unknown(&mut self, txn: u64, until: u64) {
         self.state = match std::mem::replace(&mut self.state, State::None) {
             State::InFlight(transaction) if transaction.txn == txn => State::Waiting { transaction, until },
@@ -135,7 +135,7 @@ impl Accounting {
         };
     }
 
-    /// The transaction whose time to be tried again has come.
+    /// Returns the transaction if it is due to be tried again.
     pub(super) fn retry(&mut self, now: u64) -> Option<Transaction> {
         match &self.state {
             State::Waiting { transaction, until } if now >= *until => {

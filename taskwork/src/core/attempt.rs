@@ -1,4 +1,4 @@
-//! Beginning an attempt at the job, and dropping the one before; and who is there for it.
+//! Beginning an attempt at the job and dropping the previous one; members that come and go.
 
 use super::{
     action::{Action, Departure},
@@ -8,8 +8,8 @@ use super::{
 use crate::id::{Attempt, NodeId};
 
 impl Node {
-    /// An attempt has become the current one. Whatever belongs to an earlier one is dropped: its tasks begin
-    /// anew from the root, its outputs do not count.
+    /// Begins a new attempt. Everything of an earlier one is dropped: its tasks begin again from the root,
+    /// its outputs do not count.
     pub(super) fn begin_attempt(&mut self, attempt: Attempt) {
         let newer = match &self.phase {
             Phase::Waiting => true,
@@ -33,14 +33,14 @@ impl Node {
         }
     }
 
-    /// Remembers the numbers that were given, so that no later attempt gives them again.
+    /// Remembers the numbers that were used, so that no later attempt reuses them.
     fn end_run(&mut self) {
         if let Phase::Active(run) = &self.phase {
             self.numbers = run.numbers();
         }
     }
 
-    /// Begins once nothing of the older attempt runs any more.
+    /// Begins the next attempt once nothing of the previous one runs any more.
     pub(super) fn clear(&mut self, next: Attempt) {
         if self.around.drain.is_some() {
             self.phase = Phase::Waiting;
@@ -67,8 +67,8 @@ impl Node {
     pub(super) fn left(&mut self, node: NodeId, clean_in: Option<Attempt>) {
         self.around.members.remove(&node);
         let Phase::Active(run) = &mut self.phase else { return };
-        // What it has left cleanly may be another attempt than the one that this node still works on: it may
-        // have done there what it was granted here.
+        // It may have left another attempt cleanly than the one that this node still works on, in which case
+        // it may have finished its grants from here in that one.
         let clean = clean_in == Some(run.attempt);
         run.left(&mut self.around, node, clean);
     }

@@ -1,5 +1,5 @@
-//! What must hold of a node after every event. Tests ask for it after each; with the feature `simulation`
-//! each event is checked, and what is broken is kept for whoever runs the node.
+//! The invariants of a node after every event. Tests check them after each event; with the feature
+//! `simulation` each event is checked, and violations are kept for the simulator.
 
 #[cfg(feature = "simulation")]
 use std::cell::RefCell;
@@ -13,14 +13,14 @@ thread_local! {
     static BROKEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The invariants of nodes that were found broken on this thread since the last call, in words.
+/// Returns the violations found on this thread since the last call.
 #[cfg(feature = "simulation")]
 pub(crate) fn take_broken() -> Vec<String> {
     BROKEN.take()
 }
 
 impl Node {
-    /// Checks the node after an event, and keeps what is broken for [`take_broken`].
+    /// Checks the node after an event, and keeps a violation for [`take_broken`].
     #[cfg(feature = "simulation")]
     pub(super) fn note_broken(&self) {
         if let Err(broken) = self.check() {
@@ -28,7 +28,7 @@ impl Node {
         }
     }
 
-    /// The tasks that the protocol itself holds, outside the pool.
+    /// Returns the tasks that the protocol itself holds, outside the pool.
     #[cfg(test)]
     pub(crate) fn held(&self) -> Vec<TaskId> {
         let open = match &self.phase {
@@ -38,7 +38,7 @@ impl Node {
         open.into_iter().chain(self.piled()).collect()
     }
 
-    /// The tasks that a transaction under way parks.
+    /// Returns the tasks that the current transaction parks.
     #[cfg(test)]
     pub(crate) fn parks(&self) -> Vec<TaskId> {
         let Phase::Active(run) = &self.phase else { return Vec::new() };
@@ -52,10 +52,10 @@ impl Node {
     /// Checks the invariants of a single node.
     ///
     /// # Errors
-    /// The one that is broken, in words.
+    /// A description of the violated invariant.
     pub(crate) fn check(&self) -> Result<(), String> {
-        // An open grant may hold a task that has been taken, handed on and come back before the
-        // acknowledgement did. What is ours alone to give is there once.
+        // An open grant may hold a task that was taken, handed on and returned before its acknowledgement
+        // arrived. A task that only this node can give away is held once.
         let piled: Vec<TaskId> = self.piled().collect();
         let distinct: BTreeSet<_> = piled.iter().collect();
         if distinct.len() != piled.len() {

@@ -1,6 +1,6 @@
-//! A small cluster of cores under virtual time, from one seed: messages get lost, doubled and late,
-//! transactions lose their answers, nodes join and drain. Every unit of work is done once, and the list is
-//! empty exactly at the end.
+//! A small cluster of cores in virtual time, from one seed: messages get lost, duplicated and delayed,
+//! transactions lose their answers, nodes join and drain. Every unit of work is done once, and the list
+//! becomes empty exactly at the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -22,11 +22,11 @@ const ATTEMPT: Attempt = Attempt(1);
 const WORKERS: usize = 2;
 const UNITS: u64 = 3_000;
 const PARK_TASKS_MAX: usize = 2;
-/// Faults happen until then, in milliseconds; the job must be over by [`END_MS`].
+/// Faults happen until this time, in milliseconds; the job must be over by [`END_MS`].
 const CALM_MS: u64 = 3_000;
 const END_MS: u64 = 60_000;
 
-/// A task: so many units of work are left of it, so many are done.
+/// A task, with the units of work that are left and done.
 #[derive(Debug, Clone)]
 struct Work {
     id: TaskId,
@@ -49,7 +49,7 @@ impl Work {
     }
 }
 
-/// What the pool of a node does, step by step.
+/// A simulated pool, which works step by step.
 #[derive(Debug, Default)]
 struct Pool {
     queue: VecDeque<Work>,
@@ -75,7 +75,7 @@ impl Pool {
         }
     }
 
-    /// A millisecond of work.
+    /// Works for a millisecond.
     fn work(&mut self, node: NodeId) {
         if self.stopped {
             self.queue.extend(self.running.drain(..));
@@ -110,13 +110,13 @@ impl Pool {
     }
 }
 
-/// The tree of znodes, as far as it matters here.
+/// The tree of znodes, as far as the protocol uses it.
 #[derive(Debug)]
 struct Znodes {
     members: BTreeSet<NodeId>,
     list: BTreeSet<TaskId>,
     parked: BTreeMap<TaskId, Envelope>,
-    /// What each transaction was answered, by its node and number.
+    /// The answer to each transaction, by its node and number.
     txns: BTreeMap<(NodeId, u64), TransactionResult>,
     outputs: BTreeMap<NodeId, u64>,
     left: BTreeSet<NodeId>,
@@ -177,10 +177,10 @@ struct Cluster {
     nodes: BTreeMap<NodeId, Member>,
     made: u64,
     znodes: Znodes,
-    /// Events to come, by their time and the order in which they were sent.
+    /// Future events, by their time and the order in which they were sent.
     coming: BTreeMap<(u64, u64), (NodeId, Event)>,
     sent: u64,
-    /// Everything that has happened, for comparing runs.
+    /// All events, for comparing runs.
     trace: Vec<String>,
 }
 
@@ -209,7 +209,7 @@ impl Cluster {
         self.now >= CALM_MS
     }
 
-    /// Sends an event that arrives within some milliseconds.
+    /// Sends an event that arrives within a number of milliseconds.
     fn send(&mut self, to: NodeId, within_ms: u64, event: Event) {
         let at = self.now + 1 + self.random.random_range(0..within_ms);
         self.coming.insert((at, self.sent), (to, event));
@@ -226,7 +226,7 @@ impl Cluster {
         self.made += 1;
         let id = NodeId(self.made);
         let seed = self.random.random();
-        // Some nodes can send but a task or two at a time.
+        // Some nodes can only send one or two tasks at a time.
         let bytes = if seed % 3 == 0 { 200 } else { 4 << 20 };
         let limits = Limits {
             drain_deadline_ms: 6_000,
@@ -253,7 +253,7 @@ impl Cluster {
         }
     }
 
-    /// Gives an event to a node and does what follows.
+    /// Passes an event to a node and performs its actions.
     fn handle(&mut self, id: NodeId, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -356,7 +356,7 @@ impl Cluster {
         self.announce_parked();
     }
 
-    /// The list is never empty while work is left anywhere.
+    /// Checks that the list is not empty while any work is left.
     fn check_list(&self) {
         if self.znodes.list.is_empty() {
             let done: u64 = self.znodes.outputs.values().sum();
@@ -364,7 +364,7 @@ impl Cluster {
         }
     }
 
-    /// A millisecond.
+    /// Advances by a millisecond.
     fn step(&mut self) {
         self.now += 1;
         if !self.calm() && self.random.random_range(0..150) == 0 {
@@ -392,7 +392,7 @@ impl Cluster {
         }
     }
 
-    /// Runs to the end of the job.
+    /// Runs to the end of the job. Returns the trace.
     fn run(mut self) -> Vec<String> {
         while !self.znodes.list.is_empty() {
             assert!(self.now < END_MS, "no end: {:?} {:?}", self.znodes, self.nodes);
@@ -410,7 +410,7 @@ fn every_unit_is_done_once_whatever_is_lost_late_or_doubled() {
     let range = chosen.as_deref().and_then(|seeds| seeds.split_once(".."));
     let parsed = range.and_then(|(first, last)| Some(first.parse().ok()?..last.parse().ok()?));
     for seed in parsed.unwrap_or(0..500_u64) {
-        // Shown only if it fails.
+        // Displayed only if the test fails.
         println!("seed {seed}");
         Cluster::new(seed).run();
     }

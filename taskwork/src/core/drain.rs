@@ -1,11 +1,10 @@
-//! What a node on its way out remembers, and by when it must be gone. The way itself is in
-//! [`leaving`](super::leaving).
+//! The state of a node that leaves, and its deadline. The procedure is in [`leaving`](super::leaving).
 
 use std::collections::BTreeSet;
 
 use crate::{config::Limits, envelope::Envelope, id::NodeId};
 
-/// How far it is.
+/// The stage of leaving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Workers stop, tasks are handed on.
@@ -21,33 +20,33 @@ pub(super) enum Word {
     Drain,
     /// However long it takes.
     Retire,
-    /// However long it takes; and nobody takes tasks now, so they are parked at once.
+    /// However long it takes; and no node takes tasks now, so they are parked at once.
     Rest,
 }
 
-/// A node's way out.
+/// The state of leaving.
 #[derive(Debug)]
 pub(super) struct Drain {
     pub(super) stage: Stage,
-    /// From now on tasks are parked.
+    /// The time from which tasks are parked.
     pub(super) park_at: u64,
-    /// From now on nothing is waited for.
+    /// The time at which the node stops waiting, whatever is unfinished.
     pub(super) abandon_at: Option<u64>,
-    /// Tasks that nobody has been offered.
+    /// Tasks that no other node has been offered.
     pub(super) pile: Vec<Envelope>,
     /// Members that take no tasks: they are leaving too.
     pub(super) refusing: BTreeSet<NodeId>,
-    /// When acknowledgements that may not have been heard are said again.
+    /// The time at which acknowledgements that may not have arrived are sent again.
     pub(super) remind_at: u64,
 }
 
-/// How much of the time to leave is kept for parking: a third.
+/// Returns the time reserved for parking: a third of the time to leave.
 fn parking_ms(limits: &Limits) -> u64 {
     limits.drain_deadline_ms / 3
 }
 
 impl Drain {
-    /// The node is told to leave.
+    /// Begins to leave.
     pub(super) fn begin(now: u64, word: Word, limits: &Limits) -> Self {
         let deadline_ms = limits.drain_deadline_ms;
         let handing_ms = if word == Word::Rest { 0 } else { deadline_ms - parking_ms(limits) };
@@ -61,11 +60,11 @@ impl Drain {
         }
     }
 
-    /// The node is told again: it leaves as soon as it can.
+    /// Leaves as soon as possible, on a further request.
     pub(super) fn hurry(&mut self, now: u64, word: Word, limits: &Limits) {
         self.park_at = self.park_at.min(now);
         if word == Word::Drain {
-            // The first word with a deadline has all of it: until now nothing pressed.
+            // The first request with a deadline gets all of the time: until now there was none.
             let last =
                 self.abandon_at.map_or(now + limits.drain_deadline_ms, |at| at.min(now + parking_ms(limits)));
             self.abandon_at = Some(last);
@@ -84,7 +83,7 @@ impl Drain {
         self.pile.extend(tasks);
     }
 
-    /// Takes the next tasks from the pile: so many, and of so many bytes together, but one at least.
+    /// Takes the next tasks from the pile, with limits on their number and bytes, but at least one.
     pub(super) fn next_share(&mut self, tasks_max: usize, bytes_max: usize) -> Vec<Envelope> {
         let mut bytes = 0;
         let fits = |task: &&Envelope| {
@@ -101,7 +100,7 @@ impl Drain {
         self.pile.iter()
     }
 
-    /// The times at which something is due.
+    /// Returns the times at which something is due.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = u64> {
         [self.remind_at, self.park_at].into_iter().chain(self.abandon_at)
     }

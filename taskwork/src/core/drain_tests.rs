@@ -1,4 +1,4 @@
-//! A node on its way out, step by step: the deadline holds whatever it waits for, and where there is none it
+//! A node that leaves, step by step: the deadline holds whatever it waits for, and without a deadline it
 //! waits.
 
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::{
 
 const ATTEMPT: Attempt = Attempt(1);
 const DEADLINE_MS: u64 = 3_000;
-/// From then on tasks are parked.
+/// The time from which tasks are parked.
 const PARK_MS: u64 = 2_000;
 const FAR_MS: u64 = 1_000_000;
 
 /// A worker runs a task that does not stop, and nothing is queued.
 const SILENT: PoolView =
     PoolView { workers: 2, idle: 1, queued: 0, staying: 0, stopped: true, batch_ids: 0, batches: 0 };
-/// All tasks have stopped, and were unloaded.
+/// All tasks have stopped and were unloaded.
 const QUIET: PoolView =
     PoolView { workers: 2, idle: 2, queued: 0, staying: 0, stopped: true, batch_ids: 0, batches: 0 };
 const AT_WORK: PoolView =
@@ -42,7 +42,7 @@ fn attempting(others: u64) -> Node {
     node
 }
 
-/// A node that was granted something before it was written into the attempt.
+/// Returns a node that received a grant before it was enrolled.
 fn enrolling() -> Node {
     let mut node = attempting(1);
     let grant = Message::Grant { grant: 0, request: None, settled_below: 0, tasks: vec![sealed(7)] };
@@ -77,7 +77,7 @@ fn transaction(actions: &[Action]) -> Option<&Transaction> {
     })
 }
 
-/// Who was granted something, the grant's number, and how many tasks.
+/// Returns the receiver, the number and the number of tasks of each grant.
 fn grants(actions: &[Action]) -> Vec<(NodeId, u64, usize)> {
     let grant = |action: &Action| match action {
         Action::Send { to, message: Message::Grant { grant, tasks, .. }, .. } => {
@@ -92,7 +92,7 @@ fn said_by(from: NodeId, message: Message) -> Event {
     Event::Message { from, attempt: ATTEMPT, message }
 }
 
-/// Begins the leave of a node alone, with one task to park; gives the transaction.
+/// Begins the leave of a single node with one task to park; returns the transaction.
 fn leaving(node: &mut Node, word: Event) -> Transaction {
     node.handle(ms(0), AT_WORK, word);
     let loaded = PoolView { queued: 1, ..QUIET };
@@ -199,14 +199,14 @@ fn what_is_queued_is_handed_on_while_a_task_does_not_stop() {
         None,
         "the one that runs is still to come"
     );
-    // It stops late, and is parked with the leave.
+    // The task stops late, and is parked with the leave.
     let loaded = PoolView { queued: 1, ..QUIET };
     assert_eq!(node.handle(ms(PARK_MS), loaded, Event::Look), [Action::Unload]);
     let actions = node.handle(ms(PARK_MS), QUIET, Event::Unloaded { tasks: vec![sealed(9)] });
     assert_eq!((grants(&actions).len(), actions.last()), (0, Some(&Action::TakeBatch)));
 }
 
-/// Three nodes of four leave at once: each refuses what the others grant it.
+/// Three of four nodes leave at once: each refuses the others' grants.
 #[test]
 fn when_the_last_that_could_take_tasks_refuses_they_are_parked_at_once() {
     let mut node = at_work(2);

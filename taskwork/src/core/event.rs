@@ -1,4 +1,4 @@
-//! Everything that can happen to a node.
+//! The events of a node.
 
 use super::message::Message;
 use crate::{
@@ -6,19 +6,19 @@ use crate::{
     id::{Attempt, NodeId, TaskId},
 };
 
-/// An input of the protocol. With each comes the time and the state of the pool.
+/// An input of the protocol. Each comes with the time and the state of the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Look again: the pool has changed, or an action has changed it.
+    /// The pool has changed, by itself or by an action.
     Look,
     /// The time asked for by [`Node::deadline`](super::Node::deadline) has come.
     Tick,
     /// Another node is a member now.
     Joined { node: NodeId },
-    /// Another node is no member any more.
+    /// Another node is no longer a member.
     Left {
         node: NodeId,
-        /// The attempt in which it had nothing in its hands, if that is so.
+        /// The attempt that it has left cleanly, if any.
         clean_in: Option<Attempt>,
     },
     /// This attempt at the job is the current one.
@@ -27,7 +27,7 @@ pub(crate) enum Event {
     Enrolled { attempt: Attempt },
     /// These tasks are parked, and no others.
     Parked { attempt: Attempt, tasks: Vec<TaskId> },
-    /// The job is over, whatever its end.
+    /// The job is over, with or without a result.
     JobOver,
     /// A message from a member, about an attempt.
     Message { from: NodeId, attempt: Attempt, message: Message },
@@ -41,19 +41,19 @@ pub(crate) enum Event {
     Batch { toggles: Vec<TaskId>, output: Vec<u8> },
     /// The answer to [`Action::Transact`](super::Action::Transact).
     Transacted { txn: u64, result: TransactionResult },
-    /// Leave by a deadline, and hand on what is unfinished. The second time: leave at once.
+    /// Leave by a deadline, and hand on unfinished tasks. The second time: park them at once.
     Drain,
-    /// Leave, and hand on what is unfinished, however long that takes. The second time: as soon as tasks have
-    /// stopped.
+    /// Leave, and hand on unfinished tasks, however long that takes. The second time: park them as soon as
+    /// they have stopped.
     Retire,
-    /// The job is put aside: park what is unfinished as soon as it has stopped, however long that takes, and
+    /// The job is suspended: park unfinished tasks as soon as they have stopped, however long that takes, and
     /// leave.
     Rest,
-    /// The session is over: this node is no member any more.
+    /// The session has expired: this node is no longer a member.
     Expired,
 }
 
-/// What came of a try of a transaction. The shell has seen it and says it; the core guesses nothing.
+/// The result of a try of a transaction, as observed by the shell; the core guesses nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TransactionResult {
     /// A commit is written, by this try or an earlier one.
@@ -64,12 +64,13 @@ pub(crate) enum TransactionResult {
     TooLate,
     /// The claimed task is this node's, but cannot be read. The shell has failed the job.
     Unreadable,
-    /// It may or may not be written: to be tried again as it is.
+    /// It may or may not be written, and must be tried again unchanged.
     Unknown,
-    /// It was refused: this node is no member any more.
+    /// It was rejected: this node is no longer a member.
     NotMember,
-    /// It was refused: the attempt is over.
+    /// It was rejected: the attempt is over.
     AttemptOver,
-    /// It would be refused for ever, such as an output that no znode can hold. The shell has failed the job.
+    /// It would be rejected for ever, for example because no znode can hold the output. The shell has failed
+    /// the job.
     Unrecordable,
 }

@@ -1,19 +1,19 @@
-//! Leaving on purpose: everything unfinished goes to the remaining members, then the node leaves cleanly
-//! (paper, 3.4).
+//! Leaving on purpose: all unfinished tasks go to the remaining members, then the node leaves cleanly (paper,
+//! 3.4).
 //!
 //! ```text
 //!   asked ──▶ Handing ──pool quiet, nothing held, all heard──▶ Leaving ──committed──▶ gone
-//!                │  nobody takes it, or two thirds of the time are up: park it with the leave
+//!                │  no node takes it, or two thirds of the time are up: park it with the leave
 //!                └───────────────────────────┴── the time is up: abandoned, a new attempt follows
 //! ```
 //!
-//! Workers stop at their next `migrate()`, one sooner than another; what is queued is handed on meanwhile.
+//! Workers stop at their next `migrate()`, at different times; queued tasks are handed on meanwhile.
 //!
 //! A grant that was sent and not answered can be neither parked nor taken back: the other node may have it.
 //! So the last third of the time is for such answers, for tasks that take long to stop, and for the commit.
-//! The deadline holds whatever the program, the other nodes or the tree do: whoever sends a signal ends the
-//! process soon after anyway. Where nobody presses (an operator has asked by way of the tree, or the job is
-//! put aside) there is no deadline: to wait costs less than an attempt.
+//! The deadline holds whatever the program, the other nodes or the tree do: whoever sends a signal soon kills
+//! the process anyway. In other cases (an operator's request through the tree, or a suspended job) there is
+//! no deadline: waiting costs less than an attempt.
 
 use rand::seq::SliceRandom;
 
@@ -27,7 +27,7 @@ use super::{
 use crate::{envelope::Envelope, id::NodeId};
 
 impl Node {
-    /// Begins to leave; asked again, leaves as soon as it can: what nobody has yet is parked.
+    /// Begins to leave; on a further request, leaves as soon as possible and parks all tasks still here.
     pub(super) fn begin_drain(&mut self, word: Word) {
         let Surroundings { now, drain, limits, .. } = &mut self.around;
         let now = *now;
@@ -50,8 +50,8 @@ impl Node {
         }
     }
 
-    /// What is due of leaving, at work or while being written into an attempt. The deadline holds even while
-    /// the leave is being committed: it may be done or not, and if it is, nothing is lost.
+    /// Performs the due steps of leaving, during the work on an attempt or the enrolment. The deadline holds
+    /// even while the leave is being committed: if the commit succeeds all the same, nothing is lost.
     pub(super) fn step_drain(&mut self) {
         let (Phase::Active(run), Some(drain)) = (&mut self.phase, &self.around.drain) else { return };
         if drain.abandon_at.is_some_and(|at| self.around.now >= at) {
@@ -63,7 +63,7 @@ impl Node {
         if leaving {
             return;
         }
-        // It never took part: it holds nothing, and nobody will ask what became of it.
+        // It never took part: it holds nothing, and its departure need not be recorded.
         if run.enrolment == Enrolment::Open && run.accounting.is_free() {
             self.depart(Departure::Clean);
             return;
@@ -74,13 +74,13 @@ impl Node {
 
 impl Run {
     fn step_drain(&mut self, around: &mut Surroundings) {
-        // It may have become a part of the attempt: then it must leave it in order.
+        // It may be enrolled by now: then it must leave cleanly.
         if self.enrolment == Enrolment::Asked {
             self.refuse_held_back(around);
             return;
         }
         if around.pool.stopped && around.pool.queued > 0 {
-            // Answered with what is queued, and looked at again then.
+            // The step is repeated after the answer with the queued tasks.
             around.actions.push(Action::Unload);
             return;
         }
@@ -90,7 +90,7 @@ impl Run {
         self.leave_if_done(around);
     }
 
-    /// Spreads the pile over the members that take tasks.
+    /// Distributes the pile over the members that take tasks.
     fn hand_on(&mut self, around: &mut Surroundings) {
         let Surroundings { now, limits, members, random, .. } = around;
         let Some(drain) = &mut around.drain else { return };
@@ -133,8 +133,8 @@ impl Run {
         }
     }
 
-    /// Leaves when every task is elsewhere, or is in nobody's hands but ours and can be parked. What is more
-    /// than one transaction can have is committed and parked before, piece by piece.
+    /// Leaves when every task is elsewhere, or can be parked because only this node holds it. If that exceeds
+    /// one transaction, parts of it are committed and parked first.
     fn leave_if_done(&mut self, around: &mut Surroundings) {
         let Surroundings { now, pool, limits, members, .. } = around;
         let Some(drain) = &mut around.drain else { return };

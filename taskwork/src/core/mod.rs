@@ -4,7 +4,7 @@
 //!                    ┌──────────────── Node ────────────────┐
 //!   pool changed  ──▶│ stealing    asks, serves, grants:    │──▶ Send   a message
 //!   message       ──▶│   thief     whom to ask, and when    │──▶ Put    tasks into the pool
-//!   member joined ──▶│   victim    who waits, what is open  │──▶ Take   tasks out of it
+//!   member joined ──▶│   victim    thieves, open grants     │──▶ Take   tasks out of it
 //!   attempt began ──▶│   receipts  grants taken, once each  │
 //!   task parked   ──▶│ accounting  one transaction at a time│──▶ Transact
 //!   timer         ──▶│ parked      who claims which, when   │
@@ -12,12 +12,12 @@
 //!                    └──────────────────────────────────────┘
 //! ```
 //!
-//! A [`Node`] is in a phase; while it is at work on an attempt that is a [`run`], whose steps see the node's
+//! A [`Node`] is in a phase; its work on an attempt is a [`run`], whose steps use the node's
 //! [`surroundings`].
 //!
-//! Nothing here waits, reads a clock, draws a random number of its own or touches a thread: the time comes
-//! with each event, the randomness from the seed the node was made with. So the same events give the same
-//! actions, and a whole cluster can be replayed from one number.
+//! The core never waits, reads a clock, uses other randomness or touches a thread: the time comes with each
+//! event, the randomness from the seed of the node. So the same events give the same actions, and a whole
+//! cluster can be replayed from one number.
 
 mod node;
 mod event;

@@ -1,8 +1,8 @@
-//! One node of the cluster: takes events, gives actions.
+//! One node of the cluster: a state machine from events to actions.
 //!
-//! [`Node::handle`] first notes what has happened, then looks at the whole ([`Node::step`]) and does what
-//! follows from the state as it is: ask, serve, claim, commit, hand on. Because the second part depends on
-//! the state alone, no event can be missed for good: the next one, whatever it is, makes up for it.
+//! [`Node::handle`] first records the event, then examines the whole state ([`Node::step`]) and performs what
+//! follows from it: ask, serve, claim, commit, hand on. Because the second part depends on the state alone, a
+//! missed reaction is made up for at the next event, whatever it is.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -33,21 +33,21 @@ pub(crate) struct Node {
     pub(super) around: Surroundings,
 }
 
-/// Where a node stands with the job.
+/// The phase of a node with respect to the job.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// No attempt is known, or the job is over.
     Waiting,
-    /// Another attempt has begun; the tasks of the one before are still to be dropped.
+    /// Another attempt has begun; the tasks of the previous one are still to be dropped.
     Clearing { next: Attempt },
-    /// At work.
+    /// It works on an attempt.
     Active(Box<Run>),
-    /// Not in the cluster any more.
+    /// It is no longer in the cluster.
     Gone,
 }
 
 impl Node {
-    /// A node that knows of nobody yet. The same seed and the same events give the same actions.
+    /// Creates a node that knows of no other. The same seed and the same events give the same actions.
     pub(crate) fn new(id: NodeId, limits: Limits, seed: u64) -> Self {
         let around = Surroundings {
             id,
@@ -64,7 +64,7 @@ impl Node {
         Self { phase: Phase::Waiting, parked: Parked::default(), numbers: Numbers::default(), around }
     }
 
-    /// Takes an event at a time on the node's clock, with the state of the pool at that time.
+    /// Handles an event at a time on the node's clock, with the state of the pool at that time.
     ///
     /// When one of the actions [touches the pool](Action::touches_pool), the shell performs them all and then
     /// calls again with [`Event::Look`].
@@ -73,7 +73,7 @@ impl Node {
         self.around.now = whole_ms(self.around.clock);
         self.around.pool = pool;
         self.note(event);
-        // What an action changes in the pool is not in the view yet: the look that follows will step.
+        // The view does not yet include the effects of actions on the pool: the look that follows will step.
         if !self.around.actions.iter().any(Action::touches_pool) {
             self.step();
         }
@@ -82,17 +82,18 @@ impl Node {
         std::mem::take(&mut self.around.actions)
     }
 
-    /// When to send [`Event::Tick`], if nothing happens before: in milliseconds of the node's clock.
+    /// Returns when to send [`Event::Tick`] unless another event comes first, in milliseconds of the node's
+    /// clock.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let Phase::Active(run) = &self.phase else { return None };
         let Surroundings { now, pool, limits, .. } = &self.around;
         let drain = self.around.drain.iter().flat_map(Drain::deadlines);
-        // What was due was done when the last event was handled.
+        // Whatever was due was done when the last event was handled.
         let claims = self.parked.claims_at(run.attempt).filter(|_| pool.is_hungry());
         run.deadlines(limits).chain(drain).chain(claims).filter(|due| due > now).min()
     }
 
-    /// What this node has done, besides what its pool counts.
+    /// Returns the node's figures, except those that its pool counts.
     pub(crate) fn figures(&self) -> Figures {
         self.around.figures
     }
@@ -110,7 +111,7 @@ impl Node {
                     run.enrolled(&mut self.around);
                 }
             }
-            // Noted whatever the phase: it may come before the attempt has begun here, and is not told again.
+            // Recorded in every phase: it may come before the attempt has begun here, and is not repeated.
             Event::Parked { attempt, tasks } => {
                 let Surroundings { id, members, limits, now, .. } = &self.around;
                 self.parked.told(*now, attempt, &tasks, (*id, members), limits);
@@ -143,7 +144,7 @@ impl Node {
         }
     }
 
-    /// Does what follows from the state as it is.
+    /// Performs what follows from the current state.
     fn step(&mut self) {
         match self.phase {
             Phase::Waiting if self.around.drain.is_some() => self.depart(Departure::Clean),
@@ -171,7 +172,7 @@ impl Node {
             (Phase::Active(run), message) if run.attempt == attempt => {
                 run.hear(&mut self.around, from, message);
             }
-            // Denied under the number of its own attempt, so that it need not wait.
+            // Denied with the attempt of the request, so that the thief need not wait.
             (_, Message::Steal { request }) => self.around.send(attempt, from, Message::Deny { request }),
             _ => {}
         }
@@ -189,8 +190,8 @@ impl Node {
                 None
             }
             TransactionResult::NotMember => return self.depart(Departure::Expelled),
-            // The attempt that follows, or the end of the job, is announced by the job's record. Until then
-            // this transaction stays under way, and no other begins.
+            // The job's record will announce the next attempt or the end of the job. Until then this
+            // transaction stays under way, and no other begins.
             TransactionResult::AttemptOver | TransactionResult::Unrecordable => None,
         };
         let Some(kind) = ended else { return };
@@ -227,9 +228,9 @@ fn whole_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Of its transactions.
+/// Transactions.
 impl Run {
-    /// Tries a transaction again whose time for that has come.
+    /// Tries a transaction again if it is due.
     pub(super) fn retry(&mut self, around: &mut Surroundings) {
         if let Some(transaction) = self.accounting.retry(around.now) {
             around.figures.retries += 1;
@@ -237,7 +238,8 @@ impl Run {
         }
     }
 
-    /// A hungry node takes what is parked; an idle one that nobody feeds commits what it has done.
+    /// Claims a parked task if the node is hungry; commits if it is idle and gets no tasks, or if the batch
+    /// is large.
     fn claim_or_commit(&mut self, around: &mut Surroundings, parked: &mut Parked) {
         if !self.accounting.is_free() {
             return;

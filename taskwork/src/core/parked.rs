@@ -1,9 +1,9 @@
-//! The tasks that no node holds, and when this node claims which of them.
+//! The parked tasks, and when this node claims which of them.
 //!
 //! All hungry nodes see the same parked tasks at the same time. If each claimed the first one, all but one
-//! would do so in vain, and again for the second: nodes × tasks transactions. So the nodes have an order for
-//! each task, another one for each, that follows from their names: the first of them claims at once, the next
-//! a little later, if it is still there.
+//! would fail, and again for the second: nodes × tasks transactions. So each task has its own order of the
+//! nodes, derived from the ids: the first node claims at once, the next a little later if the task is still
+//! there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,24 +12,24 @@ use crate::{
     id::{Attempt, NodeId, TaskId},
 };
 
-/// Tasks that no node holds.
+/// The parked tasks.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
-    /// In this attempt.
+    /// The attempt that they belong to.
     attempt: Option<Attempt>,
-    /// From when on this node may claim each.
+    /// The time from which this node may claim each.
     tasks: BTreeMap<TaskId, u64>,
-    /// How often this was told.
+    /// The number of updates.
     told: u64,
-    /// How often it had been told when a task was last to be claimed.
+    /// The number of updates when a task was last claimed.
     claimed_at: u64,
 }
 
-/// How many parked tasks a node looks at: of more, those that follow its own name.
+/// The maximum number of parked tasks that a node considers; of more, it takes a part that depends on its id.
 const LOOKED_AT_MAX: usize = 32;
 
 impl Parked {
-    /// These tasks are parked now, and no others.
+    /// Updates the complete list of parked tasks.
     pub(super) fn told(
         &mut self,
         now: u64,
@@ -57,12 +57,12 @@ impl Parked {
             .collect();
     }
 
-    /// When the next task may be claimed.
+    /// Returns when the next task may be claimed.
     pub(super) fn claims_at(&self, attempt: Attempt) -> Option<u64> {
         self.tasks.values().copied().min().filter(|_| self.attempt == Some(attempt))
     }
 
-    /// A task to be claimed now.
+    /// Returns a task to be claimed now.
     pub(super) fn claim(&mut self, now: u64, attempt: Attempt) -> Option<TaskId> {
         let (&task, _) = self.tasks.iter().min_by_key(|&(_, &at)| at)?;
         if self.claims_at(attempt)? > now {
@@ -72,7 +72,7 @@ impl Parked {
         Some(task)
     }
 
-    /// A task was claimed, by whomever. What was told since then is newer: it may be parked again.
+    /// Removes a task that was claimed by any node, unless there was an update since: it may be parked again.
     pub(super) fn claimed(&mut self, task: TaskId) {
         if self.told == self.claimed_at {
             self.tasks.remove(&task);
@@ -80,7 +80,7 @@ impl Parked {
     }
 }
 
-/// A node's place in the order for a task: numbers that look like chance, and are the same everywhere.
+/// Returns a node's position in the order for a task: a pseudorandom number that is the same on all nodes.
 fn order(node: NodeId, task: TaskId) -> u64 {
     let mixed = node.0 ^ task.node.0.rotate_left(17) ^ task.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -98,8 +98,8 @@ mod tests {
         (0..count).map(|number| TaskId { node: NodeId(99), number }).collect()
     }
 
-    /// What each of so many hungry nodes claims when, until nothing is parked: how often it is tried, and
-    /// when the last is gone.
+    /// Simulates hungry nodes until no task is parked: returns the number of claims, and the time of the last
+    /// successful one.
     fn claims(nodes: u64, count: u64) -> (usize, u64) {
         let (limits, all) = (Limits::default(), (1..=nodes).map(NodeId).collect::<BTreeSet<_>>());
         let mut hungry: BTreeMap<NodeId, Parked> = BTreeMap::new();
@@ -111,7 +111,7 @@ mod tests {
         }
         let (mut there, mut tried) = (tasks(count).into_iter().collect::<BTreeSet<_>>(), 0);
         for now in 0..10_000 {
-            // Those that claim at the same time do not hear of each other.
+            // Nodes that claim at the same time do not notice each other.
             let claimed: Vec<_> = hungry
                 .iter_mut()
                 .filter_map(|(&me, parked)| Some((me, parked.claim(now, ATTEMPT)?)))
@@ -152,7 +152,7 @@ mod tests {
         parked.told(7, ATTEMPT, &tasks(1), (me, &others), &limits);
         let at = parked.claims_at(ATTEMPT).unwrap();
         assert!((7..=7 + limits.claim_stagger_max_ms).contains(&at), "{at}");
-        // It is not put off by being told again.
+        // An update does not postpone it.
         parked.told(at, ATTEMPT, &tasks(1), (me, &others), &limits);
         assert_eq!(parked.claim(at, ATTEMPT), Some(tasks(1)[0]));
         assert_eq!(parked.claim(at, Attempt(2)), None, "of another attempt");

@@ -1,5 +1,5 @@
-//! One node under any sequence of events whatever: it never panics, its own invariants hold, and no task is
-//! lost or doubled by it.
+//! One node under arbitrary sequences of events: it never panics, its invariants hold, and it loses or
+//! duplicates no task.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -20,7 +20,7 @@ use crate::{
 const ME: NodeId = NodeId(1);
 const WORKERS: usize = 2;
 
-/// Something that happens; numbers are small, so that they meet.
+/// A step of a test; numbers are small, so that they coincide.
 #[derive(Debug, Clone)]
 enum Step {
     Joined(u64),
@@ -38,7 +38,7 @@ enum Step {
     Pass {
         ms: u64,
     },
-    /// The transaction under way is answered.
+    /// The current transaction is answered.
     Answered(Answer),
     /// A worker begins, splits off, or completes a task.
     Begin,
@@ -82,7 +82,7 @@ fn message() -> impl Strategy<Value = Message> {
         number.clone().prop_map(|request| Message::Steal { request }),
         number.clone().prop_map(|request| Message::Deny { request }),
         (number.clone(), prop::option::of(number.clone()), 0_u64..4).prop_map(|(grant, request, back)| {
-            // The tasks follow from who grants and the grant's number: see `Bench::tasks_of`.
+            // The tasks are determined by the sender and the grant's number: see `Bench::tasks_of`.
             Message::Grant { grant, request, settled_below: grant.saturating_sub(back), tasks: Vec::new() }
         }),
         number.clone().prop_map(|grant| Message::Ack { grant }),
@@ -91,7 +91,7 @@ fn message() -> impl Strategy<Value = Message> {
     ]
 }
 
-/// A node with a pool, and what must be true of its tasks, kept from outside.
+/// A node with a pool, and an independent record of its tasks.
 struct Bench {
     node: Node,
     now: u64,
@@ -99,9 +99,9 @@ struct Bench {
     queue: VecDeque<TaskId>,
     running: Vec<TaskId>,
     made: u64,
-    /// Every task that is this node's: it came, and it has neither been completed nor taken by another.
+    /// Every task of this node: received, and neither completed nor taken by another node.
     mine: BTreeSet<TaskId>,
-    /// Grants of this node that are open.
+    /// The open grants of this node.
     granted: BTreeMap<u64, (NodeId, Vec<TaskId>)>,
     enrolling: Option<Attempt>,
     under_way: Option<Transaction>,
@@ -112,7 +112,7 @@ struct Bench {
 }
 
 fn sealed(id: TaskId) -> Envelope {
-    // Of different sizes, so that some go together and some do not.
+    // Of different sizes, so that some fit together into a grant and some do not.
     let task = vec![0; usize::try_from(id.number % 3).unwrap() * 40].into();
     Envelope { id, children: Vec::new(), output: Blob::default(), task }
 }
@@ -159,7 +159,7 @@ impl Bench {
         }
     }
 
-    /// The tasks of a grant: the same whenever it comes, and no other's.
+    /// Returns the tasks of a grant: the same at each arrival, and different from those of any other.
     fn tasks_of(from: u64, attempt: u32, grant: u64) -> Vec<TaskId> {
         (0..=grant % 2)
             .map(|k| TaskId { node: NodeId(from), number: 1000 * u64::from(attempt) + 2 * grant + k })
@@ -168,7 +168,7 @@ impl Bench {
 
     fn step(&mut self, step: Step) {
         match step {
-            // Who has left cleanly never comes back under the same id.
+            // A node that has left cleanly never comes back under the same id.
             Step::Joined(node) if self.left.contains(&NodeId(node)) => {}
             Step::Joined(node) => self.handle(Event::Joined { node: NodeId(node) }),
             Step::Left(node, clean_in) => {
@@ -181,7 +181,7 @@ impl Bench {
                 if clean_in.is_some() {
                     self.left.insert(node);
                 }
-                // What is heard of another attempt says nothing of this one.
+                // A departure from another attempt has no bearing on this one.
                 if clean_in.is_some() && clean_in == current {
                     self.granted.retain(|_, (to, _)| *to != node);
                 }
@@ -227,7 +227,7 @@ impl Bench {
         }
     }
 
-    /// What workers do.
+    /// Performs a step of the workers.
     fn work(&mut self, step: &Step) {
         match step {
             Step::Begin if !self.stopped && self.running.len() < WORKERS => {
@@ -248,7 +248,8 @@ impl Bench {
         self.handle(Event::Look);
     }
 
-    /// Whether an answer is about an open grant of this attempt, from a member to which it was given.
+    /// Returns whether an answer is about an open grant of this attempt, from the member that it was given
+    /// to.
     fn is_theirs(&self, from: u64, attempt: u32, grant: u64) -> bool {
         matches!(&self.node.phase, Phase::Active(run) if run.attempt == Attempt(attempt))
             && self.node.around.members.contains(&NodeId(from))
@@ -260,7 +261,8 @@ impl Bench {
         let result = match (&transaction.kind, answer) {
             (_, Answer::Unknown) => TransactionResult::Unknown,
             (_, Answer::AttemptOver) => TransactionResult::AttemptOver,
-            // What is this node's already is parked no more, whatever an old read says.
+            // A task that already belongs to this node is no longer parked, whatever an outdated read
+            // returns.
             (TransactionKind::Claim { task, .. }, Answer::Done) if !self.claimed.contains(task) => {
                 self.claimed.insert(*task);
                 self.mine.insert(*task);
@@ -275,7 +277,7 @@ impl Bench {
         self.handle(Event::Transacted { txn: transaction.txn, result });
     }
 
-    /// Gives an event to the node, does what it says, and looks whether everything is in its place.
+    /// Passes an event to the node, performs its actions, and checks the state.
     fn handle(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -348,10 +350,10 @@ impl Bench {
         None
     }
 
-    /// Every task of this node is in one place: queued, running, granted and not taken, piled up to be handed
-    /// on, or about to be parked.
+    /// Checks that every task of this node is in one place: queued, running, granted and not taken, on the
+    /// pile to be handed on, or about to be parked.
     fn check(&self) {
-        // What a node holds of an attempt that is over is dropped.
+        // The tasks of an attempt that is over are dropped.
         if !matches!(self.node.phase, Phase::Active(_)) {
             return;
         }

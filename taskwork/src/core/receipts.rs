@@ -1,8 +1,8 @@
 //! The grants that this node has received: each is decided once, and the decision never changes.
 //!
-//! A grant may come many times. The first time it is accepted or refused; later the same answer is given
-//! again. The memory this takes is bounded because every grant and every `Settled` says below which number
-//! all is settled: what lies below need not be remembered to be passed over.
+//! A grant may arrive many times. The first time it is accepted or refused; later the same answer is
+//! repeated. The memory is bounded, because every grant and every `Settled` contains a number below which all
+//! grants are settled: those are ignored without being remembered.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ enum Decision {
 
 #[derive(Debug, Default)]
 struct Book {
-    /// Every grant below is settled.
+    /// All grants with lower numbers are settled.
     below: u64,
-    /// What was decided, and may not have been heard by the victim.
+    /// Decisions that the victim may not have received.
     open: BTreeMap<u64, Decision>,
-    /// Settled, but above the mark.
+    /// Settled grants that are not below the limit.
     settled: BTreeMap<u64, Decision>,
 }
 
-/// A grant that has come, with its sender.
+/// A received grant and its sender.
 #[derive(Debug)]
 pub(super) struct Granted {
     pub(super) from: NodeId,
@@ -36,7 +36,7 @@ pub(super) struct Granted {
 }
 
 impl Granted {
-    /// How many bytes its tasks have, encoded.
+    /// Returns the encoded size of its tasks, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.tasks.iter().map(Envelope::bytes).sum()
     }
@@ -48,19 +48,19 @@ pub(super) struct Receipts {
     books: BTreeMap<NodeId, Book>,
 }
 
-/// What to do about a grant that came.
+/// The reaction to a grant.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Receipt {
-    /// The tasks are ours now.
+    /// Take the tasks, and answer.
     Take(Message),
-    /// Answer, and leave the tasks alone.
+    /// Answer, and ignore the tasks.
     Answer(Message),
-    /// Settled long ago, or more than can be remembered: no answer.
+    /// Do not answer: it was settled long ago, or too many are remembered already.
     Pass,
 }
 
 impl Receipts {
-    /// A grant has come. `accepting` says what to decide if it is new.
+    /// Handles a grant. `accepting` is the decision if it is new.
     pub(super) fn receive(
         &mut self,
         victim: NodeId,
@@ -88,7 +88,7 @@ impl Receipts {
         }
     }
 
-    /// The victim has heard our decision.
+    /// Notes that the victim has received the decision.
     pub(super) fn settled(&mut self, victim: NodeId, grant: u64, settled_below: u64) {
         if let Some(book) = self.books.get_mut(&victim) {
             if let Some(decision) = book.open.remove(&grant) {
@@ -98,14 +98,14 @@ impl Receipts {
         }
     }
 
-    /// A member has left cleanly: it had heard all our decisions. (Of one that is lost all is kept until the
-    /// new attempt: should it be there after all, nothing may be taken from it twice.)
+    /// Forgets a member that has left cleanly, after receiving all decisions. (Those for a lost node are kept
+    /// until the new attempt: if it comes back after all, nothing may be taken from it twice.)
     pub(super) fn left_cleanly(&mut self, node: NodeId) {
         self.books.remove(&node);
     }
 
-    /// Acknowledgements that may not have been heard. While there are any, this node must not leave cleanly:
-    /// the victim would take the tasks back.
+    /// Returns the acknowledgements that may not have arrived. While there are any, this node must not leave
+    /// cleanly: the victim would take the tasks back.
     pub(super) fn unheard(&self) -> impl Iterator<Item = (NodeId, Message)> {
         self.books.iter().flat_map(|(&victim, book)| {
             let accepted = book.open.iter().filter(|&(_, &decision)| decision == Decision::Accepted);

@@ -1,5 +1,5 @@
-//! What a node keeps while it is at work on one attempt. What is done with it is in
-//! [`stealing`](super::stealing), [`leaving`](super::leaving) and [`node`](super::node).
+//! The state of a node's work on one attempt. Its steps are in [`stealing`](super::stealing),
+//! [`leaving`](super::leaving) and [`node`](super::node).
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ pub(super) struct Run {
     pub(super) receipts: Receipts,
     pub(super) accounting: Accounting,
     pub(super) enrolment: Enrolment,
-    /// Grants that came before this node was enrolled: neither taken nor answered yet.
+    /// Grants received before this node was enrolled: neither taken nor answered yet.
     pub(super) held_back: Vec<Granted>,
-    /// From then on they are refused: while ZooKeeper is away somebody else can do what this node cannot
-    /// begin.
+    /// The time from which they are refused: while ZooKeeper is unavailable, another node can run what this
+    /// one cannot begin.
     pub(super) held_back_until: u64,
-    /// When tasks were last asked for, on the node's clock.
+    /// The time of the last steal request, on the node's clock.
     pub(super) asked_at: Duration,
 }
 
-/// Numbers that are never given twice in the life of a node, whatever attempts it goes through.
+/// Numbers that are never reused in the life of a node, in any attempt.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Numbers {
     pub(super) request: u64,
@@ -37,20 +37,20 @@ pub(super) struct Numbers {
     pub(super) txn: u64,
 }
 
-/// Whether this node is written into the attempt. That is done when there is work for it: without, it holds
-/// nothing, and can go at any time. A small job on many nodes so is the matter of a few.
+/// Whether this node is enrolled in the attempt. It enrols when it gets work: without, it holds nothing, and
+/// can go at any time. So a small job involves only a few of many nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Enrolment {
-    /// It is not.
+    /// It is not enrolled.
     Open,
-    /// It was asked for.
+    /// Enrolment was requested.
     Asked,
-    /// It is.
+    /// It is enrolled.
     Done,
 }
 
 impl Run {
-    /// A part in an attempt in which nothing was done yet.
+    /// Creates the state at the beginning of an attempt.
     pub(super) fn new(attempt: Attempt, numbers: Numbers) -> Self {
         Self {
             attempt,
@@ -65,7 +65,7 @@ impl Run {
         }
     }
 
-    /// The numbers that are to be given next.
+    /// Returns the next numbers to be used.
     pub(super) fn numbers(&self) -> Numbers {
         Numbers {
             request: self.thief.next_request(),
@@ -74,7 +74,7 @@ impl Run {
         }
     }
 
-    /// The times at which something is due.
+    /// Returns the times at which something is due.
     pub(super) fn deadlines(&self, limits: &Limits) -> impl Iterator<Item = u64> {
         let asking = self.thief.deadline().into_iter().chain(self.thief.commits_at(limits));
         let held_back = (!self.held_back.is_empty()).then_some(self.held_back_until);

@@ -1,17 +1,17 @@
 //! Stealing (paper, 3.3): everything that a node does to get tasks from others and to give them tasks, from
-//! the request to the last word about a grant. The picture of the messages is in [`message`](super::message).
+//! the request to the last message about a grant. The messages are shown in [`message`](super::message).
 //!
-//! | what is decided | in | by the rules of |
+//! | decision | in | by the rules of |
 //! |---|---|---|
 //! | whom this node asks, and when | [`Run::ask`] | [`thief`](super::thief) |
 //! | whether a thief may wait here | [`Run::admit`] | [`victim`](super::victim) |
-//! | which thief gets how many tasks, and who is denied | [`Run::serve`] | [`victim`](super::victim) |
+//! | which thief gets how many tasks, and which are denied | [`Run::serve`] | [`victim`](super::victim) |
 //! | when tasks are forgotten here or come back | [`Run::hear`], [`Run::left`] | [`victim`](super::victim) |
-//! | whether this node takes what it was granted | [`Run::granted`] | [`receipts`](super::receipts) |
-//! | what waits until this node may hold tasks | [`Run::hold_back`] | this file |
+//! | whether this node takes a grant | [`Run::granted`] | [`receipts`](super::receipts) |
+//! | which grants wait until this node may hold tasks | [`Run::hold_back`] | this file |
 //!
-//! The rules are small state machines that know nothing of each other; here they meet the pool, the members
-//! and the messages.
+//! The rules are small state machines that are independent of each other; here they are connected to the
+//! pool, the members and the messages.
 
 use super::{
     action::Action,
@@ -23,18 +23,18 @@ use super::{
 };
 use crate::{config::Limits, envelope::Envelope, id::NodeId};
 
-/// How many grants are held back; of more, each comes again.
+/// The maximum number of grants that are held back; further ones will be sent again.
 const HELD_BACK_MAX: usize = 16;
 
 impl Run {
-    /// Takes in what another member says.
+    /// Handles a message of another member.
     pub(super) fn hear(&mut self, around: &mut Surroundings, from: NodeId, message: Message) {
         match message {
             Message::Steal { request } => self.admit(around, from, request),
             Message::Deny { request } => self.thief.denied(around.now, request),
             Message::Grant { grant, request, settled_below, tasks } => {
                 let granted = Granted { from, grant, request, settled_below, tasks };
-                // Before it is enrolled, it must hold no task.
+                // It must not hold any task before it is enrolled.
                 if around.drain.is_none() && self.enrolment != Enrolment::Done {
                     self.hold_back(around, granted);
                 } else {
@@ -51,11 +51,11 @@ impl Run {
     }
 }
 
-/// As a thief.
+/// The part of the thief.
 impl Run {
-    /// Asks another member for tasks, if it is time to.
+    /// Sends a steal request if it is time to.
     pub(super) fn ask(&mut self, around: &mut Surroundings) {
-        // What came now could not be begun.
+        // A task that arrived now could not begin.
         if self.enrolment == Enrolment::Asked {
             return;
         }
@@ -67,7 +67,7 @@ impl Run {
         }
     }
 
-    /// Takes or refuses what this node was granted, and answers.
+    /// Takes or refuses a grant, and answers.
     fn granted(&mut self, around: &mut Surroundings, granted: Granted) {
         let Granted { from, grant, request, settled_below, tasks } = granted;
         let (accepting, open_max) = (around.drain.is_none(), around.limits.open_grants_max);
@@ -84,7 +84,7 @@ impl Run {
         }
     }
 
-    /// Keeps a grant until this node is enrolled, and has it enrolled.
+    /// Keeps a grant until this node is enrolled, and requests the enrolment.
     fn hold_back(&mut self, around: &mut Surroundings, granted: Granted) {
         let same = |held: &Granted| (held.from, held.grant) == (granted.from, granted.grant);
         let known = self.held_back.iter().any(same);
@@ -103,7 +103,7 @@ impl Run {
         }
     }
 
-    /// This node is written into the attempt: it may hold tasks, and deals with what was held back.
+    /// Handles the grants that were held back, after this node was enrolled and may hold tasks.
     pub(super) fn enrolled(&mut self, around: &mut Surroundings) {
         self.enrolment = Enrolment::Done;
         for granted in std::mem::take(&mut self.held_back) {
@@ -113,7 +113,7 @@ impl Run {
         }
     }
 
-    /// Refuses what was held back for too long. What was refused once stays so, and its victim has it back.
+    /// Refuses grants that were held back for too long. A refusal is final: the victim has the tasks back.
     pub(super) fn refuse_held_back(&mut self, around: &mut Surroundings) {
         if self.held_back.is_empty() || around.now < self.held_back_until {
             return;
@@ -129,7 +129,7 @@ impl Run {
     }
 }
 
-/// As a victim.
+/// The part of the victim.
 impl Run {
     /// Lets a thief wait for tasks, or denies it at once.
     fn admit(&mut self, around: &mut Surroundings, thief: NodeId, request: u64) {
@@ -142,8 +142,8 @@ impl Run {
         }
     }
 
-    /// Has tasks taken out of the pool for the thief whose turn it is, or denies those that have waited in
-    /// vain; and says again what was not heard.
+    /// Takes tasks out of the pool for the next thief, or denies those that have waited in vain; and repeats
+    /// unacknowledged grants.
     pub(super) fn serve(&mut self, around: &mut Surroundings) {
         match self.victim.step(around.now, around.pool, &around.limits) {
             Serving::Nothing => {}
@@ -158,7 +158,7 @@ impl Run {
         self.remind(around);
     }
 
-    /// Queued tasks were taken out of the pool for a thief: it is granted them.
+    /// Grants queued tasks, which were taken out of the pool for a thief.
     pub(super) fn taken(
         &mut self,
         around: &mut Surroundings,
@@ -169,7 +169,7 @@ impl Run {
         if tasks.is_empty() {
             return;
         }
-        // It may have gone meanwhile, or this node may have begun to leave: the tasks stay.
+        // If the thief no longer waits, or this node has begun to leave, it keeps the tasks.
         if around.drain.is_some() || !self.victim.serve(thief, request) {
             around.keep(tasks);
             return;
@@ -186,9 +186,9 @@ impl Run {
         }
     }
 
-    /// Sends again what was not acknowledged in time.
+    /// Sends grants again that were not acknowledged in time.
     pub(super) fn remind(&mut self, around: &mut Surroundings) {
-        // Who leaves has no time to wait longer each time.
+        // A node that leaves has no time for increasing intervals.
         let Limits { grant_retry_ms, grant_retry_max_ms, .. } = around.limits;
         let wait_max_ms = if around.drain.is_some() { grant_retry_ms } else { grant_retry_max_ms };
         for (to, message) in self.victim.overdue(around.now, wait_max_ms) {
@@ -196,7 +196,7 @@ impl Run {
         }
     }
 
-    /// A thief will never take the tasks of a grant: they are ours again.
+    /// Takes back the tasks of a grant that a thief has refused.
     fn refused(&mut self, around: &mut Surroundings, thief: NodeId, grant: u64) {
         let (tasks, settled) = self.victim.refused(thief, grant);
         self.send(around, thief, settled);
@@ -207,8 +207,8 @@ impl Run {
         around.keep(tasks);
     }
 
-    /// A member is gone. If it has left this attempt cleanly, what it was granted and had not taken is ours
-    /// again.
+    /// Handles the departure of a member. If it has left this attempt cleanly, tasks that it was granted and
+    /// had not taken come back.
     pub(super) fn left(&mut self, around: &mut Surroundings, node: NodeId, clean: bool) {
         self.thief.unreachable(around.now, node);
         if clean {
@@ -225,7 +225,7 @@ impl Run {
         around.keep(returned);
     }
 
-    /// Tells the pool how many thieves wait: each adds to the demand for splits.
+    /// Updates the pool's number of waiting thieves, each of which adds to the demand for splits.
     fn tell_waiting(&self, around: &mut Surroundings) {
         around.actions.push(Action::Thieves { waiting: self.victim.waiting() });
     }

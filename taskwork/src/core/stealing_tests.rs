@@ -1,5 +1,4 @@
-//! When tasks that come to a node were asked for: measured by the node's clock, from the request that they
-//! answer.
+//! The time of the request for stolen tasks, by the node's clock: that of the request that they answer.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ fn sealed(number: u64) -> Envelope {
     Envelope { id, children: Vec::new(), output: Blob::default(), task: Blob::default() }
 }
 
-/// A node that has asked another for tasks, by its request 0.
+/// Returns a node that has asked another one for tasks, by request 0.
 fn asking() -> Node {
     let mut node = Node::new(NodeId(1), Limits::default(), 1);
     let stopped = PoolView { stopped: true, ..HUNGRY };
@@ -35,7 +34,7 @@ fn asking() -> Node {
     node
 }
 
-/// What the tasks of a grant are put into the pool with.
+/// Returns the time with which the tasks of a grant are put into the pool.
 fn granted(request: Option<u64>) -> Option<Duration> {
     let message = Message::Grant { grant: 0, request, settled_below: 0, tasks: vec![sealed(7)] };
     let actions = asking().handle(LATER, HUNGRY, Event::Message { from: OTHER, attempt: ATTEMPT, message });
@@ -61,7 +60,7 @@ fn a_steal_is_measured_from_the_request_that_is_answered() {
 fn a_parked_task_that_is_claimed_was_not_stolen() {
     let mut node = asking();
     node.handle(LATER, HUNGRY, Event::Parked { attempt: ATTEMPT, tasks: vec![sealed(7).id] });
-    // Whichever of the two nodes is the first in the order for this task: now it is claimed.
+    // Now the task is claimed, whichever of the two nodes is the first in its order.
     let far = LATER + Duration::from_millis(Limits::default().claim_stagger_max_ms);
     node.handle(far, HUNGRY, Event::Tick);
     let claimed = TransactionResult::Claimed(sealed(7));

@@ -1,5 +1,5 @@
-//! What a node has whatever the attempt: who it is, whom it knows, how its pool stands, and what it has
-//! decided.
+//! The state of a node that is independent of the attempt: its identity, the members, its pool, and its
+//! pending actions.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     id::{Attempt, NodeId},
 };
 
-/// What the steps of a run read and write besides the run itself.
+/// The state that the steps of a run use besides the run itself.
 #[derive(Debug)]
 pub(super) struct Surroundings {
     /// This node.
@@ -22,16 +22,16 @@ pub(super) struct Surroundings {
     pub(super) random: SmallRng,
     /// The other members.
     pub(super) members: BTreeSet<NodeId>,
-    /// Set when the node is to leave.
+    /// Set when the node is leaving.
     pub(super) drain: Option<Drain>,
     pub(super) figures: Figures,
-    /// The time of the event at hand, on the node's clock.
+    /// The time of the current event, on the node's clock.
     pub(super) clock: Duration,
-    /// The same in whole milliseconds, by which everything is planned.
+    /// The same in whole milliseconds, which all deadlines use.
     pub(super) now: u64,
-    /// The pool at that time.
+    /// The state of the pool at that time.
     pub(super) pool: PoolView,
-    /// What the shell is to do, in this order.
+    /// The actions for the shell, in order.
     pub(super) actions: Vec<Action>,
 }
 
@@ -41,7 +41,7 @@ impl Surroundings {
         self.actions.push(Action::Send { to, attempt, message });
     }
 
-    /// Keeps tasks that are this node's: in its pool, or, if it leaves, with what it has to hand on.
+    /// Keeps tasks of this node: in its pool or, if it is leaving, on the pile to be handed on.
     pub(super) fn keep(&mut self, tasks: Vec<Envelope>) {
         if tasks.is_empty() {
             return;

@@ -1,9 +1,9 @@
-//! The hungry side of stealing: whom to ask, and when (paper, 3.3).
+//! The thief's side of stealing: whom to ask, and when (paper, 3.3).
 //!
-//! A node whose workers are all idle asks a random member at once. One that has a single worker idle is
-//! patient for a moment first: mostly a task of its own is split meanwhile. Denied, it asks the next; after a
-//! round of denials it pauses, each time longer, so that the last tasks of a job are not disturbed by a
-//! crowd.
+//! A node whose workers are all idle asks a random member at once. A node with busy workers first waits a
+//! moment, because usually one of its own tasks is split meanwhile. When denied, it asks the next member;
+//! after a round of denials it pauses, each time longer, so that hungry nodes do not disturb the last tasks
+//! of a job.
 
 use std::collections::BTreeSet;
 
@@ -12,31 +12,32 @@ use rand::{Rng, rngs::SmallRng, seq::IteratorRandom};
 use super::pool_view::PoolView;
 use crate::{config::Limits, id::NodeId};
 
-/// What the thief does now.
+/// The state of the thief.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
-    /// Nobody is hungry here, or there is nobody to ask.
+    /// No worker is hungry here.
     Content,
-    /// Hungry, but a split may come any moment.
+    /// A worker is hungry, but a split is likely soon.
     Patient { until: u64 },
-    /// Has asked.
+    /// A steal request is open.
     Asking { request: u64, victim: NodeId, until: u64 },
-    /// Denied all round.
+    /// All requests of the round were denied.
     Pausing { until: u64 },
 }
 
-/// The asking side of one node.
+/// The thief's side of one node.
 #[derive(Debug)]
 pub(super) struct Thief {
     state: State,
     next_request: u64,
     asked: BTreeSet<NodeId>,
     pause_ms: u64,
-    /// When somebody was first asked in vain since we last had a task.
+    /// The time of the first unsuccessful request since the node last had a task.
     denied_at: Option<u64>,
 }
 
-/// How long a node with busy workers waits for a split of its own before it asks others, in milliseconds.
+/// The time for which a node with busy workers waits for a split of its own before it asks others, in
+/// milliseconds.
 const PATIENCE_MS: u64 = 1;
 
 /// A steal request to be sent.
@@ -51,19 +52,19 @@ impl Thief {
         Self { state: State::Content, next_request, asked: BTreeSet::new(), pause_ms: 0, denied_at: None }
     }
 
-    /// The number the next request will have; numbers are never used twice on a node.
+    /// Returns the number of the next request; numbers are never reused on a node.
     pub(super) fn next_request(&self) -> u64 {
         self.next_request
     }
 
-    /// When it is time to commit what was done, since nothing more may come: somebody was asked in vain a
-    /// while ago. Not at once: among many small tasks a node is idle every few milliseconds, and a commit is
-    /// the most costly thing there is.
+    /// Returns when to commit completed work because no more tasks may come: some time after the first
+    /// unsuccessful request. Not at once: among many small tasks a node is idle every few milliseconds, and a
+    /// commit is the most expensive operation.
     pub(super) fn commits_at(&self, limits: &Limits) -> Option<u64> {
         self.denied_at.map(|at| at + limits.commit_patience_ms)
     }
 
-    /// Decides what to do about the pool as it is.
+    /// Decides what to do in the current state of the pool.
     pub(super) fn step(
         &mut self,
         now: u64,
@@ -97,7 +98,7 @@ impl Thief {
         }
     }
 
-    /// Nobody is hungry any more. An answer that is still to come is taken all the same.
+    /// Stops asking, because no worker is hungry any more. An outstanding answer will still be accepted.
     fn content(&mut self) {
         self.state = State::Content;
         self.asked.clear();
@@ -128,14 +129,14 @@ impl Thief {
         }
     }
 
-    /// Pauses for between half and the whole of a time that doubles, so that the hungry do not move in step.
+    /// Pauses for between half and the whole of a time that doubles, so that hungry nodes do not act in step.
     fn pause(&mut self, now: u64, limits: &Limits, random: &mut SmallRng) {
         let doubled = (2 * self.pause_ms).clamp(limits.backoff_first_ms, limits.backoff_max_ms);
         self.pause_ms = doubled;
         self.state = State::Pausing { until: now + random.random_range(doubled.div_ceil(2)..=doubled) };
     }
 
-    /// A request was denied. The next step asks somebody else.
+    /// Notes that a request was denied. The next step asks another member.
     pub(super) fn denied(&mut self, now: u64, request: u64) {
         if matches!(self.state, State::Asking { request: asked, .. } if asked == request) {
             self.denied_at.get_or_insert(now);
@@ -143,7 +144,7 @@ impl Thief {
         }
     }
 
-    /// A node could not be reached, or is no member any more.
+    /// Notes that a node could not be reached, or is no longer a member.
     pub(super) fn unreachable(&mut self, now: u64, node: NodeId) {
         if let State::Asking { request, victim, .. } = self.state
             && victim == node
@@ -152,14 +153,14 @@ impl Thief {
         }
     }
 
-    /// Tasks came from another node. Says whether they answer the open request.
+    /// Notes that tasks came from another node. Returns whether they answer the open request.
     pub(super) fn granted(&mut self, request: Option<u64>) -> bool {
         let answers = matches!(self.state, State::Asking { request: asked, .. } if Some(asked) == request);
         self.content();
         answers
     }
 
-    /// Somebody to ask has come: a pause is over.
+    /// Ends a pause, because there is another member to ask.
     pub(super) fn joined(&mut self) {
         if matches!(self.state, State::Pausing { .. }) {
             self.state = State::Patient { until: 0 };

@@ -1,4 +1,4 @@
-//! What a node makes of each thing that can come of its transactions.
+//! A node's reaction to each possible result of its transactions.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn task(number: u64) -> TaskId {
     TaskId { node: NodeId(9), number }
 }
 
-/// A node alone that has claimed task 7, of two that are parked; with the claim.
+/// Returns a single node that has claimed task 7, one of two parked tasks, and the claim.
 fn claiming() -> (Node, Transaction) {
     let mut node = Node::new(NodeId(1), Limits::default(), 1);
     node.handle(Duration::from_millis(0), QUIET, Event::Attempt { attempt: ATTEMPT });
@@ -39,7 +39,7 @@ fn transaction(actions: &[Action]) -> Option<Transaction> {
     })
 }
 
-/// What follows from a result: the tasks put into the pool, and the next transaction.
+/// Returns the reaction to a result: the tasks put into the pool, and the next transaction.
 fn after(result: TransactionResult) -> (usize, Option<Transaction>) {
     let (mut node, claim) = claiming();
     let mut actions =

@@ -1,12 +1,13 @@
-//! The serving side of stealing: thieves that wait for a split, and grants that wait for their
+//! The victim's side of stealing: thieves that wait for a split, and grants that wait for their
 //! acknowledgement.
 //!
-//! **A task belongs to exactly one node at any time.** It leaves the victim's pool into an open grant; from
-//! there it goes only when the thief has acknowledged it, or back, when the thief has refused it or has left
-//! cleanly without having taken it (a node does not leave cleanly before its acknowledgements were heard).
+//! **A task belongs to exactly one node at any time.** It goes from the victim's pool into an open grant;
+//! from there it is removed only when the thief has acknowledged it, and returned only when the thief has
+//! refused it or has left cleanly without having taken it (a node does not leave cleanly before its
+//! acknowledgements have arrived).
 //!
-//! **A grant is said again until it is answered**, each time later than the last. Whoever carries it keeps it
-//! from being under way twice at a time.
+//! **A grant is sent again until it is answered**, at increasing intervals. The carrier ensures that only one
+//! copy is under way at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,43 +25,43 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 struct OpenGrant {
     to: NodeId,
-    /// Its place among the grants to this thief.
+    /// Its position among the grants to this thief.
     place: u64,
     request: Option<u64>,
     tasks: Vec<Envelope>,
     bytes: usize,
     again_at: u64,
-    /// How long it was waited for an answer before `again_at`, in milliseconds.
+    /// The interval before `again_at`, in milliseconds.
     waited_ms: u64,
-    /// The thief is gone, and not cleanly: nothing to say to it; a new attempt will sweep the grant away.
+    /// The thief is gone, and not cleanly: it is sent nothing, and a new attempt will discard the grant.
     lost: bool,
 }
 
 #[derive(Debug, Default)]
 struct Given {
     grants: u64,
-    /// The bytes of the tasks in those that are open.
+    /// The bytes of the tasks in its open grants.
     open_bytes: usize,
 }
 
-/// The serving side of one node.
+/// The victim's side of one node.
 #[derive(Debug)]
 pub(super) struct Victim {
     waiting: VecDeque<Waiting>,
     open: BTreeMap<u64, OpenGrant>,
-    /// What each thief was given since it last had no grant open.
+    /// The grants to each thief since it last had none open.
     given: BTreeMap<NodeId, Given>,
     next_grant: u64,
 }
 
-/// What to do for the thieves that wait.
+/// What to do for waiting thieves.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Serving {
     /// Nothing now.
     Nothing,
-    /// Take up to so many tasks of so many bytes for this one.
+    /// Take at most this number of tasks and bytes for this thief.
     Take { thief: NodeId, request: u64, tasks_max: usize, bytes_max: usize },
-    /// Deny these.
+    /// Deny these thieves.
     Deny(Vec<Waiting>),
 }
 
@@ -73,7 +74,7 @@ impl Victim {
         Self { waiting: VecDeque::new(), open: BTreeMap::new(), given: BTreeMap::new(), next_grant }
     }
 
-    /// The number the next grant will have; numbers are never used twice on a node.
+    /// Returns the number of the next grant; numbers are never reused on a node.
     pub(super) fn next_grant(&self) -> u64 {
         self.next_grant
     }
@@ -86,7 +87,7 @@ impl Victim {
         self.open.len()
     }
 
-    /// Lets a thief wait. Says whether it may.
+    /// Lets a thief wait. Returns whether it may.
     #[must_use]
     pub(super) fn admit(
         &mut self,
@@ -96,7 +97,7 @@ impl Victim {
         pool: PoolView,
         limits: &Limits,
     ) -> bool {
-        // A thief has one request open; an older one of its own is not worth an answer any more.
+        // A thief has one request open; an older one of its own no longer needs an answer.
         self.waiting.retain(|waiting| waiting.thief != thief);
         let room = self.waiting.len() < limits.waiting_thieves_max && self.has_room_for(thief, limits);
         let admitted = room && !pool.is_idle();
@@ -126,12 +127,12 @@ impl Victim {
         if denied.is_empty() { Serving::Nothing } else { Serving::Deny(denied.into()) }
     }
 
-    /// Nobody is served any more.
+    /// Removes all waiting thieves.
     pub(super) fn dismiss_all(&mut self) -> Vec<Waiting> {
         std::mem::take(&mut self.waiting).into()
     }
 
-    /// A thief that waited is to be served now. False if it waits no longer.
+    /// Removes a waiting thief, which is to be served now. Returns false if it no longer waits.
     #[must_use]
     pub(super) fn serve(&mut self, thief: NodeId, request: u64) -> bool {
         let before = self.waiting.len();
@@ -139,11 +140,11 @@ impl Victim {
         self.waiting.len() < before
     }
 
-    /// Whether one more grant to this thief may be opened.
+    /// Returns whether one more grant to this thief may be opened.
     ///
-    /// It remembers every grant since the oldest that is open, and as many as may be open at all: beyond that
-    /// it could take none any more, not even the oldest. And it is given no more while it has enough to wait
-    /// for.
+    /// The thief remembers every grant since the oldest open one, up to the limit of open grants: beyond that
+    /// it could not take any, not even the oldest. It is also given no more while enough bytes are
+    /// unacknowledged.
     pub(super) fn has_room_for(&self, thief: NodeId, limits: &Limits) -> bool {
         let oldest = self.open.values().find(|grant| grant.to == thief);
         let Given { grants, open_bytes } = self.given.get(&thief).unwrap_or(&Given::NONE);
@@ -154,12 +155,12 @@ impl Victim {
         self.open.len() < limits.open_grants_max && remembered < limits.open_grants_max as u64
     }
 
-    /// How many bytes the tasks in open grants have.
+    /// Returns the bytes of the tasks in all open grants.
     pub(super) fn open_bytes(&self) -> usize {
         self.given.values().map(|given| given.open_bytes).sum()
     }
 
-    /// Opens a grant and says what to send.
+    /// Opens a grant and returns the message for it.
     pub(super) fn grant(
         &mut self,
         now: u64,
@@ -192,13 +193,13 @@ impl Victim {
         oldest.map_or(self.next_grant, |(&number, _)| number)
     }
 
-    /// The thief has taken the tasks of a grant: they are forgotten here. Says what to answer.
+    /// Closes a grant that the thief has taken. Returns the answer.
     pub(super) fn acknowledged(&mut self, thief: NodeId, grant: u64) -> Message {
         self.close(thief, grant);
         Message::Settled { grant, settled_below: self.settled_below(thief) }
     }
 
-    /// The thief will never take the tasks of a grant: they are ours again. Says what to answer.
+    /// Closes a grant that the thief has refused. Returns its tasks, and the answer.
     pub(super) fn refused(&mut self, thief: NodeId, grant: u64) -> (Vec<Envelope>, Message) {
         let tasks = self.close(thief, grant);
         (tasks, Message::Settled { grant, settled_below: self.settled_below(thief) })
@@ -224,7 +225,7 @@ impl Victim {
         }
     }
 
-    /// A member is gone. If it left cleanly, what it had not taken is ours again.
+    /// Handles the departure of a member. If it left cleanly, returns the tasks that it had not taken.
     pub(super) fn left(&mut self, node: NodeId, clean: bool) -> Vec<Envelope> {
         self.waiting.retain(|waiting| waiting.thief != node);
         let mut returned = Vec::new();
@@ -239,7 +240,7 @@ impl Victim {
         returned
     }
 
-    /// The node is in a hurry: nothing is waited for any longer than the first time.
+    /// Resets the intervals of repetition, when the node begins to leave.
     pub(super) fn hurry(&mut self, now: u64, limits: &Limits) {
         for grant in self.open.values_mut() {
             grant.waited_ms = limits.grant_retry_ms;
@@ -247,7 +248,7 @@ impl Victim {
         }
     }
 
-    /// Grants whose acknowledgement is overdue, to be sent again: each time later than the last, up to
+    /// Returns grants whose acknowledgement is overdue, to be sent again at intervals that double up to
     /// `wait_max_ms`.
     pub(super) fn overdue(&mut self, now: u64, wait_max_ms: u64) -> Vec<(NodeId, Message)> {
         let due = |grant: &OpenGrant| now >= grant.again_at && !grant.lost;
@@ -261,27 +262,27 @@ impl Victim {
         numbers.into_iter().map(|number| (self.open[&number].to, self.message(number))).collect()
     }
 
-    /// Of each open grant, how many tasks it has and how many bytes these have.
+    /// Returns the number of tasks and their bytes for each open grant.
     #[cfg(any(test, feature = "simulation"))]
     pub(super) fn sizes(&self) -> impl Iterator<Item = (usize, usize)> {
         self.open.values().map(|grant| (grant.tasks.len(), grant.bytes))
     }
 
-    /// A node that was thought lost is there after all: its grants are repeated again.
+    /// Resumes repeating the grants to a node that seemed lost and is a member again.
     pub(super) fn joined(&mut self, node: NodeId) {
         for grant in self.open.values_mut().filter(|grant| grant.to == node) {
             grant.lost = false;
         }
     }
 
-    /// The times at which something is due.
+    /// Returns the times at which something is due.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = u64> {
         let waiting = self.waiting.iter().map(|waiting| waiting.until);
         let open = self.open.values().filter(|grant| !grant.lost).map(|grant| grant.again_at);
         waiting.chain(open)
     }
 
-    /// The tasks in open grants.
+    /// Returns the tasks in open grants.
     #[cfg(test)]
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Envelope> {
         self.open.values().flat_map(|grant| &grant.tasks)

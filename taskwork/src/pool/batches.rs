@@ -1,8 +1,9 @@
-//! The ledger among threads: workers complete tasks, and the node takes the batch without waiting for them.
+//! The ledger shared by threads: workers complete tasks, and the node takes the batch without waiting for
+//! them.
 //!
 //! A worker holds the ledger while it merges an output, which is the program's own code and may take long.
-//! Whoever drives the node must not wait for that: its session would expire. So it leaves word that it wants
-//! the batch, and the worker that has the ledger next hands it out.
+//! The driver must not wait for that: its session would expire. So it sets a flag that it wants the batch,
+//! and the next worker that holds the ledger hands it out.
 
 use std::sync::{
     Mutex, MutexGuard, TryLockError,
@@ -16,23 +17,23 @@ use std::sync::{
 use super::{Batch, PoolFault, ledger::Ledger, lock};
 use crate::{id::TaskId, output::Output};
 
-/// The ledger of a pool, and the way to the batch in it.
+/// The ledger of a pool, and the hand-over of its batches.
 #[derive(Debug)]
 pub(super) struct Batches<O> {
     ledger: Mutex<Ledger<O>>,
-    /// Ids that are to be committed, and the batches that they are in, as of the last completion.
+    /// The number of ids to be committed and of the batches that contain them, as of the last completion.
     ids: AtomicUsize,
     count: AtomicUsize,
-    /// How many ids a batch may have.
+    /// The maximum number of ids in a batch.
     ids_max: usize,
-    /// The batch is to be handed out.
+    /// Whether the driver wants a batch.
     wanted: AtomicBool,
-    /// What was handed out.
+    /// A batch that a worker has handed out.
     ready: Mutex<Option<Result<Batch, PoolFault>>>,
 }
 
 impl<O: Output> Batches<O> {
-    /// Nothing is completed yet. A batch has so many ids at most; one with a single completion may have more.
+    /// Creates an empty ledger. A batch has at most `ids_max` ids, unless it consists of a single completion.
     pub(super) fn new(ids_max: usize) -> Self {
         Self {
             ledger: Mutex::new(Ledger::new(ids_max)),
@@ -44,12 +45,12 @@ impl<O: Output> Batches<O> {
         }
     }
 
-    /// Ids that are to be committed.
+    /// Returns the number of ids to be committed.
     pub(super) fn ids(&self) -> usize {
         self.ids.load(Relaxed)
     }
 
-    /// Batches that they are in.
+    /// Returns the number of batches to be committed.
     pub(super) fn count(&self) -> usize {
         self.count.load(Relaxed)
     }
@@ -59,7 +60,7 @@ impl<O: Output> Batches<O> {
         self.count.store(ledger.batches(), Relaxed);
     }
 
-    /// Notes a completed task. Says whether somebody waits for the batch.
+    /// Records a completed task. Returns whether the driver waits for the batch.
     pub(super) fn complete(&self, id: TaskId, children: &[TaskId], output: O) -> bool {
         let mut ledger = lock(&self.ledger);
         ledger.complete(id, children, output);
@@ -70,19 +71,19 @@ impl<O: Output> Batches<O> {
             *lock(&self.ready) = Some(batch);
         }
         drop(ledger);
-        // Whoever has left word since, and found the ledger held, looks again.
+        // If the driver has set the flag since then and found the ledger locked, it must look again.
         fence(SeqCst);
         handed_out || self.wanted.load(Relaxed)
     }
 
-    /// Takes the batch, or leaves word that it is wanted.
+    /// Takes the batch, or requests it for later.
     pub(super) fn take(&self) -> Result<Option<Batch>, PoolFault> {
         self.wanted.store(true, Relaxed);
         fence(SeqCst);
         self.ready()
     }
 
-    /// The batch, if it is wanted and can be had now.
+    /// Returns the batch if it was requested and is available now.
     pub(super) fn ready(&self) -> Result<Option<Batch>, PoolFault> {
         if let Some(batch) = lock(&self.ready).take() {
             return batch.map(Some);
@@ -93,7 +94,7 @@ impl<O: Output> Batches<O> {
         }
     }
 
-    /// Forgets everything. Nobody completes a task now.
+    /// Resets the ledger. No task may be completed meanwhile.
     pub(super) fn reset(&self) {
         let mut ledger = lock(&self.ledger);
         *ledger = Ledger::new(self.ids_max);
@@ -109,7 +110,7 @@ impl<O: Output> Batches<O> {
         taken.map_err(|e| PoolFault::Unencodable { reason: e.to_string() })
     }
 
-    /// The ledger, if nobody has it. One left by a panic is taken as it is.
+    /// Locks the ledger if it is free. A poisoned lock is used as it is.
     fn try_lock(&self) -> Option<MutexGuard<'_, Ledger<O>>> {
         match self.ledger.try_lock() {
             Ok(ledger) => Some(ledger),
@@ -131,10 +132,10 @@ mod tests {
 
     use super::*;
 
-    /// Where a merge stands: begun, and allowed to end.
+    /// The state of a merge: begun, and allowed to end.
     static GATE: (Mutex<(bool, bool)>, Condvar) = (Mutex::new((false, false)), Condvar::new());
 
-    /// An output whose merge takes as long as it is made to.
+    /// An output whose merge takes as long as the test requires.
     #[derive(Debug, Default, Serialize, Deserialize)]
     struct Slow(u64);
 

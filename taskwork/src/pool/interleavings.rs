@@ -1,5 +1,5 @@
-//! The queue and the signals in every interleaving of a few threads: no wake-up is lost, no task is taken
-//! twice or left, and the pool is idle only when nothing runs.
+//! The queue and the signals in every interleaving of a few threads: no wake-up is lost, each task is taken
+//! exactly once, and the pool is idle only when nothing runs.
 //!
 //! Run by `cargo test -p taskwork --lib --features loom interleavings`, which `cargo xtask test` does too.
 
@@ -61,8 +61,7 @@ impl Desk {
     }
 }
 
-/// Tries every interleaving with so many switches between threads that were not forced: most mistakes need
-/// two.
+/// Tries every interleaving with a bounded number of preemptions: most bugs need two.
 fn every_interleaving(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(3);
@@ -136,7 +135,7 @@ fn an_idle_pool_has_nothing_that_runs() {
         desk.queue.put([task(0)], &desk.signals);
         let its = Arc::clone(&desk);
         let worker = thread::spawn(move || its.work());
-        // What the driver does: it commits what was completed when the pool is idle.
+        // Like the driver: it commits the completed tasks when the pool is idle.
         if desk.queue.view().is_idle() {
             assert_eq!(desk.taken.load(SeqCst), 1, "idle, but the task is not done");
         }
@@ -158,7 +157,7 @@ fn an_idle_pool_shows_everything_that_it_has_completed() {
             }
         });
         let view = Work::view(&*pool);
-        // A node that leaves takes what it sees then for all there is.
+        // A node that leaves assumes that it sees all tasks then.
         if view.is_idle() {
             assert_eq!((view.batch_ids, view.batches), (1, 1), "idle, but what was done last is missing");
         }

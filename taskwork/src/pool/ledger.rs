@@ -1,11 +1,11 @@
-//! What has been completed here and is not committed yet, in batches; and what tasks have produced.
+//! Completed tasks that are not committed yet, in batches, and the output of all completed tasks.
 //!
 //! Every task id is toggled twice: by its own completion and by its parent's. An id whose two halves fall
-//! into the same batch vanishes from it and never reaches `ZooKeeper`.
+//! into the same batch cancels out and never reaches `ZooKeeper`.
 //!
-//! A batch is committed by one transaction, which has a limit. While `ZooKeeper` takes no writes, completions
-//! pile up; so a batch that is large enough is closed and the next one begun, always between two completions:
-//! a completion is one toggle.
+//! A batch is committed by one transaction, whose size is limited. While `ZooKeeper` accepts no writes,
+//! completions accumulate; so a batch that is large enough is closed and the next one begun. A completion is
+//! never divided: all its toggles are in one batch.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -19,39 +19,39 @@ use crate::{
 /// The ledger of one node in one attempt.
 #[derive(Debug)]
 pub(super) struct Ledger<O> {
-    /// How many ids a batch may have before the next one begins.
+    /// The number of ids from which a batch is closed.
     ids_max: usize,
-    /// Batches that take nothing more, oldest first.
+    /// The closed batches, oldest first.
     closed: VecDeque<Closed>,
-    /// The ids of the closed batches.
+    /// The number of ids in the closed batches.
     closed_ids: usize,
-    /// The batch that completions go into.
+    /// The batch for new completions.
     open: BTreeSet<TaskId>,
-    /// The merged output of every task completed here in this attempt, committed or not. A commit writes the
-    /// whole of it, so that a commit that is repeated adds nothing twice.
+    /// The merged output of every task completed here in this attempt, committed or not. Each commit writes
+    /// all of it, so that a repeated commit adds nothing twice.
     total: O,
 }
 
-/// A batch that takes nothing more.
+/// A closed batch.
 #[derive(Debug)]
 struct Closed {
     toggled: BTreeSet<TaskId>,
-    /// The output as of then, encoded. `None` stands for that of the next batch: the outputs that wait would
-    /// be too large. What they have too much is done as well, and counts for nothing before the list is
-    /// empty.
+    /// The output up to then, encoded. `None` means that the output of the next batch is used, to avoid
+    /// keeping several large ones. It contains more than this batch, but only completed tasks, and no output
+    /// counts before the list is empty.
     output: Option<Vec<u8>>,
 }
 
-/// How large an output may be of which more than one waits, in bytes.
+/// The maximum size of an output to be kept for more than one batch, in bytes.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 
 impl<O: Output> Ledger<O> {
-    /// An empty ledger, whose batches have so many ids at most; one with a single completion may have more.
+    /// Creates an empty ledger. A batch has at most `ids_max` ids, unless it consists of a single completion.
     pub(super) fn new(ids_max: usize) -> Self {
         Self { ids_max, closed: VecDeque::new(), closed_ids: 0, open: BTreeSet::new(), total: O::default() }
     }
 
-    /// Notes a completed task: its own half, its children's halves, and its output, as one.
+    /// Records a completed task: its own half, its children's halves, and its output.
     pub(super) fn complete(&mut self, id: TaskId, children: &[TaskId], output: O) {
         if !self.open.is_empty() && self.open.len() + 1 + children.len() > self.ids_max {
             self.close();
@@ -69,9 +69,9 @@ impl<O: Output> Ledger<O> {
         }
     }
 
-    /// Begins the next batch.
+    /// Closes the open batch and begins the next one.
     fn close(&mut self) {
-        // What cannot be encoded now cannot be later: whoever takes the batch hears of it.
+        // An output that cannot be encoded now cannot be later either: `take` will return the error.
         let output = codec::encode(&self.total).ok();
         if let Some(last) = self.closed.back_mut()
             && output.as_ref().is_none_or(|output| output.len() > WAITING_BYTES_MAX)
@@ -83,17 +83,18 @@ impl<O: Output> Ledger<O> {
         self.closed.push_back(Closed { toggled, output });
     }
 
-    /// How many ids are to be committed.
+    /// Returns the number of ids to be committed.
     pub(super) fn ids(&self) -> usize {
         self.closed_ids + self.open.len()
     }
 
-    /// How many batches are to be committed.
+    /// Returns the number of batches to be committed.
     pub(super) fn batches(&self) -> usize {
         self.closed.len() + usize::from(!self.open.is_empty())
     }
 
-    /// Hands out the oldest batch. The output is that of everything handed out so far, this batch included.
+    /// Hands out the oldest batch, with at least the output of everything handed out so far, this batch
+    /// included.
     pub(super) fn take(&mut self) -> Result<Batch, EncodeError> {
         let encode = |total: &O| codec::encode(total);
         let Some(Closed { toggled, output }) = self.closed.pop_front() else {
@@ -157,7 +158,7 @@ mod tests {
     fn however_much_is_completed_before_a_commit_no_batch_grows_beyond_its_limit() {
         let mut ledger = Ledger::<u64>::new(1_000);
         for number in 0..10_000 {
-            // Each has a child that goes elsewhere.
+            // The child of each is completed elsewhere.
             ledger.complete(task(2 * number), &[task(2 * number + 1)], 1);
         }
         assert_eq!((ledger.ids(), ledger.batches()), (20_000, 20));
@@ -165,7 +166,7 @@ mod tests {
         for batch in 1..=20_u64 {
             let taken = ledger.take().unwrap();
             assert_eq!(taken.toggles.len(), 1_000);
-            // A completion is in one batch as a whole, and the output is that of the batches so far.
+            // No completion is divided, and the output is that of the batches so far.
             assert!(taken.toggles.chunks(2).all(|pair| pair[1].number == pair[0].number + 1));
             assert_eq!(taken.output, codec::encode(&(500 * batch)).unwrap());
             ids.extend(taken.toggles);

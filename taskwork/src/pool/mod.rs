@@ -1,9 +1,9 @@
 //! The local task pool: shared memory and threads, no network.
 //!
 //! ```text
-//!   worker   worker   worker        search: a task runs until it is complete or told to stop
+//!   worker   worker   worker        search: a task runs until it is complete or asked to stop
 //!     │  ▲     │  ▲     │  ▲
-//!     │  └──┬──┘  └──┬──┘  │         potential split: one load of `demand`; positive → split, put
+//!     │  └──┬──┘  └──┬──┘  │         potential split: one load of the signals; if wanted → split, put
 //!     ▼     │        │     ▼
 //!   ledger  └ queue ─┘  variables    each behind a lock of its own, none held while a task is searched
 //!     │         │           │
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A local split never leaves this module: the child goes into the queue and a hungry worker takes it. The
-//! rest of the node hears only that something has changed ([`Work::changed`]), and looks.
+//! rest of the node is only notified of a change ([`Work::changed`]), and then looks at the pool.
 
 mod signals;
 mod queue;
@@ -61,13 +61,13 @@ use crate::{
     wire::codec::{self, DecodeError, EncodeError},
 };
 
-/// A task with what belongs to it but is the runtime's.
+/// A task with the runtime's data about it.
 pub(crate) struct Entry<T: Task> {
     pub(crate) id: TaskId,
     pub(crate) children: Vec<TaskId>,
     pub(crate) output: T::Output,
-    /// What the task said when it came here: while it waits, nothing changes it, and nobody asks it under a
-    /// lock.
+    /// The task's outlook when it was queued: it does not change while the task waits, and the program's code
+    /// is not called under a lock.
     pub(crate) outlook: Option<f64>,
     pub(crate) task: T,
 }
@@ -83,15 +83,15 @@ pub(crate) struct Pool<T: Task> {
     batches: Batches<T::Output>,
     fault: Mutex<Option<PoolFault>>,
     tasks_made: AtomicU64,
-    /// Units of work, a counter for each worker.
+    /// Units of work, one counter per worker.
     worked: Vec<Counter>,
-    /// Those of attempts before the present one.
+    /// Units of work done in attempts before the present one.
     worked_earlier: Counter,
-    /// Shares of the whole that are done, likewise, of the present attempt.
+    /// Shares of the whole done in the present attempt, one counter per worker.
     done: Vec<Counter>,
-    /// What the task of each worker may still hold.
+    /// The outlook of each worker's task.
     at_work: Vec<AtWork>,
-    /// The task of each worker; its own lock is taken when the task begins, ends or is renewed.
+    /// The task of each worker. Each lock is taken when its worker's task begins, ends or is renewed.
     running: Vec<Mutex<Option<TaskId>>>,
     completed: Counter,
     splits: Counter,
@@ -107,7 +107,7 @@ impl<T: Task> fmt::Debug for Pool<T> {
     }
 }
 
-/// The limits that the pool itself keeps.
+/// The limits that the pool itself enforces.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolLimits {
     pub(crate) task_children_max: usize,
@@ -115,8 +115,8 @@ pub(crate) struct PoolLimits {
     pub(crate) batch_ids_max: usize,
 }
 
-/// How many ids one transaction can have whatever the limits say, half of them for the children of the task
-/// that is the last in it: with the longest paths they fill half of a request.
+/// The maximum number of ids in one transaction whatever the limits, half of them for the children of the
+/// task that is the last in it: with the longest paths they fill half of a request.
 const TRANSACTION_IDS_MAX: usize = 1_000;
 
 impl PoolLimits {
@@ -155,12 +155,12 @@ impl<T: Task> Pool<T> {
         }
     }
 
-    /// A task id that this node has never given.
+    /// Returns a task id that this node has never used.
     pub(crate) fn new_id(&self) -> TaskId {
         TaskId { node: self.node, number: self.tasks_made.fetch_add(1, Relaxed) }
     }
 
-    /// Puts a task that was just split off where the hungry will find it.
+    /// Queues a task that was just split off.
     pub(crate) fn put_split(&self, entry: Entry<T>) {
         self.splits.add(1);
         if self.queue.put([entry], &self.signals) {
@@ -168,7 +168,8 @@ impl<T: Task> Pool<T> {
         }
     }
 
-    /// Notes a completed task, and says so if the batch has grown enough to be committed.
+    /// Records a completed task, and notifies the driver if it waits for the batch or the batch has grown
+    /// enough to be committed.
     pub(crate) fn complete(&self, id: TaskId, children: &[TaskId], output: T::Output) {
         let waited_for = self.batches.complete(id, children, output);
         self.completed.add(1);
@@ -193,13 +194,13 @@ impl<T: Task> Pool<T> {
         &self.at_work[worker]
     }
 
-    /// Notes which task a worker runs now.
+    /// Records which task a worker runs now.
     pub(crate) fn runs(&self, worker: usize, task: Option<TaskId>) {
         *lock(&self.running[worker]) = task;
     }
 
-    /// What may still be found here. A worker between two tasks, of which one may be neither queued nor
-    /// begun, hides it.
+    /// Returns the outlook of all tasks here; unknown while a worker is between two tasks, because its task
+    /// may be neither queued nor running.
     fn outlook(&self) -> Outlook {
         let (busy, mut outlook) = self.queue.outlook();
         let at_work: Vec<Outlook> = self.at_work.iter().filter_map(AtWork::get).collect();
@@ -239,12 +240,12 @@ impl<T: Task> Entry<T> {
         Self::resume(id, Vec::new(), T::Output::default(), task)
     }
 
-    /// A task that goes on where it stopped.
+    /// Creates the entry of a task that continues where it stopped.
     pub(crate) fn resume(id: TaskId, children: Vec<TaskId>, output: T::Output, task: T) -> Self {
         Self { id, children, output, outlook: task.outlook(), task }
     }
 
-    /// Packs the task for its way to another node.
+    /// Packs the task for transfer to another node.
     ///
     /// # Errors
     /// If it cannot be encoded, or is larger than [`TASK_BYTES_MAX`].
@@ -261,15 +262,16 @@ impl<T: Task> Entry<T> {
         }
     }
 
-    /// Unpacks a task that came from elsewhere.
+    /// Unpacks a task that came from another node.
     pub(crate) fn open(envelope: Envelope) -> Result<Self, DecodeError> {
         let (output, task) = (codec::decode(&envelope.output)?, codec::decode(&envelope.task)?);
         Ok(Self::resume(envelope.id, envelope.children, output, task))
     }
 }
 
-/// Locks; a lock left by a panic is taken as it is. Only the program's own code (`merge`, `improves`) can
-/// panic under these locks, and a panic there fails the job, so what it left behind is never reported.
+/// Locks a mutex; a poisoned lock is used as it is. Only the program's own code (`merge`, `improves`) can
+/// panic under these locks, and a panic there fails the job, so the state that it left behind is never
+/// reported.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! The tasks that wait in a pool, and who waits for tasks.
+//! The queued tasks of a pool, and the workers and thieves that wait for tasks.
 //!
-//! One lock guards both, so that the question "is anybody hungry?" always has one answer. The lock is taken
-//! when a task is split off, begun or ended; never while a task is searched.
+//! One lock guards both, so that the demand is always well defined. The lock is taken when a task is split
+//! off, begun or ended; never while a task is searched.
 
 use std::{
     collections::VecDeque,
@@ -31,40 +31,41 @@ pub(super) struct Queue<T: Task> {
     stirred: Stirred,
 }
 
-/// Grows when there may be something for a worker that waits. On a cache line of its own: it is watched.
+/// A counter that increases when there may be a task for a waiting worker. On its own cache line, because
+/// workers spin on it.
 #[repr(align(128))]
 struct Stirred(AtomicU64);
 
-/// How long a worker watches for a task before it lies down, while others of its pool work: mostly one of
-/// them splits within microseconds, and to wake a thread takes longer than that.
+/// The time for which a worker spins before it sleeps, while others of its pool work: usually one of them
+/// splits within microseconds, and to wake a thread takes longer than that.
 const WATCH: Duration = if cfg!(feature = "loom") { Duration::ZERO } else { Duration::from_micros(50) };
 
-/// What there is for a worker that does not wait.
+/// The result of asking for a task without waiting.
 #[cfg(feature = "simulation")]
 pub(super) enum Next<T: Task> {
     Task(Entry<T>),
-    /// Nothing now.
+    /// No task is available now.
     Nothing,
     /// The pool is closed.
     Closed,
 }
 
-/// A task that waits.
+/// A queued task.
 pub(super) struct Queued<T: Task> {
     pub(super) entry: Entry<T>,
-    /// How many bytes it had when it was last sealed for a thief; `None` if it was not, since it last ran.
+    /// Its size in bytes when it was last sealed for a thief; `None` if it was not sealed since it last ran.
     pub(super) bytes: Option<usize>,
-    /// When it was asked for elsewhere, if it is the first of what came.
+    /// The time of the steal request, for the first task of a grant.
     pub(super) asked: Option<Instant>,
 }
 
 struct State<T: Task> {
     tasks: VecDeque<Queued<T>>,
-    /// Those that are too large to be sent.
+    /// The number of queued tasks that are too large to be sent.
     staying: usize,
     workers: usize,
     idle: usize,
-    /// Those of the idle that sleep.
+    /// The number of idle workers that sleep.
     asleep: usize,
     thieves: usize,
     gate: Gate,
@@ -75,9 +76,9 @@ struct State<T: Task> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gate {
     Open,
-    /// Running tasks are asked to stop; nobody begins one.
+    /// Running tasks are asked to stop; no task may begin.
     Stopped,
-    /// The pool is at its end: workers return.
+    /// The pool is closed: workers return.
     Closed,
 }
 
@@ -97,16 +98,17 @@ impl<T: Task> Queue<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // A panic under this lock would be a mistake of ours; the workers go on with what there is.
+        // A panic under this lock would be a bug of the runtime; the workers continue with the state as it
+        // is.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts tasks into the queue. Says whether a thief waits for one.
+    /// Queues tasks. Returns whether a thief waits for one.
     pub(super) fn put(&self, entries: impl IntoIterator<Item = Entry<T>>, signals: &Signals) -> bool {
         self.put_stolen(entries, None, signals)
     }
 
-    /// The same for tasks that were asked for, elsewhere and at that time: what the steal took ends when the
+    /// Queues tasks that were requested from another node at the time `asked`; the steal is timed until the
     /// first of them begins.
     pub(super) fn put_stolen(
         &self,
@@ -124,7 +126,7 @@ impl<T: Task> Queue<T> {
         thief_waits
     }
 
-    /// Puts tasks back to the place from which they were [taken for a thief](Self::take_for_thief).
+    /// Puts tasks back to the front, from which they were [taken for a thief](Self::take_for_thief).
     pub(super) fn put_back(&self, kept: Vec<Queued<T>>, signals: &Signals) {
         if kept.is_empty() {
             return;
@@ -148,13 +150,13 @@ impl<T: Task> Queue<T> {
         }
     }
 
-    /// How long steals took.
+    /// Returns the durations of steals.
     pub(super) fn steal_times(&self) -> Histogram {
         self.lock().steal_times
     }
 
-    /// Waits for a task to run; `None` when the pool is closed. `hungry` is called when none can begin at
-    /// once, nor soon if others of the pool work.
+    /// Waits for a task to run; `None` when the pool is closed. `hungry` is called if no task can begin at
+    /// once or, while others of the pool work, soon.
     pub(super) fn next(&self, signals: &Signals, hungry: impl FnOnce()) -> Option<Entry<T>> {
         let mut state = self.lock();
         if let Some(entry) = state.begin(signals) {
@@ -182,7 +184,7 @@ impl<T: Task> Queue<T> {
         None
     }
 
-    /// Watches for a task for a moment, without the lock.
+    /// Spins for a moment until a task can begin, without the lock.
     fn watch<'a>(&'a self, mut state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
         let until = Instant::now() + WATCH;
         while state.gate == Gate::Open && !state.can_begin() && Instant::now() < until {
@@ -196,13 +198,14 @@ impl<T: Task> Queue<T> {
         state
     }
 
-    /// Under the lock, so that whoever has seen the state has seen this too, or sees it change.
+    /// Must be called under the lock, so that a spinning worker that has not seen the new state sees the
+    /// counter change.
     fn stir(&self) {
         self.stirred.0.fetch_add(1, Relaxed);
     }
 
-    /// A task to run, if there is one now: what [`next`](Self::next) does, without its waiting. `waits` is
-    /// the caller's, and says whether it is counted as idle; `hungry` is called when it becomes so.
+    /// Returns a task to run if there is one now, like [`next`](Self::next) without waiting. `waits` is state
+    /// of the caller: whether it is counted as idle. `hungry` is called when it becomes so.
     #[cfg(feature = "simulation")]
     pub(super) fn try_next(&self, signals: &Signals, waits: &mut bool, hungry: impl FnOnce()) -> Next<T> {
         let mut state = self.lock();
@@ -232,10 +235,9 @@ impl<T: Task> Queue<T> {
         taken.into_iter().map(|queued| queued.entry).collect()
     }
 
-    /// Up to `tasks_max` tasks for a thief, oldest first, but never more than half of what is queued unless
-    /// that is a single task: the hungry here are not to starve by serving others. As far as their sizes are
-    /// known they have no more than `bytes_max` together, or are a single one; what is too large to be sent
-    /// stays.
+    /// Takes up to `tasks_max` tasks for a thief, oldest first, but at most half of the queue unless it has a
+    /// single task, so that local workers do not starve. As far as their sizes are known, they have at most
+    /// `bytes_max` bytes together, or are a single larger one; tasks that are too large to be sent remain.
     pub(super) fn take_for_thief(
         &self,
         tasks_max: usize,
@@ -262,14 +264,14 @@ impl<T: Task> Queue<T> {
         taken
     }
 
-    /// How many thieves wait at this node; each adds to the demand.
+    /// Sets the number of thieves that wait at this node; each adds to the demand.
     pub(super) fn set_thieves(&self, thieves: usize, signals: &Signals) {
         let mut state = self.lock();
         state.thieves = thieves;
         state.signal(signals);
     }
 
-    /// Lets nobody begin a task.
+    /// Prevents workers from beginning tasks, and asks running tasks to stop.
     pub(super) fn stop(&self, signals: &Signals) {
         let mut state = self.lock();
         if state.gate == Gate::Open {
@@ -293,7 +295,7 @@ impl<T: Task> Queue<T> {
         self.wake.notify_all();
     }
 
-    /// Ends the pool: running tasks are asked to stop, workers return.
+    /// Closes the pool: running tasks are asked to stop, workers return.
     pub(super) fn close(&self, signals: &Signals) {
         let mut state = self.lock();
         state.gate = Gate::Closed;
@@ -303,7 +305,7 @@ impl<T: Task> Queue<T> {
         self.wake.notify_all();
     }
 
-    /// How many workers are not waiting, and what the tasks that wait may still hold.
+    /// Returns the number of workers that are not waiting, and the outlook of the queued tasks.
     pub(super) fn outlook(&self) -> (usize, Outlook) {
         let state = self.lock();
         let waiting = state.tasks.iter().map(|queued| queued.entry.outlook);
@@ -325,7 +327,7 @@ impl<T: Task> Queue<T> {
 }
 
 impl<T: Task> Queued<T> {
-    /// It is too large to be sent.
+    /// Returns whether it is too large to be sent.
     fn stays(&self) -> bool {
         self.bytes.is_some_and(|bytes| bytes > TASK_BYTES_MAX)
     }
@@ -346,7 +348,7 @@ impl<T: Task> State<T> {
         next.map(|queued| queued.entry)
     }
 
-    /// Says what is wanted now. Under the lock, so that the last word is right.
+    /// Updates the signals. Under the lock, so that the last update is consistent with the state.
     fn signal(&self, signals: &Signals) {
         let (queued, sendable) = (self.tasks.len(), self.tasks.len() - self.staying);
         let wanted = self.idle + self.thieves > queued || self.thieves > sendable;

@@ -1,14 +1,14 @@
-//! The word that a running task polls.
+//! The word that running tasks poll.
 //!
-//! A poll is one relaxed load of a word that hardly ever changes, so it costs no traffic between cores.
-//! Relaxed is enough: the word only says *that* there is something to see; what there is to see stands behind
-//! a lock.
+//! A poll is one relaxed load of a word that hardly ever changes, so it causes no traffic between cores.
+//! Relaxed suffices: the word only indicates *that* there is something to see; the data itself is behind a
+//! lock.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::sync::AtomicU64;
 
-/// What the pool wants of the tasks that run in it. On a cache line of its own.
+/// The pool's requests to the tasks that run in it, on its own cache line.
 ///
 /// ```text
 ///   63                    2    1      0
@@ -23,19 +23,19 @@ const STOP: u64 = 2;
 const EPOCH: u64 = 4;
 
 impl Signals {
-    /// Everything at once: it changes when there is something to see.
+    /// Returns the whole word, which changes when there is something to see.
     #[inline]
     pub(crate) fn word(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
-    /// The word of an epoch in which nobody wants anything of a task.
+    /// Returns the word of an epoch in which nothing is requested.
     #[inline]
     pub(crate) fn quiet(epoch: u64) -> u64 {
         epoch * EPOCH
     }
 
-    /// Whether running tasks are to stop at their next `migrate()`.
+    /// Returns whether running tasks should stop at their next `migrate()`.
     #[inline]
     pub(crate) fn stop(&self) -> bool {
         self.word() & STOP != 0
@@ -45,7 +45,7 @@ impl Signals {
         self.set(STOP, stop);
     }
 
-    /// Whether hungry workers and waiting thieves are more than the tasks that are queued.
+    /// Returns whether hungry workers and waiting thieves outnumber the queued tasks.
     #[inline]
     pub(crate) fn split(&self) -> bool {
         self.word() & SPLIT != 0
@@ -55,8 +55,8 @@ impl Signals {
         self.set(SPLIT, split);
     }
 
-    /// Whoever sets a bit holds the queue's lock, so nobody sets it otherwise between the look and the
-    /// change; and as long as nothing changes, the word stays in every core's cache.
+    /// The caller holds the queue's lock, so no other thread changes the bit between the test and the update;
+    /// the test keeps the word in every core's cache as long as nothing changes.
     fn set(&self, bit: u64, on: bool) {
         let is_on = self.word() & bit != 0;
         if on && !is_on {
@@ -66,7 +66,7 @@ impl Signals {
         }
     }
 
-    /// Grows whenever a variable of the node changes.
+    /// Returns the epoch, which increases whenever a variable of the node changes.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
         self.word() / EPOCH

@@ -1,5 +1,5 @@
 //! A pool that is worked in slices of virtual time instead of by threads: the queue, the ledger, the
-//! variables and the contexts are the real ones, only who calls them, and when, is decided elsewhere.
+//! variables and the contexts are the production ones, and only the scheduling differs.
 
 use std::{
     convert::Infallible,
@@ -28,25 +28,25 @@ use crate::{
     task::{Outcome, Task},
 };
 
-/// Decides about the time that tasks take.
+/// Determines the time that tasks take.
 pub trait Pace: Send + Sync + 'static {
-    /// Passes when a worker of the node may do its next slice.
+    /// Waits until a worker of the node may run its next slice.
     fn slice(&self, node: NodeId) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-    /// Does a slice: calls `run` once. A task's search then returns [`Outcome::Migrate`] at the end of the
-    /// slice, without having been told to.
+    /// Runs a slice: calls `run` once. A task's search then returns [`Outcome::Migrate`] at the end of the
+    /// slice, without having been asked to.
     fn work(&self, node: NodeId, run: &mut dyn FnMut());
 }
 
-/// A pool whose workers are loops on the runtime that has the virtual time.
+/// A pool whose workers are loops on the runtime with the virtual time.
 pub(crate) struct Slices<T: Task> {
     pool: Pool<T>,
     pace: Arc<dyn Pace>,
-    /// Workers that wait look again.
+    /// Notified when waiting workers should look again.
     look: Notify,
 }
 
 impl<T: Task> Slices<T> {
-    /// Starts as many workers as the pool was made for. They end with the pool, each when its slice is over.
+    /// Starts as many workers as the pool was made for. Each ends after its slice when the pool is closed.
     pub(crate) fn start(pool: Pool<T>, pace: Arc<dyn Pace>) -> (Arc<Self>, Workers) {
         let slices = Arc::new(Self { pool, pace, look: Notify::new() });
         let (away, back) = mpsc::channel(1);
@@ -56,7 +56,7 @@ impl<T: Task> Slices<T> {
         (slices, Workers::sliced(back))
     }
 
-    /// `_away` is dropped when the worker has returned.
+    /// Runs a worker. `_away` is dropped when it has returned.
     async fn keep_working(self: Arc<Self>, worker: usize, _away: mpsc::Sender<Infallible>) {
         let (mut begun, mut waits) = (None, false);
         loop {
@@ -78,12 +78,12 @@ impl<T: Task> Slices<T> {
             self.pace.work(self.pool.node, &mut || {
                 begun = entry.take().and_then(|entry| self.slice(entry, worker));
             });
-            // What was split off, or put back, is for whoever waits.
+            // Waiting workers may take what was split off or put back.
             self.look.notify_waiters();
         }
     }
 
-    /// Runs a task for a slice; gives it back if it is to go on.
+    /// Runs a task for a slice; returns it if it is to continue.
     fn slice(&self, entry: Entry<T>, worker: usize) -> Option<Entry<T>> {
         match self.pool.search(entry, worker) {
             Searched { outcome: Ok(Outcome::Migrate), finished, task } if !finished.told_to_stop => {
@@ -140,7 +140,7 @@ impl<T: Task> Work for Slices<T> {
 
     fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<Vec<Envelope>, PoolFault> {
         let taken = Work::take(&self.pool, tasks_max, bytes_max);
-        // What does not fit is put back.
+        // Tasks that do not fit are put back.
         self.look.notify_waiters();
         taken
     }
@@ -175,7 +175,7 @@ impl<T: Task> Work for Slices<T> {
     }
 
     fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging {
-        // At once, and on this thread: another's time is not that of the run.
+        // At once and on this thread: another thread's time would not be that of the run.
         Box::pin(ready(merge_shown::<T::Output>(&outputs, show)))
     }
 

@@ -1,8 +1,8 @@
-//! The pool under load: no task lost, none run twice, no worker left asleep while there is work, none called
-//! idle while it runs.
+//! The pool under load: each task runs exactly once, no worker sleeps while there is work, and the pool is
+//! never idle while a task runs.
 //!
-//! Each round is short and uses other numbers of workers and other moments to interfere, drawn from the seed
-//! of the round.
+//! The rounds are short and differ in the number of workers and the times of interference, drawn from the
+//! round's seed.
 
 use std::{
     sync::Arc,
@@ -74,8 +74,7 @@ impl Bench {
         self.pool.put(vec![root.seal().unwrap()], None).unwrap();
     }
 
-    /// Waits until something holds, looking again whenever the pool says that it has changed, and now and
-    /// then.
+    /// Waits until a condition holds, testing it whenever the pool has changed, and periodically.
     fn wait_for(&self, what: &str, holds: impl Fn(&Pool<Leaves>) -> bool) {
         let give_up = Instant::now() + Duration::from_secs(60);
         while !holds(&self.pool) {
@@ -98,7 +97,7 @@ impl Bench {
 fn every_state_is_visited_once_and_the_batch_holds_the_root_alone() {
     for round in 0..50 {
         let bench = Bench::start(1 + round % 4);
-        // Thieves that are never served keep the demand up: as many splits as can be.
+        // Thieves that are never served keep the demand high: as many splits as possible.
         bench.pool.set_thieves(round % 3);
         bench.put_root();
         bench.wait_until_idle();
@@ -130,8 +129,8 @@ fn tasks_that_go_back_and_forth_between_two_pools_are_neither_lost_nor_doubled()
     }
 }
 
-/// Whoever drives the node looks only when it is told to: a worker that has put its task back must say so,
-/// though there is a task.
+/// The driver looks only when it is notified: a worker that has put its task back must notify it although
+/// there is a task.
 #[test]
 fn a_pool_that_is_stopped_says_when_it_is_quiet() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -210,7 +209,7 @@ fn a_task_that_panics_is_a_fault_of_the_program_and_no_end_of_the_worker() {
     workers.join();
 }
 
-/// A task of some size.
+/// A task of a given size.
 #[derive(Debug, Serialize, Deserialize)]
 struct Heavy(String);
 
@@ -246,7 +245,7 @@ fn a_thief_is_given_so_many_bytes_and_what_is_too_large_to_be_sent_stays() {
     assert_eq!((view.queued, view.staying, view.spare()), (5, 1, 4));
     assert_eq!((give(1_000).len(), give(1_000).len(), give(1_000).len()), (3, 1, 0));
     assert_eq!((pool.view().queued, pool.view().spare()), (1, 0), "nothing to give: no thief waits for it");
-    // It is done here.
+    // The task is done here.
     let workers = Workers::start(&pool).unwrap();
     let give_up = Instant::now() + Duration::from_secs(60);
     while !pool.view().is_idle() {

@@ -1,4 +1,4 @@
-//! The node's copies of the variables, between the tasks above and the znodes below.
+//! The node's copies of the variables, between the tasks and the znodes.
 
 use std::{
     any::TypeId as RustType,
@@ -26,18 +26,19 @@ struct Slot {
 #[derive(Default)]
 struct NodeCopy {
     value: Option<Arc<AnyValue>>,
-    /// Grows with each improvement.
+    /// Increases with each improvement.
     version: u64,
-    /// The version that the znode is known to be as good as.
+    /// The version that the znode is known to be at least as good as.
     published: u64,
-    /// How often the znode had something that is no value, and was written again.
+    /// How often the znode was overwritten because its content could not be decoded.
     overwritten: u32,
 }
 
-/// How often a node writes a variable again because its znode has something that is no value.
+/// The maximum number of times that a node overwrites a variable's znode because its content cannot be
+/// decoded.
 const OVERWRITES_MAX: u32 = 3;
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A task here, or another node: the znode may not have it.
@@ -46,16 +47,16 @@ pub(crate) enum Source {
     Znode,
 }
 
-/// A value of a variable that the znode is not known to be as good as.
+/// A value of a variable that may be better than that in the znode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unpublished {
-    /// The variable's place in the declaration.
+    /// The index of the variable in the declaration.
     pub(crate) slot: usize,
     /// Its name.
     pub(crate) name: &'static str,
     /// The value, encoded.
     pub(crate) value: Vec<u8>,
-    /// What to say in [`VariableTable::published`].
+    /// The version to pass to [`VariableTable::published`].
     pub(crate) version: u64,
 }
 
@@ -77,12 +78,12 @@ impl VariableTable {
         self.slots.iter().map(|slot| slot.declared.name)
     }
 
-    /// The types of the variables, in the order of their declaration.
+    /// Returns the types of the variables, in the order of their declaration.
     pub(crate) fn types(&self) -> impl Iterator<Item = RustType> + '_ {
         self.slots.iter().map(|slot| slot.declared.variable)
     }
 
-    /// The place of a variable.
+    /// Returns the index of a variable.
     pub(crate) fn slot_of(&self, variable: RustType) -> Option<usize> {
         self.slots.iter().position(|slot| slot.declared.variable == variable)
     }
@@ -91,11 +92,12 @@ impl VariableTable {
         self.slots[slot].copy().value.clone()
     }
 
-    /// Takes a value if it improves. Says whether it did.
+    /// Adopts a value if it improves on the node's copy. Returns whether it did.
     pub(crate) fn offer(&self, slot: usize, value: Arc<AnyValue>, from: Source, signals: &Signals) -> bool {
         let slot = &self.slots[slot];
         loop {
-            // The program's own code compares, without the lock: others take it who must not wait for that.
+            // The comparison is the program's code and runs without the lock, because other holders must not
+            // wait for it.
             let (old, version) = {
                 let copy = slot.copy();
                 (copy.value.clone(), copy.version)
@@ -104,7 +106,7 @@ impl VariableTable {
                 return false;
             }
             let mut copy = slot.copy();
-            // It has improved meanwhile: compared again, as often as others make it better.
+            // The copy has improved meanwhile: compare again.
             if copy.version != version {
                 continue;
             }
@@ -120,7 +122,7 @@ impl VariableTable {
         }
     }
 
-    /// Takes an encoded value if it improves. A slot that this program does not have is passed over.
+    /// Adopts an encoded value if it improves. A slot that this program does not have is ignored.
     pub(crate) fn offer_encoded(
         &self,
         slot: usize,
@@ -133,13 +135,14 @@ impl VariableTable {
         Ok(self.offer(slot, value, from, signals))
     }
 
-    /// The value of a variable, encoded.
+    /// Returns the value of a variable, encoded.
     pub(crate) fn encoded(&self, slot: usize) -> Result<Option<Vec<u8>>, EncodeError> {
         let value = self.read(slot);
         value.map(|value| (self.slots[slot].declared.encode)(&*value)).transpose()
     }
 
-    /// The value of a variable as people can read it; null if it has none, is large, or cannot be JSON.
+    /// Returns the value of a variable as JSON, for people; null if it has none, is large, or has no JSON
+    /// form.
     pub(crate) fn shown(&self, slot: usize) -> serde_json::Value {
         let small = |bytes: Vec<u8>| bytes.len() <= SHOWN_ENCODED_BYTES_MAX;
         if !self.encoded(slot).ok().flatten().is_some_and(small) {
@@ -148,13 +151,13 @@ impl VariableTable {
         self.read(slot).map(|value| (self.slots[slot].declared.show)(&*value)).unwrap_or_default()
     }
 
-    /// Whether the encoded value `new` improves on the encoded value `old`.
+    /// Returns whether the encoded value `new` improves on the encoded value `old`.
     pub(crate) fn improves(&self, slot: usize, new: &[u8], old: &[u8]) -> Result<bool, DecodeError> {
         let declared = &self.slots[slot].declared;
         Ok((declared.improves)(&*(declared.decode)(new)?, &*(declared.decode)(old)?))
     }
 
-    /// The values that their znodes may not have yet.
+    /// Returns the values that their znodes may not have yet.
     pub(crate) fn unpublished(&self) -> Result<Vec<Unpublished>, EncodeError> {
         let mut values = Vec::new();
         for (slot, Slot { declared, copy }) in self.slots.iter().enumerate() {
@@ -173,8 +176,8 @@ impl VariableTable {
         Ok(values)
     }
 
-    /// Notes that a variable's znode has something that is no value. Says whether it is to be written again:
-    /// not too often, for it may be another that takes ours for none.
+    /// Records that a variable's znode cannot be decoded. Returns whether to overwrite it, which is limited
+    /// because another node may in turn be unable to decode ours.
     pub(crate) fn unreadable(&self, slot: usize) -> bool {
         let mut copy = self.slots[slot].copy();
         let again = copy.value.is_some() && copy.overwritten < OVERWRITES_MAX;
@@ -185,7 +188,7 @@ impl VariableTable {
         again
     }
 
-    /// Notes that a variable's znode is at least as good as this version of the node's copy.
+    /// Records that a variable's znode is at least as good as this version of the node's copy.
     pub(crate) fn published(&self, slot: usize, version: u64) {
         let mut copy = self.slots[slot].copy();
         copy.published = copy.published.max(version);
@@ -211,10 +214,10 @@ mod tests {
     use super::*;
     use crate::variable::Variable;
 
-    /// Whether a comparison has begun, and may end.
+    /// The state of a comparison: begun, and allowed to end.
     static GATE: (Mutex<(bool, bool)>, Condvar) = (Mutex::new((false, false)), Condvar::new());
 
-    /// A variable that takes as long to compare as it is made to.
+    /// A variable whose comparison takes as long as the test requires.
     struct Slow;
 
     impl Variable for Slow {

@@ -1,4 +1,4 @@
-//! What the rest of a node sees of its pool, whatever the program: tasks are bytes there, outputs too.
+//! The type-erased interface of a pool for the rest of a node: tasks and outputs are bytes.
 
 use std::{
     future::Future,
@@ -22,17 +22,18 @@ use crate::{
     wire::codec::{self, EncodeError},
 };
 
-/// How large an encoded value may be to be shown as JSON at all, in bytes: JSON takes many times as much.
+/// The maximum size of an encoded value to be shown as JSON, in bytes: JSON takes many times as much.
 pub(super) const SHOWN_ENCODED_BYTES_MAX: usize = 256 << 10;
 
-/// What has been completed since the last batch, and the merged output of all that was completed.
+/// The ids to be toggled for the tasks completed since the last batch, and the merged output of all completed
+/// tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Batch {
     pub(crate) toggles: Vec<TaskId>,
     pub(crate) output: Vec<u8>,
 }
 
-/// A mistake of the program that no other attempt would mend: the job fails.
+/// A mistake of the program that would recur in another attempt: the job fails.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum PoolFault {
     #[error("task {task} panicked: {message}")]
@@ -51,54 +52,55 @@ pub(crate) enum PoolFault {
     Unrecordable { reason: String },
 }
 
-/// Outputs being merged: as bytes, and, if they are to be shown, as people can read them.
+/// The future of merged outputs: as bytes and, if they are to be shown, as JSON.
 pub(crate) type Merging =
     Pin<Box<dyn Future<Output = Result<(Vec<u8>, serde_json::Value), PoolFault>> + Send>>;
 
-/// A pool with its program forgotten.
+/// A pool with its type of task erased.
 ///
-/// Who calls it drives the node, and must not wait for the program's own code: a search, a merge or a
-/// comparison may take seconds. So none of that is done under a lock that is taken here.
+/// The driver calls these methods and must not wait for the program's own code: a search, a merge or a
+/// comparison may take seconds. So they take no lock under which such code runs.
 pub(crate) trait Work: Send + Sync + 'static {
-    /// Resolves when something has happened that the node must look at: a worker went hungry, a task was
-    /// queued for a thief, the batch grew large, a variable improved, the program failed.
+    /// Waits for an event that the node must react to: a worker went hungry, a task was queued for a thief,
+    /// the batch grew large, a variable improved, the program failed.
     fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
     fn view(&self) -> PoolView;
     fn fault(&self) -> Option<PoolFault>;
     fn figures(&self) -> Figures;
-    /// What may still be found here.
+    /// Returns the outlook of all tasks here.
     fn outlook(&self) -> Outlook;
-    /// The tasks that are being searched, or completed.
+    /// Returns the tasks that are being searched or completed.
     fn running(&self) -> Vec<TaskId>;
     fn signals(&self) -> &Signals;
     fn variables(&self) -> &VariableTable;
-    /// Takes tasks from elsewhere, which were asked for at that time.
+    /// Queues tasks from elsewhere, with the time of the request for them.
     fn put(&self, envelopes: Vec<Envelope>, asked: Option<Instant>) -> Result<(), PoolFault>;
-    /// Gives tasks to a thief, if some are queued: so many, and of so many bytes together; one of more bytes
-    /// alone. What is too large to be sent stays.
+    /// Takes queued tasks for a thief, with at most `bytes_max` bytes together; a larger one goes alone.
+    /// Tasks that are too large to be sent remain.
     fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<Vec<Envelope>, PoolFault>;
-    /// How many thieves wait for a split.
+    /// Sets the number of thieves that wait for a split.
     fn set_thieves(&self, thieves: usize);
     /// Asks running tasks to stop and lets none begin.
     fn stop(&self);
     /// Lets tasks begin again.
     fn resume(&self);
-    /// Gives every queued task of a pool in which none begins.
+    /// Takes every queued task of a pool in which none begins.
     fn unload(&self) -> Result<Vec<Envelope>, PoolFault>;
-    /// Forgets every task of a quiet pool, its batch and its outputs: they belong to an attempt that is over.
+    /// Discards every task of a quiet pool, its batch and its outputs: they belong to an attempt that is
+    /// over.
     fn discard(&self);
     /// Takes the batch. `None` while a worker merges an output into it: then it is
-    /// [`ready`](Self::ready_batch) later, and [`changed`](Self::changed) says so. Of a quiet pool it is
-    /// there at once.
+    /// [`ready`](Self::ready_batch) later, which [`changed`](Self::changed) announces. In a quiet pool it is
+    /// available at once.
     fn take_batch(&self) -> Result<Option<Batch>, PoolFault>;
-    /// The batch that was to be taken, if it could not be at once and can be now.
+    /// Returns the requested batch, if it could not be taken at once and is available now.
     fn ready_batch(&self) -> Result<Option<Batch>, PoolFault>;
-    /// Merges outputs of nodes, empty ones being those of nodes that have produced nothing yet; on another
-    /// thread, since it may take long.
+    /// Merges outputs of nodes on another thread, since it may take long. Nodes without any output yet have
+    /// an empty one.
     fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging;
-    /// Offers what a user says. Says whether it made a difference, and what there is to say of it.
+    /// Offers a user's suggestion. Returns whether it made a difference, and the answer.
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String>;
-    /// Ends the pool: running tasks are asked to stop, workers return.
+    /// Closes the pool: running tasks are asked to stop, workers return.
     fn close(&self);
 }
 
@@ -108,9 +110,9 @@ impl<T: Task> Work for Pool<T> {
     }
 
     fn view(&self) -> PoolView {
-        // The queue first: a worker completes its task before it is seen to be idle. Asked in the other
-        // order, a pool that has just become
-        // idle would not show what was completed last, and a node that leaves would leave it behind.
+        // The queue first: a worker completes its task before it becomes idle. In the other order, a pool
+        // that has just become idle might not show what was completed last, and a node that leaves would
+        // leave it behind.
         let queue = self.queue.view();
         PoolView { batch_ids: self.batches.ids(), batches: self.batches.count(), ..queue }
     }
@@ -152,7 +154,7 @@ impl<T: Task> Work for Pool<T> {
     fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<Vec<Envelope>, PoolFault> {
         let bytes_max = bytes_max.min(TASK_BYTES_MAX);
         let (mut envelopes, mut bytes, mut kept, mut full) = (Vec::new(), 0, Vec::new(), false);
-        // Sealed outside the queue's lock: that takes its time.
+        // Sealing takes time and is therefore done outside the queue's lock.
         for queued in self.queue.take_for_thief(tasks_max, bytes_max, &self.signals) {
             if full {
                 kept.push(queued);
@@ -167,7 +169,7 @@ impl<T: Task> Work for Pool<T> {
                     full = true;
                     kept.push(Queued { bytes: Some(envelope.bytes()), ..queued });
                 }
-                // It is done here. Only if this node must leave before is there nobody who can do it.
+                // The task is completed here. Only if this node must leave first can no node complete it.
                 Err(EncodeError::TooLarge { bytes, limit }) => {
                     tracing::warn!(task = %queued.entry.id, bytes, limit, "a task is too large to be given away");
                     kept.push(Queued { bytes: Some(bytes), ..queued });
@@ -217,14 +219,14 @@ impl<T: Task> Work for Pool<T> {
         Box::pin(async move {
             match merging.await {
                 Ok(merged) => merged,
-                // What panics is caught there: the runtime ends, and nobody waits for the answer.
+                // Panics are caught there, so the runtime is ending, and nothing waits for the answer.
                 Err(_) => std::future::pending().await,
             }
         })
     }
 
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String> {
-        // It comes from outside, and the program's own code looks at it.
+        // The suggestion comes from outside and is read by the program's own code, which may panic.
         let read = catch_unwind(AssertUnwindSafe(|| T::suggest(&self.shared, given)));
         let Suggested { variable, value, mut said, describe } =
             read.map_err(|_| "the program has panicked at what was given".to_owned())??;
@@ -247,7 +249,7 @@ impl<T: Task> Work for Pool<T> {
     }
 }
 
-/// Merges outputs, and encodes and shows what comes of it: all of it the program's own code.
+/// Merges outputs, and encodes and shows the result: all of it the program's own code.
 pub(super) fn merge_shown<O: Output>(
     outputs: &[Vec<u8>],
     show: bool,
@@ -255,7 +257,7 @@ pub(super) fn merge_shown<O: Output>(
     let merging = || {
         let merged = merge::<O>(outputs)?;
         let encoded = codec::encode(&merged).map_err(|e| PoolFault::Unencodable { reason: e.to_string() })?;
-        // What cannot be JSON, such as a map by pairs, is for the program alone.
+        // A result without a JSON form, such as a map with pairs as keys, is for the program only.
         let shown =
             if show { serde_json::to_value(&merged).unwrap_or_default() } else { serde_json::Value::Null };
         Ok((encoded, shown))

@@ -17,8 +17,8 @@ use crate::{
     task::{Outcome, Task},
 };
 
-/// The threads of a pool. Dropping them does not end them: close the pool first, then [`join`](Self::join),
-/// or wait until they have [returned](Self::returned).
+/// The threads of a pool. Dropping them does not end them: close the pool first, then [`join`](Self::join)
+/// them, or wait until they have [returned](Self::returned).
 #[derive(Debug)]
 pub(crate) struct Workers {
     threads: Vec<JoinHandle<()>>,
@@ -30,7 +30,7 @@ impl Workers {
     /// Starts as many workers as the pool was made for.
     ///
     /// # Errors
-    /// If the operating system refuses a thread. Those already started end then.
+    /// If the operating system refuses a thread. The workers already started are ended.
     pub(crate) fn start<T: Task>(pool: &Arc<Pool<T>>) -> io::Result<Self> {
         let (away, back) = mpsc::channel(1);
         let mut workers = Self { threads: Vec::new(), back };
@@ -53,22 +53,23 @@ impl Workers {
         Ok(workers)
     }
 
-    /// No threads: the pool is worked by something else, which lets go of its senders when it returns.
+    /// Creates a handle without threads: the pool is worked by futures, which drop their senders when they
+    /// return.
     #[cfg(feature = "simulation")]
     pub(crate) fn sliced(back: mpsc::Receiver<Infallible>) -> Self {
         Self { threads: Vec::new(), back }
     }
 
-    /// Waits until every worker has returned, without keeping a thread.
+    /// Waits until every worker has returned, without blocking a thread.
     ///
     /// # Cancellation safety
-    /// Dropping the future loses nothing.
+    /// Dropping the future has no effect.
     pub(crate) async fn returned(&mut self) {
         // Nothing is ever sent.
         let _ = self.back.recv().await;
     }
 
-    /// How many have not returned.
+    /// Returns the number of workers that have not returned.
     pub(crate) fn out(&self) -> usize {
         self.back.sender_strong_count()
     }
@@ -113,7 +114,7 @@ impl<T: Task> Pool<T> {
         Searched { outcome, finished: cx.finish(), task }
     }
 
-    /// Does what follows from the way in which a search has ended.
+    /// Handles the outcome of a search.
     pub(super) fn conclude(&self, searched: Searched<T>) {
         let Searched { outcome, finished, task } = searched;
         let Finished { id, children, output, told_to_stop } = finished;
@@ -127,14 +128,14 @@ impl<T: Task> Pool<T> {
             Ok(Outcome::Migrate) if told_to_stop => {
                 self.queue.put([Entry::resume(id, children, output, task)], &self.signals);
             }
-            // A task that stops of itself would be begun and stop again for ever.
+            // A task that stops without a request would be begun and stop again for ever.
             Ok(Outcome::Migrate) => self.fail(PoolFault::Deserted { task: id }),
             Err(panic) => self.fail(PoolFault::Panicked { task: id, message: message(&*panic) }),
         }
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(super) fn message(panic: &(dyn Any + Send)) -> String {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,10 +1,10 @@
-//! The time: monotonic for the protocol, of day for records.
+//! Clocks: monotonic time for the protocol, time of day for records.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// A clock that counts milliseconds from its making and never goes back.
+/// A clock that counts milliseconds from its creation and never goes back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock(Instant);
 
@@ -13,24 +13,24 @@ impl Clock {
         Self(Instant::now())
     }
 
-    /// The time since the start.
+    /// Returns the time since the start.
     pub(crate) fn now(self) -> Duration {
         self.0.elapsed()
     }
 
-    /// Milliseconds since the start.
+    /// Returns the milliseconds since the start.
     pub(crate) fn now_ms(self) -> u64 {
         millis(self.now())
     }
 
-    /// The instant that is so long after the start.
+    /// Returns the instant `after` the start.
     pub(crate) fn instant(self, after: Duration) -> Instant {
         self.0 + after
     }
 }
 
-/// The time of day in milliseconds since 1970, for records that people read. Nothing is decided by it: the
-/// clocks of nodes may differ by hours.
+/// Returns the time of day in milliseconds since 1970, for records that people read. No decision depends on
+/// it: the clocks of nodes may differ by hours.
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }

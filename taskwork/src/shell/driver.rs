@@ -1,4 +1,5 @@
-//! The loop that drives a node: waits for something to happen, asks the core, performs what it says.
+//! The loop that drives a node: waits for an event, passes it to the core, and performs the resulting
+//! actions.
 
 use std::{
     collections::VecDeque,
@@ -31,38 +32,38 @@ use crate::{
     },
 };
 
-/// Everything a node is made of, ready to run.
+/// The parts of a node, ready to run.
 pub(crate) struct Driver {
     pub(crate) core: core::Node,
     pub(crate) job: JobId,
     pub(crate) pool: Arc<dyn Work>,
-    /// What happens in the znode tree.
+    /// Events from the znode tree.
     pub(crate) events: mpsc::Receiver<Event>,
-    /// Messages that came by way of it, with their senders.
+    /// Messages received through the znode tree, with their senders.
     pub(crate) letters: mpsc::Receiver<(NodeId, Parcel)>,
-    /// Which messages are to go that way.
+    /// Decides which messages are also sent through the znode tree.
     pub(crate) mail: Mail,
-    /// What is to be done there.
+    /// Writes to the znode tree.
     pub(crate) orders: mpsc::Sender<Order>,
-    /// Wakes whoever writes improved variables to their znodes.
+    /// Wakes the loop that writes improved variables to their znodes.
     pub(crate) publish: Arc<Notify>,
-    /// `None` where there is nobody to talk to: a single node within one process.
+    /// `None` for a single node within one process, which has no peers.
     pub(crate) network: Option<Network>,
     pub(crate) shutdown: oneshot::Receiver<()>,
-    /// The node is to leave, and to hand on what is unfinished.
+    /// Asks the node to leave and to hand on its unfinished tasks.
     pub(crate) drain: Arc<Notify>,
-    /// The node's figures, for whoever watches.
+    /// The node's figures, for observers.
     pub(crate) figures: Arc<Mutex<Figures>>,
-    /// What has happened to the node, for whoever looks later.
+    /// The node's events in the job, for people who look at it later.
     pub(crate) timeline: Arc<Timeline>,
     pub(crate) clock: Clock,
-    /// Whether there was ever a task here.
+    /// Whether the node ever had a task.
     pub(crate) fed: bool,
-    /// The variables of the pool as they were when last looked at.
+    /// The epoch of the pool's variables when last examined.
     pub(crate) epoch: u64,
 }
 
-/// Why a node's loop has ended.
+/// The reasons for which a node's loop has ended.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -70,9 +71,9 @@ pub(crate) enum Ended {
     ShutDown,
     /// The job is over.
     JobOver,
-    /// A mistake of ours: the loop has panicked.
+    /// A bug of the runtime: the loop has panicked.
     BrokenDown,
-    /// It left the cluster.
+    /// The node has left the cluster.
     Departed(Departure),
 }
 
@@ -87,8 +88,8 @@ enum Happening {
 }
 
 impl Driver {
-    /// Runs the node until it has left, the job is over, or it is shut down. The pool is closed then; the
-    /// network is given back.
+    /// Runs the node until it has left, the job is over, or it is shut down. Then the pool is closed, and the
+    /// network is returned.
     pub(crate) async fn run(mut self) -> (Ended, Option<Network>) {
         let mut faulty = false;
         let ended = loop {
@@ -125,7 +126,7 @@ impl Driver {
         (ended, self.network)
     }
 
-    /// What has changed in the pool.
+    /// Returns the event for a change of the pool.
     fn look(&self) -> Event {
         match self.pool.ready_batch() {
             Ok(batch) => batch.map_or(Event::Look, told_batch),
@@ -137,13 +138,13 @@ impl Driver {
     }
 
     /// # Cancellation safety
-    /// Every branch is: nothing that has happened is lost when another branch wins.
+    /// All branches are cancel safe: nothing is lost when another branch wins.
     async fn wait(&mut self) -> Happening {
         let due = self.core.deadline().map(|ms| self.clock.instant(time::Duration::from_millis(ms)));
         let far = time::Instant::now() + time::Duration::from_secs(3600);
         let arrivals = self.network.as_mut().map(|network| &mut network.arrivals);
-        // In this order, so that a run can be replayed. Nobody starves by it: whatever the event, the core
-        // looks at the pool and at the time as they are.
+        // The order is fixed, so that a run can be replayed. No branch starves: whatever the event, the core
+        // examines the current state of the pool and the time.
         tokio::select! {
             biased;
             _ = &mut self.shutdown => Happening::ShutDown,
@@ -156,15 +157,15 @@ impl Driver {
         }
     }
 
-    /// Reads what came from a peer. What cannot be read is dropped: the sender is a member, but of another
-    /// make.
+    /// Decodes a message from a peer. An undecodable message is dropped: the sender is a member, but of
+    /// another version.
     fn open(&mut self, arrival: Arrival) -> Option<Event> {
         match arrival {
             Arrival::Unreachable { to } => {
                 self.mail.unreachable(to, self.clock.now_ms());
                 Some(Event::Unreachable { to })
             }
-            // It takes its room until it is read.
+            // Its room is released after decoding.
             Arrival::Message { from, payload, room: _room } => {
                 self.mail.heard_of(from);
                 match codec::decode::<Parcel>(&payload) {
@@ -187,10 +188,11 @@ impl Driver {
         None
     }
 
-    /// Who steals for another job than this node's is denied at once, so that it need not wait for an answer.
+    /// Denies a steal request for another job than this node's, so that the thief need not wait for an
+    /// answer.
     fn deny_elsewhere(&self, from: NodeId, asked: &Parcel) {
         let Some(denial) = asked.denial() else { return };
-        // A few bytes; nothing is lost for good by a denial that is not heard.
+        // A lost denial does no lasting harm.
         let _ = self.send_parcel(from, &denial);
     }
 
@@ -204,7 +206,8 @@ impl Driver {
         }
     }
 
-    /// Gives an event to the core and performs what it says, and what follows from that, to the end.
+    /// Passes an event to the core and performs the resulting actions, and those that follow from them, to
+    /// the end.
     fn handle(&mut self, event: Event) -> Option<Departure> {
         let epoch = self.pool.signals().epoch();
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
@@ -233,7 +236,7 @@ impl Driver {
         None
     }
 
-    /// Performs an action. Answers with the event that it asks for, if any.
+    /// Performs an action. Returns the event that answers it, if any.
     fn perform(&mut self, action: Action) -> Result<Option<Event>, Refusal> {
         match action {
             Action::Send { to, attempt, message } => self.send(to, attempt, message)?,
@@ -254,7 +257,7 @@ impl Driver {
             Action::Discard => self.pool.discard(),
             Action::Unload => return Ok(Some(Event::Unloaded { tasks: self.pool.unload()? })),
             Action::TakeBatch => {
-                // Otherwise the pool says so when it is ready.
+                // Otherwise the pool notifies the driver when it is ready.
                 return Ok(self.pool.take_batch()?.map(told_batch));
             }
             Action::Enrol { attempt } => self.order(Order::Enrol { attempt }),
@@ -265,7 +268,8 @@ impl Driver {
     }
 
     fn send(&mut self, to: NodeId, attempt: Attempt, message: Message) -> Result<(), PoolFault> {
-        // What is said again while it is on its way, and gets on, needs no copy and no other way.
+        // A repeated message that is still being sent, and makes progress, needs neither a copy nor another
+        // way.
         let under_way = self.under_way(to, &message);
         if under_way == UnderWay::Moves {
             return Ok(());
@@ -276,7 +280,7 @@ impl Driver {
         if under_way == UnderWay::No {
             self.send_parcel(to, &parcel)?;
         }
-        // Letters are said again, transactions are not: half of the room is kept for these.
+        // Letters are repeated, transactions are not: half of the room is reserved for transactions.
         let room = self.orders.capacity() > ORDERS_MAX / 2;
         if room && self.mail.is_due(to, &parcel.message, self.clock.now_ms()) {
             self.order(Order::Post { to, parcel });
@@ -293,8 +297,8 @@ impl Driver {
     }
 
     /// # Errors
-    /// If the message cannot be encoded. Tasks in it were encoded, and are few enough: it is a mistake of
-    /// ours, but one that must not be said again for ever.
+    /// If the message cannot be encoded. Its tasks were encoded before, and are few enough: this is a bug of
+    /// the runtime, but must not be repeated for ever.
     fn send_parcel(&self, to: NodeId, parcel: &Parcel) -> Result<(), PoolFault> {
         let Some(network) = &self.network else { return Ok(()) };
         let message = &parcel.message;
@@ -312,7 +316,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The values of the variables that are small enough to ride along, as far as there is room for them.
+    /// Returns the values of variables that are small enough to be riders, as far as there is room for them.
     fn riders(&self) -> Vec<(u32, Vec<u8>)> {
         let variables = self.pool.variables();
         let value = |slot| variables.encoded(slot).ok().flatten().filter(|v| v.len() <= RIDER_BYTES_MAX);
@@ -328,7 +332,7 @@ impl Driver {
 
     fn order(&self, order: Order) {
         // The core asks for one transaction and one enrolment at a time, so the channel is full only if
-        // attempts come faster than they can be joined; closed, it is only when the node ends.
+        // attempts follow each other faster than they can be joined, and closed only when the node ends.
         if let Err(error) = self.orders.try_send(order) {
             tracing::warn!(%error, "the coordination is behind and was not told");
         }
@@ -345,7 +349,7 @@ fn told_batch(batch: Batch) -> Event {
     Event::Batch { toggles: batch.toggles, output: batch.output }
 }
 
-/// Why an action came to nothing.
+/// The reasons for which an action was not performed.
 enum Refusal {
     Departs(Departure),
     Fault(PoolFault),

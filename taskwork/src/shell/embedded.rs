@@ -1,8 +1,8 @@
 //! A whole cluster within this process: the znode tree, the nodes, the submitter.
 //!
-//! Nothing is simplified for it: the job is submitted, claimed, run, accounted for and closed as it would be
-//! on many machines, over the tree in memory instead of a server. Only with a single node nothing listens and
-//! nothing is encrypted, since there is nobody to talk to.
+//! Nothing is simplified: the job is submitted, claimed, run, accounted for and closed as on many machines,
+//! with the tree in memory instead of a server. Only a single node has no endpoint and no encryption, since
+//! it has no peers.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -34,37 +34,36 @@ use crate::{
     report::{JobError, Observer, Progress, RawReport, Stopper},
 };
 
-/// What an embedded run is made of. The type of its tasks is [forgotten](crate::erased), so that all of this
-/// is compiled once and not in every program.
+/// The parameters of an embedded run.
 pub(crate) struct Setup {
     pub(crate) root: Root,
-    /// Opens the nodes' pools; it has the shared data.
+    /// Opens the pools of the nodes, and holds the shared data.
     pub(crate) kind: Box<dyn Kind>,
-    /// Makes a table of the program's variables.
+    /// Creates a table of the program's variables.
     pub(crate) variables: fn() -> VariableTable,
     pub(crate) nodes: usize,
     pub(crate) workers: usize,
     pub(crate) limits: Limits,
     pub(crate) start_values: Vec<(String, Vec<u8>)>,
     pub(crate) stopper: Stopper,
-    /// The number of nodes there are to be, if it can change.
+    /// The requested number of nodes, if it can change.
     pub(crate) scale: Option<watch::Receiver<Option<usize>>>,
     pub(crate) progress: Option<Observer>,
     pub(crate) started: Instant,
 }
 
-/// The name of the cluster within the process; nobody else can see it.
+/// The name of the cluster, which is invisible outside the process.
 const CLUSTER: &str = "embedded";
 
-/// Where nodes of this process listen: at any port.
+/// The address that nodes of this process listen on, at any port.
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// What the nodes of this process run: each other's program.
+/// Returns the release of the nodes of this process.
 fn release() -> Release {
     Release { program: "embedded".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
 }
 
-/// Runs a job to its end. Within another runtime it does so on a thread of its own, for which this one waits.
+/// Runs a job to its end. Within another runtime it uses a new thread and waits for it.
 pub(crate) fn run(setup: Setup) -> Result<RawReport, JobError> {
     if runtime::Handle::try_current().is_err() {
         return run_here(setup);
@@ -74,12 +73,12 @@ pub(crate) fn run(setup: Setup) -> Result<RawReport, JobError> {
 }
 
 fn run_here(setup: Setup) -> Result<RawReport, JobError> {
-    // On this thread alone: who is woken on another thread is woken late.
+    // On this thread alone: waking another thread takes longer.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(JobError::Thread)?;
     runtime.block_on(run_on(&MemoryTree::new(), setup))
 }
 
-/// Runs a job to its end over this tree.
+/// Runs a job to its end on this tree.
 pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport, JobError> {
     let Setup {
         root,
@@ -103,7 +102,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         name: "embedded",
         submitter: "embedded",
         attempts_max: 1,
-        // The nodes share the data as it is: they are all in this process.
+        // The nodes are all in this process and share the data directly.
         shared: &[],
         start_values: &start_values,
     };
@@ -137,7 +136,7 @@ struct Fleet<'a> {
     variables: fn() -> VariableTable,
     workers: usize,
     limits: Limits,
-    /// There will never be a second node: none listens.
+    /// Whether there will never be a second node, so that none listens.
     alone: bool,
     nodes: Vec<EmbeddedNode>,
     /// Nodes that were told to leave.
@@ -151,16 +150,16 @@ struct EmbeddedNode {
 }
 
 impl EmbeddedNode {
-    /// Leaves the cluster: hands on what is unfinished, and ends.
+    /// Leaves the cluster: hands on the unfinished tasks, and ends.
     async fn leave(mut self) -> Figures {
-        // Nobody ends this process: what is unfinished has all the time it needs.
+        // There is no deadline in an embedded run.
         self.running.retire().await;
         let ended = self.running.ended().await;
         tracing::debug!(node = %self.seat.node, ?ended, "a node has left");
         self.end().await
     }
 
-    /// Ends, and says what it has done.
+    /// Ends the node, and returns its figures.
     async fn end(mut self) -> Figures {
         let figures = self.running.finish(&mut self.seat).await;
         self.seat.give_up().await;
@@ -169,7 +168,7 @@ impl EmbeddedNode {
 }
 
 impl Fleet<'_> {
-    /// Starts nodes, or lets the youngest leave, until there are so many.
+    /// Starts nodes, or lets the youngest ones leave, to reach the given number.
     async fn resize(&mut self, nodes: usize) -> Result<(), JobError> {
         for node in self.nodes.drain(nodes.min(self.nodes.len())..) {
             self.leaving.spawn(node.leave());
@@ -195,7 +194,7 @@ impl Fleet<'_> {
         Ok(())
     }
 
-    /// Waits for the end of the job, doing meanwhile what is asked.
+    /// Waits for the end of the job, and meanwhile reports progress, scales and stops as requested.
     async fn watch_over(
         &mut self,
         stopper: &Stopper,
@@ -231,7 +230,7 @@ impl Fleet<'_> {
         Ok(Progress { figures, elapsed: self.submitted.started.elapsed(), variables })
     }
 
-    /// Ends all nodes, and gives what they and those that left have done.
+    /// Ends all nodes, and returns the sum of their figures and of those that left.
     async fn end(mut self) -> Figures {
         for node in self.nodes {
             self.leaving.spawn(node.end());
@@ -247,15 +246,15 @@ impl Fleet<'_> {
     }
 }
 
-/// How often nothing is told where nobody observes.
+/// The interval of reports if there is no observer.
 const FAR: Duration = Duration::from_secs(3600);
-/// How often progress is told at most.
+/// The minimum interval of progress reports.
 const TICK_MIN: Duration = Duration::from_millis(1);
 
-/// The number of nodes that is asked for next.
+/// Waits for the next requested number of nodes.
 async fn next_size(scale: Option<&mut watch::Receiver<Option<usize>>>) -> usize {
     if let Some(scale) = scale {
-        // Nobody may be left who could ask.
+        // Fails when every `Scaler` has been dropped.
         while scale.changed().await.is_ok() {
             if let Some(nodes) = *scale.borrow_and_update() {
                 return nodes;

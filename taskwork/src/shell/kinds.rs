@@ -1,5 +1,4 @@
-//! The types of task that a program has, each under a name: so that a node can run whatever job of its
-//! program comes.
+//! The types of task of a program, each under a name, so that a node can run every job of its program.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
 
@@ -12,22 +11,22 @@ use crate::{
 
 /// The types of task that a program's nodes can run.
 ///
-/// A program with one type of task has one kind; one that chooses among several, say by the size of the
-/// problem, has a kind for each. The name of a kind stands in the job's record, so it must not change within
-/// a version of the program.
+/// A program with one type of task has one kind; one that chooses among several, for example by the size of
+/// the problem, has a kind for each. The name of a kind is part of the job's record, so it must not change
+/// within a version of the program.
 #[derive(Default)]
 pub struct Kinds {
     kinds: BTreeMap<&'static str, Arc<dyn Kind>>,
 }
 
-/// A type of task that threads work on.
+/// A kind whose tasks run on threads.
 struct Of<T>(PhantomData<fn() -> T>);
 
 impl Kinds {
     /// Adds a type of task under a name.
     ///
     /// # Panics
-    /// If the name is given twice: a mistake in the program.
+    /// If the name is used twice, which is a mistake in the program.
     pub fn add<T: Task>(&mut self, name: &'static str) -> &mut Self {
         self.add_kind(name, Of::<T>(PhantomData))
     }
@@ -51,7 +50,8 @@ impl<T: Task> Kind for Of<T> {
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
             let PoolSetup { node, workers, limits, shared } = setup;
-            // The program's own code reads it, and it may be large: not on the thread that keeps the session.
+            // Decoded by the program's own code, and possibly large: not on the thread that maintains the
+            // session.
             let reading = tokio::task::spawn_blocking(move || codec::decode::<T::Shared>(&shared));
             let read = reading.await.map_err(|panic| OpenError::Shared { reason: panic.to_string() })?;
             let shared = read.map_err(|error| OpenError::unreadable(&error))?;

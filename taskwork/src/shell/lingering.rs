@@ -1,5 +1,5 @@
-//! Threads of earlier jobs whose tasks do not stop. A thread cannot be ended from outside; the process goes
-//! on with others beside them.
+//! Threads of earlier jobs whose tasks do not stop. A thread cannot be ended from outside; the process
+//! continues with new threads beside them.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use tokio::time;
 
 use crate::pool::Workers;
 
-/// The threads of a process that linger.
+/// The lingering threads of a process.
 pub(crate) struct Lingering {
     workers: Vec<Workers>,
-    /// With more of them the process takes no part any more: they have the processors.
+    /// With more of them the process does not join again, because they occupy the processors.
     threads_max: usize,
 }
 
-/// How often it is looked whether threads have returned.
+/// The interval of checks whether threads have returned.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 impl Lingering {
-    /// None yet. There may be as many as a node has workers.
+    /// Creates an empty set. At most as many threads may linger as a node has workers.
     pub(crate) fn new(workers: usize) -> Self {
         Self { workers: Vec::new(), threads_max: workers }
     }
 
-    /// Workers that were waited for in vain.
+    /// Adds workers that have not returned in time.
     pub(crate) fn add(&mut self, workers: Workers) {
         self.workers.push(workers);
     }
 
-    /// Waits until there are few enough to go on beside them.
+    /// Waits until few enough threads linger to continue beside them.
     ///
     /// # Cancellation safety
-    /// Dropping the future loses nothing.
+    /// Dropping the future has no effect.
     pub(crate) async fn few_enough(&mut self) {
         let mut said = false;
         loop {

@@ -1,61 +1,62 @@
-//! Which messages go by way of ZooKeeper too: those that decide about tasks, to a node that the network does
-//! not reach.
+//! Decides which messages are also sent through ZooKeeper: those that decide about tasks, to a node that the
+//! network does not reach.
 //!
-//! A grant that is on its way when the network between two nodes breaks for good belongs to neither until one
-//! has heard the other. Both reach ZooKeeper, or one of them is soon no member any more; so there they hear
-//! each other. The protocol knows nothing of it: to it a letter is a message that took long.
+//! A grant in transit when the network between two nodes fails for good belongs to neither until one has
+//! heard from the other. Either both reach ZooKeeper, and communicate there, or one of them soon ceases to be
+//! a member. The protocol is unaware of this: to it a letter is a late message.
 
 use std::collections::BTreeMap;
 
 use super::transport::Subject;
 use crate::{core::Message, id::NodeId};
 
-/// For how long a node must be out of reach, or a grant unanswered, before letters go to it, in milliseconds.
+/// The time for which a node must be out of reach, or a grant unanswered, before it is sent letters, in
+/// milliseconds.
 const OUT_OF_REACH_MS: u64 = 2_000;
-/// After what time the same is written again, in milliseconds.
+/// The time after which a letter is repeated, in milliseconds.
 const AGAIN_MS: u64 = 2_000;
-/// So many bytes take a millisecond more: a large letter is not written again while it may still be on its
-/// way.
+/// The bytes that add one millisecond to this time, so that a large letter is not repeated while it may still
+/// be in transit.
 const BYTES_PER_MS: u64 = 1 << 10;
-/// How many letters are remembered as written.
+/// The maximum number of letters that are remembered.
 const WRITTEN_MAX: usize = 1024;
 
-/// What one node knows of the ways to the others.
+/// A node's knowledge about the ways to the others.
 #[derive(Debug, Default)]
 pub(crate) struct Mail {
-    /// Since when a node is out of reach.
+    /// The times from which nodes have been out of reach.
     unreached: BTreeMap<NodeId, u64>,
-    /// When a grant was first sent to a node.
+    /// The times at which grants were first sent, by thief and grant.
     granted: BTreeMap<(NodeId, u64), u64>,
-    /// When a letter about a grant was last written, by its addressee, the grant, and what was said.
+    /// The times at which letters about grants were last written, by addressee, grant and kind of message.
     written: BTreeMap<(NodeId, u64, u8), u64>,
 }
 
 impl Mail {
-    /// A message could not be sent to a node.
+    /// Records that a message could not be sent to a node.
     pub(crate) fn unreachable(&mut self, node: NodeId, now: u64) {
         self.unreached.entry(node).or_insert(now);
     }
 
-    /// A message has come from a node over the network.
+    /// Records that a message has come from a node over the network.
     pub(crate) fn heard_of(&mut self, node: NodeId) {
         self.unreached.remove(&node);
     }
 
-    /// A letter has come from a node: it does not reach us, and is answered in the same way.
+    /// Records that a letter has come from a node: it cannot reach this one, and is answered by letter.
     pub(crate) fn letter_from(&mut self, node: NodeId, now: u64) {
         self.unreached.insert(node, now.saturating_sub(OUT_OF_REACH_MS));
     }
 
-    /// A node is no member any more: nothing is said to it.
+    /// Forgets a node that is no longer a member: it is sent nothing.
     pub(crate) fn left(&mut self, node: NodeId) {
         self.unreached.remove(&node);
         self.granted.retain(|&(to, _), _| to != node);
         self.written.retain(|&(to, ..), _| to != node);
     }
 
-    /// What a message is about. `None` for one that is about no grant: who steals can ask another, everything
-    /// else decides to whom tasks belong.
+    /// Returns the subject of a message. `None` for a message that is not about a grant: a thief can ask
+    /// another node, whereas all other messages decide to whom tasks belong.
     pub(crate) fn subject(job: u64, message: &Message) -> Option<Subject> {
         let (grant, kind) = match message {
             Message::Steal { .. } | Message::Deny { .. } => return None,
@@ -67,15 +68,15 @@ impl Mail {
         Some(Subject { job, grant, kind })
     }
 
-    /// Whether a message to a node is to be written as a letter, too.
+    /// Returns whether a message to a node should also be sent as a letter.
     pub(crate) fn is_due(&mut self, to: NodeId, message: &Message, now: u64) -> bool {
         let Some(Subject { grant, kind, .. }) = Self::subject(0, message) else { return false };
         if self.written.len().max(self.granted.len()) >= WRITTEN_MAX {
             self.written.clear();
             self.granted.clear();
         }
-        // A grant is said again until it is answered: one that is said for so long has found no way, or its
-        // answer has not.
+        // A grant is repeated until it is answered: after this time either the grant or its answer finds no
+        // way through the network.
         let said_since = (kind == 0).then(|| *self.granted.entry((to, grant)).or_insert(now));
         let since = self.unreached.get(&to).copied().into_iter().chain(said_since).min();
         if since.is_none_or(|since| now < since + OUT_OF_REACH_MS) {

@@ -1,5 +1,5 @@
-//! Merging what nodes have produced is the program's own code: it may take long, or panic, and keeps nobody
-//! else from anything.
+//! Merging the outputs of nodes is the program's own code: it may take long, or panic, and must not delay
+//! anything else.
 
 use std::{
     sync::{Arc, Condvar, Mutex},
@@ -24,13 +24,13 @@ use crate::{
     task::{Outcome, Task},
 };
 
-/// How long anything may take before a test is given up.
+/// The maximum duration of any step before a test fails.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Where the merge stands: begun, and allowed to end.
+/// The state of the merge: begun, and allowed to end.
 static GATE: (Mutex<(bool, bool)>, Condvar) = (Mutex::new((false, false)), Condvar::new());
 
-/// What is merged, and how: by workers at once, by whoever leads in another way.
+/// An output that workers merge at once, but the leader slowly or with a panic.
 #[derive(Debug, Default, Serialize, Deserialize)]
 enum Made {
     #[default]
@@ -59,7 +59,7 @@ fn wait_at_the_gate() {
     assert!(!waited.1.timed_out(), "whoever drives the node waits for the merge");
 }
 
-/// A task that makes something.
+/// A task that produces an output.
 #[derive(Debug, Serialize, Deserialize)]
 struct Makes {
     badly: bool,
@@ -105,7 +105,7 @@ fn run(badly: bool, meanwhile: impl Future<Output = ()>) -> Result<Report<Makes>
 
 #[test]
 fn who_drives_a_node_does_not_wait_while_outputs_are_merged() {
-    // On the thread of the node: it comes to it only if that does not wait.
+    // This runs on the thread of the node, and only if that does not block.
     let opens_the_gate = async {
         let (stands, changed) = &GATE;
         while !stands.lock().unwrap().0 {

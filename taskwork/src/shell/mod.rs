@@ -1,4 +1,4 @@
-//! The shell: performs what the protocol core decides, and tells it what happens.
+//! The shell: performs the actions of the protocol core, and passes events to it.
 //!
 //! ```text
 //!            ┌──────────── driver ────────────┐
@@ -8,8 +8,8 @@
 //!            └────────────────────────────────┘
 //! ```
 //!
-//! The driver waits for one thing at a time and then does everything that follows from it without waiting:
-//! there is no `.await` between an event and its actions, so no transition is ever half done.
+//! The driver waits for one event at a time and then performs everything that follows from it without
+//! waiting: there is no `.await` between an event and its actions, so no transition is ever half done.
 
 pub(crate) mod clock;
 pub(crate) mod coordination;

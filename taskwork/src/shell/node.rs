@@ -1,4 +1,4 @@
-//! A node at work on one job, from its parts.
+//! A node's work on one job.
 
 use std::sync::{
     Arc, Mutex,
@@ -43,7 +43,7 @@ impl From<OpenError> for JobError {
     }
 }
 
-/// A node's part in a job, with the type of the tasks [forgotten](crate::erased).
+/// A node's part in a job, with the type of the tasks [erased](crate::erased).
 pub(crate) struct Part {
     pub(crate) job: JobId,
     pub(crate) pool: Arc<dyn Work>,
@@ -53,10 +53,10 @@ pub(crate) struct Part {
     pub(crate) visibility: Visibility,
 }
 
-/// A node at work.
+/// A node that works on a job.
 pub(crate) struct RunningNode {
     driver: JoinHandle<(Ended, Option<Network>)>,
-    /// How the driver has ended.
+    /// The result of the driver.
     ended: Option<(Ended, Option<Network>)>,
     coordination: Arc<Coordination>,
     loops: JoinSet<()>,
@@ -65,15 +65,15 @@ pub(crate) struct RunningNode {
     drain: Arc<Notify>,
 }
 
-/// How many events of the znode tree may wait for the driver.
+/// The maximum number of events of the znode tree that wait for the driver.
 const EVENTS_MAX: usize = 1024;
 
-/// How many letters may wait for the driver: they lie well where they are, and may be large.
+/// The maximum number of letters that wait for the driver: they are safe in the tree, and may be large.
 const LETTERS_MAX: usize = 2;
 
 impl RunningNode {
-    /// Begins to work on a job, whatever its type of task: reads its shared data, and has a pool opened for
-    /// it. The seat's network is lent until [`stop`](Self::stop).
+    /// Begins to work on a job with any type of task: reads its shared data, and opens a pool for it. The
+    /// seat's network is lent until [`stop`](Self::stop).
     pub(crate) async fn open(
         seat: &mut Seat,
         kind: &dyn Kind,
@@ -109,7 +109,7 @@ impl RunningNode {
         Ok(Self::assemble(seat, part))
     }
 
-    /// Puts the parts of a node together and lets it begin.
+    /// Connects the parts of a node and starts it.
     fn assemble(seat: &mut Seat, part: Part) -> Self {
         let Part { job, pool, workers, limits, visibility } = part;
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
@@ -174,19 +174,19 @@ impl RunningNode {
         Self { driver, ended: None, coordination, loops, workers, shutdown, drain }
     }
 
-    /// What the node has done for the job so far.
+    /// Returns the node's figures for the job so far.
     pub(crate) fn figures(&self) -> Figures {
         self.coordination.figures_now()
     }
 
-    /// Asks the node to leave by its deadline: it hands on what is unfinished. Asked again, it leaves at
-    /// once, and parks what it has.
+    /// Asks the node to leave by its deadline, handing on its unfinished tasks. On a second request it
+    /// parks them.
     pub(crate) fn drain(&self) {
         self.coordination.timeline.note(EventKind::ToldToLeave, "");
         self.drain.notify_one();
     }
 
-    /// Whether the job was put aside.
+    /// Returns whether the job was suspended.
     pub(crate) fn was_suspended(&self) -> bool {
         self.coordination.suspended.load(Relaxed)
     }
@@ -194,7 +194,7 @@ impl RunningNode {
     /// Waits until the node has nothing more to do with the job.
     ///
     /// # Cancellation safety
-    /// Dropping the future loses nothing.
+    /// Dropping the future has no effect.
     pub(crate) async fn ended(&mut self) -> Ended {
         if self.ended.is_none() {
             let outcome = (&mut self.driver).await.unwrap_or_else(|error| {
@@ -206,26 +206,26 @@ impl RunningNode {
         self.ended.as_ref().map_or(Ended::BrokenDown, |(ended, _)| *ended)
     }
 
-    /// Asks the node to leave, however long it takes to hand on what is unfinished.
+    /// Asks the node to leave, however long it takes to hand on its unfinished tasks.
     pub(crate) async fn retire(&self) {
         self.coordination.timeline.note(EventKind::ToldToLeave, "");
         self.coordination.tell(Event::Retire).await;
     }
 
-    /// Resolves when tasks that were asked to stop have not for long.
+    /// Waits until tasks have not stopped long after they were asked to.
     ///
     /// # Cancellation safety
-    /// Dropping the future loses nothing.
+    /// Dropping the future has no effect.
     pub(crate) fn silence(&self) -> impl Future<Output = ()> + use<> {
         let coordination = Arc::clone(&self.coordination);
         async move { coordination.silence.notified().await }
     }
 
-    /// Ends the node's part in the job and gives the network back. Running tasks end at their next
+    /// Ends the node's part in the job and returns the network to the seat. Running tasks end at their next
     /// `migrate()`.
     pub(crate) async fn stop(mut self, seat: &mut Seat) -> Stopping {
         let shutdown = std::mem::replace(&mut self.shutdown, oneshot::channel().0);
-        // It may have ended already; then nobody listens.
+        // Fails if the node has ended already.
         let _ = shutdown.send(());
         let ended = self.ended().await;
         seat.network = self.ended.take().and_then(|(_, network)| network);
@@ -233,7 +233,7 @@ impl RunningNode {
         Stopping { ended, coordination: self.coordination, workers: self.workers, asked_ms: unix_ms() }
     }
 
-    /// Ends the work on the job, however long its tasks take to stop, and says what was done.
+    /// Ends the work on the job, however long its tasks take to stop, and returns the figures.
     pub(crate) async fn finish(self, seat: &mut Seat) -> Figures {
         let mut stopping = self.stop(seat).await;
         stopping.workers_back().await;
@@ -241,39 +241,39 @@ impl RunningNode {
     }
 }
 
-/// A node whose part in a job is at its end; its workers may still be out.
+/// A node whose part in a job has ended, but whose workers may still run.
 pub(crate) struct Stopping {
     ended: Ended,
     coordination: Arc<Coordination>,
     workers: Workers,
-    /// When its tasks were asked to stop, at the latest.
+    /// The latest time at which its tasks were asked to stop.
     asked_ms: u64,
 }
 
-/// How long the last figures of a node may take: nothing depends on them.
+/// The time limit for publishing the last figures of a node, on which nothing depends.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Stopping {
     /// Waits until every worker has returned.
     ///
     /// # Cancellation safety
-    /// Dropping the future loses nothing.
+    /// Dropping the future has no effect.
     pub(crate) async fn workers_back(&mut self) {
         self.workers.returned().await;
     }
 
-    /// The tasks that have not stopped, by their names.
+    /// Returns the names of the tasks that have not stopped.
     pub(crate) fn running_tasks(&self) -> Vec<String> {
         self.coordination.running_tasks()
     }
 
-    /// Leads no more, and does not stand for election: the workers are not back, and others may be at work on
-    /// the next job.
+    /// Stops leading and standing for election: the workers have not returned, and others may work on the
+    /// next job.
     pub(crate) async fn withdraw(&self) {
         self.coordination.withdraw().await;
     }
 
-    /// Says what was done, and gives the workers that have not returned.
+    /// Publishes the last figures. Returns them, and the workers that have not returned.
     pub(crate) async fn done(self) -> (Figures, Workers) {
         let figures = self.coordination.figures_now();
         if self.ended == Ended::Departed(Departure::Clean) {

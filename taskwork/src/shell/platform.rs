@@ -1,5 +1,5 @@
-//! What a node process stands on: how it comes to the tree of znodes and to the other nodes. On machines that
-//! is a session with ZooKeeper and a QUIC endpoint; everything above does not know.
+//! The platform of a node process: its access to the znode tree and to the other nodes. On a machine these
+//! are a session with ZooKeeper and a QUIC endpoint; the layers above are independent of it.
 
 use std::{
     future::Future,
@@ -19,52 +19,52 @@ use super::{
 };
 use crate::id::NodeId;
 
-/// The result of connecting, to come.
+/// The future of a connection to the tree.
 pub(crate) type Connecting<'a> =
     Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, ServeError>> + Send + 'a>>;
 
-/// What a node process stands on.
+/// The platform of a node process.
 pub(crate) trait Platform: Send + Sync {
     /// Opens a session on the tree.
     fn connect(&self) -> Connecting<'_>;
-    /// A seed for what is left to chance when nodes fail together. The same each time where all is to be
-    /// replayed.
+    /// Returns a seed for random choices that separate nodes which fail together. It is the same each time
+    /// where runs must be replayed.
     fn chance(&self) -> u64 {
         0
     }
-    /// An id that no node has had.
+    /// Returns an id that no node has had.
     fn new_id(&self) -> NodeId;
-    /// Opens a node's way to the others.
+    /// Opens a node's endpoint.
     fn open_endpoint(&self, node: NodeId) -> Result<Endpoint, SeatError>;
 }
 
-/// A node's way to the others.
+/// A node's connection to the other nodes.
 pub(crate) struct Network {
     pub(crate) carrier: Box<dyn Carrier>,
     pub(crate) arrivals: mpsc::Receiver<Arrival>,
 }
 
-/// A way that is open, with what the others must know to use it.
+/// An open endpoint, with the data that other nodes need to reach it.
 pub(crate) struct Endpoint {
     pub(crate) network: Network,
     pub(crate) address: SocketAddr,
     pub(crate) fingerprint: String,
-    /// Those that are let in; the seat keeps the table.
+    /// The accepted peers; the seat maintains the table.
     pub(crate) peers: Arc<Peers>,
 }
 
-/// Where the others find a node.
+/// The address at which others reach a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Advertise {
     pub(crate) ip: IpAddr,
-    /// `None` is the port that the node listens on.
+    /// `None` means the port that the node listens on.
     pub(crate) port: Option<u16>,
 }
 
-/// How many messages of peers may wait.
+/// The maximum number of queued messages of peers.
 pub(crate) const ARRIVALS_MAX: usize = 1024;
 
-/// Listens for other nodes, by QUIC.
+/// Listens for other nodes by QUIC.
 pub(crate) fn listen(
     node: NodeId,
     listen: SocketAddr,

@@ -1,5 +1,5 @@
-//! A node's seat in a cluster: its session, its identity, its way to the others. It stays when a job ends,
-//! and is given up when the node leaves or its session is over.
+//! A node's seat in a cluster: its session, its identity, its endpoint. It outlives jobs, and is given up
+//! when the node leaves or its session has expired.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
@@ -24,18 +24,18 @@ use crate::{
     wire::{codec, parcel::Parcel},
 };
 
-/// What a seat is taken with.
+/// The parameters for taking a seat.
 pub(crate) struct SeatSetup {
     pub(crate) node: NodeId,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cluster: ClusterPaths,
     pub(crate) release: Release,
     pub(crate) workers: usize,
-    /// The way to the others; `None` for a node that will never have another beside it.
+    /// The endpoint; `None` for a node that will never have a peer.
     pub(crate) endpoint: Option<Endpoint>,
 }
 
-/// The other members that run the same program.
+/// The other members of the same release.
 pub(crate) type Roster = Arc<BTreeSet<NodeId>>;
 
 /// A member of a cluster.
@@ -45,19 +45,19 @@ pub(crate) struct Seat {
     pub(crate) cluster: ClusterPaths,
     pub(crate) release: Release,
     pub(crate) workers: usize,
-    /// When it became a member, in milliseconds since 1970.
+    /// The time of joining, in milliseconds since 1970.
     pub(crate) joined_ms: u64,
     pub(crate) roster: watch::Receiver<Roster>,
-    /// Where the others find it.
+    /// The address at which others reach it.
     pub(crate) address: Option<SocketAddr>,
-    /// Lent to the job at hand.
+    /// Lent to the current job.
     pub(crate) network: Option<Network>,
-    /// An operator has asked this node to leave.
+    /// Notified when an operator has asked this node to leave.
     pub(crate) asked_to_leave: Arc<Notify>,
     loops: JoinSet<()>,
 }
 
-/// Why a node has no seat.
+/// The reasons for which a node has no seat.
 #[derive(Debug, Error)]
 pub(crate) enum SeatError {
     #[error(transparent)]
@@ -72,7 +72,7 @@ pub(crate) enum SeatError {
 }
 
 impl Seat {
-    /// Becomes a member, last of all: when it can be dialled.
+    /// Takes a seat. The node becomes a member last, when it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
         let SeatSetup { node, store, cluster, release, workers, endpoint } = setup;
         let member = Member {
@@ -87,7 +87,7 @@ impl Seat {
         let (network, peers) = endpoint.map(|endpoint| (endpoint.network, endpoint.peers)).unzip();
         let store = Arc::new(Counted::new(store));
         membership::join(&*store, &cluster, &member).await?;
-        // Where nobody was left to do it when the one who was asked had gone.
+        // Removes requests that no remaining node has removed.
         tidy_requests(&*store, &cluster).await?;
 
         let (roster_in, roster) = watch::channel(Roster::default());
@@ -113,11 +113,11 @@ impl Seat {
         })
     }
 
-    /// Denies whoever asks for tasks and drops whatever else comes, as long as there is no job. A thief that
-    /// got no answer would wait for one, and at the end of a small job that is most of what it takes.
+    /// Denies steal requests and drops all other messages while there is no job. A thief without an answer
+    /// would wait until its timeout, which would dominate the duration of a small job.
     ///
     /// # Cancellation safety
-    /// Dropping the future may lose a message that has just come, as messages may be lost.
+    /// Dropping the future may lose a message that has just arrived, as any message may be lost.
     pub(crate) async fn idle(&mut self) {
         if let Some(network) = &mut self.network {
             while let Some(arrival) = network.arrivals.recv().await {
@@ -138,7 +138,7 @@ impl Seat {
         if let Some(network) = self.network {
             network.carrier.close().await;
         }
-        // Whoever asked is answered by the request's end.
+        // Removing the request informs the operator.
         match self.store.delete(&self.cluster.drain(&self.node.to_string()), None).await {
             Ok(()) | Err(zk::Error::NoNode { .. } | zk::Error::SessionExpired) => {}
             Err(error) => {
@@ -151,7 +151,7 @@ impl Seat {
     }
 }
 
-/// Keeps the table of peers that the transport trusts, and the roster.
+/// Maintains the table of peers that the transport trusts, and the roster.
 struct KeepsRoll {
     node: NodeId,
     release: Release,
@@ -178,7 +178,8 @@ impl KeepsRoll {
                 Ok(Change::Left(name)) => {
                     retry.succeeded();
                     self.left(&name);
-                    // One is enough; should it miss the moment, whoever joins next makes up for it.
+                    // One node suffices; should it miss the change, the next node that joins removes the
+                    // requests.
                     if self.roster.borrow().first().is_none_or(|&first| self.node < first)
                         && let Err(error) = tidy_requests(&*store, &cluster).await
                     {
@@ -193,7 +194,7 @@ impl KeepsRoll {
 
     fn joined(&self, member: &Member) {
         let Some(other) = self.other(&member.node) else { return };
-        // Those that run something else have nothing that this node could do, and no business here.
+        // Members of other releases can do nothing for this node, and must not connect to it.
         if !self.release.matches(&member.program, &member.program_version) {
             return;
         }
@@ -211,7 +212,7 @@ impl KeepsRoll {
     fn left(&self, name: &str) {
         let Some(other) = self.other(name) else { return };
         self.peers.remove(other);
-        // Told even if it was never known: it may have taken part for a moment.
+        // Reported even if it was never known: it may have taken part for a moment.
         self.roster.send_modify(|roster| {
             if Arc::make_mut(roster).remove(&other) {
                 tracing::info!(node = %self.node, member = %other, "a node has left");
@@ -219,7 +220,7 @@ impl KeepsRoll {
         });
     }
 
-    /// The id of a member that is not this node.
+    /// Returns the id of a member, unless it is this node.
     fn other(&self, name: &str) -> Option<NodeId> {
         match name.parse() {
             Ok(node) if node == self.node => None,
@@ -232,9 +233,10 @@ impl KeepsRoll {
     }
 }
 
-/// Takes away the requests to leave of nodes that are gone for good: ids are given once.
+/// Removes the requests to leave of nodes that are gone for good: ids are never reused.
 async fn tidy_requests(store: &dyn Store, cluster: &ClusterPaths) -> zk::Result<()> {
-    // In this order: only a member is asked, so who was asked then and is no member now is gone.
+    // The order matters: only members are asked to leave, so a node with a request that is not a member
+    // now is gone.
     let asked = store.children(&cluster.drains()).await?;
     if asked.is_empty() {
         return Ok(());
@@ -249,7 +251,7 @@ async fn tidy_requests(store: &dyn Store, cluster: &ClusterPaths) -> zk::Result<
     Ok(())
 }
 
-/// Says so each time an operator asks this node to leave.
+/// Notifies each time an operator asks this node to leave.
 async fn watch_for_drain(store: Arc<dyn Store>, cluster: ClusterPaths, node: NodeId, asked: Arc<Notify>) {
     let (path, mut retry) = (cluster.drain(&node.to_string()), Retry::new(Policy::REQUEST, node.0));
     loop {

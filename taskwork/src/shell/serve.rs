@@ -1,4 +1,4 @@
-//! A process as a node: takes a seat, works on one job after another, leaves when it is told to.
+//! A process as a node: takes a seat, works on one job after another, and leaves when it is told to.
 //!
 //! ```text
 //!   connect ─▶ seat ─▶ idle ◀──────────┐
@@ -9,9 +9,9 @@
 //!     └─────────┴───────┘ the session is over: drop everything, join anew under another id
 //! ```
 //!
-//! A task that does not ask whether it is to stop keeps its worker when the job is over. The node leads no
-//! more then, so that others can, and soon gives up its seat: it joins anew with other workers, while the
-//! thread lingers. Told to leave, it goes at its deadline whatever its tasks do.
+//! A task that does not check whether it should stop keeps its worker when the job is over. The node then
+//! ceases to lead, so that others can, and soon gives up its seat: it joins again with new workers, while the
+//! thread lingers. If it is told to leave, it ends at its deadline whatever its tasks do.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{config::Limits, core::Departure, id::JobId, report::JobError};
 
-/// What a node process is told at its start.
+/// The parameters of a node process.
 pub(crate) struct ServeSetup {
     pub(crate) platform: Box<dyn Platform>,
     pub(crate) cluster: ClusterPaths,
@@ -45,10 +45,10 @@ pub(crate) struct ServeSetup {
     pub(crate) limits: Limits,
 }
 
-/// Each word that the process is to leave.
+/// Receives each request to leave.
 pub(crate) type Leave = mpsc::Receiver<()>;
 
-/// Why a node process has ended other than by leaving.
+/// The reasons for which a node process has ended other than by leaving.
 #[derive(Debug, Error)]
 pub(crate) enum ServeError {
     #[error(transparent)]
@@ -65,34 +65,34 @@ pub(crate) enum ServeError {
     BrokenDown,
 }
 
-/// How a session of the node has ended.
+/// The reasons for which a session of the node has ended.
 enum Fate {
-    /// It has left.
+    /// The node has left.
     Left,
-    /// It has parked the tasks of a job that is put aside. Should it take part in that job again, it is as
-    /// another node: what it has committed stands under its id.
+    /// It has parked the tasks of a suspended job. To take part in that job again it needs a new id, because
+    /// its commits are recorded under the old one.
     Rested,
-    /// It is no member any more, without its doing.
+    /// It lost its membership.
     Expired,
     /// Tasks of a job that is over do not stop.
     Stuck,
-    /// What every cluster has is not there any more.
+    /// The cluster's folders no longer exist.
     Wiped,
 }
 
-/// How long the tasks of a job that is over may take to stop until the node leads no more.
+/// The time for which tasks of a job that is over may run before the node stops leading.
 const STAND_DOWN_AFTER: Duration = Duration::from_millis(500);
 
-/// How long they may take until the node gives up its seat, and joins anew with other workers.
+/// The time for which they may run before the node gives up its seat and joins again with new workers.
 const WORKERS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a seat may take to be given up: the session ends by itself, too.
+/// The time limit for giving up a seat: the session also ends by itself.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs a node until it is told to leave.
 ///
-/// What is wrong with what it was told ends the process at the start; what passes is waited for, at the start
-/// as later: only the first connection has a limit. `leave` says so each time the process is told to leave.
+/// Permanent errors in the settings end the process at the start. Temporary failures are waited out, at the
+/// start as later: only the first connection has a time limit. `leave` receives each request to leave.
 pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), ServeError> {
     let mut lingering = Lingering::new(setup.workers);
     let Some(first) = unless_told(&mut leave, first_seat(setup)).await else { return Ok(()) };
@@ -133,7 +133,7 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
     Ok(())
 }
 
-/// Does something, unless the process is told to leave before it is done.
+/// Waits for a future, unless the process is told to leave first.
 async fn unless_told<T>(leave: &mut Leave, doing: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -174,7 +174,7 @@ async fn join_anew(setup: &ServeSetup) -> Seat {
     }
 }
 
-/// Becomes a member, under an id of this session's own.
+/// Becomes a member, with a new id for this session.
 async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, ServeError> {
     let node = setup.platform.new_id();
     let seat = Seat::take(SeatSetup {
@@ -195,7 +195,7 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
     Ok(seat)
 }
 
-/// One job after another.
+/// Works on one job after another.
 async fn work(
     setup: &ServeSetup,
     seat: &mut Seat,
@@ -252,7 +252,7 @@ async fn work(
     }
 }
 
-/// Waits before something that failed is tried again. Says what becomes of the session if it is not.
+/// Waits before an operation is tried again. Returns the end of the session if there is no further try.
 async fn try_again(
     seat: &Seat,
     leave: &mut Leave,
@@ -272,28 +272,28 @@ async fn is_over(mut session: tokio::sync::watch::Receiver<Session>) {
     let _ = session.wait_for(|state| *state == Session::Expired).await;
 }
 
-/// What the work on one job needs of the process.
+/// The parts of the process that the work on one job uses.
 struct Desk<'a> {
     setup: &'a ServeSetup,
     leave: &'a mut Leave,
     lingering: &'a mut Lingering,
     queue: &'a mut JobQueue,
-    /// The tries to begin with a job.
+    /// The retry state for beginning a job.
     retry: &'a mut Retry,
 }
 
-/// What has become of the workers of a job that is over for the node.
+/// The state of the workers of a job that is over for the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Back {
     All,
-    /// Not all, and the process is to leave.
+    /// Some are still running, and the process was told to leave.
     ToldToLeave,
-    /// Not all, for too long.
+    /// Some have been running for too long.
     Stuck,
 }
 
 impl Desk<'_> {
-    /// Works on a job until it is over: then `None`, and there may be another.
+    /// Works on a job until it is over. Returns `None` if the node can work on another one.
     async fn one_job(
         &mut self,
         seat: &mut Seat,
@@ -333,8 +333,8 @@ impl Desk<'_> {
         match ended {
             Ended::Departed(Departure::Clean) if suspended => Ok(Some(Fate::Rested)),
             Ended::Departed(Departure::Clean) => Ok(Some(Fate::Left)),
-            // It is not told again: whoever was told to leave does not come back for the next job, nor as
-            // another node.
+            // The request is not repeated: a node that was told to leave takes no further job, and does not
+            // join again.
             Ended::JobOver | Ended::Departed(Departure::Expelled) if told_to_leave => Ok(Some(Fate::Left)),
             Ended::JobOver | Ended::ShutDown if back == Back::Stuck => Ok(Some(Fate::Stuck)),
             Ended::ShutDown if told_to_leave => Ok(Some(Fate::Left)),
@@ -344,7 +344,7 @@ impl Desk<'_> {
         }
     }
 
-    /// The work on a job has not begun.
+    /// Handles a failure to begin the work on a job.
     async fn not_started(&mut self, seat: &Seat, job: &JobId, error: &JobError) -> Option<Fate> {
         if let JobError::Coordination(error) = error {
             match &error.0 {
@@ -365,8 +365,8 @@ impl Desk<'_> {
         try_again(seat, self.leave, self.retry, what, error).await
     }
 
-    /// Waits for the end of the work on a job, and passes on each word that the node is to leave. Says
-    /// whether there was one.
+    /// Waits for the end of the work on a job, and passes on each request to leave. Returns whether there was
+    /// one.
     async fn until_ended(&mut self, seat: &Seat, running: &mut RunningNode) -> (Ended, bool) {
         let mut told = false;
         loop {
@@ -383,7 +383,8 @@ impl Desk<'_> {
                     if told || running.was_suspended() {
                         continue;
                     }
-                    // Of an attempt that is over: without its workers the node cannot take part in the next.
+                    // Tasks of an attempt that is over run on: without its workers the node cannot take part
+                    // in the next one.
                     return (Ended::ShutDown, told);
                 }
             }
@@ -391,7 +392,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Waits for the workers, as long as nothing else suffers by it.
+    /// Waits for the workers, as long as nothing else is delayed by it.
     async fn until_back(
         &mut self,
         seat: &mut Seat,
@@ -430,12 +431,12 @@ impl Desk<'_> {
         back
     }
 
-    /// A job that this program cannot run fails, for no other node could.
+    /// Fails a job that this release cannot run, since no other node could either.
     async fn give_up_job(&mut self, seat: &Seat, job: &JobId, reason: &str) -> Option<Fate> {
         tracing::error!(node = %seat.node, %job, reason, "the job cannot be run");
         match zk::job::fail(&*seat.store, &seat.cluster, &job.0, reason, unix_ms()).await {
             Err(zk::Error::SessionExpired) => return Some(Fate::Expired),
-            // Passed over it would have no end, and this node might lead those that wait for it.
+            // If the job were skipped it would never end, and this node might lead those that wait for it.
             Err(error) if error.is_transient() => {
                 tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded; it is tried again");
                 return self.try_again(seat, "failing the job", &error).await;
@@ -448,7 +449,7 @@ impl Desk<'_> {
     }
 }
 
-/// What a node waited for that has left without leaving cleanly.
+/// Returns what a node that abandoned its tasks was waiting for.
 fn abandoned_why(seat: &Seat, job: &JobId, stopping: &Stopping) -> String {
     let tasks = stopping.running_tasks();
     if !tasks.is_empty() {
@@ -462,7 +463,7 @@ fn abandoned_why(seat: &Seat, job: &JobId, stopping: &Stopping) -> String {
 }
 
 impl ServeError {
-    /// Whether the same may succeed later, with nothing else changed.
+    /// Returns whether the same operation may succeed later without any change.
     fn passes(&self) -> bool {
         match self {
             Self::Store(error) | Self::Seat(SeatError::Store(error)) => {

@@ -1,4 +1,4 @@
-//! A node process over a tree in memory whose requests get lost: what passes is waited for.
+//! A node process over a tree in memory whose requests get lost: it waits out temporary failures.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -20,10 +20,10 @@ use super::{
 };
 use crate::{config::Limits, id::NodeId};
 
-/// How long anything may take before a test is given up.
+/// The maximum duration of any step before a test fails.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A tree in memory, whose first sessions have expired when they are given.
+/// A tree in memory whose first sessions have expired when they are opened.
 struct InMemory {
     tree: MemoryTree,
     expired: u64,
@@ -48,7 +48,7 @@ impl Platform for InMemory {
     }
 }
 
-/// Loses one request, after so many that are answered.
+/// Loses one request after a number of successful ones.
 struct LosesOne {
     after: u32,
     fate: Fate,
@@ -67,7 +67,7 @@ fn cluster() -> ClusterPaths {
     ClusterPaths::new("test").unwrap()
 }
 
-/// Serves until there is a member, then says that the node is to leave.
+/// Serves until there is a member, then asks the node to leave.
 fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeError> {
     let platform = InMemory { tree: tree.clone(), expired, connected: AtomicU64::new(0) };
     let setup = ServeSetup {
@@ -99,7 +99,7 @@ fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeErro
 
 #[test]
 fn a_request_that_is_lost_at_the_start_is_made_again() {
-    // The folders, the member, and what is read when it has joined.
+    // Covers the folders, the member, and what is read after joining.
     for after in 0..10 {
         for fate in [Fate::LostBefore, Fate::LostAfter] {
             let tree = MemoryTree::new();

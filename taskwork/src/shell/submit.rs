@@ -1,5 +1,4 @@
-//! Submitting a job, waiting for its end, reading what it has produced: the same from within the process and
-//! from anywhere.
+//! Submitting a job, waiting for its end, and reading its output, for this process and for clients.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -24,7 +23,7 @@ use crate::{
     wire::codec::{self, DecodeError, EncodeError},
 };
 
-/// How a job is submitted.
+/// The parameters of a submission.
 pub(crate) struct Submission<'a> {
     pub(crate) release: &'a Release,
     pub(crate) kind: &'a str,
@@ -36,12 +35,12 @@ pub(crate) struct Submission<'a> {
     pub(crate) start_values: &'a [(String, Vec<u8>)],
 }
 
-/// How long the last figures of a job's nodes are waited for.
+/// The maximum time to wait for the last figures of a job's nodes.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often it is looked whether they have come.
+/// The interval of checks for them.
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
 
-/// What all nodes have done, together. How much of the whole is done is said of the last attempt alone.
+/// Sums the figures of all nodes. The share that is done is that of the last attempt only.
 pub(crate) fn sum<'a>(told: impl Iterator<Item = &'a NodeFigures<Figures>> + Clone) -> Figures {
     let mut sum = Figures::default();
     let attempt = told.clone().map(|said| said.attempt).max();
@@ -69,7 +68,7 @@ impl Root {
     }
 }
 
-/// A job with its root task encoded: ready to be submitted, as often as it takes.
+/// A job with its root task encoded, ready to be submitted, repeatedly if need be.
 pub(crate) struct Draft<'a> {
     order: &'a Submission<'a>,
     root: &'a Root,
@@ -99,10 +98,10 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The id of a job by the name that the tree has given it.
+/// Parses the name that the tree has given to a job.
 ///
 /// # Errors
-/// If it is a name that no tree gives.
+/// If the tree gives no such names.
 pub(crate) fn job_id(cluster: &ClusterPaths, name: &str) -> Result<JobId, JobError> {
     let garbled = |error: IdError| zk::Error::Garbled { path: cluster.jobs(), reason: error.to_string() };
     Ok(name.parse().map_err(garbled)?)
@@ -114,12 +113,12 @@ pub(crate) struct Tracked {
     pub(crate) cluster: ClusterPaths,
     pub(crate) job: JobId,
     pub(crate) started: Instant,
-    /// How long it took, once its end was seen.
+    /// The duration of the job, once its end was seen.
     took: OnceLock<Duration>,
 }
 
 impl Tracked {
-    /// Submits a job by one try: in a tree that does not go away.
+    /// Submits a job by a single try, for a tree that is always available.
     pub(crate) async fn submit(
         store: Arc<dyn Store>,
         cluster: ClusterPaths,
@@ -131,14 +130,14 @@ impl Tracked {
         Ok(Self::new(store, cluster, job, started))
     }
 
-    /// A job that was submitted.
+    /// Creates a handle for a submitted job.
     pub(crate) fn new(store: Arc<dyn Store>, cluster: ClusterPaths, job: JobId, started: Instant) -> Self {
         Self { store, cluster, job, started, took: OnceLock::new() }
     }
 
-    /// Notes how long the job took, where its end was seen by another session.
+    /// Records the duration of the job when its end was seen by another session.
     pub(crate) fn set_took(&self, took: Duration) {
-        // The first that has seen it knows best.
+        // The first observer's value is the most accurate.
         let _ = self.took.set(took);
     }
 
@@ -161,8 +160,8 @@ impl Tracked {
         Ok(job::read(&*self.store, &self.cluster, &self.job.0).await?.0)
     }
 
-    /// The variables as they stand in the tree. One that is not there has no value; one that could not be
-    /// read is an error: without it a search would seem to have found nothing.
+    /// Reads the variables from the tree. One that is not there has no value; one that could not be read is
+    /// an error: otherwise a search would seem to have found nothing.
     pub(crate) async fn variables(&self, table: VariableTable) -> Result<Values, JobError> {
         let signals = Signals::default();
         for slot in 0..table.len() {
@@ -179,10 +178,10 @@ impl Tracked {
         Ok(Values { table })
     }
 
-    /// How the job gets on, as far as its nodes have said.
+    /// Returns the job's progress, as far as its nodes have reported it.
     pub(crate) async fn progress(&self, variables: VariableTable) -> Result<Progress, JobError> {
         let mut figures = self.told_figures().await?;
-        // What is parked is at no node.
+        // Parked tasks are at no node.
         let (record, _) = job::read(&*self.store, &self.cluster, &self.job.0).await?;
         let parked = self.cluster.job(&self.job.0).attempt(record.attempt).parked();
         if self.store.exists(&parked).await?.is_some_and(|stat| stat.children > 0) {
@@ -191,8 +190,8 @@ impl Tracked {
         Ok(Progress { figures, elapsed: self.started.elapsed(), variables: self.variables(variables).await? })
     }
 
-    /// What the nodes have done for a job that is over. They say so a moment after its end, which is waited
-    /// for.
+    /// Returns the figures of the nodes of a job that is over. The nodes publish them shortly after its end,
+    /// for which this waits.
     pub(crate) async fn figures(&self, record: &JobRecord) -> Result<Figures, JobError> {
         let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
         let deadline = time::Instant::now() + LAST_WORDS_TIMEOUT;
@@ -214,7 +213,7 @@ impl Tracked {
         Ok(sum(told.iter().map(|(_, said)| said)))
     }
 
-    /// What has become of a job that is over.
+    /// Returns the report of a job that is over.
     pub(crate) async fn outcome(
         &self,
         record: &JobRecord,
@@ -224,7 +223,7 @@ impl Tracked {
         self.report(record, figures, variables).await
     }
 
-    /// What the job has produced. If it was stopped, what was committed by then.
+    /// Returns the report of a job; if it was stopped, with the output committed by then.
     pub(crate) async fn report(
         &self,
         record: &JobRecord,
@@ -334,7 +333,7 @@ mod tests {
             members_known: None,
             at_ms: 0,
         };
-        // One was lost in the first attempt, one went on to the second, one joined there.
+        // One node was lost in the first attempt, one continued in the second, one joined there.
         let sum = sum([said(1, 100, 0), said(2, 80, 30), said(2, 7, 0)].iter());
         assert_eq!((sum.worked, sum.worked_earlier, sum.done_attos), (187, 130, 10));
     }

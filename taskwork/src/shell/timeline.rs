@@ -1,4 +1,4 @@
-//! What has happened to a node in a job, and when: for people who look at the job later.
+//! A node's events in a job, for people who look at the job later.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,20 +6,20 @@ use zk::figures::{EventKind, TimelineEvent};
 
 use super::clock::unix_ms;
 
-/// A bounded record of a node's life in a job.
+/// A bounded list of a node's events in a job.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline(Mutex<Vec<TimelineEvent>>);
 
-/// How many moments are kept: of more, the first half and the latest.
+/// The maximum number of events: of more, the first half and the latest are kept.
 const EVENTS_MAX: usize = 64;
 
 impl Timeline {
-    /// Notes that something happens now.
+    /// Records an event now.
     pub(crate) fn note(&self, kind: EventKind, detail: impl Into<String>) {
         self.note_at(unix_ms(), kind, detail);
     }
 
-    /// Notes that something happened then.
+    /// Records an event at the given time.
     pub(crate) fn note_at(&self, at_ms: u64, kind: EventKind, detail: impl Into<String>) {
         let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if events.len() >= EVENTS_MAX {
@@ -28,7 +28,7 @@ impl Timeline {
         events.push(TimelineEvent { at_ms, kind, detail: detail.into() });
     }
 
-    /// Everything that was noted.
+    /// Returns all recorded events.
     pub(crate) fn all(&self) -> Vec<TimelineEvent> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,8 +1,8 @@
-//! The one place that names the binary format: everything that is sent or kept as bytes passes through
+//! The only module that knows the binary format: everything that is sent or stored as bytes passes through
 //! [`encode`] and [`decode`].
 //!
-//! The format is bincode 2 with its standard configuration (little endian, variable-length integers). It is
-//! exchanged in this file alone; the wire's version grows when it is.
+//! The format is bincode 2 with its standard configuration (little endian, variable-length integers). To
+//! replace it, change only this file and increase the wire's version.
 
 use bincode::{
     config::{Configuration, Limit, LittleEndian, Varint, standard},
@@ -12,13 +12,13 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
-/// The most bytes that one value may have when it is written: of a task, an output, a message. What is longer
-/// is neither written nor read, so that nobody writes what nobody can read.
+/// The maximum size of one encoded value, in bytes: of a task, an output, a message. The limit applies to
+/// encoding and decoding, so that no node writes what another cannot read.
 pub(crate) const ENCODED_BYTES_MAX: usize = 64 << 20;
 
-/// The most bytes that one decoded value may claim to take in memory: a peer's or a znode's lengths are
-/// believed only up to it. A number is written in no less than a sixteenth of what it takes, so nothing that
-/// was written claims more.
+/// The maximum memory that one decoded value may claim, in bytes: lengths received from a peer or a znode are
+/// trusted only up to it. An encoded number takes at least a sixteenth of its size in memory, so no encoded
+/// value claims more.
 const CLAIMED_BYTES_MAX: usize = 16 * ENCODED_BYTES_MAX;
 
 type Format = Configuration<LittleEndian, Varint, Limit<CLAIMED_BYTES_MAX>>;
@@ -27,34 +27,34 @@ fn format() -> Format {
     standard().with_limit::<CLAIMED_BYTES_MAX>()
 }
 
-/// A value that could not be written as bytes.
+/// A value could not be encoded.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The value's `Serialize` refuses.
+    /// The value's `Serialize` implementation returned an error.
     #[error("a value could not be encoded: {reason}")]
     Refused {
-        /// What it says.
+        /// The message of the error.
         reason: String,
     },
-    /// It is too large to be sent or kept.
+    /// The value is too large to be sent or stored.
     #[error("{bytes} bytes are more than the limit of {limit} bytes")]
     TooLarge {
-        /// How many bytes it would have.
+        /// Its encoded size.
         bytes: usize,
-        /// How many it may have.
+        /// The maximum size.
         limit: usize,
     },
 }
 
-/// Bytes that are not a value of the type expected.
+/// Bytes could not be decoded to a value of the expected type.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The bytes are no such value.
+    /// The bytes do not encode such a value.
     #[error("{bytes} bytes could not be decoded: {reason}")]
     Malformed {
-        /// How many bytes there were.
+        /// The number of bytes.
         bytes: usize,
         /// What is wrong with them.
         reason: String,
@@ -62,31 +62,31 @@ pub enum DecodeError {
     /// There are more bytes than any value may have.
     #[error("{bytes} bytes are more than the limit of {limit} bytes")]
     TooLarge {
-        /// How many bytes there were.
+        /// The number of bytes.
         bytes: usize,
-        /// How many there may be.
+        /// The maximum number.
         limit: usize,
     },
     /// The value ends before the bytes do.
     #[error("{left} of {bytes} bytes were left over")]
     Trailing {
-        /// How many bytes there were.
+        /// The number of bytes.
         bytes: usize,
-        /// How many of them the value did not take.
+        /// The number of bytes after the value.
         left: usize,
     },
 }
 
-/// Writes a value as bytes.
+/// Encodes a value.
 ///
 /// # Errors
-/// If the value's `Serialize` refuses, or it is larger than [`ENCODED_BYTES_MAX`].
+/// If the value's `Serialize` returns an error, or it is larger than [`ENCODED_BYTES_MAX`].
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, EncodeError> {
     encode_up_to(value, ENCODED_BYTES_MAX)
 }
 
-/// Writes a value as the same bytes, in pieces: those of `shared` that are in the value, and are not small,
-/// are pieces of their own and not copied.
+/// Encodes a value to the same bytes in pieces: large byte strings of the value that are in `shared` become
+/// separate pieces and are not copied.
 ///
 /// # Errors
 /// As [`encode`].
@@ -117,16 +117,16 @@ fn write<'a, T: Serialize + ?Sized>(
     }
 }
 
-/// What is smaller is copied: a piece of its own costs more.
+/// Smaller byte strings are copied: a separate piece would cost more.
 const SHARED_BYTES_MIN: usize = 4 << 10;
 
-/// Keeps what is written up to a limit; beyond that it is only counted, so that it can be said how much it
-/// was.
+/// A writer that keeps bytes up to a limit and only counts them beyond it, so that an error can report the
+/// size.
 struct Bounded<'a> {
-    /// What need not be copied, if it is written.
+    /// Byte strings that need not be copied.
     shared: &'a [Bytes],
     pieces: Vec<Bytes>,
-    /// What was written since the last piece.
+    /// The bytes since the last piece.
     kept: Vec<u8>,
     bytes: usize,
     limit: usize,
@@ -139,7 +139,7 @@ impl Bounded<'_> {
         }
     }
 
-    /// The shared bytes that these are, by their place in memory.
+    /// Returns the shared byte string that has the same address and length, if it is large.
     fn shared(&self, bytes: &[u8]) -> Option<Bytes> {
         let same = |shared: &&Bytes| shared.as_ptr() == bytes.as_ptr() && shared.len() == bytes.len();
         let large = bytes.len() >= SHARED_BYTES_MIN;
@@ -162,11 +162,11 @@ impl Writer for Bounded<'_> {
     }
 }
 
-/// Reads a value from exactly these bytes.
+/// Decodes a value from exactly these bytes.
 ///
 /// # Errors
-/// If the bytes are no such value, are more than [`ENCODED_BYTES_MAX`], claim lengths beyond what those can
-/// hold, or go on after the value.
+/// If the bytes do not encode such a value, are more than [`ENCODED_BYTES_MAX`], claim lengths beyond what
+/// they can hold, or continue after the value.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     if bytes.len() > ENCODED_BYTES_MAX {
         return Err(DecodeError::TooLarge { bytes: bytes.len(), limit: ENCODED_BYTES_MAX });
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_can_be_written_can_be_read_however_little_its_numbers_take() {
-        // Each is written as one byte and takes eight.
+        // Each number is encoded as one byte and takes eight in memory.
         let many_small_numbers = vec![7_u64; 9 << 20];
         let bytes = encode(&many_small_numbers).unwrap();
         assert_eq!(decode::<Vec<u64>>(&bytes).unwrap(), many_small_numbers);

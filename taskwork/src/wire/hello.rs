@@ -1,29 +1,30 @@
-//! The first words on a connection: who speaks which version, in which cluster.
+//! The first message on a connection: the sender, its version and its cluster.
 //!
-//! They come before anything is believed. In TLS 1.3 the dialling side takes itself for connected before the
-//! other side has rejected its certificate; only the answer to its hello proves that it is welcome.
+//! It is exchanged before any other data is trusted. In TLS 1.3 the dialling side considers itself connected
+//! before the other side has rejected its certificate; only the answer to its hello proves that it was
+//! accepted.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::NodeId;
 
-/// What the dialling side says first, on a stream of its own.
+/// The first message of the dialling side, on a stream of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
-    /// [`super::VERSION`]. It stands first, so that any version can read it.
+    /// [`super::VERSION`]. The first field, so that any version can read it.
     pub(crate) version: u32,
     pub(crate) node: NodeId,
 }
 
-/// What the accepting side answers.
+/// The answer of the accepting side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Welcome {
     Yes,
-    /// Another version is spoken here.
+    /// The version here, which differs from that of the hello.
     Version(u32),
     /// The certificate belongs to another node, or to none.
     Stranger,
 }
 
-/// The longest hello or answer, in bytes.
+/// The maximum size of a hello or an answer, in bytes.
 pub(crate) const HELLO_BYTES_MAX: usize = 256;

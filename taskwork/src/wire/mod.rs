@@ -1,9 +1,9 @@
-//! What goes over the wire: one binary format, bounded.
+//! The wire format: binary and bounded.
 
 pub(crate) mod codec;
 pub(crate) mod hello;
 pub(crate) mod parcel;
 pub(crate) mod payload;
 
-/// The version of everything that nodes say to each other. Nodes of different versions do not talk.
+/// The version of the wire format. Nodes of different versions do not communicate.
 pub(crate) const VERSION: u32 = 3;

@@ -1,4 +1,4 @@
-//! What one message between nodes looks like when it is written: on the wire, and as a letter in a mailbox.
+//! The encoded form of a message between nodes: on the wire, and as a letter in a mailbox.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,25 +12,25 @@ use crate::{
     id::{Attempt, NodeId},
 };
 
-/// The largest value of a variable that rides along with a message, in bytes. A larger one goes by
-/// `ZooKeeper` alone.
+/// The maximum size of a variable's value that rides along with a message, in bytes. A larger one is sent
+/// only through `ZooKeeper`.
 pub(crate) const RIDER_BYTES_MAX: usize = 4 << 10;
-/// The most bytes of all that ride along with one message.
+/// The maximum size of all riders of one message, in bytes.
 pub(crate) const RIDERS_BYTES_MAX: usize = 64 << 10;
-/// The most bytes of a rider besides its value: its slot and its length.
+/// The maximum size of a rider without its value, in bytes: its slot and its length.
 pub(crate) const RIDER_FRAME_BYTES_MAX: usize = 14;
-/// The most bytes of a message besides its tasks and riders: its numbers, lengths and marks, and the name of
-/// its sender.
+/// The maximum size of a message without its tasks and riders, in bytes: its numbers, lengths and tags, and
+/// the name of its sender.
 const FRAME_BYTES_MAX: usize = 256;
 
-// The largest task goes in a message, and in a letter; and grants are not made larger than that.
+// The largest task fits into a message and a letter, and grants are not made larger than that.
 const _: () = assert!(TASK_BYTES_MAX + RIDERS_BYTES_MAX + FRAME_BYTES_MAX <= ENCODED_BYTES_MAX);
 
-/// A message of the protocol with what it is about, and the sender's newest values of the variables: a fast
-/// path for the incumbent, which would otherwise reach the receiver only by way of `ZooKeeper`.
+/// A message of the protocol with its job, its attempt, and the sender's newest values of the variables: a
+/// fast path for the incumbent, which would otherwise reach the receiver only through `ZooKeeper`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parcel {
-    /// The job that it is about, by its number. Attempts count anew in each job.
+    /// The number of the job. Attempts are numbered anew in each job.
     pub(crate) job: u64,
     pub(crate) attempt: Attempt,
     pub(crate) message: Message,
@@ -39,18 +39,18 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
-    /// The answer of a node that has nothing to do with the job that is asked about; `None` if nothing is
-    /// asked for.
+    /// Returns the answer of a node that does not work on the job of a steal request; `None` if this is not a
+    /// steal request.
     pub(crate) fn denial(&self) -> Option<Self> {
         let Message::Steal { request } = self.message else { return None };
         Some(Self { message: Message::Deny { request }, riders: Vec::new(), ..*self })
     }
 
-    /// The parcel as it goes over the network, where the connection says who has sent it. Large tasks in it
-    /// are shared, not copied.
+    /// Encodes the parcel for the network, where the connection identifies the sender. Large tasks in it are
+    /// shared, not copied.
     ///
     /// # Errors
-    /// If it is larger than anything may be.
+    /// If it is larger than any value may be.
     pub(crate) fn payload(&self) -> Result<Payload, EncodeError> {
         let tasks = match &self.message {
             Message::Grant { tasks, .. } => tasks.as_slice(),
@@ -61,18 +61,18 @@ impl Parcel {
         codec::encode_sharing(self, &shared).map(Payload::from)
     }
 
-    /// The parcel as it lies in a mailbox: after the name of its sender.
+    /// Encodes the parcel for a mailbox: preceded by the name of its sender.
     ///
     /// # Errors
-    /// If it is larger than anything may be.
+    /// If it is larger than any value may be.
     pub(crate) fn letter(&self, from: NodeId) -> Result<Vec<u8>, EncodeError> {
         codec::encode(&(from, self))
     }
 
-    /// Reads a letter: who has sent it, and what.
+    /// Decodes a letter to its sender and the parcel.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not a letter.
     pub(crate) fn open_letter(bytes: &[u8]) -> Result<(NodeId, Self), DecodeError> {
         codec::decode(bytes)
     }
@@ -111,7 +111,7 @@ mod tests {
         assert!(Parcel::open_letter(&letter).unwrap() == (NodeId(u64::MAX), parcel));
     }
 
-    /// The parcels of a grant and of the same grant when it was not answered in time.
+    /// Returns the parcels of a grant and of its repetition when it was not acknowledged in time.
     fn said_twice(envelope: &Envelope) -> [Parcel; 2] {
         const ATTEMPT: Attempt = Attempt(1);
         let stopped = PoolView { workers: 1, idle: 1, stopped: true, ..PoolView::default() };
@@ -126,7 +126,7 @@ mod tests {
         node.handle(ms(0), busy, steal);
         let taken = Event::Taken { thief, request: 3, tasks: vec![envelope.clone()] };
         let first = node.handle(ms(0), busy, taken);
-        // Counting the thieves comes first; what is due is done by the look that follows.
+        // The grant is overdue by now.
         let second = node.handle(ms(1_000), busy, Event::Tick);
         [first, second].map(|actions| {
             let sent = actions.into_iter().find_map(|action| match action {

@@ -1,9 +1,9 @@
-//! A message as bytes, on its way out.
+//! A message as bytes to be sent.
 
 use bytes::Bytes;
 
-/// The bytes of a message, in pieces that may be shared: what is said again, such as a grant until it is
-/// answered, is written anew each time, but the tasks in it are not copied.
+/// The bytes of a message in pieces that may be shared: a message that is sent again, such as an
+/// unacknowledged grant, is encoded anew each time, but the tasks in it are not copied.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Payload {
     pieces: Vec<Bytes>,
@@ -11,12 +11,12 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// How many bytes it has.
+    /// Returns its size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Its bytes in their order, in slices of at most so many; none is copied.
+    /// Returns its bytes in order, in slices of at most `bytes_max`, without copying.
     pub(crate) fn slices(&self, bytes_max: usize) -> impl Iterator<Item = Bytes> + '_ {
         self.pieces.iter().flat_map(move |piece| {
             let starts = (0..piece.len()).step_by(bytes_max);
@@ -24,7 +24,7 @@ impl Payload {
         })
     }
 
-    /// A copy in one piece.
+    /// Returns a copy in one piece.
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         self.pieces.concat()

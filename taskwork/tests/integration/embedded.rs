@@ -1,4 +1,4 @@
-//! Jobs within this process: what they answer, on any number of nodes and workers.
+//! Jobs within this process: their results, with different numbers of nodes and workers.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use taskwork::{Context, Job, JobError, Outcome, Task, Variable, Variables};
 
-/// Counts the leaves of a tree whose shape is decided by a hash, and looks for the largest hash.
+/// Counts the leaves of a tree whose shape is determined by a hash, and finds the largest hash.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Tree {
     open: Vec<(u64, u32)>,
@@ -111,7 +111,7 @@ fn counts_and_variables_are_exact_on_any_number_of_nodes_and_workers() {
     }
 }
 
-/// Ends only when other nodes have done its children: its node has one worker, and that one is busy with
+/// Ends only when other nodes have run its children: its node has one worker, which is busy with the parent
 /// itself.
 #[derive(Debug, Serialize, Deserialize)]
 enum Parent {
@@ -119,7 +119,7 @@ enum Parent {
     Child(u64),
 }
 
-/// How many children must be stolen.
+/// The number of children that must be stolen.
 const CHILDREN: u64 = 5;
 
 impl Task for Parent {
@@ -179,7 +179,7 @@ fn counts_are_exact_while_nodes_come_and_go_down_to_none() {
         let mut turn = 0;
         let job = job.on_progress(Duration::from_millis(20), move |_| {
             turn += 1;
-            // Every few turns there is no node at all; the next turn brings some back.
+            // From time to time there is no node at all; the next turn adds some again.
             let nodes = if turn % 4 == 3 { 0 } else { hash(round * 1_000 + turn) % 5 };
             scaler.scale_to(usize::try_from(nodes).unwrap());
         });
@@ -230,7 +230,7 @@ fn a_job_that_is_stopped_says_that_it_is_not_finished() {
     }
 }
 
-/// Fails in one way or another.
+/// Fails in one of several ways.
 #[derive(Debug, Serialize, Deserialize)]
 enum Faulty {
     Panics,
@@ -263,7 +263,7 @@ fn a_mistake_of_the_program_fails_the_job_with_its_reason() {
     }
 }
 
-/// A value that can be sent only if it is even.
+/// A value that can be encoded only if it is even.
 #[derive(Debug, Deserialize)]
 struct Odd(u64);
 
@@ -286,7 +286,7 @@ impl Variable for OddVariable {
     }
 }
 
-/// Finds a solution that nobody else can be told of.
+/// Finds a solution that cannot be sent to other nodes.
 #[derive(Debug, Serialize, Deserialize)]
 struct Silent;
 

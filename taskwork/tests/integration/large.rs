@@ -1,4 +1,4 @@
-//! Jobs whose tasks are as large as may be sent, and larger.
+//! Jobs whose tasks are as large as can be sent, and larger.
 
 use std::{
     thread,
@@ -10,7 +10,7 @@ use taskwork::{Context, Job, JobError, Outcome, Report, Task, Variable, Variable
 
 const MIB: usize = 1 << 20;
 
-/// How many tasks were done by whoever got them.
+/// The number of loads that were done.
 struct Done;
 
 impl Variable for Done {
@@ -21,13 +21,13 @@ impl Variable for Done {
     }
 }
 
-/// A task that splits off loads, one after another, and waits until all of them are done. With one worker it
+/// A task that splits off loads, one after another, and waits until all of them are done. A single worker
 /// cannot do them itself.
 #[derive(Debug, Serialize, Deserialize)]
 enum Haul {
     /// Splits off the sizes that are left, in bytes, from the last to the first.
     Sender { left: Vec<usize>, loads: u64, waits: bool },
-    /// The so-manieth load.
+    /// A load and its position.
     Load { place: u64, ballast: String },
 }
 
@@ -39,7 +39,7 @@ impl Haul {
 
 impl Task for Haul {
     type Shared = ();
-    /// Bytes that have been hauled.
+    /// The number of bytes in completed loads.
     type Output = u64;
 
     fn variables(declare: &mut Variables) {
@@ -75,7 +75,7 @@ impl Task for Haul {
     }
 }
 
-/// After this the job is stopped: it hangs.
+/// The time after which the job hangs and is stopped.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 fn run(root: Haul, nodes: usize) -> Result<Report<Haul>, JobError> {
@@ -106,7 +106,7 @@ fn a_task_too_large_to_be_sent_is_done_where_it_is() {
     assert_eq!(report.output, sizes.iter().sum::<usize>() as u64);
 }
 
-/// A task that becomes too large to be sent, and then waits to be told to stop.
+/// A task that becomes too large to be sent, and then waits for the request to stop.
 #[derive(Debug, Serialize, Deserialize)]
 struct Swells(String);
 

@@ -1,5 +1,5 @@
-//! What the modules of the runtime import of each other. Those that are named here make no circle, and are to
-//! make none.
+//! The dependencies between the modules of the runtime. Those between the modules listed here have no cycles,
+//! and must have none.
 
 use std::{
     collections::BTreeSet,
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A module, and all that it may import of the crate.
+/// A module, and the modules of the crate that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
     ("output", &[]),
     ("variable", &["wire"]),
@@ -45,14 +45,14 @@ fn sources(module: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The source without its comments, and without the tests at its end.
+/// Returns the source without its comments, and without the tests at its end.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).expect("a source can be read");
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// The modules of the crate that a source names: after `crate::`, alone or in braces.
+/// Returns the modules of the crate that a source names: after `crate::`, alone or in braces.
 fn imports(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for after in code.split("crate::").skip(1) {

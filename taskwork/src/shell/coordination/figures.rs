@@ -1,4 +1,4 @@
-//! What the node has done for the job, for whoever looks at it from outside.
+//! The node's figures for the job, for observers outside.
 
 use std::{
     sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
@@ -10,17 +10,17 @@ use zk::figures::{self, NodeFigures};
 use super::Coordination;
 use crate::{figures::Figures, outlook::Outlook, shell::clock::unix_ms};
 
-/// How long a task that has left a node counts there, where figures are written: longer than from one time to
-/// the next.
+/// The time for which a task that has left a node still counts there, where figures are written: longer than
+/// the interval of writing.
 pub(crate) const PUBLIC_WINDOW: Duration = Duration::from_secs(6);
-/// The same where all nodes are looked at at once: longer than a task is on its way.
+/// The same where all nodes are read at once: longer than a task is in transit.
 pub(crate) const WINDOW: Duration = Duration::from_millis(200);
 
-/// How often the figures are written, if they have changed.
+/// The interval at which the figures are written, if they have changed.
 const EVERY: Duration = Duration::from_secs(2);
 
 impl Coordination {
-    /// What the node has done for the job so far.
+    /// Returns the node's figures for the job so far.
     pub(crate) fn figures_now(&self) -> Figures {
         let mut figures = *self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         let pool = self.pool.figures();
@@ -33,7 +33,7 @@ impl Coordination {
         figures
     }
 
-    /// Writes the figures again and again.
+    /// Writes the figures periodically.
     pub(super) async fn publish_figures(self: Arc<Self>) {
         if !self.visibility.is_public() {
             return;
@@ -49,10 +49,10 @@ impl Coordination {
         }
     }
 
-    /// Writes the figures as they are. It is tried once: nothing depends on it.
+    /// Writes the current figures, in a single try: nothing depends on them.
     pub(crate) async fn tell_figures(&self, last: bool) {
         let mut figures = self.figures_now();
-        // Of a node that has taken no part there is nothing to say.
+        // A node that has taken no part has no figures.
         if !self.visibility.is_public() || self.takes_part_in.load(Relaxed) == 0 {
             return;
         }
@@ -71,7 +71,7 @@ impl Coordination {
         };
         let node = self.node.to_string();
         match figures::publish(&*self.store, &self.cluster, &self.job.0, &node, &figures).await {
-            // The session may have ended with the job; or the job was forgotten.
+            // The session may have ended with the job, or the job was forgotten.
             Ok(()) | Err(zk::Error::SessionExpired | zk::Error::NoNode { .. }) => {}
             Err(error) => tracing::debug!(%error, "the figures could not be written"),
         }

@@ -1,5 +1,4 @@
-//! The job's record becomes events: which attempt is the current one, which tasks are parked, when it is
-//! over.
+//! Turns the job's record into events: the current attempt, the parked tasks, the end of the job.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -25,7 +24,7 @@ impl Coordination {
         loop {
             let record = match watch.next().await {
                 Ok(record) => record,
-                // It was cancelled and forgotten while nobody looked.
+                // It was cancelled and forgotten while this node did not watch.
                 Err(zk::Error::NoNode { .. }) => {
                     of_attempt.abort_all();
                     self.tell(Event::JobOver).await;
@@ -56,7 +55,7 @@ impl Coordination {
         }
     }
 
-    /// Tells what is parked in an attempt, now and at each change.
+    /// Reports the parked tasks of an attempt, now and at each change.
     async fn follow_parked(self: Arc<Self>, attempt: Attempt) {
         let path = self.job_paths().attempt(attempt.0).parked();
         loop {
@@ -66,8 +65,8 @@ impl Coordination {
             };
             let tasks: Vec<TaskId> = names.iter().filter_map(|name| parked_id(name).parse().ok()).collect();
             self.tell(Event::Parked { attempt, tasks }).await;
-            // A watch can end although its session goes on: then it is read again. If it does not, reading
-            // says so.
+            // A watch can end although its session continues: then the tasks are read again. If the session
+            // has ended, reading fails.
             changed.await;
         }
     }

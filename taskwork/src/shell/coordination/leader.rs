@@ -1,9 +1,9 @@
 //! The leader's part: it ends the job when every task is accounted for, and begins a new attempt when a node
 //! was lost.
 //!
-//! A leader holds nothing of its own: everything it decides by is in the tree, so any other node can go on
-//! where it stopped. Whatever it writes carries its fence, so a leader that was deposed without knowing
-//! changes nothing.
+//! A leader has no state of its own: all its decisions are based on the tree, so any other node can continue
+//! where it stopped. Its writes carry its fence, so a leader that was deposed without knowing it changes
+//! nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,42 +18,42 @@ use zk::{
 use super::Coordination;
 use crate::{id::Attempt, shell::clock::unix_ms};
 
-/// Why a leader has stopped leading this attempt.
+/// The reasons for which a leader has stopped leading an attempt.
 enum Stopped {
-    /// The job is over, one way or another.
+    /// The job is over, with or without a result.
     JobOver,
-    /// There is another attempt, or the job's state has changed: look again.
+    /// There is another attempt, or the job's state has changed: read it again.
     Changed,
 }
 
-/// How often the leader looks for lost nodes although nothing says so: who came and went while it was cut off
-/// is told by nobody.
+/// The interval at which the leader looks for lost nodes without an event: a node that came and went while
+/// the leader was disconnected causes none.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// What there may be in the tree of the node as a candidate.
+/// The state of the node's candidate in the tree.
 #[derive(Debug, Default)]
 pub(crate) enum Standing {
-    /// Nothing by this job.
+    /// This job has created none.
     #[default]
     No,
-    /// It was to enter, and may have.
+    /// It was to be created, and may have been.
     Entering,
     Entered(Candidate),
 }
 
-/// Why a leader leads no more.
+/// The reasons for which a leader stops leading.
 enum Led {
     /// Another node leads.
     Deposed,
-    /// The job is put aside: others of the program may be at work on the next, and need a leader there.
+    /// The job is suspended: other nodes of the release may work on the next one, and need a leader there.
     PutAside,
     /// There is nothing left to lead.
     Over,
 }
 
 impl Coordination {
-    /// Stands for election, and leads when elected. The candidate stays when the job is over: the node takes
-    /// the next one at once, and stands there as it stood here. Whoever cannot take it
+    /// Stands for election, and leads when elected. The candidate remains when the job is over: the node
+    /// takes the next job at once, with the same place in the election. A node that cannot take it
     /// [withdraws](Self::withdraw).
     pub(super) async fn stand_for_election(self: Arc<Self>) {
         let node = self.node.to_string();
@@ -92,7 +92,7 @@ impl Coordination {
         }
     }
 
-    /// Stands for election no more, once the loop that does has ended.
+    /// Removes the candidate after the loop that stands for election has ended.
     pub(crate) async fn withdraw(&self) {
         self.step_down(&mut *self.standing.lock().await).await;
     }
@@ -107,7 +107,7 @@ impl Coordination {
         match standing {
             Standing::No => Ok(()),
             Standing::Entered(candidate) => candidate.withdraw().await,
-            // What an answer that was not waited for has left behind is taken up.
+            // Finds the candidate that a request with an unknown outcome may have created.
             Standing::Entering => {
                 let node = self.node.to_string();
                 Candidate::enter(self.store(), &self.cluster, &self.release, &node).await?.withdraw().await
@@ -115,7 +115,7 @@ impl Coordination {
         }
     }
 
-    /// Waits until a job that was put aside is at work again; false if that will not be.
+    /// Waits until a suspended job is resumed; returns false if it never will be.
     async fn goes_on(&self) -> bool {
         let open = || JobWatch::open(self.store(), &self.cluster, &self.job.0);
         let Some(mut watch) = self.persist("watching the job", open).await else { return false };
@@ -137,7 +137,7 @@ impl Coordination {
         loop {
             let (record, _) = match job::read(&*self.store, &self.cluster, &self.job.0).await {
                 Ok(read) => read,
-                // It is over and forgotten.
+                // The job is over and was forgotten.
                 Err(zk::Error::NoNode { .. }) => return Led::Over,
                 Err(error) if retry.again(&*self.store, "reading the job's record", &error).await => continue,
                 Err(_) => return Led::Over,
@@ -188,7 +188,7 @@ impl Coordination {
         }
     }
 
-    /// Removes what means nothing any more. What fails is done the next time.
+    /// Tidies. Whatever fails is done the next time.
     async fn tidy(&self, fence: &Fence, attempt: Attempt) {
         let (store, job) = (&*self.store, self.job_paths());
         let tidied = async {
@@ -200,7 +200,7 @@ impl Coordination {
         }
     }
 
-    /// Some nodes were lost with what they held: the attempt cannot end any more.
+    /// Begins a new attempt: nodes were lost with their tasks, so this one cannot end any more.
     async fn begin_anew(
         &self,
         fence: &Fence,
@@ -218,7 +218,7 @@ impl Coordination {
         })
     }
 
-    /// The variables as people can read them.
+    /// Returns the variables as JSON, for people.
     fn shown_variables(&self) -> serde_json::Value {
         if !self.visibility.is_public() {
             return serde_json::Value::Null;
@@ -227,7 +227,7 @@ impl Coordination {
         (0..variables.len()).map(|slot| (variables.name(slot).to_owned(), variables.shown(slot))).collect()
     }
 
-    /// Every task is complete: the outputs are merged and the result is written.
+    /// Closes the job, whose tasks are all complete: merges the outputs and writes the result.
     async fn close(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
         let outputs = job::outputs(&*self.store, &self.job_paths().attempt(attempt.0)).await?;
         let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();

@@ -1,4 +1,4 @@
-//! Letters: messages by way of the tree, between nodes that the network does not connect.
+//! Letters: messages through the tree, between nodes that the network does not connect.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -12,9 +12,9 @@ use crate::{
 };
 
 impl Coordination {
-    /// Takes every letter of an attempt to the driver.
+    /// Passes every letter of an attempt to the driver.
     pub(super) async fn follow_mail(self: Arc<Self>, attempt: Attempt) {
-        // Within one process everybody is reached.
+        // Within one process all nodes are reachable.
         if !self.visibility.is_public() {
             return;
         }
@@ -26,13 +26,13 @@ impl Coordination {
                     retry.succeeded();
                     match Parcel::open_letter(&bytes) {
                         Ok(letter) => {
-                            // When the driver is gone the node ends, and this loop with it.
+                            // When the driver has ended the node ends, and this loop with it.
                             let _ = self.letters.send(letter).await;
                         }
                         Err(error) => tracing::warn!(%error, "a letter could not be read and was dropped"),
                     }
                 }
-                // The attempt is over and forgotten.
+                // The attempt is over and was forgotten.
                 Err(zk::Error::NoNode { .. }) => return,
                 Err(error) if retry.again(&*self.store, "reading the mailbox", &error).await => {}
                 Err(_) => return,
@@ -40,15 +40,15 @@ impl Coordination {
         }
     }
 
-    /// Posts letters, one after another. A loop of its own: a large letter takes long, and no transaction
-    /// waits for it.
+    /// Posts letters, one after another. In a separate loop, because a large letter takes long and must not
+    /// delay transactions.
     pub(super) async fn post_letters(&self, mut letters: mpsc::Receiver<(NodeId, Parcel)>) {
         while let Some((to, parcel)) = letters.recv().await {
             self.post(to, &parcel).await;
         }
     }
 
-    /// Posts a letter, once: what matters is said again.
+    /// Posts a letter, in a single try: letters that matter are repeated.
     pub(super) async fn post(&self, to: NodeId, parcel: &Parcel) {
         let attempt = self.job_paths().attempt(parcel.attempt.0);
         let number = self.letters_posted.fetch_add(1, Relaxed);

@@ -1,4 +1,4 @@
-//! Who is there: the seat's roster becomes events for the job at hand.
+//! Turns changes of the seat's roster into events for the current job.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Coordination {
                 self.tell(Event::Joined { node: new }).await;
             }
             known = now;
-            // Whatever has changed: who came and went unseen may have taken part.
+            // After any change: a node that came and went unseen may have taken part.
             self.member_gone.notify_one();
             if roster.changed().await.is_err() {
                 return;
@@ -31,7 +31,7 @@ impl Coordination {
         }
     }
 
-    /// The current attempt, if a node has left it with nothing in its hands.
+    /// Returns the current attempt, if a node has left it cleanly.
     async fn left_cleanly(&self, node: NodeId) -> Option<Attempt> {
         let attempt = self.current_attempt().await?;
         let (paths, name) = (self.job_paths().attempt(attempt.0), node.to_string());
@@ -41,7 +41,7 @@ impl Coordination {
 
     async fn current_attempt(&self) -> Option<Attempt> {
         let reading = || async {
-            // The server that is asked now may be behind the one that told of the member.
+            // The server that answers may lag behind the one that reported the member.
             self.store.sync(&self.job_paths().record()).await?;
             zk::job::read(&*self.store, &self.cluster, &self.job.0).await
         };

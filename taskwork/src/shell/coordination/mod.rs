@@ -1,22 +1,22 @@
-//! A node's dealings with the znode tree: what it learns from there becomes events, what the core decides is
-//! written there.
+//! A node's use of the znode tree: changes there become events, and the decisions of the core are written
+//! there.
 //!
-//! Each concern is a loop of its own, so that a slow answer to one delays no other:
+//! Each concern has its own loop, so that a slow answer to one delays no other:
 //!
 //! | loop | watches or writes | for |
 //! |---|---|---|
-//! | [`members`] | the seat's roster | who can be asked for tasks |
-//! | [`job`] | the job's record, `parked/` | the current attempt, tasks that nobody holds |
+//! | [`members`] | the seat's roster | the nodes that can be asked for tasks |
+//! | [`job`] | the job's record, `parked/` | the current attempt, parked tasks |
 //! | [`orders`] | transactions, one at a time | completions, claims, the clean leave |
 //! | [`variables`] | `vars/` | the incumbent, both ways |
 //! | [`mail`] | `mail/` | nodes that the network does not connect |
 //! | [`figures`] | `figures/` | people who look at the job |
-//! | [`silence`] | the pool | tasks that do not stop when they are asked to |
+//! | [`silence`] | the pool | tasks that do not stop on request |
 //! | [`leader`] | `election/`, the global task list | the end of the job, and lost nodes |
-//! | [`suggestions`] | `suggestions/`, as long as the node leads | what users say to the job |
+//! | [`suggestions`] | `suggestions/`, as long as the node leads | users' suggestions to the job |
 //!
-//! While the tree is away the loops wait and try again, as [`zk::retry`] says; workers search and nodes
-//! steal on.
+//! While the tree is unavailable the loops wait and retry, as in [`zk::retry`]; workers continue to search
+//! and nodes to steal.
 
 mod figures;
 mod job;
@@ -63,10 +63,10 @@ use crate::{
     wire::parcel::Parcel,
 };
 
-/// What the loops of one node share.
+/// The state shared by the loops of one node.
 pub(crate) struct Coordination {
     pub(crate) store: Arc<Counted>,
-    /// What was asked of the store before this job.
+    /// The requests to the store before this job.
     pub(crate) asked_before: Requests,
     pub(crate) cluster: ClusterPaths,
     pub(crate) release: Release,
@@ -74,48 +74,48 @@ pub(crate) struct Coordination {
     pub(crate) node: NodeId,
     pub(crate) pool: Arc<dyn Work>,
     pub(crate) roster: watch::Receiver<Roster>,
-    /// To the driver.
+    /// Events for the driver.
     pub(crate) events: mpsc::Sender<Event>,
-    /// Letters with their senders, to the driver.
+    /// Letters for the driver, with their senders.
     pub(crate) letters: mpsc::Sender<(NodeId, Parcel)>,
-    /// Variables of the pool have improved.
+    /// Notified when variables of the pool have improved.
     pub(crate) publish: Arc<Notify>,
-    /// A member has gone: the leader looks whether it was lost.
+    /// Notified when a member has gone: the leader checks whether it was lost.
     pub(crate) member_gone: Notify,
-    /// The node's figures, as the driver shows them.
+    /// The node's figures, as the driver has published them.
     pub(crate) figures: Arc<Mutex<Figures>>,
-    /// What may still be found at the node.
+    /// The outlook of the node.
     pub(crate) outlook: Mutex<Window>,
-    /// What has happened to the node in the job.
+    /// The node's events in the job.
     pub(crate) timeline: Arc<Timeline>,
-    /// Transactions that had to be built again because another node was faster.
+    /// The number of transactions that had to be built again because another node was faster.
     pub(crate) rebuilds: Counter,
     /// The last attempt that the node was enrolled in; 0 for none.
     pub(crate) takes_part_in: AtomicU32,
-    /// How many letters this node has posted.
+    /// The number of letters that this node has posted.
     pub(crate) letters_posted: AtomicU64,
-    /// The attempt that was seen last.
+    /// The latest attempt that was seen.
     pub(crate) attempt: AtomicU32,
-    /// The job was put aside while the node was at work on it.
+    /// Whether the job was suspended while the node worked on it.
     pub(crate) suspended: AtomicBool,
-    /// Tasks that have not stopped for long although they were asked to.
+    /// Tasks that have not stopped long after they were asked to.
     pub(crate) silent: Mutex<Vec<Silent>>,
-    /// Tasks have not stopped for long: said once each time.
+    /// Notified once each time tasks have not stopped for long.
     pub(crate) silence: Notify,
-    /// The node's candidate; held by the loop that stands for election, as long as there is one.
+    /// The node's candidate, locked by the loop that stands for election while it runs.
     pub(crate) standing: AsyncMutex<Standing>,
-    /// One for each suggestion that the program may look at now.
+    /// Permits for the suggestions that the program may look at now.
     pub(crate) looks: Arc<Semaphore>,
-    /// Who looks at the job.
+    /// Who can look at the job.
     pub(crate) visibility: Visibility,
 }
 
 /// Who can look at a job while it runs, and read its result afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visibility {
-    /// Everybody who reaches the cluster: figures are written, suggestions and letters are read.
+    /// Everyone with access to the cluster: figures are written, suggestions and letters are read.
     Public,
-    /// Nobody but this process, which needs none of it.
+    /// Only this process, which needs none of these.
     Private,
 }
 
@@ -157,12 +157,12 @@ impl Coordination {
         self.attempt.load(Relaxed)
     }
 
-    /// Tells the driver. When the driver is gone the node ends, and this loop with it.
+    /// Passes an event to the driver. When the driver has ended the node ends, and this loop with it.
     pub(crate) async fn tell(&self, event: Event) {
         let _ = self.events.send(event).await;
     }
 
-    /// Tells the driver when the session is over: the node is no member any more.
+    /// Informs the driver when the session has expired: the node is no longer a member.
     async fn follow_session(self: Arc<Self>) {
         let mut session = self.store.session();
         if session.wait_for(|state| *state == Session::Expired).await.is_ok() {
@@ -173,13 +173,13 @@ impl Coordination {
         }
     }
 
-    /// What has not failed yet.
+    /// Returns a retry state without failures.
     fn retry(&self) -> Retry {
         Retry::new(Policy::REQUEST, self.node.0)
     }
 
-    /// Does something until it succeeds; each time it fails, [waits](Retry::again). Ends for good with the
-    /// session.
+    /// Repeats an operation until it succeeds, [waiting](Retry::again) after each failure. `None` when the
+    /// session has ended.
     async fn persist<T, F>(&self, what: &str, mut attempt: impl FnMut() -> F) -> Option<T>
     where
         F: Future<Output = zk::Result<T>>,

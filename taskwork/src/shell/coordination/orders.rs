@@ -1,4 +1,4 @@
-//! What the core has decided to write: enrolment, transactions, the failure of the job.
+//! Performs the writes that the core has decided on: enrolment, transactions, the failure of the job.
 
 use std::{
     collections::VecDeque,
@@ -22,16 +22,16 @@ use crate::{
     wire::{codec, parcel::Parcel},
 };
 
-/// Something to be written into the tree.
+/// A write to the tree.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Write the node into an attempt.
+    /// Enrol the node in an attempt.
     Enrol { attempt: Attempt },
     /// Try a transaction once.
     Transact { attempt: Attempt, transaction: Transaction },
     /// Post a letter.
     Post { to: NodeId, parcel: Parcel },
-    /// The program is at fault: the job has failed.
+    /// Fail the job, because of a mistake of the program.
     Fail(PoolFault),
 }
 
@@ -43,15 +43,15 @@ struct Completed<'a> {
     leave: bool,
 }
 
-/// How many orders can wait to be taken in, which is done at once.
+/// The capacity of the channel of orders, which are accepted at once.
 pub(crate) const ORDERS_MAX: usize = 64;
 
-/// How many letters can wait to be posted. A large one takes long.
+/// The maximum number of letters that wait to be posted. A large one takes long.
 const POSTS_MAX: usize = 32;
 
-/// Orders that wait for the one before them. None is lost, and there are few: what is ordered for an attempt
-/// that is over means nothing any
-/// more, in an attempt the core asks for one enrolment and one transaction at a time, and a job fails once.
+/// Orders that wait for the previous one. None is lost, and there are few: orders for an attempt that is over
+/// are obsolete, in an attempt the core asks for one enrolment and one transaction at a time, and a job fails
+/// once.
 #[derive(Debug, Default)]
 struct Waiting(VecDeque<Order>);
 
@@ -75,9 +75,8 @@ impl Order {
     }
 }
 
-/// Performs orders one after another, in the order given; ends when no more will come. Whoever gives them
-/// does not wait: they are taken in
-/// while one is performed, however long that takes. Letters go another way.
+/// Performs orders in the order given, one after another; ends when the channel is closed. The sender does
+/// not wait: orders are accepted while one is performed, however long that takes. Letters go another way.
 async fn in_turn<F: Future<Output = ()>>(
     mut orders: mpsc::Receiver<Order>,
     post: impl Fn(NodeId, Parcel),
@@ -111,8 +110,8 @@ impl Coordination {
     pub(super) async fn perform_orders(self: Arc<Self>, orders: mpsc::Receiver<Order>) {
         let (letters_in, letters) = mpsc::channel(POSTS_MAX);
         let post = move |to: NodeId, parcel| {
-            // A letter that finds no room is said again, if it still matters: the core repeats what is not
-            // answered.
+            // A letter that finds no room will be sent again, if it still matters: the core repeats
+            // unanswered messages.
             if letters_in.try_send((to, parcel)).is_err() {
                 tracing::debug!(%to, "too many letters wait to be posted; this one does not");
             }
@@ -182,7 +181,7 @@ impl Coordination {
                 tracing::debug!(txn = transaction.txn, %error, "a transaction is tried again");
                 TransactionResult::Unknown
             }
-            // What is refused for good, such as an output that no znode can hold, would be refused for ever.
+            // A permanent refusal, such as of an output that no znode can hold, would recur for ever.
             Err(CommitError::Store(error)) => {
                 self.fail(&PoolFault::Unrecordable { reason: error.to_string() }).await;
                 TransactionResult::Unrecordable
@@ -237,7 +236,7 @@ impl Coordination {
                 Err(error) => {
                     let reason = error.to_string();
                     self.fail(&PoolFault::Unsendable { task: envelope.id, reason }).await;
-                    // Without this task the rest must not count.
+                    // Without this task, nothing else of the transaction may count.
                     return Err(CommitError::AttemptOver);
                 }
             }
@@ -309,7 +308,7 @@ mod tests {
         let last = 500;
         let ordering = async {
             for attempt in 1..=last {
-                // As the driver does, which does not wait.
+                // Like the driver, which does not wait.
                 for order in
                     [Order::Enrol { attempt: Attempt(attempt) }, transact(attempt, 7), letter(attempt)]
                 {

@@ -1,5 +1,5 @@
-//! Tasks that do not ask whether they are to stop: they keep a node from leaving, from the next attempt and
-//! from the next job. It is said which, since only the program's author can mend it.
+//! Tasks that do not check whether they should stop: they keep a node from leaving, from the next attempt and
+//! from the next job. They are reported, since only the program's author can fix them.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -12,13 +12,13 @@ use zk::figures::Silent;
 use super::Coordination;
 use crate::shell::clock::unix_ms;
 
-/// How often it is looked whether tasks have stopped that were asked to.
+/// The interval of checks whether tasks have stopped that were asked to.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a task may go on before it is said so.
+/// The time after which a task that does not stop is reported.
 const SILENT_AFTER: Duration = Duration::from_secs(10);
 
 impl Coordination {
-    /// Looks again and again for tasks that were asked to stop long ago.
+    /// Periodically looks for tasks that have not stopped long after they were asked to.
     pub(super) async fn watch_for_silence(self: Arc<Self>) {
         let (mut asked, mut said) = (None, false);
         loop {
@@ -46,12 +46,12 @@ impl Coordination {
         }
     }
 
-    /// The tasks that run now, all of them silent since then.
+    /// Returns the tasks that run now, as silent since the given time.
     pub(crate) fn silent_since(&self, since_ms: u64) -> Vec<Silent> {
         self.running_tasks().into_iter().map(|task| Silent { task, since_ms }).collect()
     }
 
-    /// The tasks that run now, by their names.
+    /// Returns the names of the tasks that run now.
     pub(crate) fn running_tasks(&self) -> Vec<String> {
         self.pool.running().iter().map(ToString::to_string).collect()
     }

@@ -1,10 +1,8 @@
-//! What users say to the job: whoever leads lets the program look at it, and answers.
+//! Users' suggestions to the job: the leader lets the program look at them, and answers.
 //!
-//! It is a loop beside the one that leads: whatever the program's code does, and however long it takes, the
-//! leader sees meanwhile that
-//! nodes are lost and that the job is done. What has been looked at for too long is answered, but its thread
-//! cannot be ended: there are only
-//! so many of those at once.
+//! This is a separate loop beside the one that leads: whatever the program's code does, and however long it
+//! takes, the leader still notices lost nodes and the end of the job. A suggestion that takes too long is
+//! answered, but its thread cannot be ended: the number of such threads is limited.
 
 use std::{convert::Infallible, future, sync::Arc, time::Duration};
 
@@ -13,15 +11,15 @@ use zk::suggestion::{self, Answer, Suggestions};
 
 use super::Coordination;
 
-/// How long a program may look at a suggestion.
+/// The maximum time for which a program may look at a suggestion.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many suggestions the program may look at at once: one, and those that it has looked at for too long.
+/// The maximum number of suggestions being looked at: one, and those that have taken too long.
 pub(crate) const LOOKS_MAX: usize = 4;
 
 impl Coordination {
-    /// Takes one suggestion after another, as long as this node leads.
+    /// Handles one suggestion after another, as long as this node leads.
     pub(super) async fn take_suggestions(&self) -> Infallible {
-        // Within one process nobody can say anything.
+        // A run within one process takes no suggestions.
         if !self.visibility.is_public() {
             return future::pending().await;
         }
@@ -35,13 +33,13 @@ impl Coordination {
             match taken.await {
                 Ok(()) => retry.succeeded(),
                 Err(error) if retry.again(&*self.store, "taking a suggestion", &error).await => {}
-                // Whoever leads hears of it, too.
+                // The leading loop notices the error, too.
                 Err(_) => return future::pending().await,
             }
         }
     }
 
-    /// Takes note of what a user says, and answers.
+    /// Handles a suggestion of a user, and answers it.
     async fn take_suggestion(&self, name: &str, value: serde_json::Value) -> zk::Result<()> {
         let (store, job) = (&*self.store, &self.job.0);
         let answer = if suggestion::begin(store, &self.cluster, job, name).await? {
@@ -53,22 +51,22 @@ impl Coordination {
         tracing::info!(taken = answer.taken, said = answer.said, "something was suggested to the job");
         let mut retry = self.retry();
         loop {
-            // It counts when all can see it.
+            // It is answered once all nodes can see the value.
             let answered = match self.flush_variables().await {
                 Ok(()) => suggestion::answer(store, &self.cluster, job, name, &answer).await,
                 Err(error) => Err(error),
             };
             match answered {
                 Ok(()) => return Ok(()),
-                // Asked again, it would seem to be no news.
+                // Only the answer is retried: looking again would find the value no better than itself.
                 Err(error) if retry.again(store, "answering a suggestion", &error).await => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Lets the program look at a suggestion, on a thread of its own. Says whether it made a difference, and
-    /// what there is to say of it.
+    /// Lets the program look at a suggestion, on a separate thread. Returns whether it made a difference, and
+    /// the answer.
     async fn looked_at(&self, value: serde_json::Value) -> (bool, String) {
         let pool = Arc::clone(&self.pool);
         match look(&self.looks, LOOK_TIMEOUT, move || pool.suggest(value)).await {
@@ -79,8 +77,8 @@ impl Coordination {
     }
 }
 
-/// Does something that may take as long as it likes, unless too much of it is being done already; waits for
-/// it for so long.
+/// Runs a function that may take arbitrarily long, unless too many are running already; waits for it up to a
+/// timeout.
 async fn look<T: Send + 'static>(
     looks: &Arc<Semaphore>,
     timeout: Duration,

@@ -1,4 +1,4 @@
-//! Variables between the node and their znodes, both ways (paper, 3.6).
+//! Synchronises variables between the node and their znodes, in both directions (paper, 3.6).
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ impl Coordination {
         }
     }
 
-    /// Returns when every znode is at least as good as the node's copy was at the call.
+    /// Waits until every znode is at least as good as the node's copy was at the call.
     ///
-    /// A batch is committed only after this: otherwise the job could end, and its result be read, before the
-    /// solution that one of the batch's tasks found had arrived.
+    /// A batch is committed only after this: otherwise the job could end, and its result be read, before a
+    /// solution found by one of the batch's tasks had arrived.
     pub(super) async fn flush_variables(&self) -> zk::Result<()> {
         let unpublished = match self.pool.variables().unpublished() {
             Ok(values) => values,
@@ -48,7 +48,7 @@ impl Coordination {
 
     async fn publish_one(&self, value: Unpublished) -> zk::Result<()> {
         let variables = self.pool.variables();
-        // A znode that cannot be read improves on nothing: it is overwritten.
+        // An undecodable value of a znode is overwritten.
         let improves = |new: &[u8], old: &[u8]| variables.improves(value.slot, new, old).unwrap_or(true);
         let path = self.job_paths().var(value.name);
         match variable::publish(&*self.store, &path, &value.value, &improves).await? {
@@ -59,7 +59,7 @@ impl Coordination {
         Ok(())
     }
 
-    /// Takes every change of a variable's znode.
+    /// Adopts every change of a variable's znode.
     pub(super) async fn follow_variable(self: Arc<Self>, slot: usize) {
         let path = self.job_paths().var(self.pool.variables().name(slot));
         let open = || VariableWatch::open(self.store(), &path);
@@ -77,7 +77,7 @@ impl Coordination {
         }
     }
 
-    /// Reads every variable once: a node begins with what is known.
+    /// Reads every variable once: a node begins with the known values.
     pub(super) async fn load_variables(&self) -> zk::Result<()> {
         for slot in 0..self.pool.variables().len() {
             let path = self.job_paths().var(self.pool.variables().name(slot));

@@ -1,10 +1,10 @@
-//! Who may come in: connections that others want with this node.
+//! Admission of connections from other nodes.
 //!
-//! Until a connection has said hello it costs something and is worth nothing, and anybody can begin one. So
-//! few are begun at a time. While there are more than a handful, whoever wants one must show that it is where
-//! it says (QUIC's retry, which costs nothing here). Members come from where they listen, so they have places
-//! of their own, which no flood of others takes from them. Others, who may be members behind something that
-//! changes addresses, take the place of whoever has stood longest and had its time.
+//! A connection has a cost before its hello, and anyone can begin one, so few handshakes are allowed at a
+//! time. While there are more than a handful, the address of a new one must be validated (by QUIC's retry,
+//! which keeps no state here). Members connect from the address that they listen on, so they have separate
+//! places that a flood of strangers cannot take. Others, who may be members behind a NAT, replace the oldest
+//! handshake once its grace period is over.
 
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
 
@@ -20,13 +20,13 @@ use super::{
 };
 use crate::id::NodeId;
 
-/// A connection that is about to be made.
+/// A handshake in progress.
 struct Pending {
     begun: Instant,
     greeting: AbortHandle,
 }
 
-/// Those of one kind.
+/// The handshakes of members, or of others.
 #[derive(Default)]
 struct Places(VecDeque<Pending>);
 
@@ -36,7 +36,7 @@ impl Places {
         self.0.len()
     }
 
-    /// Whether one more may begin: if need be in the place of the oldest, when that has had its time.
+    /// Returns whether one more may begin, if need be by aborting the oldest after its grace period.
     fn has_room(&mut self, hub: &Hub) -> bool {
         if self.taken() < hub.limits.handshakes_max {
             return true;
@@ -54,7 +54,7 @@ impl Places {
 
 type Greeted = (SocketAddr, Result<(NodeId, Connection), Refused>);
 
-/// Takes connections until the endpoint is closed.
+/// Accepts connections until the endpoint is closed.
 pub(super) async fn accept_all(hub: Arc<Hub>) {
     let (mut members, mut others) = (Places::default(), Places::default());
     let mut greetings: JoinSet<Greeted> = JoinSet::new();
@@ -76,7 +76,7 @@ pub(super) async fn accept_all(hub: Arc<Hub>) {
                     readers.spawn(connection::read_all(Arc::clone(&hub), node, connection));
                 }
                 Ok((remote, Err(refused))) => hub.refused(remote, &refused),
-                // It had to give way.
+                // It was aborted to make room.
                 Err(_) => {}
             },
             Some(_) = readers.join_next() => {}
@@ -84,7 +84,7 @@ pub(super) async fn accept_all(hub: Arc<Hub>) {
     }
 }
 
-/// Begins to make a connection, or does not.
+/// Begins a handshake, or rejects it.
 fn consider(
     hub: &Arc<Hub>,
     incoming: Incoming,
@@ -94,12 +94,12 @@ fn consider(
 ) -> Option<Pending> {
     let remote = incoming.remote_address();
     if crowded && !incoming.remote_address_validated() {
-        // It can fail only if that was asked already.
+        // Fails only for a validated address.
         let _ = incoming.retry();
         return None;
     }
     if !places.has_room(hub) {
-        // Without an answer: who means it will ask again.
+        // Without an answer: a genuine peer will try again.
         incoming.ignore();
         hub.refused(remote, &"too many are being made");
         return None;

@@ -1,4 +1,4 @@
-//! What a node keeps for others is bounded by how many others there are, and by nothing that strangers do.
+//! A node's resources for others are bounded by the number of members, whatever strangers do.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ async fn a_member_has_few_connections_and_is_heard_over_the_newest() {
     assert_eq!(b.arrival().await, message(1, b"hi"));
 }
 
-/// The kinds of QUIC's first datagrams, by their first byte.
+/// Classifies QUIC's first datagrams by their first byte.
 fn is_initial(datagram: &[u8]) -> bool {
     datagram[0] & 0xf0 == 0xc0
 }
@@ -100,8 +100,7 @@ fn is_retry(datagram: &[u8]) -> bool {
     datagram[0] & 0xf0 == 0xf0
 }
 
-/// Begins many connections that never get on: of what the node answers only the request to prove an address
-/// comes back, if that.
+/// Begins many connections that make no progress: of the node's answers at most the retry gets through.
 async fn flood(node: &Station, prove: bool) -> (Relay, Endpoint, Vec<tokio::task::JoinHandle<()>>) {
     let way = Relay::that_lets_through(node.transport.local_address(), is_initial, move |datagram| {
         prove && is_retry(datagram)
@@ -171,7 +170,7 @@ async fn who_stands_at_the_door_for_long_gives_way_to_others() {
     let hub = Arc::clone(&b.transport.hub);
     until("the flood has come", || hub.endpoint.open_connections() >= 4).await;
     dialled.iter().for_each(tokio::task::JoinHandle::abort);
-    // It comes from elsewhere than where it listens.
+    // The connection comes from another address than the one that the member listens on.
     let way = Relay::of_bytes_per_ms(b.transport.local_address(), usize::MAX).await;
     a.peers.set(b.node, PeerAddress { address: way.address, fingerprint: b.fingerprint });
     a.send(b.node, b"let me in".to_vec());

@@ -1,4 +1,4 @@
-//! Making connections, on both sides, and reading what comes over them.
+//! Establishing connections, on both sides, and reading messages from them.
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Why a connection was not made.
+/// The reason for which a connection was not established.
 #[derive(Debug)]
 pub(super) struct Refused(String);
 
@@ -36,7 +36,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The accepting side of the hello.
+/// Performs the accepting side of the hello.
 pub(super) async fn greet(hub: &Hub, incoming: Incoming) -> Result<(NodeId, Connection), Refused> {
     let connection = incoming.await.map_err(Refused::because)?;
     let (mut answer, mut question) = connection.accept_bi().await.map_err(Refused::because)?;
@@ -53,12 +53,12 @@ pub(super) async fn greet(hub: &Hub, incoming: Incoming) -> Result<(NodeId, Conn
     if welcome == Welcome::Yes {
         return Ok((hello.node, connection));
     }
-    // Until the answer has arrived, so that the other side learns why.
+    // Waits until the answer has arrived, so that the other side learns the reason.
     let _ = answer.stopped().await;
     Err(Refused(format!("{} said {hello:?} and was answered {welcome:?}", connection.remote_address())))
 }
 
-/// Makes a connection to a member.
+/// Connects to a member.
 pub(super) async fn dial(hub: &Arc<Hub>, to: NodeId) -> Result<Connection, Refused> {
     let connection = time::timeout(hub.limits.dial, introduce(hub, to))
         .await
@@ -68,7 +68,7 @@ pub(super) async fn dial(hub: &Arc<Hub>, to: NodeId) -> Result<Connection, Refus
     Ok(connection)
 }
 
-/// The dialling side of the hello.
+/// Performs the dialling side of the hello.
 async fn introduce(hub: &Hub, to: NodeId) -> Result<Connection, Refused> {
     let peer = hub.peers.get(to).ok_or_else(|| Refused("it is no member".to_owned()))?;
     let config = verify::client_config(&hub.identity, &hub.peers, peer.fingerprint, &hub.limits);
@@ -91,11 +91,11 @@ fn fingerprint(connection: &Connection) -> Option<Fingerprint> {
     identity.first().map(Fingerprint::of)
 }
 
-/// Reads messages until the connection ends, or the peer is no member any more.
+/// Reads messages until the connection ends, or the peer is no longer a member.
 pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection) {
     let Some(fingerprint) = fingerprint(&connection) else { return };
-    // A message each: as many as the peer may have streams. Those that have come and that nobody has taken
-    // yet count.
+    // Each stream is one message, up to the limit of streams. Messages that have arrived but were not yet
+    // taken by the driver count.
     let (mut messages, streams_max) = (JoinSet::new(), hub.limits.streams_max as usize);
     let room = PeerRoom::new(&hub.limits);
     loop {
@@ -115,8 +115,8 @@ pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection
         }
     }
     hub.forget(from, &connection);
-    // What has arrived is acknowledged, and nobody sends it again: it is read although the connection has
-    // ended.
+    // Messages that have arrived are acknowledged and will not be repeated, so they are read although the
+    // connection has ended.
     while messages.join_next().await.is_some() {}
 }
 
@@ -128,11 +128,11 @@ struct Reader {
     room: PeerRoom,
 }
 
-/// Why a message was not read.
+/// The reasons for which a message was not read.
 enum Unread {
-    /// The peer does what no node does: the connection is closed.
+    /// A violation of the protocol, which no node commits: the connection is closed.
     Misused(&'static str),
-    /// It was cut off.
+    /// The message was incomplete.
     CutOff(String),
 }
 
@@ -141,7 +141,7 @@ impl Reader {
         let Self { hub, from, fingerprint, .. } = &self;
         match self.receive(&mut stream).await {
             Ok((payload, room)) => {
-                // It may have ceased to be a member while it spoke.
+                // The peer may have ceased to be a member meanwhile.
                 if hub.peers.is_member(*from, *fingerprint) {
                     // Fails only at the end of the node.
                     let _ = hub.arrivals.send(Arrival::Message { from: *from, payload, room }).await;
@@ -165,7 +165,7 @@ impl Reader {
             return Err(Unread::Misused("message too long"));
         }
         let room = self.hub.rooms.enter(length, &self.room).await;
-        // What was announced is believed only as it comes.
+        // The announced length is not trusted: memory is allocated as data arrives.
         let mut payload = Vec::with_capacity(length.min(PIECE_BYTES));
         while payload.len() < length {
             let end = length.min(payload.len() + PIECE_BYTES);
@@ -177,7 +177,7 @@ impl Reader {
         }
     }
 
-    /// The next piece, within its deadline.
+    /// Reads the next piece within its deadline.
     async fn in_time<T, E: fmt::Display>(
         &self,
         reading: impl Future<Output = Result<T, E>>,
@@ -190,7 +190,7 @@ impl Reader {
     }
 }
 
-/// Reads until there are so many bytes.
+/// Reads until `payload` has `end` bytes.
 async fn read_up_to(end: usize, payload: &mut Vec<u8>, stream: &mut RecvStream) -> Result<(), String> {
     while payload.len() < end {
         match stream.read_chunk(end - payload.len(), true).await {

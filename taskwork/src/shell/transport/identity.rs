@@ -1,4 +1,4 @@
-//! Who a node is to the others: a key pair of its own, and the fingerprint of its certificate.
+//! A node's identity to others: its key pair, and the fingerprint of its certificate.
 
 use std::{fmt, str::FromStr};
 
@@ -12,22 +12,22 @@ use crate::id::NodeId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fingerprint([u8; 32]);
 
-/// A text that is no fingerprint.
+/// A text that is not a fingerprint.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("{0:?} is not a fingerprint: 64 hexadecimal digits")]
 pub(crate) struct FingerprintError(String);
 
-/// A node's certificate and its key. Made anew at each start, and never written anywhere.
+/// A node's certificate and its key. Created at each start, and never stored.
 pub(crate) struct Identity {
     certificate: CertificateDer<'static>,
     key: Vec<u8>,
 }
 
 impl Identity {
-    /// A new key pair with a certificate signed by itself.
+    /// Creates a key pair with a self-signed certificate.
     ///
     /// # Errors
-    /// If the system has no randomness to give.
+    /// If the system provides no randomness.
     pub(crate) fn generate(node: NodeId) -> Result<Self, TransportError> {
         let made = rcgen::generate_simple_self_signed([node.to_string()])?;
         Ok(Self { certificate: made.cert.der().clone(), key: made.signing_key.serialize_der() })

@@ -7,55 +7,55 @@ use crate::wire::codec::ENCODED_BYTES_MAX;
 /// The limits of one node's connections.
 #[derive(Debug, Clone)]
 pub(crate) struct TransportLimits {
-    /// The longest message, in bytes: whatever can be encoded.
+    /// The maximum size of a message, in bytes: that of any encoded value.
     pub(crate) message_bytes_max: usize,
-    /// Up to what length a message is small, in bytes: small ones overtake the others.
+    /// The maximum size of a small message, in bytes: small messages overtake the others, which are large.
     pub(crate) small_bytes_max: usize,
-    /// How many small messages may wait for one peer; more are dropped.
+    /// The maximum number of small messages queued for one peer; more are dropped.
     pub(crate) queued_messages_max: usize,
-    /// How many bytes the others that wait for one peer or are on their way to it may have together; of more,
-    /// messages are dropped. At least `message_bytes_max`.
+    /// The maximum size of the large messages queued for one peer or being sent to it, in bytes; more are
+    /// dropped. At least `message_bytes_max`.
     pub(crate) queued_bytes_max: usize,
-    /// How many bytes of small messages may be read or wait to be taken; while there are more, no others are
-    /// read.
+    /// The maximum size of small messages being read or waiting to be taken, in bytes; beyond it, no others
+    /// are read.
     pub(crate) arriving_small_bytes_max: usize,
-    /// The same of the other messages. At least `message_bytes_max`.
+    /// The same for large messages. At least `message_bytes_max`.
     pub(crate) arriving_large_bytes_max: usize,
-    /// The same of the other messages of one peer. At least `message_bytes_max`.
+    /// The same for large messages of one peer. At least `message_bytes_max`.
     pub(crate) arriving_peer_bytes_max: usize,
-    /// How many messages of one peer may be on their way at a time.
+    /// The maximum number of messages of one peer that are received at a time.
     pub(crate) streams_max: u32,
-    /// How many of these may be other than small.
+    /// The maximum number of these that are large.
     pub(crate) large_streams_max: usize,
-    /// How many bytes of one connection may have arrived and not been read.
+    /// The maximum number of bytes of one connection that have arrived and were not read.
     pub(crate) unread_bytes_max: u32,
-    /// How many connections one peer may have with this node; of more, the oldest is closed.
+    /// The maximum number of connections between one peer and this node; beyond it, the oldest is closed.
     pub(crate) connections_max: usize,
-    /// How many connections may be about to be made to this node by members, and how many by others.
+    /// The maximum number of handshakes with members, and of those with others.
     pub(crate) handshakes_max: usize,
-    /// While more are about to be made, whoever wants one must first show that it is where it says.
+    /// The number of handshakes beyond which the address of a new one must be validated.
     pub(crate) handshakes_trusted_max: usize,
-    /// After what time a connection that is about to be made has to give way to another, if too many are.
+    /// The time after which a handshake is aborted to make room for another one, if there are too many.
     pub(crate) handshake_grace: Duration,
-    /// How often it is said that connections were refused.
+    /// The minimum interval of log lines about refused connections.
     pub(crate) refusals_told: Duration,
-    /// How long a connection may take to be made, hello included.
+    /// The timeout for establishing a connection, including the hello.
     pub(crate) dial: Duration,
-    /// How long the next piece of a message may take.
+    /// The timeout for the next piece of a message.
     pub(crate) piece: Duration,
-    /// After what silence what is kept to send to a peer is given up.
+    /// The idle time after which the queue and the link to a peer are removed.
     pub(crate) link_idle: Duration,
-    /// After what silence a connection is given up.
+    /// The time without any traffic after which a connection is closed.
     pub(crate) idle: Duration,
-    /// After what silence a sign of life is sent.
+    /// The interval of keep-alive packets.
     pub(crate) keep_alive: Duration,
-    /// How long the end waits for messages that were not delivered.
+    /// The maximum time to wait for undelivered messages at the end of a node.
     pub(crate) close: Duration,
-    /// How long the end waits for its own last words to be sent.
+    /// The maximum time to wait for the closing of connections to be sent.
     pub(crate) farewell: Duration,
 }
 
-/// How many bytes of a message must have gone, or come, each time before its deadline begins anew.
+/// The number of bytes of a message per deadline.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 
 impl Default for TransportLimits {

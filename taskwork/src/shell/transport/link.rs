@@ -1,6 +1,6 @@
-//! The sending side towards one peer: takes messages from its queue, one after another. What is not small
-//! goes beside, so that nothing small waits for it. Ends when the peer is no member any more, or nothing was
-//! sent for a while.
+//! The sending side of the connection to one peer: sends the messages of its queue, one after another. Large
+//! messages are sent in parallel, so that no small one waits for them. Ends when the peer is no longer a
+//! member, or nothing was sent for a while.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -11,21 +11,21 @@ use tokio::{sync::mpsc, task::JoinSet, time};
 use super::{Hub, connection, limits::PIECE_BYTES, outgoing::Outgoing};
 use crate::id::NodeId;
 
-/// Small messages go before what is already being sent.
+/// Small messages take precedence over data that is already being sent.
 const SMALL_PRIORITY: i32 = 1;
-/// Says that a message was given up in the middle.
+/// The error code of a message that was not completed.
 const GIVEN_UP: u32 = 1;
 
-/// One peer's.
+/// The link to one peer.
 pub(super) struct Link {
     hub: Arc<Hub>,
     to: NodeId,
     queue: mpsc::UnboundedReceiver<Outgoing>,
-    /// Messages that are not small, and wait for others of their kind.
+    /// Large messages that wait for others to be sent.
     large: VecDeque<Outgoing>,
-    /// Those that are being sent.
+    /// Large messages that are being sent.
     sending: JoinSet<Result<(), String>>,
-    /// Small ones that are sent and may not have arrived.
+    /// Small messages that were sent and may not have arrived.
     on_their_way: JoinSet<()>,
 }
 
@@ -35,8 +35,8 @@ impl Link {
         Self { hub, to, queue, large: VecDeque::new(), sending, on_their_way }
     }
 
-    /// Sends what is queued until the queue is closed, and waits until it has arrived; or until there is
-    /// nobody to send it to.
+    /// Sends what is queued until the queue is closed, and waits until it has arrived; or until the peer is
+    /// no longer a member.
     pub(super) async fn run(mut self) {
         let hub = Arc::clone(&self.hub);
         let mut open = true;
@@ -45,7 +45,8 @@ impl Link {
             tokio::select! {
                 biased;
                 () = hub.peers.absent(self.to) => {
-                    // Under the lock of the queues nobody puts in what would be lost without a word.
+                    // Under the lock of the queues, so that no message is queued later and lost without a
+                    // report.
                     hub.retire(self.to, || true);
                     if self.has_any() {
                         self.lose("it is no member");
@@ -75,7 +76,7 @@ impl Link {
     async fn take(&mut self, message: Outgoing) {
         while self.on_their_way.try_join_next().is_some() {}
         if message.payload.len() > self.hub.limits.message_bytes_max {
-            // Nothing that can be encoded is so large.
+            // No encoded value is so large.
             tracing::error!(node = %self.hub.me, to = %self.to, bytes = message.payload.len(), "a message is too large");
             return self.hub.unreachable(self.to);
         }
@@ -96,7 +97,7 @@ impl Link {
         }
     }
 
-    /// Begins to send what is not small, as far as that may be.
+    /// Begins to send large messages, up to the limit of streams.
     async fn send_large(&mut self) {
         while self.sending.len() < self.hub.limits.large_streams_max && !self.large.is_empty() {
             let Some(connection) = self.connection().await else { return };
@@ -104,7 +105,7 @@ impl Link {
             let hub = Arc::clone(&self.hub);
             self.sending.spawn(async move {
                 let stream = write(&hub, &connection, &message, 0).await?;
-                // Resolves when all of it was acknowledged, or the connection has ended.
+                // Completes when all data was acknowledged, or the connection has ended.
                 let arrived = time::timeout(hub.limits.piece, stream.stopped()).await;
                 arrived.map_err(|_| "it did not arrive in time".to_owned())?.map_err(|e| e.to_string())?;
                 Ok(())
@@ -112,7 +113,8 @@ impl Link {
         }
     }
 
-    /// The connection there is, or a new one. If none can be made, everything that waits for one is lost.
+    /// Returns the existing connection, or a new one. If none can be established, all queued messages are
+    /// lost.
     async fn connection(&mut self) -> Option<Connection> {
         if let Some(connection) = self.hub.connection(self.to) {
             return Some(connection);
@@ -130,7 +132,7 @@ impl Link {
         !(self.queue.is_empty() && self.large.is_empty() && self.sending.is_empty())
     }
 
-    /// Drops everything that waits, and says so.
+    /// Drops all queued messages, and reports that.
     fn lose(&mut self, reason: &str) {
         self.large.clear();
         while self.queue.try_recv().is_ok() {}
@@ -143,8 +145,8 @@ impl Link {
     }
 }
 
-/// Writes a message on a stream of its own: its length, then itself. There is a deadline for each piece, and
-/// none for the whole, so that a large one arrives on a slow way, too.
+/// Writes a message to a new stream, preceded by its length. There is a deadline for each piece, and none for
+/// the whole, so that large messages also arrive over slow connections.
 async fn write(
     hub: &Hub,
     connection: &Connection,
@@ -157,7 +159,7 @@ async fn write(
     message.moves();
     let length = u32::try_from(message.payload.len()).map_err(|error| error.to_string())?.to_le_bytes();
     let written = async {
-        // It can fail only if the stream is closed; the next write says so.
+        // Fails only if the stream is closed, in which case the next write fails as well.
         let _ = stream.set_priority(priority);
         let length = Bytes::copy_from_slice(&length);
         for piece in std::iter::once(length).chain(message.payload.slices(PIECE_BYTES)) {
@@ -169,7 +171,7 @@ async fn write(
     match written.await {
         Ok(()) => Ok(stream),
         Err(reason) => {
-            // Otherwise it would look as if it were complete.
+            // Otherwise the message would seem to be complete.
             let _ = stream.reset(GIVEN_UP.into());
             Err(reason)
         }

@@ -1,24 +1,25 @@
-//! Messages from node to node, over QUIC.
+//! Messages between nodes, over QUIC.
 //!
 //! ```text
 //!   send(to, payload) ─▶ queue of that peer ─▶ link: a connection, dialled when first needed
-//!                        bounded in bytes        │ a stream per message, what is not small beside
+//!                        bounded in bytes        │ a stream per message, large ones in parallel
 //!   arrivals ◀── reader of the connection ◀──────┘
 //!                room for it is taken first
 //! ```
 //!
-//! **Best effort.** A message may be lost with its connection; the protocol core repeats what matters. What
-//! cannot be sent is reported ([`Arrival::Unreachable`]), so that a thief can ask somebody else at once. What
-//! is said again while it is still under way is not sent twice ([`Carrier::under_way`]).
+//! **Best effort.** A message may be lost with its connection; the protocol core repeats the messages that
+//! matter. Failures to send are reported ([`Arrival::Unreachable`]), so that a thief can ask another node at
+//! once. A message that is repeated while it is still under way is not sent twice ([`Carrier::under_way`]).
 //!
-//! **Any size.** A message has as many bytes as can be encoded. Large ones go beside the small ones, and have
-//! a deadline for each piece. What waits to be sent and what arrives are bounded in bytes; a node that is
-//! behind does not read.
+//! **Any size.** A message may be as large as any encoded value. Large ones are sent beside the small ones,
+//! with a deadline for each piece. Queued and arriving messages are bounded in bytes; an overloaded node
+//! stops reading.
 //!
-//! **Trust.** Each node makes a key pair when it starts; the fingerprint of its certificate stands in its
+//! **Trust.** Each node creates a key pair when it starts; the fingerprint of its certificate is in its
 //! member znode. Both sides of a connection accept only a fingerprint that a current member has published, so
-//! trust is rooted in who may write to the tree. A message is from the node whose certificate the connection
-//! has, whatever it says itself. When a member goes, its connections are closed, and nothing is kept for it.
+//! trust is rooted in write access to the tree. The sender of a message is the node with the connection's
+//! certificate, whatever the message says. When a member goes, its connections are closed, and its queue is
+//! removed.
 
 mod accept;
 mod connection;
@@ -65,7 +66,7 @@ use self::{
 };
 use crate::{id::NodeId, wire::payload::Payload};
 
-/// Why a node cannot listen.
+/// The reasons for which a node cannot listen.
 #[derive(Debug, Error)]
 pub(crate) enum TransportError {
     #[error("no key pair could be made: {0}")]
@@ -96,50 +97,50 @@ impl From<NoInitialCipherSuite> for TransportError {
     }
 }
 
-/// What comes from other nodes.
+/// An event from the network.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// A message, from the member that sent it, with the room it takes until it was looked at.
+    /// A message and its sender, a member, with the room that it occupies until it was handled.
     Message { from: NodeId, payload: Vec<u8>, room: Room },
     /// A message could not be sent to this node.
     Unreachable { to: NodeId },
 }
 
-/// What a message is about: of several about the same to one node, one at a time is enough.
+/// The subject of a message: of several messages about the same to one node, one at a time suffices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Subject {
-    /// The job, by its number.
+    /// The number of the job.
     pub(crate) job: u64,
-    /// A grant of it.
+    /// The number of the grant.
     pub(crate) grant: u64,
-    /// What is said of the grant.
+    /// The kind of the message about it.
     pub(crate) kind: u8,
 }
 
-/// How far a message is.
+/// The progress of a message.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnderWay {
-    /// There is none: it has arrived, or is lost, or was never sent.
+    /// It was delivered, lost or never sent.
     No,
     /// It waits to be sent.
     Waits,
-    /// It is being sent, and nothing says that it does not get on.
+    /// It is being sent, as far as known without being stuck.
     Moves,
 }
 
-/// What carries messages to other nodes, as well as it can.
+/// A best-effort carrier of messages to other nodes.
 pub(crate) trait Carrier: Send + Sync {
-    /// Sends a message, unless one about the same is under way to that node. Never waits; the message may be
-    /// lost.
+    /// Sends a message, unless one about the same subject is under way to that node. Never blocks; the
+    /// message may be lost.
     fn send(&self, to: NodeId, subject: Option<Subject>, payload: Payload);
-    /// How far the message to a node about something is.
+    /// Returns the progress of the message to a node about a subject.
     fn under_way(&self, to: NodeId, subject: Subject) -> UnderWay;
-    /// Delivers what waits, as far as that is possible within a limit, and ends all connections.
+    /// Delivers queued messages, as far as possible within a time limit, and closes all connections.
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
-/// A node's end of all its connections.
+/// A node's endpoint with all its connections.
 #[derive(Debug)]
 pub(crate) struct Transport {
     hub: Arc<Hub>,
@@ -148,7 +149,7 @@ pub(crate) struct Transport {
     local: SocketAddr,
 }
 
-/// What all connections of a node share.
+/// The state shared by all connections of a node.
 #[derive(Debug)]
 struct Hub {
     me: NodeId,
@@ -159,18 +160,18 @@ struct Hub {
     rooms: Rooms,
     limits: TransportLimits,
     refusals: Refusals,
-    /// What waits for each peer; a link takes it from there.
+    /// The queue of each peer, which is read by a link.
     queues: Mutex<BTreeMap<NodeId, Queue>>,
-    /// The connections with each peer, whoever dialled them; the latest is the last.
+    /// The connections with each peer, whichever side dialled them, from the oldest to the latest.
     connections: Mutex<BTreeMap<NodeId, Vec<Connection>>>,
 }
 
 impl Transport {
-    /// Listens at an address; port 0 takes any. What arrives goes to `arrivals`; while that is full, nothing
-    /// is read.
+    /// Listens at an address; port 0 selects any. Messages go to `arrivals`; while that is full, nothing is
+    /// read.
     ///
     /// # Errors
-    /// If the address is taken or not of this machine.
+    /// If the address is in use or does not belong to this machine.
     pub(crate) fn bind(
         me: NodeId,
         identity: Identity,
@@ -200,12 +201,12 @@ impl Transport {
         Ok(Self { hub, links: Mutex::default(), accepting, local })
     }
 
-    /// Where this node listens.
+    /// Returns the address that this node listens on.
     pub(crate) fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Sends a message, as well as it can. Never waits.
+    /// Sends a message on a best-effort basis. Never blocks.
     pub(crate) fn send(&self, to: NodeId, subject: Option<Subject>, payload: impl Into<Payload>) {
         if self.hub.peers.get(to).is_none() {
             tracing::debug!(node = %self.hub.me, %to, "a message could not be sent: it is no member");
@@ -218,14 +219,14 @@ impl Transport {
             Err(NotQueued::Full) => {
                 tracing::debug!(node = %self.hub.me, %to, "too many messages wait; one was dropped");
             }
-            // Its link has come to a bad end.
+            // Its link has panicked or was aborted.
             Err(NotQueued::Closed) => *queue = self.link(to),
         }
         drop(queues);
         self.hub.unreachable(to);
     }
 
-    /// Begins to send to a peer what will be put into a queue.
+    /// Creates the queue of a peer, and starts the link that sends its messages.
     fn link(&self, to: NodeId) -> Queue {
         let (queue, waiting) = Queue::new();
         let mut links = lock(&self.links);
@@ -234,7 +235,7 @@ impl Transport {
         queue
     }
 
-    /// Delivers what waits, as far as that is possible within the limit, and closes all connections.
+    /// Delivers queued messages, as far as possible within the time limit, and closes all connections.
     pub(crate) async fn close(mut self) {
         let mut links = std::mem::take(&mut *lock(&self.links));
         lock(&self.hub.queues).clear();
@@ -244,7 +245,7 @@ impl Transport {
         }
         self.accepting.shutdown().await;
         self.hub.endpoint.close(0_u32.into(), b"closing");
-        // So that the others hear of it; they would find out by themselves, only later.
+        // Lets the peers know; they would find out by themselves, but later.
         let _ = time::timeout(self.hub.limits.farewell, self.hub.endpoint.wait_idle()).await;
     }
 }
@@ -264,12 +265,14 @@ impl Carrier for Transport {
 }
 
 impl Hub {
-    /// Says that a message did not go. If nobody has room to hear it, the asker's own deadline will say so.
+    /// Reports that a message was not sent. If there is no room for the report, the thief's timeout takes
+    /// effect.
     fn unreachable(&self, to: NodeId) {
         let _ = self.arrivals.try_send(Arrival::Unreachable { to });
     }
 
-    /// The link to a peer wants to end; it does if nothing can have been put into its queue since it looked.
+    /// Removes the queue of a link that wants to end, if `may_end` returns true under the lock, when nothing
+    /// can be queued.
     fn retire(&self, to: NodeId, may_end: impl FnOnce() -> bool) -> bool {
         let mut queues = lock(&self.queues);
         let ends = may_end();
@@ -279,13 +282,13 @@ impl Hub {
         ends
     }
 
-    /// The latest connection with a peer that is not closed.
+    /// Returns the latest connection with a peer that is not closed.
     fn connection(&self, peer: NodeId) -> Option<Connection> {
         let connections = lock(&self.connections);
         connections.get(&peer)?.iter().rev().find(|open| open.close_reason().is_none()).cloned()
     }
 
-    /// Keeps a connection. Of too many with the same peer the oldest is closed.
+    /// Adds a connection. If there are too many with the same peer, the oldest is closed.
     fn remember(&self, peer: NodeId, connection: Connection) {
         let mut connections = lock(&self.connections);
         let its = connections.entry(peer).or_default();
@@ -296,7 +299,7 @@ impl Hub {
         }
     }
 
-    /// Forgets a connection that has ended.
+    /// Removes a connection that has ended.
     fn forget(&self, peer: NodeId, ended: &Connection) {
         let mut connections = lock(&self.connections);
         if let Some(its) = connections.get_mut(&peer) {
@@ -308,7 +311,7 @@ impl Hub {
     }
 }
 
-/// Locks; nothing that can panic is done under these locks.
+/// Locks a mutex; no code under these locks can panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,6 @@
-//! What waits for one peer or is on its way to it: never twice the same, and bounded. Small messages are
-//! counted; of others the bytes are, so that no small one is dropped because of what is large.
+//! The messages queued for one peer or being sent to it: never two about the same subject, and bounded. Small
+//! messages are limited by number and large ones by bytes, so that no small one is dropped because of large
+//! ones.
 
 use std::{
     collections::BTreeMap,
@@ -11,14 +12,14 @@ use tokio::sync::mpsc;
 use super::{Subject, TransportLimits, UnderWay, lock};
 use crate::wire::payload::Payload;
 
-/// The end at which messages are put in.
+/// The sending end of a queue.
 #[derive(Debug)]
 pub(super) struct Queue {
     messages: mpsc::UnboundedSender<Outgoing>,
     load: Arc<Mutex<Load>>,
 }
 
-/// A message to be sent. Until it is dropped it counts.
+/// A message to be sent, which counts until it is dropped.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) payload: Payload,
@@ -33,36 +34,36 @@ enum Size {
     Large,
 }
 
-/// What there is.
+/// The load of a queue.
 #[derive(Debug, Default)]
 struct Load {
     small_messages: usize,
     large_bytes: usize,
-    /// What the messages are about, and how far they are.
+    /// The subjects of the messages, and their progress.
     subjects: BTreeMap<Subject, UnderWay>,
 }
 
-/// Why a message was not put in.
+/// The reasons for which a message was not queued.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotQueued {
-    /// Too much waits.
+    /// Too many messages or bytes are queued.
     Full,
-    /// One about the same is under way.
+    /// A message about the same subject is under way.
     UnderWay,
-    /// Nobody takes messages out any more.
+    /// The link has ended.
     Closed,
 }
 
 impl Queue {
-    /// A queue, and the end at which messages are taken out.
+    /// Creates a queue, and its receiving end.
     pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Outgoing>) {
-        // Bounded by what is put in.
+        // Bounded by the limits in `push`.
         let (messages, waiting) = mpsc::unbounded_channel();
         (Self { messages, load: Arc::default() }, waiting)
     }
 
-    /// Puts a message in.
+    /// Queues a message.
     pub(super) fn push(
         &self,
         payload: impl Into<Payload>,
@@ -89,12 +90,12 @@ impl Queue {
         self.messages.send(message).map_err(|_| NotQueued::Closed)
     }
 
-    /// How far a message about something is.
+    /// Returns the progress of the message about a subject.
     pub(super) fn under_way(&self, subject: Subject) -> UnderWay {
         lock(&self.load).subjects.get(&subject).copied().unwrap_or(UnderWay::No)
     }
 
-    /// How many small messages there are, and how many bytes the others have.
+    /// Returns the number of small messages, and the bytes of large ones.
     #[cfg(test)]
     pub(super) fn load(&self) -> (usize, usize) {
         let load = lock(&self.load);
@@ -107,7 +108,7 @@ impl Outgoing {
         self.size == Size::Large
     }
 
-    /// Its bytes go out now.
+    /// Records that its bytes are being sent now.
     pub(super) fn moves(&self) {
         if let Some(subject) = self.subject {
             lock(&self.load).subjects.insert(subject, UnderWay::Moves);

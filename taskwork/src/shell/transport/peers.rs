@@ -1,4 +1,4 @@
-//! The members that may be talked to, as the tree of znodes has them.
+//! The members that a node accepts as peers, according to the znode tree.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::Fingerprint;
 use crate::id::NodeId;
 
-/// Where a member listens, and how it is recognised.
+/// A member's address, and the fingerprint of its certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PeerAddress {
     pub(crate) address: SocketAddr,
@@ -22,17 +22,17 @@ pub(crate) struct PeerAddress {
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     table: RwLock<BTreeMap<NodeId, PeerAddress>>,
-    /// Sent at each removal, so that connections can end.
+    /// Notified at each removal, so that connections can end.
     removals: watch::Sender<()>,
 }
 
 impl Peers {
-    /// A member has come.
+    /// Adds a member.
     pub(crate) fn set(&self, node: NodeId, address: PeerAddress) {
         self.table.write().unwrap_or_else(PoisonError::into_inner).insert(node, address);
     }
 
-    /// A member has gone: it is not believed any more.
+    /// Removes a member, which is then no longer trusted.
     pub(crate) fn remove(&self, node: NodeId) {
         self.table.write().unwrap_or_else(PoisonError::into_inner).remove(&node);
         self.removals.send_replace(());
@@ -42,31 +42,31 @@ impl Peers {
         self.table.read().unwrap_or_else(PoisonError::into_inner).get(&node).copied()
     }
 
-    /// Whether this certificate is that of a current member.
+    /// Returns whether this certificate is that of a current member.
     pub(super) fn knows(&self, fingerprint: Fingerprint) -> bool {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.values().any(|peer| peer.fingerprint == fingerprint)
     }
 
-    /// Whether a current member listens there, so that it dials from there, too, unless something between
-    /// changes addresses.
+    /// Returns whether a current member listens at this address, so that it also dials from there, unless a
+    /// NAT changes the address.
     pub(super) fn listens_at(&self, address: SocketAddr) -> bool {
         let canonical = |of: SocketAddr| (of.ip().to_canonical(), of.port());
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.values().any(|peer| canonical(peer.address) == canonical(address))
     }
 
-    /// Whether this is a current member, with this certificate.
+    /// Returns whether this is a current member with this certificate.
     pub(super) fn is_member(&self, node: NodeId, fingerprint: Fingerprint) -> bool {
         self.get(node).is_some_and(|peer| peer.fingerprint == fingerprint)
     }
 
-    /// Resolves when a member with this certificate is there no more.
+    /// Waits until there is no member with this id and certificate.
     pub(super) async fn gone(&self, node: NodeId, fingerprint: Fingerprint) {
         self.removed(|| !self.is_member(node, fingerprint)).await;
     }
 
-    /// Resolves when there is no such member.
+    /// Waits until there is no such member.
     pub(super) async fn absent(&self, node: NodeId) {
         self.removed(|| self.get(node).is_none()).await;
     }

@@ -1,5 +1,4 @@
-//! What is said of connections that were refused: not a line for each, or who floods a node floods its log
-//! too.
+//! Log lines about refused connections: not one for each, or a flood of connections would flood the log too.
 
 use std::{fmt, net::SocketAddr, sync::Mutex, time::Duration};
 
@@ -8,20 +7,20 @@ use tokio::time::Instant;
 use super::lock;
 use crate::id::NodeId;
 
-/// Says it, and counts what it does not say.
+/// Logs refusals, and counts those that it does not log.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
     at: Option<Instant>,
-    /// How many were refused since.
+    /// The number of refusals since the last line.
     untold: u64,
     lines: u64,
 }
 
 impl Refusals {
-    /// A connection was refused. Says so, unless that was done a moment ago.
+    /// Records a refused connection, and logs it unless a line was written recently.
     pub(super) fn note(&self, node: NodeId, remote: SocketAddr, reason: impl fmt::Display, every: Duration) {
         let mut told = lock(&self.0);
         if told.at.is_some_and(|at| at.elapsed() < every) {
@@ -34,7 +33,7 @@ impl Refusals {
         tracing::warn!(%node, %remote, %reason, others, "a connection was refused, and so many others since this was last said");
     }
 
-    /// How many lines it has said, and of how many refusals it has said nothing yet.
+    /// Returns the number of lines, and the number of refusals since the last one.
     #[cfg(test)]
     pub(super) fn told(&self) -> (u64, u64) {
         let told = lock(&self.0);

@@ -1,5 +1,4 @@
-//! A way between two nodes that is slow, or lets only some of what comes through: a relay of datagrams, for
-//! tests.
+//! A relay of datagrams for tests: a slow connection between two nodes, or one that drops some datagrams.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -15,17 +14,17 @@ pub(super) struct Relay {
     _carrying: JoinSet<()>,
 }
 
-/// The largest datagram.
+/// The maximum size of a datagram, in bytes.
 const DATAGRAM_BYTES_MAX: usize = 2048;
 
 impl Relay {
-    /// A relay that carries so many bytes in a millisecond each way. What comes faster waits in the socket,
-    /// and is lost when that is full.
+    /// Creates a relay with a limited rate in bytes per millisecond each way. Excess data waits in the
+    /// socket, and is lost when that is full.
     pub(super) async fn of_bytes_per_ms(to: SocketAddr, bytes_per_ms: usize) -> Self {
         Self::open(to, bytes_per_ms, |_| true, |_| true).await
     }
 
-    /// A relay that lets only some datagrams through, to the node and from it.
+    /// Creates a relay with filters for the datagrams to the node and from it.
     pub(super) async fn that_lets_through(
         to: SocketAddr,
         there: impl Fn(&[u8]) -> bool + Send + 'static,

@@ -1,6 +1,5 @@
-//! Room for messages that arrive: it is taken before the first byte is read, and given back when the node has
-//! looked at the message. So a node that is behind does not read, and QUIC's flow control lets the senders
-//! wait.
+//! Room for arriving messages: it is acquired before the first byte is read, and released when the node has
+//! handled the message. So an overloaded node stops reading, and QUIC's flow control makes the senders wait.
 
 use std::sync::Arc;
 
@@ -16,17 +15,17 @@ pub(crate) struct Rooms {
     small_bytes_max: usize,
 }
 
-/// The room that one peer may take of it for what is not small.
+/// The share of it that the large messages of one peer may occupy.
 #[derive(Debug, Clone)]
 pub(super) struct PeerRoom(Arc<Semaphore>);
 
-/// Room that is taken by a message, until it is dropped.
+/// The room that a message occupies until it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     _permits: Vec<OwnedSemaphorePermit>,
 }
 
-/// What a message takes besides its bytes, in bytes.
+/// The overhead of a message besides its payload, in bytes.
 const OVERHEAD_BYTES: usize = 256;
 
 impl PeerRoom {
@@ -44,19 +43,18 @@ impl Rooms {
         }
     }
 
-    /// Waits until there is room for a message of a peer. Who waits for a large one keeps nobody from a small
-    /// one.
+    /// Waits until there is room for a message of a peer. Waiting for a large one delays no small one.
     pub(super) async fn enter(&self, bytes: usize, peer: &PeerRoom) -> Room {
         if bytes <= self.small_bytes_max {
             return Room { _permits: vec![acquire(&self.small, bytes + OVERHEAD_BYTES).await] };
         }
-        // The whole of it at once: parts of many messages could fill the room, and none would ever be
+        // All of it at once: otherwise parts of many messages could fill the room, and none would ever be
         // complete.
         let of_peer = acquire(&peer.0, bytes).await;
         Room { _permits: vec![of_peer, acquire(&self.large, bytes).await] }
     }
 
-    /// The same without waiting, for a network that cannot wait; `None` if there is no room.
+    /// Tries to enter without waiting, for a network that cannot wait; `None` if there is no room.
     #[cfg(feature = "simulation")]
     pub(crate) fn try_enter(&self, bytes: usize) -> Option<Room> {
         let small = bytes <= self.small_bytes_max;
@@ -65,7 +63,7 @@ impl Rooms {
         Some(Room { _permits: vec![Arc::clone(room).try_acquire_many_owned(permits).ok()?] })
     }
 
-    /// How many bytes of what is not small there is room for.
+    /// Returns the free room for large messages, in bytes.
     #[cfg(test)]
     pub(super) fn large_left(&self) -> usize {
         self.large.available_permits()

@@ -1,5 +1,4 @@
-//! Messages of all sizes: what is large arrives, what is small does not wait for it, and what waits is
-//! bounded.
+//! Messages of all sizes: large ones arrive, small ones do not wait for them, and queues are bounded.
 
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ fn about(grant: u64) -> Subject {
     Subject { job: 1, grant, kind: 0 }
 }
 
-/// Two nodes; the first reaches the second by a slow way.
+/// Creates two nodes; the first reaches the second over a slow connection.
 async fn far_apart(limits: TransportLimits, bytes_per_ms: usize) -> (Station, Station, Relay) {
     let (a, b) = (Station::with(1, limits.clone()), Station::with(2, limits));
     let way = Relay::of_bytes_per_ms(b.transport.local_address(), bytes_per_ms).await;
@@ -35,26 +34,26 @@ async fn messages_of_forty_and_sixty_mebibytes_and_the_largest_arrive() {
     for bytes in [40 * MIB, 60 * MIB, codec::ENCODED_BYTES_MAX] {
         let payload = large(bytes);
         a.send(b.node, payload.clone());
-        // Not with `assert_eq`, which would show all of it.
+        // `assert_eq` would print all of it.
         assert!(b.arrival().await == message(1, &payload), "{bytes} bytes");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn over_a_slow_way_a_large_message_arrives_once_and_small_ones_overtake_it() {
-    // The whole takes several times as long as any piece of it may.
+    // The whole message takes several times as long as the limit for each piece.
     let limits = TransportLimits { piece: Duration::from_secs(1), ..TransportLimits::default() };
     let (mut a, mut b, _way) = far_apart(limits, 3_000).await;
     let payload = large(10 * MIB);
     a.transport.send(b.node, Some(about(1)), payload.clone());
     until("it is being sent", || a.transport.under_way(b.node, about(1)) == UnderWay::Moves).await;
     for number in 0..20 {
-        // Said again and again, it is not sent again.
+        // A repeated message is not sent again.
         a.transport.send(b.node, Some(about(1)), payload.clone());
         a.send(b.node, vec![number]);
     }
     for number in 0..20 {
-        // Small ones may overtake each other, but not wait for the large one.
+        // Small messages may overtake each other, but do not wait for the large one.
         match b.arrival().await {
             Heard::Message { payload, .. } => assert_eq!(payload.len(), 1, "after {number} small ones"),
             other @ Heard::Unreachable { .. } => panic!("unexpected: {other:?}"),
@@ -87,10 +86,10 @@ async fn what_waits_is_bounded_in_bytes_on_both_sides() {
         }
     }
     assert!(refused > 80, "most of it has no room");
-    // The node is behind: it has no room for more than this, the rest stays where it is.
+    // The node is overloaded: it has room only for this much, and the rest is not read.
     until("the room is taken", || b.transport.hub.rooms.large_left() == 0).await;
     assert!(b.arrivals.len() <= 4);
-    // What is small has room of its own.
+    // Small messages have separate room.
     a.send(b.node, b"small".to_vec());
     until("it has come", || b.arrivals.len() == 5).await;
     let mut held = Vec::new();
@@ -123,13 +122,13 @@ async fn a_message_that_does_not_get_on_is_given_up_and_the_next_one_goes() {
     b.knows(&a);
     a.send(b.node, vec![1; 2 * MIB]);
     until("the room is taken", || b.arrivals.len() == 1).await;
-    // There is no room for it until the first was looked at, so it stands still.
+    // There is no room for it until the first was handled, so it makes no progress.
     a.transport.send(b.node, Some(about(2)), vec![2; 2 * MIB]);
     assert_eq!(a.arrival().await, Heard::Unreachable { to: b.node });
     assert_eq!(a.transport.under_way(b.node, about(2)), UnderWay::No);
     assert!(matches!(b.arrival().await, Heard::Message { payload, .. } if payload[0] == 1));
     a.transport.send(b.node, Some(about(2)), vec![3; 2 * MIB]);
-    // What was given up is never taken for whole.
+    // An incomplete message is never delivered.
     assert!(matches!(b.arrival().await, Heard::Message { payload, .. } if payload == vec![3; 2 * MIB]));
 }
 
@@ -147,7 +146,7 @@ async fn a_message_that_is_not_what_it_says_is_not_taken() {
     let speak = async |connection: &Connection, says: u32, bytes: usize| {
         let mut stream = connection.open_uni().await.unwrap();
         stream.write_all(&says.to_le_bytes()).await.unwrap();
-        // It may be refused before it is all said.
+        // It may be refused before all of it is written.
         let _ = stream.write_all(&vec![7; bytes]).await;
         let _ = stream.finish();
     };
@@ -156,7 +155,7 @@ async fn a_message_that_is_not_what_it_says_is_not_taken() {
         speak(&connection, says, bytes).await;
         time::timeout(tests::SOON, connection.closed()).await.expect("it is closed in time");
     }
-    // One that ends too early may have been cut off: only it is lost.
+    // A message that ends too early may have been cut off: only it is lost.
     let connection = connect().await;
     speak(&connection, 20, 10).await;
     speak(&connection, 3, 3).await;

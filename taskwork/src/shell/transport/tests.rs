@@ -1,4 +1,4 @@
-//! Nodes on the loopback interface: friends, strangers and impostors.
+//! Nodes on the loopback interface: members, strangers and impostors.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -15,7 +15,7 @@ pub(super) struct Station {
     pub(super) arrivals: mpsc::Receiver<Arrival>,
 }
 
-/// What arrives, without the room it takes.
+/// An arrival without its room.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     Message { from: NodeId, payload: Vec<u8> },
@@ -57,7 +57,7 @@ impl Station {
         }
     }
 
-    /// What waits for a peer: small messages, and bytes of others.
+    /// Returns the load of a peer's queue: small messages, and bytes of large ones.
     pub(super) fn load(&self, peer: NodeId) -> (usize, usize) {
         lock(&self.transport.hub.queues).get(&peer).map_or((0, 0), Queue::load)
     }
@@ -89,7 +89,7 @@ async fn many_messages_all_arrive() {
     let (a, mut b) = pair();
     let sending = async {
         for number in 0..1_000_u32 {
-            // A queue that is full drops: a sender that means every message waits for room.
+            // A full queue drops messages, so a sender that needs every one waits for room.
             while a.load(NodeId(2)).0 >= a.transport.hub.limits.queued_messages_max {
                 tokio::task::yield_now().await;
             }
@@ -145,7 +145,7 @@ async fn an_impostor_at_a_members_address_gets_nothing() {
 async fn a_member_cannot_speak_in_anothers_name() {
     let (liar, mut b) = (Station::new(1), Station::new(2));
     liar.knows(&b);
-    // Node 1 is a member, but says that it is node 3, which is one too.
+    // Node 1 is a member, but claims to be node 3, which is a member too.
     b.knows(&liar);
     let third = Station::new(3);
     b.knows(&third);
@@ -189,12 +189,12 @@ async fn another_version_and_garbage_are_refused() {
         assert!(say(&connect().await, &garbage).await.is_empty());
     }
     assert!(b.arrivals.try_recv().is_err());
-    // The node is none the worse for it.
+    // The node is unaffected.
     a.send(b.node, b"still there?".to_vec());
     assert_eq!(b.arrival().await, message(1, b"still there?"));
 }
 
-/// Waits until something holds, with a bound.
+/// Waits until a condition holds, with a time limit.
 pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let waiting = async {
         while !holds() {
@@ -204,7 +204,7 @@ pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
 }
 
-/// Says something first, and gives the answer; nothing if there is none.
+/// Sends a first message, and returns the answer; empty if there is none.
 pub(super) async fn say(connection: &Connection, words: &[u8]) -> Vec<u8> {
     let talking = async {
         let (mut question, mut answer) = connection.open_bi().await.ok()?;

@@ -15,19 +15,19 @@ use rustls::{
 
 use super::{Fingerprint, Identity, Peers, TransportError, TransportLimits};
 
-/// The application protocol: another one than ours does not even begin to talk.
+/// The application protocol: connections with another one are rejected in the handshake.
 const ALPN: &[u8] = b"taskwork/1";
 
-/// What a dialled node's certificate must be, or any member's.
+/// Requires the certificate of the dialled node or, without `expected`, of any member.
 #[derive(Debug)]
 struct Pinned {
-    /// The node that is dialled.
+    /// The fingerprint of the dialled node.
     expected: Option<Fingerprint>,
     peers: Arc<Peers>,
     provider: Arc<CryptoProvider>,
 }
 
-/// How this node takes connections.
+/// Returns the configuration for accepting connections.
 pub(super) fn server_config(
     identity: &Identity,
     peers: &Arc<Peers>,
@@ -41,20 +41,20 @@ pub(super) fn server_config(
     tls.alpn_protocols = vec![ALPN.to_vec()];
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
     config.transport_config(Arc::new(transport_config(limits)));
-    // Every one is looked at at once; this is what may come between.
+    // Connection attempts are examined at once; these are the limits for those in between.
     config.max_incoming(INCOMING_MAX).incoming_buffer_size(INCOMING_BYTES_MAX);
     config.incoming_buffer_size_total(INCOMING_ALL_BYTES_MAX);
     Ok(config)
 }
 
-/// How many connections somebody wants that were not looked at yet.
+/// The maximum number of connection attempts that were not yet examined.
 const INCOMING_MAX: usize = 1024;
-/// What may come over one of these meanwhile, in bytes.
+/// The maximum data received for one of these, in bytes.
 const INCOMING_BYTES_MAX: u64 = 64 << 10;
-/// What may come over all of these, in bytes.
+/// The maximum data received for all of these, in bytes.
 const INCOMING_ALL_BYTES_MAX: u64 = 4 << 20;
 
-/// How this node dials the node with this fingerprint.
+/// Returns the configuration for dialling the node with this fingerprint.
 pub(super) fn client_config(
     identity: &Identity,
     peers: &Arc<Peers>,
