@@ -88,8 +88,8 @@ impl<P: Problem> TryFrom<Unread<P>> for Collected<P> {
         for (cost, bytes) in &solutions {
             read::<P::Solution>(bytes).map_err(|error| {
                 format!(
-                    "a collected solution of cost {cost:?} cannot be read again: {error}. Serialize and Deserialize of the \
-                     problem's solutions do not agree"
+                    "a collected solution of cost {cost:?} cannot be read again: {error}. Serialize and \
+                     Deserialize of the problem's solutions do not agree"
                 )
             })?;
         }

@@ -310,7 +310,8 @@ impl<P: Problem> Solver<P> {
         );
         assert!(
             options.pruning || Options { pruning: true, ..options.clone() }.is_plain(),
-            "without pruning everything is visited: a target, a cutoff, a tolerance, a collection, or a replicable search need it"
+            "without pruning everything is visited: a target, a cutoff, a tolerance, a collection, or a \
+             replicable search need it"
         );
         assert!(
             P::EVERY_SOLUTION || options.collect.is_none(),

@@ -6,7 +6,7 @@
 
 use bnb_framework::{Problem, cli::ParseProblem as _, sequential};
 use bnb_problems::{flowshop, knapsack::Knapsack, maxclique, qap::Qap};
-use taskwork::{NodeId, TaskId, simulation};
+use taskwork::{NodeId, TaskId, fuzzing};
 use tsp_example::{
     instance::City,
     read::{parse_instance, parse_tour, write_tour},
@@ -17,7 +17,7 @@ use zk::{
 
 /// Parses a message between nodes or a letter: bytes from a peer, or from anyone who can write to the tree.
 pub fn wire(bytes: &[u8]) {
-    simulation::check_wire(bytes);
+    fuzzing::check_wire(bytes);
 }
 
 /// Parses a file of the TSP example, in TSPLIB's format or another: an instance, and a tour of its cities.
@@ -204,7 +204,7 @@ async fn read_znodes(place: u8, content: &[u8]) {
         task: "n0000000000000000-0".to_owned(),
     };
     if let Ok(Some(envelope)) = zk::accounting::claim(&*store, &cluster, &attempt, &claim).await {
-        simulation::check_wire(&envelope);
+        fuzzing::check_wire(&envelope);
     }
     let _ = job::forget(&*store, &cluster, "j-0000000000").await;
 }

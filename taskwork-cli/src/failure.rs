@@ -87,8 +87,9 @@ impl From<NodeError> for Failure {
             NodeError::Client(error) => error.into(),
             NodeError::Invalid { .. } => Self::usage(error),
             NodeError::Open { .. } => Self::usage(format!(
-                "{error}.\n  Write one line user:password into a file, chmod 600 it, and give it to every node and command by \
-                 --zk-auth FILE, with TLS to ZooKeeper by --zk-tls-ca FILE.\n  Or say --insecure, if the network is yours alone"
+                "{error}.\n  Write one line user:password into a file, chmod 600 it, and give it to every \
+                 node and command by --zk-auth FILE, with TLS to ZooKeeper by --zk-tls-ca FILE.\n  Or say \
+                 --insecure, if the network is yours alone"
             )),
             _ => Self::failed(error),
         }

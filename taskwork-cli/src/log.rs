@@ -70,8 +70,8 @@ pub(super) fn filter(text: &str) -> Result<String, String> {
     for directive in &directives {
         check(directive).map_err(|what| {
             format!(
-                "{directive:?} {what}. --log (or TASKWORK_LOG) takes a level (off, error, warn, info, debug or trace), \
-                 or several with the modules they are for, as in warn,taskwork=debug"
+                "{directive:?} {what}. --log (or TASKWORK_LOG) takes a level (off, error, warn, info, debug \
+                 or trace), or several with the modules they are for, as in warn,taskwork=debug"
             )
         })?;
     }

@@ -156,12 +156,14 @@ impl Target {
         }
         if let Some(other) = versions.find(|running| self.release.is_other_build(running)) {
             eprintln!(
-                "note: the nodes of cluster {cluster} run another build of {program} ({other}; this one is {version}); the job waits. \
-                 Start nodes from the same file, or say --any-build on both sides if the source is the same"
+                "note: the nodes of cluster {cluster} run another build of {program} ({other}; this one is \
+                 {version}); the job waits. Start nodes from the same file, or say --any-build on both \
+                 sides if the source is the same"
             );
         } else {
             eprintln!(
-                "note: no node of cluster {cluster} runs {program} {version} now; the job waits until one does"
+                "note: no node of cluster {cluster} runs {program} {version} now; the job waits until one \
+                 does"
             );
         }
     }

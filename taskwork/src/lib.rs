@@ -117,6 +117,8 @@ mod wire;
 #[cfg(test)]
 mod errors_tests;
 pub mod client;
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation;

@@ -72,8 +72,8 @@ pub enum NodeError {
     },
     /// Other machines could reach the node although no credentials are set: see [`NodeBuilder::serve`].
     #[error(
-        "this node would be reached from other machines (it listens on {listen}), and without credentials everybody who \
-         reaches ZooKeeper could join the cluster"
+        "this node would be reached from other machines (it listens on {listen}), and without credentials \
+         everybody who reaches ZooKeeper could join the cluster"
     )]
     Open {
         /// The address that it listens on.

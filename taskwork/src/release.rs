@@ -20,7 +20,8 @@ pub struct Release(zk::Release);
 pub enum ReleaseError {
     /// The program's name or version cannot be part of a znode's name.
     #[error(
-        "{name:?} cannot be a program's name or version: it takes 1 to {NAME_BYTES_MAX} letters, digits, dots, `-` or `_`"
+        "{name:?} cannot be a program's name or version: it takes 1 to {NAME_BYTES_MAX} letters, digits, \
+         dots, `-` or `_`"
     )]
     Name {
         /// The rejected name.

@@ -10,6 +10,7 @@ use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use serde_json::Value;
 use taskwork_tests::{
     cluster::{Cluster, Running, SOON},
+    data::is_long,
     tree::Tree,
 };
 use zk_server::Setup;
@@ -233,7 +234,7 @@ const TREES: [(&str, u64); 2] = [("T1", 4_130_071), ("T3", 4_112_897)];
 /// counted.
 #[test]
 fn rounds_of_joining_and_leaving_at_random() {
-    let long = std::env::var_os("TASKWORK_LONG").is_some();
+    let long = is_long();
     let (mut joined, mut left) = (0, 0);
     for seed in 0..if long { 50 } else { 6 } {
         let mut random = SmallRng::seed_from_u64(seed);
@@ -278,7 +279,7 @@ fn rounds_of_joining_and_leaving_at_random() {
 /// Nodes are killed at random, the leader among them, while others join.
 #[test]
 fn rounds_of_killing_at_random() {
-    let long = std::env::var_os("TASKWORK_LONG").is_some();
+    let long = is_long();
     for seed in 0..if long { 25 } else { 2 } {
         let mut random = SmallRng::seed_from_u64(seed);
         let (tree, size) = TREES[usize::from(seed % 2 == 1)];
@@ -331,7 +332,7 @@ fn name_of(cluster: &Cluster, node: usize) -> String {
 /// figures are printed: medians of twenty rounds with `TASKWORK_LONG=1`.
 #[test]
 fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
-    let rounds = if std::env::var_os("TASKWORK_LONG").is_some() { 20 } else { 2 };
+    let rounds = if is_long() { 20 } else { 2 };
     let (mut joins, mut leaves, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
     let mut handed_on = 0;
     for _ in 0..rounds {
@@ -384,7 +385,7 @@ fn taken(cluster: &Cluster, nodes: usize) -> (String, Vec<(u64, u64)>) {
 /// `TASKWORK_LONG=1`: nothing grows.
 #[test]
 fn hundreds_of_jobs_joins_and_leaves_leave_nothing_behind() {
-    let long = std::env::var_os("TASKWORK_LONG").is_some();
+    let long = is_long();
     let (jobs, joins) = if long { (300, 1_000) } else { (50, 10) };
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use taskwork_tests::{
     cluster::{Cluster, Running},
+    data::is_long,
     tree::Tree,
 };
 use zk_server::Setup;
@@ -99,8 +100,8 @@ impl Stage {
 /// With `TASKWORK_LONG=1` ten times, a job of a minute each.
 #[test]
 fn each_server_of_an_ensemble_is_restarted_with_a_join_and_a_drain_after_each() {
-    let long = std::env::var_os("TASKWORK_LONG").is_some();
-    let (rounds, spin) = if long { (10, "15000") } else { (1, "6000") };
+    let long = is_long();
+    let (rounds, spin) = if long { (10, "22000") } else { (1, "6000") };
     for _ in 0..rounds {
         let mut stage = Stage::new(&Setup::ensemble(), 3, spin);
         for server in 0..stage.cluster.servers.count() {

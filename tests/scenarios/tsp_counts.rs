@@ -2,20 +2,18 @@
 //! once.
 
 use bnb_framework::{Solver, sequential};
+use taskwork_tests::data::is_long;
 use tsp_example::{
     generate::{Kind, generate},
     path::{PathProblem, states_without_pruning},
 };
-
-/// How often each combination runs.
-const ROUNDS: usize = 20;
 
 fn counts_are_exact(cities: usize) {
     let problem = PathProblem::<16, 1>::new(generate(cities, 1, Kind::Euclidean));
     let reference = sequential::solve(&problem, false, None);
     assert_eq!(reference.states, states_without_pruning(cities as u64));
     let optimum = reference.best.map(|best| best.cost);
-    for round in 0..ROUNDS {
+    for round in 0..if is_long() { 20 } else { 3 } {
         for nodes in 1..=4 {
             for workers in 1..=4 {
                 let solver = Solver::new(problem.clone()).pruning(false).nodes(nodes).workers(workers);

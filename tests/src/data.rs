@@ -75,3 +75,8 @@ pub fn own_instances() -> Result<Vec<Known>> {
     });
     rows.collect()
 }
+
+/// Returns whether the tests were asked for their long form, by `cargo xtask test --long`.
+pub fn is_long() -> bool {
+    env::var_os("TASKWORK_LONG").is_some()
+}

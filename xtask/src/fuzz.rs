@@ -19,8 +19,8 @@ pub(crate) fn run(seconds: u32, only: Option<&str>) -> Result<()> {
     for target in TARGETS.iter().filter(|target| only.is_none_or(|only| only == **target)) {
         // New inputs go to a temporary folder; the corpus itself is only read.
         let line = format!(
-            "run nightly cargo fuzz run --features libfuzzer {target} target/fuzz-corpus/{target} fuzz/corpus/{target} -- \
-             -max_total_time={seconds} -max_len=4096 -print_final_stats=1"
+            "run nightly cargo fuzz run --features libfuzzer {target} target/fuzz-corpus/{target} \
+             fuzz/corpus/{target} -- -max_total_time={seconds} -max_len=4096 -print_final_stats=1"
         );
         let folder = crate::workspace::root().join("target/fuzz-corpus").join(target);
         std::fs::create_dir_all(folder)?;

@@ -36,10 +36,19 @@ fn steps(data: &Data, long: bool) -> Vec<Step> {
         // Scenarios start programs of other crates too, which the tests below would build only as tests of
         // their own. All targets at once: a build of the programs alone has other features of the
         // dependencies, and half of everything would be built twice.
-        Step::cargo("build", "build --workspace --all-targets"),
-        Step::cargo("tests", "test --workspace --all-targets --no-fail-fast"),
-        Step::cargo("doc tests", "test --workspace --doc --no-fail-fast"),
-        Step::cargo("interleavings", "test -p taskwork --lib --features loom interleavings"),
+        Step::cargo("build", "build --all-targets"),
+        // Scenarios mostly wait, for servers, processes and time: more of them run at once than there are
+        // processors.
+        Step::cargo("tests", "test --all-targets --no-fail-fast").env("RUST_TEST_THREADS", "4"),
+        // On its own, since it gives the runtime a feature that no program has.
+        Step::cargo("simulator", "test -p taskwork-simulation --all-targets --no-fail-fast"),
+        Step::cargo("doc tests", "test --doc --no-fail-fast"),
+        // The other tests of the crate are compiled for nothing here, so they are not optimised.
+        Step::cargo(
+            "interleavings",
+            "test -p taskwork --lib --features loom --config profile.dev.package.taskwork.opt-level=0 \
+             interleavings",
+        ),
     ];
     steps.into_iter().map(|step| with_environment(step, data, long)).collect()
 }
@@ -59,10 +68,12 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "TASKWORK_DATA=/d cargo build --workspace --all-targets",
-                "TASKWORK_DATA=/d cargo test --workspace --all-targets --no-fail-fast",
-                "TASKWORK_DATA=/d cargo test --workspace --doc --no-fail-fast",
-                "TASKWORK_DATA=/d cargo test -p taskwork --lib --features loom interleavings",
+                "TASKWORK_DATA=/d cargo build --all-targets",
+                "RUST_TEST_THREADS=4 TASKWORK_DATA=/d cargo test --all-targets --no-fail-fast",
+                "TASKWORK_DATA=/d cargo test -p taskwork-simulation --all-targets --no-fail-fast",
+                "TASKWORK_DATA=/d cargo test --doc --no-fail-fast",
+                "TASKWORK_DATA=/d cargo test -p taskwork --lib --features loom --config \
+                 profile.dev.package.taskwork.opt-level=0 interleavings",
             ]
         );
     }
@@ -70,7 +81,7 @@ mod tests {
     #[test]
     fn long_is_said_to_every_step() {
         for step in steps(&Data::Absent("/d".into()), true) {
-            assert!(step.line().starts_with("TASKWORK_DATA=/d TASKWORK_LONG=1 cargo "), "{step:?}");
+            assert!(step.line().contains("TASKWORK_DATA=/d TASKWORK_LONG=1 cargo "), "{step:?}");
         }
     }
 }

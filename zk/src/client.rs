@@ -108,8 +108,8 @@ impl ServerStore {
                 tracing::warn!(
                     times,
                     bytes,
-                    "the connection to ZooKeeper broke each time something of this size was written: is the servers' jute.maxbuffer \
-                     smaller than 1 MiB?"
+                    "the connection to ZooKeeper broke each time something of this size was written: is the \
+                     servers' jute.maxbuffer smaller than 1 MiB?"
                 );
             }
             answer

@@ -58,7 +58,8 @@ pub enum ConnectError {
     },
     /// No server has answered.
     #[error(
-        "no ZooKeeper answered at {hosts} within {waited_ms} ms. Is it running, is the address right{tls_hint}?"
+        "no ZooKeeper answered at {hosts} within {waited_ms} ms. Is it running, is the address \
+         right{tls_hint}?"
     )]
     Unreachable {
         /// The servers.

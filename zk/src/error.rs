@@ -61,8 +61,9 @@ pub enum Error {
     },
     /// A znode that this session's credentials should guard is accessible without credentials.
     #[error(
-        "{path}: anybody may use this znode, since it was made without credentials. To close it and what is below it, stop what \
-         uses it and say to zkCli.sh: addauth digest USER:PASSWORD, then: setAcl -R {path} auth::cdrwa"
+        "{path}: anybody may use this znode, since it was made without credentials. To close it and what is \
+         below it, stop what uses it and say to zkCli.sh: addauth digest USER:PASSWORD, then: setAcl -R \
+         {path} auth::cdrwa"
     )]
     Open {
         /// The path of the znode, as an operator sees it.
@@ -88,7 +89,8 @@ pub enum Error {
     },
     /// The znode already has the maximum number of children. Nothing was done.
     #[error(
-        "{path}: there are {children} already, and no more than {limit} are taken; try again when some are gone"
+        "{path}: there are {children} already, and no more than {limit} are taken; try again when some are \
+         gone"
     )]
     TooMany {
         /// The parent znode.

@@ -59,7 +59,8 @@ pub const NAME_BYTES_MAX: usize = 128;
 /// A name that cannot be part of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{shown:?} cannot be the name of a cluster: 1 to {NAME_BYTES_MAX} letters, digits, dots, - or _, and not . or .."
+    "{shown:?} cannot be the name of a cluster: 1 to {NAME_BYTES_MAX} letters, digits, dots, - or _, and not \
+     . or .."
 )]
 pub struct NameError {
     shown: String,

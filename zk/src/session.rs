@@ -157,7 +157,8 @@ impl Keeper {
                 let id = session.id();
                 tracing::warn!(
                     session = %id,
-                    "no ZooKeeper has answered for longer than the session's timeout; it is asked for until one does"
+                    "no ZooKeeper has answered for longer than the session's timeout; it is asked for until \
+                     one does"
                 );
                 let client = tokio::select! {
                     biased;

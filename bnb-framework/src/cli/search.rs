@@ -152,8 +152,8 @@ impl SearchArguments {
         if let Some(collect) = self.collect(unit) {
             if !P::EVERY_SOLUTION {
                 return Err(Failure::usage(
-                    "--best, --within and --within-relative are for searches that come by every solution; this one \
-                     stops short at the best below a state",
+                    "--best, --within and --within-relative are for searches that come by every solution; \
+                     this one stops short at the best below a state",
                 ));
             }
             solver = solver.collect(collect);

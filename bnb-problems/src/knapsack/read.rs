@@ -13,8 +13,8 @@ const ITEMS_MAX: usize = 1_000_000;
 const DECIMALS_MAX: usize = 12;
 
 /// The end of messages about lines that match neither format.
-const FORMATS: &str = "; the formats are: ITEMS CAPACITY (on a line, or a line each), then VALUE WEIGHT on a line for each item; and \
-                       PEBBL's: CAPACITY, then NAME WEIGHT VALUE on a line for each item";
+const FORMATS: &str = "; the formats are: ITEMS CAPACITY (on a line, or a line each), then VALUE WEIGHT on a \
+    line for each item; and PEBBL's: CAPACITY, then NAME WEIGHT VALUE on a line for each item";
 
 /// A number as in the file: its digits without the point, and the number of digits after the point.
 pub(super) struct Decimal {

@@ -191,7 +191,8 @@ impl Cost {
 
     fn text(&self, figures: Figures) -> String {
         format!(
-            "{} transactions, {:.1} % of the tries repeated; {:.1} reads per write; {:.1} transactions per thousand tasks",
+            "{} transactions, {:.1} % of the tries repeated; {:.1} reads per write; {:.1} transactions per \
+             thousand tasks",
             count(figures.transactions),
             100.0 * self.retried_share,
             self.reads_per_write,

@@ -223,7 +223,8 @@ async fn access(
         findings.well(CHECK, "nothing can be read without credentials");
     } else {
         let said = format!("open to everybody without credentials: {}", open.join(", "));
-        let advice = "They were made without --zk-auth: in zkCli.sh, addauth digest USER:PASSWORD, then setAcl -R PATH auth::cdrwa";
+        let advice = "They were made without --zk-auth: in zkCli.sh, addauth digest USER:PASSWORD, then \
+            setAcl -R PATH auth::cdrwa";
         findings.wrong(CHECK, said, advice);
     }
     Ok(())

@@ -38,7 +38,8 @@ pub enum ClientError {
     },
     /// The cluster does not exist.
     #[error(
-        "there is no cluster {cluster:?} at {hosts}; there is: {known}. A cluster is made by its first node or job"
+        "there is no cluster {cluster:?} at {hosts}; there is: {known}. A cluster is made by its first node \
+         or job"
     )]
     NoCluster {
         /// The cluster's name.
@@ -58,8 +59,8 @@ pub enum ClientError {
     },
     /// A job that existed has been removed.
     #[error(
-        "ZooKeeper has no job {job} any more: it was forgotten, or the servers have lost their data. What it has produced is \
-         lost"
+        "ZooKeeper has no job {job} any more: it was forgotten, or the servers have lost their data. What it \
+         has produced is lost"
     )]
     Forgotten {
         /// The job.
@@ -148,8 +149,8 @@ impl From<JobError> for ClientError {
         match error {
             JobError::Coordination(CoordinationError(zk::Error::NoAuth { .. })) => Self::Invalid {
                 reason: format!(
-                    "{error}. The cluster was made with other credentials: give the right ones (on a command line by \
-                     --zk-auth FILE)"
+                    "{error}. The cluster was made with other credentials: give the right ones (on a command \
+                     line by --zk-auth FILE)"
                 ),
             },
             error => Self::Job(error),

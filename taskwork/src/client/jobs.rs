@@ -140,7 +140,8 @@ impl Client {
         if let Some(outcome) = read.await? {
             if outcome.shown.is_null() {
                 let reason = format!(
-                    "has a result of {} bytes that is for its program alone: it is too large to be shown, or has no form in JSON",
+                    "has a result of {} bytes that is for its program alone: it is too large to be shown, or \
+                     has no form in JSON",
                     outcome.result.len()
                 );
                 return Err(ClientError::WrongState { job: job.clone(), reason });

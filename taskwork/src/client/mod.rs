@@ -183,8 +183,8 @@ impl ClientBuilder {
         if self.connect.exposes_credentials() && !self.trusts_network {
             let hosts = &self.connect.hosts;
             let reason = format!(
-                "the credentials would go to {hosts} in the clear, for everybody on the way to read: use TLS, or allow it by \
-                 ClientBuilder::insecure"
+                "the credentials would go to {hosts} in the clear, for everybody on the way to read: use \
+                 TLS, or allow it by ClientBuilder::insecure"
             );
             return Err(ClientError::Invalid { reason });
         }
@@ -340,8 +340,8 @@ impl Client {
     /// Returns the release that jobs are submitted for and nodes run.
     pub(crate) fn release(&self) -> Result<&Release, ClientError> {
         self.release.as_ref().ok_or_else(|| ClientError::Invalid {
-            reason: "the client was made without a release, so it cannot submit jobs or be a node: give it one by \
-                     ClientBuilder::release"
+            reason: "the client was made without a release, so it cannot submit jobs or be a node: give it \
+                one by ClientBuilder::release"
                 .to_owned(),
         })
     }

@@ -47,8 +47,9 @@ impl Lingering {
                 tracing::error!(
                     threads,
                     threads_max = self.threads_max,
-                    "too many threads of earlier jobs linger, since their tasks do not ask whether they are to stop; the node waits for \
-                     them, and is no member meanwhile. To start the process anew ends them"
+                    "too many threads of earlier jobs linger, since their tasks do not ask whether they are \
+                     to stop; the node waits for them, and is no member meanwhile. To start the process \
+                     anew ends them"
                 );
             }
             time::sleep(LOOK_EVERY).await;

@@ -65,8 +65,8 @@ pub(crate) enum SeatError {
     #[error(transparent)]
     Store(#[from] zk::Error),
     #[error(
-        "{listen} is every address of this machine, which none of the others can dial: say which one is theirs, \
-         by --advertise"
+        "{listen} is every address of this machine, which none of the others can dial: say which one is \
+         theirs, by --advertise"
     )]
     NoAddress { listen: SocketAddr },
 }

@@ -58,7 +58,8 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Store(#[from] zk::Error),
     #[error(
-        "the time to leave was up before everything was handed on: {why}. What was left is lost, a new attempt begins"
+        "the time to leave was up before everything was handed on: {why}. What was left is lost, a new \
+         attempt begins"
     )]
     Abandoned { why: String },
     #[error("the node has broken down by a mistake of its own; its log says more")]
@@ -160,7 +161,8 @@ async fn join_anew(setup: &ServeSetup) -> Seat {
             if store.exists(&setup.cluster.members()).await?.is_none() {
                 tracing::warn!(
                     cluster = setup.cluster.name(),
-                    "ZooKeeper has lost the cluster's folders, and all that was in them, jobs too; they are made anew"
+                    "ZooKeeper has lost the cluster's folders, and all that was in them, jobs too; they are \
+                     made anew"
                 );
             }
             setup.cluster.prepare(&*store).await?;
@@ -425,7 +427,8 @@ impl Desk<'_> {
         if back != Back::All {
             tracing::error!(
                 node = %seat.node, %job, tasks = stopping.running_tasks().join(", "),
-                "a task does not ask whether it is to stop (Context::migrate); its thread lingers until it returns"
+                "a task does not ask whether it is to stop (Context::migrate); its thread lingers until it \
+                 returns"
             );
         }
         back
@@ -438,7 +441,8 @@ impl Desk<'_> {
             Err(zk::Error::SessionExpired) => return Some(Fate::Expired),
             // If the job were skipped it would never end, and this node might lead those that wait for it.
             Err(error) if error.is_transient() => {
-                tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded; it is tried again");
+                tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded; it is tried \
+                    again");
                 return self.try_again(seat, "failing the job", &error).await;
             }
             Err(error) => tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded"),

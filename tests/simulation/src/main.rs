@@ -95,7 +95,8 @@ fn main() -> ExitCode {
 fn report(tally: &Tally) {
     let seconds = tally.seconds.max(1e-9);
     println!(
-        "{} seeds, {} failed; {} things happened in {:.0} s, {:.0} a second; {:.1} virtual hours, {} attempts, {} states",
+        "{} seeds, {} failed; {} things happened in {:.0} s, {:.0} a second; {:.1} virtual hours, {} \
+         attempts, {} states",
         tally.seeds,
         tally.failures.len(),
         tally.happenings,

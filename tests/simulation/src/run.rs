@@ -296,7 +296,8 @@ impl<'a> Stage<'a> {
                 .with(|state| state.invariants.facts.job(&job).map_or(0, |facts| facts.open(facts.latest)));
             let JobRecord { state, attempt, .. } = record;
             self.violate(format!(
-                "after {now} ms, long after the faults, {open} states of {job} are open and it is {state:?} in attempt {attempt}"
+                "after {now} ms, long after the faults, {open} states of {job} are open and it is {state:?} \
+                 in attempt {attempt}"
             ));
         }
     }

@@ -28,7 +28,7 @@ fn run(seeds: std::ops::Range<u64>, nodes: Option<usize>) {
 
 #[test]
 fn small_clusters_keep_every_promise() {
-    let seeds = if std::env::var_os("TASKWORK_LONG").is_some() { 10_000 } else { 2_000 };
+    let seeds = if std::env::var_os("TASKWORK_LONG").is_some() { 10_000 } else { 1_000 };
     run(0..seeds, None);
 }
 

@@ -115,7 +115,8 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     // Check before computing the start tour, which takes a minute for thousands of cities.
     if cities > PATH_CITIES_MAX {
         return Err(Failure::usage(format!(
-            "{} has {cities} cities; --bound mst and --no-pruning take at most {PATH_CITIES_MAX} (and are hopeless long before)",
+            "{} has {cities} cities; --bound mst and --no-pruning take at most {PATH_CITIES_MAX} (and are \
+             hopeless long before)",
             arguments.file.display()
         )));
     }

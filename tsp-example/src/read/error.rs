@@ -25,7 +25,8 @@ pub enum ReadError {
     },
     /// The instance is too large for memory.
     #[error(
-        "{file}:{line}: found {cities} cities, whose distances would take {} of memory; expected at most {} cities ({})",
+        "{file}:{line}: found {cities} cities, whose distances would take {} of memory; expected at most {} \
+         cities ({})",
         bytes(*.needed), .cities_max, bytes(*.limit)
     )]
     TooLarge {

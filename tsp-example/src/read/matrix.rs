@@ -19,8 +19,8 @@ pub(super) enum Format {
 }
 
 impl Format {
-    pub(super) const KNOWN: &'static str = "EDGE_WEIGHT_FORMAT: FULL_MATRIX, or UPPER_ or LOWER_, then ROW, COL, \
-                                            DIAG_ROW or DIAG_COL";
+    pub(super) const KNOWN: &'static str = "EDGE_WEIGHT_FORMAT: FULL_MATRIX, or UPPER_ or LOWER_, then ROW, \
+        COL, DIAG_ROW or DIAG_COL";
 
     pub(super) fn named(name: &str) -> Option<Self> {
         if name == "FULL_MATRIX" {

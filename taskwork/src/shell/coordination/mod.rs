@@ -167,7 +167,8 @@ impl Coordination {
         let mut session = self.store.session();
         if session.wait_for(|state| *state == Session::Expired).await.is_ok() {
             tracing::warn!(
-                "the session is over; the node gives up its seat, though the servers may list it for a while yet"
+                "the session is over; the node gives up its seat, though the servers may list it for a while \
+                 yet"
             );
             self.tell(Event::Expired).await;
         }

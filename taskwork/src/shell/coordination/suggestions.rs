@@ -86,7 +86,8 @@ async fn look<T: Send + 'static>(
 ) -> Result<T, &'static str> {
     let Ok(permit) = Arc::clone(looks).try_acquire_owned() else {
         return Err(
-            "the program still looks at earlier ones, for too long; it is not asked again until it has done with them",
+            "the program still looks at earlier ones, for too long; it is not asked again until it has done \
+             with them",
         );
     };
     let looking = task::spawn_blocking(move || {

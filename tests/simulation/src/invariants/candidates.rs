@@ -105,7 +105,8 @@ impl WhoStandsCanLead {
         };
         match self.stuck.iter().find(stands) {
             Some((node, StuckTask { job, over_since, .. })) => Err(format!(
-                "{node} stands for election, though job {job} is over since {over_since} ms and a task of it goes on"
+                "{node} stands for election, though job {job} is over since {over_since} ms and a task of it \
+                 goes on"
             )),
             None => Ok(()),
         }

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::Rng as _;
 use taskwork::{
     NodeId,
-    simulation::{Inbox, carries_tasks, describe, subject},
+    fuzzing::describe,
+    simulation::{Inbox, carries_tasks, subject},
 };
 
 use super::{MachineId, State};

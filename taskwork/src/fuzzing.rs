@@ -1,0 +1,37 @@
+//! Entry points for the project's fuzzer: bytes from the network, decoded as the runtime does.
+
+use crate::{
+    core::Message,
+    envelope::Envelope,
+    id::NodeId,
+    wire::{codec, parcel::Parcel},
+};
+
+/// Describes a message between nodes, for traces: its kind and the number of tasks in it.
+pub fn describe(payload: &[u8]) -> String {
+    let Ok(parcel) = codec::decode::<Parcel>(payload) else { return "?".to_owned() };
+    match parcel.message {
+        Message::Steal { request } => format!("steal {request}"),
+        Message::Deny { request } => format!("deny {request}"),
+        Message::Grant { grant, tasks, .. } => format!("grant {grant} of {}", tasks.len()),
+        Message::Ack { grant } => format!("ack {grant}"),
+        Message::Refuse { grant } => format!("refuse {grant}"),
+        Message::Settled { grant, .. } => format!("settled {grant}"),
+    }
+}
+
+/// Decodes bytes as each of the types that are received from the network. A decoded value must survive
+/// encoding and decoding again.
+///
+/// # Panics
+/// If it does not.
+pub fn check_wire(bytes: &[u8]) {
+    fn check<V: serde::de::DeserializeOwned + serde::Serialize + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+        let Ok(value) = codec::decode::<V>(bytes) else { return };
+        let written = codec::encode(&value).expect("what was read can be written");
+        assert_eq!(codec::decode::<V>(&written).ok(), Some(value));
+    }
+    check::<Parcel>(bytes);
+    check::<(NodeId, Parcel)>(bytes);
+    check::<Envelope>(bytes);
+}
