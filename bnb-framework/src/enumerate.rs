@@ -123,7 +123,7 @@ impl<E: Enumerate> Visitor<E> for Worker<'_, '_, E> {
 
     #[inline]
     fn pauses(&mut self, _: bool) -> bool {
-        self.cx.is_asked() || self.stock_is_due
+        self.cx.has_requests() || self.stock_is_due
     }
 }
 

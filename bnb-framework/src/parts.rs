@@ -71,7 +71,7 @@ struct Now<P: Problem> {
 }
 
 /// A visitor that prunes only by what is passed to it here.
-pub(crate) trait Closed<P: Problem>: Assessor<P> {
+pub(crate) trait IsolatedVisitor<P: Problem>: Assessor<P> {
     /// Prunes from now on by this limit, or, without one, by what the search started with; solutions are
     /// found at this position from now on.
     fn enter(&mut self, limit: Option<P::Cost>, position: &[u32]);
@@ -91,7 +91,12 @@ impl<P: Problem> Parts<P> {
     }
 
     /// Visits the open states until none is left or the visitor requests a pause.
-    pub(crate) fn search(&mut self, problem: &P, parts: usize, visitor: &mut impl Closed<P>) -> Searched {
+    pub(crate) fn search(
+        &mut self,
+        problem: &P,
+        parts: usize,
+        visitor: &mut impl IsolatedVisitor<P>,
+    ) -> Searched {
         loop {
             match &mut self.stage {
                 Stage::First { frontier, states_left, limit } => {
@@ -214,7 +219,7 @@ fn add<P: Problem>(
     siblings: Vec<P::State>,
     parent: &[u32],
     share: f64,
-    visitor: &mut impl Closed<P>,
+    visitor: &mut impl IsolatedVisitor<P>,
 ) {
     let share = share / siblings.len().max(1) as f64;
     for (mut state, number) in siblings.into_iter().zip(0_u32..) {

@@ -242,7 +242,7 @@ impl<P: Problem> Solver<P> {
     /// As for [`job`](Self::job).
     pub fn run(self) -> Result<Solved<P>, JobError> {
         let Self { nodes, workers, .. } = self;
-        let (search, Means { options, stopper, observer }) = self.into_parts();
+        let (search, RunSettings { options, stopper, observer }) = self.into_parts();
         let mut job = search.nodes(nodes).stopped_by(stopper);
         if let Some(workers) = workers {
             job = job.workers(workers);
@@ -302,7 +302,7 @@ impl<P: Problem> Solver<P> {
         self.into_parts().0
     }
 
-    fn into_parts(self) -> (Job<SearchTask<P>>, Means<P>) {
+    fn into_parts(self) -> (Job<SearchTask<P>>, RunSettings<P>) {
         let Self { problem, mut options, start, stopper, observer, .. } = self;
         assert!(
             options.replicable.is_none() || options.collect.is_none(),
@@ -317,7 +317,7 @@ impl<P: Problem> Solver<P> {
             P::EVERY_SOLUTION || options.collect.is_none(),
             "solutions are collected where every one of them is a leaf"
         );
-        let means = Means { options: options.clone(), stopper, observer };
+        let means = RunSettings { options: options.clone(), stopper, observer };
         options.start = start.as_ref().map(|start| start.cost);
         let instance = Instance::new(problem, options);
         let root = SearchTask::root(&instance);
@@ -330,7 +330,7 @@ impl<P: Problem> Solver<P> {
 }
 
 /// What running a search requires besides its job.
-pub(crate) struct Means<P: Problem> {
+pub(crate) struct RunSettings<P: Problem> {
     pub(crate) options: Options<P::Cost>,
     pub(crate) stopper: Stopper,
     pub(crate) observer: Option<Observer<P>>,

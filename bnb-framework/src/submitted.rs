@@ -10,18 +10,18 @@ use taskwork::{
 use crate::{
     problem::Problem,
     search::SearchTask,
-    solver::{Means, Observer, Progress, Solved},
+    solver::{Observer, Progress, RunSettings, Solved},
 };
 
 /// A search on a cluster, returned by [`Solver::submit`](crate::Solver::submit). Dropping it does not affect
 /// the search.
 pub struct SubmittedSearch<P: Problem> {
     submitted: Submitted<SearchTask<P>>,
-    means: Means<P>,
+    means: RunSettings<P>,
 }
 
 impl<P: Problem> SubmittedSearch<P> {
-    pub(crate) fn new(submitted: Submitted<SearchTask<P>>, means: Means<P>) -> Self {
+    pub(crate) fn new(submitted: Submitted<SearchTask<P>>, means: RunSettings<P>) -> Self {
         Self { submitted, means }
     }
 

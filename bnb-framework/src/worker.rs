@@ -13,7 +13,7 @@ use crate::{
     instance::Instance,
     limits::{Halt, Limits, Spending},
     options::{Options, Tolerance},
-    parts::Closed,
+    parts::IsolatedVisitor,
     problem::Problem,
     search::SearchTask,
     step::{Visit, visit},
@@ -314,10 +314,10 @@ impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
             WHOLE => visit::<P, false>(problem, state, self.limit),
             PLAIN => visit::<P, true>(problem, state, self.limit),
             _ => match self.look_at(problem, state) {
-                Looked::Leaf(cost) if self.is_better(cost) => Visit::Better(cost),
-                Looked::Leaf(_) => Visit::Leaf,
-                Looked::Pruned => Visit::Pruned,
-                Looked::Hopeful(_) => Visit::Open(problem.branch(state)),
+                Evaluation::Leaf(cost) if self.is_better(cost) => Visit::Better(cost),
+                Evaluation::Leaf(_) => Visit::Leaf,
+                Evaluation::Pruned => Visit::Pruned,
+                Evaluation::Hopeful(_) => Visit::Open(problem.branch(state)),
             },
         };
         match visited {
@@ -351,25 +351,25 @@ impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
                 return true;
             }
         }
-        self.cx.is_asked()
+        self.cx.has_requests()
     }
 }
 
 /// What the evaluation of a state has shown.
-enum Looked<C> {
+enum Evaluation<C> {
     Leaf(C),
     Pruned,
     Hopeful(C),
 }
 
 impl<P: Problem, const KIND: u8> Worker<'_, '_, P, KIND> {
-    fn look_at(&mut self, problem: &P, state: &mut P::State) -> Looked<P::Cost> {
+    fn look_at(&mut self, problem: &P, state: &mut P::State) -> Evaluation<P::Cost> {
         if let Some(cost) = problem.leaf(state) {
-            return Looked::Leaf(cost);
+            return Evaluation::Leaf(cost);
         }
         match problem.bound(state, self.told_limit()) {
-            Some(bound) if self.admits(bound) => Looked::Hopeful(bound),
-            _ => Looked::Pruned,
+            Some(bound) if self.admits(bound) => Evaluation::Hopeful(bound),
+            _ => Evaluation::Pruned,
         }
     }
 }
@@ -378,10 +378,10 @@ impl<P: Problem, const KIND: u8> Assessor<P> for Worker<'_, '_, P, KIND> {
     fn assess(&mut self, problem: &P, state: &mut P::State) -> Assessed<P::Cost> {
         self.states += 1;
         match self.look_at(problem, state) {
-            Looked::Hopeful(bound) => return Assessed::Open(bound),
-            Looked::Leaf(cost) if self.is_better(cost) => self.found(problem, state, cost),
-            Looked::Leaf(_) => {}
-            Looked::Pruned => {
+            Evaluation::Hopeful(bound) => return Assessed::Open(bound),
+            Evaluation::Leaf(cost) if self.is_better(cost) => self.found(problem, state, cost),
+            Evaluation::Leaf(_) => {}
+            Evaluation::Pruned => {
                 self.pruned += 1;
                 if P::WORST_LAST {
                     return Assessed::NothingNorAfter;
@@ -398,7 +398,7 @@ impl<P: Problem, const KIND: u8> Assessor<P> for Worker<'_, '_, P, KIND> {
     }
 }
 
-impl<P: Problem, const KIND: u8> Closed<P> for Worker<'_, '_, P, KIND> {
+impl<P: Problem, const KIND: u8> IsolatedVisitor<P> for Worker<'_, '_, P, KIND> {
     fn enter(&mut self, limit: Option<P::Cost>, position: &[u32]) {
         self.found = limit;
         (self.limit, self.inclusive) = match (limit, self.base) {

@@ -35,10 +35,10 @@ pub enum Shape {
         /// The number of children of the root.
         root: u32,
         /// The children of every other node.
-        some: Maybe,
+        some: BinomialChildren,
     },
     /// Geometric in the upper half of the depth; below that, like the inner nodes of a binomial tree.
-    Hybrid(Geometric, Maybe),
+    Hybrid(Geometric, BinomialChildren),
 }
 
 /// A geometrically distributed number of children.
@@ -65,7 +65,7 @@ pub enum Decay {
 
 /// A number of children with a probability.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Maybe {
+pub struct BinomialChildren {
     /// The probability.
     pub probability: f64,
     /// The number of children.
@@ -111,7 +111,7 @@ impl Uts {
     /// Returns a published tree by its name.
     pub fn named(name: &str) -> Option<Self> {
         let geometric = |decay, mean, depth| Geometric { mean, depth, decay };
-        let some = |probability, children| Maybe { probability, children };
+        let some = |probability, children| BinomialChildren { probability, children };
         let binomial =
             |probability, children| Shape::Binomial { root: 2000, some: some(probability, children) };
         let (shape, seed) = match name {
@@ -180,7 +180,7 @@ impl Geometric {
     }
 }
 
-impl Maybe {
+impl BinomialChildren {
     #[inline]
     fn children(&self, share: f64) -> u32 {
         if share < self.probability { self.children } else { 0 }

@@ -14,14 +14,14 @@ use crate::{
 ///
 /// The three queries of the search loop, [`migrate`](Self::migrate),
 /// [`potential_split`](Self::potential_split) and [`variables_changed`](Self::variables_changed), cost one
-/// load each while the answer is no; [`is_asked`](Self::is_asked) is one load for all three.
+/// load each while the answer is no; [`has_requests`](Self::has_requests) is one load for all three.
 pub struct Context<'a, T: Task> {
     pool: &'a Pool<T>,
     worker: usize,
     id: TaskId,
     children: Vec<TaskId>,
     output: T::Output,
-    told_to_stop: Cell<bool>,
+    stop_requested: Cell<bool>,
     /// The task's copies of the variables, as they were in this epoch of the node.
     copies: Vec<TaskCopy>,
     epoch: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Finished<O> {
     pub(crate) id: TaskId,
     pub(crate) children: Vec<TaskId>,
     pub(crate) output: O,
-    pub(crate) told_to_stop: bool,
+    pub(crate) stop_requested: bool,
 }
 
 impl<'a, T: Task> Context<'a, T> {
@@ -55,7 +55,7 @@ impl<'a, T: Task> Context<'a, T> {
         // An epoch that never occurs, so that the first call reads the variables.
         let epoch = u64::MAX / 4;
         let quiet = Signals::quiet(epoch);
-        Self { pool, worker, id, children, output, told_to_stop: Cell::new(false), copies, epoch, quiet }
+        Self { pool, worker, id, children, output, stop_requested: Cell::new(false), copies, epoch, quiet }
     }
 
     /// Returns the read-only data of the job.
@@ -70,7 +70,7 @@ impl<'a, T: Task> Context<'a, T> {
     pub fn migrate(&self) -> bool {
         let stop = self.pool.signals.stop();
         if stop {
-            self.told_to_stop.set(true);
+            self.stop_requested.set(true);
         }
         stop
     }
@@ -88,7 +88,7 @@ impl<'a, T: Task> Context<'a, T> {
     /// [`migrate`](Self::migrate), [`potential_split`](Self::potential_split) and [`get_var`](Self::get_var)
     /// worth calling. One load for all of them, for loops whose steps take a few nanoseconds.
     #[inline]
-    pub fn is_asked(&mut self) -> bool {
+    pub fn has_requests(&mut self) -> bool {
         self.pool.signals.word() != self.quiet && self.look()
     }
 
@@ -213,8 +213,8 @@ impl<'a, T: Task> Context<'a, T> {
     }
 
     pub(crate) fn finish(self) -> Finished<T::Output> {
-        let told_to_stop = self.told_to_stop.get();
-        Finished { id: self.id, children: self.children, output: self.output, told_to_stop }
+        let stop_requested = self.stop_requested.get();
+        Finished { id: self.id, children: self.children, output: self.output, stop_requested }
     }
 }
 

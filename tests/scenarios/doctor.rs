@@ -3,27 +3,27 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
 
 use serde_json::Value;
-use taskwork_tests::cluster::{Cluster, Said};
+use taskwork_tests::cluster::{Cluster, CommandOutput};
 use zk::{ClusterPaths, Connect, CreateMode, Store};
 use zk_server::Setup;
 
-fn findings(said: &Said) -> Vec<Value> {
+fn findings(said: &CommandOutput) -> Vec<Value> {
     serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 
 /// What is wrong, by the names of the checks.
-fn wrong(said: &Said) -> Vec<String> {
+fn wrong(said: &CommandOutput) -> Vec<String> {
     let found = findings(said);
     let wrong = found.iter().filter(|finding| finding["ok"] == false);
     wrong.map(|finding| finding["check"].as_str().unwrap().to_owned()).collect()
 }
 
-fn doctor(cluster: &Cluster, more: &[&str]) -> Said {
+fn doctor(cluster: &Cluster, more: &[&str]) -> CommandOutput {
     cluster.run("taskwork", &[&["doctor", "--json"], more].concat()).unwrap()
 }
 
 #[track_caller]
-fn finds(said: &Said, check: &str, parts: &[&str]) {
+fn finds(said: &CommandOutput, check: &str, parts: &[&str]) {
     assert_eq!(said.code, 1, "{said:?}");
     let found = findings(said);
     let finding = found.iter().find(|finding| finding["check"] == check && finding["ok"] == false);

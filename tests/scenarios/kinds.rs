@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command, time::Duration};
 
 use serde_json::{Value, json};
 use taskwork_tests::{
-    cluster::{Cluster, Said, program},
+    cluster::{Cluster, CommandOutput, program},
     data,
 };
 use zk_server::Setup;
@@ -18,12 +18,12 @@ fn solve(name: &str, arguments: &[&str]) -> Value {
     serde_json::from_slice(&said.unwrap().stdout).unwrap()
 }
 
-fn submit(cluster: &Cluster, name: &str, arguments: &[&str]) -> Said {
+fn submit(cluster: &Cluster, name: &str, arguments: &[&str]) -> CommandOutput {
     let submit = ["submit", "--wait", "--quiet", "--json"];
     cluster.begin(name, &[&submit[..], arguments].concat()).unwrap().end_within(PATIENCE).unwrap()
 }
 
-fn json_of(said: &Said) -> Value {
+fn json_of(said: &CommandOutput) -> Value {
     serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 

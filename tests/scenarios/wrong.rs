@@ -7,7 +7,7 @@ use std::{
 };
 
 use taskwork_tests::{
-    cluster::{Cluster, Said, program},
+    cluster::{Cluster, CommandOutput, program},
     tree::Tree,
 };
 use zk::{
@@ -17,7 +17,7 @@ use zk::{
 use zk_server::Setup;
 
 #[track_caller]
-fn says(said: &Said, code: i32, parts: &[&str]) {
+fn says(said: &CommandOutput, code: i32, parts: &[&str]) {
     assert_eq!(said.code, code, "{said:?}");
     for part in parts {
         assert!(said.err.contains(part), "no {part:?} in {said:?}");
@@ -85,7 +85,11 @@ fn a_filter_of_the_log_that_is_none() {
         command.envs(environment.map(|filter| ("TASKWORK_LOG", filter)));
         let output = command.output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Said { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+        CommandOutput {
+            code: output.status.code().unwrap(),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
     };
     let parts = ["--log", "nonsense==", "is no directive", "warn,taskwork=debug"];
     for command in [&["solve", "3"][..], &["submit", "3"], &["node"]] {

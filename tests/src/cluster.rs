@@ -44,7 +44,7 @@ pub struct Node {
 
 /// The output of a command.
 #[derive(Debug)]
-pub struct Said {
+pub struct CommandOutput {
     /// Its standard output.
     pub out: String,
     /// Its standard error.
@@ -198,7 +198,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If it does not end in time.
-    pub fn run(&self, name: &str, arguments: &[&str]) -> Result<Said> {
+    pub fn run(&self, name: &str, arguments: &[&str]) -> Result<CommandOutput> {
         self.begin(name, arguments)?.end()
     }
 
@@ -282,7 +282,7 @@ impl Running {
     ///
     /// # Errors
     /// If it does not end in time.
-    pub fn end(self) -> Result<Said> {
+    pub fn end(self) -> Result<CommandOutput> {
         self.end_within(SOON)
     }
 
@@ -290,10 +290,10 @@ impl Running {
     ///
     /// # Errors
     /// If it does not end in that time.
-    pub fn end_within(mut self, patience: Duration) -> Result<Said> {
+    pub fn end_within(mut self, patience: Duration) -> Result<CommandOutput> {
         let status = wait(&mut self.process, &self.shown, patience)?;
         let read = |path: &Path| fs::read_to_string(path).context("what a command said is lost");
-        Ok(Said { out: read(&self.out)?, err: read(&self.err)?, code: status.code().unwrap_or(-1) })
+        Ok(CommandOutput { out: read(&self.out)?, err: read(&self.err)?, code: status.code().unwrap_or(-1) })
     }
 
     /// Returns whether the command has ended.

@@ -24,7 +24,7 @@ use crate::{
     connect::Connect,
     error::{Error, Result},
     losses::Losses,
-    session::{Fate, Held},
+    session::{Fate, KeptSession},
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version},
     tree,
     watches::{self, ServerEvents},
@@ -32,7 +32,7 @@ use crate::{
 
 /// A session with a ZooKeeper. It ends when it is closed or dropped.
 pub struct ServerStore {
-    session: Held,
+    session: KeptSession,
     hosts: String,
     chroot: String,
     /// Whether znodes that others created must be guarded by credentials, too.
@@ -53,7 +53,7 @@ impl ServerStore {
             acls: if is_private { Acls::creator_all() } else { Acls::anyone_all() },
             request_timeout: connect.request_timeout,
             losses: Arc::default(),
-            session: Held::new(client, connect.clone()),
+            session: KeptSession::new(client, connect.clone()),
         }
     }
 

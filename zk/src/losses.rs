@@ -7,7 +7,7 @@ use crate::error::Error;
 const SUSPICIOUS_BYTES: usize = 4 << 10;
 /// The number of consecutive broken connections after which a warning is due; each further one is due when
 /// the number has doubled.
-const LOSSES_TOLD: u32 = 3;
+const LOSSES_WARNED: u32 = 3;
 
 /// Counts the connections that broke while something large was being written.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Losses {
         }
         self.bytes = if self.count == 0 { bytes } else { self.bytes.min(bytes) };
         self.count += 1;
-        if self.count < LOSSES_TOLD.max(2 * self.told) {
+        if self.count < LOSSES_WARNED.max(2 * self.told) {
             return None;
         }
         self.told = self.count;

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The maximum number of letters in a mailbox; further ones are rejected.
-pub const MAILBOX_MESSAGES_MAX: u32 = 64;
+pub const MAILBOX_LETTERS_MAX: u32 = 64;
 
 /// The outcome of posting a letter.
 #[must_use]
@@ -48,7 +48,7 @@ pub async fn post(
     let mailbox = attempt.mailbox(to);
     let is_member = |node| Op::Check { path: cluster.member(node), version: None };
     match store.exists(&mailbox).await? {
-        Some(stat) if stat.children >= MAILBOX_MESSAGES_MAX => return Ok(Posted::NotTaken),
+        Some(stat) if stat.children >= MAILBOX_LETTERS_MAX => return Ok(Posted::NotTaken),
         Some(_) => {}
         None => {
             let put_up = Op::Create { path: mailbox.clone(), data: Vec::new(), mode: CreateMode::Persistent };

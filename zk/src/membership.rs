@@ -86,7 +86,7 @@ pub async fn list(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<Membe
 }
 
 /// A watch on the members.
-pub struct Roll {
+pub struct MemberWatch {
     store: Arc<dyn Store>,
     cluster: ClusterPaths,
     /// `None` while a new watch has to be set.
@@ -98,7 +98,7 @@ pub struct Roll {
     rescan: bool,
 }
 
-impl Roll {
+impl MemberWatch {
     /// Begins to watch. The first changes report the members that are already there.
     ///
     /// # Errors
@@ -216,8 +216,8 @@ impl Roll {
     }
 }
 
-impl fmt::Debug for Roll {
+impl fmt::Debug for MemberWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Roll").field("known", &self.known).finish_non_exhaustive()
+        f.debug_struct("MemberWatch").field("known", &self.known).finish_non_exhaustive()
     }
 }

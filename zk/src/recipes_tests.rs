@@ -9,8 +9,8 @@ use crate::{
     accounting::{self, Transaction},
     election::{Candidate, leaders},
     job::{self, NewJob},
-    mail::{MAILBOX_MESSAGES_MAX, Mailbox, Posted, post},
-    membership::{Change, Roll},
+    mail::{MAILBOX_LETTERS_MAX, Mailbox, Posted, post},
+    membership::{Change, MemberWatch},
     queue::JobQueue,
     release::Release,
     testing::{FATES, LoseOne, Stage, release},
@@ -38,14 +38,14 @@ fn name(change: &Change) -> (&str, bool) {
 async fn the_roll_tells_who_is_there_who_comes_and_who_goes() {
     let stage = Stage::new().await;
     let a = stage.member("a").await;
-    let mut roll = Roll::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
-    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("a", true));
+    let mut members = MemberWatch::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
+    assert_eq!(name(&soon(members.next()).await.unwrap()), ("a", true));
     let b = stage.member("b").await;
-    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("b", true));
+    assert_eq!(name(&soon(members.next()).await.unwrap()), ("b", true));
     stage.tree.expire(a.id());
-    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("a", false));
+    assert_eq!(name(&soon(members.next()).await.unwrap()), ("a", false));
     drop(b);
-    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("b", false));
+    assert_eq!(name(&soon(members.next()).await.unwrap()), ("b", false));
 }
 
 #[tokio::test]
@@ -55,8 +55,8 @@ async fn a_member_that_cannot_be_read_is_passed_over() {
         stage.store.create(&stage.cluster.member(node), content, CreateMode::Ephemeral).await.unwrap();
     }
     let _a = stage.member("a").await;
-    let mut roll = Roll::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
-    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("a", true));
+    let mut members = MemberWatch::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
+    assert_eq!(name(&soon(members.next()).await.unwrap()), ("a", true));
 }
 
 #[tokio::test]
@@ -64,8 +64,8 @@ async fn what_happened_while_the_connection_was_lost_is_told_afterwards() {
     let stage = Stage::new().await;
     let watcher = stage.tree.connect();
     let a = stage.member("a").await;
-    let mut roll = Roll::open(dynamic(&watcher), &stage.cluster).await.unwrap();
-    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("a", true));
+    let mut members = MemberWatch::open(dynamic(&watcher), &stage.cluster).await.unwrap();
+    assert_eq!(name(&soon(members.next()).await.unwrap()), ("a", true));
     stage.tree.set_connected(watcher.id(), false);
     assert_eq!(watcher.get("/").await, Err(Error::ConnectionLost));
     stage.tree.expire(a.id());
@@ -73,7 +73,7 @@ async fn what_happened_while_the_connection_was_lost_is_told_afterwards() {
     stage.tree.set_connected(watcher.id(), true);
     let mut told = Vec::new();
     while told.len() < 2 {
-        match soon(roll.next()).await {
+        match soon(members.next()).await {
             Ok(change) => told.push((name(&change).0.to_owned(), name(&change).1)),
             Err(error) => assert!(error.is_transient(), "{error}"),
         }
@@ -89,21 +89,21 @@ async fn a_roll_is_never_deaf_wherever_an_answer_is_lost_and_whenever_nobody_wai
             for patience_ms in [None, Some(0)] {
                 let stage = Stage::new().await;
                 let watcher = stage.tree.connect();
-                let mut roll = Roll::open(dynamic(&watcher), &stage.cluster).await.unwrap();
+                let mut members = MemberWatch::open(dynamic(&watcher), &stage.cluster).await.unwrap();
                 let mut kept = Vec::new();
                 for node in ["a", "b", "c"] {
                     stage.tree.set_connected(watcher.id(), false);
                     if let Some(ms) = patience_ms {
-                        let _ = tokio::time::timeout(Duration::from_millis(ms), roll.next()).await;
+                        let _ = tokio::time::timeout(Duration::from_millis(ms), members.next()).await;
                     }
                     stage.tree.set_connected(watcher.id(), true);
                     stage.tree.set_faults(LoseOne { session: watcher.id(), countdown, fate });
                     if let Some(ms) = patience_ms {
-                        let _ = tokio::time::timeout(Duration::from_millis(ms), roll.next()).await;
+                        let _ = tokio::time::timeout(Duration::from_millis(ms), members.next()).await;
                     }
                     kept.push(stage.member(node).await);
                     let change = loop {
-                        match soon(roll.next()).await {
+                        match soon(members.next()).await {
                             Ok(change) => break change,
                             Err(error) => assert!(error.is_transient(), "{error}"),
                         }
@@ -118,18 +118,18 @@ async fn a_roll_is_never_deaf_wherever_an_answer_is_lost_and_whenever_nobody_wai
 #[tokio::test]
 async fn a_watch_that_was_missed_for_its_many_events_is_set_anew() {
     let stage = Stage::new().await;
-    let mut roll = Roll::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
+    let mut members = MemberWatch::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
     for _ in 0..crate::EVENTS_MAX {
         drop(stage.member("passing").await);
     }
     let _kept = stage.member("here").await;
-    let mut told = soon(roll.next()).await.unwrap();
+    let mut told = soon(members.next()).await.unwrap();
     while name(&told).0 == "passing" {
-        told = soon(roll.next()).await.unwrap();
+        told = soon(members.next()).await.unwrap();
     }
     assert_eq!(name(&told), ("here", true));
     let _new = stage.member("new").await;
-    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("new", true));
+    assert_eq!(name(&soon(members.next()).await.unwrap()), ("new", true));
 }
 
 #[tokio::test]
@@ -208,17 +208,17 @@ async fn who_left_cleanly_is_not_taken_for_lost_by_an_old_server() {
 async fn nobody_has_left_because_a_server_has_not_heard_of_them() {
     let stage = Stage::new().await;
     let watcher = stage.tree.connect();
-    let mut roll = Roll::open(dynamic(&watcher), &stage.cluster).await.unwrap();
+    let mut members = MemberWatch::open(dynamic(&watcher), &stage.cluster).await.unwrap();
     let next = stage.tree.connect();
     stage.tree.fall_behind(next.id());
     let _a = stage.member("a").await;
-    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("a", true));
+    assert_eq!(name(&soon(members.next()).await.unwrap()), ("a", true));
     // The next server has not heard of what this session's watch reported.
     stage.tree.set_connected(watcher.id(), false);
     stage.tree.join_server_of(watcher.id(), next.id());
     stage.tree.set_connected(watcher.id(), true);
     let _b = stage.member("b").await;
-    assert_eq!(name(&soon(roll.next()).await.unwrap()), ("b", true), "and a is still there");
+    assert_eq!(name(&soon(members.next()).await.unwrap()), ("b", true), "and a is still there");
 }
 
 #[tokio::test]
@@ -379,7 +379,7 @@ async fn letters_of_members_arrive_in_order_and_a_full_mailbox_takes_no_more() {
     let waiting = tokio::spawn(async move { mailbox.next().await });
     assert_eq!(send("a", b"three").await, Posted::Posted);
     assert_eq!(soon(waiting).await.unwrap().unwrap(), b"three");
-    for _ in 0..MAILBOX_MESSAGES_MAX {
+    for _ in 0..MAILBOX_LETTERS_MAX {
         assert_eq!(send("a", b"again").await, Posted::Posted);
     }
     assert_eq!(send("a", b"again").await, Posted::NotTaken);

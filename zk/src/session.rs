@@ -40,7 +40,7 @@ const PAUSES_IN_TIMEOUT: u32 = 8;
 
 /// A session with its current client.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct KeptSession {
     open: Arc<RwLock<Option<Open>>>,
     fate: Fate,
 }
@@ -87,7 +87,7 @@ impl Fate {
     }
 }
 
-impl Held {
+impl KeptSession {
     /// Starts to keep the session of a client that has just connected.
     pub(crate) fn new(client: Client, connect: Connect) -> Self {
         let (session_in, session) = watch::channel(Session::Connected);
@@ -130,7 +130,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for KeptSession {
     fn drop(&mut self) {
         // The keeper's task has a handle, too.
         self.close();

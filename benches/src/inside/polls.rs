@@ -63,7 +63,7 @@ impl Task for Asks {
         let asked = started.elapsed();
         let started = Instant::now();
         for _ in 0..ASKED {
-            hint::black_box(cx.is_asked());
+            hint::black_box(cx.has_requests());
         }
         lock().push((asked, started.elapsed()));
         Outcome::Complete
@@ -88,6 +88,6 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
     let one = Sample::of(took.iter().map(|(_, one)| each(*one)));
     Ok(vec![
         Row::new("migrate, potential_split and get_var, together", "ns", Target::AtMost(2.0), all),
-        Row::new("is_asked", "ns", Target::Told, one),
+        Row::new("has_requests", "ns", Target::Told, one),
     ])
 }

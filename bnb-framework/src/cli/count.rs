@@ -41,7 +41,7 @@ pub trait Counts: Enumerate {
 /// All arguments of a program that counts.
 #[derive(Debug, Args)]
 #[group(skip)]
-struct Asked<A: Args> {
+struct AllArguments<A: Args> {
     #[command(flatten)]
     tree: A,
     #[command(flatten)]
@@ -55,14 +55,14 @@ impl<E: Counts> Program for Counting<E> {
     const NAME: &'static str = E::NAME;
     const VERSION: &'static str = E::VERSION;
     const ABOUT: &'static str = E::ABOUT;
-    type Arguments = Asked<E::Arguments>;
+    type Arguments = AllArguments<E::Arguments>;
     type More = NoMore;
 
     fn kinds(kinds: &mut Kinds) {
         kinds.add::<EnumerationTask<E>>(E::NAME);
     }
 
-    fn prepare(Asked { tree, count }: Self::Arguments) -> Result<Prepared, Failure> {
+    fn prepare(AllArguments { tree, count }: Self::Arguments) -> Result<Prepared, Failure> {
         Ok(prepare_count(E::NAME, E::from_arguments(tree)?, &count, E::show))
     }
 }

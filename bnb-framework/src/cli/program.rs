@@ -90,7 +90,7 @@ impl<P: ParseProblem> BuildProblem for P {
 /// All arguments of a program that solves a problem.
 #[derive(Debug, Args)]
 #[group(skip)]
-struct Asked<A: Args> {
+struct AllArguments<A: Args> {
     #[command(flatten)]
     problem: A,
     #[command(flatten)]
@@ -104,14 +104,14 @@ impl<P: BuildProblem> Program for Solves<P> {
     const NAME: &'static str = P::NAME;
     const VERSION: &'static str = P::VERSION;
     const ABOUT: &'static str = P::ABOUT;
-    type Arguments = Asked<P::Arguments>;
+    type Arguments = AllArguments<P::Arguments>;
     type More = NoMore;
 
     fn kinds(kinds: &mut Kinds) {
         kinds.add::<SearchTask<P>>(P::NAME);
     }
 
-    fn prepare(Asked { problem, search }: Self::Arguments) -> Result<Prepared, Failure> {
+    fn prepare(AllArguments { problem, search }: Self::Arguments) -> Result<Prepared, Failure> {
         let problem = P::from_arguments(problem)?;
         let start = problem.start();
         let mut solver = Solver::new(problem);

@@ -15,7 +15,7 @@ pub(super) enum Stage {
 
 /// How a node is told to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum DrainKind {
     /// By a deadline.
     Drain,
     /// However long it takes.
@@ -47,13 +47,13 @@ fn parking_ms(limits: &Limits) -> u64 {
 
 impl Drain {
     /// Begins to leave.
-    pub(super) fn begin(now: u64, word: Word, limits: &Limits) -> Self {
+    pub(super) fn begin(now: u64, kind: DrainKind, limits: &Limits) -> Self {
         let deadline_ms = limits.drain_deadline_ms;
-        let handing_ms = if word == Word::Rest { 0 } else { deadline_ms - parking_ms(limits) };
+        let handing_ms = if kind == DrainKind::Rest { 0 } else { deadline_ms - parking_ms(limits) };
         Self {
             stage: Stage::Handing,
             park_at: now + handing_ms,
-            abandon_at: (word == Word::Drain).then_some(now + deadline_ms),
+            abandon_at: (kind == DrainKind::Drain).then_some(now + deadline_ms),
             pile: Vec::new(),
             refusing: BTreeSet::new(),
             remind_at: now + limits.grant_retry_ms,
@@ -61,9 +61,9 @@ impl Drain {
     }
 
     /// Leaves as soon as possible, on a further request.
-    pub(super) fn hurry(&mut self, now: u64, word: Word, limits: &Limits) {
+    pub(super) fn hurry(&mut self, now: u64, kind: DrainKind, limits: &Limits) {
         self.park_at = self.park_at.min(now);
-        if word == Word::Drain {
+        if kind == DrainKind::Drain {
             // The first request with a deadline gets all of the time: until now there was none.
             let last =
                 self.abandon_at.map_or(now + limits.drain_deadline_ms, |at| at.min(now + parking_ms(limits)));

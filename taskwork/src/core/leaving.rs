@@ -19,7 +19,7 @@ use rand::seq::SliceRandom;
 
 use super::{
     action::{Action, Departure},
-    drain::{Drain, Stage, Word},
+    drain::{Drain, DrainKind, Stage},
     node::{Node, Phase},
     run::{Enrolment, Run},
     surroundings::Surroundings,
@@ -28,13 +28,13 @@ use crate::{envelope::Envelope, id::NodeId};
 
 impl Node {
     /// Begins to leave; on a further request, leaves as soon as possible and parks all tasks still here.
-    pub(super) fn begin_drain(&mut self, word: Word) {
+    pub(super) fn begin_drain(&mut self, kind: DrainKind) {
         let Surroundings { now, drain, limits, .. } = &mut self.around;
         let now = *now;
         if let Some(drain) = drain {
-            return drain.hurry(now, word, limits);
+            return drain.hurry(now, kind, limits);
         }
-        *drain = Some(Drain::begin(now, word, limits));
+        *drain = Some(Drain::begin(now, kind, limits));
         if let Phase::Active(run) = &mut self.phase {
             run.held_back_until = now;
             run.victim.hurry(now, &self.around.limits);

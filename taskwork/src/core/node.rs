@@ -10,7 +10,7 @@ use rand::{SeedableRng, rngs::SmallRng};
 
 use super::{
     action::{Action, Departure, TransactionKind},
-    drain::{Drain, Word},
+    drain::{Drain, DrainKind},
     event::{Event, TransactionResult},
     message::Message,
     parked::Parked,
@@ -137,9 +137,9 @@ impl Node {
                 }
             }
             Event::Transacted { txn, result } => self.transacted(txn, result),
-            Event::Drain => self.begin_drain(Word::Drain),
-            Event::Retire => self.begin_drain(Word::Retire),
-            Event::Rest => self.begin_drain(Word::Rest),
+            Event::Drain => self.begin_drain(DrainKind::Drain),
+            Event::Retire => self.begin_drain(DrainKind::Retire),
+            Event::Rest => self.begin_drain(DrainKind::Rest),
             Event::Expired => self.depart(Departure::Expelled),
         }
     }

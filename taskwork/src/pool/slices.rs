@@ -86,7 +86,7 @@ impl<T: Task> Slices<T> {
     /// Runs a task for a slice; returns it if it is to continue.
     fn slice(&self, entry: Entry<T>, worker: usize) -> Option<Entry<T>> {
         match self.pool.search(entry, worker) {
-            Searched { outcome: Ok(Outcome::Migrate), finished, task } if !finished.told_to_stop => {
+            Searched { outcome: Ok(Outcome::Migrate), finished, task } if !finished.stop_requested => {
                 let Finished { id, children, output, .. } = finished;
                 Some(Entry::resume(id, children, output, task))
             }

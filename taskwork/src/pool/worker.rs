@@ -117,7 +117,7 @@ impl<T: Task> Pool<T> {
     /// Handles the outcome of a search.
     pub(super) fn conclude(&self, searched: Searched<T>) {
         let Searched { outcome, finished, task } = searched;
-        let Finished { id, children, output, told_to_stop } = finished;
+        let Finished { id, children, output, stop_requested } = finished;
         match outcome {
             Ok(Outcome::Complete) => {
                 let completing = AssertUnwindSafe(|| self.complete(id, &children, output));
@@ -125,7 +125,7 @@ impl<T: Task> Pool<T> {
                     self.fail(PoolFault::Panicked { task: id, message: message(&*panic) });
                 }
             }
-            Ok(Outcome::Migrate) if told_to_stop => {
+            Ok(Outcome::Migrate) if stop_requested => {
                 self.queue.put([Entry::resume(id, children, output, task)], &self.signals);
             }
             // A task that stops without a request would be begun and stop again for ever.

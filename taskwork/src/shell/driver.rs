@@ -78,7 +78,7 @@ pub(crate) enum Ended {
 }
 
 /// What the loop has been waiting for.
-enum Happening {
+enum Input {
     Event(Event),
     Arrival(Arrival),
     Letter(NodeId, Parcel),
@@ -94,21 +94,21 @@ impl Driver {
         let mut faulty = false;
         let ended = loop {
             let event = match self.wait().await {
-                Happening::ShutDown => break Ended::ShutDown,
-                Happening::Event(event) => event,
-                Happening::Arrival(arrival) => match self.open(arrival) {
+                Input::ShutDown => break Ended::ShutDown,
+                Input::Event(event) => event,
+                Input::Arrival(arrival) => match self.open(arrival) {
                     Some(event) => event,
                     None => continue,
                 },
-                Happening::Letter(from, parcel) => {
+                Input::Letter(from, parcel) => {
                     self.mail.letter_from(from, self.clock.now_ms());
                     match self.unpack(from, parcel) {
                         Some(event) => event,
                         None => continue,
                     }
                 }
-                Happening::PoolChanged => self.look(),
-                Happening::Due => Event::Tick,
+                Input::PoolChanged => self.look(),
+                Input::Due => Event::Tick,
             };
             let over = event == Event::JobOver;
             if let Some(departure) = self.handle(event) {
@@ -139,7 +139,7 @@ impl Driver {
 
     /// # Cancellation safety
     /// All branches are cancel safe: nothing is lost when another branch wins.
-    async fn wait(&mut self) -> Happening {
+    async fn wait(&mut self) -> Input {
         let due = self.core.deadline().map(|ms| self.clock.instant(time::Duration::from_millis(ms)));
         let far = time::Instant::now() + time::Duration::from_secs(3600);
         let arrivals = self.network.as_mut().map(|network| &mut network.arrivals);
@@ -147,13 +147,13 @@ impl Driver {
         // examines the current state of the pool and the time.
         tokio::select! {
             biased;
-            _ = &mut self.shutdown => Happening::ShutDown,
-            () = self.drain.notified() => Happening::Event(Event::Drain),
-            event = self.events.recv() => event.map_or(Happening::ShutDown, Happening::Event),
-            Some(arrival) = receive(arrivals) => Happening::Arrival(arrival),
-            Some((from, parcel)) = self.letters.recv() => Happening::Letter(from, parcel),
-            () = self.pool.changed() => Happening::PoolChanged,
-            () = time::sleep_until(due.unwrap_or(far)) => Happening::Due,
+            _ = &mut self.shutdown => Input::ShutDown,
+            () = self.drain.notified() => Input::Event(Event::Drain),
+            event = self.events.recv() => event.map_or(Input::ShutDown, Input::Event),
+            Some(arrival) = receive(arrivals) => Input::Arrival(arrival),
+            Some((from, parcel)) = self.letters.recv() => Input::Letter(from, parcel),
+            () = self.pool.changed() => Input::PoolChanged,
+            () = time::sleep_until(due.unwrap_or(far)) => Input::Due,
         }
     }
 

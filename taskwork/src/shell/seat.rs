@@ -10,7 +10,7 @@ use tokio::{
 };
 use zk::{
     ClusterPaths, Counted, Release, Session, Store,
-    membership::{self, Change, Member, Roll},
+    membership::{self, Change, Member, MemberWatch},
     retry::{Policy, Retry},
 };
 
@@ -94,9 +94,13 @@ impl Seat {
         let asked_to_leave = Arc::new(Notify::new());
         let mut loops = JoinSet::new();
         let known = Arc::clone(&store) as Arc<dyn Store>;
-        let roll =
-            KeepsRoll { node, release: release.clone(), peers: peers.unwrap_or_default(), roster: roster_in };
-        loops.spawn(roll.keep(Arc::clone(&known), cluster.clone()));
+        let keeper = KeepsRoster {
+            node,
+            release: release.clone(),
+            peers: peers.unwrap_or_default(),
+            roster: roster_in,
+        };
+        loops.spawn(keeper.keep(Arc::clone(&known), cluster.clone()));
         loops.spawn(watch_for_drain(known, cluster.clone(), node, Arc::clone(&asked_to_leave)));
         Ok(Self {
             node,
@@ -152,25 +156,25 @@ impl Seat {
 }
 
 /// Maintains the table of peers that the transport trusts, and the roster.
-struct KeepsRoll {
+struct KeepsRoster {
     node: NodeId,
     release: Release,
     peers: Arc<Peers>,
     roster: watch::Sender<Roster>,
 }
 
-impl KeepsRoll {
+impl KeepsRoster {
     async fn keep(self, store: Arc<dyn Store>, cluster: ClusterPaths) {
         let mut retry = Retry::new(Policy::REQUEST, self.node.0);
-        let mut roll = loop {
-            match Roll::open(Arc::clone(&store), &cluster).await {
-                Ok(roll) => break roll,
+        let mut members = loop {
+            match MemberWatch::open(Arc::clone(&store), &cluster).await {
+                Ok(members) => break members,
                 Err(error) if retry.again(&*store, "reading the members", &error).await => {}
                 Err(_) => return,
             }
         };
         loop {
-            match roll.next().await {
+            match members.next().await {
                 Ok(Change::Joined(member)) => {
                     retry.succeeded();
                     self.joined(&member);

@@ -13,7 +13,7 @@ use zk::{
     accounting::{self, Claim, Transaction},
     election::Candidate,
     job::{self, Closing, JobState, NewJob, Outcome},
-    membership::{self, Change, Member, Roll},
+    membership::{self, Change, Member, MemberWatch},
 };
 use zk_server::{Servers, Setup};
 
@@ -352,17 +352,17 @@ async fn cluster(store: &Connected, name: &str) -> ClusterPaths {
 
 async fn members_come_and_go(world: World, store: Connected, _: String) {
     let cluster = cluster(&store, "members").await;
-    let mut roll = Roll::open(Arc::clone(&store), &cluster).await.unwrap();
+    let mut members = MemberWatch::open(Arc::clone(&store), &cluster).await.unwrap();
     let mut sessions = Vec::new();
     for node in ["a", "b", "c"] {
         let session = world.connect().await;
         membership::join(&*session, &cluster, &member(node)).await.unwrap();
-        assert_eq!(soon(roll.next()).await, Ok(Change::Joined(member(node))));
+        assert_eq!(soon(members.next()).await, Ok(Change::Joined(member(node))));
         sessions.push(session);
     }
     for (node, session) in ["a", "b", "c"].into_iter().zip(sessions) {
         session.close().await.unwrap();
-        assert_eq!(soon(roll.next()).await, Ok(Change::Left(node.to_owned())));
+        assert_eq!(soon(members.next()).await, Ok(Change::Left(node.to_owned())));
     }
 }
 

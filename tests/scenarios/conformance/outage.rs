@@ -7,7 +7,7 @@ use taskwork_tests::proxy::Proxy;
 use zk::{
     Connect, CreateMode, Error, Session, WatchEvent,
     election::Candidate,
-    membership::{self, Change, Roll},
+    membership::{self, Change, MemberWatch},
 };
 use zk_server::{Servers, Setup};
 
@@ -51,8 +51,8 @@ fn a_session_outlives_an_outage_that_is_longer_than_itself() {
             let store = short_session(&servers.hosts()).await;
             let cluster = cluster(&store, "outage").await;
             membership::join(&*store, &cluster, &member("a")).await.unwrap();
-            let mut roll = Roll::open(Arc::clone(&store), &cluster).await.unwrap();
-            assert_eq!(soon(roll.next()).await, Ok(Change::Joined(member("a"))));
+            let mut members = MemberWatch::open(Arc::clone(&store), &cluster).await.unwrap();
+            assert_eq!(soon(members.next()).await, Ok(Change::Joined(member("a"))));
             let path = cluster.member("a");
             let mut candidate =
                 Candidate::enter(Arc::clone(&store), &cluster, &release(), "a").await.unwrap();
@@ -79,7 +79,7 @@ fn a_session_outlives_an_outage_that_is_longer_than_itself() {
             let other = short_session(&servers.hosts()).await;
             membership::join(&*other, &cluster, &member("b")).await.unwrap();
             let joined = loop {
-                match soon(roll.next()).await {
+                match soon(members.next()).await {
                     Ok(change) => break change,
                     Err(error) => assert!(error.is_transient(), "{error}"),
                 }
@@ -87,10 +87,10 @@ fn a_session_outlives_an_outage_that_is_longer_than_itself() {
             assert_eq!(joined, Change::Joined(member("b")), "and nobody has left");
             store.close().await.unwrap();
             // Its own last words may be heard before.
-            while let Ok(change) = soon(roll.next()).await {
+            while let Ok(change) = soon(members.next()).await {
                 assert_eq!(change, Change::Left("a".to_owned()));
             }
-            assert_eq!(soon(roll.next()).await, Err(Error::SessionExpired));
+            assert_eq!(soon(members.next()).await, Err(Error::SessionExpired));
         });
     }
 }

@@ -15,7 +15,7 @@ use zk::{
     ClusterPaths, Connect, CreateMode, Error, Events, MemoryStore, MemoryTree, OneShot, Session, WatchEvent,
     election::Candidate,
     job,
-    membership::{self, Change, Roll},
+    membership::{self, Change, MemberWatch},
     queue::JobQueue,
     variable::{Published, VariableWatch, publish},
 };
@@ -338,35 +338,35 @@ async fn a_recursive_watch_set_anew_hears_everything(world: World, store: Connec
     }
 }
 
-async fn change(roll: &mut Roll) -> Change {
-    insist!(roll.next())
+async fn change(members: &mut MemberWatch) -> Change {
+    insist!(members.next())
 }
 
 async fn a_roll_tells_who_came_and_went_whenever(world: World, store: Connected, _: String) {
     let (cluster, other) = (cluster(&store, "reconnect-members").await, world.connect().await);
-    let mut roll = Roll::open(Arc::clone(&store), &cluster).await.unwrap();
+    let mut members = MemberWatch::open(Arc::clone(&store), &cluster).await.unwrap();
     let join = async |node: &str| membership::join(&*other, &cluster, &member(node)).await.unwrap();
     let leave = async |node: &str| other.delete(&cluster.member(node), None).await.unwrap();
     join("first").await;
-    assert_eq!(change(&mut roll).await, Change::Joined(member("first")));
+    assert_eq!(change(&mut members).await, Change::Joined(member("first")));
     for round in 0..2 {
         let (meanwhile, after) = (format!("meanwhile-{round}"), format!("after-{round}"));
         break_off(&world, &store).await;
         if world.others_go_on() {
             join(&meanwhile).await;
         }
-        // The connection breaks again before the roll has looked.
+        // The connection breaks again before the members has looked.
         restore(&world, &store).await;
         break_off(&world, &store).await;
         restore(&world, &store).await;
         insist!(other.exists("/"));
         if world.others_go_on() {
-            assert_eq!(change(&mut roll).await, Change::Joined(member(&meanwhile)));
+            assert_eq!(change(&mut members).await, Change::Joined(member(&meanwhile)));
         }
         join(&after).await;
-        assert_eq!(change(&mut roll).await, Change::Joined(member(&after)));
+        assert_eq!(change(&mut members).await, Change::Joined(member(&after)));
         leave(&after).await;
-        assert_eq!(change(&mut roll).await, Change::Left(after));
+        assert_eq!(change(&mut members).await, Change::Left(after));
     }
 }
 

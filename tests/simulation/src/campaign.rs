@@ -52,7 +52,7 @@ pub struct Tally {
     /// The failed seeds, in order.
     pub failures: Vec<Failure>,
     /// The number of events in all runs: messages, requests, answers, faults.
-    pub happenings: u64,
+    pub events: u64,
     /// The number of states visited.
     pub states: u64,
     /// The number of attempts of all jobs.
@@ -176,7 +176,7 @@ pub fn run(campaign: &Campaign, progress: &(dyn Fn(&Tally) + Sync)) -> Tally {
 impl Tally {
     fn add(&mut self, plan: &Plan, outcome: &Outcome) {
         self.seeds += 1;
-        self.happenings += outcome.counts.happenings;
+        self.events += outcome.counts.events;
         self.states += outcome.counts.states;
         self.attempts += u64::from(outcome.attempts);
         self.virtual_ms += outcome.over_ms;

@@ -95,13 +95,13 @@ fn main() -> ExitCode {
 fn report(tally: &Tally) {
     let seconds = tally.seconds.max(1e-9);
     println!(
-        "{} seeds, {} failed; {} things happened in {:.0} s, {:.0} a second; {:.1} virtual hours, {} \
+        "{} seeds, {} failed; {} events in {:.0} s, {:.0} a second; {:.1} virtual hours, {} \
          attempts, {} states",
         tally.seeds,
         tally.failures.len(),
-        tally.happenings,
+        tally.events,
         seconds,
-        tally.happenings as f64 / seconds,
+        tally.events as f64 / seconds,
         tally.virtual_ms as f64 / 3_600_000.0,
         tally.attempts,
         tally.states,
@@ -133,7 +133,7 @@ fn json(tally: &Tally) -> serde_json::Value {
         "seeds": tally.seeds,
         "broken": tally.failures.first().and_then(|failure| failure.violations.first()?.split(" at ").next()),
         "failed": tally.failures.iter().map(|failure| failure.seed).collect::<Vec<_>>(),
-        "happenings": tally.happenings,
+        "events": tally.events,
         "states": tally.states,
         "attempts": tally.attempts,
         "virtual_ms": tally.virtual_ms,

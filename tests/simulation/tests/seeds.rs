@@ -23,7 +23,7 @@ fn run(seeds: std::ops::Range<u64>, nodes: Option<usize>) {
         panic!("replay it with: cargo xtask sim --replay {}\n{:#?}", failure.seed, failure.violations);
     }
     assert_eq!(tally.seeds, campaign.seeds.end - campaign.seeds.start);
-    println!("{} things happened in {:.0} s", tally.happenings, tally.seconds);
+    println!("{} events in {:.0} s", tally.events, tally.seconds);
 }
 
 #[test]

@@ -46,7 +46,7 @@ enum Led {
     /// Another node leads.
     Deposed,
     /// The job is suspended: other nodes of the release may work on the next one, and need a leader there.
-    PutAside,
+    Suspended,
     /// There is nothing left to lead.
     Over,
 }
@@ -78,7 +78,7 @@ impl Coordination {
                     match led {
                         Led::Deposed => {}
                         Led::Over => return,
-                        Led::PutAside => {
+                        Led::Suspended => {
                             self.step_down(&mut standing).await;
                             if !self.goes_on().await {
                                 return;
@@ -144,7 +144,7 @@ impl Coordination {
             };
             match record.state {
                 state if state.is_over() => return Led::Over,
-                JobState::Suspended => return Led::PutAside,
+                JobState::Suspended => return Led::Suspended,
                 _ => {}
             }
             match self.lead_attempt(fence, Attempt(record.attempt)).await {

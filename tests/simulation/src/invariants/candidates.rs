@@ -18,7 +18,7 @@ use crate::world::Servers;
 const STANDS_MS: u64 = 3_000;
 
 #[derive(Default)]
-pub(super) struct WhoStandsCanLead {
+pub(super) struct CandidatesCanLead {
     /// The nodes that are candidates.
     standing: BTreeSet<NodeId>,
     /// The nodes with a task that does not stop.
@@ -37,7 +37,7 @@ struct StuckTask {
     over: bool,
 }
 
-impl Invariant for WhoStandsCanLead {
+impl Invariant for CandidatesCanLead {
     fn name(&self) -> &'static str {
         "candidates"
     }
@@ -88,7 +88,7 @@ fn node_of(name: &str) -> Option<NodeId> {
     name.rsplit('~').nth(1)?.parse().ok()
 }
 
-impl WhoStandsCanLead {
+impl CandidatesCanLead {
     fn note_ends(&mut self, facts: &Facts, now: u64) {
         self.stuck.retain(|_, task| now < task.until);
         for task in self.stuck.values_mut().filter(|task| !task.over) {

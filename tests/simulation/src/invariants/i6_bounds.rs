@@ -11,7 +11,7 @@ pub(super) struct EverythingIsBounded;
 /// The maximum number of transaction ids of a node: the last committed transaction, and the one that follows.
 const TXNS_MAX: usize = 2;
 /// The maximum number of letters in a mailbox: a stale check may admit a few more.
-const MAIL_MAX: u32 = zk::mail::MAILBOX_MESSAGES_MAX + 64;
+const MAIL_MAX: u32 = zk::mail::MAILBOX_LETTERS_MAX + 64;
 /// How many copies of a large message may wait for the same connection.
 const COPIES_MAX: usize = 1;
 /// The size from which a message is large, in bytes.

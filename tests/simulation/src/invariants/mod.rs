@@ -280,7 +280,7 @@ impl Invariants {
             Box::new(i6_bounds::EverythingIsBounded),
             Box::new(i7_strangers::StrangersGetNothing),
             Box::new(i8_calm::NothingPanics),
-            Box::new(candidates::WhoStandsCanLead::default()),
+            Box::new(candidates::CandidatesCanLead::default()),
             Box::new(membership::EverybodyIsKnown::default()),
         ];
         Self { facts, all, violations: Vec::new() }

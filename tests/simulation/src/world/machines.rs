@@ -8,7 +8,7 @@ use std::{cell::Cell, collections::BTreeMap, fmt, future::Future};
 use taskwork::NodeId;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Happening, State};
+use super::{Event, State};
 
 /// A machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +38,7 @@ pub(crate) struct Machine {
     condition: Condition,
     pub(crate) node: Option<NodeId>,
     /// The events that wait until it thaws.
-    held: Vec<Happening>,
+    held: Vec<Event>,
     thawing: Vec<oneshot::Sender<()>>,
     /// Tells its process to leave.
     pub(crate) leave: Option<mpsc::Sender<()>>,
@@ -153,7 +153,7 @@ impl Machines {
         Some(receiver)
     }
 
-    pub(super) fn take_held(&mut self) -> Vec<Happening> {
+    pub(super) fn take_held(&mut self) -> Vec<Event> {
         self.all.values_mut().flat_map(|machine| std::mem::take(&mut machine.held)).collect()
     }
 }

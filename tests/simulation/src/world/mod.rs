@@ -52,7 +52,7 @@ use crate::{
 };
 
 /// A scheduled event.
-type Happening = Box<dyn FnOnce(&mut State) + Send>;
+type Event = Box<dyn FnOnce(&mut State) + Send>;
 
 /// A world, shared by everything in it.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ pub(crate) struct State {
     pub(crate) random: SmallRng,
     /// The rates of random faults.
     pub(crate) rates: Rates,
-    agenda: BTreeMap<(u64, u64), Happening>,
+    agenda: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
     pub(crate) machines: Machines,
     network: Network,
@@ -93,7 +93,7 @@ pub(crate) struct State {
 /// Counters of a world's events.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
-    pub(crate) happenings: u64,
+    pub(crate) events: u64,
     pub(crate) messages: u64,
     pub(crate) reads: u64,
     pub(crate) writes: u64,
@@ -231,7 +231,7 @@ impl State {
             if entry.key().0 > self.now {
                 break;
             }
-            self.counts.happenings += 1;
+            self.counts.events += 1;
             let happening = entry.remove();
             happening(self);
         }
