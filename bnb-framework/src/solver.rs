@@ -270,8 +270,8 @@ impl<P: Problem> Solver<P> {
                 "a number of nodes or workers is for a search within this process: a cluster has its own";
             return Err(ClientError::Invalid { reason: reason.to_owned() });
         }
-        let (search, means) = self.into_parts();
-        Ok(SubmittedSearch::new(client.submit(search).await?, means))
+        let (search, settings) = self.into_parts();
+        Ok(SubmittedSearch::new(client.submit(search).await?, settings))
     }
 
     /// Returns the problem.
@@ -317,7 +317,7 @@ impl<P: Problem> Solver<P> {
             P::EVERY_SOLUTION || options.collect.is_none(),
             "solutions are collected where every one of them is a leaf"
         );
-        let means = RunSettings { options: options.clone(), stopper, observer };
+        let settings = RunSettings { options: options.clone(), stopper, observer };
         options.start = start.as_ref().map(|start| start.cost);
         let instance = Instance::new(problem, options);
         let root = SearchTask::root(&instance);
@@ -325,7 +325,7 @@ impl<P: Problem> Solver<P> {
         if let Some(start) = &start {
             job = job.start_value::<Incumbent<P>>(start);
         }
-        (job, means)
+        (job, settings)
     }
 }
 

@@ -17,12 +17,12 @@ use crate::{
 /// the search.
 pub struct SubmittedSearch<P: Problem> {
     submitted: Submitted<SearchTask<P>>,
-    means: RunSettings<P>,
+    settings: RunSettings<P>,
 }
 
 impl<P: Problem> SubmittedSearch<P> {
-    pub(crate) fn new(submitted: Submitted<SearchTask<P>>, means: RunSettings<P>) -> Self {
-        Self { submitted, means }
+    pub(crate) fn new(submitted: Submitted<SearchTask<P>>, settings: RunSettings<P>) -> Self {
+        Self { submitted, settings }
     }
 
     /// Returns the id of the job.
@@ -42,9 +42,9 @@ impl<P: Problem> SubmittedSearch<P> {
     /// # Errors
     /// As for [`Submitted::result`].
     pub async fn solved(&mut self) -> Result<Solved<P>, ClientError> {
-        let Self { submitted, means } = self;
+        let Self { submitted, settings } = self;
         let stopping = async {
-            means.stopper.stopped().await;
+            settings.stopper.stopped().await;
             match submitted.cancel("stopped by its submitter").await {
                 // The result is what was found by then.
                 Ok(()) => std::future::pending().await,
@@ -55,9 +55,9 @@ impl<P: Problem> SubmittedSearch<P> {
             biased;
             report = submitted.result() => report?,
             error = stopping => return Err(error),
-            () = tell(submitted, means.observer.as_mut()) => unreachable!("nobody stops telling"),
+            () = tell(submitted, settings.observer.as_mut()) => unreachable!("nobody stops telling"),
         };
-        Ok(Solved::from_report(&report, &means.options))
+        Ok(Solved::from_report(&report, &settings.options))
     }
 }
 

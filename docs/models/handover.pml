@@ -7,7 +7,7 @@
  *
  * Every task has one owner: that is asserted wherever ownership changes. And every grant is settled in the end, if the
  * network loses no more than LOSSES messages. It is taskwork/src/core/{victim,receipts,drain}.rs in small: GRANTS tasks, of which the thief
- * remembers WINDOW. Checked by tests/tests/models.rs, also with each of the bugs below, which must be found.
+ * remembers WINDOW. Checked by tests/scenarios/models.rs, also with each of the bugs below, which must be found.
  *
  *   BUG_FORGET    the thief does not remember what it has taken
  *   BUG_WINDOW    the victim opens more grants than the thief remembers

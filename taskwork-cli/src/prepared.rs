@@ -239,8 +239,8 @@ async fn cancel_on_interrupt(client: &Client, job: &JobId) -> Failure {
     tokio::select! {
         cancelled = client.cancel(job, "cancelled by its submitter") => {
             match cancelled {
-                // It may have ended meanwhile. In either case its result is being read now.
-                Ok(()) | Err(ClientError::WrongState { .. }) => {}
+                // It may be over meanwhile, or forgotten. Its result is being read now, which says so.
+                Ok(()) | Err(ClientError::WrongState { .. } | ClientError::NoJob { .. }) => {}
                 Err(error) => return error.into(),
             }
             interrupts.next().await;

@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    future::ready,
     num::NonZeroUsize,
     sync::Arc,
     thread,
@@ -139,10 +138,12 @@ impl<T: Task> Shares<T> {
 
 impl<T: Task> Kind for Shares<T> {
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
-        let PoolSetup { node, workers, limits, .. } = setup;
-        let pool = Arc::new(Pool::<T>::new(node, Arc::clone(&self.shared), workers, limits));
-        let workers = Workers::start(&pool).map_err(OpenError::Thread);
-        Box::pin(ready(workers.map(|workers| Opened { pool, workers })))
+        Box::pin(async move {
+            let PoolSetup { node, workers, limits, .. } = setup;
+            let pool = Arc::new(Pool::<T>::new(node, Arc::clone(&self.shared), workers, limits));
+            let workers = Workers::start(&pool).map_err(OpenError::Thread)?;
+            Ok(Opened { pool, workers })
+        })
     }
 }
 

@@ -73,9 +73,9 @@ pub fn program(name: &str) -> Result<PathBuf> {
     let folder = if beside.ends_with("deps") { beside.parent().unwrap_or(beside) } else { beside };
     let place = folder.join(name);
     let is_built = place.is_file();
-    is_built.then_some(place).with_context(|| {
-        format!("{name} is not built in {}: cargo build --workspace --bins", folder.display())
-    })
+    is_built
+        .then_some(place)
+        .with_context(|| format!("{name} is not built in {}: cargo build --bins", folder.display()))
 }
 
 impl Cluster {

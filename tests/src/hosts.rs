@@ -23,6 +23,8 @@ static MADE: AtomicU32 = AtomicU32::new(0);
 /// Hosts on a bridge. They are removed when this is dropped; their processes must have ended before.
 #[derive(Debug)]
 pub struct Hosts {
+    /// Where the calling thread was before.
+    before: File,
     prefix: String,
     count: u8,
 }
@@ -40,6 +42,9 @@ pub fn can_be_made() -> bool {
     root
 }
 
+/// The network namespace of the calling thread.
+const THIS_NAMESPACE: &str = "/proc/thread-self/ns/net";
+
 impl Hosts {
     /// Creates hosts, and moves the calling thread to host 0: processes that it starts from now on run there.
     ///
@@ -47,7 +52,8 @@ impl Hosts {
     /// If the user is not root, or the tools are missing.
     pub fn new(count: u8) -> Result<Self> {
         let prefix = format!("tw{}x{}", std::process::id(), MADE.fetch_add(1, Relaxed));
-        let this = Self { prefix, count };
+        let before = File::open(THIS_NAMESPACE).context("this thread's namespace cannot be opened")?;
+        let this = Self { before, prefix, count };
         let switch = this.name("sw");
         ip(&["netns", "add", &switch])?;
         ip(&["-n", &switch, "link", "add", "br0", "type", "bridge"])?;
@@ -133,6 +139,8 @@ fn ip(arguments: &[&str]) -> Result<()> {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
+        // The thread may run other tests after this one.
+        let _ = setns(&self.before, CloneFlags::CLONE_NEWNET);
         for number in 0..self.count {
             // Something that does not exist need not be removed.
             let _ = ip(&["netns", "del", &self.host(number)]);

@@ -41,7 +41,7 @@ pub(crate) fn debian_packages(wanted: &[&str]) -> Result<()> {
 
 /// Returns the step that installs cargo-deny, unless cargo finds one that is new enough.
 ///
-/// It is installed where `cargo install` puts other programs, not into `target`: one build of two minutes
+/// It is installed where `cargo install` puts other programs, not into `target`: one build of a minute
 /// then serves every clone on the machine, and survives `cargo clean`.
 pub(crate) fn cargo_deny() -> Option<Step> {
     let found = workspace::command("cargo").args(["deny", "--version"]).stderr(Stdio::null()).output();
@@ -49,7 +49,8 @@ pub(crate) fn cargo_deny() -> Option<Step> {
     if version.is_ok_and(|text| is_new_enough(&text)) {
         return None;
     }
-    let line = format!("install cargo-deny --version {DENY_VERSION} --locked");
+    // Not optimised: it runs for a second, and would be compiled for three minutes.
+    let line = format!("install cargo-deny --version {DENY_VERSION} --locked --debug");
     Some(Step::cargo("install cargo-deny", &line))
 }
 

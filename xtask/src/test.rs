@@ -1,5 +1,7 @@
 //! `cargo xtask test`: all tests that must pass, on a machine with nothing but Rust.
 
+use std::{num::NonZeroUsize, thread};
+
 use anyhow::Result;
 
 use crate::{
@@ -37,9 +39,10 @@ fn steps(data: &Data, long: bool) -> Vec<Step> {
         // their own. All targets at once: a build of the programs alone has other features of the
         // dependencies, and half of everything would be built twice.
         Step::cargo("build", "build --all-targets"),
-        // Scenarios mostly wait, for servers, processes and time: more of them run at once than there are
-        // processors.
-        Step::cargo("tests", "test --all-targets --no-fail-fast").env("RUST_TEST_THREADS", "4"),
+        // Scenarios mostly wait, for servers, processes and time: on a small machine more of them run at once
+        // than there are processors.
+        Step::cargo("tests", "test --all-targets --no-fail-fast")
+            .env("RUST_TEST_THREADS", test_threads().to_string()),
         // On its own, since it gives the runtime a feature that no program has.
         Step::cargo("simulator", "test -p taskwork-simulation --all-targets --no-fail-fast"),
         Step::cargo("doc tests", "test --doc --no-fail-fast"),
@@ -51,6 +54,11 @@ fn steps(data: &Data, long: bool) -> Vec<Step> {
         ),
     ];
     steps.into_iter().map(|step| with_environment(step, data, long)).collect()
+}
+
+/// Returns how many tests run at once: at least four, and one for each processor.
+fn test_threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get).max(4)
 }
 
 fn with_environment(step: Step, data: &Data, long: bool) -> Step {
@@ -65,11 +73,14 @@ mod tests {
     #[test]
     fn every_step_knows_the_data_folder() {
         let lines: Vec<_> = steps(&Data::Present("/d".into()), false).iter().map(Step::line).collect();
+        let threads = test_threads();
+        let tests =
+            format!("RUST_TEST_THREADS={threads} TASKWORK_DATA=/d cargo test --all-targets --no-fail-fast");
         assert_eq!(
             lines,
             [
                 "TASKWORK_DATA=/d cargo build --all-targets",
-                "RUST_TEST_THREADS=4 TASKWORK_DATA=/d cargo test --all-targets --no-fail-fast",
+                tests.as_str(),
                 "TASKWORK_DATA=/d cargo test -p taskwork-simulation --all-targets --no-fail-fast",
                 "TASKWORK_DATA=/d cargo test --doc --no-fail-fast",
                 "TASKWORK_DATA=/d cargo test -p taskwork --lib --features loom --config \

@@ -40,7 +40,11 @@ pub(super) async fn drain(desk: &Desk, node: &str, wait: Option<Duration>) -> Re
     Ok(())
 }
 
-/// Reads a file, or standard input for `-`, up to the maximum size of a suggestion.
+/// The maximum size of the text of a suggestion, in bytes. It may be indented: its JSON without blanks is what
+/// must not exceed [`SUGGESTION_BYTES_MAX`].
+const TEXT_BYTES_MAX: usize = 4 * SUGGESTION_BYTES_MAX;
+
+/// Reads a file, or standard input for `-`, up to [`TEXT_BYTES_MAX`].
 fn read(file: &Path) -> io::Result<String> {
     if file == Path::new("-") { read_all(io::stdin()) } else { read_all(File::open(file)?) }
 }
@@ -48,10 +52,10 @@ fn read(file: &Path) -> io::Result<String> {
 fn read_all(source: impl Read) -> io::Result<String> {
     let mut text = String::new();
     // Beyond the maximum nothing is read: a device has no end.
-    source.take(SUGGESTION_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
-    if text.len() > SUGGESTION_BYTES_MAX {
+    source.take(TEXT_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
+    if text.len() > TEXT_BYTES_MAX {
         let reason =
-            format!("it has more than {SUGGESTION_BYTES_MAX} bytes, the maximum that can be told to a job");
+            format!("it has more than {TEXT_BYTES_MAX} bytes, which is more than can be told to a job");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
     }
     Ok(text)
@@ -121,9 +125,9 @@ mod tests {
 
     #[test]
     fn what_is_injected_is_bounded() {
-        let most = "x".repeat(SUGGESTION_BYTES_MAX);
+        let most = "x".repeat(TEXT_BYTES_MAX);
         assert_eq!(read_all(most.as_bytes()).unwrap(), most);
         let error = read_all(io::repeat(b'x')).unwrap_err();
-        assert!(error.to_string().contains("more than 524288 bytes"), "{error}");
+        assert!(error.to_string().contains("more than 2097152 bytes"), "{error}");
     }
 }

@@ -178,7 +178,7 @@ fn stopping(silent: &BTreeMap<String, String>, findings: &mut Findings) {
         findings.wrong(
             CHECK,
             format!("{task} at node {node} does not stop"),
-            "Its program must call migrate() or is_asked() more often; the node goes on without that thread",
+            "Its program must call migrate() or has_requests() more often; the node goes on without that thread",
         );
     }
     if silent.is_empty() {

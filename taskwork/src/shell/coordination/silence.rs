@@ -34,9 +34,9 @@ impl Coordination {
             }
             let (since, since_ms) = *asked.get_or_insert_with(|| (time::Instant::now(), unix_ms()));
             if since.elapsed() >= SILENT_AFTER && !std::mem::replace(&mut said, true) {
+                let (tasks, silent_s) = (self.running_tasks().join(", "), since.elapsed().as_secs());
                 tracing::warn!(
-                    job = %self.job, tasks = self.running_tasks().join(", \
-                        "), silent_s = since.elapsed().as_secs(),
+                    job = %self.job, tasks, silent_s,
                     "a task does not ask whether it is to stop (Context::migrate)"
                 );
                 self.silence.notify_one();
