@@ -95,6 +95,7 @@ pub struct Sizes {
 const CHILDREN_MAX: u32 = 100;
 
 /// Computes the SHA-1 of up to 24 bytes, given as words: a single block.
+#[inline]
 fn sha1(words: [u32; 6], bytes: u8) -> [u32; 5] {
     let mut block = [0; 64];
     for (place, word) in block.chunks_exact_mut(4).zip(words) {
@@ -248,6 +249,7 @@ impl Children<Uts> for Numbers {
         self.0.is_empty()
     }
 
+    #[inline]
     fn is_single(&self, _: &Uts, _: &Node) -> bool {
         self.0.len() == 1
     }
