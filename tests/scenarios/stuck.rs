@@ -190,16 +190,21 @@ fn the_operator_is_told_which_task_does_not_stop() {
     assert_eq!(cluster.nodes[0].wait().unwrap().code(), Some(1), "{}", cluster.log(0));
 }
 
-#[test]
-fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
-    let mut cluster = at_work("1", 1, &["--drain-deadline", "2", "--zk-session-timeout", "40"]);
+/// Gives the node a long job, kills ZooKeeper and tells the node to leave.
+fn leave_without_zookeeper(cluster: &mut Cluster) {
     let long = cluster.begin("tree", &["submit", "20", "--spin", "1000"]).unwrap().end().unwrap();
     assert_eq!(long.code, 0, "{long:?}");
-    wait_until(&cluster, "the long job", || {
+    wait_until(cluster, "the long job", || {
         cluster.log(0).matches("the node has its first task").count() == 2
     });
     cluster.servers.kill(0).unwrap();
     cluster.nodes[0].signal("TERM").unwrap();
+}
+
+#[test]
+fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
+    let mut cluster = at_work("1", 1, &["--drain-deadline", "2", "--zk-session-timeout", "40"]);
+    leave_without_zookeeper(&mut cluster);
     let status = cluster.nodes[0].wait().unwrap();
     assert_eq!(status.code(), Some(1), "{}", cluster.log(0));
     assert!(cluster.log(0).contains("ZooKeeper does not answer"), "{}", cluster.log(0));
@@ -208,13 +213,7 @@ fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
 #[test]
 fn a_node_told_to_leave_while_zookeeper_is_away_leaves_cleanly_when_it_is_back_in_time() {
     let mut cluster = at_work("1", 1, &["--drain-deadline", "60", "--zk-session-timeout", "40"]);
-    let long = cluster.begin("tree", &["submit", "20", "--spin", "1000"]).unwrap().end().unwrap();
-    assert_eq!(long.code, 0, "{long:?}");
-    wait_until(&cluster, "the long job", || {
-        cluster.log(0).matches("the node has its first task").count() == 2
-    });
-    cluster.servers.kill(0).unwrap();
-    cluster.nodes[0].signal("TERM").unwrap();
+    leave_without_zookeeper(&mut cluster);
     cluster.wait_for_log(0, "told to leave").unwrap();
     cluster.servers.revive(0).unwrap();
     assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));

@@ -102,8 +102,10 @@ impl Retry {
             if std::mem::replace(&mut self.said, true) {
                 tracing::debug!(%error, what, "refused again");
             } else {
-                tracing::warn!(%error, what, "refused; it is tried again, but something must be mended \
-                    first");
+                tracing::warn!(
+                    %error, what,
+                    "refused; it is tried again, but something must be mended first"
+                );
             }
             let longest = self.policy.longest;
             time::sleep(self.shortened(longest)).await;

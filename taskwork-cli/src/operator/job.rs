@@ -45,7 +45,9 @@ impl Facts {
         let timeline: Vec<_> = self
             .timeline()
             .into_iter()
-            .map(|(at_ms, who, what, detail)| json!({ "at_ms": at_ms, "who": who, "kind": what, "detail": detail }))
+            .map(|(at_ms, who, kind, detail)| {
+                json!({ "at_ms": at_ms, "who": who, "kind": kind, "detail": detail })
+            })
             .collect();
         let cost = Cost::of(figures, requests);
         if let Some(fields) = object.as_object_mut() {
@@ -131,9 +133,9 @@ impl Facts {
         for work in &self.job.nodes {
             let events = work.published.timeline.iter();
             timeline.extend(events.map(|event| {
-                let what = serde_json::to_value(event.kind).unwrap_or_default();
-                let what = what.as_str().unwrap_or_default().replace('_', " ");
-                (event.at_ms, work.node.as_str(), what, event.detail.as_str())
+                let kind = serde_json::to_value(event.kind).unwrap_or_default();
+                let kind = kind.as_str().unwrap_or_default().replace('_', " ");
+                (event.at_ms, work.node.as_str(), kind, event.detail.as_str())
             }));
         }
         if let Some(finished) = record.finished_ms {

@@ -171,8 +171,10 @@ impl<T: Task> Work for Pool<T> {
                 }
                 // The task is completed here. Only if this node must leave first can no node complete it.
                 Err(EncodeError::TooLarge { bytes, limit }) => {
-                    tracing::warn!(task = %queued.entry.id, bytes, limit, "a task is too large to be given \
-                        away");
+                    tracing::warn!(
+                        task = %queued.entry.id, bytes, limit,
+                        "a task is too large to be given away"
+                    );
                     kept.push(Queued { bytes: Some(bytes), ..queued });
                 }
                 Err(error) => return Err(unsendable(queued.entry.id, &error)),

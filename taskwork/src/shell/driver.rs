@@ -201,8 +201,10 @@ impl Driver {
             let slot = usize::try_from(*slot).unwrap_or(usize::MAX);
             let variables = self.pool.variables();
             if let Err(error) = variables.offer_encoded(slot, value, Source::Node, self.pool.signals()) {
-                tracing::warn!(%from, slot, %error, "the value of a variable could not be read and was \
-                    dropped");
+                tracing::warn!(
+                    %from, slot, %error,
+                    "the value of a variable could not be read and was dropped"
+                );
             }
         }
     }

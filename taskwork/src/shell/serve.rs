@@ -441,8 +441,10 @@ impl Desk<'_> {
             Err(zk::Error::SessionExpired) => return Some(Fate::Expired),
             // If the job were skipped it would never end, and this node might lead those that wait for it.
             Err(error) if error.is_transient() => {
-                tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded; it is tried \
-                    again");
+                tracing::warn!(
+                    node = %seat.node, %job, %error,
+                    "that could not be recorded; it is tried again"
+                );
                 return self.try_again(seat, "failing the job", &error).await;
             }
             Err(error) => tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded"),

@@ -123,8 +123,10 @@ impl<'a> Submission<'a> {
         match forget(store, cluster, id).await {
             Ok(()) => self.stage = Stage::New,
             Err(error) => {
-                tracing::debug!(job = id, %error, "what was written of the job stays; taskwork forget \
-                    removes it");
+                tracing::debug!(
+                    job = id, %error,
+                    "what was written of the job stays; taskwork forget removes it"
+                );
             }
         }
     }

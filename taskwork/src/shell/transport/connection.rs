@@ -148,8 +148,10 @@ impl Reader {
                 }
             }
             Err(Unread::Misused(how)) => {
-                tracing::warn!(node = %hub.me, %from, how, "a message could not be read; the connection is \
-                    closed");
+                tracing::warn!(
+                    node = %hub.me, %from, how,
+                    "a message could not be read; the connection is closed"
+                );
                 connection.close(2_u32.into(), how.as_bytes());
             }
             Err(Unread::CutOff(error)) => {

@@ -77,8 +77,10 @@ impl Link {
         while self.on_their_way.try_join_next().is_some() {}
         if message.payload.len() > self.hub.limits.message_bytes_max {
             // No encoded value is so large.
-            tracing::error!(node = %self.hub.me, to = %self.to, bytes = message.payload.len(), "a message is \
-                too large");
+            tracing::error!(
+                node = %self.hub.me, to = %self.to, bytes = message.payload.len(),
+                "a message is too large"
+            );
             return self.hub.unreachable(self.to);
         }
         if message.is_large() {

@@ -30,8 +30,10 @@ impl Refusals {
         let others = std::mem::take(&mut told.untold);
         (told.at, told.lines) = (Some(Instant::now()), told.lines + 1);
         drop(told);
-        tracing::warn!(%node, %remote, %reason, others, "a connection was refused, and so many others since \
-            this was last said");
+        tracing::warn!(
+            %node, %remote, %reason, others,
+            "a connection was refused, and so many others since this was last said"
+        );
     }
 
     /// Returns the number of lines, and the number of refusals since the last one.
