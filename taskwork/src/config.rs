@@ -58,6 +58,19 @@ pub struct Limits {
     pub task_children_max: usize,
     /// The time after which a transaction with unknown outcome is tried again, in milliseconds.
     pub transaction_retry_ms: u64,
+    /// The time between two writes of everything that a node holds while it works, in milliseconds: what is
+    /// done in that time is done again if the node is lost. 0 means that it is never written: then the loss of
+    /// the node begins a new attempt.
+    pub ledger_interval_ms: u64,
+    /// The time after which a node writes everything that it holds because tasks came or went, in
+    /// milliseconds.
+    pub ledger_soon_ms: u64,
+    /// The minimum time between two such writes for each member of the cluster, in milliseconds: it bounds the
+    /// number of writes of all nodes together, which is 1,000 a second if this is 1.
+    pub ledger_pause_ms: u64,
+    /// The maximum size of everything that a node holds, in bytes. A node that holds more does not write it,
+    /// and its loss begins a new attempt.
+    pub ledger_bytes_max: usize,
     /// The time that a node has to leave after a signal, in milliseconds. In the last third it parks the
     /// tasks that no other node has taken; at the end it terminates, even if it still waits for something.
     pub drain_deadline_ms: u64,
@@ -87,6 +100,10 @@ impl Default for Limits {
             park_tasks_max: 256,
             task_children_max: 256,
             transaction_retry_ms: 100,
+            ledger_interval_ms: 1_000,
+            ledger_soon_ms: 200,
+            ledger_pause_ms: 1,
+            ledger_bytes_max: 32 << 20,
             drain_deadline_ms: 30_000,
         }
     }

@@ -4,6 +4,7 @@ use std::{any::TypeId as RustType, cell::Cell, fmt, sync::Arc};
 
 use crate::{
     figures::Figures,
+    holdings::Basis,
     id::{NodeId, TaskId},
     pool::{Entry, Pool, Signals, Source},
     task::Task,
@@ -21,7 +22,9 @@ pub struct Context<'a, T: Task> {
     id: TaskId,
     children: Vec<TaskId>,
     output: T::Output,
-    stop_requested: Cell<bool>,
+    /// On which the task and its children are this node's.
+    basis: Basis,
+    requested: Cell<Requested>,
     /// The task's copies of the variables, as they were in this epoch of the node.
     copies: Vec<TaskCopy>,
     epoch: u64,
@@ -35,12 +38,22 @@ struct TaskCopy {
     value: Option<Arc<AnyValue>>,
 }
 
+/// What was requested of a task that has polled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Requested {
+    /// To stop.
+    pub(crate) stop: bool,
+    /// To return for a moment, so that it can be written.
+    pub(crate) snapshot: bool,
+}
+
 /// What remains of a context when its search has returned.
 pub(crate) struct Finished<O> {
     pub(crate) id: TaskId,
     pub(crate) children: Vec<TaskId>,
     pub(crate) output: O,
-    pub(crate) stop_requested: bool,
+    pub(crate) basis: Basis,
+    pub(crate) requested: Requested,
 }
 
 impl<'a, T: Task> Context<'a, T> {
@@ -50,12 +63,14 @@ impl<'a, T: Task> Context<'a, T> {
         id: TaskId,
         children: Vec<TaskId>,
         output: T::Output,
+        basis: Basis,
     ) -> Self {
         let copies = pool.variables.types().map(|variable| TaskCopy { variable, value: None }).collect();
         // An epoch that never occurs, so that the first call reads the variables.
         let epoch = u64::MAX / 4;
         let quiet = Signals::quiet(epoch);
-        Self { pool, worker, id, children, output, stop_requested: Cell::new(false), copies, epoch, quiet }
+        let requested = Cell::default();
+        Self { pool, worker, id, children, output, basis, requested, copies, epoch, quiet }
     }
 
     /// Returns the read-only data of the job.
@@ -65,14 +80,20 @@ impl<'a, T: Task> Context<'a, T> {
     }
 
     /// Returns whether the task should stop here and return [`Outcome::Migrate`](crate::Outcome::Migrate):
-    /// its node is leaving, or the job is over (paper, 3.4). Call it every few microseconds.
+    /// its node is leaving, or the job is over (paper, 3.4), or its state is to be written, about once a
+    /// second, in which case it goes on at once. Call it every few microseconds.
     #[inline]
     pub fn migrate(&self) -> bool {
-        let stop = self.pool.signals.stop();
-        if stop {
-            self.stop_requested.set(true);
-        }
-        stop
+        self.pool.signals.interrupts() && self.is_interrupted()
+    }
+
+    #[cold]
+    fn is_interrupted(&self) -> bool {
+        let mut requested = self.requested.get();
+        requested.stop |= self.pool.signals.stop();
+        requested.snapshot |= self.pool.is_interrupted(self.worker);
+        self.requested.set(requested);
+        requested.stop || requested.snapshot
     }
 
     /// Marks a point at which a part of the task could be done elsewhere. If work is needed, the runtime
@@ -97,18 +118,22 @@ impl<'a, T: Task> Context<'a, T> {
         if self.variables_changed() {
             self.refresh();
         }
+        // While other tasks are awaited, there is nothing to see for this one.
+        let others = self.pool.signals.snapshot() && !self.pool.is_interrupted(self.worker);
+        self.quiet =
+            if others { Signals::quiet_but_snapshot(self.epoch) } else { Signals::quiet(self.epoch) };
         true
     }
 
     #[cold]
     fn split(&mut self, task: &mut T) {
         let Some(child) = task.split(&self.pool.shared) else { return };
-        let child = Entry::new(self.pool.new_id(), child);
+        let child = Entry { basis: self.basis, ..Entry::new(self.pool.new_id(), child) };
         if self.children.len() >= self.pool.limits.task_children_max {
             self.renew();
         }
         self.children.push(child.id);
-        self.pool.put_split(child);
+        self.pool.put_split(self.worker, child);
     }
 
     /// Continues under a new id, as if the whole rest had been split off: the old id completes with its
@@ -117,7 +142,7 @@ impl<'a, T: Task> Context<'a, T> {
     fn renew(&mut self) {
         let renewed = self.pool.new_id();
         self.children.push(renewed);
-        self.pool.complete(self.id, &self.children, T::Output::default());
+        self.pool.complete(self.worker, (self.id, self.basis), &self.children, T::Output::default());
         self.children.clear();
         self.id = renewed;
         self.pool.runs(self.worker, Some(renewed));
@@ -213,8 +238,9 @@ impl<'a, T: Task> Context<'a, T> {
     }
 
     pub(crate) fn finish(self) -> Finished<T::Output> {
-        let stop_requested = self.stop_requested.get();
-        Finished { id: self.id, children: self.children, output: self.output, stop_requested }
+        let requested = self.requested.get();
+        let Self { id, children, output, basis, .. } = self;
+        Finished { id, children, output, basis, requested }
     }
 }
 

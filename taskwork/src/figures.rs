@@ -39,6 +39,11 @@ pub struct Figures {
     pub handed_on: u64,
     /// Tasks parked in ZooKeeper when leaving, because no node took them.
     pub parked: u64,
+    /// Tasks that were continued from what nodes that are gone had last written.
+    pub recovered: u64,
+    /// Grants whose tasks were dropped because the node that had given them was lost before it had written
+    /// that: other nodes continue from what it had written.
+    pub dropped: u64,
     /// Task ids that these transactions toggled in the global task list.
     pub toggles: u64,
     /// The durations of steals, from the request to the beginning of a stolen task.
@@ -76,6 +81,8 @@ impl AddAssign for Figures {
         self.retries += other.retries;
         self.handed_on += other.handed_on;
         self.parked += other.parked;
+        self.recovered += other.recovered;
+        self.dropped += other.dropped;
         self.toggles += other.toggles;
         self.steal_times += other.steal_times;
         self.done_attos = self.done_attos.saturating_add(other.done_attos);

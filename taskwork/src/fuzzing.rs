@@ -3,6 +3,7 @@
 use crate::{
     core::Message,
     envelope::Envelope,
+    holdings::Holdings,
     id::NodeId,
     wire::{codec, parcel::Parcel},
 };
@@ -17,6 +18,9 @@ pub fn describe(payload: &[u8]) -> String {
         Message::Ack { grant } => format!("ack {grant}"),
         Message::Refuse { grant } => format!("refuse {grant}"),
         Message::Settled { grant, .. } => format!("settled {grant}"),
+        Message::Pending { grants, urgent } => format!("pending {grants:?}, urgent {urgent}"),
+        Message::Confirmed { grants } => format!("confirmed {grants:?}"),
+        Message::Void { grants } => format!("void {grants:?}"),
     }
 }
 
@@ -34,4 +38,5 @@ pub fn check_wire(bytes: &[u8]) {
     check::<Parcel>(bytes);
     check::<(NodeId, Parcel)>(bytes);
     check::<Envelope>(bytes);
+    check::<Holdings>(bytes);
 }

@@ -82,6 +82,12 @@ pub struct IdError {
     text: String,
 }
 
+impl IdError {
+    pub(crate) fn new(what: &'static str, text: &str) -> Self {
+        Self { what, text: text.to_owned() }
+    }
+}
+
 impl FromStr for NodeId {
     type Err = IdError;
 

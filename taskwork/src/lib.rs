@@ -109,6 +109,8 @@ mod config;
 mod figures;
 mod outlook;
 mod envelope;
+mod holdings;
+mod toggles;
 mod pool;
 mod erased;
 mod core;

@@ -1,4 +1,5 @@
-//! Accounting: the global task list, changed by transactions that can be repeated (paper, 3.5).
+//! Accounting: the global task list, and what every node holds, changed by transactions that can be repeated
+//! (paper, 3.5).
 //!
 //! ```text
 //! create txns/<txn>           first, so that a repeated try fails with "exists": it was committed before
@@ -7,14 +8,20 @@
 //! delete txns/<settled>       the previous transaction, known to be committed: nobody will ask for it again
 //! create or delete list/<id>  each toggle; which of the two is found by reading all ids at once
 //! set    outputs/<node>       everything this node's committed tasks have produced, or where its chunks are
+//! set    held/<node>          everything that the node holds, or where its chunks are
+//! create transit/<name>       tasks that the node has given away, and no longer holds
+//! delete transit/<name>       tasks that it was given, and now holds or has completed
 //! create parked/<task>~<txn>  tasks that a leaving node could hand to no other node
-//! create left/<node>, delete members/<node>     the clean leave
+//! create left/<node>, delete held/<node>, delete members/<node>     the clean leave
 //! ```
 //!
-//! This is one multi, so it happens entirely or not at all. If it fails on an id, another node toggled that
-//! id first, or the read was stale: the multi is rebuilt after a `sync`, with the same txn id. If its outcome
-//! is unknown, the caller retries with the same [`Transaction`] until the outcome is known. So every
-//! transaction counts exactly once.
+//! This is one multi, so it happens entirely or not at all: it leads from one partition of the work to
+//! another. If it fails on an id, another node toggled that id first, or the read was stale: the multi is
+//! rebuilt after a `sync`, with the same txn id. If its outcome is unknown, the caller retries with the same
+//! [`Transaction`] until the outcome is known. So every transaction counts exactly once.
+//!
+//! A [`Claim`] moves something to `transit/` that belongs to no living node; the next transaction of the node
+//! that has claimed it takes it from there.
 
 use thiserror::Error as ThisError;
 
@@ -40,13 +47,35 @@ pub struct Transaction {
     pub toggles: Vec<String>,
     /// Everything that the node's committed tasks have produced, including those in this transaction.
     pub output: Vec<u8>,
+    /// Everything that the node holds.
+    pub held: Vec<u8>,
+    /// Tasks that the node has given away, with the names of their znodes.
+    pub give: Vec<(String, Vec<u8>)>,
+    /// The names of what the node holds now, or has completed, and did not before.
+    pub take: Vec<String>,
     /// Tasks to park, with their envelopes.
     pub park: Vec<(String, Vec<u8>)>,
     /// Whether the node leaves with this transaction.
     pub leave: bool,
 }
 
-/// A node's claim of a parked task.
+/// What a node can claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The parked task with this id.
+    Parked(String),
+    /// Tasks on their way.
+    Transit {
+        /// The name of their znode.
+        name: String,
+        /// The node that must be gone.
+        gone: Option<String>,
+    },
+    /// Everything that this node holds, which must be gone.
+    Held(String),
+}
+
+/// A node's claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The node.
@@ -55,10 +84,12 @@ pub struct Claim {
     pub txn: String,
     /// As in [`Transaction`].
     pub settled: Option<String>,
-    /// The task.
-    pub task: String,
-    /// Whether the same transaction also [enrols](enrol) the node, if it is not enrolled yet.
-    pub enrol: bool,
+    /// What is claimed.
+    pub source: Source,
+    /// The name of the znode in `transit/` to which it is moved.
+    pub transit: String,
+    /// What the node holds otherwise, if the same transaction also [enrols](enrol) it, unless it is enrolled.
+    pub enrol: Option<Vec<u8>>,
 }
 
 /// The cost of a commit.
@@ -111,12 +142,16 @@ pub async fn commit(
         }
         other => other?,
     };
+    let mut taken = Vec::new();
     for _ in 0..REBUILDS_MAX {
         let toggles = toggles(store, attempt, &transaction.toggles).await?;
-        let ops = operations(cluster, attempt, transaction, settled, toggles, &large);
+        let takes = takes(store, attempt, &transaction.take, &mut taken).await?;
+        let ops = operations(cluster, attempt, transaction, settled, toggles, takes, &large);
         match tried(store.multi(ops).await) {
             Ok(Try::Committed | Try::CommittedBefore) => {
-                large.discard_before(store, &attempt.output(&transaction.node)).await;
+                for (path, content) in large.before.iter().chain(&taken) {
+                    discard(store, path, content).await;
+                }
                 return Ok(committed);
             }
             // As above, and the txn id has been tidied away since.
@@ -142,13 +177,20 @@ fn operations(
     transaction: &Transaction,
     settled: Option<&str>,
     toggles: Vec<Op>,
+    takes: Vec<Op>,
     large: &Large,
 ) -> Vec<Op> {
     let Transaction { node, txn, leave, .. } = transaction;
-    let mut ops = opening(cluster, attempt, node, txn, &[]);
+    let mut ops = opening(cluster, attempt, node, txn);
     ops.extend(settled.map(|txn| delete(attempt.txn(txn))));
     ops.extend(toggles);
     ops.push(Op::Set { path: attempt.output(node), data: large.output.clone(), version: None });
+    ops.push(match *leave {
+        true => delete(attempt.held_by(node)),
+        false => Op::Set { path: attempt.held_by(node), data: large.held.clone(), version: None },
+    });
+    ops.extend(large.given.iter().map(|(name, content)| create(attempt.transit(name), content)));
+    ops.extend(takes);
     let parked = large.parked.iter();
     ops.extend(parked.map(|(task, content)| create(attempt.parked_by(task, txn), content)));
     if *leave {
@@ -174,17 +216,21 @@ async fn has_left(store: &dyn Store, attempt: &AttemptPaths, transaction: &Trans
 /// The larger parts of a transaction, as contents of znodes.
 struct Large {
     output: Vec<u8>,
+    held: Vec<u8>,
+    given: Vec<(String, Vec<u8>)>,
     parked: Vec<(String, Vec<u8>)>,
-    /// The previous content of the output's znode, if it has chunks to be removed.
-    before: Option<Vec<u8>>,
+    /// The previous contents of znodes that may name chunks to be removed, with their paths.
+    before: Vec<(String, Vec<u8>)>,
 }
 
 /// The largest output that is kept in the transaction itself, in bytes.
 const OUTPUT_BYTES_MAX: usize = 128 << 10;
-/// The total size of parked tasks that a transaction may carry, in bytes. Beyond it all but the smallest are
-/// written in chunks instead.
+/// The largest holdings that are kept in the transaction itself, in bytes.
+const HELD_BYTES_MAX: usize = 128 << 10;
+/// The total size of tasks that a transaction may park and give away, in bytes. Beyond it all but the smallest
+/// are written in chunks instead.
 const CARRIED_BYTES_MAX: usize = 256 << 10;
-/// The largest parked task that stays in the transaction even then, in bytes.
+/// The largest task that stays in the transaction even then, in bytes.
 const SMALL_BYTES_MAX: usize = 128;
 
 /// Writes data that is too large for the transaction to chunks. They count only once the transaction is
@@ -195,49 +241,58 @@ async fn write_large(
     attempt: &AttemptPaths,
     transaction: &Transaction,
 ) -> std::result::Result<Large, CommitError> {
-    let fence = || Some(Op::Check { path: cluster.member(&transaction.node), version: None });
     let put = async |name: String, data: &[u8], inline_max: usize| {
-        blob::put(store, attempt.large_of(&name), data, inline_max, fence()).await.map_err(
-            |error| match error {
-                Error::Multi { index: 0, cause } if matches!(*cause, Error::NoNode { .. }) => {
-                    CommitError::NotMember
-                }
-                Error::Multi { cause, .. } if matches!(*cause, Error::NoNode { .. }) => {
-                    CommitError::AttemptOver
-                }
-                other => other.into(),
-            },
-        )
+        put(store, cluster, &transaction.node, attempt.large_of(&name), data, inline_max).await
     };
-    let output = put(transaction.txn.clone(), &transaction.output, OUTPUT_BYTES_MAX).await?;
-    let mut before = None;
-    if transaction.output.len() > OUTPUT_BYTES_MAX {
-        let path = attempt.output(&transaction.node);
-        before = store.get(&path).await.ok().map(|(content, _)| content).filter(|content| *content != output);
+    let Transaction { node, txn, .. } = transaction;
+    let output = put(txn.clone(), &transaction.output, OUTPUT_BYTES_MAX).await?;
+    let held = put(format!("{txn}-held"), &transaction.held, HELD_BYTES_MAX).await?;
+    let mut before = Vec::new();
+    for (path, now) in [(attempt.output(node), &output), (attempt.held_by(node), &held)] {
+        let content = store.get(&path).await.ok().map(|(content, _)| content);
+        before.extend(content.filter(|content| content != now).map(|content| (path, content)));
     }
-    let carried: usize = transaction.park.iter().map(|(_, envelope)| envelope.len()).sum();
+    let tasks = || transaction.park.iter().chain(&transaction.give);
+    let carried: usize = tasks().map(|(_, envelope)| envelope.len()).sum();
     let inline_max = if carried <= CARRIED_BYTES_MAX { usize::MAX } else { SMALL_BYTES_MAX };
     let mut parked = Vec::new();
     for (task, envelope) in &transaction.park {
-        let name = format!("{}-{task}", transaction.txn);
-        parked.push((task.clone(), put(name, envelope, inline_max).await?));
+        parked.push((task.clone(), put(format!("{txn}-{task}"), envelope, inline_max).await?));
     }
-    Ok(Large { output, parked, before })
+    let mut given = Vec::new();
+    for (number, (name, tasks)) in transaction.give.iter().enumerate() {
+        given.push((name.clone(), put(format!("{txn}-give{number}"), tasks, inline_max).await?));
+    }
+    Ok(Large { output, held, given, parked, before })
 }
 
-impl Large {
-    /// Removes the chunks of the previous output. If that fails, they stay until the job is forgotten.
-    async fn discard_before(&self, store: &dyn Store, path: &str) {
-        if let Some(before) = &self.before
-            && let Err(error) = blob::discard(store, path, before).await
-        {
-            tracing::debug!(%error, "the chunks of an earlier output stay");
-        }
+/// Returns the content for a znode, after writing data that is too large for it to chunks.
+async fn put(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    node: &str,
+    folder: String,
+    data: &[u8],
+    inline_max: usize,
+) -> std::result::Result<Vec<u8>, CommitError> {
+    let fence = Op::Check { path: cluster.member(node), version: None };
+    blob::put(store, folder, data, inline_max, Some(fence)).await.map_err(|error| match error {
+        Error::Multi { index: 0, cause } if matches!(*cause, Error::NoNode { .. }) => CommitError::NotMember,
+        Error::Multi { cause, .. } if matches!(*cause, Error::NoNode { .. }) => CommitError::AttemptOver,
+        other => other.into(),
+    })
+}
+
+/// Removes the chunks that a content names which was overwritten or deleted. If that fails, they stay until the
+/// job is forgotten.
+async fn discard(store: &dyn Store, path: &str, content: &[u8]) {
+    if let Err(error) = blob::discard(store, path, content).await {
+        tracing::debug!(%error, "the chunks of what was overwritten stay");
     }
 }
 
-/// Claims a parked task and returns its envelope, or `None` if another node claimed it first. Claims once,
-/// however often this is called.
+/// Claims something and returns it as `adopt` has changed it, or `None` if another node was faster, a node that
+/// must be gone is a member, or `adopt` declines. Claims once, however often this is called.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -246,55 +301,97 @@ pub async fn claim(
     cluster: &ClusterPaths,
     attempt: &AttemptPaths,
     claim: &Claim,
+    adopt: &(dyn Fn(Vec<u8>) -> Option<Vec<u8>> + Sync),
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
-    let (mut settled, mut enrol) = (claim.settled.as_deref(), claim.enrol);
+    let (mut settled, mut enrol) = (claim.settled.as_deref(), claim.enrol.as_deref());
+    if let Some(gone) = claim.source.gone() {
+        store.sync(&attempt.base()).await?;
+        // An id stands for one session: a node that is no member now never will be.
+        if store.exists(&cluster.member(gone)).await?.is_some() {
+            return Ok(None);
+        }
+    }
     for _ in 0..REBUILDS_MAX {
-        let names = match store.children(&attempt.parked()).await {
-            // The attempt is over and has been tidied away.
-            Err(Error::NoNode { .. }) => return Err(CommitError::AttemptOver),
-            other => other?,
+        let Some(source) = claim.source.path(store, attempt).await? else {
+            return claimed_before(store, attempt, claim).await;
         };
-        let Some(name) = names.iter().find(|name| parked_id(name) == claim.task) else {
-            // Gone: claimed by another node, or by an earlier try whose answer was lost.
-            return claimed_before(store, attempt, &claim.txn).await;
+        let Some(read) = content(store, attempt, &source).await? else {
+            store.sync(&attempt.base()).await?;
+            continue;
         };
-        let parked = attempt.parked_task(name);
-        let content = match store.get(&parked).await {
-            Ok((content, _)) => content,
-            Err(Error::NoNode { .. }) => return claimed_before(store, attempt, &claim.txn).await,
-            Err(error) => return Err(error.into()),
-        };
-        // The txn id keeps the content until it is settled, so that a repeated try finds it.
-        let mut ops = opening(cluster, attempt, &claim.node, &claim.txn, &content);
+        let Some(adopted) = adopt(read) else { return Ok(None) };
+        let folder = attempt.large_of(&format!("{}-claim", claim.txn));
+        let written = put(store, cluster, &claim.node, folder, &adopted, CARRIED_BYTES_MAX).await?;
+        let mut ops = opening(cluster, attempt, &claim.node, &claim.txn);
         ops.extend(settled.map(|txn| delete(attempt.txn(txn))));
-        ops.push(delete(parked.clone()));
+        ops.push(delete(source));
+        ops.push(create(attempt.transit(&claim.transit), &written));
         let enrolling = ops.len();
-        ops.extend(enrol.then(|| create(attempt.output(&claim.node), b"")));
+        ops.extend(enrol.into_iter().flat_map(|held| enrolment(attempt, &claim.node, held)));
         match tried(store.multi(ops).await)? {
-            // Read after the claim, so that a try that cannot read it does not lose the task.
-            Try::Committed => return envelope(store, attempt, &parked, &content).await.map(Some),
-            Try::CommittedBefore => return claimed_before(store, attempt, &claim.txn).await,
+            Try::Committed => return Ok(Some(adopted)),
+            Try::CommittedBefore => return claimed_before(store, attempt, claim).await,
             Try::FailedAt(SETTLED) if settled.is_some() => settled = None,
             // The node is already enrolled.
-            Try::FailedAt(place) if place == enrolling => enrol = false,
+            Try::FailedAt(place) if place == enrolling => enrol = None,
             Try::FailedAt(_) => {}
         }
         store.sync(&attempt.base()).await?;
     }
-    Err(Error::Contended { path: attempt.parked(), tries: REBUILDS_MAX }.into())
+    Err(Error::Contended { path: attempt.base(), tries: REBUILDS_MAX }.into())
 }
 
-/// Returns the envelope of a claimed task. Its chunks may be gone by then: an attempt that is over is tidied
-/// away piece by piece, and meanwhile its tasks can still be claimed.
-async fn envelope(
+impl Source {
+    /// Returns the node that must be gone.
+    fn gone(&self) -> Option<&str> {
+        match self {
+            Self::Parked(_) => None,
+            Self::Transit { gone, .. } => gone.as_deref(),
+            Self::Held(node) => Some(node),
+        }
+    }
+
+    /// Returns the path of the znode, if it is there.
+    async fn path(
+        &self,
+        store: &dyn Store,
+        attempt: &AttemptPaths,
+    ) -> std::result::Result<Option<String>, CommitError> {
+        let Self::Parked(task) = self else {
+            return Ok(match self {
+                Self::Transit { name, .. } => Some(attempt.transit(name)),
+                Self::Held(node) => Some(attempt.held_by(node)),
+                Self::Parked(_) => None,
+            });
+        };
+        match store.children(&attempt.parked()).await {
+            // The attempt is over and has been tidied away.
+            Err(Error::NoNode { .. }) => Err(CommitError::AttemptOver),
+            Err(error) => Err(error.into()),
+            Ok(names) => {
+                let name = names.iter().find(|name| parked_id(name) == task);
+                Ok(name.map(|name| attempt.parked_task(name)))
+            }
+        }
+    }
+}
+
+/// Returns the data of a znode, or `None` if it is gone: another node was faster. Its chunks may be gone, too,
+/// since an attempt that is over is tidied away piece by piece.
+async fn content(
     store: &dyn Store,
     attempt: &AttemptPaths,
     path: &str,
-    content: &[u8],
-) -> std::result::Result<Vec<u8>, CommitError> {
-    match blob::get(store, path, content).await {
+) -> std::result::Result<Option<Vec<u8>>, CommitError> {
+    let read = async {
+        let (content, _) = store.get(path).await?;
+        blob::get(store, path, &content).await
+    };
+    match read.await {
+        Ok(data) => Ok(Some(data)),
         Err(Error::NoNode { .. }) if is_over(store, attempt).await? => Err(CommitError::AttemptOver),
-        other => Ok(other?),
+        Err(Error::NoNode { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -312,22 +409,18 @@ async fn is_over(store: &dyn Store, attempt: &AttemptPaths) -> Result<bool> {
     }
 }
 
-/// Returns the envelope that an earlier try of a claim obtained.
+/// Returns what an earlier try of a claim obtained.
 async fn claimed_before(
     store: &dyn Store,
     attempt: &AttemptPaths,
-    txn: &str,
+    claim: &Claim,
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
     store.sync(&attempt.base()).await?;
-    match store.get(&attempt.txn(txn)).await {
-        Ok((content, _)) => envelope(store, attempt, &attempt.txn(txn), &content).await.map(Some),
-        Err(Error::NoNode { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    content(store, attempt, &attempt.transit(&claim.transit)).await
 }
 
-/// Enrols a node in an attempt by creating its empty output, before it may hold a task of the attempt. Has an
-/// effect once, however often this is called.
+/// Enrols a node in an attempt by creating its empty output and what it `held`, before it may hold a task of
+/// the attempt. Has an effect once, however often this is called.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -336,9 +429,10 @@ pub async fn enrol(
     cluster: &ClusterPaths,
     attempt: &AttemptPaths,
     node: &str,
+    held: &[u8],
 ) -> std::result::Result<(), CommitError> {
     let member = Op::Check { path: cluster.member(node), version: None };
-    match store.multi(vec![create(attempt.output(node), b""), member]).await {
+    match store.multi(enrolment(attempt, node, held).into_iter().chain([member]).collect()).await {
         Ok(_) => Ok(()),
         Err(Error::Multi { index: 0, cause }) => match *cause {
             Error::NodeExists { .. } => Ok(()),
@@ -350,6 +444,54 @@ pub async fn enrol(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+fn enrolment(attempt: &AttemptPaths, node: &str, held: &[u8]) -> [Op; 2] {
+    [create(attempt.output(node), b""), create(attempt.held_by(node), &blob::inline(held))]
+}
+
+/// Returns what a node held when it last wrote it, or `None` if that was claimed.
+///
+/// # Errors
+/// Any error from the store.
+pub async fn held(store: &dyn Store, attempt: &AttemptPaths, node: &str) -> Result<Option<Vec<u8>>> {
+    let path = attempt.held_by(node);
+    match store.get(&path).await {
+        Ok((content, _)) => match blob::get(store, &path, &content).await {
+            Err(Error::NoNode { .. }) => Ok(None),
+            other => other.map(Some),
+        },
+        Err(Error::NoNode { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What nodes that are gone may have left behind.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Orphans {
+    /// The members. They were read first: of a node that is none, nothing that is missing in the following
+    /// will ever come.
+    pub members: Vec<String>,
+    /// The names of the znodes of all tasks on their way.
+    pub transits: Vec<String>,
+    /// The nodes of which it stands what they hold.
+    pub held: Vec<String>,
+}
+
+/// Looks for what nodes that are gone may have left behind.
+///
+/// # Errors
+/// Any error from the store; [`Error::NoNode`] if the attempt no longer exists.
+pub async fn orphans(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    attempt: &AttemptPaths,
+) -> Result<Orphans> {
+    store.sync(&attempt.base()).await?;
+    let members = store.children(&cluster.members()).await?;
+    let transits = store.children(&attempt.transits()).await?;
+    let held = store.children(&attempt.held()).await?;
+    Ok(Orphans { members, transits, held })
 }
 
 /// Returns whether a node that is no longer a member held nothing when it left: it left cleanly, or it never
@@ -382,9 +524,9 @@ pub async fn wait_until_empty(store: &dyn Store, attempt: &AttemptPaths) -> Resu
 }
 
 /// Returns the operations that every transaction begins with.
-fn opening(cluster: &ClusterPaths, attempt: &AttemptPaths, node: &str, txn: &str, content: &[u8]) -> Vec<Op> {
+fn opening(cluster: &ClusterPaths, attempt: &AttemptPaths, node: &str, txn: &str) -> Vec<Op> {
     vec![
-        create(attempt.txn(txn), content),
+        create(attempt.txn(txn), b""),
         Op::Check { path: cluster.member(node), version: None },
         Op::Check { path: attempt.base(), version: None },
     ]
@@ -400,6 +542,31 @@ async fn toggles(store: &dyn Store, attempt: &AttemptPaths, ids: &[String]) -> R
         ops.push(if answer.await?.is_some() { delete(path) } else { create(path, b"") });
     }
     Ok(ops)
+}
+
+/// Returns the operations that take tasks which are on their way, and keeps the contents of their znodes.
+///
+/// # Errors
+/// [`Error::NoNode`] if one is missing, which nobody but this node may delete as long as it is a member.
+async fn takes(
+    store: &dyn Store,
+    attempt: &AttemptPaths,
+    names: &[String],
+    taken: &mut Vec<(String, Vec<u8>)>,
+) -> Result<Vec<Op>> {
+    if taken.is_empty() {
+        let paths: Vec<String> = names.iter().map(|name| attempt.transit(name)).collect();
+        let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();
+        for (path, answer) in paths.iter().zip(asked) {
+            match answer.await {
+                Ok((content, _)) => taken.push((path.clone(), content)),
+                // Written a moment ago, or taken by an earlier try: the transaction will tell.
+                Err(Error::NoNode { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(names.iter().map(|name| delete(attempt.transit(name))).collect())
 }
 
 /// The outcome of a try.

@@ -17,6 +17,8 @@
 //!       list/<task>             the global task list
 //!       parked/<task>           the root's envelope, until it is claimed
 //!       parked/<task>~<txn>     the envelope of a task that no node holds, and the transaction that parked it
+//!       held/<node>             everything that a node holds, as it last wrote it
+//!       transit/<name>          tasks on their way from one node to another
 //!       txns/<txn>              ids of transactions, at most two per node
 //!       outputs/<node>          what a node's committed tasks have produced; created empty before it may hold a task
 //!       mail/<node>/m-<number>  letters to a node that the network does not reach
@@ -280,6 +282,26 @@ impl AttemptPaths {
     /// tree.
     pub fn parked_by(&self, task: &str, txn: &str) -> String {
         format!("{}/parked/{task}{PARKED_BY}{txn}", self.0)
+    }
+
+    /// Returns the folder of what nodes hold.
+    pub fn held(&self) -> String {
+        format!("{}/held", self.0)
+    }
+
+    /// Returns the path of what a node holds.
+    pub fn held_by(&self, node: &str) -> String {
+        format!("{}/held/{node}", self.0)
+    }
+
+    /// Returns the folder of tasks on their way.
+    pub fn transits(&self) -> String {
+        format!("{}/transit", self.0)
+    }
+
+    /// Returns the path of tasks on their way.
+    pub fn transit(&self, name: &str) -> String {
+        format!("{}/transit/{name}", self.0)
     }
 
     /// Returns the folder of the transaction ids.

@@ -3,13 +3,13 @@
 //! | what | needed as long as |
 //! |---|---|
 //! | an earlier attempt | never: its tasks were restarted |
-//! | chunks of a parked task | it is parked, or a txn id names them |
+//! | chunks of tasks | `parked/`, `held/` or `transit/` names them |
 //! | chunks of an output | the output names them |
 //! | chunks of a letter | its sender and its addressee work on the attempt |
-//! | txn ids and mailbox of a node | it has not left |
+//! | txn ids and mailbox of a node | it is a member |
 //!
 //! Large data is written before the transaction that names it, so data without a reference may get one soon.
-//! Only data of nodes that have left cleanly, and therefore write no more, is removed for lack of a
+//! Only data of nodes that are no longer members, and therefore write no more, is removed for lack of a
 //! reference.
 //!
 //! The leader calls this from time to time, with its fence. Nothing depends on it: if it fails halfway, the
@@ -21,7 +21,7 @@ use crate::{
     blob,
     election::Fence,
     error::{Error, Result},
-    paths::{AttemptPaths, JobPaths, parked_id},
+    paths::{AttemptPaths, ClusterPaths, JobPaths, parked_id},
     store::{Op, Store},
 };
 
@@ -83,9 +83,17 @@ fn requests<'a>(folder: &'a str, mut children: &[&'a str]) -> Vec<Vec<&'a str>> 
 ///
 /// # Errors
 /// Any error from the store; [`Error::NoNode`] if the attempt no longer exists.
-pub async fn left_behind(store: &dyn Store, fence: &Fence, attempt: &AttemptPaths) -> Result<()> {
+pub async fn left_behind(
+    store: &dyn Store,
+    fence: &Fence,
+    cluster: &ClusterPaths,
+    attempt: &AttemptPaths,
+) -> Result<()> {
     store.sync(&attempt.base()).await?;
-    let gone: BTreeSet<String> = store.children(&attempt.left()).await?.into_iter().collect();
+    // The order matters: a node is a member before it enrols.
+    let enrolled = store.children(&attempt.outputs()).await?;
+    let members: BTreeSet<String> = store.children(&cluster.members()).await?.into_iter().collect();
+    let gone: BTreeSet<String> = enrolled.into_iter().filter(|node| !members.contains(node)).collect();
     if gone.is_empty() {
         return Ok(());
     }
@@ -114,7 +122,7 @@ async fn chunks(
     if orphans.is_empty() {
         return Ok(());
     }
-    // The order matters: a claim turns a parked task into a txn id.
+    // A claim copies what it claims, so chunks of nodes that are gone get no new references.
     let mut named: BTreeSet<String> = BTreeSet::new();
     for parked in store.children(&attempt.parked()).await? {
         if let Some((task, txn)) = parked.split_once(crate::paths::PARKED_BY) {
@@ -122,9 +130,9 @@ async fn chunks(
             named.insert(format!("{txn}-{task}"));
         }
     }
-    let txns = store.children(&attempt.txns()).await?.into_iter().map(|txn| attempt.txn(&txn));
-    let outputs = gone.iter().map(|node| attempt.output(node));
-    let paths: Vec<String> = txns.chain(outputs).collect();
+    let transits = store.children(&attempt.transits()).await?.into_iter().map(|name| attempt.transit(&name));
+    let own = gone.iter().flat_map(|node| [attempt.output(node), attempt.held_by(node)]);
+    let paths: Vec<String> = transits.chain(own).collect();
     let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();
     for (path, answer) in paths.iter().zip(asked) {
         match answer.await {
@@ -151,7 +159,7 @@ fn node_of(id: &str) -> Option<&str> {
 /// The owner of chunks, according to the name of their folder.
 #[derive(Debug, PartialEq, Eq)]
 enum Chunks<'a> {
-    /// Chunks of a task that the node has parked, or of its output.
+    /// Chunks of tasks that the node has written, or of its output.
     Written { by: &'a str },
     /// Chunks of a letter.
     Letter { from: &'a str, to: &'a str },

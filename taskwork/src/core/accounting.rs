@@ -2,33 +2,47 @@
 //! try.
 //!
 //! ```text
-//!   None ──batch taken / task to claim──▶ InFlight ──written, or too late──▶ None
-//!                                          │    ▲
-//!                                       Unknown │ retry time
-//!                                          ▼    │
-//!                                         Waiting
+//!   None ──cut taken / something to claim──▶ InFlight ──written, or too late──▶ None
+//!                                             │    ▲
+//!                                          Unknown │ retry time
+//!                                             ▼    │
+//!                                            Waiting
 //! ```
 //!
 //! One at a time, because each deletes the txn id of the previous one: so a node never has more than two in
 //! `ZooKeeper`. A transaction with unknown outcome is tried again unchanged; it is never abandoned or
-//! replaced.
+//! replaced. While a cut is being taken for a flush, which lasts until every running task has been polled,
+//! claims go on.
 
-use super::action::{Transaction, TransactionKind};
-use crate::{envelope::Envelope, id::TaskId};
+use super::{
+    action::{Flush, Transaction, TransactionKind},
+    event::Cut,
+    given::Gift,
+};
+use crate::{
+    envelope::Envelope,
+    holdings::{Holdings, Source, Transit},
+    toggles::Toggles,
+};
 
 #[derive(Debug)]
 enum State {
     None,
-    /// The batch was requested for a commit that parks these tasks and may be the clean leave.
-    Collecting {
-        park: Vec<Envelope>,
-        leave: bool,
-    },
     InFlight(Transaction),
-    Waiting {
-        transaction: Transaction,
-        until: u64,
-    },
+    Waiting { transaction: Transaction, until: u64 },
+}
+
+/// A flush whose cut was requested: what belongs to it beside the pool, as of that moment.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    /// What it makes this node's own.
+    pub(super) take: Vec<Transit>,
+    /// Grants that it writes, unless they are void by then.
+    pub(super) give: Vec<Gift>,
+    /// Tasks of this node that are outside the pool.
+    pub(super) beside: Vec<Envelope>,
+    pub(super) park: Vec<Envelope>,
+    pub(super) leave: bool,
 }
 
 /// The transactions of one node in one attempt.
@@ -37,11 +51,20 @@ pub(super) struct Accounting {
     state: State,
     next_txn: u64,
     settled: Option<u64>,
+    drafted: Option<Draft>,
+    /// A cut that waits for the end of a claim.
+    cut: Option<Cut>,
+    /// Ids of committed completions that are still to be toggled: those of the flush under way do not fit.
+    owed: Toggles,
 }
+
+/// The maximum number of ids that one flush toggles, with the longest paths half of a request.
+pub(super) const TOGGLES_MAX: usize = 1_000;
 
 impl Accounting {
     pub(super) fn new(next_txn: u64) -> Self {
-        Self { state: State::None, next_txn, settled: None }
+        let (drafted, cut, owed) = (None, None, Toggles::default());
+        Self { state: State::None, next_txn, settled: None, drafted, cut, owed }
     }
 
     /// Returns the number of the next transaction; numbers are never reused on a node.
@@ -49,50 +72,92 @@ impl Accounting {
         self.next_txn
     }
 
-    /// Returns whether another transaction can begin.
+    /// Returns whether a claim can begin.
     pub(super) fn is_free(&self) -> bool {
-        matches!(self.state, State::None)
+        matches!(self.state, State::None) && self.cut.is_none()
     }
 
-    /// Begins a commit, for which the batch is to be taken now.
-    pub(super) fn collect(&mut self) {
-        self.collect_and_park(Vec::new(), false);
+    /// Returns whether a flush can begin.
+    pub(super) fn can_flush(&self) -> bool {
+        self.is_free() && self.drafted.is_none()
     }
 
-    /// Begins a commit that parks tasks and, if `leave` is set, with which the node leaves.
-    pub(super) fn collect_and_park(&mut self, park: Vec<Envelope>, leave: bool) {
-        debug_assert!(self.is_free(), "one transaction at a time");
-        self.state = State::Collecting { park, leave };
+    /// Returns whether ids of committed completions are still to be toggled.
+    pub(super) fn owes(&self) -> bool {
+        !self.owed.is_empty()
     }
 
-    /// Returns the tasks that the current transaction parks.
-    #[cfg(test)]
-    pub(super) fn parks(&self) -> &[Envelope] {
-        match &self.state {
-            State::Collecting { park, .. } => park,
+    /// Begins a flush, for which a cut is to be taken now; `owed` are ids that come with what it takes.
+    pub(super) fn draft(&mut self, draft: Draft, owed: Toggles) {
+        debug_assert!(self.can_flush(), "one flush at a time");
+        self.owed.merge(owed);
+        self.drafted = Some(draft);
+    }
+
+    /// Returns whether the current flush takes this in.
+    pub(super) fn takes(&self, transit: Transit) -> bool {
+        let drafted = self.drafted.iter().flat_map(|draft| &draft.take);
+        let under_way = match &self.state {
             State::InFlight(transaction) | State::Waiting { transaction, .. } => match &transaction.kind {
-                TransactionKind::Commit { park, .. } => park,
+                TransactionKind::Flush(flush) => flush.take.as_slice(),
                 TransactionKind::Claim { .. } => &[],
             },
             State::None => &[],
+        };
+        drafted.chain(under_way).any(|taken| *taken == transit)
+    }
+
+    /// Returns the tasks that the current flush parks or will park.
+    #[cfg(test)]
+    pub(super) fn parks(&self) -> &[Envelope] {
+        match (&self.drafted, &self.state) {
+            (Some(draft), _) => &draft.park,
+            (None, State::InFlight(transaction) | State::Waiting { transaction, .. }) => {
+                match &transaction.kind {
+                    TransactionKind::Flush(flush) => &flush.park,
+                    TransactionKind::Claim { .. } => &[],
+                }
+            }
+            (None, State::None) => &[],
         }
     }
 
-    /// Returns the transaction for the batch that was taken, unless there is nothing to commit.
-    pub(super) fn collected(&mut self, toggles: Vec<TaskId>, output: Vec<u8>) -> Option<Transaction> {
-        let State::Collecting { park, leave } = std::mem::replace(&mut self.state, State::None) else {
-            return None;
-        };
-        if toggles.is_empty() && park.is_empty() && !leave {
+    /// Keeps the cut that was taken for the drafted flush.
+    pub(super) fn cut(&mut self, cut: Cut) {
+        if self.drafted.is_some() {
+            self.cut = Some(cut);
+        }
+    }
+
+    /// Returns the drafted flush and its cut, if it can be sent now.
+    pub(super) fn ready(&mut self) -> Option<(Draft, Cut)> {
+        if !matches!(self.state, State::None) || self.cut.is_none() {
             return None;
         }
-        Some(self.begin(TransactionKind::Commit { toggles, output, park, leave }))
+        Some((self.drafted.take()?, self.cut.take()?))
+    }
+
+    /// Completes a flush and begins it. `give` is the part of its grants that is not void, the other tasks
+    /// are in `beside`. At most `toggles_max` ids are toggled with it. A node that holds anything does not
+    /// leave with it.
+    pub(super) fn flush(&mut self, draft: Draft, cut: Cut, toggles_max: usize) -> Transaction {
+        let Draft { take, give, beside, park, leave } = draft;
+        let Cut { tasks, unprotected, toggles, output } = cut;
+        self.owed.merge(toggles);
+        let toggles = self.owed.take(toggles_max.min(TOGGLES_MAX));
+        let mut held = if unprotected { Holdings::unprotected() } else { Holdings::of(tasks) };
+        held.owed = self.owed.clone();
+        if !unprotected {
+            held.tasks.extend(beside);
+        }
+        let leave = leave && held == Holdings::default();
+        self.begin(TransactionKind::Flush(Flush { toggles, output, held, give, take, park, leave }))
     }
 
     /// Begins a claim.
-    pub(super) fn claim(&mut self, task: TaskId, enrol: bool) -> Transaction {
+    pub(super) fn claim(&mut self, source: Source, enrol: bool) -> Transaction {
         debug_assert!(self.is_free(), "one transaction at a time");
-        self.begin(TransactionKind::Claim { task, enrol })
+        self.begin(TransactionKind::Claim { source, enrol })
     }
 
     fn begin(&mut self, kind: TransactionKind) -> Transaction {
@@ -158,13 +223,34 @@ impl Accounting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::TaskId;
+    use crate::id::{NodeId, TaskId};
+
+    const ROOT: Source = Source::Parked(TaskId::ROOT);
+
+    fn task(number: u64) -> TaskId {
+        TaskId { node: NodeId(1), number }
+    }
+
+    fn flush(accounting: &mut Accounting, completed: &[u64], toggles_max: usize) -> Transaction {
+        accounting.draft(Draft::default(), Toggles::default());
+        let mut cut = Cut::default();
+        completed.iter().for_each(|&number| cut.toggles.complete(task(number), &[]));
+        accounting.cut(cut);
+        let (draft, cut) = accounting.ready().unwrap();
+        accounting.flush(draft, cut, toggles_max)
+    }
+
+    fn flushed(transaction: &Transaction) -> &Flush {
+        match &transaction.kind {
+            TransactionKind::Flush(flush) => flush,
+            other => panic!("no flush: {other:?}"),
+        }
+    }
 
     #[test]
     fn an_unknown_outcome_is_tried_again_under_the_same_number() {
         let mut accounting = Accounting::new(3);
-        accounting.collect();
-        let first = accounting.collected(vec![TaskId::ROOT], vec![1]).unwrap();
+        let first = flush(&mut accounting, &[1], 9);
         accounting.unknown(first.txn, 100);
         assert_eq!(accounting.retry(99), None);
         assert_eq!(accounting.retry(100), Some(first.clone()));
@@ -175,40 +261,60 @@ mod tests {
     #[test]
     fn the_next_transaction_clears_away_the_last_that_is_known_to_be_committed() {
         let mut accounting = Accounting::new(0);
-        let claim = accounting.claim(TaskId::ROOT, false);
+        let claim = accounting.claim(ROOT, false);
         assert_eq!((claim.txn, claim.settled), (0, None));
         accounting.written(0).unwrap();
-        accounting.collect();
-        let commit = accounting.collected(vec![TaskId::ROOT], vec![]).unwrap();
+        let commit = flush(&mut accounting, &[0], 9);
         assert_eq!((commit.txn, commit.settled), (1, Some(0)));
     }
 
     #[test]
     fn a_claim_that_came_too_late_leaves_the_txn_id_before_it_to_be_cleared_away() {
         let mut accounting = Accounting::new(0);
-        accounting.claim(TaskId::ROOT, false);
+        accounting.claim(ROOT, false);
         accounting.written(0).unwrap();
-        accounting.claim(TaskId::ROOT, false);
+        accounting.claim(ROOT, false);
         accounting.too_late(1).unwrap();
-        assert_eq!(accounting.claim(TaskId::ROOT, false).settled, Some(0));
+        assert_eq!(accounting.claim(ROOT, false).settled, Some(0));
     }
 
     #[test]
     fn an_answer_that_comes_twice_counts_once() {
         let mut accounting = Accounting::new(0);
-        accounting.claim(TaskId::ROOT, false);
+        accounting.claim(ROOT, false);
         assert!(accounting.written(0).is_some());
-        accounting.claim(TaskId::ROOT, false);
+        accounting.claim(ROOT, false);
         assert!(accounting.written(0).is_none());
         assert!(!accounting.is_free());
     }
 
     #[test]
-    fn an_empty_batch_is_not_committed_unless_to_leave() {
+    fn a_claim_does_not_wait_for_a_cut_but_the_flush_waits_for_the_claim() {
         let mut accounting = Accounting::new(0);
-        accounting.collect();
-        assert_eq!(accounting.collected(vec![], vec![]), None);
-        accounting.collect_and_park(vec![], true);
-        assert!(accounting.collected(vec![], vec![]).is_some());
+        accounting.draft(Draft::default(), Toggles::default());
+        let claim = accounting.claim(ROOT, false);
+        accounting.cut(Cut::default());
+        assert!(accounting.ready().is_none());
+        accounting.written(claim.txn).unwrap();
+        assert!(!accounting.is_free(), "the flush is next");
+        assert!(accounting.ready().is_some());
+    }
+
+    #[test]
+    fn ids_that_do_not_fit_are_owed_and_nobody_leaves_with_a_debt() {
+        let mut accounting = Accounting::new(0);
+        accounting.draft(Draft { leave: true, ..Draft::default() }, Toggles::default());
+        let mut cut = Cut::default();
+        (0..3).for_each(|number| cut.toggles.complete(task(number), &[]));
+        accounting.cut(cut);
+        let (draft, cut) = accounting.ready().unwrap();
+        let first = accounting.flush(draft, cut, 2);
+        let Flush { toggles, held, leave, .. } = flushed(&first);
+        assert_eq!((toggles.len(), held.owed.len(), *leave), (2, 1, false));
+        accounting.written(first.txn);
+        assert!(accounting.owes());
+        let second = flush(&mut accounting, &[], 2);
+        assert_eq!(flushed(&second).toggles, [task(2)]);
+        assert!(!accounting.owes());
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::message::Message;
+use super::{given::Gift, message::Message};
 use crate::{
     envelope::Envelope,
+    holdings::{Basis, Holdings, Source, Transit},
     id::{Attempt, NodeId, TaskId},
 };
 
@@ -16,11 +17,12 @@ pub(crate) enum Action {
     /// Puts tasks into the pool.
     Put {
         tasks: Vec<Envelope>,
+        basis: Basis,
         /// The time of the request for them, on the node's clock, if they answer one.
         asked: Option<Duration>,
     },
-    /// Takes at most this number of queued tasks and bytes out of the pool for a thief; answered by
-    /// `Event::Taken`. A larger task goes alone.
+    /// Takes at most this number of queued tasks and bytes, with one basis, out of the pool for a thief;
+    /// answered by `Event::Taken`. A larger task goes alone.
     Take { thief: NodeId, request: u64, tasks_max: usize, bytes_max: usize },
     /// Sets the number of thieves that wait for a split.
     Thieves { waiting: usize },
@@ -32,8 +34,13 @@ pub(crate) enum Action {
     Discard,
     /// Takes every queued task out of a pool in which none begins; answered by `Event::Unloaded`.
     Unload,
-    /// Takes the batch; answered by `Event::Batch`.
-    TakeBatch,
+    /// Makes tasks and completions on these bases the node's own, then takes a cut of everything that is its
+    /// own; answered by `Event::Cut`.
+    Cut { firm: Vec<Basis> },
+    /// Drops all tasks and completions on these bases.
+    Void { bases: Vec<Basis> },
+    /// Looks for what nodes that are gone have left behind; answered by `Event::Orphans`.
+    LookForOrphans { attempt: Attempt },
     /// Enrols this node in the attempt, before it accepts a task from another node; answered by
     /// `Event::Enrolled`.
     Enrol { attempt: Attempt },
@@ -56,11 +63,27 @@ pub(crate) struct Transaction {
 /// The effect of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TransactionKind {
-    /// Claims a parked task, and enrols this node if it is not enrolled yet.
-    Claim { task: TaskId, enrol: bool },
-    /// Toggles ids in the global task list and writes this node's output; parks tasks; leaves, if it is the
-    /// last.
-    Commit { toggles: Vec<TaskId>, output: Vec<u8>, park: Vec<Envelope>, leave: bool },
+    /// Claims tasks, and enrols this node if it is not enrolled yet.
+    Claim { source: Source, enrol: bool },
+    Flush(Flush),
+}
+
+/// A write of everything that belongs to a node at one moment: what it has completed, and what it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Flush {
+    /// The ids to be toggled in the global task list.
+    pub(crate) toggles: Vec<TaskId>,
+    /// The output of all tasks completed here so far.
+    pub(crate) output: Vec<u8>,
+    pub(crate) held: Holdings,
+    /// Grants whose tasks are no longer among the holdings.
+    pub(crate) give: Vec<Gift>,
+    /// What becomes this node's own.
+    pub(crate) take: Vec<Transit>,
+    /// Tasks to be parked.
+    pub(crate) park: Vec<Envelope>,
+    /// Whether the node leaves with it.
+    pub(crate) leave: bool,
 }
 
 /// How a node's part in the cluster ends.
@@ -68,7 +91,7 @@ pub(crate) enum TransactionKind {
 pub(crate) enum Departure {
     /// It holds nothing of the current attempt and is no longer a member, or never took part.
     Clean,
-    /// Its deadline passed before everything was handed on: its tasks are lost, a new attempt begins.
+    /// Its deadline passed before everything was handed on: other nodes continue from what it last wrote.
     Abandoned,
     /// Its session has expired.
     Expelled,
@@ -77,6 +100,13 @@ pub(crate) enum Departure {
 impl Action {
     /// Returns whether the action changes the pool, so that the protocol must look at it again.
     pub(crate) fn touches_pool(&self) -> bool {
-        !matches!(self, Self::Send { .. } | Self::Transact { .. } | Self::Enrol { .. } | Self::Leave { .. })
+        !matches!(
+            self,
+            Self::Send { .. }
+                | Self::Transact { .. }
+                | Self::Enrol { .. }
+                | Self::LookForOrphans { .. }
+                | Self::Leave { .. }
+        )
     }
 }

@@ -46,7 +46,7 @@ impl Node {
             self.phase = Phase::Waiting;
             self.depart(Departure::Clean);
         } else if self.around.pool.is_quiet() {
-            self.phase = Phase::Active(Box::new(Run::new(next, self.numbers)));
+            self.phase = Phase::Active(Box::new(Run::new(self.around.now, next, self.numbers)));
             self.around.actions.extend([Action::Discard, Action::Resume]);
         }
     }
@@ -57,7 +57,6 @@ impl Node {
         }
         if let Phase::Active(run) = &mut self.phase {
             run.thief.joined();
-            run.victim.joined(node);
         }
         if let Some(drain) = &mut self.around.drain {
             drain.joined(node);
@@ -67,8 +66,7 @@ impl Node {
     pub(super) fn left(&mut self, node: NodeId, clean_in: Option<Attempt>) {
         self.around.members.remove(&node);
         let Phase::Active(run) = &mut self.phase else { return };
-        // It may have left another attempt cleanly than the one that this node still works on, in which case
-        // it may have finished its grants from here in that one.
+        // It may have left another attempt cleanly than the one that this node still works on.
         let clean = clean_in == Some(run.attempt);
         run.left(&mut self.around, node, clean);
     }

@@ -2,16 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{config::Limits, envelope::Envelope, id::NodeId};
-
-/// The stage of leaving.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Workers stop, tasks are handed on.
-    Handing,
-    /// The leave is being committed.
-    Leaving,
-}
+use crate::{config::Limits, envelope::Envelope, holdings::Basis, id::NodeId};
 
 /// How a node is told to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,13 +18,12 @@ pub(super) enum DrainKind {
 /// The state of leaving.
 #[derive(Debug)]
 pub(super) struct Drain {
-    pub(super) stage: Stage,
     /// The time from which tasks are parked.
     pub(super) park_at: u64,
     /// The time at which the node stops waiting, whatever is unfinished.
     pub(super) abandon_at: Option<u64>,
-    /// Tasks that no other node has been offered.
-    pub(super) pile: Vec<Envelope>,
+    /// Tasks that no other node has been offered, with their bases.
+    pub(super) pile: Vec<(Basis, Envelope)>,
     /// Members that take no tasks: they are leaving too.
     pub(super) refusing: BTreeSet<NodeId>,
     /// The time at which acknowledgements that may not have arrived are sent again.
@@ -51,7 +41,6 @@ impl Drain {
         let deadline_ms = limits.drain_deadline_ms;
         let handing_ms = if kind == DrainKind::Rest { 0 } else { deadline_ms - parking_ms(limits) };
         Self {
-            stage: Stage::Handing,
             park_at: now + handing_ms,
             abandon_at: (kind == DrainKind::Drain).then_some(now + deadline_ms),
             pile: Vec::new(),
@@ -79,25 +68,37 @@ impl Drain {
         self.refusing.remove(&node);
     }
 
-    pub(super) fn pile(&mut self, tasks: Vec<Envelope>) {
-        self.pile.extend(tasks);
-    }
-
-    /// Takes the next tasks from the pile, with limits on their number and bytes, but at least one.
-    pub(super) fn next_share(&mut self, tasks_max: usize, bytes_max: usize) -> Vec<Envelope> {
+    /// Takes the next tasks from the pile, with one basis and limits on their number and bytes, but at least
+    /// one.
+    pub(super) fn next_share(&mut self, tasks_max: usize, bytes_max: usize) -> (Basis, Vec<Envelope>) {
+        let first = self.pile.first().map_or(Basis::FIRM, |(basis, _)| *basis);
         let mut bytes = 0;
-        let fits = |task: &&Envelope| {
+        let fits = |(basis, task): &&(Basis, Envelope)| {
             bytes += task.bytes();
-            bytes <= bytes_max
+            *basis == first && bytes <= bytes_max
         };
         let count = self.pile.iter().take(tasks_max).take_while(fits).count();
         let rest = self.pile.split_off(count.max(1).min(self.pile.len()));
-        std::mem::replace(&mut self.pile, rest)
+        let share = std::mem::replace(&mut self.pile, rest);
+        (first, share.into_iter().map(|(_, task)| task).collect())
+    }
+
+    /// Takes up to this number of tasks with such bases from the pile.
+    pub(super) fn take(&mut self, max: usize, is_firm: impl Fn(Basis) -> bool) -> Vec<Envelope> {
+        let mut taken = Vec::new();
+        for (basis, task) in std::mem::take(&mut self.pile) {
+            if taken.len() < max && is_firm(basis) {
+                taken.push(task);
+            } else {
+                self.pile.push((basis, task));
+            }
+        }
+        taken
     }
 
     #[cfg(any(test, feature = "simulation"))]
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Envelope> {
-        self.pile.iter()
+        self.pile.iter().map(|(_, task)| task)
     }
 
     /// Returns the times at which something is due.

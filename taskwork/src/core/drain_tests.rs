@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use super::{
-    Action, Departure, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult,
+    Action, Cut, Departure, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult,
 };
 use crate::{
     config::Limits,
     envelope::{Blob, Envelope},
+    holdings::Basis,
     id::{Attempt, NodeId, TaskId},
 };
 
@@ -20,12 +21,12 @@ const FAR_MS: u64 = 1_000_000;
 
 /// A worker runs a task that does not stop, and nothing is queued.
 const SILENT: PoolView =
-    PoolView { workers: 2, idle: 1, queued: 0, staying: 0, stopped: true, batch_ids: 0, batches: 0 };
+    PoolView { workers: 2, idle: 1, queued: 0, staying: 0, stopped: true, batch_ids: 0 };
 /// All tasks have stopped and were unloaded.
 const QUIET: PoolView =
-    PoolView { workers: 2, idle: 2, queued: 0, staying: 0, stopped: true, batch_ids: 0, batches: 0 };
+    PoolView { workers: 2, idle: 2, queued: 0, staying: 0, stopped: true, batch_ids: 0 };
 const AT_WORK: PoolView =
-    PoolView { workers: 2, idle: 0, queued: 1, staying: 0, stopped: false, batch_ids: 0, batches: 0 };
+    PoolView { workers: 2, idle: 0, queued: 1, staying: 0, stopped: false, batch_ids: 0 };
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -97,11 +98,12 @@ fn leaving(node: &mut Node, word: Event) -> Transaction {
     node.handle(ms(0), AT_WORK, word);
     let loaded = PoolView { queued: 1, ..QUIET };
     assert_eq!(node.handle(ms(1), loaded, Event::Look), [Action::Unload]);
-    let actions = node.handle(ms(1), QUIET, Event::Unloaded { tasks: vec![sealed(7)] });
-    assert_eq!(actions, [Action::TakeBatch], "nobody else is there: it is parked at once");
-    let actions = node.handle(ms(1), QUIET, Event::Batch { toggles: Vec::new(), output: Vec::new() });
+    let actions = node.handle(ms(1), QUIET, Event::Unloaded { tasks: vec![(Basis::FIRM, sealed(7))] });
+    assert_eq!(actions, [Action::Cut { firm: Vec::new() }], "nobody else is there: it is parked at once");
+    let actions = node.handle(ms(1), QUIET, Event::Cut(Cut::default()));
     let leave = transaction(&actions).expect("the leave is committed").clone();
-    assert!(matches!(&leave.kind, TransactionKind::Commit { park, leave: true, .. } if park.len() == 1));
+    let TransactionKind::Flush(flush) = &leave.kind else { panic!("{leave:?}") };
+    assert_eq!((flush.park.len(), flush.leave), (1, true));
     leave
 }
 
@@ -147,7 +149,7 @@ fn what_cannot_be_begun_in_time_is_given_back() {
     assert_eq!(actions, [refusal], "and nothing else is asked for meanwhile");
     let mut node = enrolling();
     let actions = node.handle(ms(1), QUIET, Event::Enrolled { attempt: ATTEMPT });
-    assert_eq!(actions[0], Action::Put { tasks: vec![sealed(7)], asked: None }, "{actions:?}");
+    assert_eq!(actions[0], Action::Put { tasks: vec![sealed(7)], basis: Basis(1), asked: None }, "{actions:?}");
 }
 
 #[test]
@@ -191,7 +193,7 @@ fn what_is_queued_is_handed_on_while_a_task_does_not_stop() {
     node.handle(ms(0), AT_WORK, Event::Drain);
     let loaded = PoolView { queued: 2, ..SILENT };
     assert_eq!(node.handle(ms(1), loaded, Event::Look), [Action::Unload]);
-    let actions = node.handle(ms(1), SILENT, Event::Unloaded { tasks: vec![sealed(7), sealed(8)] });
+    let actions = node.handle(ms(1), SILENT, Event::Unloaded { tasks: vec![(Basis::FIRM, sealed(7)), (Basis::FIRM, sealed(8))] });
     assert_eq!(grants(&actions), [(NodeId(2), 0, 2)]);
     let acknowledged = said_by(NodeId(2), Message::Ack { grant: 0 });
     assert_eq!(
@@ -202,8 +204,8 @@ fn what_is_queued_is_handed_on_while_a_task_does_not_stop() {
     // The task stops late, and is parked with the leave.
     let loaded = PoolView { queued: 1, ..QUIET };
     assert_eq!(node.handle(ms(PARK_MS), loaded, Event::Look), [Action::Unload]);
-    let actions = node.handle(ms(PARK_MS), QUIET, Event::Unloaded { tasks: vec![sealed(9)] });
-    assert_eq!((grants(&actions).len(), actions.last()), (0, Some(&Action::TakeBatch)));
+    let actions = node.handle(ms(PARK_MS), QUIET, Event::Unloaded { tasks: vec![(Basis::FIRM, sealed(9))] });
+    assert_eq!((grants(&actions).len(), actions.last()), (0, Some(&Action::Cut { firm: Vec::new() })));
 }
 
 /// Three of four nodes leave at once: each refuses the others' grants.
@@ -213,12 +215,12 @@ fn when_the_last_that_could_take_tasks_refuses_they_are_parked_at_once() {
     node.handle(ms(0), AT_WORK, Event::Drain);
     let loaded = PoolView { queued: 1, ..QUIET };
     assert_eq!(node.handle(ms(1), loaded, Event::Look), [Action::Unload]);
-    let mut actions = node.handle(ms(1), QUIET, Event::Unloaded { tasks: vec![sealed(7)] });
+    let mut actions = node.handle(ms(1), QUIET, Event::Unloaded { tasks: vec![(Basis::FIRM, sealed(7))] });
     for refusal in 0..2 {
         let granted = grants(&actions);
         assert_eq!((granted.len(), granted[0].1), (1, refusal), "{actions:?}");
         let refused = said_by(granted[0].0, Message::Refuse { grant: refusal });
         actions = node.handle(ms(2), QUIET, refused);
     }
-    assert_eq!((grants(&actions).len(), actions.last()), (0, Some(&Action::TakeBatch)), "{actions:?}");
+    assert_eq!((grants(&actions).len(), actions.last()), (0, Some(&Action::Cut { firm: Vec::new() })), "{actions:?}");
 }

@@ -1,9 +1,13 @@
 //! The events of a node.
 
+use std::collections::BTreeSet;
+
 use super::message::Message;
 use crate::{
     envelope::Envelope,
+    holdings::{Basis, Holdings, Transit},
     id::{Attempt, NodeId, TaskId},
+    toggles::Toggles,
 };
 
 /// An input of the protocol. Each comes with the time and the state of the pool.
@@ -27,6 +31,16 @@ pub(crate) enum Event {
     Enrolled { attempt: Attempt },
     /// These tasks are parked, and no others.
     Parked { attempt: Attempt, tasks: Vec<TaskId> },
+    /// The answer to [`Action::LookForOrphans`](super::Action::LookForOrphans). The members were read first:
+    /// of a node that was none, nothing that is missing will ever come.
+    Orphans {
+        attempt: Attempt,
+        /// All members, this node included.
+        members: BTreeSet<NodeId>,
+        transits: BTreeSet<Transit>,
+        /// The nodes that are gone and have left holdings behind.
+        held: Vec<NodeId>,
+    },
     /// The job is over, with or without a result.
     JobOver,
     /// A message from a member, about an attempt.
@@ -34,11 +48,11 @@ pub(crate) enum Event {
     /// A message to this node could not be delivered.
     Unreachable { to: NodeId },
     /// The answer to [`Action::Take`](super::Action::Take).
-    Taken { thief: NodeId, request: u64, tasks: Vec<Envelope> },
+    Taken { thief: NodeId, request: u64, tasks: Vec<Envelope>, basis: Basis },
     /// The answer to [`Action::Unload`](super::Action::Unload).
-    Unloaded { tasks: Vec<Envelope> },
-    /// The answer to [`Action::TakeBatch`](super::Action::TakeBatch).
-    Batch { toggles: Vec<TaskId>, output: Vec<u8> },
+    Unloaded { tasks: Vec<(Basis, Envelope)> },
+    /// The answer to [`Action::Cut`](super::Action::Cut).
+    Cut(Cut),
     /// The answer to [`Action::Transact`](super::Action::Transact).
     Transacted { txn: u64, result: TransactionResult },
     /// Leave by a deadline, and hand on unfinished tasks. The second time: park them at once.
@@ -53,14 +67,27 @@ pub(crate) enum Event {
     Expired,
 }
 
+/// The state of a pool at one moment, as far as it is the node's own: every task in it is among `tasks`, or
+/// complete and counted in `toggles` and `output`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Cut {
+    pub(crate) tasks: Vec<Envelope>,
+    /// Whether there are tasks that are too large to be written.
+    pub(crate) unprotected: bool,
+    /// The ids to be toggled since the last cut.
+    pub(crate) toggles: Toggles,
+    /// The output of all tasks completed here, encoded.
+    pub(crate) output: Vec<u8>,
+}
+
 /// The result of a try of a transaction, as observed by the shell; the core guesses nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TransactionResult {
     /// A commit is written, by this try or an earlier one.
     Committed,
-    /// The claimed task is this node's, by this try or an earlier one, and the node is enrolled.
-    Claimed(Envelope),
-    /// Another node has claimed the task before: nothing is written.
+    /// What was claimed is this node's, by this try or an earlier one, and the node is enrolled.
+    Claimed(Holdings),
+    /// It is gone or cannot be claimed, for example because another node was faster: nothing is written.
     TooLate,
     /// The claimed task is this node's, but cannot be read. The shell has failed the job.
     Unreadable,

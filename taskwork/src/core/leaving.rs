@@ -2,9 +2,9 @@
 //! 3.4).
 //!
 //! ```text
-//!   asked ──▶ Handing ──pool quiet, nothing held, all heard──▶ Leaving ──committed──▶ gone
+//!   asked ──▶ hands on ──pool quiet, nothing held, all heard──▶ leaves ──committed──▶ gone
 //!                │  no node takes it, or two thirds of the time are up: park it with the leave
-//!                └───────────────────────────┴── the time is up: abandoned, a new attempt follows
+//!                └───────────────────────────┴── the time is up: abandoned, others go on from what it last wrote
 //! ```
 //!
 //! Workers stop at their next `migrate()`, at different times; queued tasks are handed on meanwhile.
@@ -13,18 +13,18 @@
 //! So the last third of the time is for such answers, for tasks that take long to stop, and for the commit.
 //! The deadline holds whatever the program, the other nodes or the tree do: whoever sends a signal soon kills
 //! the process anyway. In other cases (an operator's request through the tree, or a suspended job) there is
-//! no deadline: waiting costs less than an attempt.
+//! no deadline: nothing is to be done twice.
 
 use rand::seq::SliceRandom;
 
 use super::{
     action::{Action, Departure},
-    drain::{Drain, DrainKind, Stage},
+    drain::{Drain, DrainKind},
     node::{Node, Phase},
     run::{Enrolment, Run},
     surroundings::Surroundings,
 };
-use crate::{envelope::Envelope, id::NodeId};
+use crate::{envelope::Envelope, holdings::Basis, id::NodeId};
 
 impl Node {
     /// Begins to leave; on a further request, leaves as soon as possible and parks all tasks still here.
@@ -44,7 +44,7 @@ impl Node {
         }
     }
 
-    pub(super) fn unloaded(&mut self, tasks: Vec<Envelope>) {
+    pub(super) fn unloaded(&mut self, tasks: Vec<(Basis, Envelope)>) {
         if let Some(drain) = &mut self.around.drain {
             drain.pile.extend(tasks);
         }
@@ -58,13 +58,12 @@ impl Node {
             self.depart(Departure::Abandoned);
             return;
         }
-        let leaving = drain.stage == Stage::Leaving;
         run.retry(&mut self.around);
-        if leaving {
-            return;
+        if let Some(transaction) = run.claim_back() {
+            self.around.actions.push(Action::Transact { attempt: run.attempt, transaction });
         }
         // It never took part: it holds nothing, and its departure need not be recorded.
-        if run.enrolment == Enrolment::Open && run.accounting.is_free() {
+        if run.enrolment == Enrolment::Open && run.accounting.can_flush() {
             self.depart(Departure::Clean);
             return;
         }
@@ -86,8 +85,10 @@ impl Run {
         }
         self.hand_on(around);
         self.remind(around);
+        self.ask_pending(around);
         self.remind_of_acknowledgements(around);
         self.leave_if_done(around);
+        self.flush_if_due(around);
     }
 
     /// Distributes the pile over the members that take tasks.
@@ -105,20 +106,17 @@ impl Run {
         takers.shuffle(random);
         let room = limits.open_grants_max.saturating_sub(self.victim.open());
         let share = drain.pile.len().div_ceil(takers.len()).clamp(1, limits.grant_tasks_max);
-        let mut grants = Vec::new();
         for &to in takers.iter().cycle().take(room) {
+            let Some(drain) = &mut around.drain else { return };
             if drain.pile.is_empty() {
                 break;
             }
-            if !self.victim.has_room_for(to, limits) {
+            if !self.victim.has_room_for(to, &around.limits) {
                 continue;
             }
-            let tasks = drain.next_share(share, limits.grant_bytes_max);
+            let (basis, tasks) = drain.next_share(share, around.limits.grant_bytes_max);
             around.figures.handed_on += tasks.len() as u64;
-            grants.push((to, self.victim.grant(*now, to, None, tasks, limits)));
-        }
-        for (to, grant) in grants {
-            self.send(around, to, grant);
+            self.grant(around, to, None, basis, tasks);
         }
     }
 
@@ -140,21 +138,19 @@ impl Run {
         let Some(drain) = &mut around.drain else { return };
         let nobody_takes = members.is_subset(&drain.refusing);
         let handed_on = drain.pile.is_empty() || nobody_takes || *now >= drain.park_at;
-        if !handed_on || !self.accounting.is_free() {
+        if !handed_on || !self.accounting.can_flush() {
             return;
         }
         let all_heard = self.victim.open() == 0 && self.receipts.unheard().next().is_none();
-        let fits = drain.pile.len() <= limits.park_tasks_max && pool.batches <= 1;
-        if fits && all_heard && pool.is_quiet() {
-            drain.stage = Stage::Leaving;
-            self.accounting.collect_and_park(std::mem::take(&mut drain.pile), true);
-        } else if !fits {
-            let piece = drain.pile.len().min(limits.park_tasks_max);
-            let rest = drain.pile.split_off(piece);
-            self.accounting.collect_and_park(std::mem::replace(&mut drain.pile, rest), false);
-        } else {
+        let all_own = !self.bases.any_open() && self.reclaim.is_empty() && !self.accounting.owes();
+        let fits = drain.pile.len() <= limits.park_tasks_max && pool.batch_ids <= limits.batch_ids_max;
+        let done = fits && all_heard && all_own && pool.is_quiet();
+        if fits && !done {
             return;
         }
-        around.actions.push(Action::TakeBatch);
+        let park = drain.take(limits.park_tasks_max, |basis| !self.bases.is_open(basis));
+        if done || !park.is_empty() {
+            self.begin_flush(around, park, done);
+        }
     }
 }

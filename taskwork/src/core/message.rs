@@ -7,6 +7,10 @@
 //!     │ ◀── Grant{grant, request, tasks} ─── │   keeps the tasks; repeats it until …
 //!     │ ── Ack{grant} ─────────────────────▶ │   … this: now forgets them
 //!     │ ◀── Settled{grant} ───────────────── │   the thief may forget the grant too, and may leave
+//!     ┊                                      ┊
+//!     │ ◀── Confirmed{grants} ────────────── │   written to ZooKeeper: the thief may write it as its own
+//!     │ ◀── Void{grants} ─────────────────── │   it never will be: the thief drops what came of it
+//!     │ ── Pending{grants} ────────────────▶ │   neither was heard: asks for either
 //! ```
 //!
 //! Every message may be lost, repeated, delayed or overtaken. A draining node sends grants without a request,
@@ -44,4 +48,14 @@ pub(crate) enum Message {
         /// As in `Grant`.
         settled_below: u64,
     },
+    /// The sender has taken these grants of the receiver, and does not know whether they are written.
+    Pending {
+        grants: Vec<u64>,
+        /// Whether the sender has nothing to do but to wait for that.
+        urgent: bool,
+    },
+    /// These grants of the sender are written.
+    Confirmed { grants: Vec<u64> },
+    /// These grants of the sender will never be written.
+    Void { grants: Vec<u64> },
 }

@@ -5,9 +5,11 @@
 //!   pool changed  ──▶│ stealing    asks, serves, grants:    │──▶ Send   a message
 //!   message       ──▶│   thief     whom to ask, and when    │──▶ Put    tasks into the pool
 //!   member joined ──▶│   victim    thieves, open grants     │──▶ Take   tasks out of it
-//!   attempt began ──▶│   receipts  grants taken, once each  │
-//!   task parked   ──▶│ accounting  one transaction at a time│──▶ Transact
-//!   timer         ──▶│ parked      who claims which, when   │
+//!   attempt began ──▶│   receipts  grants taken, once each  │──▶ Cut    what is the node's own
+//!   task parked   ──▶│ flushing    writes what it holds     │──▶ Transact
+//!   timer         ──▶│   given, bases  what is not written  │
+//!                    │ accounting  one transaction at a time│
+//!                    │ parked, orphans  who claims what     │
 //!   told to leave ──▶│ leaving     hands all on, leaves     │──▶ Leave
 //!                    └──────────────────────────────────────┘
 //! ```
@@ -31,8 +33,12 @@ mod stealing;
 mod thief;
 mod victim;
 mod receipts;
+mod given;
+mod bases;
 mod accounting;
+mod flushing;
 mod parked;
+mod orphans;
 mod drain;
 mod leaving;
 #[cfg(any(test, feature = "simulation"))]
@@ -51,8 +57,9 @@ mod transactions_tests;
 #[cfg(feature = "simulation")]
 pub(crate) use self::check::take_broken;
 pub(crate) use self::{
-    action::{Action, Departure, Transaction, TransactionKind},
-    event::{Event, TransactionResult},
+    action::{Action, Departure, Flush, Transaction, TransactionKind},
+    event::{Cut, Event, TransactionResult},
+    given::Gift,
     message::Message,
     node::Node,
     pool_view::PoolView,

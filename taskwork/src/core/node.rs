@@ -13,6 +13,7 @@ use super::{
     drain::{Drain, DrainKind},
     event::{Event, TransactionResult},
     message::Message,
+    orphans::Orphans,
     parked::Parked,
     pool_view::PoolView,
     run::{Enrolment, Numbers, Run},
@@ -21,6 +22,7 @@ use super::{
 use crate::{
     config::Limits,
     figures::Figures,
+    holdings::{Holdings, Source, Transit, TransitNumber},
     id::{Attempt, NodeId},
 };
 
@@ -90,7 +92,9 @@ impl Node {
         let drain = self.around.drain.iter().flat_map(Drain::deadlines);
         // Whatever was due was done when the last event was handled.
         let claims = self.parked.claims_at(run.attempt).filter(|_| pool.is_hungry());
-        run.deadlines(limits).chain(drain).chain(claims).filter(|due| due > now).min()
+        let looks = Some(run.look_at).filter(|_| pool.is_idle() && self.around.drain.is_none());
+        let flushes = run.flushes_at(&self.around);
+        run.deadlines(limits).chain(drain).chain(claims).chain(looks).chain(flushes).filter(|due| due > now).min()
     }
 
     /// Returns the node's figures, except those that its pool counts.
@@ -123,17 +127,23 @@ impl Node {
                     run.thief.unreachable(self.around.now, to);
                 }
             }
-            Event::Taken { thief, request, tasks } => {
+            Event::Orphans { attempt, members, transits, held } => {
+                if let Phase::Active(run) = &mut self.phase
+                    && run.attempt == attempt
+                {
+                    let orphans = Orphans { members, transits, held };
+                    run.found(&mut self.around, &mut self.parked, &orphans);
+                }
+            }
+            Event::Taken { thief, request, tasks, basis } => {
                 if let Phase::Active(run) = &mut self.phase {
-                    run.taken(&mut self.around, thief, request, tasks);
+                    run.taken(&mut self.around, thief, request, (basis, tasks));
                 }
             }
             Event::Unloaded { tasks } => self.unloaded(tasks),
-            Event::Batch { toggles, output } => {
-                if let Phase::Active(run) = &mut self.phase
-                    && let Some(transaction) = run.accounting.collected(toggles, output)
-                {
-                    self.around.actions.push(Action::Transact { attempt: run.attempt, transaction });
+            Event::Cut(cut) => {
+                if let Phase::Active(run) = &mut self.phase {
+                    run.cut(&mut self.around, cut);
                 }
             }
             Event::Transacted { txn, result } => self.transacted(txn, result),
@@ -160,8 +170,11 @@ impl Node {
         run.retry(&mut self.around);
         run.refuse_held_back(&mut self.around);
         run.serve(&mut self.around);
-        run.claim_or_commit(&mut self.around, &mut self.parked);
+        run.claim(&mut self.around, &mut self.parked);
+        run.flush_if_due(&mut self.around);
         run.ask(&mut self.around);
+        run.ask_pending(&mut self.around);
+        run.look_if_starving(&mut self.around);
     }
 
     fn message(&mut self, from: NodeId, attempt: Attempt, message: Message) {
@@ -197,21 +210,23 @@ impl Node {
         let Some(kind) = ended else { return };
         self.around.figures.transactions += 1;
         match kind {
-            TransactionKind::Claim { task, .. } => {
-                self.parked.claimed(task);
-                if let TransactionResult::Claimed(envelope) = result {
+            TransactionKind::Claim { source, .. } => {
+                self.parked.claimed(source);
+                if let TransactionResult::Claimed(holdings) = result {
                     run.enrolled(&mut self.around);
-                    self.around.keep(vec![envelope]);
+                    run.claimed(&mut self.around, txn, source, holdings);
                 }
             }
-            TransactionKind::Commit { toggles, park, leave, .. } => {
-                self.around.figures.toggles += toggles.len() as u64;
-                self.around.figures.parked += park.len() as u64;
-                if leave {
-                    self.depart(Departure::Clean);
+            TransactionKind::Flush(flush) => {
+                self.around.figures.toggles += flush.toggles.len() as u64;
+                self.around.figures.parked += flush.park.len() as u64;
+                run.flushed(&mut self.around, &flush);
+                if flush.leave {
+                    return self.depart(Departure::Clean);
                 }
             }
         }
+        run.send_flush(&mut self.around);
     }
 
     /// Ends this node's part in the cluster.
@@ -238,28 +253,49 @@ impl Run {
         }
     }
 
-    /// Claims a parked task if the node is hungry; commits if it is idle and gets no tasks, or if the batch
-    /// is large.
-    fn claim_or_commit(&mut self, around: &mut Surroundings, parked: &mut Parked) {
-        if !self.accounting.is_free() {
-            return;
-        }
-        if around.pool.is_hungry()
-            && self.enrolment != Enrolment::Asked
-            && let Some(task) = parked.claim(around.now, self.attempt)
-        {
-            let transaction = self.accounting.claim(task, self.enrolment != Enrolment::Done);
+    /// Claims back what was refused; otherwise claims something if the node is hungry.
+    pub(super) fn claim(&mut self, around: &mut Surroundings, parked: &mut Parked) {
+        if let Some(transaction) = self.claim_back() {
             around.actions.push(Action::Transact { attempt: self.attempt, transaction });
-            return;
         }
-        let Surroundings { pool, limits, .. } = &*around;
-        let nothing_to_come =
-            around.members.is_empty() || self.thief.commits_at(limits).is_some_and(|at| around.now >= at);
-        let due = pool.batch_ids >= limits.batch_ids_commit
-            || (pool.batch_ids > 0 && pool.is_idle() && nothing_to_come);
-        if due {
-            self.accounting.collect();
-            around.actions.push(Action::TakeBatch);
+        if self.accounting.is_free()
+            && around.pool.is_hungry()
+            && self.enrolment != Enrolment::Asked
+            && let Some(source) = parked.claim(around.now, self.attempt)
+        {
+            if !self.may_claim(around, source) {
+                return parked.claimed(source);
+            }
+            let transaction = self.accounting.claim(source, self.enrolment != Enrolment::Done);
+            around.actions.push(Action::Transact { attempt: self.attempt, transaction });
         }
+    }
+
+    /// Returns whether a source is still to be claimed. A grant that has arrived since it was seen in `transit/`
+    /// is this node's already; one that arrives from now on is ignored.
+    fn may_claim(&mut self, around: &Surroundings, source: Source) -> bool {
+        let Source::Transit(transit @ Transit { from, number: TransitNumber::Grant(grant), to }) = source
+        else {
+            return true;
+        };
+        if to != around.id || from == around.id {
+            return true;
+        }
+        let lost = self.receipts.never_took(from, grant) && !self.bases.has(transit);
+        if lost {
+            self.receipts.disown(from, grant);
+        }
+        lost
+    }
+
+    /// Keeps what was claimed. It is on its way from this node to itself until the next flush.
+    fn claimed(&mut self, around: &mut Surroundings, txn: u64, source: Source, holdings: Holdings) {
+        let Holdings { tasks, owed, .. } = holdings;
+        if !matches!(source, Source::Parked(_)) {
+            around.figures.recovered += tasks.len() as u64;
+        }
+        let transit = Transit::claim(around.id, txn);
+        let basis = self.bases.claimed(around.now, transit, owed, &around.limits);
+        around.keep(basis, tasks);
     }
 }

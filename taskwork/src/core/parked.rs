@@ -1,27 +1,30 @@
-//! The parked tasks, and when this node claims which of them.
+//! What can be claimed (parked tasks, and what nodes that are gone have left behind), and when this node claims
+//! which of it.
 //!
-//! All hungry nodes see the same parked tasks at the same time. If each claimed the first one, all but one
-//! would fail, and again for the second: nodes × tasks transactions. So each task has its own order of the
-//! nodes, derived from the ids: the first node claims at once, the next a little later if the task is still
-//! there.
+//! All hungry nodes see the same things at the same time. If each claimed the first one, all but one would
+//! fail, and again for the second: nodes × tasks transactions. So each has its own order of the nodes, derived
+//! from the ids: the first node claims at once, the next a little later if it is still there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     config::Limits,
+    holdings::{Source, TransitNumber},
     id::{Attempt, NodeId, TaskId},
 };
 
-/// The parked tasks.
+/// What can be claimed.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
-    /// The attempt that they belong to.
+    /// The attempt that it belongs to.
     attempt: Option<Attempt>,
-    /// The time from which this node may claim each.
-    tasks: BTreeMap<TaskId, u64>,
+    /// The parked tasks, and the time from which this node may claim each.
+    tasks: BTreeMap<Source, u64>,
+    /// The same for what nodes that are gone have left behind.
+    orphans: BTreeMap<Source, u64>,
     /// The number of updates.
     told: u64,
-    /// The number of updates when a task was last claimed.
+    /// The number of updates when something was last claimed.
     claimed_at: u64,
 }
 
@@ -35,54 +38,97 @@ impl Parked {
         now: u64,
         attempt: Attempt,
         tasks: &[TaskId],
-        (me, others): (NodeId, &BTreeSet<NodeId>),
+        around: (NodeId, &BTreeSet<NodeId>),
         limits: &Limits,
     ) {
-        let before = std::mem::take(&mut self.tasks);
-        let same_attempt = self.attempt == Some(attempt);
-        (self.attempt, self.told) = (Some(attempt), self.told + 1);
-        let first = usize::try_from(me.0 % tasks.len().max(1) as u64).unwrap_or(0);
-        let looked_at = tasks.iter().cycle().skip(first).take(tasks.len().min(LOOKED_AT_MAX));
-        self.tasks = looked_at
-            .map(|&task| {
-                let known = before.get(&task).copied().filter(|_| same_attempt);
-                let claim_at = known.unwrap_or_else(|| {
-                    let before_me =
-                        others.iter().filter(|&&other| order(other, task) < order(me, task)).count();
-                    let pause = limits.claim_stagger_ms.saturating_mul(before_me as u64);
-                    now + pause.min(limits.claim_stagger_max_ms)
-                });
-                (task, claim_at)
-            })
-            .collect();
+        self.begin(attempt);
+        let tasks: Vec<Source> = tasks.iter().copied().map(Source::Parked).collect();
+        self.tasks = ordered(now, &self.tasks, &tasks, around, limits);
     }
 
-    /// Returns when the next task may be claimed.
+    /// Updates the complete list of what nodes that are gone have left behind.
+    pub(super) fn told_orphans(
+        &mut self,
+        now: u64,
+        attempt: Attempt,
+        orphans: &[Source],
+        around: (NodeId, &BTreeSet<NodeId>),
+        limits: &Limits,
+    ) {
+        self.begin(attempt);
+        self.orphans = ordered(now, &self.orphans, orphans, around, limits);
+    }
+
+    fn begin(&mut self, attempt: Attempt) {
+        if self.attempt.replace(attempt) != Some(attempt) {
+            self.tasks.clear();
+            self.orphans.clear();
+        }
+        self.told += 1;
+    }
+
+    fn next(&self) -> Option<(Source, u64)> {
+        let all = self.tasks.iter().chain(&self.orphans);
+        all.map(|(&source, &at)| (source, at)).min_by_key(|&(_, at)| at)
+    }
+
+    /// Returns when something may be claimed next.
     pub(super) fn claims_at(&self, attempt: Attempt) -> Option<u64> {
-        self.tasks.values().copied().min().filter(|_| self.attempt == Some(attempt))
+        self.next().map(|(_, at)| at).filter(|_| self.attempt == Some(attempt))
     }
 
-    /// Returns a task to be claimed now.
-    pub(super) fn claim(&mut self, now: u64, attempt: Attempt) -> Option<TaskId> {
-        let (&task, _) = self.tasks.iter().min_by_key(|&(_, &at)| at)?;
+    /// Returns something to be claimed now.
+    pub(super) fn claim(&mut self, now: u64, attempt: Attempt) -> Option<Source> {
+        let (source, _) = self.next()?;
         if self.claims_at(attempt)? > now {
             return None;
         }
         self.claimed_at = self.told;
-        Some(task)
+        Some(source)
     }
 
-    /// Removes a task that was claimed by any node, unless there was an update since: it may be parked again.
-    pub(super) fn claimed(&mut self, task: TaskId) {
+    /// Removes what was claimed by any node, unless there was an update since: it may be parked again.
+    pub(super) fn claimed(&mut self, source: Source) {
         if self.told == self.claimed_at {
-            self.tasks.remove(&task);
+            self.tasks.remove(&source);
         }
+        self.orphans.remove(&source);
     }
 }
 
-/// Returns a node's position in the order for a task: a pseudorandom number that is the same on all nodes.
-fn order(node: NodeId, task: TaskId) -> u64 {
-    let mixed = node.0 ^ task.node.0.rotate_left(17) ^ task.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+/// Returns from when this node may claim each of these, unless that is known from `before`.
+fn ordered(
+    now: u64,
+    before: &BTreeMap<Source, u64>,
+    sources: &[Source],
+    (me, others): (NodeId, &BTreeSet<NodeId>),
+    limits: &Limits,
+) -> BTreeMap<Source, u64> {
+    let first = usize::try_from(me.0 % sources.len().max(1) as u64).unwrap_or(0);
+    let looked_at = sources.iter().cycle().skip(first).take(sources.len().min(LOOKED_AT_MAX));
+    looked_at
+        .map(|&source| {
+            let claim_at = before.get(&source).copied().unwrap_or_else(|| {
+                let before_me =
+                    others.iter().filter(|&&other| order(other, source) < order(me, source)).count();
+                let pause = limits.claim_stagger_ms.saturating_mul(before_me as u64);
+                now + pause.min(limits.claim_stagger_max_ms)
+            });
+            (source, claim_at)
+        })
+        .collect()
+}
+
+/// Returns a node's position in the order for a source: a pseudorandom number that is the same on all nodes.
+fn order(node: NodeId, source: Source) -> u64 {
+    let (owner, number) = match source {
+        Source::Parked(task) => (task.node, task.number),
+        Source::Held(owner) => (owner, u64::MAX),
+        Source::Transit(transit) => match transit.number {
+            TransitNumber::Grant(number) | TransitNumber::Claim(number) => (transit.from, number),
+        },
+    };
+    let mixed = node.0 ^ owner.0.rotate_left(17) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
@@ -109,21 +155,21 @@ mod tests {
             parked.told(0, ATTEMPT, &tasks(count), (me, &others), &limits);
             hungry.insert(me, parked);
         }
-        let (mut there, mut tried) = (tasks(count).into_iter().collect::<BTreeSet<_>>(), 0);
+        let (mut there, mut tried) = (tasks(count).into_iter().map(Source::Parked).collect::<BTreeSet<_>>(), 0);
         for now in 0..10_000 {
             // Nodes that claim at the same time do not notice each other.
             let claimed: Vec<_> = hungry
                 .iter_mut()
                 .filter_map(|(&me, parked)| Some((me, parked.claim(now, ATTEMPT)?)))
                 .collect();
-            for (me, task) in claimed {
+            for (me, source) in claimed {
                 tried += 1;
-                if there.remove(&task) {
+                if there.remove(&source) {
                     hungry.remove(&me);
                 }
             }
             for parked in hungry.values_mut() {
-                parked.tasks.retain(|task, _| there.contains(task));
+                parked.tasks.retain(|source, _| there.contains(source));
             }
             if there.is_empty() {
                 return (tried, now);
@@ -154,7 +200,7 @@ mod tests {
         assert!((7..=7 + limits.claim_stagger_max_ms).contains(&at), "{at}");
         // An update does not postpone it.
         parked.told(at, ATTEMPT, &tasks(1), (me, &others), &limits);
-        assert_eq!(parked.claim(at, ATTEMPT), Some(tasks(1)[0]));
+        assert_eq!(parked.claim(at, ATTEMPT), Some(Source::Parked(tasks(1)[0])));
         assert_eq!(parked.claim(at, Attempt(2)), None, "of another attempt");
     }
 }

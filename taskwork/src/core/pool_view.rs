@@ -15,8 +15,6 @@ pub(crate) struct PoolView {
     pub(crate) stopped: bool,
     /// The number of ids to be committed.
     pub(crate) batch_ids: usize,
-    /// The number of batches that contain them.
-    pub(crate) batches: usize,
 }
 
 impl PoolView {

@@ -9,11 +9,13 @@ use std::{
 use proptest::prelude::*;
 
 use super::{
-    Action, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult, node::Phase,
+    Action, Cut, Event, Gift, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult,
+    node::Phase,
 };
 use crate::{
     config::Limits,
     envelope::{Blob, Envelope},
+    holdings::{Basis, Holdings, Source, Transit, TransitNumber},
     id::{Attempt, NodeId, TaskId},
 };
 
@@ -24,6 +26,13 @@ const WORKERS: usize = 2;
 #[derive(Debug, Clone)]
 enum Step {
     Joined(u64),
+    /// A look finds these transits, and these members besides this node.
+    Orphans {
+        attempt: u32,
+        members: Vec<u64>,
+        transits: Vec<(u64, u64, u64)>,
+        held: Vec<u64>,
+    },
     Left(u64, Option<u32>),
     Attempt(u32),
     Enrolled,
@@ -63,8 +72,15 @@ fn step() -> impl Strategy<Value = Step> {
         1 => attempt.clone().prop_map(Step::Attempt),
         3 => Just(Step::Enrolled),
         2 => (attempt.clone(), prop::collection::vec(0_u64..3, 0..3)).prop_map(|(k, tasks)| Step::Parked(k, tasks)),
-        12 => (node.clone(), attempt, message())
+        12 => (node.clone(), attempt.clone(), message())
             .prop_map(|(from, attempt, message)| Step::Message { from, attempt, message }),
+        2 => (
+            attempt.clone(),
+            prop::collection::vec(node.clone(), 0..4),
+            prop::collection::vec((1_u64..6, 0_u64..12, 1_u64..6), 0..4),
+            prop::collection::vec(node.clone(), 0..2),
+        )
+            .prop_map(|(attempt, members, transits, held)| Step::Orphans { attempt, members, transits, held }),
         1 => node.prop_map(Step::Unreachable),
         4 => (0_u64..400).prop_map(|ms| Step::Pass { ms }),
         5 => prop_oneof![
@@ -87,7 +103,11 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         number.clone().prop_map(|grant| Message::Ack { grant }),
         number.clone().prop_map(|grant| Message::Refuse { grant }),
-        number.prop_map(|grant| Message::Settled { grant, settled_below: grant }),
+        number.clone().prop_map(|grant| Message::Settled { grant, settled_below: grant }),
+        (prop::collection::vec(number.clone(), 0..4), any::<bool>())
+            .prop_map(|(grants, urgent)| Message::Pending { grants, urgent }),
+        prop::collection::vec(number.clone(), 0..4).prop_map(|grants| Message::Confirmed { grants }),
+        prop::collection::vec(number, 0..4).prop_map(|grants| Message::Void { grants }),
     ]
 }
 
@@ -101,14 +121,25 @@ struct Bench {
     made: u64,
     /// Every task of this node: received, and neither completed nor taken by another node.
     mine: BTreeSet<TaskId>,
-    /// The open grants of this node.
-    granted: BTreeMap<u64, (NodeId, Vec<TaskId>)>,
+    /// The grants of this node that are open or not written.
+    granted: BTreeMap<u64, Granted>,
+    basis_of: BTreeMap<TaskId, Basis>,
     enrolling: Option<Attempt>,
     under_way: Option<Transaction>,
     left: BTreeSet<NodeId>,
     /// Parked tasks that were claimed.
     claimed: BTreeSet<TaskId>,
     gone: bool,
+}
+
+/// A grant of this node.
+#[derive(Debug)]
+struct Granted {
+    to: NodeId,
+    tasks: Vec<TaskId>,
+    acknowledged: bool,
+    /// Whether a flush with it was begun.
+    writing: bool,
 }
 
 fn sealed(id: TaskId) -> Envelope {
@@ -138,6 +169,7 @@ impl Bench {
             made: 0,
             mine: BTreeSet::new(),
             granted: BTreeMap::new(),
+            basis_of: BTreeMap::new(),
             enrolling: None,
             under_way: None,
             left: BTreeSet::new(),
@@ -154,9 +186,7 @@ impl Bench {
             queued: self.queue.len(),
             staying: 0,
             stopped: self.stopped,
-            batch_ids: 1,
-            batches: 1,
-        }
+            batch_ids: 1 }
     }
 
     /// Returns the tasks of a grant: the same at each arrival, and different from those of any other.
@@ -173,17 +203,16 @@ impl Bench {
             Step::Joined(node) => self.handle(Event::Joined { node: NodeId(node) }),
             Step::Left(node, clean_in) => {
                 let node = NodeId(node);
-                let current = match &self.node.phase {
-                    Phase::Active(run) => Some(run.attempt),
-                    _ => None,
-                };
                 let clean_in = clean_in.map(Attempt);
                 if clean_in.is_some() {
                     self.left.insert(node);
                 }
-                // A departure from another attempt has no bearing on this one.
-                if clean_in.is_some() && clean_in == current {
-                    self.granted.retain(|_, (to, _)| *to != node);
+                // What is not written comes back; what is can be claimed by any node.
+                let active = matches!(self.node.phase, Phase::Active(_));
+                for (_, granted) in self.granted.extract_if(.., |_, granted| active && granted.to == node) {
+                    for task in granted.tasks {
+                        if granted.writing { self.mine.remove(&task) } else { self.mine.insert(task) };
+                    }
                 }
                 self.handle(Event::Left { node, clean_in });
             }
@@ -200,17 +229,32 @@ impl Bench {
                 self.handle(Event::Parked { attempt: Attempt(attempt), tasks });
             }
             Step::JobOver => self.handle(Event::JobOver),
+            Step::Orphans { attempt, members, transits, held } => {
+                let members = members.into_iter().map(NodeId).chain([ME]).collect();
+                let transit = |(from, number, to)| Transit {
+                    from: NodeId(from),
+                    number: TransitNumber::Grant(number),
+                    to: NodeId(to),
+                };
+                let transits = transits.into_iter().map(transit).collect();
+                let held = held.into_iter().map(NodeId).collect();
+                self.handle(Event::Orphans { attempt: Attempt(attempt), members, transits, held });
+            }
             Step::Message { from, attempt, mut message } => {
                 match &mut message {
                     Message::Grant { grant, tasks, .. } => {
                         *tasks = Self::tasks_of(from, attempt, *grant).into_iter().map(sealed).collect();
                     }
                     Message::Ack { grant } if self.is_theirs(from, attempt, *grant) => {
-                        let (_, tasks) = self.granted.remove(grant).unwrap();
-                        self.mine.retain(|task| !tasks.contains(task));
+                        let granted = self.granted.get_mut(grant).unwrap();
+                        granted.acknowledged = true;
+                        self.mine.retain(|task| !granted.tasks.contains(task));
                     }
                     Message::Refuse { grant } if self.is_theirs(from, attempt, *grant) => {
-                        self.granted.remove(grant);
+                        let granted = self.granted.remove(grant).unwrap();
+                        if granted.writing {
+                            self.mine.retain(|task| !granted.tasks.contains(task));
+                        }
                     }
                     _ => {}
                 }
@@ -237,6 +281,8 @@ impl Bench {
                 let id = TaskId { node: ME, number: self.made };
                 self.made += 1;
                 self.mine.insert(id);
+                let basis = self.running.first().and_then(|parent| self.basis_of.get(parent));
+                self.basis_of.insert(id, basis.copied().unwrap_or(Basis::FIRM));
                 self.queue.push_back(id);
             }
             Step::Complete => {
@@ -253,7 +299,7 @@ impl Bench {
     fn is_theirs(&self, from: u64, attempt: u32, grant: u64) -> bool {
         matches!(&self.node.phase, Phase::Active(run) if run.attempt == Attempt(attempt))
             && self.node.around.members.contains(&NodeId(from))
-            && self.granted.get(&grant).is_some_and(|(to, _)| *to == NodeId(from))
+            && self.granted.get(&grant).is_some_and(|granted| granted.to == NodeId(from) && !granted.acknowledged)
     }
 
     fn answer(&mut self, answer: Answer) {
@@ -263,14 +309,18 @@ impl Bench {
             (_, Answer::AttemptOver) => TransactionResult::AttemptOver,
             // A task that already belongs to this node is no longer parked, whatever an outdated read
             // returns.
-            (TransactionKind::Claim { task, .. }, Answer::Done) if !self.claimed.contains(task) => {
+            (TransactionKind::Claim { source: Source::Parked(task), .. }, Answer::Done)
+                if !self.claimed.contains(task) =>
+            {
                 self.claimed.insert(*task);
                 self.mine.insert(*task);
-                TransactionResult::Claimed(sealed(*task))
+                TransactionResult::Claimed(Holdings::of(vec![sealed(*task)]))
             }
             (TransactionKind::Claim { .. }, Answer::Done | Answer::TooLate) => TransactionResult::TooLate,
-            (TransactionKind::Commit { park, .. }, Answer::Done | Answer::TooLate) => {
-                self.mine.retain(|task| park.iter().all(|parked| parked.id != *task));
+            (TransactionKind::Flush(flush), Answer::Done | Answer::TooLate) => {
+                self.mine.retain(|task| flush.park.iter().all(|parked| parked.id != *task));
+                let written = |grant: &u64| flush.give.iter().any(|gift| gift.grant == *grant);
+                self.granted.retain(|grant, granted| !(written(grant) && granted.acknowledged));
                 TransactionResult::Committed
             }
         };
@@ -300,11 +350,14 @@ impl Bench {
         match action {
             Action::Send { to, message, .. } => {
                 if let Message::Grant { grant, tasks, .. } = message {
-                    self.granted.insert(grant, (to, tasks.iter().map(|task| task.id).collect()));
+                    let tasks = tasks.iter().map(|task| task.id).collect();
+                    let granted = Granted { to, tasks, acknowledged: false, writing: false };
+                    self.granted.entry(grant).or_insert(granted);
                 }
             }
-            Action::Put { tasks, .. } => {
+            Action::Put { tasks, basis, .. } => {
                 for task in tasks {
+                    self.basis_of.insert(task.id, basis);
                     let there = self.queue.contains(&task.id) || self.running.contains(&task.id);
                     assert!(!there, "{} is put into the pool twice", task.id);
                     self.mine.insert(task.id);
@@ -313,14 +366,16 @@ impl Bench {
             }
             Action::Take { thief, request, tasks_max, bytes_max } => {
                 let mut bytes = 0;
+                let basis_of = |task: &TaskId| self.basis_of.get(task).copied().unwrap_or(Basis::FIRM);
+                let basis = self.queue.front().map_or(Basis::FIRM, basis_of);
                 let fits = |task: &&TaskId| {
                     bytes += sealed(**task).bytes();
-                    bytes <= bytes_max
+                    basis_of(task) == basis && bytes <= bytes_max
                 };
                 let fitting = self.queue.iter().take(tasks_max).take_while(fits).count();
                 let taken = fitting.max(1).min(self.queue.len()).min(tasks_max);
                 let tasks = self.queue.drain(..taken).map(sealed).collect();
-                return Some(Event::Taken { thief, request, tasks });
+                return Some(Event::Taken { thief, request, tasks, basis });
             }
             Action::Stop => {
                 self.stopped = true;
@@ -331,17 +386,37 @@ impl Bench {
                 self.queue.clear();
                 self.mine.clear();
                 self.granted.clear();
+                self.basis_of.clear();
                 self.under_way = None;
             }
             Action::Unload => {
-                return Some(Event::Unloaded { tasks: self.queue.drain(..).map(sealed).collect() });
+                let basis_of = |task: &TaskId| self.basis_of.get(task).copied().unwrap_or(Basis::FIRM);
+                let tasks = self.queue.drain(..).map(|task| (basis_of(&task), sealed(task))).collect();
+                return Some(Event::Unloaded { tasks });
             }
-            Action::TakeBatch => {
-                return Some(Event::Batch { toggles: vec![TaskId::ROOT], output: Vec::new() });
+            Action::Cut { firm } => {
+                for basis in self.basis_of.values_mut().filter(|basis| firm.contains(basis)) {
+                    *basis = Basis::FIRM;
+                }
+                return Some(Event::Cut(Cut::default()));
             }
+            Action::Void { bases } => {
+                assert!(!bases.contains(&Basis::FIRM));
+                let void = |task: &TaskId| self.basis_of.get(task).is_some_and(|basis| bases.contains(basis));
+                self.queue.retain(|task| !void(task));
+                self.running.retain(|task| !void(task));
+                self.mine.retain(|task| !void(task));
+                self.granted.retain(|_, granted| granted.writing || !granted.tasks.iter().any(void));
+            }
+            Action::LookForOrphans { .. } => {}
             Action::Enrol { attempt } => self.enrolling = Some(attempt),
             Action::Transact { transaction, .. } => {
                 assert!(self.under_way.is_none(), "one transaction at a time");
+                if let TransactionKind::Flush(flush) = &transaction.kind {
+                    for Gift { grant, .. } in &flush.give {
+                        self.granted.get_mut(grant).expect("it was granted").writing = true;
+                    }
+                }
                 self.under_way = Some(transaction);
             }
             Action::Leave { .. } => self.gone = true,

@@ -4,7 +4,7 @@
 //! repeated. The memory is bounded, because every grant and every `Settled` contains a number below which all
 //! grants are settled: those are ignored without being remembered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::message::Message;
 use crate::{envelope::Envelope, id::NodeId};
@@ -23,6 +23,8 @@ struct Book {
     open: BTreeMap<u64, Decision>,
     /// Settled grants that are not below the limit.
     settled: BTreeMap<u64, Decision>,
+    /// All grants that were refused. A node refuses few: it is about to leave, or cannot enrol.
+    refused: BTreeSet<u64>,
 }
 
 /// A received grant and its sender.
@@ -74,6 +76,7 @@ impl Receipts {
         let known = book.open.get(&grant).or_else(|| book.settled.get(&grant));
         match known {
             _ if grant < book.below => Receipt::Pass,
+            None if book.refused.contains(&grant) => Receipt::Pass,
             Some(Decision::Accepted) => Receipt::Answer(Message::Ack { grant }),
             Some(Decision::Refused) => Receipt::Answer(Message::Refuse { grant }),
             None if book.open.len() + book.settled.len() >= open_max => Receipt::Pass,
@@ -83,6 +86,7 @@ impl Receipts {
             }
             None => {
                 book.open.insert(grant, Decision::Refused);
+                book.refused.insert(grant);
                 Receipt::Answer(Message::Refuse { grant })
             }
         }
@@ -98,10 +102,30 @@ impl Receipts {
         }
     }
 
-    /// Forgets a member that has left cleanly, after receiving all decisions. (Those for a lost node are kept
-    /// until the new attempt: if it comes back after all, nothing may be taken from it twice.)
+    /// Forgets a member that has left cleanly, after receiving all decisions.
     pub(super) fn left_cleanly(&mut self, node: NodeId) {
         self.books.remove(&node);
+    }
+
+    /// Forgets the members that are gone for good. (Not those that only seem to be gone: if one comes back,
+    /// nothing may be taken from it twice.)
+    pub(super) fn gone(&mut self, is_member: impl Fn(NodeId) -> bool) {
+        self.books.retain(|&victim, _| is_member(victim));
+    }
+
+    /// Decides against a grant that never arrived, because its tasks are claimed otherwise: if it arrives late,
+    /// it is refused.
+    pub(super) fn disown(&mut self, victim: NodeId, grant: u64) {
+        self.books.entry(victim).or_default().refused.insert(grant);
+    }
+
+    /// Returns whether tasks that stand in `transit/` for this node are not its own: the grant never arrived, or
+    /// was refused.
+    pub(super) fn never_took(&self, victim: NodeId, grant: u64) -> bool {
+        self.books.get(&victim).is_none_or(|book| {
+            let known = book.open.contains_key(&grant) || book.settled.contains_key(&grant);
+            book.refused.contains(&grant) || (grant >= book.below && !known)
+        })
     }
 
     /// Returns the acknowledgements that may not have arrived. While there are any, this node must not leave

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use super::{
     accounting::Accounting,
+    bases::Bases,
+    given::Given,
+    orphans::LOOK_FIRST_MS,
     receipts::{Granted, Receipts},
     thief::Thief,
     victim::Victim,
 };
-use crate::{config::Limits, id::Attempt};
+use crate::{config::Limits, holdings::Transit, id::Attempt};
 
 /// A node's part in one attempt.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(super) struct Run {
     pub(super) thief: Thief,
     pub(super) victim: Victim,
     pub(super) receipts: Receipts,
+    pub(super) given: Given,
+    pub(super) bases: Bases,
     pub(super) accounting: Accounting,
     pub(super) enrolment: Enrolment,
     /// Grants received before this node was enrolled: neither taken nor answered yet.
@@ -25,6 +30,17 @@ pub(super) struct Run {
     /// The time from which they are refused: while ZooKeeper is unavailable, another node can run what this
     /// one cannot begin.
     pub(super) held_back_until: u64,
+    /// Written grants that were refused.
+    pub(super) reclaim: Vec<Transit>,
+    /// The time at which the last flush was begun.
+    pub(super) flushed_at: u64,
+    /// Whether a thief has nothing to do but to wait for a flush.
+    pub(super) pressed: bool,
+    /// Whether the last cut was empty.
+    pub(super) held_nothing: bool,
+    /// When to look for what nodes that are gone have left behind, unless something happens before.
+    pub(super) look_at: u64,
+    pub(super) look_pause_ms: u64,
     /// The time of the last steal request, on the node's clock.
     pub(super) asked_at: Duration,
 }
@@ -35,6 +51,7 @@ pub(super) struct Numbers {
     pub(super) request: u64,
     pub(super) grant: u64,
     pub(super) txn: u64,
+    pub(super) basis: u64,
 }
 
 /// Whether this node is enrolled in the attempt. It enrols when it gets work: without, it holds nothing, and
@@ -51,16 +68,24 @@ pub(super) enum Enrolment {
 
 impl Run {
     /// Creates the state at the beginning of an attempt.
-    pub(super) fn new(attempt: Attempt, numbers: Numbers) -> Self {
+    pub(super) fn new(now: u64, attempt: Attempt, numbers: Numbers) -> Self {
         Self {
             attempt,
             thief: Thief::new(numbers.request),
             victim: Victim::new(numbers.grant),
             receipts: Receipts::default(),
+            given: Given::default(),
+            bases: Bases::new(numbers.basis),
             accounting: Accounting::new(numbers.txn),
             enrolment: Enrolment::Open,
             held_back: Vec::new(),
             held_back_until: 0,
+            reclaim: Vec::new(),
+            flushed_at: now,
+            pressed: false,
+            held_nothing: true,
+            look_at: now + LOOK_FIRST_MS,
+            look_pause_ms: 0,
             asked_at: Duration::ZERO,
         }
     }
@@ -71,6 +96,7 @@ impl Run {
             request: self.thief.next_request(),
             grant: self.victim.next_grant(),
             txn: self.accounting.next_txn(),
+            basis: self.bases.next(),
         }
     }
 
@@ -78,6 +104,7 @@ impl Run {
     pub(super) fn deadlines(&self, limits: &Limits) -> impl Iterator<Item = u64> {
         let asking = self.thief.deadline().into_iter().chain(self.thief.commits_at(limits));
         let held_back = (!self.held_back.is_empty()).then_some(self.held_back_until);
-        asking.chain(self.victim.deadlines()).chain(self.accounting.deadline()).chain(held_back)
+        let steals = asking.chain(self.victim.deadlines()).chain(held_back);
+        steals.chain(self.accounting.deadline()).chain(self.bases.deadlines())
     }
 }

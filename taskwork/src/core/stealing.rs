@@ -6,7 +6,7 @@
 //! | whom this node asks, and when | [`Run::ask`] | [`thief`](super::thief) |
 //! | whether a thief may wait here | [`Run::admit`] | [`victim`](super::victim) |
 //! | which thief gets how many tasks, and which are denied | [`Run::serve`] | [`victim`](super::victim) |
-//! | when tasks are forgotten here or come back | [`Run::hear`], [`Run::left`] | [`victim`](super::victim) |
+//! | when grants are closed, and tasks come back | [`Run::hear`], [`Run::left`] | [`victim`](super::victim), [`given`](super::given) |
 //! | whether this node takes a grant | [`Run::granted`] | [`receipts`](super::receipts) |
 //! | which grants wait until this node may hold tasks | [`Run::hold_back`] | this file |
 //!
@@ -15,13 +15,19 @@
 
 use super::{
     action::Action,
+    given::Refused,
     message::Message,
     receipts::{Granted, Receipt},
     run::{Enrolment, Run},
     surroundings::Surroundings,
     victim::{Serving, Waiting},
 };
-use crate::{config::Limits, envelope::Envelope, id::NodeId};
+use crate::{
+    config::Limits,
+    envelope::Envelope,
+    holdings::{Basis, Transit},
+    id::NodeId,
+};
 
 /// The maximum number of grants that are held back; further ones will be sent again.
 const HELD_BACK_MAX: usize = 16;
@@ -47,6 +53,12 @@ impl Run {
             }
             Message::Refuse { grant } => self.refused(around, from, grant),
             Message::Settled { grant, settled_below } => self.receipts.settled(from, grant, settled_below),
+            Message::Pending { grants, urgent } => self.pending(around, from, &grants, urgent),
+            Message::Confirmed { grants } => self.bases.confirmed(around.now, from, &grants),
+            Message::Void { grants } => {
+                let void = self.bases.void(from, &grants);
+                self.drop_void(around, void);
+            }
         }
     }
 }
@@ -76,7 +88,9 @@ impl Run {
                 let asked = self.thief.granted(request).then_some(self.asked_at);
                 around.figures.steals += u64::from(asked.is_some());
                 around.figures.stolen_tasks += tasks.len() as u64;
-                around.actions.push(Action::Put { tasks, asked });
+                let transit = Transit::grant(from, grant, around.id);
+                let basis = self.bases.granted(around.now, transit, &around.limits);
+                around.actions.push(Action::Put { tasks, basis, asked });
                 self.send(around, from, ack);
             }
             Receipt::Answer(message) => self.send(around, from, message),
@@ -134,6 +148,7 @@ impl Run {
     /// Lets a thief wait for tasks, or denies it at once.
     fn admit(&mut self, around: &mut Surroundings, thief: NodeId, request: u64) {
         let admitted = around.drain.is_none()
+            && self.given.has_room(around.limits.open_grant_bytes_max)
             && self.victim.admit(around.now, thief, request, around.pool, &around.limits);
         if admitted {
             self.tell_waiting(around);
@@ -164,19 +179,33 @@ impl Run {
         around: &mut Surroundings,
         thief: NodeId,
         request: u64,
-        tasks: Vec<Envelope>,
+        (basis, tasks): (Basis, Vec<Envelope>),
     ) {
         if tasks.is_empty() {
             return;
         }
         // If the thief no longer waits, or this node has begun to leave, it keeps the tasks.
         if around.drain.is_some() || !self.victim.serve(thief, request) {
-            around.keep(tasks);
+            around.keep(self.bases.still(basis), tasks);
             return;
         }
         self.tell_waiting(around);
-        let grant = self.victim.grant(around.now, thief, Some(request), tasks, &around.limits);
-        self.send(around, thief, grant);
+        self.grant(around, thief, Some(request), basis, tasks);
+    }
+
+    /// Gives tasks with a common basis to a node.
+    pub(super) fn grant(
+        &mut self,
+        around: &mut Surroundings,
+        to: NodeId,
+        request: Option<u64>,
+        basis: Basis,
+        tasks: Vec<Envelope>,
+    ) {
+        let (grant, message) =
+            self.victim.grant(around.now, to, request, tasks.clone(), &around.limits);
+        self.given.give(around.now, grant, to, tasks, self.bases.still(basis));
+        self.send(around, to, message);
     }
 
     /// Denies thieves that waited.
@@ -196,33 +225,44 @@ impl Run {
         }
     }
 
-    /// Takes back the tasks of a grant that a thief has refused.
+    /// Handles a refusal: the tasks come back, at once or by a claim.
     fn refused(&mut self, around: &mut Surroundings, thief: NodeId, grant: u64) {
         let (tasks, settled) = self.victim.refused(thief, grant);
         self.send(around, thief, settled);
+        if tasks.is_empty() {
+            return;
+        }
         if let Some(drain) = &mut around.drain {
             drain.refused_by(thief);
             around.figures.handed_on = around.figures.handed_on.saturating_sub(tasks.len() as u64);
         }
-        around.keep(tasks);
+        match self.given.refused(around.id, thief, grant) {
+            Refused::Back(basis) => around.keep(self.bases.still(basis), tasks),
+            Refused::Later => {}
+            Refused::Claim(transit) => self.reclaim.push(transit),
+        }
     }
 
-    /// Handles the departure of a member. If it has left this attempt cleanly, tasks that it was granted and
-    /// had not taken come back.
+    /// Handles the departure of a member. What was given to it and is not written comes back.
     pub(super) fn left(&mut self, around: &mut Surroundings, node: NodeId, clean: bool) {
         self.thief.unreachable(around.now, node);
         if clean {
             self.receipts.left_cleanly(node);
         }
-        let waiting = self.victim.waiting();
-        let returned = self.victim.left(node, clean);
-        if around.drain.is_some() {
-            around.figures.handed_on = around.figures.handed_on.saturating_sub(returned.len() as u64);
+        if !clean || self.bases.any_from(node) {
+            self.look_for_orphans(around);
         }
+        let waiting = self.victim.waiting();
+        self.victim.left(node);
         if self.victim.waiting() < waiting {
             self.tell_waiting(around);
         }
-        around.keep(returned);
+        for (basis, returned) in self.given.left(node) {
+            if around.drain.is_some() {
+                around.figures.handed_on = around.figures.handed_on.saturating_sub(returned.len() as u64);
+            }
+            around.keep(self.bases.still(basis), returned);
+        }
     }
 
     /// Updates the pool's number of waiting thieves, each of which adds to the demand for splits.

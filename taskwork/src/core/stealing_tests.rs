@@ -6,13 +6,14 @@ use super::{Action, Event, Message, Node, PoolView, TransactionResult};
 use crate::{
     config::Limits,
     envelope::{Blob, Envelope},
+    holdings::Holdings,
     id::{Attempt, NodeId, TaskId},
 };
 
 const ATTEMPT: Attempt = Attempt(1);
 const OTHER: NodeId = NodeId(2);
 const HUNGRY: PoolView =
-    PoolView { workers: 1, idle: 1, queued: 0, staying: 0, stopped: false, batch_ids: 0, batches: 0 };
+    PoolView { workers: 1, idle: 1, queued: 0, staying: 0, stopped: false, batch_ids: 0 };
 const ASKED_AT: Duration = Duration::from_micros(1_250);
 const LATER: Duration = Duration::from_micros(3_700);
 
@@ -63,6 +64,6 @@ fn a_parked_task_that_is_claimed_was_not_stolen() {
     // Now the task is claimed, whichever of the two nodes is the first in its order.
     let far = LATER + Duration::from_millis(Limits::default().claim_stagger_max_ms);
     node.handle(far, HUNGRY, Event::Tick);
-    let claimed = TransactionResult::Claimed(sealed(7));
+    let claimed = TransactionResult::Claimed(Holdings::of(vec![sealed(7)]));
     assert_eq!(put(&node.handle(far, HUNGRY, Event::Transacted { txn: 0, result: claimed })), None);
 }

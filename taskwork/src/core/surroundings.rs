@@ -10,6 +10,7 @@ use crate::{
     config::Limits,
     envelope::Envelope,
     figures::Figures,
+    holdings::Basis,
     id::{Attempt, NodeId},
 };
 
@@ -42,13 +43,13 @@ impl Surroundings {
     }
 
     /// Keeps tasks of this node: in its pool or, if it is leaving, on the pile to be handed on.
-    pub(super) fn keep(&mut self, tasks: Vec<Envelope>) {
+    pub(super) fn keep(&mut self, basis: Basis, tasks: Vec<Envelope>) {
         if tasks.is_empty() {
             return;
         }
         match &mut self.drain {
-            Some(drain) => drain.pile(tasks),
-            None => self.actions.push(Action::Put { tasks, asked: None }),
+            Some(drain) => drain.pile.extend(tasks.into_iter().map(|task| (basis, task))),
+            None => self.actions.push(Action::Put { tasks, basis, asked: None }),
         }
     }
 }

@@ -6,12 +6,13 @@ use super::{Action, Event, Node, PoolView, Transaction, TransactionResult};
 use crate::{
     config::Limits,
     envelope::{Blob, Envelope},
+    holdings::Holdings,
     id::{Attempt, NodeId, TaskId},
 };
 
 const ATTEMPT: Attempt = Attempt(1);
 const QUIET: PoolView =
-    PoolView { workers: 2, idle: 2, queued: 0, staying: 0, stopped: true, batch_ids: 0, batches: 0 };
+    PoolView { workers: 2, idle: 2, queued: 0, staying: 0, stopped: true, batch_ids: 0 };
 const HUNGRY: PoolView = PoolView { stopped: false, ..QUIET };
 
 fn task(number: u64) -> TaskId {
@@ -55,7 +56,7 @@ fn after(result: TransactionResult) -> (usize, Option<Transaction>) {
 fn a_claim_is_settled_if_it_was_written_and_only_then() {
     let claimed =
         Envelope { id: task(7), children: Vec::new(), output: Blob::default(), task: Blob::default() };
-    let (put, next) = after(TransactionResult::Claimed(claimed));
+    let (put, next) = after(TransactionResult::Claimed(Holdings::of(vec![claimed])));
     assert_eq!((put, next.unwrap().settled), (1, Some(0)));
     let (put, next) = after(TransactionResult::TooLate);
     assert_eq!((put, next.unwrap().settled), (0, None), "it has left nothing that could go");

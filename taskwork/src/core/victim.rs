@@ -1,10 +1,8 @@
 //! The victim's side of stealing: thieves that wait for a split, and grants that wait for their
 //! acknowledgement.
 //!
-//! **A task belongs to exactly one node at any time.** It goes from the victim's pool into an open grant;
-//! from there it is removed only when the thief has acknowledged it, and returned only when the thief has
-//! refused it or has left cleanly without having taken it (a node does not leave cleanly before its
-//! acknowledgements have arrived).
+//! Here a grant is open until the thief's answer has arrived, or the thief has left. Whose its tasks are then
+//! is the matter of the [ledger](super::given).
 //!
 //! **A grant is sent again until it is answered**, at increasing intervals. The carrier ensures that only one
 //! copy is under way at a time.
@@ -33,8 +31,6 @@ struct OpenGrant {
     again_at: u64,
     /// The interval before `again_at`, in milliseconds.
     waited_ms: u64,
-    /// The thief is gone, and not cleanly: it is sent nothing, and a new attempt will discard the grant.
-    lost: bool,
 }
 
 #[derive(Debug, Default)]
@@ -160,7 +156,7 @@ impl Victim {
         self.given.values().map(|given| given.open_bytes).sum()
     }
 
-    /// Opens a grant and returns the message for it.
+    /// Opens a grant and returns its number and the message for it.
     pub(super) fn grant(
         &mut self,
         now: u64,
@@ -168,7 +164,7 @@ impl Victim {
         request: Option<u64>,
         tasks: Vec<Envelope>,
         limits: &Limits,
-    ) -> Message {
+    ) -> (u64, Message) {
         let grant = self.next_grant;
         self.next_grant += 1;
         let given = self.given.entry(to).or_default();
@@ -177,9 +173,9 @@ impl Victim {
         given.grants += 1;
         given.open_bytes += bytes;
         let again_at = now + waited_ms;
-        let open = OpenGrant { to, place, request, tasks, bytes, again_at, waited_ms, lost: false };
+        let open = OpenGrant { to, place, request, tasks, bytes, again_at, waited_ms };
         self.open.insert(grant, open);
-        self.message(grant)
+        (grant, self.message(grant))
     }
 
     fn message(&self, grant: u64) -> Message {
@@ -199,7 +195,7 @@ impl Victim {
         Message::Settled { grant, settled_below: self.settled_below(thief) }
     }
 
-    /// Closes a grant that the thief has refused. Returns its tasks, and the answer.
+    /// Closes a grant that the thief has refused. Returns its tasks if it was open, and the answer.
     pub(super) fn refused(&mut self, thief: NodeId, grant: u64) -> (Vec<Envelope>, Message) {
         let tasks = self.close(thief, grant);
         (tasks, Message::Settled { grant, settled_below: self.settled_below(thief) })
@@ -225,19 +221,18 @@ impl Victim {
         }
     }
 
-    /// Handles the departure of a member. If it left cleanly, returns the tasks that it had not taken.
-    pub(super) fn left(&mut self, node: NodeId, clean: bool) -> Vec<Envelope> {
+    /// Handles the departure of a member: its grants are closed.
+    pub(super) fn left(&mut self, node: NodeId) {
         self.waiting.retain(|waiting| waiting.thief != node);
-        let mut returned = Vec::new();
-        self.open.retain(|_, grant| {
-            if grant.to == node && clean {
-                returned.append(&mut grant.tasks);
-            }
-            grant.lost |= grant.to == node;
-            grant.to != node || !clean
-        });
+        self.open.retain(|_, grant| grant.to != node);
         self.forget_given(node);
-        returned
+    }
+
+    /// Closes grants whose tasks are no longer to be given away.
+    pub(super) fn forget(&mut self, thief: NodeId, grants: &[u64]) {
+        for &grant in grants {
+            self.close(thief, grant);
+        }
     }
 
     /// Resets the intervals of repetition, when the node begins to leave.
@@ -251,7 +246,7 @@ impl Victim {
     /// Returns grants whose acknowledgement is overdue, to be sent again at intervals that double up to
     /// `wait_max_ms`.
     pub(super) fn overdue(&mut self, now: u64, wait_max_ms: u64) -> Vec<(NodeId, Message)> {
-        let due = |grant: &OpenGrant| now >= grant.again_at && !grant.lost;
+        let due = |grant: &OpenGrant| now >= grant.again_at;
         let numbers: Vec<u64> = self.open.iter().filter(|(_, g)| due(g)).map(|(&n, _)| n).collect();
         for number in &numbers {
             if let Some(grant) = self.open.get_mut(number) {
@@ -268,17 +263,10 @@ impl Victim {
         self.open.values().map(|grant| (grant.tasks.len(), grant.bytes))
     }
 
-    /// Resumes repeating the grants to a node that seemed lost and is a member again.
-    pub(super) fn joined(&mut self, node: NodeId) {
-        for grant in self.open.values_mut().filter(|grant| grant.to == node) {
-            grant.lost = false;
-        }
-    }
-
     /// Returns the times at which something is due.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = u64> {
         let waiting = self.waiting.iter().map(|waiting| waiting.until);
-        let open = self.open.values().filter(|grant| !grant.lost).map(|grant| grant.again_at);
+        let open = self.open.values().map(|grant| grant.again_at);
         waiting.chain(open)
     }
 
@@ -308,10 +296,7 @@ mod tests {
     }
 
     fn granted(victim: &mut Victim, to: NodeId, bytes: usize) -> u64 {
-        match victim.grant(0, to, None, vec![task(bytes)], &limits()) {
-            Message::Grant { grant, .. } => grant,
-            other => panic!("no grant: {other:?}"),
-        }
+        victim.grant(0, to, None, vec![task(bytes)], &limits()).0
     }
 
     #[test]
@@ -363,7 +348,7 @@ mod tests {
             let taken = granted(&mut victim, thief, 100);
             victim.acknowledged(thief, taken);
             granted(&mut victim, thief, 200);
-            assert_eq!(victim.left(thief, true).len(), 1, "what it had not taken is ours again");
+            victim.left(thief);
         }
         assert_eq!((victim.open.len(), victim.given.len(), victim.open_bytes()), (0, 0, 0));
     }

@@ -1,74 +1,58 @@
-//! The ledger shared by threads: workers complete tasks, and the node takes the batch without waiting for
+//! The ledger shared by threads: workers complete tasks, and the node takes a finished cut without waiting for
 //! them.
 //!
 //! A worker holds the ledger while it merges an output, which is the program's own code and may take long.
-//! The driver must not wait for that: its session would expire. So it sets a flag that it wants the batch,
-//! and the next worker that holds the ledger hands it out.
+//! The driver must not wait for that: its session would expire. So it sets a flag that it wants the cut, and
+//! the next worker that holds the ledger finishes it.
 
-use std::sync::{
-    Mutex, MutexGuard, TryLockError,
-    atomic::{
-        AtomicBool, AtomicUsize,
-        Ordering::{Relaxed, SeqCst},
-        fence,
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex, MutexGuard, TryLockError,
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+            fence,
+        },
     },
 };
 
-use super::{Batch, PoolFault, ledger::Ledger, lock};
-use crate::{id::TaskId, output::Output};
+use super::{PoolFault, cut::Standing, ledger::Ledger, lock, queue::Queue, worker::message};
+use crate::{core::Cut, id::TaskId, output::Output, task::Task};
 
-/// The ledger of a pool, and the hand-over of its batches.
-#[derive(Debug)]
+/// The ledger of a pool, and the hand-over of its cuts.
+#[derive(Debug, Default)]
 pub(super) struct Batches<O> {
     ledger: Mutex<Ledger<O>>,
-    /// The number of ids to be committed and of the batches that contain them, as of the last completion.
+    /// The number of ids to be committed, as of the last completion.
     ids: AtomicUsize,
-    count: AtomicUsize,
-    /// The maximum number of ids in a batch.
-    ids_max: usize,
-    /// Whether the driver wants a batch.
+    /// Whether the driver wants the cut that is collected.
     wanted: AtomicBool,
-    /// A batch that a worker has handed out.
-    ready: Mutex<Option<Result<Batch, PoolFault>>>,
+    /// A cut that a worker has finished.
+    ready: Mutex<Option<Result<Cut, PoolFault>>>,
 }
 
 impl<O: Output> Batches<O> {
-    /// Creates an empty ledger. A batch has at most `ids_max` ids, unless it consists of a single completion.
-    pub(super) fn new(ids_max: usize) -> Self {
-        Self {
-            ledger: Mutex::new(Ledger::new(ids_max)),
-            ids: AtomicUsize::new(0),
-            count: AtomicUsize::new(0),
-            ids_max,
-            wanted: AtomicBool::new(false),
-            ready: Mutex::default(),
-        }
-    }
-
     /// Returns the number of ids to be committed.
     pub(super) fn ids(&self) -> usize {
         self.ids.load(Relaxed)
     }
 
-    /// Returns the number of batches to be committed.
-    pub(super) fn count(&self) -> usize {
-        self.count.load(Relaxed)
-    }
-
-    fn note(&self, ledger: &Ledger<O>) {
-        self.ids.store(ledger.ids(), Relaxed);
-        self.count.store(ledger.batches(), Relaxed);
-    }
-
-    /// Records a completed task. Returns whether the driver waits for the batch.
-    pub(super) fn complete(&self, id: TaskId, children: &[TaskId], output: O) -> bool {
+    /// Records a completed task. Returns whether the driver waits for a cut that is finished now.
+    pub(super) fn complete<T: Task<Output = O>>(
+        &self,
+        queue: &Queue<T>,
+        standing: Standing,
+        (id, children): (TaskId, &[TaskId]),
+        output: O,
+    ) -> bool {
         let mut ledger = lock(&self.ledger);
-        ledger.complete(id, children, output);
-        self.note(&ledger);
-        let handed_out = self.wanted.load(Relaxed);
+        ledger.complete(standing, id, children, output);
+        self.ids.store(ledger.ids(), Relaxed);
+        let finished = self.wanted.load(Relaxed).then(|| self.finish(queue, &mut ledger)).flatten();
+        let handed_out = finished.is_some();
         if handed_out {
-            let batch = self.taken(&mut ledger);
-            *lock(&self.ready) = Some(batch);
+            *lock(&self.ready) = finished;
         }
         drop(ledger);
         // If the driver has set the flag since then and found the ledger locked, it must look again.
@@ -76,38 +60,48 @@ impl<O: Output> Batches<O> {
         handed_out || self.wanted.load(Relaxed)
     }
 
-    /// Takes the batch, or requests it for later.
-    pub(super) fn take(&self) -> Result<Option<Batch>, PoolFault> {
+    /// Returns the cut if it is collected and the ledger is free, or if a worker has finished it. Otherwise
+    /// the next worker that completes a task will.
+    pub(super) fn take<T: Task<Output = O>>(&self, queue: &Queue<T>) -> Result<Option<Cut>, PoolFault> {
+        if let Some(cut) = lock(&self.ready).take() {
+            return cut.map(Some);
+        }
+        if !queue.cut_is_collected() {
+            return Ok(None);
+        }
         self.wanted.store(true, Relaxed);
         fence(SeqCst);
-        self.ready()
-    }
-
-    /// Returns the batch if it was requested and is available now.
-    pub(super) fn ready(&self) -> Result<Option<Batch>, PoolFault> {
-        if let Some(batch) = lock(&self.ready).take() {
-            return batch.map(Some);
-        }
-        match self.try_lock() {
-            Some(mut ledger) if self.wanted.load(Relaxed) => self.taken(&mut ledger).map(Some),
-            _ => Ok(None),
-        }
+        let finished = self.try_lock().and_then(|mut ledger| self.finish(queue, &mut ledger));
+        // A worker may have been faster.
+        finished.or_else(|| lock(&self.ready).take()).transpose()
     }
 
     /// Resets the ledger. No task may be completed meanwhile.
     pub(super) fn reset(&self) {
         let mut ledger = lock(&self.ledger);
-        *ledger = Ledger::new(self.ids_max);
-        self.note(&ledger);
+        *ledger = Ledger::default();
+        self.ids.store(0, Relaxed);
         self.wanted.store(false, Relaxed);
         *lock(&self.ready) = None;
     }
 
-    fn taken(&self, ledger: &mut Ledger<O>) -> Result<Batch, PoolFault> {
+    fn finish<T: Task<Output = O>>(
+        &self,
+        queue: &Queue<T>,
+        ledger: &mut Ledger<O>,
+    ) -> Option<Result<Cut, PoolFault>> {
+        let (number, sealed) = queue.finish_cut()?;
         self.wanted.store(false, Relaxed);
-        let taken = ledger.take();
-        self.note(ledger);
-        taken.map_err(|e| PoolFault::Unencodable { reason: e.to_string() })
+        let finishing = || ledger.finish(number, |basis| queue.judge(basis));
+        let finished = catch_unwind(AssertUnwindSafe(finishing));
+        self.ids.store(ledger.ids(), Relaxed);
+        Some(match finished {
+            Ok(Ok((toggles, output))) => {
+                Ok(Cut { tasks: sealed.tasks, unprotected: sealed.incomplete, toggles, output })
+            }
+            Ok(Err(error)) => Err(PoolFault::Unencodable { reason: error.to_string() }),
+            Err(panic) => Err(PoolFault::Unmergeable { message: message(&*panic) }),
+        })
     }
 
     /// Locks the ledger if it is free. A poisoned lock is used as it is.
@@ -131,6 +125,23 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
+    use crate::{context::Context, pool::signals::Signals, task::Outcome};
+
+    #[derive(Serialize, Deserialize)]
+    struct Nothing;
+
+    impl Task for Nothing {
+        type Shared = ();
+        type Output = Slow;
+
+        fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
+            Outcome::Complete
+        }
+
+        fn split(&mut self, (): &()) -> Option<Self> {
+            None
+        }
+    }
 
     /// The state of a merge: begun, and allowed to end.
     static GATE: (Mutex<(bool, bool)>, Condvar) = (Mutex::new((false, false)), Condvar::new());
@@ -152,19 +163,24 @@ mod tests {
 
     #[test]
     fn a_merge_that_takes_long_is_not_waited_for() {
-        let batches = Arc::new(Batches::<Slow>::new(1_000));
+        let batches = Arc::new((Batches::<Slow>::default(), Queue::<Nothing>::new(1)));
         let its = Arc::clone(&batches);
-        let worker = thread::spawn(move || its.complete(TaskId::ROOT, &[], Slow(7)));
+        let done = (TaskId::ROOT, [].as_slice());
+        let worker = thread::spawn(move || its.0.complete(&its.1, Standing::Before, done, Slow(7)));
+        let (batches, queue) = &*batches;
         let (stands, changed) = &GATE;
         drop(changed.wait_while(stands.lock().unwrap(), |s| !s.0).unwrap());
         assert_eq!(batches.ids(), 0, "asked while it is merged");
-        assert_eq!(batches.take(), Ok(None));
-        assert_eq!(batches.ready(), Ok(None));
+        let signals = Signals::default();
+        queue.begin_cut(&[], true, &signals);
+        assert!(queue.sealed(Vec::new(), &signals));
+        assert_eq!(batches.take(queue), Ok(None));
+        assert_eq!(batches.take(queue), Ok(None));
         stands.lock().unwrap().1 = true;
         changed.notify_all();
         assert!(worker.join().unwrap(), "the worker says that it is waited for");
-        let batch = batches.ready().unwrap().expect("it is handed out");
-        assert_eq!(batch.toggles, [TaskId::ROOT]);
-        assert_eq!((batches.ready(), batches.ids()), (Ok(None), 0), "once");
+        let mut cut = batches.take(queue).unwrap().expect("it is handed out");
+        assert_eq!(cut.toggles.take(9), [TaskId::ROOT]);
+        assert_eq!((batches.take(queue), batches.ids()), (Ok(None), 0), "once");
     }
 }

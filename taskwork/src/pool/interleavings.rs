@@ -14,9 +14,10 @@ use loom::{
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::{Entry, Pool, PoolLimits, Work, queue::Queue, signals::Signals};
+use super::{Entry, Pool, PoolLimits, Work, cut::Standing, queue::Queue, signals::Signals};
 use crate::{
     context::Context,
+    holdings::Basis,
     id::{NodeId, TaskId},
     task::{Outcome, Task},
 };
@@ -54,8 +55,8 @@ impl Desk {
     }
 
     /// A worker: takes tasks until the queue is closed.
-    fn work(&self) {
-        while self.queue.next(&self.signals, || {}).is_some() {
+    fn work(&self, worker: usize) {
+        while self.queue.next(worker, &self.signals, || {}).is_some() {
             self.taken.fetch_add(1, SeqCst);
         }
     }
@@ -73,7 +74,7 @@ fn a_worker_that_waits_hears_of_a_task() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         let its = Arc::clone(&desk);
-        let worker = thread::spawn(move || its.queue.next(&its.signals, || {}).is_some());
+        let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}).is_some());
         desk.queue.put([task(0)], &desk.signals);
         assert!(worker.join().unwrap());
     });
@@ -84,9 +85,9 @@ fn each_task_goes_to_one_worker_and_all_end() {
     every_interleaving(|| {
         let desk = Desk::new(2);
         let workers: Vec<_> = (0..2)
-            .map(|_| {
+            .map(|worker| {
                 let its = Arc::clone(&desk);
-                thread::spawn(move || its.work())
+                thread::spawn(move || its.work(worker))
             })
             .collect();
         desk.queue.put([task(0)], &desk.signals);
@@ -105,7 +106,7 @@ fn a_thief_and_a_worker_never_have_the_same_task() {
         let desk = Desk::new(1);
         desk.queue.put([task(0), task(1)], &desk.signals);
         let its = Arc::clone(&desk);
-        let worker = thread::spawn(move || its.queue.next(&its.signals, || {}).map(|entry| entry.id));
+        let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}).map(|entry| entry.id));
         let stolen: Vec<TaskId> =
             desk.queue.take_for_thief(1, 1, &desk.signals).iter().map(|queued| queued.entry.id).collect();
         let begun = worker.join().unwrap().unwrap();
@@ -119,7 +120,7 @@ fn a_worker_that_was_stopped_goes_on() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         let its = Arc::clone(&desk);
-        let worker = thread::spawn(move || its.queue.next(&its.signals, || {}).is_some());
+        let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}).is_some());
         desk.queue.stop(&desk.signals);
         desk.queue.put([task(0)], &desk.signals);
         desk.queue.resume(&desk.signals);
@@ -134,7 +135,7 @@ fn an_idle_pool_has_nothing_that_runs() {
         let desk = Desk::new(1);
         desk.queue.put([task(0)], &desk.signals);
         let its = Arc::clone(&desk);
-        let worker = thread::spawn(move || its.work());
+        let worker = thread::spawn(move || its.work(0));
         // Like the driver: it commits the completed tasks when the pool is idle.
         if desk.queue.view().is_idle() {
             assert_eq!(desk.taken.load(SeqCst), 1, "idle, but the task is not done");
@@ -147,19 +148,19 @@ fn an_idle_pool_has_nothing_that_runs() {
 #[test]
 fn an_idle_pool_shows_everything_that_it_has_completed() {
     every_interleaving(|| {
-        let limits = PoolLimits { task_children_max: 1, batch_ids_commit: 1, batch_ids_max: 1 };
+        let limits = PoolLimits { task_children_max: 1, batch_ids_commit: 1, ledger: true, ledger_bytes_max: 1 };
         let pool = Arc::new(Pool::<Nothing>::new(NodeId(1), std::sync::Arc::new(()), 1, limits));
         pool.queue.put([task(0)], &pool.signals);
         let its = Arc::clone(&pool);
         let worker = thread::spawn(move || {
-            while let Some(entry) = its.queue.next(&its.signals, || {}) {
-                its.complete(entry.id, &entry.children, ());
+            while let Some(entry) = its.queue.next(0, &its.signals, || {}) {
+                its.complete(0, (entry.id, entry.basis), &entry.children, ());
             }
         });
         let view = Work::view(&*pool);
         // A node that leaves assumes that it sees all tasks then.
         if view.is_idle() {
-            assert_eq!((view.batch_ids, view.batches), (1, 1), "idle, but what was done last is missing");
+            assert_eq!(view.batch_ids, 1, "idle, but what was done last is missing");
         }
         pool.queue.close(&pool.signals);
         worker.join().unwrap();
@@ -173,13 +174,13 @@ fn what_a_steal_took_is_noted_when_the_first_stolen_task_begins() {
         desk.queue.put([task(0)], &desk.signals);
         let its = Arc::clone(&desk);
         let worker = thread::spawn(move || {
-            let begun = its.queue.next(&its.signals, || {}).map(|entry| entry.id.number);
+            let begun = its.queue.next(0, &its.signals, || {}).map(|entry| entry.id.number);
             assert_eq!((begun, its.queue.steal_times().count()), (Some(0), 0), "that was its own");
         });
-        desk.queue.put_stolen([task(1), task(2)], Some(Instant::now()), &desk.signals);
+        desk.queue.put_stolen([task(1), task(2)], Basis::FIRM, Some(Instant::now()), &desk.signals);
         worker.join().unwrap();
         for _ in 0..2 {
-            desk.queue.next(&desk.signals, || {}).unwrap();
+            desk.queue.next(0, &desk.signals, || {}).unwrap();
             assert_eq!(desk.queue.steal_times().count(), 1);
         }
     });
@@ -190,7 +191,7 @@ fn the_demand_is_right_when_all_is_quiet() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         let its = Arc::clone(&desk);
-        let worker = thread::spawn(move || its.queue.next(&its.signals, || {}).is_some());
+        let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}).is_some());
         desk.queue.set_thieves(2, &desk.signals);
         desk.queue.put([task(0)], &desk.signals);
         assert!(worker.join().unwrap());
@@ -198,5 +199,33 @@ fn the_demand_is_right_when_all_is_quiet() {
         assert!(desk.signals.split(), "two thieves wait, no worker, and one task is queued");
         desk.queue.put([task(9)], &desk.signals);
         assert!(!desk.signals.split(), "two tasks are queued for two thieves");
+    });
+}
+
+#[test]
+fn a_cut_waits_for_every_worker_with_a_task_and_for_no_other() {
+    every_interleaving(|| {
+        let desk = Desk::new(1);
+        desk.queue.put([task(0), task(1)], &desk.signals);
+        let its = Arc::clone(&desk);
+        let worker = thread::spawn(move || {
+            let first = its.queue.next(0, &its.signals, || {}).unwrap();
+            let standing = its.queue.standing(0, first.basis);
+            let second = its.queue.next(0, &its.signals, || {}).unwrap();
+            (standing, its.queue.standing(0, second.basis))
+        });
+        let taken = desk.queue.begin_cut(&[], true, &desk.signals);
+        let sealed: Vec<u64> = taken.iter().map(|queued| queued.entry.id.number).collect();
+        desk.queue.sealed(taken.into_iter().map(|queued| (queued, None)).collect(), &desk.signals);
+        let (first, second) = worker.join().unwrap();
+        // What was encoded counts after the cut when it is complete, what was not counts before.
+        let after = Standing::After(1);
+        match sealed.as_slice() {
+            [0, 1] => assert_eq!((first, second), (after, after)),
+            [1] => assert!(first == Standing::Before && second == after),
+            [] => assert_eq!(first, Standing::Before),
+            other => panic!("{other:?}"),
+        }
+        assert!(desk.queue.cut_is_collected() || sealed.is_empty());
     });
 }

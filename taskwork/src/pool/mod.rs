@@ -15,6 +15,7 @@
 
 mod signals;
 mod queue;
+mod cut;
 mod worker;
 #[cfg(feature = "simulation")]
 mod slices;
@@ -42,11 +43,11 @@ use tokio::sync::Notify;
 pub use self::slices::Pace;
 #[cfg(feature = "simulation")]
 pub(crate) use self::slices::Slices;
-use self::{batches::Batches, queue::Queue};
+use self::{batches::Batches, cut::Seal, queue::Queue};
 pub(crate) use self::{
     signals::Signals,
     variables::{Source, Unpublished, VariableTable},
-    work::{Batch, PoolFault, Work, merge},
+    work::{PoolFault, Work, merge},
     worker::Workers,
 };
 use crate::{
@@ -54,6 +55,7 @@ use crate::{
     core::PoolView,
     envelope::{Envelope, TASK_BYTES_MAX},
     figures::{Counter, Figures},
+    holdings::Basis,
     id::{NodeId, TaskId},
     outlook::{AtWork, Outlook},
     task::Task,
@@ -69,6 +71,8 @@ pub(crate) struct Entry<T: Task> {
     /// The task's outlook when it was queued: it does not change while the task waits, and the program's code
     /// is not called under a lock.
     pub(crate) outlook: Option<f64>,
+    /// On which it is this node's.
+    pub(crate) basis: Basis,
     pub(crate) task: T,
 }
 
@@ -112,20 +116,23 @@ impl<T: Task> fmt::Debug for Pool<T> {
 pub(crate) struct PoolLimits {
     pub(crate) task_children_max: usize,
     pub(crate) batch_ids_commit: usize,
-    pub(crate) batch_ids_max: usize,
+    /// Whether running tasks are written from time to time.
+    pub(crate) ledger: bool,
+    /// The maximum size of all tasks of a cut, in bytes.
+    pub(crate) ledger_bytes_max: usize,
 }
 
-/// The maximum number of ids in one transaction whatever the limits, half of them for the children of the
-/// task that is the last in it: with the longest paths they fill half of a request.
-const TRANSACTION_IDS_MAX: usize = 1_000;
+/// The maximum number of children of a task whatever the limits.
+const CHILDREN_MAX: usize = 500;
 
 impl PoolLimits {
     pub(crate) fn of(limits: &Limits) -> Self {
-        let Limits { task_children_max, batch_ids_commit, batch_ids_max, .. } = *limits;
+        let Limits { task_children_max, batch_ids_commit, ledger_interval_ms, ledger_bytes_max, .. } = *limits;
         Self {
-            task_children_max: task_children_max.min(TRANSACTION_IDS_MAX / 2),
+            task_children_max: task_children_max.min(CHILDREN_MAX),
             batch_ids_commit,
-            batch_ids_max: batch_ids_max.min(TRANSACTION_IDS_MAX),
+            ledger: ledger_interval_ms > 0,
+            ledger_bytes_max,
         }
     }
 }
@@ -141,7 +148,7 @@ impl<T: Task> Pool<T> {
             variables: VariableTable::new(variables),
             limits,
             queue: Queue::new(workers),
-            batches: Batches::new(limits.batch_ids_max),
+            batches: Batches::default(),
             fault: Mutex::default(),
             tasks_made: AtomicU64::new(0),
             worked: (0..workers).map(|_| Counter::default()).collect(),
@@ -160,18 +167,52 @@ impl<T: Task> Pool<T> {
         TaskId { node: self.node, number: self.tasks_made.fetch_add(1, Relaxed) }
     }
 
-    /// Queues a task that was just split off.
-    pub(crate) fn put_split(&self, entry: Entry<T>) {
+    /// Queues a task that was just split off by a worker's task.
+    pub(crate) fn put_split(&self, worker: usize, entry: Entry<T>) {
         self.splits.add(1);
-        if self.queue.put([entry], &self.signals) {
+        self.put_by(worker, entry);
+    }
+
+    /// Queues a task of a worker.
+    fn put_by(&self, worker: usize, entry: Entry<T>) {
+        let put = self.queue.put_by(worker, entry, None, &self.signals).or_else(|entry| {
+            // The entry is a part of what the cut that is being taken is to contain.
+            let sealed = self.seal_for_cut(&entry);
+            self.queue.put_by(worker, entry, Some(sealed), &self.signals)
+        });
+        if matches!(put, Ok(true)) {
             self.changed.notify_one();
         }
     }
 
-    /// Records a completed task, and notifies the driver if it waits for the batch or the batch has grown
-    /// enough to be committed.
-    pub(crate) fn complete(&self, id: TaskId, children: &[TaskId], output: T::Output) {
-        let waited_for = self.batches.complete(id, children, output);
+    /// Seals a task for a cut; `None` if it is too large. A task that cannot be encoded fails the job.
+    fn seal_for_cut(&self, entry: &Entry<T>) -> Seal {
+        match entry.seal() {
+            Ok(envelope) => Some(envelope),
+            Err(EncodeError::TooLarge { .. }) => None,
+            Err(error) => {
+                self.fail(PoolFault::Unsendable { task: entry.id, reason: error.to_string() });
+                None
+            }
+        }
+    }
+
+    /// Returns whether a worker's task is to be interrupted.
+    pub(crate) fn is_interrupted(&self, worker: usize) -> bool {
+        self.queue.is_interrupted(worker)
+    }
+
+    /// Records a task that a worker has completed, and notifies the driver if it waits for the batch or the
+    /// batch has grown enough to be committed.
+    pub(crate) fn complete(
+        &self,
+        worker: usize,
+        (id, basis): (TaskId, Basis),
+        children: &[TaskId],
+        output: T::Output,
+    ) {
+        let standing = self.queue.standing(worker, basis);
+        let waited_for = self.batches.complete(&self.queue, standing, (id, children), output);
         self.completed.add(1);
         if waited_for || self.batches.ids() >= self.limits.batch_ids_commit {
             self.changed.notify_one();
@@ -242,7 +283,7 @@ impl<T: Task> Entry<T> {
 
     /// Creates the entry of a task that continues where it stopped.
     pub(crate) fn resume(id: TaskId, children: Vec<TaskId>, output: T::Output, task: T) -> Self {
-        Self { id, children, output, outlook: task.outlook(), task }
+        Self { id, children, output, outlook: task.outlook(), basis: Basis::FIRM, task }
     }
 
     /// Packs the task for transfer to another node.

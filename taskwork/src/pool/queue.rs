@@ -1,12 +1,16 @@
 //! The queued tasks of a pool, and the workers and thieves that wait for tasks.
 //!
 //! One lock guards both, so that the demand is always well defined. The lock is taken when a task is split
-//! off, begun or ended; never while a task is searched.
+//! off, begun or ended; never while a task is searched. It also guards the [`cut`](super::cut) that is being
+//! taken.
 
 use std::{
     collections::VecDeque,
     hint,
-    sync::{PoisonError, atomic::Ordering::Relaxed},
+    sync::{
+        PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -14,12 +18,14 @@ use tokio::time::Instant;
 
 use super::{
     Entry, PoolView,
+    cut::{Collecting, Seal, Sealed, Standing},
     signals::Signals,
     sync::{AtomicU64, Condvar, Mutex, MutexGuard},
 };
 use crate::{
     envelope::TASK_BYTES_MAX,
     figures::Histogram,
+    holdings::Basis,
     outlook::{self, Outlook},
     task::Task,
 };
@@ -29,6 +35,8 @@ pub(super) struct Queue<T: Task> {
     state: Mutex<State<T>>,
     wake: Condvar,
     stirred: Stirred,
+    /// For each worker, whether its task is to be interrupted.
+    interrupted: Box<[AtomicBool]>,
 }
 
 /// A counter that increases when there may be a task for a waiting worker. On its own cache line, because
@@ -48,6 +56,24 @@ pub(super) enum Next<T: Task> {
     Nothing,
     /// The pool is closed.
     Closed,
+}
+
+/// What is to be done with a task that was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interruption {
+    /// It never was this node's.
+    Drop,
+    /// It is to be encoded for the cut, and goes on.
+    Seal,
+    GoOn,
+}
+
+/// Whether what has a basis is this node's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judgement {
+    Firm,
+    Tentative,
+    Void,
 }
 
 /// A queued task.
@@ -70,6 +96,9 @@ struct State<T: Task> {
     thieves: usize,
     gate: Gate,
     steal_times: Histogram,
+    /// For each worker that has a task, the basis of the task.
+    running: Vec<Option<Basis>>,
+    cut: Collecting,
 }
 
 /// Whether workers may begin tasks.
@@ -93,8 +122,16 @@ impl<T: Task> Queue<T> {
             thieves: 0,
             gate: Gate::Open,
             steal_times: Histogram::default(),
+            running: vec![None; workers],
+            cut: Collecting::default(),
         };
-        Self { state: Mutex::new(state), wake: Condvar::new(), stirred: Stirred(AtomicU64::new(0)) }
+        let interrupted = (0..workers).map(|_| AtomicBool::new(false)).collect();
+        Self {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            stirred: Stirred(AtomicU64::new(0)),
+            interrupted,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -104,29 +141,64 @@ impl<T: Task> Queue<T> {
     }
 
     /// Queues tasks. Returns whether a thief waits for one.
+    #[cfg(test)]
     pub(super) fn put(&self, entries: impl IntoIterator<Item = Entry<T>>, signals: &Signals) -> bool {
-        self.put_stolen(entries, None, signals)
+        self.put_locked(self.lock(), entries, None, signals)
     }
 
     /// Queues tasks that were requested from another node at the time `asked`; the steal is timed until the
-    /// first of them begins.
+    /// first of them begins. Their basis is open from now on.
     pub(super) fn put_stolen(
         &self,
+        entries: impl IntoIterator<Item = Entry<T>>,
+        basis: Basis,
+        asked: Option<Instant>,
+        signals: &Signals,
+    ) -> bool {
+        let mut state = self.lock();
+        state.cut.open(basis);
+        self.put_locked(state, entries, asked, signals)
+    }
+
+    fn put_locked(
+        &self,
+        mut state: MutexGuard<'_, State<T>>,
         entries: impl IntoIterator<Item = Entry<T>>,
         mut asked: Option<Instant>,
         signals: &Signals,
     ) -> bool {
-        let mut state = self.lock();
         let before = state.tasks.len();
-        let queued = entries.into_iter().map(|entry| Queued { entry, bytes: None, asked: asked.take() });
-        state.tasks.extend(queued);
+        for entry in entries {
+            if !state.cut.is_void(entry.basis) {
+                state.tasks.push_back(Queued { entry, bytes: None, asked: asked.take() });
+            }
+        }
         let added = state.tasks.len() - before;
         let thief_waits = state.thieves > 0;
         self.added(added, state, signals);
         thief_waits
     }
 
-    /// Puts tasks back to the front, from which they were [taken for a thief](Self::take_for_thief).
+    /// Queues a task that a worker has split off, or has stopped. Returns whether a thief waits for one. If the
+    /// worker's point of the cut is still to come, the task must come with its sealed form: otherwise it is
+    /// returned.
+    pub(super) fn put_by(
+        &self,
+        worker: usize,
+        entry: Entry<T>,
+        sealed: Option<Seal>,
+        signals: &Signals,
+    ) -> Result<bool, Entry<T>> {
+        let mut state = self.lock();
+        if state.cut.awaits(worker) && state.cut.counts(entry.basis) {
+            let Some(sealed) = sealed else { return Err(entry) };
+            state.cut.add(sealed);
+        }
+        Ok(self.put_locked(state, [entry], None, signals))
+    }
+
+    /// Puts tasks back to the front, from which they were [taken for a thief](Self::take_for_thief) or for a
+    /// cut.
     pub(super) fn put_back(&self, kept: Vec<Queued<T>>, signals: &Signals) {
         if kept.is_empty() {
             return;
@@ -134,8 +206,10 @@ impl<T: Task> Queue<T> {
         let mut state = self.lock();
         let added = kept.len();
         for queued in kept.into_iter().rev() {
-            state.staying += usize::from(queued.stays());
-            state.tasks.push_front(queued);
+            if !state.cut.is_void(queued.entry.basis) {
+                state.staying += usize::from(queued.stays());
+                state.tasks.push_front(queued);
+            }
         }
         self.added(added, state, signals);
     }
@@ -155,11 +229,15 @@ impl<T: Task> Queue<T> {
         self.lock().steal_times
     }
 
-    /// Waits for a task to run; `None` when the pool is closed. `hungry` is called if no task can begin at
-    /// once or, while others of the pool work, soon.
-    pub(super) fn next(&self, signals: &Signals, hungry: impl FnOnce()) -> Option<Entry<T>> {
+    /// Waits for a task for a worker that has none; `None` when the pool is closed. `notify` is called if no
+    /// task can begin at once or, while others of the pool work, soon; and if the worker was the last that a
+    /// cut has waited for.
+    pub(super) fn next(&self, worker: usize, signals: &Signals, notify: impl Fn()) -> Option<Entry<T>> {
         let mut state = self.lock();
-        if let Some(entry) = state.begin(signals) {
+        if self.rest(&mut state, worker, signals) {
+            notify();
+        }
+        if let Some(entry) = state.begin(worker, signals) {
             return Some(entry);
         }
         state.idle += 1;
@@ -169,13 +247,13 @@ impl<T: Task> Queue<T> {
         }
         if !state.can_begin() {
             drop(state);
-            hungry();
+            notify();
             state = self.lock();
         }
         while state.gate != Gate::Closed {
             if state.can_begin() {
                 state.idle -= 1;
-                return state.begin(signals);
+                return state.begin(worker, signals);
             }
             state.asleep += 1;
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -205,22 +283,31 @@ impl<T: Task> Queue<T> {
     }
 
     /// Returns a task to run if there is one now, like [`next`](Self::next) without waiting. `waits` is state
-    /// of the caller: whether it is counted as idle. `hungry` is called when it becomes so.
+    /// of the caller: whether it is counted as idle.
     #[cfg(feature = "simulation")]
-    pub(super) fn try_next(&self, signals: &Signals, waits: &mut bool, hungry: impl FnOnce()) -> Next<T> {
+    pub(super) fn try_next(
+        &self,
+        worker: usize,
+        signals: &Signals,
+        waits: &mut bool,
+        notify: impl Fn(),
+    ) -> Next<T> {
         let mut state = self.lock();
+        if self.rest(&mut state, worker, signals) {
+            notify();
+        }
         if state.gate == Gate::Closed {
             return Next::Closed;
         }
         if state.can_begin() {
             state.idle -= usize::from(std::mem::take(waits));
-            return state.begin(signals).map_or(Next::Nothing, Next::Task);
+            return state.begin(worker, signals).map_or(Next::Nothing, Next::Task);
         }
         if !std::mem::replace(waits, true) {
             state.idle += 1;
             state.signal(signals);
             drop(state);
-            hungry();
+            notify();
         }
         Next::Nothing
     }
@@ -236,8 +323,9 @@ impl<T: Task> Queue<T> {
     }
 
     /// Takes up to `tasks_max` tasks for a thief, oldest first, but at most half of the queue unless it has a
-    /// single task, so that local workers do not starve. As far as their sizes are known, they have at most
-    /// `bytes_max` bytes together, or are a single larger one; tasks that are too large to be sent remain.
+    /// single task, so that local workers do not starve. They have one basis. As far as their sizes are known,
+    /// they have at most `bytes_max` bytes together, or are a single larger one; tasks that are too large to be
+    /// sent remain.
     pub(super) fn take_for_thief(
         &self,
         tasks_max: usize,
@@ -246,7 +334,7 @@ impl<T: Task> Queue<T> {
     ) -> Vec<Queued<T>> {
         let mut state = self.lock();
         let tasks_max = state.tasks.len().div_ceil(2).min(tasks_max);
-        let (mut taken, mut bytes, mut place) = (Vec::new(), 0, 0);
+        let (mut taken, mut bytes, mut place) = (Vec::<Queued<T>>::new(), 0, 0);
         while taken.len() < tasks_max
             && let Some(next) = state.tasks.get(place)
         {
@@ -255,13 +343,148 @@ impl<T: Task> Queue<T> {
                 continue;
             }
             bytes += next.bytes.unwrap_or(0);
-            if bytes > bytes_max && !taken.is_empty() {
+            let basis = taken.first().map_or(next.entry.basis, |first| first.entry.basis);
+            if next.entry.basis != basis || (bytes > bytes_max && !taken.is_empty()) {
                 break;
             }
             taken.extend(state.tasks.remove(place));
         }
         state.signal(signals);
         taken
+    }
+
+    /// Begins a cut in which these bases count, and takes out the queued tasks that are to be encoded for it.
+    /// If there is to be no [ledger](crate::Limits::ledger_interval_ms), only completions count.
+    pub(super) fn begin_cut(&self, firm: &[Basis], ledger: bool, signals: &Signals) -> Vec<Queued<T>> {
+        let mut state = self.lock();
+        let State { running, cut, .. } = &mut *state;
+        cut.begin(firm);
+        if !ledger {
+            return Vec::new();
+        }
+        for (worker, basis) in running.iter().enumerate() {
+            if basis.is_some_and(|basis| cut.counts(basis)) {
+                cut.awaits_now(worker);
+                self.interrupted[worker].store(true, Relaxed);
+            }
+        }
+        signals.set_snapshot(cut.awaits_any());
+        let tasks = std::mem::take(&mut state.tasks);
+        let (counting, others) = tasks.into_iter().partition(|queued| state.cut.counts(queued.entry.basis));
+        state.tasks = others;
+        state.staying = state.tasks.iter().filter(|queued| queued.stays()).count();
+        state.signal(signals);
+        Vec::from(counting)
+    }
+
+    /// Adds queued tasks to the cut, and puts them back. Returns whether the cut is collected.
+    pub(super) fn sealed(&self, sealed: Vec<(Queued<T>, Seal)>, signals: &Signals) -> bool {
+        let mut state = self.lock();
+        let mut kept = Vec::with_capacity(sealed.len());
+        for (queued, seal) in sealed {
+            state.cut.add(seal);
+            kept.push(queued);
+        }
+        drop(state);
+        self.put_back(kept, signals);
+        let mut state = self.lock();
+        state.cut.sealed_queue();
+        state.cut.is_collected()
+    }
+
+    /// Returns whether a worker's task is to be interrupted.
+    pub(super) fn is_interrupted(&self, worker: usize) -> bool {
+        self.interrupted[worker].load(Relaxed)
+    }
+
+    /// Returns what is to be done with a task that was interrupted.
+    pub(super) fn interruption(&self, worker: usize, basis: Basis, signals: &Signals) -> Interruption {
+        let state = self.lock();
+        self.interrupted[worker].store(false, Relaxed);
+        self.signal_interrupts(signals);
+        if state.cut.is_void(basis) {
+            Interruption::Drop
+        } else if state.cut.awaits(worker) {
+            Interruption::Seal
+        } else {
+            Interruption::GoOn
+        }
+    }
+
+    /// Adds a running task to the cut: its worker's point. Returns whether the cut is collected.
+    pub(super) fn pass(&self, worker: usize, sealed: Seal) -> bool {
+        let mut state = self.lock();
+        if state.cut.awaits(worker) {
+            state.cut.add(sealed);
+        }
+        state.cut.pass(worker)
+    }
+
+    /// Notes that a worker has no task, which passes its point of a cut. Returns whether the cut is collected
+    /// with it.
+    fn rest(&self, state: &mut State<T>, worker: usize, signals: &Signals) -> bool {
+        state.running[worker] = None;
+        if self.interrupted[worker].swap(false, Relaxed) {
+            self.signal_interrupts(signals);
+        }
+        state.cut.pass(worker)
+    }
+
+    /// Must be called under the lock.
+    fn signal_interrupts(&self, signals: &Signals) {
+        signals.set_snapshot(self.interrupted.iter().any(|interrupted| interrupted.load(Relaxed)));
+    }
+
+    /// Returns where a completion of a worker counts.
+    pub(super) fn standing(&self, worker: usize, basis: Basis) -> Standing {
+        self.lock().cut.standing(worker, basis)
+    }
+
+    /// Returns whether completions on this basis belong to the node, or never will.
+    pub(super) fn judge(&self, basis: Basis) -> Judgement {
+        let state = self.lock();
+        if state.cut.is_void(basis) {
+            Judgement::Void
+        } else if state.cut.counts(basis) {
+            Judgement::Firm
+        } else {
+            Judgement::Tentative
+        }
+    }
+
+    /// Returns whether a cut waits to be finished.
+    pub(super) fn cut_is_collected(&self) -> bool {
+        self.lock().cut.is_collected()
+    }
+
+    /// Finishes a collected cut.
+    pub(super) fn finish_cut(&self) -> Option<(u64, Sealed)> {
+        self.lock().cut.finish()
+    }
+
+    /// Drops what is queued on these bases, and interrupts what runs on them.
+    pub(super) fn void(&self, bases: &[Basis], signals: &Signals) {
+        let mut state = self.lock();
+        state.cut.void(bases);
+        state.tasks.retain(|queued| !bases.contains(&queued.entry.basis));
+        state.staying = state.tasks.iter().filter(|queued| queued.stays()).count();
+        for (worker, basis) in state.running.iter().enumerate() {
+            if basis.is_some_and(|basis| bases.contains(&basis)) {
+                self.interrupted[worker].store(true, Relaxed);
+            }
+        }
+        self.signal_interrupts(signals);
+        state.signal(signals);
+    }
+
+    /// Forgets the bases and the cut of an attempt that is over. No task may run meanwhile.
+    pub(super) fn reset(&self, signals: &Signals) {
+        let mut state = self.lock();
+        state.cut.reset();
+        for interrupted in &self.interrupted {
+            interrupted.store(false, Relaxed);
+        }
+        self.signal_interrupts(signals);
     }
 
     /// Sets the number of thieves that wait at this node; each adds to the demand.
@@ -321,7 +544,6 @@ impl<T: Task> Queue<T> {
             staying: state.staying,
             stopped: state.gate != Gate::Open,
             batch_ids: 0,
-            batches: 0,
         }
     }
 }
@@ -338,12 +560,13 @@ impl<T: Task> State<T> {
         self.gate == Gate::Open && !self.tasks.is_empty()
     }
 
-    fn begin(&mut self, signals: &Signals) -> Option<Entry<T>> {
+    fn begin(&mut self, worker: usize, signals: &Signals) -> Option<Entry<T>> {
         let next = if self.gate == Gate::Open { self.tasks.pop_front() } else { None };
         self.staying -= usize::from(next.as_ref().is_some_and(Queued::stays));
         if let Some(asked) = next.as_ref().and_then(|queued| queued.asked) {
             self.steal_times.note(asked.elapsed());
         }
+        self.running[worker] = next.as_ref().map(|queued| queued.entry.basis);
         self.signal(signals);
         next.map(|queued| queued.entry)
     }

@@ -11,8 +11,8 @@ use super::sync::AtomicU64;
 /// The pool's requests to the tasks that run in it, on its own cache line.
 ///
 /// ```text
-///   63                    2    1      0
-///   epoch of the variables  stop  split
+///   63                    3  2         1     0
+///   epoch of the variables    snapshot  stop  split
 /// ```
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -20,7 +20,8 @@ pub(crate) struct Signals(AtomicU64);
 
 const SPLIT: u64 = 1;
 const STOP: u64 = 2;
-const EPOCH: u64 = 4;
+const SNAPSHOT: u64 = 4;
+const EPOCH: u64 = 8;
 
 impl Signals {
     /// Returns the whole word, which changes when there is something to see.
@@ -35,10 +36,34 @@ impl Signals {
         epoch * EPOCH
     }
 
+    /// Returns whether all running tasks should stop, or some of them be interrupted, at their next
+    /// `migrate()`.
+    #[inline]
+    pub(crate) fn interrupts(&self) -> bool {
+        self.word() & (STOP | SNAPSHOT) != 0
+    }
+
     /// Returns whether running tasks should stop at their next `migrate()`.
     #[inline]
     pub(crate) fn stop(&self) -> bool {
         self.word() & STOP != 0
+    }
+
+    /// Returns whether some running tasks are to be interrupted.
+    #[inline]
+    pub(crate) fn snapshot(&self) -> bool {
+        self.word() & SNAPSHOT != 0
+    }
+
+    pub(crate) fn set_snapshot(&self, snapshot: bool) {
+        self.set(SNAPSHOT, snapshot);
+    }
+
+    /// Returns the word of an epoch in which other tasks than the caller's are to be interrupted, and nothing
+    /// else is requested.
+    #[inline]
+    pub(crate) fn quiet_but_snapshot(epoch: u64) -> u64 {
+        Self::quiet(epoch) | SNAPSHOT
     }
 
     pub(crate) fn set_stop(&self, stop: bool) {

@@ -14,15 +14,17 @@ use tokio::{
 };
 
 use super::{
-    Batch, Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, Workers,
+    Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, Workers,
     queue::Next,
     work::{Merging, merge_shown},
     worker::Searched,
 };
 use crate::{
     context::Finished,
+    core::Cut,
     envelope::Envelope,
     figures::Figures,
+    holdings::Basis,
     id::{NodeId, TaskId},
     outlook::Outlook,
     task::{Outcome, Task},
@@ -64,7 +66,7 @@ impl<T: Task> Slices<T> {
                 entry
             } else {
                 let hungry = || self.pool.notify_changed();
-                match self.pool.queue.try_next(&self.pool.signals, &mut waits, hungry) {
+                match self.pool.queue.try_next(worker, &self.pool.signals, &mut waits, hungry) {
                     Next::Closed => return,
                     Next::Task(entry) => entry,
                     Next::Nothing => {
@@ -86,14 +88,20 @@ impl<T: Task> Slices<T> {
     /// Runs a task for a slice; returns it if it is to continue.
     fn slice(&self, entry: Entry<T>, worker: usize) -> Option<Entry<T>> {
         match self.pool.search(entry, worker) {
-            Searched { outcome: Ok(Outcome::Migrate), finished, task } if !finished.stop_requested => {
-                let Finished { id, children, output, .. } = finished;
-                Some(Entry::resume(id, children, output, task))
+            Searched { outcome: Ok(Outcome::Migrate), finished, task } if !finished.requested.stop => {
+                let Finished { id, children, output, basis, .. } = finished;
+                let entry = Entry { basis, ..Entry::resume(id, children, output, task) };
+                if self.pool.is_interrupted(worker) {
+                    return self.pool.interrupt(worker, entry);
+                }
+                Some(entry)
             }
             searched => {
-                self.pool.conclude(searched);
-                self.pool.runs(worker, None);
-                None
+                let again = self.pool.conclude(searched, worker);
+                if again.is_none() {
+                    self.pool.runs(worker, None);
+                }
+                again
             }
         }
     }
@@ -132,13 +140,18 @@ impl<T: Task> Work for Slices<T> {
         self.pool.variables()
     }
 
-    fn put(&self, envelopes: Vec<Envelope>, asked: Option<Instant>) -> Result<(), PoolFault> {
-        let done = Work::put(&self.pool, envelopes, asked);
+    fn put(
+        &self,
+        envelopes: Vec<Envelope>,
+        basis: Basis,
+        asked: Option<Instant>,
+    ) -> Result<(), PoolFault> {
+        let done = Work::put(&self.pool, envelopes, basis, asked);
         self.look.notify_waiters();
         done
     }
 
-    fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<Vec<Envelope>, PoolFault> {
+    fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<(Basis, Vec<Envelope>), PoolFault> {
         let taken = Work::take(&self.pool, tasks_max, bytes_max);
         // Tasks that do not fit are put back.
         self.look.notify_waiters();
@@ -158,7 +171,7 @@ impl<T: Task> Work for Slices<T> {
         self.look.notify_waiters();
     }
 
-    fn unload(&self) -> Result<Vec<Envelope>, PoolFault> {
+    fn unload(&self) -> Result<Vec<(Basis, Envelope)>, PoolFault> {
         self.pool.unload()
     }
 
@@ -166,12 +179,19 @@ impl<T: Task> Work for Slices<T> {
         self.pool.discard();
     }
 
-    fn take_batch(&self) -> Result<Option<Batch>, PoolFault> {
-        self.pool.take_batch()
+    fn begin_cut(&self, firm: &[Basis]) -> Result<(), PoolFault> {
+        let begun = self.pool.begin_cut(firm);
+        // Queued tasks are put back.
+        self.look.notify_waiters();
+        begun
     }
 
-    fn ready_batch(&self) -> Result<Option<Batch>, PoolFault> {
-        self.pool.ready_batch()
+    fn ready_cut(&self) -> Result<Option<Cut>, PoolFault> {
+        self.pool.ready_cut()
+    }
+
+    fn void(&self, bases: &[Basis]) {
+        self.pool.void(bases);
     }
 
     fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging {

@@ -5,6 +5,7 @@
 //! round's seed.
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,6 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::{Entry, Pool, PoolLimits, Work, Workers, merge};
 use crate::{
     context::Context,
+    core::Cut,
+    envelope::Envelope,
+    holdings::Basis,
     id::{NodeId, TaskId},
     task::{Outcome, Task},
     wire::codec,
@@ -52,10 +56,23 @@ impl Task for Leaves {
 }
 
 const LIMITS: PoolLimits =
-    PoolLimits { task_children_max: 3, batch_ids_commit: usize::MAX, batch_ids_max: 1_000 };
+    PoolLimits { task_children_max: 3, batch_ids_commit: usize::MAX, ledger: true, ledger_bytes_max: 1 << 30 };
 const HEIGHT: u32 = 12;
 const LEAVES: u64 = 1 << HEIGHT;
 const STATES: u64 = 2 * LEAVES - 1;
+
+/// Takes a cut, which lasts until every running task was polled.
+fn cut(pool: &dyn Work) -> Cut {
+    pool.begin_cut(&[]).unwrap();
+    let give_up = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(cut) = pool.ready_cut().unwrap() {
+            return cut;
+        }
+        assert!(Instant::now() < give_up, "waited in vain for a cut: {:?}", pool.view());
+        std::thread::yield_now();
+    }
+}
 
 struct Bench {
     pool: Arc<Pool<Leaves>>,
@@ -71,7 +88,7 @@ impl Bench {
 
     fn put_root(&self) {
         let root = Entry::new(TaskId::ROOT, Leaves { open: vec![HEIGHT] });
-        self.pool.put(vec![root.seal().unwrap()], None).unwrap();
+        self.pool.put(vec![root.seal().unwrap()], Basis::FIRM, None).unwrap();
     }
 
     /// Waits until a condition holds, testing it whenever the pool has changed, and periodically.
@@ -101,9 +118,9 @@ fn every_state_is_visited_once_and_the_batch_holds_the_root_alone() {
         bench.pool.set_thieves(round % 3);
         bench.put_root();
         bench.wait_until_idle();
-        let batch = bench.pool.take_batch().unwrap().unwrap();
-        assert_eq!(batch.toggles, [TaskId::ROOT], "round {round}");
-        assert_eq!(batch.output, codec::encode(&LEAVES).unwrap(), "round {round}");
+        let mut cut = cut(&*bench.pool);
+        assert_eq!(cut.toggles.take(9), [TaskId::ROOT], "round {round}");
+        assert_eq!(cut.output, codec::encode(&LEAVES).unwrap(), "round {round}");
         assert_eq!(Work::figures(&*bench.pool).worked, STATES, "round {round}");
         bench.end();
     }
@@ -119,11 +136,11 @@ fn tasks_that_go_back_and_forth_between_two_pools_are_neither_lost_nor_doubled()
             let from = random.random_range(0..2);
             let (giver, taker) = (&pair[from].pool, &pair[1 - from].pool);
             giver.set_thieves(1);
-            let taken = giver.take(random.random_range(1..4), random.random_range(1..200)).unwrap();
-            taker.put(taken, None).unwrap();
+            let (_, taken) = giver.take(random.random_range(1..4), random.random_range(1..200)).unwrap();
+            taker.put(taken, Basis::FIRM, None).unwrap();
             giver.set_thieves(0);
         }
-        let outputs = pair.each_ref().map(|bench| bench.pool.take_batch().unwrap().unwrap().output);
+        let outputs = pair.each_ref().map(|bench| cut(&*bench.pool).output);
         assert_eq!(merge::<u64>(&outputs).unwrap(), LEAVES, "round {round}");
         pair.into_iter().for_each(Bench::end);
     }
@@ -158,11 +175,12 @@ fn a_pool_that_is_stopped_and_unloaded_gives_up_everything() {
         first.wait_for("some work done", |pool| Work::figures(pool).worked > 100);
         first.pool.stop();
         first.wait_for("a quiet pool", |pool| pool.view().is_quiet());
-        second.pool.put(first.pool.unload().unwrap(), None).unwrap();
+        let unloaded = first.pool.unload().unwrap().into_iter().map(|(_, task)| task).collect();
+        second.pool.put(unloaded, Basis::FIRM, None).unwrap();
         second.wait_until_idle();
         let outputs = [
-            first.pool.take_batch().unwrap().unwrap().output,
-            second.pool.take_batch().unwrap().unwrap().output,
+            cut(&*first.pool).output,
+            cut(&*second.pool).output,
         ];
         assert_eq!(merge::<u64>(&outputs).unwrap(), LEAVES, "round {round}");
         // The pool can be used again.
@@ -170,9 +188,76 @@ fn a_pool_that_is_stopped_and_unloaded_gives_up_everything() {
         first.pool.resume();
         first.put_root();
         first.wait_until_idle();
-        assert_eq!(first.pool.take_batch().unwrap().unwrap().output, codec::encode(&LEAVES).unwrap());
+        assert_eq!(cut(&*first.pool).output, codec::encode(&LEAVES).unwrap());
         first.end();
         second.end();
+    }
+}
+
+/// Returns the leaves that a cut accounts for: those in the output, those that its tasks have found, and those
+/// that are still open in them.
+fn leaves(cut: &Cut) -> u64 {
+    let decode = |bytes: &[u8]| codec::decode::<u64>(bytes).unwrap();
+    let open = |task: &Envelope| {
+        let Leaves { open } = codec::decode(&task.task).unwrap();
+        open.iter().map(|height| 1_u64 << height).sum::<u64>() + decode(&task.output)
+    };
+    decode(&cut.output) + cut.tasks.iter().map(open).sum::<u64>()
+}
+
+#[test]
+fn every_cut_through_a_pool_at_work_is_the_whole_of_it() {
+    let mut cuts_with_tasks = 0;
+    for round in 0..40 {
+        let bench = Bench::start(1 + round % 4);
+        bench.pool.set_thieves(round % 3);
+        bench.put_root();
+        let mut list = BTreeSet::from([TaskId::ROOT]);
+        while !bench.pool.view().is_idle() {
+            let mut cut = cut(&*bench.pool);
+            assert_eq!(leaves(&cut), LEAVES, "round {round}");
+            let ids: BTreeSet<TaskId> = cut.tasks.iter().map(|task| task.id).collect();
+            assert_eq!(ids.len(), cut.tasks.len(), "round {round}");
+            for id in cut.toggles.take(usize::MAX) {
+                if !list.remove(&id) {
+                    list.insert(id);
+                }
+            }
+            assert!(!list.is_empty() || ids.is_empty(), "round {round}");
+            cuts_with_tasks += usize::from(!ids.is_empty());
+        }
+        assert_eq!(codec::decode::<u64>(&cut(&*bench.pool).output).unwrap(), LEAVES);
+        bench.end();
+    }
+    assert!(cuts_with_tasks > 40, "only {cuts_with_tasks} cuts were taken while there was work");
+}
+
+#[test]
+fn what_is_tentative_is_in_no_cut_until_it_is_firm_and_goes_when_it_is_void() {
+    const TENTATIVE: Basis = Basis(7);
+    for round in 0..40 {
+        let bench = Bench::start(1 + round % 3);
+        bench.pool.set_thieves(round % 2);
+        let root = Entry::new(TaskId::ROOT, Leaves { open: vec![HEIGHT] });
+        bench.pool.put(vec![root.seal().unwrap()], TENTATIVE, None).unwrap();
+        bench.wait_for("some work done", |pool| Work::figures(pool).worked > 100);
+        let first = cut(&*bench.pool);
+        assert_eq!((leaves(&first), first.toggles.len()), (0, 0), "round {round}");
+        if round % 4 == 0 {
+            bench.pool.void(&[TENTATIVE]);
+            bench.wait_until_idle();
+            assert_eq!(leaves(&cut(&*bench.pool)), 0, "round {round}");
+        } else {
+            bench.pool.begin_cut(&[TENTATIVE]).unwrap();
+            bench.wait_for("a cut", |pool| match pool.ready_cut().unwrap() {
+                Some(cut) => {
+                    assert_eq!(leaves(&cut), LEAVES, "round {round}");
+                    true
+                }
+                None => false,
+            });
+        }
+        bench.end();
     }
 }
 
@@ -197,7 +282,7 @@ impl Task for Bad {
 fn a_task_that_panics_is_a_fault_of_the_program_and_no_end_of_the_worker() {
     let pool = Arc::new(Pool::<Bad>::new(NodeId(1), Arc::new(()), 1, LIMITS));
     let workers = Workers::start(&pool).unwrap();
-    pool.put(vec![Entry::new(TaskId::ROOT, Bad).seal().unwrap()], None).unwrap();
+    pool.put(vec![Entry::new(TaskId::ROOT, Bad).seal().unwrap()], Basis::FIRM, None).unwrap();
     let give_up = Instant::now() + Duration::from_secs(60);
     while pool.fault().is_none() {
         assert!(Instant::now() < give_up, "waited in vain for the fault");
@@ -232,10 +317,10 @@ fn a_thief_is_given_so_many_bytes_and_what_is_too_large_to_be_sent_stays() {
     let pool = Arc::new(Pool::<Heavy>::new(NodeId(1), Arc::new(()), 1, LIMITS));
     let sizes = [400, 400, 400, 9_000, 65 << 20, 10, 10, 10, 10, 10, 10, 10];
     for (number, size) in (0..).zip(sizes) {
-        pool.put_split(Entry::new(TaskId { node: NodeId(1), number }, Heavy("x".repeat(size))));
+        pool.put_split(0, Entry::new(TaskId { node: NodeId(1), number }, Heavy("x".repeat(size))));
     }
     let give = |bytes_max| -> Vec<u64> {
-        pool.take(16, bytes_max).unwrap().iter().map(|envelope| envelope.id.number).collect()
+        pool.take(16, bytes_max).unwrap().1.iter().map(|envelope| envelope.id.number).collect()
     };
     assert_eq!(give(1_000), [0, 1], "a third would be too much");
     assert_eq!(give(1_000), [2], "so would the next");
@@ -253,7 +338,7 @@ fn a_thief_is_given_so_many_bytes_and_what_is_too_large_to_be_sent_stays() {
         std::thread::yield_now();
     }
     assert_eq!(pool.view().staying, 0);
-    assert_eq!(pool.take_batch().unwrap().unwrap().output, codec::encode(&(65_u64 << 20)).unwrap());
+    assert_eq!(cut(&*pool).output, codec::encode(&(65_u64 << 20)).unwrap());
     pool.close();
     workers.join();
 }

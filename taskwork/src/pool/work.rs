@@ -12,8 +12,10 @@ use tokio::{task, time::Instant};
 
 use super::{Entry, Pool, PoolView, Signals, Source, VariableTable, lock, queue::Queued, worker::message};
 use crate::{
+    core::Cut,
     envelope::{Envelope, TASK_BYTES_MAX},
     figures::{Counter, Figures},
+    holdings::Basis,
     id::TaskId,
     outlook::Outlook,
     output::Output,
@@ -24,14 +26,6 @@ use crate::{
 
 /// The maximum size of an encoded value to be shown as JSON, in bytes: JSON takes many times as much.
 pub(super) const SHOWN_ENCODED_BYTES_MAX: usize = 256 << 10;
-
-/// The ids to be toggled for the tasks completed since the last batch, and the merged output of all completed
-/// tasks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Batch {
-    pub(crate) toggles: Vec<TaskId>,
-    pub(crate) output: Vec<u8>,
-}
 
 /// A mistake of the program that would recur in another attempt: the job fails.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -73,11 +67,17 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn running(&self) -> Vec<TaskId>;
     fn signals(&self) -> &Signals;
     fn variables(&self) -> &VariableTable;
-    /// Queues tasks from elsewhere, with the time of the request for them.
-    fn put(&self, envelopes: Vec<Envelope>, asked: Option<Instant>) -> Result<(), PoolFault>;
-    /// Takes queued tasks for a thief, with at most `bytes_max` bytes together; a larger one goes alone.
-    /// Tasks that are too large to be sent remain.
-    fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<Vec<Envelope>, PoolFault>;
+    /// Queues tasks from elsewhere, with a basis that is open from now on, and the time of the request for
+    /// them.
+    fn put(
+        &self,
+        envelopes: Vec<Envelope>,
+        basis: Basis,
+        asked: Option<Instant>,
+    ) -> Result<(), PoolFault>;
+    /// Takes queued tasks for a thief, with one basis and at most `bytes_max` bytes together; a larger one goes
+    /// alone. Tasks that are too large to be sent remain.
+    fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<(Basis, Vec<Envelope>), PoolFault>;
     /// Sets the number of thieves that wait for a split.
     fn set_thieves(&self, thieves: usize);
     /// Asks running tasks to stop and lets none begin.
@@ -85,16 +85,17 @@ pub(crate) trait Work: Send + Sync + 'static {
     /// Lets tasks begin again.
     fn resume(&self);
     /// Takes every queued task of a pool in which none begins.
-    fn unload(&self) -> Result<Vec<Envelope>, PoolFault>;
+    fn unload(&self) -> Result<Vec<(Basis, Envelope)>, PoolFault>;
     /// Discards every task of a quiet pool, its batch and its outputs: they belong to an attempt that is
     /// over.
     fn discard(&self);
-    /// Takes the batch. `None` while a worker merges an output into it: then it is
-    /// [`ready`](Self::ready_batch) later, which [`changed`](Self::changed) announces. In a quiet pool it is
-    /// available at once.
-    fn take_batch(&self) -> Result<Option<Batch>, PoolFault>;
-    /// Returns the requested batch, if it could not be taken at once and is available now.
-    fn ready_batch(&self) -> Result<Option<Batch>, PoolFault>;
+    /// Makes what has these bases the node's own, and begins a cut. It is [`ready`](Self::ready_cut) when every
+    /// running task has been polled, which [`changed`](Self::changed) announces; in a quiet pool at once.
+    fn begin_cut(&self, firm: &[Basis]) -> Result<(), PoolFault>;
+    /// Returns the cut that was begun, if it is finished.
+    fn ready_cut(&self) -> Result<Option<Cut>, PoolFault>;
+    /// Drops everything that has these bases.
+    fn void(&self, bases: &[Basis]);
     /// Merges outputs of nodes on another thread, since it may take long. Nodes without any output yet have
     /// an empty one.
     fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging;
@@ -114,7 +115,7 @@ impl<T: Task> Work for Pool<T> {
         // that has just become idle might not show what was completed last, and a node that leaves would
         // leave it behind.
         let queue = self.queue.view();
-        PoolView { batch_ids: self.batches.ids(), batches: self.batches.count(), ..queue }
+        PoolView { batch_ids: self.batches.ids(), ..queue }
     }
 
     fn fault(&self) -> Option<PoolFault> {
@@ -141,18 +142,25 @@ impl<T: Task> Work for Pool<T> {
         &self.variables
     }
 
-    fn put(&self, envelopes: Vec<Envelope>, asked: Option<Instant>) -> Result<(), PoolFault> {
+    fn put(
+        &self,
+        envelopes: Vec<Envelope>,
+        basis: Basis,
+        asked: Option<Instant>,
+    ) -> Result<(), PoolFault> {
         let open = |envelope: Envelope| {
             let task = envelope.id;
-            Entry::open(envelope).map_err(|e| PoolFault::Unreadable { task, reason: e.to_string() })
+            let entry =
+                Entry::open(envelope).map_err(|e| PoolFault::Unreadable { task, reason: e.to_string() })?;
+            Ok(Entry { basis, ..entry })
         };
         let entries: Vec<Entry<T>> = envelopes.into_iter().map(open).collect::<Result<_, _>>()?;
-        self.queue.put_stolen(entries, asked, &self.signals);
+        self.queue.put_stolen(entries, basis, asked, &self.signals);
         Ok(())
     }
 
-    fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<Vec<Envelope>, PoolFault> {
-        let bytes_max = bytes_max.min(TASK_BYTES_MAX);
+    fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<(Basis, Vec<Envelope>), PoolFault> {
+        let (bytes_max, mut basis) = (bytes_max.min(TASK_BYTES_MAX), Basis::FIRM);
         let (mut envelopes, mut bytes, mut kept, mut full) = (Vec::new(), 0, Vec::new(), false);
         // Sealing takes time and is therefore done outside the queue's lock.
         for queued in self.queue.take_for_thief(tasks_max, bytes_max, &self.signals) {
@@ -160,6 +168,7 @@ impl<T: Task> Work for Pool<T> {
                 kept.push(queued);
                 continue;
             }
+            basis = queued.entry.basis;
             match queued.entry.seal() {
                 Ok(envelope) if envelopes.is_empty() || bytes + envelope.bytes() <= bytes_max => {
                     bytes += envelope.bytes();
@@ -181,7 +190,7 @@ impl<T: Task> Work for Pool<T> {
             }
         }
         self.queue.put_back(kept, &self.signals);
-        Ok(envelopes)
+        Ok((basis, envelopes))
     }
 
     fn set_thieves(&self, thieves: usize) {
@@ -196,8 +205,13 @@ impl<T: Task> Work for Pool<T> {
         self.queue.resume(&self.signals);
     }
 
-    fn unload(&self) -> Result<Vec<Envelope>, PoolFault> {
-        seal(&self.queue.take_all(&self.signals))
+    fn unload(&self) -> Result<Vec<(Basis, Envelope)>, PoolFault> {
+        let entries = self.queue.take_all(&self.signals);
+        let seal = |entry: Entry<T>| match entry.seal() {
+            Ok(envelope) => Ok((entry.basis, envelope)),
+            Err(error) => Err(unsendable(entry.id, &error)),
+        };
+        entries.into_iter().map(seal).collect()
     }
 
     fn discard(&self) {
@@ -207,14 +221,34 @@ impl<T: Task> Work for Pool<T> {
         self.worked_earlier.add(self.worked_here());
         self.done.iter().for_each(Counter::reset);
         self.batches.reset();
+        self.queue.reset(&self.signals);
     }
 
-    fn take_batch(&self) -> Result<Option<Batch>, PoolFault> {
-        self.batches.take()
+    fn begin_cut(&self, firm: &[Basis]) -> Result<(), PoolFault> {
+        let queued = self.queue.begin_cut(firm, self.limits.ledger, &self.signals);
+        // Encoding takes time and is therefore done outside the queue's lock.
+        let seal = |queued: Queued<T>| {
+            let sealed = self.seal_for_cut(&queued.entry);
+            (queued, sealed)
+        };
+        self.queue.sealed(queued.into_iter().map(seal).collect(), &self.signals);
+        match self.fault() {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
     }
 
-    fn ready_batch(&self) -> Result<Option<Batch>, PoolFault> {
-        self.batches.ready()
+    fn ready_cut(&self) -> Result<Option<Cut>, PoolFault> {
+        let cut = self.batches.take(&self.queue)?;
+        Ok(cut.map(|cut| {
+            let bytes: usize = cut.tasks.iter().map(Envelope::bytes).sum();
+            let unprotected = cut.unprotected || bytes > self.limits.ledger_bytes_max || !self.limits.ledger;
+            Cut { unprotected, ..cut }
+        }))
+    }
+
+    fn void(&self, bases: &[Basis]) {
+        self.queue.void(bases, &self.signals);
     }
 
     fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging {
@@ -277,10 +311,6 @@ pub(crate) fn merge<O: Output>(outputs: &[Vec<u8>]) -> Result<O, PoolFault> {
         merged.merge(output);
     }
     Ok(merged)
-}
-
-fn seal<T: Task>(entries: &[Entry<T>]) -> Result<Vec<Envelope>, PoolFault> {
-    entries.iter().map(|entry| entry.seal().map_err(|e| unsendable(entry.id, &e))).collect()
 }
 
 fn unsendable(task: TaskId, error: &EncodeError) -> PoolFault {

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use super::{Entry, Pool, PoolFault};
+use super::{Entry, Pool, PoolFault, queue::Interruption};
 use crate::{
     context::{Context, Finished},
     task::{Outcome, Task},
@@ -91,47 +91,69 @@ pub(super) struct Searched<T: Task> {
 
 impl<T: Task> Pool<T> {
     fn work(&self, worker: usize) {
-        while let Some(entry) = self.queue.next(&self.signals, || self.notify_changed()) {
+        while let Some(entry) = self.queue.next(worker, &self.signals, || self.notify_changed()) {
             self.run(entry, worker);
         }
     }
 
     /// Runs a task until it is complete or stops.
     pub(crate) fn run(&self, entry: Entry<T>, worker: usize) {
-        let searched = self.search(entry, worker);
-        self.conclude(searched);
+        let mut next = Some(entry);
+        while let Some(entry) = next {
+            let searched = self.search(entry, worker);
+            next = self.conclude(searched, worker);
+        }
         self.at_work(worker).clear();
         self.runs(worker, None);
     }
 
     /// Calls the program's search once.
     pub(super) fn search(&self, entry: Entry<T>, worker: usize) -> Searched<T> {
-        let Entry { id, children, output, outlook, mut task } = entry;
+        let Entry { id, children, output, outlook, basis, mut task } = entry;
         self.runs(worker, Some(id));
         self.at_work(worker).set(outlook);
-        let mut cx = Context::new(self, worker, id, children, output);
+        let mut cx = Context::new(self, worker, id, children, output, basis);
         let outcome = catch_unwind(AssertUnwindSafe(|| task.search(&mut cx)));
         Searched { outcome, finished: cx.finish(), task }
     }
 
-    /// Handles the outcome of a search.
-    pub(super) fn conclude(&self, searched: Searched<T>) {
+    /// Handles the outcome of a search. Returns the task if it goes on at once.
+    pub(super) fn conclude(&self, searched: Searched<T>, worker: usize) -> Option<Entry<T>> {
         let Searched { outcome, finished, task } = searched;
-        let Finished { id, children, output, stop_requested } = finished;
+        let Finished { id, children, output, basis, requested } = finished;
         match outcome {
             Ok(Outcome::Complete) => {
-                let completing = AssertUnwindSafe(|| self.complete(id, &children, output));
+                let completing = AssertUnwindSafe(|| self.complete(worker, (id, basis), &children, output));
                 if let Err(panic) = catch_unwind(completing) {
                     self.fail(PoolFault::Panicked { task: id, message: message(&*panic) });
                 }
             }
-            Ok(Outcome::Migrate) if stop_requested => {
-                self.queue.put([Entry::resume(id, children, output, task)], &self.signals);
+            Ok(Outcome::Migrate) if requested.stop => {
+                self.put_by(worker, Entry { basis, ..Entry::resume(id, children, output, task) });
+            }
+            Ok(Outcome::Migrate) if requested.snapshot => {
+                let entry = Entry { basis, ..Entry::resume(id, children, output, task) };
+                return self.interrupt(worker, entry);
             }
             // A task that stops without a request would be begun and stop again for ever.
             Ok(Outcome::Migrate) => self.fail(PoolFault::Deserted { task: id }),
             Err(panic) => self.fail(PoolFault::Panicked { task: id, message: message(&*panic) }),
         }
+        None
+    }
+
+    /// Handles a running task that was interrupted. Returns it if it goes on.
+    pub(super) fn interrupt(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
+        match self.queue.interruption(worker, entry.basis, &self.signals) {
+            Interruption::Drop => return None,
+            Interruption::GoOn => {}
+            Interruption::Seal => {
+                if self.queue.pass(worker, self.seal_for_cut(&entry)) {
+                    self.notify_changed();
+                }
+            }
+        }
+        Some(entry)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
     core::{self, Action, Departure, Event, Message},
     figures::Figures,
     id::{Attempt, JobId, NodeId},
-    pool::{Batch, PoolFault, Source, Work},
+    pool::{PoolFault, Source, Work},
     wire::{
         codec,
         parcel::{Parcel, RIDER_BYTES_MAX, RIDER_FRAME_BYTES_MAX, RIDERS_BYTES_MAX},
@@ -47,6 +47,8 @@ pub(crate) struct Driver {
     pub(crate) orders: mpsc::Sender<Order>,
     /// Wakes the loop that writes improved variables to their znodes.
     pub(crate) publish: Arc<Notify>,
+    /// Wakes the loop that looks for what lost nodes have left behind.
+    pub(crate) orphans_wanted: Arc<Notify>,
     /// `None` for a single node within one process, which has no peers.
     pub(crate) network: Option<Network>,
     pub(crate) shutdown: oneshot::Receiver<()>,
@@ -128,8 +130,8 @@ impl Driver {
 
     /// Returns the event for a change of the pool.
     fn look(&self) -> Event {
-        match self.pool.ready_batch() {
-            Ok(batch) => batch.map_or(Event::Look, told_batch),
+        match self.pool.ready_cut() {
+            Ok(cut) => cut.map_or(Event::Look, Event::Cut),
             Err(fault) => {
                 self.order(Order::Fail(fault));
                 Event::Look
@@ -243,26 +245,29 @@ impl Driver {
     fn perform(&mut self, action: Action) -> Result<Option<Event>, Refusal> {
         match action {
             Action::Send { to, attempt, message } => self.send(to, attempt, message)?,
-            Action::Put { tasks, asked } => {
+            Action::Put { tasks, basis, asked } => {
                 if !tasks.is_empty() && !std::mem::replace(&mut self.fed, true) {
                     tracing::info!("the node has its first task");
                     self.timeline.note(EventKind::FirstTask, "");
                 }
-                self.pool.put(tasks, asked.map(|at| self.clock.instant(at)))?;
+                self.pool.put(tasks, basis, asked.map(|at| self.clock.instant(at)))?;
             }
             Action::Take { thief, request, tasks_max, bytes_max } => {
-                let tasks = self.pool.take(tasks_max, bytes_max)?;
-                return Ok(Some(Event::Taken { thief, request, tasks }));
+                let (basis, tasks) = self.pool.take(tasks_max, bytes_max)?;
+                return Ok(Some(Event::Taken { thief, request, tasks, basis }));
             }
             Action::Thieves { waiting } => self.pool.set_thieves(waiting),
             Action::Stop => self.pool.stop(),
             Action::Resume => self.pool.resume(),
             Action::Discard => self.pool.discard(),
             Action::Unload => return Ok(Some(Event::Unloaded { tasks: self.pool.unload()? })),
-            Action::TakeBatch => {
+            Action::Cut { firm } => {
+                self.pool.begin_cut(&firm)?;
                 // Otherwise the pool notifies the driver when it is ready.
-                return Ok(self.pool.take_batch()?.map(told_batch));
+                return Ok(self.pool.ready_cut()?.map(Event::Cut));
             }
+            Action::Void { bases } => self.pool.void(&bases),
+            Action::LookForOrphans { .. } => self.orphans_wanted.notify_one(),
             Action::Enrol { attempt } => self.order(Order::Enrol { attempt }),
             Action::Transact { attempt, transaction } => self.order(Order::Transact { attempt, transaction }),
             Action::Leave { departure } => return Err(Refusal::Departs(departure)),
@@ -346,10 +351,6 @@ impl Driver {
         figures += self.core.figures();
         *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = figures;
     }
-}
-
-fn told_batch(batch: Batch) -> Event {
-    Event::Batch { toggles: batch.toggles, output: batch.output }
 }
 
 /// The reasons for which an action was not performed.

@@ -64,6 +64,10 @@ impl Mail {
             Message::Ack { grant } => (*grant, 1),
             Message::Refuse { grant } => (*grant, 2),
             Message::Settled { grant, .. } => (*grant, 3),
+            // All of them are repeated: one about the first of its grants is as good as another.
+            Message::Pending { grants, .. } => (*grants.first()?, 4),
+            Message::Confirmed { grants } => (*grants.first()?, 5),
+            Message::Void { grants } => (*grants.first()?, 6),
         };
         Some(Subject { job, grant, kind })
     }

@@ -252,13 +252,15 @@ fn is_removed(error: &Error) -> bool {
 }
 
 /// Creates the znodes of a new attempt: the root is parked, and its parent's toggle is in the list.
-pub(super) fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 10] {
+pub(super) fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 12] {
     [
         create(paths.base(), b""),
         create(paths.list(), b""),
         create(paths.task(root_id), b""),
         create(paths.parked(), b""),
         create(paths.parked_task(root_id), root),
+        create(paths.held(), b""),
+        create(paths.transits(), b""),
         create(paths.txns(), b""),
         create(paths.outputs(), b""),
         create(paths.large(), b""),

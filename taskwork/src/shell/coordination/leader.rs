@@ -1,14 +1,14 @@
 //! The leader's part: it ends the job when every task is accounted for, and begins a new attempt when a node
-//! was lost.
+//! was lost that had not written everything that it held.
 //!
 //! A leader has no state of its own: all its decisions are based on the tree, so any other node can continue
 //! where it stopped. Its writes carry its fence, so a leader that was deposed without knowing it changes
 //! nothing.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use zk::{
-    accounting,
+    AttemptPaths, accounting,
     election::{Candidate, Fence},
     figures::EventKind,
     job::{self, Closing, JobState, JobWatch, LeadError, NewAttempt},
@@ -16,7 +16,7 @@ use zk::{
 };
 
 use super::Coordination;
-use crate::{id::Attempt, shell::clock::unix_ms};
+use crate::{holdings::Holdings, id::Attempt, shell::clock::unix_ms, wire::codec};
 
 /// The reasons for which a leader has stopped leading an attempt.
 enum Stopped {
@@ -39,6 +39,11 @@ pub(crate) enum Standing {
     /// It was to be created, and may have been.
     Entering,
     Entered(Candidate),
+}
+
+/// Returns whether holdings do not say everything that their node held; also if nobody can tell.
+fn is_unprotected(held: &[u8]) -> bool {
+    codec::decode::<Holdings>(held).map_or(true, |held| held.unprotected)
 }
 
 /// The reasons for which a leader stops leading.
@@ -162,8 +167,9 @@ impl Coordination {
         self.tidy(fence, attempt).await;
         let empty = accounting::wait_until_empty(&*self.store, &paths);
         tokio::pin!(empty);
+        let mut judged = BTreeSet::new();
         loop {
-            let lost = job::lost(&*self.store, &self.cluster, &paths).await?;
+            let lost = self.lost_for_good(&paths, &mut judged).await?;
             if !lost.is_empty() {
                 return self.begin_anew(fence, attempt, &lost).await;
             }
@@ -188,19 +194,44 @@ impl Coordination {
         }
     }
 
+    /// Returns the lost nodes from whose holdings no other node can continue: they held more than they had
+    /// written. Whatever a lost node had written is not its matter any more: hungry nodes claim it. `judged` are
+    /// the nodes for which this is known.
+    async fn lost_for_good(
+        &self,
+        attempt: &AttemptPaths,
+        judged: &mut BTreeSet<String>,
+    ) -> zk::Result<Vec<String>> {
+        let mut lost_for_good = Vec::new();
+        for node in job::lost(&*self.store, &self.cluster, attempt).await? {
+            if judged.contains(&node) {
+                continue;
+            }
+            let held = accounting::held(&*self.store, attempt, &node).await?;
+            if held.is_some_and(|held| is_unprotected(&held)) {
+                lost_for_good.push(node);
+                continue;
+            }
+            tracing::warn!(%node, "a node was lost; others continue from what it had last written");
+            self.timeline.note(EventKind::Lost, format!("{node}; others continue from what it had written"));
+            judged.insert(node);
+        }
+        Ok(lost_for_good)
+    }
+
     /// Tidies. Whatever fails is done the next time.
     async fn tidy(&self, fence: &Fence, attempt: Attempt) {
         let (store, job) = (&*self.store, self.job_paths());
         let tidied = async {
             tidy::earlier_attempts(store, fence, &job, attempt.0).await?;
-            tidy::left_behind(store, fence, &job.attempt(attempt.0)).await
+            tidy::left_behind(store, fence, &self.cluster, &job.attempt(attempt.0)).await
         };
         if let Err(error) = tidied.await {
             tracing::debug!(%error, "what means nothing any more stays for now");
         }
     }
 
-    /// Begins a new attempt: nodes were lost with their tasks, so this one cannot end any more.
+    /// Begins a new attempt: tasks were lost with nodes, so this one cannot end any more.
     async fn begin_anew(
         &self,
         fence: &Fence,

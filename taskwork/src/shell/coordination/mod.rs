@@ -12,6 +12,7 @@
 //! | [`mail`] | `mail/` | nodes that the network does not connect |
 //! | [`figures`] | `figures/` | people who look at the job |
 //! | [`silence`] | the pool | tasks that do not stop on request |
+//! | [`orphans`] | `held/`, `transit/` | what lost nodes have left behind |
 //! | [`leader`] | `election/`, the global task list | the end of the job, and lost nodes |
 //! | [`suggestions`] | `suggestions/`, as long as the node leads | users' suggestions to the job |
 //!
@@ -24,6 +25,7 @@ mod leader;
 mod mail;
 mod members;
 mod orders;
+mod orphans;
 mod silence;
 mod suggestions;
 mod variables;
@@ -108,6 +110,10 @@ pub(crate) struct Coordination {
     pub(crate) looks: Arc<Semaphore>,
     /// Who can look at the job.
     pub(crate) visibility: Visibility,
+    /// Notified when the node wants to know what lost nodes have left behind.
+    pub(crate) orphans_wanted: Arc<Notify>,
+    /// Whether the node writes what it holds.
+    pub(crate) ledger: bool,
 }
 
 /// Who can look at a job while it runs, and read its result afterwards.
@@ -135,6 +141,7 @@ impl Coordination {
         loops.spawn(me().follow_members().in_current_span());
         loops.spawn(me().follow_job().in_current_span());
         loops.spawn(me().perform_orders(orders).in_current_span());
+        loops.spawn(me().look_for_orphans().in_current_span());
         loops.spawn(me().publish_variables().in_current_span());
         for slot in 0..self.pool.variables().len() {
             loops.spawn(me().follow_variable(slot).in_current_span());

@@ -3,8 +3,10 @@
 use std::{
     collections::VecDeque,
     future::Future,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
 };
+
+use serde::Serialize;
 
 use tokio::sync::mpsc;
 use zk::{
@@ -14,12 +16,15 @@ use zk::{
 
 use super::Coordination;
 use crate::{
-    core::{Event, Transaction, TransactionKind, TransactionResult},
-    envelope::Envelope,
+    core::{Event, Flush, Gift, Transaction, TransactionKind, TransactionResult},
+    holdings::{Holdings, Source, Transit},
     id::{Attempt, NodeId, TaskId},
     pool::PoolFault,
     shell::clock::unix_ms,
-    wire::{codec, parcel::Parcel},
+    wire::{
+        codec::{self, DecodeError, EncodeError},
+        parcel::Parcel,
+    },
 };
 
 /// A write to the tree.
@@ -33,14 +38,6 @@ pub(crate) enum Order {
     Post { to: NodeId, parcel: Parcel },
     /// Fail the job, because of a mistake of the program.
     Fail(PoolFault),
-}
-
-/// What a transaction commits.
-struct Completed<'a> {
-    toggles: &'a [TaskId],
-    output: &'a [u8],
-    park: &'a [Envelope],
-    leave: bool,
 }
 
 /// The capacity of the channel of orders, which are accepted at once.
@@ -138,7 +135,7 @@ impl Coordination {
         loop {
             let enrolled = async {
                 self.load_variables().await?;
-                accounting::enrol(&*self.store, &self.cluster, &paths, &node).await
+                accounting::enrol(&*self.store, &self.cluster, &paths, &node, &self.nothing_held()?).await
             };
             match enrolled.await {
                 Ok(()) => {
@@ -165,11 +162,10 @@ impl Coordination {
 
     async fn transact(&self, attempt: Attempt, transaction: Transaction) -> TransactionResult {
         let outcome = match &transaction.kind {
-            TransactionKind::Claim { task, enrol } => self.claim(attempt, &transaction, *task, *enrol).await,
-            TransactionKind::Commit { toggles, output, park, leave } => {
-                let completed = Completed { toggles, output, park, leave: *leave };
-                self.commit(attempt, &transaction, completed).await
+            TransactionKind::Claim { source, enrol } => {
+                self.claim(attempt, &transaction, *source, *enrol).await
             }
+            TransactionKind::Flush(flush) => self.flush(attempt, &transaction, flush).await,
         };
         match outcome {
             Ok(result) => result,
@@ -193,7 +189,7 @@ impl Coordination {
         &self,
         attempt: Attempt,
         transaction: &Transaction,
-        task: TaskId,
+        source: Source,
         enrol: bool,
     ) -> Result<TransactionResult, CommitError> {
         if enrol {
@@ -203,57 +199,105 @@ impl Coordination {
             node: self.node.to_string(),
             txn: self.txn(transaction.txn),
             settled: transaction.settled.map(|txn| self.txn(txn)),
-            task: task.to_string(),
-            enrol,
+            source: self.source(source),
+            transit: Transit::claim(self.node, transaction.txn).to_string(),
+            enrol: enrol.then(|| self.nothing_held()).transpose()?,
+        };
+        let unreadable = Mutex::new(None);
+        let adopt = |content: Vec<u8>| match adopted(source, &content) {
+            Ok(holdings) if holdings.unprotected => None,
+            Ok(holdings) => codec::encode(&holdings).ok(),
+            Err(error) => {
+                *unreadable.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+                // Claimed all the same: otherwise every node would try it for ever.
+                Some(content)
+            }
         };
         let paths = self.job_paths().attempt(attempt.0);
-        let Some(bytes) = accounting::claim(&*self.store, &self.cluster, &paths, &claim).await? else {
-            return Ok(TransactionResult::TooLate);
-        };
+        let claiming = accounting::claim(&*self.store, &self.cluster, &paths, &claim, &adopt);
+        let Some(bytes) = claiming.await? else { return Ok(TransactionResult::TooLate) };
         if enrol {
             self.takes_part(attempt);
         }
+        let unreadable = unreadable.into_inner().unwrap_or_else(PoisonError::into_inner);
         match codec::decode(&bytes) {
-            Ok(envelope) => Ok(TransactionResult::Claimed(envelope)),
-            Err(error) => {
-                self.fail(&PoolFault::Unreadable { task, reason: error.to_string() }).await;
+            Ok(holdings) if unreadable.is_none() => Ok(TransactionResult::Claimed(holdings)),
+            other => {
+                let reason = unreadable.or(other.err().map(|error| error.to_string()));
+                let reason = reason.unwrap_or_default();
+                let task = if let Source::Parked(task) = source { task } else { TaskId::ROOT };
+                self.fail(&PoolFault::Unreadable { task, reason }).await;
                 Ok(TransactionResult::Unreadable)
             }
         }
     }
 
-    async fn commit(
+    /// Returns a source of a claim by the names of its znodes, and the node that must be gone.
+    fn source(&self, source: Source) -> accounting::Source {
+        match source {
+            Source::Parked(task) => accounting::Source::Parked(task.to_string()),
+            Source::Held(node) => accounting::Source::Held(node.to_string()),
+            Source::Transit(transit) => {
+                let Transit { from, to, .. } = transit;
+                // What this node has given away and got back is its own.
+                let owner = (from != self.node).then_some(if to == self.node { from } else { to });
+                let gone = owner.map(|owner| owner.to_string());
+                accounting::Source::Transit { name: transit.to_string(), gone }
+            }
+        }
+    }
+
+    /// Returns the holdings of a node that has just enrolled, encoded.
+    fn nothing_held(&self) -> Result<Vec<u8>, CommitError> {
+        let held = if self.ledger { Holdings::default() } else { Holdings::unprotected() };
+        codec::encode(&held).map_err(|error| CommitError::Store(unwritable(&error)))
+    }
+
+    async fn flush(
         &self,
         attempt: Attempt,
         transaction: &Transaction,
-        completed: Completed<'_>,
+        flush: &Flush,
     ) -> Result<TransactionResult, CommitError> {
         self.flush_variables().await?;
-        let mut park = Vec::new();
-        for envelope in completed.park {
-            match codec::encode(envelope) {
-                Ok(bytes) => park.push((envelope.id.to_string(), bytes)),
-                Err(error) => {
-                    let reason = error.to_string();
-                    self.fail(&PoolFault::Unsendable { task: envelope.id, reason }).await;
-                    // Without this task, nothing else of the transaction may count.
-                    return Err(CommitError::AttemptOver);
-                }
-            }
+        let Flush { toggles, output, held, give, take, park, leave } = flush;
+        let mut parked = Vec::new();
+        for envelope in park {
+            parked.push((envelope.id.to_string(), self.encoded(envelope, envelope.id).await?));
+        }
+        let mut given = Vec::new();
+        for Gift { grant, to, tasks } in give {
+            let task = tasks.first().map_or(TaskId::ROOT, |task| task.id);
+            let name = Transit::grant(self.node, *grant, *to).to_string();
+            given.push((name, self.encoded(&Holdings::of(tasks.clone()), task).await?));
         }
         let transaction = accounting::Transaction {
             node: self.node.to_string(),
             txn: self.txn(transaction.txn),
             settled: transaction.settled.map(|txn| self.txn(txn)),
-            toggles: completed.toggles.iter().map(TaskId::to_string).collect(),
-            output: completed.output.to_vec(),
-            park,
-            leave: completed.leave,
+            toggles: toggles.iter().map(TaskId::to_string).collect(),
+            output: output.clone(),
+            held: self.encoded(held, TaskId::ROOT).await?,
+            give: given,
+            take: take.iter().map(Transit::to_string).collect(),
+            park: parked,
+            leave: *leave,
         };
         let paths = self.job_paths().attempt(attempt.0);
         let committed = accounting::commit(&*self.store, &self.cluster, &paths, &transaction).await?;
         self.rebuilds.add(u64::from(committed.rebuilds));
         Ok(TransactionResult::Committed)
+    }
+
+    async fn encoded<V: Serialize>(&self, value: &V, task: TaskId) -> Result<Vec<u8>, CommitError> {
+        match codec::encode(value) {
+            Ok(bytes) => Ok(bytes),
+            Err(error) => {
+                self.fail(&PoolFault::Unsendable { task, reason: error.to_string() }).await;
+                // Without this part, nothing else of the transaction may count.
+                Err(CommitError::AttemptOver)
+            }
+        }
     }
 
     fn txn(&self, number: u64) -> String {
@@ -268,6 +312,18 @@ impl Coordination {
     }
 }
 
+/// Reads what was claimed.
+fn adopted(source: Source, content: &[u8]) -> Result<Holdings, DecodeError> {
+    match source {
+        Source::Parked(_) => Ok(Holdings::of(vec![codec::decode(content)?])),
+        Source::Transit(_) | Source::Held(_) => codec::decode(content),
+    }
+}
+
+fn unwritable(error: &EncodeError) -> zk::Error {
+    zk::Error::Garbled { path: String::new(), reason: error.to_string() }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{cell::RefCell, time::Duration};
@@ -278,7 +334,7 @@ mod tests {
     use crate::core::Message;
 
     fn transact(attempt: u32, txn: u64) -> Order {
-        let kind = TransactionKind::Claim { task: TaskId::ROOT, enrol: false };
+        let kind = TransactionKind::Claim { source: Source::Parked(TaskId::ROOT), enrol: false };
         Order::Transact { attempt: Attempt(attempt), transaction: Transaction { txn, settled: None, kind } }
     }
 

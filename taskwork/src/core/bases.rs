@@ -1,0 +1,293 @@
+//! The thief's side of the ledger: tasks that this node works on, but that are not its own in `ZooKeeper` yet.
+//!
+//! A granted task is begun at once. Until its victim has written it to `transit/`, it still stands among the
+//! victim's holdings: if the victim is lost, another node continues from there, and everything that came of
+//! the task here must go. So the task, its children and their completions are *tentative*: they carry a
+//! [`Basis`], and what has a tentative basis is in nothing that this node writes.
+//!
+//! ```text
+//!   granted ──▶ tentative ──confirmed: transit/ has it──▶ confirmed ──next cut──▶ taken in: this node's own
+//!                   │
+//!                   └──void: it never will──▶ dropped
+//! ```
+//!
+//! A task has one parent, so one basis is enough. Claimed tasks are confirmed from the beginning.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    config::Limits,
+    holdings::{Basis, Transit, TransitNumber},
+    id::NodeId,
+    toggles::Toggles,
+};
+
+/// The maximum number of bases that one flush takes in.
+pub(super) const TAKEN_IN_MAX: usize = 256;
+
+/// The maximum number of grants in one question to a victim.
+const ASKED_MAX: usize = 1_024;
+
+#[derive(Debug)]
+struct Open {
+    transit: Transit,
+    /// When it was confirmed.
+    confirmed_at: Option<u64>,
+    /// Ids that come with it.
+    owed: Toggles,
+    /// When the victim is asked whether it has written it.
+    ask_at: u64,
+    waited_ms: u64,
+    /// Whether the victim was told that this node has nothing else to do.
+    pressed: bool,
+}
+
+/// The bases of one node in one attempt that are not taken in.
+#[derive(Debug)]
+pub(super) struct Bases {
+    open: BTreeMap<Basis, Open>,
+    next: u64,
+}
+
+/// The bases that a flush takes in.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct TakenIn {
+    pub(super) bases: Vec<Basis>,
+    pub(super) transits: Vec<Transit>,
+    pub(super) owed: Toggles,
+}
+
+impl Bases {
+    /// The next basis has this number or, if it is 0, the first that is not [`Basis::FIRM`].
+    pub(super) fn new(next: u64) -> Self {
+        Self { open: BTreeMap::new(), next: next.max(Basis::FIRM.0 + 1) }
+    }
+
+    /// Returns the number of the next basis; numbers are never reused on a node.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Opens the basis of tasks that were granted.
+    pub(super) fn granted(&mut self, now: u64, transit: Transit, limits: &Limits) -> Basis {
+        self.open(now, transit, None, Toggles::default(), limits)
+    }
+
+    /// Opens the basis of what was claimed.
+    pub(super) fn claimed(&mut self, now: u64, transit: Transit, owed: Toggles, limits: &Limits) -> Basis {
+        self.open(now, transit, Some(now), owed, limits)
+    }
+
+    fn open(
+        &mut self,
+        now: u64,
+        transit: Transit,
+        confirmed_at: Option<u64>,
+        owed: Toggles,
+        limits: &Limits,
+    ) -> Basis {
+        let basis = Basis(self.next);
+        self.next += 1;
+        let waited_ms = limits.ledger_soon_ms + limits.grant_retry_ms;
+        let open =
+            Open { transit, confirmed_at, owed, ask_at: now + waited_ms, waited_ms, pressed: false };
+        self.open.insert(basis, open);
+        basis
+    }
+
+    /// Returns whether a basis is not taken in.
+    pub(super) fn is_open(&self, basis: Basis) -> bool {
+        self.open.contains_key(&basis)
+    }
+
+    /// Returns the basis of tasks that had this one: it may have been taken in since. (If it is void, they are
+    /// gone.)
+    pub(super) fn still(&self, basis: Basis) -> Basis {
+        if self.is_open(basis) { basis } else { Basis::FIRM }
+    }
+
+    /// Returns whether a basis is not even confirmed.
+    pub(super) fn is_tentative(&self, basis: Basis) -> bool {
+        self.open.get(&basis).is_some_and(|open| open.confirmed_at.is_none())
+    }
+
+    /// Returns whether any basis is not taken in.
+    pub(super) fn any_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Returns when the first of the confirmed bases was confirmed.
+    pub(super) fn confirmed_since(&self) -> Option<u64> {
+        self.open.values().filter_map(|open| open.confirmed_at).min()
+    }
+
+    /// Returns whether anything is open from this node.
+    pub(super) fn any_from(&self, node: NodeId) -> bool {
+        self.open.values().any(|open| open.transit.from == node && open.confirmed_at.is_none())
+    }
+
+    /// Returns the transits of grants that were taken and are not taken in.
+    pub(super) fn has(&self, transit: Transit) -> bool {
+        self.open.values().any(|open| open.transit == transit)
+    }
+
+    /// Notes that a victim has written these grants.
+    pub(super) fn confirmed(&mut self, now: u64, from: NodeId, grants: &[u64]) {
+        for open in self.open.values_mut().filter(|open| open.is_one_of(from, grants)) {
+            open.confirmed_at.get_or_insert(now);
+        }
+    }
+
+    /// Removes the bases of grants that their victim will never write, and returns them.
+    pub(super) fn void(&mut self, from: NodeId, grants: &[u64]) -> Vec<Basis> {
+        self.drop_tentative(|open| open.is_one_of(from, grants))
+    }
+
+    /// Judges by what was seen in `transit/`, read after the list of members: of a victim that was no member
+    /// then, nothing will be written any more. Returns the bases that are void, and removes them.
+    pub(super) fn judge(
+        &mut self,
+        now: u64,
+        members: &BTreeSet<NodeId>,
+        transits: &BTreeSet<Transit>,
+    ) -> Vec<Basis> {
+        for open in self.open.values_mut().filter(|open| transits.contains(&open.transit)) {
+            open.confirmed_at.get_or_insert(now);
+        }
+        self.drop_tentative(|open| !members.contains(&open.transit.from))
+    }
+
+    fn drop_tentative(&mut self, which: impl Fn(&Open) -> bool) -> Vec<Basis> {
+        let dropped = |open: &Open| open.confirmed_at.is_none() && which(open);
+        let void: Vec<Basis> =
+            self.open.iter().filter(|(_, open)| dropped(open)).map(|(&basis, _)| basis).collect();
+        self.open.retain(|_, open| !dropped(open));
+        void
+    }
+
+    /// Removes confirmed bases, which the next flush takes in.
+    pub(super) fn take_in(&mut self) -> TakenIn {
+        let mut taken = TakenIn::default();
+        let confirmed = self.open.iter().filter(|(_, open)| open.confirmed_at.is_some());
+        let bases: Vec<Basis> = confirmed.map(|(&basis, _)| basis).take(TAKEN_IN_MAX).collect();
+        for basis in bases {
+            if let Some(open) = self.open.remove(&basis) {
+                taken.bases.push(basis);
+                taken.transits.push(open.transit);
+                taken.owed.merge(open.owed);
+            }
+        }
+        taken
+    }
+
+    /// Makes the question about a basis due.
+    pub(super) fn press(&mut self, now: u64, basis: Basis) {
+        if let Some(open) = self.open.get_mut(&basis)
+            && open.confirmed_at.is_none()
+        {
+            open.ask_at = now;
+            open.pressed = false;
+        }
+    }
+
+    /// Returns the questions to victims that are due now, and whether some were asked often in vain. If the node
+    /// has nothing else to do, it asks at once.
+    pub(super) fn questions(
+        &mut self,
+        now: u64,
+        waits: bool,
+        limits: &Limits,
+    ) -> (Vec<(NodeId, Vec<u64>)>, bool) {
+        let mut asked: BTreeMap<NodeId, Vec<u64>> = BTreeMap::new();
+        let mut in_vain = false;
+        for open in self.open.values_mut().filter(|open| open.confirmed_at.is_none()) {
+            let TransitNumber::Grant(grant) = open.transit.number else { continue };
+            let presses = waits && !open.pressed;
+            if now < open.ask_at && !presses {
+                continue;
+            }
+            let grants = asked.entry(open.transit.from).or_default();
+            in_vain |= open.waited_ms >= limits.grant_retry_max_ms;
+            if grants.len() < ASKED_MAX {
+                open.pressed |= waits;
+                open.waited_ms = if presses {
+                    limits.grant_retry_ms
+                } else {
+                    (2 * open.waited_ms).min(limits.grant_retry_max_ms)
+                };
+                open.ask_at = now + open.waited_ms;
+                grants.push(grant);
+            }
+        }
+        (asked.into_iter().collect(), in_vain)
+    }
+
+    /// Returns the times at which questions are due.
+    pub(super) fn deadlines(&self) -> impl Iterator<Item = u64> {
+        self.open.values().filter(|open| open.confirmed_at.is_none()).map(|open| open.ask_at)
+    }
+}
+
+impl Open {
+    fn is_one_of(&self, from: NodeId, grants: &[u64]) -> bool {
+        self.transit.from == from
+            && matches!(self.transit.number, TransitNumber::Grant(grant) if grants.contains(&grant))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: NodeId = NodeId(1);
+    const VICTIM: NodeId = NodeId(2);
+
+    fn bases(grants: u64) -> (Bases, Vec<Basis>) {
+        let mut bases = Bases::new(0);
+        let grant = |grant| Transit::grant(VICTIM, grant, ME);
+        let opened = (0..grants).map(|k| bases.granted(0, grant(k), &Limits::default())).collect();
+        (bases, opened)
+    }
+
+    #[test]
+    fn only_what_is_confirmed_is_taken_in() {
+        let (mut bases, opened) = bases(3);
+        bases.confirmed(7, VICTIM, &[1, 9]);
+        bases.confirmed(7, NodeId(3), &[0]);
+        assert_eq!(bases.confirmed_since(), Some(7));
+        let taken = bases.take_in();
+        assert_eq!((taken.bases, taken.transits), (vec![opened[1]], vec![Transit::grant(VICTIM, 1, ME)]));
+        assert!(bases.is_open(opened[0]) && !bases.is_open(opened[1]));
+    }
+
+    #[test]
+    fn what_was_confirmed_cannot_become_void() {
+        let (mut bases, opened) = bases(2);
+        bases.confirmed(0, VICTIM, &[1]);
+        assert_eq!(bases.void(VICTIM, &[0, 1]), [opened[0]]);
+        assert_eq!(bases.judge(0, &BTreeSet::new(), &BTreeSet::new()), []);
+        assert_eq!(bases.take_in().bases, [opened[1]]);
+    }
+
+    #[test]
+    fn the_absence_of_a_transit_counts_only_once_its_victim_is_gone() {
+        let (mut bases, opened) = bases(2);
+        let there = BTreeSet::from([Transit::grant(VICTIM, 1, ME)]);
+        assert_eq!(bases.judge(5, &BTreeSet::from([VICTIM]), &BTreeSet::new()), []);
+        assert_eq!(bases.judge(5, &BTreeSet::new(), &there), [opened[0]]);
+        assert_eq!(bases.take_in().bases, [opened[1]]);
+    }
+
+    #[test]
+    fn a_node_with_nothing_else_to_do_asks_at_once_and_then_from_time_to_time() {
+        let (limits, (mut bases, _)) = (Limits::default(), bases(2));
+        assert_eq!(bases.questions(1, false, &limits).0, []);
+        assert_eq!(bases.questions(1, true, &limits).0, [(VICTIM, vec![0, 1])]);
+        assert_eq!(bases.questions(2, true, &limits).0, []);
+        let mut asked = 1;
+        while !bases.questions(bases.deadlines().min().unwrap(), false, &limits).1 {
+            asked += 1;
+        }
+        assert_eq!(asked, 6, "then it looks for itself");
+    }
+}

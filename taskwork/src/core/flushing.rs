@@ -1,0 +1,201 @@
+//! Writing what this node holds: when, and what one flush consists of. The two sides of a grant that is not
+//! written are in [`given`](super::given) and [`bases`](super::bases).
+//!
+//! A flush replaces the node's holdings in `ZooKeeper` by a cut, in the same transaction in which it commits
+//! what was completed before the cut, writes the grants that were made before it, and takes in the bases that
+//! were confirmed before it. So every flush leads from one partition of the work to another, and whatever is
+//! lost with the node is what it has done since its last cut.
+//!
+//! | flush | after |
+//! |---|---|
+//! | tasks came or went | `ledger_soon_ms` |
+//! | tasks run | `ledger_interval_ms` |
+//! | a thief has nothing to do but to wait for it | at once, at most every [`PRESSED_MS`] |
+//! | the pool is idle and gets no tasks | at once |
+//! | the batch is large, or ids are owed | at once |
+//!
+//! The first two are less frequent in a large cluster, so that all nodes together do not write more often
+//! than `ZooKeeper` likes.
+
+use super::{
+    accounting::Draft,
+    action::{Action, Flush, Transaction},
+    event::Cut,
+    message::Message,
+    run::Run,
+    surroundings::Surroundings,
+};
+use crate::{
+    envelope::Envelope,
+    holdings::{Basis, Source},
+    id::NodeId,
+};
+
+/// The minimum time between two flushes that thieves press for, in milliseconds.
+const PRESSED_MS: u64 = 5;
+
+impl Run {
+    /// Begins a flush if one is due.
+    pub(super) fn flush_if_due(&mut self, around: &mut Surroundings) {
+        if self.accounting.can_flush() && self.flush_is_due(around) {
+            self.begin_flush(around, Vec::new(), false);
+        }
+    }
+
+    fn flush_is_due(&self, around: &Surroundings) -> bool {
+        let Surroundings { now, pool, limits, .. } = around;
+        let something = pool.batch_ids > 0 || self.moved_since().is_some();
+        let nothing_to_come = around.members.is_empty()
+            || around.drain.is_some()
+            || self.thief.commits_at(limits).is_some_and(|at| now >= &at);
+        pool.batch_ids >= limits.batch_ids_commit
+            || self.accounting.owes()
+            || (something && pool.is_idle() && nothing_to_come)
+            || self.flushes_at(around).is_some_and(|at| *now >= at)
+    }
+
+    /// Returns when the next flush is due whatever the pool does until then.
+    pub(super) fn flushes_at(&self, around: &Surroundings) -> Option<u64> {
+        if !self.accounting.can_flush() {
+            return None;
+        }
+        let Surroundings { pool, limits, members, .. } = around;
+        let pause_ms = limits.ledger_pause_ms.saturating_mul(members.len() as u64);
+        let moved = self.moved_since();
+        let pressed = moved.filter(|_| self.pressed).map(|_| self.flushed_at + PRESSED_MS);
+        let soon = moved.map(|at| (at + limits.ledger_soon_ms).max(self.flushed_at + pause_ms));
+        let works = limits.ledger_interval_ms > 0 && !(pool.is_idle() && self.held_nothing);
+        let regular = works.then(|| self.flushed_at + limits.ledger_interval_ms.max(pause_ms));
+        [pressed, soon, regular].into_iter().flatten().min()
+    }
+
+    /// Returns since when tasks have come or gone that the next flush would write.
+    fn moved_since(&self) -> Option<u64> {
+        let given = self.given.writable_since(|basis| !self.bases.is_tentative(basis));
+        given.into_iter().chain(self.bases.confirmed_since()).min()
+    }
+
+    /// Begins a flush that also parks tasks and, if `leave` is set, with which the node leaves.
+    pub(super) fn begin_flush(&mut self, around: &mut Surroundings, park: Vec<Envelope>, leave: bool) {
+        let taken = self.bases.take_in();
+        let is_firm = |basis: Basis| !self.bases.is_open(basis);
+        let (give, mut beside) = self.given.select(is_firm);
+        if let Some(drain) = &around.drain {
+            let own = drain.pile.iter().filter(|(basis, _)| is_firm(*basis));
+            beside.extend(own.map(|(_, task)| task.clone()));
+        }
+        self.pressed = false;
+        self.flushed_at = around.now;
+        let draft = Draft { take: taken.transits, give, beside, park, leave };
+        self.accounting.draft(draft, taken.owed);
+        around.actions.push(Action::Cut { firm: taken.bases });
+    }
+
+    /// Keeps the cut that was taken for a flush.
+    pub(super) fn cut(&mut self, around: &mut Surroundings, cut: Cut) {
+        self.accounting.cut(cut);
+        self.send_flush(around);
+    }
+
+    /// Sends the flush whose cut was taken, unless it waits for another transaction.
+    pub(super) fn send_flush(&mut self, around: &mut Surroundings) {
+        let Some((mut draft, cut)) = self.accounting.ready() else { return };
+        for gift in std::mem::take(&mut draft.give) {
+            if self.given.begin(gift.grant) {
+                draft.give.push(gift);
+            } else {
+                // They came back after the cut: then they were this node's.
+                draft.beside.extend(gift.tasks);
+            }
+        }
+        // A flush that only repeats what stands there is not worth a transaction.
+        let idle = cut.tasks.is_empty() && draft.beside.is_empty() && !cut.unprotected;
+        let nothing = idle
+            && self.held_nothing
+            && cut.toggles.is_empty()
+            && !self.accounting.owes()
+            && draft.take.is_empty()
+            && draft.give.is_empty()
+            && draft.park.is_empty()
+            && !draft.leave;
+        self.held_nothing = idle;
+        if nothing {
+            return;
+        }
+        let transaction = self.accounting.flush(draft, cut, around.limits.batch_ids_max);
+        around.actions.push(Action::Transact { attempt: self.attempt, transaction });
+    }
+
+    /// Handles a committed flush: thieves learn that their tasks are written.
+    pub(super) fn flushed(&mut self, around: &mut Surroundings, flush: &Flush) {
+        let written = self.given.written(around.id, &flush.give);
+        for (thief, grants) in written.confirmed {
+            self.send(around, thief, Message::Confirmed { grants });
+        }
+        self.reclaim.extend(written.refused);
+    }
+
+    /// Claims back what a thief has refused after it was written.
+    pub(super) fn claim_back(&mut self) -> Option<Transaction> {
+        if !self.accounting.is_free() {
+            return None;
+        }
+        let transit = self.reclaim.pop()?;
+        Some(self.accounting.claim(Source::Transit(transit), false))
+    }
+}
+
+/// Tentative tasks.
+impl Run {
+    /// Asks victims whether they have written what this node has taken.
+    pub(super) fn ask_pending(&mut self, around: &mut Surroundings) {
+        let waits = around.pool.is_idle() || around.drain.is_some();
+        let (questions, in_vain) = self.bases.questions(around.now, waits, &around.limits);
+        for (victim, grants) in questions {
+            self.send(around, victim, Message::Pending { grants, urgent: waits });
+        }
+        if in_vain {
+            self.look_for_orphans(around);
+        }
+    }
+
+    /// Answers a thief that asks whether its tasks are written.
+    pub(super) fn pending(
+        &mut self,
+        around: &mut Surroundings,
+        thief: NodeId,
+        grants: &[u64],
+        urgent: bool,
+    ) {
+        let answer = self.given.answer(thief, grants);
+        if !answer.confirmed.is_empty() {
+            self.send(around, thief, Message::Confirmed { grants: answer.confirmed });
+        }
+        if !answer.void.is_empty() {
+            self.send(around, thief, Message::Void { grants: answer.void });
+        }
+        if urgent {
+            self.pressed |= !answer.unwritten.is_empty();
+            for basis in answer.unwritten {
+                self.bases.press(around.now, basis);
+            }
+        }
+    }
+
+    /// Drops everything on bases that will never be this node's own, here and on the nodes to which a part of
+    /// it was given.
+    pub(super) fn drop_void(&mut self, around: &mut Surroundings, bases: Vec<Basis>) {
+        if bases.is_empty() {
+            return;
+        }
+        around.figures.dropped += bases.len() as u64;
+        for (thief, grants) in self.given.dropped(&bases) {
+            self.victim.forget(thief, &grants);
+            self.send(around, thief, Message::Void { grants });
+        }
+        if let Some(drain) = &mut around.drain {
+            drain.pile.retain(|(basis, _)| !bases.contains(basis));
+        }
+        around.actions.push(Action::Void { bases });
+    }
+}

@@ -1,0 +1,74 @@
+//! What nodes that are gone have left behind: their holdings, and tasks on their way to or from them.
+//!
+//! Nobody in particular is responsible for it: a hungry node claims it like a parked task. A node looks when
+//! a member has gone without a clean leave, when its attempt begins, and from time to time while it finds no
+//! tasks anywhere.
+
+use std::collections::BTreeSet;
+
+use super::{action::Action, parked::Parked, run::Run, surroundings::Surroundings};
+use crate::{
+    holdings::{Source, Transit, TransitNumber},
+    id::NodeId,
+};
+
+/// The time for which a node finds no tasks before it looks, in milliseconds; it doubles with each look.
+pub(super) const LOOK_FIRST_MS: u64 = 250;
+/// The maximum time between two looks of a node that finds no tasks, in milliseconds; more in a large cluster.
+const LOOK_MAX_MS: u64 = 8_000;
+/// By how much the maximum grows with each member, in milliseconds.
+const LOOK_MEMBER_MS: u64 = 50;
+
+/// What a look has found.
+pub(super) struct Orphans {
+    pub(super) members: BTreeSet<NodeId>,
+    pub(super) transits: BTreeSet<Transit>,
+    pub(super) held: Vec<NodeId>,
+}
+
+impl Run {
+    /// Looks now.
+    pub(super) fn look_for_orphans(&self, around: &mut Surroundings) {
+        around.actions.push(Action::LookForOrphans { attempt: self.attempt });
+    }
+
+    /// Looks if the node has found no tasks for some time.
+    pub(super) fn look_if_starving(&mut self, around: &mut Surroundings) {
+        if !around.pool.is_idle() {
+            self.look_pause_ms = 0;
+            self.look_at = around.now + LOOK_FIRST_MS;
+        } else if around.now >= self.look_at {
+            self.look_for_orphans(around);
+            let max_ms = LOOK_MAX_MS + LOOK_MEMBER_MS * around.members.len() as u64;
+            self.look_pause_ms = (2 * self.look_pause_ms).clamp(LOOK_FIRST_MS, max_ms);
+            self.look_at = around.now + self.look_pause_ms;
+        }
+    }
+
+    /// Handles what a look has found.
+    pub(super) fn found(&mut self, around: &mut Surroundings, parked: &mut Parked, orphans: &Orphans) {
+        let Orphans { members, transits, held } = orphans;
+        let void = self.bases.judge(around.now, members, transits);
+        self.drop_void(around, void);
+        let me = around.id;
+        // What is on its way to a node that is gone belongs to whoever claims it; what is on its way to this
+        // node from one that is gone may never have arrived.
+        let is_claimable = |transit: &&Transit| {
+            if transit.to != me {
+                return !members.contains(&transit.to);
+            }
+            let lost = matches!(transit.number, TransitNumber::Grant(grant)
+                if self.receipts.never_took(transit.from, grant));
+            lost && !members.contains(&transit.from)
+                && !self.bases.has(**transit)
+                && !self.accounting.takes(**transit)
+        };
+        let claimable = transits.iter().filter(is_claimable).map(|&transit| Source::Transit(transit));
+        let left = held.iter().filter(|node| !members.contains(node)).map(|&node| Source::Held(node));
+        let sources: Vec<Source> = left.chain(claimable).collect();
+        let others = &around.members;
+        parked.told_orphans(around.now, self.attempt, &sources, (me, others), &around.limits);
+        self.receipts.gone(|node| members.contains(&node));
+        self.given.gone(|node| members.contains(&node));
+    }
+}

@@ -1,0 +1,161 @@
+//! A cut through a pool that works: every task that is the node's own, as it was at one point of its worker's
+//! time, and what was completed before.
+//!
+//! Nobody is stopped for it. Each running task is interrupted at its next poll, encoded by its own worker, and
+//! goes on: that is the worker's point of the cut. Queued tasks are encoded at the beginning. What a worker does
+//! before its point belongs to the cut: its completions are counted, and the tasks that it puts into the queue
+//! are encoded. What it does after does not: its completions wait for the next cut, and the tasks that it
+//! splits off are still a part of what was encoded. A worker without a task is past its point.
+//!
+//! Tasks on a tentative [`Basis`] are in no cut; nor is what comes of them.
+
+use std::collections::BTreeSet;
+
+use crate::{envelope::Envelope, holdings::Basis};
+
+/// A task in its sealed form, unless it is too large.
+pub(super) type Seal = Option<Envelope>;
+
+/// Where a completion counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nowhere: the task was not this node's.
+    Void,
+    /// With its basis.
+    Tentative(Basis),
+    /// In the next cut to be finished.
+    Before,
+    /// In the one after the cut with this number.
+    After(u64),
+}
+
+/// A finished cut's tasks.
+#[derive(Debug, Default)]
+pub(super) struct Sealed {
+    pub(super) tasks: Vec<Envelope>,
+    /// Whether tasks are missing because they are too large.
+    pub(super) incomplete: bool,
+}
+
+/// The cut that is being taken, and the bases that count in it.
+#[derive(Debug, Default)]
+pub(super) struct Collecting {
+    tentative: BTreeSet<Basis>,
+    void: BTreeSet<Basis>,
+    /// The number of the last cut.
+    number: u64,
+    current: Option<Current>,
+}
+
+#[derive(Debug, Default)]
+struct Current {
+    /// The workers whose points are still to come.
+    awaited: BTreeSet<usize>,
+    /// Whether queued tasks are being encoded.
+    sealing: bool,
+    sealed: Sealed,
+}
+
+impl Collecting {
+    /// Notes a basis before the first task with it comes.
+    pub(super) fn open(&mut self, basis: Basis) {
+        if basis != Basis::FIRM {
+            self.tentative.insert(basis);
+        }
+    }
+
+    /// Returns whether what has this basis is in the cut.
+    pub(super) fn counts(&self, basis: Basis) -> bool {
+        !self.tentative.contains(&basis) && !self.void.contains(&basis)
+    }
+
+    /// Returns whether a basis is void.
+    pub(super) fn is_void(&self, basis: Basis) -> bool {
+        self.void.contains(&basis)
+    }
+
+    /// Declares bases void.
+    pub(super) fn void(&mut self, bases: &[Basis]) {
+        for &basis in bases {
+            self.tentative.remove(&basis);
+            self.void.insert(basis);
+        }
+    }
+
+    /// Begins a cut in which these bases count, with the workers that have a task that counts.
+    pub(super) fn begin(&mut self, firm: &[Basis]) {
+        for basis in firm {
+            self.tentative.remove(basis);
+        }
+        self.number += 1;
+        self.current = Some(Current { sealing: true, ..Current::default() });
+    }
+
+    /// Awaits a worker's point.
+    pub(super) fn awaits_now(&mut self, worker: usize) {
+        if let Some(current) = &mut self.current {
+            current.awaited.insert(worker);
+        }
+    }
+
+    /// Returns whether a worker's point is still to come.
+    pub(super) fn awaits(&self, worker: usize) -> bool {
+        self.current.as_ref().is_some_and(|current| current.awaited.contains(&worker))
+    }
+
+    /// Returns whether any worker's point is still to come.
+    pub(super) fn awaits_any(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| !current.awaited.is_empty())
+    }
+
+    /// Adds a task to the cut.
+    pub(super) fn add(&mut self, task: Seal) {
+        let Some(current) = &mut self.current else { return };
+        match task {
+            Some(task) => current.sealed.tasks.push(task),
+            None => current.sealed.incomplete = true,
+        }
+    }
+
+    /// Notes that all queued tasks are encoded.
+    pub(super) fn sealed_queue(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.sealing = false;
+        }
+    }
+
+    /// Passes a worker's point. Returns whether the cut is collected with it.
+    pub(super) fn pass(&mut self, worker: usize) -> bool {
+        let Some(current) = &mut self.current else { return false };
+        current.awaited.remove(&worker) && self.is_collected()
+    }
+
+    /// Returns whether a cut waits to be finished, with all tasks in it.
+    pub(super) fn is_collected(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.awaited.is_empty() && !current.sealing)
+    }
+
+    /// Finishes a cut that is collected.
+    pub(super) fn finish(&mut self) -> Option<(u64, Sealed)> {
+        self.current.take_if(|current| current.awaited.is_empty() && !current.sealing)
+            .map(|current| (self.number, current.sealed))
+    }
+
+    /// Returns where a completion of this worker counts.
+    pub(super) fn standing(&self, worker: usize, basis: Basis) -> Standing {
+        if self.void.contains(&basis) {
+            Standing::Void
+        } else if self.tentative.contains(&basis) {
+            Standing::Tentative(basis)
+        } else if self.current.is_none() || self.awaits(worker) {
+            Standing::Before
+        } else {
+            Standing::After(self.number)
+        }
+    }
+
+    /// Drops everything that belongs to an attempt that is over; the numbers go on.
+    pub(super) fn reset(&mut self) {
+        *self = Self { number: self.number, ..Self::default() };
+    }
+}
