@@ -67,7 +67,7 @@ impl<'a, T: Task> Context<'a, T> {
     ) -> Self {
         let copies = pool.variables.types().map(|variable| TaskCopy { variable, value: None }).collect();
         // An epoch that never occurs, so that the first call reads the variables.
-        let epoch = u64::MAX / 4;
+        let epoch = Signals::NO_EPOCH;
         let quiet = Signals::quiet(epoch);
         let requested = Cell::default();
         Self { pool, worker, id, children, output, basis, requested, copies, epoch, quiet }

@@ -482,11 +482,7 @@ pub struct Orphans {
 ///
 /// # Errors
 /// Any error from the store; [`Error::NoNode`] if the attempt no longer exists.
-pub async fn orphans(
-    store: &dyn Store,
-    cluster: &ClusterPaths,
-    attempt: &AttemptPaths,
-) -> Result<Orphans> {
+pub async fn orphans(store: &dyn Store, cluster: &ClusterPaths, attempt: &AttemptPaths) -> Result<Orphans> {
     store.sync(&attempt.base()).await?;
     let members = store.children(&cluster.members()).await?;
     let transits = store.children(&attempt.transits()).await?;

@@ -39,8 +39,9 @@ pub(crate) enum Action {
     Cut { firm: Vec<Basis> },
     /// Drops all tasks and completions on these bases.
     Void { bases: Vec<Basis> },
-    /// Looks for what nodes that are gone have left behind; answered by `Event::Orphans`.
-    LookForOrphans { attempt: Attempt },
+    /// Looks for what nodes that are gone have left behind; answered by `Event::Orphans`. Several looks may be
+    /// answered by one that is begun after the last of them was requested.
+    LookForOrphans { look: u64 },
     /// Enrols this node in the attempt, before it accepts a task from another node; answered by
     /// `Event::Enrolled`.
     Enrol { attempt: Attempt },
@@ -64,7 +65,10 @@ pub(crate) struct Transaction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TransactionKind {
     /// Claims tasks, and enrols this node if it is not enrolled yet.
-    Claim { source: Source, enrol: bool },
+    Claim {
+        source: Source,
+        enrol: bool,
+    },
     Flush(Flush),
 }
 

@@ -57,6 +57,7 @@ impl Node {
         }
         if let Phase::Active(run) = &mut self.phase {
             run.thief.joined();
+            run.looks.joined(node);
         }
         if let Some(drain) = &mut self.around.drain {
             drain.joined(node);

@@ -279,7 +279,8 @@ struct Cluster {
 
 impl Cluster {
     fn new(seed: u64) -> Self {
-        let root = Work { id: TaskId::ROOT, children: vec![], left: UNITS, done: 0, basis: Basis::FIRM }.seal();
+        let root =
+            Work { id: TaskId::ROOT, children: vec![], left: UNITS, done: 0, basis: Basis::FIRM }.seal();
         let znodes = Znodes {
             members: BTreeSet::new(),
             list: [TaskId::ROOT].into(),
@@ -353,6 +354,7 @@ impl Cluster {
         while let Some(event) = events.pop_front() {
             let Some(member) = self.nodes.get_mut(&id) else { return };
             self.trace.push(format!("{} {id} {event:?}", self.now));
+
             let actions = member.core.handle(Duration::from_millis(self.now), member.pool.view(), event);
             if let Err(broken) = member.core.check() {
                 panic!("{broken}");
@@ -409,11 +411,11 @@ impl Cluster {
                 self.send(id, 5, cut);
             }
             Action::Void { bases } => pool.drop_void(&bases),
-            Action::LookForOrphans { attempt } => {
+            Action::LookForOrphans { look } => {
                 let Znodes { members, transit, held, .. } = &self.znodes;
                 let (members, transits) = (members.clone(), transit.keys().copied().collect());
                 let held = held.keys().copied().filter(|node| !members.contains(node)).collect();
-                self.send(id, 20, Event::Orphans { attempt, members, transits, held });
+                self.send(id, 20, Event::Orphans { attempt: ATTEMPT, look, members, transits, held });
             }
             Action::Enrol { attempt } => {
                 self.znodes.enrol(id);

@@ -20,11 +20,9 @@ const PARK_MS: u64 = 2_000;
 const FAR_MS: u64 = 1_000_000;
 
 /// A worker runs a task that does not stop, and nothing is queued.
-const SILENT: PoolView =
-    PoolView { workers: 2, idle: 1, queued: 0, staying: 0, stopped: true, batch_ids: 0 };
+const SILENT: PoolView = PoolView { workers: 2, idle: 1, queued: 0, staying: 0, stopped: true, batch_ids: 0 };
 /// All tasks have stopped and were unloaded.
-const QUIET: PoolView =
-    PoolView { workers: 2, idle: 2, queued: 0, staying: 0, stopped: true, batch_ids: 0 };
+const QUIET: PoolView = PoolView { workers: 2, idle: 2, queued: 0, staying: 0, stopped: true, batch_ids: 0 };
 const AT_WORK: PoolView =
     PoolView { workers: 2, idle: 0, queued: 1, staying: 0, stopped: false, batch_ids: 0 };
 
@@ -149,7 +147,11 @@ fn what_cannot_be_begun_in_time_is_given_back() {
     assert_eq!(actions, [refusal], "and nothing else is asked for meanwhile");
     let mut node = enrolling();
     let actions = node.handle(ms(1), QUIET, Event::Enrolled { attempt: ATTEMPT });
-    assert_eq!(actions[0], Action::Put { tasks: vec![sealed(7)], basis: Basis(1), asked: None }, "{actions:?}");
+    assert_eq!(
+        actions[0],
+        Action::Put { tasks: vec![sealed(7)], basis: Basis(1), asked: None },
+        "{actions:?}"
+    );
 }
 
 #[test]
@@ -193,7 +195,11 @@ fn what_is_queued_is_handed_on_while_a_task_does_not_stop() {
     node.handle(ms(0), AT_WORK, Event::Drain);
     let loaded = PoolView { queued: 2, ..SILENT };
     assert_eq!(node.handle(ms(1), loaded, Event::Look), [Action::Unload]);
-    let actions = node.handle(ms(1), SILENT, Event::Unloaded { tasks: vec![(Basis::FIRM, sealed(7)), (Basis::FIRM, sealed(8))] });
+    let actions = node.handle(
+        ms(1),
+        SILENT,
+        Event::Unloaded { tasks: vec![(Basis::FIRM, sealed(7)), (Basis::FIRM, sealed(8))] },
+    );
     assert_eq!(grants(&actions), [(NodeId(2), 0, 2)]);
     let acknowledged = said_by(NodeId(2), Message::Ack { grant: 0 });
     assert_eq!(
@@ -222,5 +228,9 @@ fn when_the_last_that_could_take_tasks_refuses_they_are_parked_at_once() {
         let refused = said_by(granted[0].0, Message::Refuse { grant: refusal });
         actions = node.handle(ms(2), QUIET, refused);
     }
-    assert_eq!((grants(&actions).len(), actions.last()), (0, Some(&Action::Cut { firm: Vec::new() })), "{actions:?}");
+    assert_eq!(
+        (grants(&actions).len(), actions.last()),
+        (0, Some(&Action::Cut { firm: Vec::new() })),
+        "{actions:?}"
+    );
 }

@@ -31,10 +31,11 @@ pub(crate) enum Event {
     Enrolled { attempt: Attempt },
     /// These tasks are parked, and no others.
     Parked { attempt: Attempt, tasks: Vec<TaskId> },
-    /// The answer to [`Action::LookForOrphans`](super::Action::LookForOrphans). The members were read first:
-    /// of a node that was none, nothing that is missing will ever come.
+    /// The answer to [`Action::LookForOrphans`](super::Action::LookForOrphans). The members were read first.
     Orphans {
         attempt: Attempt,
+        /// The last look that was requested before the reading began.
+        look: u64,
         /// All members, this node included.
         members: BTreeSet<NodeId>,
         transits: BTreeSet<Transit>,

@@ -44,7 +44,11 @@ impl Run {
 
     fn flush_is_due(&self, around: &Surroundings) -> bool {
         let Surroundings { now, pool, limits, .. } = around;
-        let something = pool.batch_ids > 0 || self.moved_since().is_some();
+        // A node that leaves writes what it has given away with the leave: until then it may be refused.
+        let something = match around.drain {
+            Some(_) => self.bases.confirmed_since().is_some() && self.victim.open() == 0,
+            None => pool.batch_ids > 0 || self.moved_since().is_some(),
+        };
         let nothing_to_come = around.members.is_empty()
             || around.drain.is_some()
             || self.thief.commits_at(limits).is_some_and(|at| now >= &at);
@@ -160,13 +164,7 @@ impl Run {
     }
 
     /// Answers a thief that asks whether its tasks are written.
-    pub(super) fn pending(
-        &mut self,
-        around: &mut Surroundings,
-        thief: NodeId,
-        grants: &[u64],
-        urgent: bool,
-    ) {
+    pub(super) fn pending(&mut self, around: &mut Surroundings, thief: NodeId, grants: &[u64], urgent: bool) {
         let answer = self.given.answer(thief, grants);
         if !answer.confirmed.is_empty() {
             self.send(around, thief, Message::Confirmed { grants: answer.confirmed });

@@ -205,8 +205,8 @@ impl Given {
     }
 
     /// Forgets the void grants of nodes that are gone for good.
-    pub(super) fn gone(&mut self, is_member: impl Fn(NodeId) -> bool) {
-        self.void.retain(|&thief, _| is_member(thief));
+    pub(super) fn gone(&mut self, is_gone: impl Fn(NodeId) -> bool) {
+        self.void.retain(|&thief, _| !is_gone(thief));
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!((given.select(is_firm).0.len(), given.writable_since(is_firm)), (0, None));
         assert_eq!(given.dropped(&[TENTATIVE]), [(THIEF, vec![0])].into());
         assert_eq!(given.answer(THIEF, &[0]).void, [0]);
-        given.gone(|_| false);
+        given.gone(|node| node == THIEF);
         assert!(given.void.is_empty());
     }
 

@@ -92,9 +92,15 @@ impl Node {
         let drain = self.around.drain.iter().flat_map(Drain::deadlines);
         // Whatever was due was done when the last event was handled.
         let claims = self.parked.claims_at(run.attempt).filter(|_| pool.is_hungry());
-        let looks = Some(run.look_at).filter(|_| pool.is_idle() && self.around.drain.is_none());
+        let looks = Some(run.look_at).filter(|_| run.starves(&self.around));
         let flushes = run.flushes_at(&self.around);
-        run.deadlines(limits).chain(drain).chain(claims).chain(looks).chain(flushes).filter(|due| due > now).min()
+        run.deadlines(limits)
+            .chain(drain)
+            .chain(claims)
+            .chain(looks)
+            .chain(flushes)
+            .filter(|due| due > now)
+            .min()
     }
 
     /// Returns the node's figures, except those that its pool counts.
@@ -127,11 +133,11 @@ impl Node {
                     run.thief.unreachable(self.around.now, to);
                 }
             }
-            Event::Orphans { attempt, members, transits, held } => {
+            Event::Orphans { attempt, look, members, transits, held } => {
                 if let Phase::Active(run) = &mut self.phase
                     && run.attempt == attempt
                 {
-                    let orphans = Orphans { members, transits, held };
+                    let orphans = Orphans { look, members, transits, held };
                     run.found(&mut self.around, &mut self.parked, &orphans);
                 }
             }

@@ -4,9 +4,14 @@
 //! a member has gone without a clean leave, when its attempt begins, and from time to time while it finds no
 //! tasks anywhere.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{action::Action, parked::Parked, run::Run, surroundings::Surroundings};
+use super::{
+    action::Action,
+    parked::Parked,
+    run::{Enrolment, Run},
+    surroundings::Surroundings,
+};
 use crate::{
     holdings::{Source, Transit, TransitNumber},
     id::NodeId,
@@ -19,8 +24,30 @@ const LOOK_MAX_MS: u64 = 8_000;
 /// By how much the maximum grows with each member, in milliseconds.
 const LOOK_MEMBER_MS: u64 = 50;
 
+/// The looks of a node, and the members whose departure it has noticed.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    /// The number of the last look.
+    last: u64,
+    /// For each member that has gone, the first look that was begun after that.
+    gone: BTreeMap<NodeId, u64>,
+}
+
+impl Looks {
+    /// Notes that a member has gone.
+    pub(super) fn left(&mut self, node: NodeId) {
+        self.gone.insert(node, self.last + 1);
+    }
+
+    /// Notes that a node is a member, perhaps again.
+    pub(super) fn joined(&mut self, node: NodeId) {
+        self.gone.remove(&node);
+    }
+}
+
 /// What a look has found.
 pub(super) struct Orphans {
+    pub(super) look: u64,
     pub(super) members: BTreeSet<NodeId>,
     pub(super) transits: BTreeSet<Transit>,
     pub(super) held: Vec<NodeId>,
@@ -28,13 +55,14 @@ pub(super) struct Orphans {
 
 impl Run {
     /// Looks now.
-    pub(super) fn look_for_orphans(&self, around: &mut Surroundings) {
-        around.actions.push(Action::LookForOrphans { attempt: self.attempt });
+    pub(super) fn look_for_orphans(&mut self, around: &mut Surroundings) {
+        self.looks.last += 1;
+        around.actions.push(Action::LookForOrphans { look: self.looks.last });
     }
 
     /// Looks if the node has found no tasks for some time.
     pub(super) fn look_if_starving(&mut self, around: &mut Surroundings) {
-        if !around.pool.is_idle() {
+        if !self.starves(around) {
             self.look_pause_ms = 0;
             self.look_at = around.now + LOOK_FIRST_MS;
         } else if around.now >= self.look_at {
@@ -45,10 +73,23 @@ impl Run {
         }
     }
 
+    /// Returns whether this node has nothing to do, and nothing to come.
+    pub(super) fn starves(&self, around: &Surroundings) -> bool {
+        around.pool.is_idle() && around.drain.is_none() && self.enrolment != Enrolment::Asked
+    }
+
     /// Handles what a look has found.
     pub(super) fn found(&mut self, around: &mut Surroundings, parked: &mut Parked, orphans: &Orphans) {
-        let Orphans { members, transits, held } = orphans;
-        let void = self.bases.judge(around.now, members, transits);
+        let Orphans { look, members, transits, held } = orphans;
+        // Whatever was read before a departure says nothing about it.
+        let gone: BTreeSet<NodeId> = self
+            .looks
+            .gone
+            .iter()
+            .filter(|&(node, first)| first <= look && !members.contains(node))
+            .map(|(&node, _)| node)
+            .collect();
+        let void = self.bases.judge(around.now, |node| gone.contains(&node), transits);
         self.drop_void(around, void);
         let me = around.id;
         // What is on its way to a node that is gone belongs to whoever claims it; what is on its way to this
@@ -68,7 +109,8 @@ impl Run {
         let sources: Vec<Source> = left.chain(claimable).collect();
         let others = &around.members;
         parked.told_orphans(around.now, self.attempt, &sources, (me, others), &around.limits);
-        self.receipts.gone(|node| members.contains(&node));
-        self.given.gone(|node| members.contains(&node));
+        self.receipts.gone(|node| gone.contains(&node));
+        self.given.gone(|node| gone.contains(&node));
+        self.looks.gone.retain(|node, _| !gone.contains(node));
     }
 }

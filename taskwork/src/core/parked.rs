@@ -155,7 +155,8 @@ mod tests {
             parked.told(0, ATTEMPT, &tasks(count), (me, &others), &limits);
             hungry.insert(me, parked);
         }
-        let (mut there, mut tried) = (tasks(count).into_iter().map(Source::Parked).collect::<BTreeSet<_>>(), 0);
+        let (mut there, mut tried) =
+            (tasks(count).into_iter().map(Source::Parked).collect::<BTreeSet<_>>(), 0);
         for now in 0..10_000 {
             // Nodes that claim at the same time do not notice each other.
             let claimed: Vec<_> = hungry

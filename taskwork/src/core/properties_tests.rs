@@ -186,7 +186,8 @@ impl Bench {
             queued: self.queue.len(),
             staying: 0,
             stopped: self.stopped,
-            batch_ids: 1 }
+            batch_ids: 1,
+        }
     }
 
     /// Returns the tasks of a grant: the same at each arrival, and different from those of any other.
@@ -211,7 +212,11 @@ impl Bench {
                 let active = matches!(self.node.phase, Phase::Active(_));
                 for (_, granted) in self.granted.extract_if(.., |_, granted| active && granted.to == node) {
                     for task in granted.tasks {
-                        if granted.writing { self.mine.remove(&task) } else { self.mine.insert(task) };
+                        if granted.writing {
+                            self.mine.remove(&task)
+                        } else {
+                            self.mine.insert(task)
+                        };
                     }
                 }
                 self.handle(Event::Left { node, clean_in });
@@ -238,7 +243,7 @@ impl Bench {
                 };
                 let transits = transits.into_iter().map(transit).collect();
                 let held = held.into_iter().map(NodeId).collect();
-                self.handle(Event::Orphans { attempt: Attempt(attempt), members, transits, held });
+                self.handle(Event::Orphans { attempt: Attempt(attempt), look: 99, members, transits, held });
             }
             Step::Message { from, attempt, mut message } => {
                 match &mut message {
@@ -299,7 +304,10 @@ impl Bench {
     fn is_theirs(&self, from: u64, attempt: u32, grant: u64) -> bool {
         matches!(&self.node.phase, Phase::Active(run) if run.attempt == Attempt(attempt))
             && self.node.around.members.contains(&NodeId(from))
-            && self.granted.get(&grant).is_some_and(|granted| granted.to == NodeId(from) && !granted.acknowledged)
+            && self
+                .granted
+                .get(&grant)
+                .is_some_and(|granted| granted.to == NodeId(from) && !granted.acknowledged)
     }
 
     fn answer(&mut self, answer: Answer) {
@@ -398,7 +406,9 @@ impl Bench {
                 for basis in self.basis_of.values_mut().filter(|basis| firm.contains(basis)) {
                     *basis = Basis::FIRM;
                 }
-                return Some(Event::Cut(Cut::default()));
+                let mut cut = Cut::default();
+                cut.toggles.complete(TaskId::ROOT, &[]);
+                return Some(Event::Cut(cut));
             }
             Action::Void { bases } => {
                 assert!(!bases.contains(&Basis::FIRM));

@@ -109,8 +109,8 @@ impl Receipts {
 
     /// Forgets the members that are gone for good. (Not those that only seem to be gone: if one comes back,
     /// nothing may be taken from it twice.)
-    pub(super) fn gone(&mut self, is_member: impl Fn(NodeId) -> bool) {
-        self.books.retain(|&victim, _| is_member(victim));
+    pub(super) fn gone(&mut self, is_gone: impl Fn(NodeId) -> bool) {
+        self.books.retain(|&victim, _| !is_gone(victim));
     }
 
     /// Decides against a grant that never arrived, because its tasks are claimed otherwise: if it arrives late,

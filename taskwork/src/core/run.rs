@@ -7,7 +7,7 @@ use super::{
     accounting::Accounting,
     bases::Bases,
     given::Given,
-    orphans::LOOK_FIRST_MS,
+    orphans::{LOOK_FIRST_MS, Looks},
     receipts::{Granted, Receipts},
     thief::Thief,
     victim::Victim,
@@ -38,6 +38,7 @@ pub(super) struct Run {
     pub(super) pressed: bool,
     /// Whether the last cut was empty.
     pub(super) held_nothing: bool,
+    pub(super) looks: Looks,
     /// When to look for what nodes that are gone have left behind, unless something happens before.
     pub(super) look_at: u64,
     pub(super) look_pause_ms: u64,
@@ -84,6 +85,7 @@ impl Run {
             flushed_at: now,
             pressed: false,
             held_nothing: true,
+            looks: Looks::default(),
             look_at: now + LOOK_FIRST_MS,
             look_pause_ms: 0,
             asked_at: Duration::ZERO,

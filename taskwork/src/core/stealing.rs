@@ -202,8 +202,7 @@ impl Run {
         basis: Basis,
         tasks: Vec<Envelope>,
     ) {
-        let (grant, message) =
-            self.victim.grant(around.now, to, request, tasks.clone(), &around.limits);
+        let (grant, message) = self.victim.grant(around.now, to, request, tasks.clone(), &around.limits);
         self.given.give(around.now, grant, to, tasks, self.bases.still(basis));
         self.send(around, to, message);
     }
@@ -249,6 +248,7 @@ impl Run {
         if clean {
             self.receipts.left_cleanly(node);
         }
+        self.looks.left(node);
         if !clean || self.bases.any_from(node) {
             self.look_for_orphans(around);
         }

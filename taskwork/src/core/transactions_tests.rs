@@ -11,8 +11,7 @@ use crate::{
 };
 
 const ATTEMPT: Attempt = Attempt(1);
-const QUIET: PoolView =
-    PoolView { workers: 2, idle: 2, queued: 0, staying: 0, stopped: true, batch_ids: 0 };
+const QUIET: PoolView = PoolView { workers: 2, idle: 2, queued: 0, staying: 0, stopped: true, batch_ids: 0 };
 const HUNGRY: PoolView = PoolView { stopped: false, ..QUIET };
 
 fn task(number: u64) -> TaskId {
@@ -74,6 +73,7 @@ fn what_is_refused_is_neither_tried_again_nor_replaced() {
             Event::Transacted { txn: claim.txn, result: refused },
         );
         assert_eq!(actions, []);
-        assert_eq!(node.handle(Duration::from_secs(100), HUNGRY, Event::Tick), []);
+        let later = node.handle(Duration::from_secs(100), HUNGRY, Event::Tick);
+        assert_eq!(transaction(&later), None);
     }
 }

@@ -137,7 +137,8 @@ impl Collecting {
 
     /// Finishes a cut that is collected.
     pub(super) fn finish(&mut self) -> Option<(u64, Sealed)> {
-        self.current.take_if(|current| current.awaited.is_empty() && !current.sealing)
+        self.current
+            .take_if(|current| current.awaited.is_empty() && !current.sealing)
             .map(|current| (self.number, current.sealed))
     }
 

@@ -141,7 +141,7 @@ impl<T: Task> Queue<T> {
     }
 
     /// Queues tasks. Returns whether a thief waits for one.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "loom"))]
     pub(super) fn put(&self, entries: impl IntoIterator<Item = Entry<T>>, signals: &Signals) -> bool {
         self.put_locked(self.lock(), entries, None, signals)
     }

@@ -24,6 +24,9 @@ const SNAPSHOT: u64 = 4;
 const EPOCH: u64 = 8;
 
 impl Signals {
+    /// An epoch that never occurs.
+    pub(crate) const NO_EPOCH: u64 = u64::MAX / EPOCH;
+
     /// Returns the whole word, which changes when there is something to see.
     #[inline]
     pub(crate) fn word(&self) -> u64 {

@@ -140,12 +140,7 @@ impl<T: Task> Work for Slices<T> {
         self.pool.variables()
     }
 
-    fn put(
-        &self,
-        envelopes: Vec<Envelope>,
-        basis: Basis,
-        asked: Option<Instant>,
-    ) -> Result<(), PoolFault> {
+    fn put(&self, envelopes: Vec<Envelope>, basis: Basis, asked: Option<Instant>) -> Result<(), PoolFault> {
         let done = Work::put(&self.pool, envelopes, basis, asked);
         self.look.notify_waiters();
         done

@@ -55,8 +55,12 @@ impl Task for Leaves {
     }
 }
 
-const LIMITS: PoolLimits =
-    PoolLimits { task_children_max: 3, batch_ids_commit: usize::MAX, ledger: true, ledger_bytes_max: 1 << 30 };
+const LIMITS: PoolLimits = PoolLimits {
+    task_children_max: 3,
+    batch_ids_commit: usize::MAX,
+    ledger: true,
+    ledger_bytes_max: 1 << 30,
+};
 const HEIGHT: u32 = 12;
 const LEAVES: u64 = 1 << HEIGHT;
 const STATES: u64 = 2 * LEAVES - 1;
@@ -178,10 +182,7 @@ fn a_pool_that_is_stopped_and_unloaded_gives_up_everything() {
         let unloaded = first.pool.unload().unwrap().into_iter().map(|(_, task)| task).collect();
         second.pool.put(unloaded, Basis::FIRM, None).unwrap();
         second.wait_until_idle();
-        let outputs = [
-            cut(&*first.pool).output,
-            cut(&*second.pool).output,
-        ];
+        let outputs = [cut(&*first.pool).output, cut(&*second.pool).output];
         assert_eq!(merge::<u64>(&outputs).unwrap(), LEAVES, "round {round}");
         // The pool can be used again.
         first.pool.discard();

@@ -69,12 +69,7 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn variables(&self) -> &VariableTable;
     /// Queues tasks from elsewhere, with a basis that is open from now on, and the time of the request for
     /// them.
-    fn put(
-        &self,
-        envelopes: Vec<Envelope>,
-        basis: Basis,
-        asked: Option<Instant>,
-    ) -> Result<(), PoolFault>;
+    fn put(&self, envelopes: Vec<Envelope>, basis: Basis, asked: Option<Instant>) -> Result<(), PoolFault>;
     /// Takes queued tasks for a thief, with one basis and at most `bytes_max` bytes together; a larger one goes
     /// alone. Tasks that are too large to be sent remain.
     fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<(Basis, Vec<Envelope>), PoolFault>;
@@ -142,12 +137,7 @@ impl<T: Task> Work for Pool<T> {
         &self.variables
     }
 
-    fn put(
-        &self,
-        envelopes: Vec<Envelope>,
-        basis: Basis,
-        asked: Option<Instant>,
-    ) -> Result<(), PoolFault> {
+    fn put(&self, envelopes: Vec<Envelope>, basis: Basis, asked: Option<Instant>) -> Result<(), PoolFault> {
         let open = |envelope: Envelope| {
             let task = envelope.id;
             let entry =

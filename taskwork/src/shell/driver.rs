@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot, watch},
     time,
 };
 
@@ -48,7 +48,7 @@ pub(crate) struct Driver {
     /// Wakes the loop that writes improved variables to their znodes.
     pub(crate) publish: Arc<Notify>,
     /// Wakes the loop that looks for what lost nodes have left behind.
-    pub(crate) orphans_wanted: Arc<Notify>,
+    pub(crate) orphan_looks: watch::Sender<u64>,
     /// `None` for a single node within one process, which has no peers.
     pub(crate) network: Option<Network>,
     pub(crate) shutdown: oneshot::Receiver<()>,
@@ -267,7 +267,9 @@ impl Driver {
                 return Ok(self.pool.ready_cut()?.map(Event::Cut));
             }
             Action::Void { bases } => self.pool.void(&bases),
-            Action::LookForOrphans { .. } => self.orphans_wanted.notify_one(),
+            Action::LookForOrphans { look } => {
+                let _ = self.orphan_looks.send(look);
+            }
             Action::Enrol { attempt } => self.order(Order::Enrol { attempt }),
             Action::Transact { attempt, transaction } => self.order(Order::Transact { attempt, transaction }),
             Action::Leave { departure } => return Err(Refusal::Departs(departure)),

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tokio::{
-    sync::{Mutex as AsyncMutex, Notify, Semaphore, mpsc, oneshot},
+    sync::{Mutex as AsyncMutex, Notify, Semaphore, mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
     time::{self, Duration},
 };
@@ -117,7 +117,7 @@ impl RunningNode {
         let (letters_in, letters) = mpsc::channel(LETTERS_MAX);
         let (shutdown, told_to_shut_down) = oneshot::channel();
         let (publish, drain) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let orphans_wanted = Arc::new(Notify::new());
+        let (orphan_looks, orphans_wanted) = watch::channel(0);
         let figures = Arc::new(Mutex::new(Figures::default()));
         let timeline = Arc::new(Timeline::default());
         timeline.note_at(seat.joined_ms, EventKind::Joined, format!("with {} workers", seat.workers));
@@ -150,7 +150,7 @@ impl RunningNode {
             standing: AsyncMutex::default(),
             looks: Arc::new(Semaphore::new(LOOKS_MAX)),
             visibility,
-            orphans_wanted: Arc::clone(&orphans_wanted),
+            orphans_wanted,
             ledger: limits.ledger_interval_ms > 0,
         });
         let span = tracing::info_span!("job", id = %job, node = %seat.node);
@@ -164,7 +164,7 @@ impl RunningNode {
             mail: Mail::default(),
             orders,
             publish,
-            orphans_wanted,
+            orphan_looks,
             network: seat.network.take(),
             shutdown: told_to_shut_down,
             drain: Arc::clone(&drain),

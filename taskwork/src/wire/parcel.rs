@@ -124,7 +124,12 @@ mod tests {
         node.handle(ms(0), busy, Event::Enrolled { attempt: ATTEMPT });
         let steal = Event::Message { from: thief, attempt: ATTEMPT, message: Message::Steal { request: 3 } };
         node.handle(ms(0), busy, steal);
-        let taken = Event::Taken { thief, request: 3, tasks: vec![envelope.clone()], basis: crate::holdings::Basis::FIRM };
+        let taken = Event::Taken {
+            thief,
+            request: 3,
+            tasks: vec![envelope.clone()],
+            basis: crate::holdings::Basis::FIRM,
+        };
         let first = node.handle(ms(0), busy, taken);
         // The grant is overdue by now.
         let second = node.handle(ms(1_000), busy, Event::Tick);

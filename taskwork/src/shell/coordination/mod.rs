@@ -110,8 +110,8 @@ pub(crate) struct Coordination {
     pub(crate) looks: Arc<Semaphore>,
     /// Who can look at the job.
     pub(crate) visibility: Visibility,
-    /// Notified when the node wants to know what lost nodes have left behind.
-    pub(crate) orphans_wanted: Arc<Notify>,
+    /// The number of the last look for what lost nodes have left behind that was requested.
+    pub(crate) orphans_wanted: watch::Receiver<u64>,
     /// Whether the node writes what it holds.
     pub(crate) ledger: bool,
 }
