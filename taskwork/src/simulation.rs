@@ -21,6 +21,7 @@ use crate::{
     core::{self, Message},
     envelope::Envelope,
     erased::{Kind, OpenError, Opened, PoolOpening, PoolSetup},
+    holdings::Holdings,
     id::{Attempt, NodeId, TaskId},
     pool::{Pool, Slices},
     report::JobError,
@@ -215,6 +216,30 @@ pub async fn submit<T: Task>(
 /// Decodes a value that a program has written to a znode: an output, a variable, a result.
 pub fn decode<V: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<V> {
     codec::decode(bytes).ok()
+}
+
+/// The tasks in a znode, each with its output so far.
+#[derive(Debug)]
+pub struct Stored<T: Task> {
+    /// The tasks.
+    pub tasks: Vec<(T, T::Output)>,
+    /// Whether the holder has more than stands there.
+    pub unprotected: bool,
+}
+
+/// Decodes a parked task.
+pub fn parked<T: Task>(bytes: &[u8]) -> Option<Stored<T>> {
+    stored(&Holdings::of(vec![codec::decode(bytes).ok()?]))
+}
+
+/// Decodes what a node holds, or tasks on their way.
+pub fn held<T: Task>(bytes: &[u8]) -> Option<Stored<T>> {
+    stored(&codec::decode(bytes).ok()?)
+}
+
+fn stored<T: Task>(Holdings { tasks, unprotected, .. }: &Holdings) -> Option<Stored<T>> {
+    let open = |task: &Envelope| Some((codec::decode(&task.task).ok()?, codec::decode(&task.output).ok()?));
+    Some(Stored { tasks: tasks.iter().map(open).collect::<Option<_>>()?, unprotected: *unprotected })
 }
 
 /// Returns the job and the grant that a message is about, and the kind of the message; `None` if it is not

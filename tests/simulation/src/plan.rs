@@ -303,6 +303,12 @@ fn limits(random: &mut SmallRng) -> Limits {
     limits.open_grant_bytes_max = random.random_range(1..16_000);
     limits.batch_ids_max = random.random_range(2..1_000);
     limits.park_tasks_max = random.random_range(1..8);
+    limits.ledger_interval_ms = random.random_range(20..2_000);
+    limits.ledger_soon_ms = random.random_range(0..400);
+    limits.ledger_pause_ms = random.random_range(0..20);
+    if random.random_range(0..20) == 0 {
+        limits.ledger_bytes_max = random.random_range(0..4_000);
+    }
     limits
 }
 

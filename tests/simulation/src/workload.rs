@@ -71,6 +71,11 @@ impl Walk {
         Self { open: vec![shape.root()] }
     }
 
+    /// Returns its open states.
+    pub(crate) fn open(&self) -> &[State] {
+        &self.open
+    }
+
     /// Creates a task that was never split off from another one.
     pub(crate) fn forged() -> Self {
         Self { open: vec![State { number: 0xbad, depth: 60, seed: 0, path: Vec::new() }] }

@@ -50,7 +50,7 @@ impl Invariant for OnlyMembersAndLeadersWrite {
 }
 
 /// The folders that only members write to.
-const OF_MEMBERS: [&str; 5] = ["list", "parked", "txns", "outputs", "left"];
+const OF_MEMBERS: [&str; 7] = ["list", "parked", "held", "transit", "txns", "outputs", "left"];
 
 impl OnlyMembersAndLeadersWrite {
     fn check(&self, facts: &Facts, session: SessionId, ops: &[Op], servers: &Servers) -> Result<(), String> {

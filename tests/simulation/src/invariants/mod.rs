@@ -5,6 +5,8 @@
 //! None of them depends on what the code under test believes.
 
 mod candidates;
+mod durable;
+mod i10_partition;
 mod i1_once;
 mod i2_end;
 mod i3_answer;
@@ -17,7 +19,7 @@ pub(crate) mod i9_history;
 mod membership;
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
 };
 
@@ -28,6 +30,7 @@ use zk::{
     tree::SessionId,
 };
 
+use self::durable::{Durable, Sizes};
 pub(crate) use self::i7_strangers::STRANGER;
 use crate::{
     workload::{self, Shape, Slice, Truth},
@@ -85,6 +88,8 @@ pub(crate) struct Facts {
     shared: BTreeMap<String, Vec<u8>>,
     /// The job and the attempt in which each node enrolled last.
     attempt_of: BTreeMap<NodeId, (String, u32)>,
+    /// The members, with the sessions that have made them.
+    members: BTreeMap<NodeId, SessionId>,
     /// The number of workers of all nodes.
     pub(crate) workers: usize,
     /// The number of states that a worker visits per second.
@@ -104,6 +109,13 @@ pub(crate) struct JobFacts {
     pub(crate) truth: Truth,
     /// The states of each attempt that were created and not visited yet.
     open: BTreeMap<u32, HashSet<u64>>,
+    /// The states of each attempt that were visited.
+    visited: BTreeMap<u32, HashSet<u64>>,
+    /// The attempts in which a member was lost: what it had not written is done again.
+    with_losses: BTreeSet<u32>,
+    /// What stands in the tree.
+    pub(crate) durable: Durable,
+    sizes: Sizes,
     /// The most recent attempt.
     pub(crate) latest: u32,
     /// The state according to its record.
@@ -114,6 +126,12 @@ impl JobFacts {
     /// Returns the number of states that nodes can work on.
     fn at_hand(&self) -> usize {
         if self.state.is_running() { self.open(self.latest) } else { 0 }
+    }
+
+    /// Returns whether no task stands in the tree for the latest attempt, as far as nodes have written what they
+    /// hold.
+    fn has_no_tasks(&self) -> bool {
+        self.open(self.latest) == 0 && self.durable.tasks(self.latest) == Some(0)
     }
 
     /// Returns the number of states of an attempt that are not visited yet.
@@ -176,6 +194,7 @@ impl Facts {
             programs: BTreeMap::new(),
             shared: BTreeMap::new(),
             attempt_of: BTreeMap::new(),
+            members: BTreeMap::new(),
             workers: 0,
             states_per_s: 0,
             only_servers: false,
@@ -216,13 +235,21 @@ impl Facts {
         };
         self.jobs.iter().filter_map(move |(name, job)| {
             let program = self.programs.get(name)?;
-            let is_idle = job.state.is_running() && job.latest > 0 && !is_at_hand(program);
+            let is_idle = job.state.is_running()
+                && job.latest > 0
+                && job.has_no_tasks()
+                && !is_at_hand(program);
             Some((name.as_str(), program.as_str(), is_idle))
         })
     }
 
-    fn note(&mut self, seen: &Seen<'_>) {
-        let Seen::Wrote { ops, .. } = seen else { return };
+    /// Notes what was written. Returns an error for what cannot be read back.
+    fn note(&mut self, seen: &Seen<'_>) -> Result<(), String> {
+        let Seen::Wrote { session, ops, servers } = seen else { return Ok(()) };
+        if ops.is_empty() {
+            self.lose(*session);
+        }
+        let mut noted = Ok(());
         for op in *ops {
             if let Some((job, record)) = record(&self.cluster, op) {
                 if let Some(facts) = self.jobs.get_mut(job) {
@@ -230,17 +257,54 @@ impl Facts {
                 }
                 self.programs.entry(job.to_owned()).or_insert(record.program);
             }
-            let Op::Create { path, data, .. } = op else { continue };
-            let Some(Place { job, attempt, rest }) = place(&self.cluster, path) else { continue };
-            match (attempt, &rest[..]) {
-                (None, ["shared", _]) => self.shared.entry(job.to_owned()).or_default().extend(data),
-                (Some(attempt), []) => self.begin(job, attempt),
-                (Some(attempt), ["outputs", node]) => {
-                    if let Ok(node) = node.parse() {
-                        self.attempt_of.insert(node, (job.to_owned(), attempt));
+            self.note_member(*session, op);
+            if let Op::Create { path, data, .. } = op
+                && let Some(Place { job, attempt, rest }) = place(&self.cluster, path)
+            {
+                match (attempt, &rest[..]) {
+                    (None, ["shared", _]) => self.shared.entry(job.to_owned()).or_default().extend(data),
+                    (Some(attempt), []) => self.begin(job, attempt),
+                    (Some(attempt), ["outputs", node]) => {
+                        if let Ok(node) = node.parse() {
+                            self.attempt_of.insert(node, (job.to_owned(), attempt));
+                        }
                     }
+                    _ => {}
                 }
-                _ => {}
+            }
+            let job = place(&self.cluster, op.path()).map(|at| at.job);
+            if let Some(job) = job.and_then(|job| self.jobs.get_mut(job))
+                && !job.state.is_over()
+            {
+                noted = noted.and(job.durable.note(&self.cluster, &job.sizes, op, servers));
+            }
+        }
+        noted
+    }
+
+    fn note_member(&mut self, session: SessionId, op: &Op) {
+        let folder = self.cluster.members();
+        let name = op.path().strip_prefix(&folder).and_then(|name| name.strip_prefix('/'));
+        let Some(node) = name.and_then(|name| name.parse::<NodeId>().ok()) else { return };
+        match op {
+            Op::Create { .. } => {
+                self.members.insert(node, session);
+            }
+            // It has left.
+            Op::Delete { .. } => {
+                self.members.remove(&node);
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes the end of a session: its members are lost.
+    fn lose(&mut self, session: SessionId) {
+        for (node, _) in self.members.extract_if(.., |_, its| *its == session) {
+            if let Some((job, attempt)) = self.attempt_of.get(&node)
+                && let Some(job) = self.jobs.get_mut(job)
+            {
+                job.with_losses.insert(*attempt);
             }
         }
     }
@@ -250,7 +314,18 @@ impl Facts {
         let shape = self.shared.remove(job).and_then(|bytes| taskwork::simulation::decode::<Shape>(&bytes));
         if let Some(shape) = shape {
             let truth = workload::truth(&shape);
-            let facts = JobFacts { shape, truth, open: BTreeMap::new(), latest: 0, state: JobState::Running };
+            let sizes = Sizes::of(&shape);
+            let facts = JobFacts {
+                shape,
+                truth,
+                open: BTreeMap::new(),
+                visited: BTreeMap::new(),
+                with_losses: BTreeSet::new(),
+                durable: Durable::default(),
+                sizes,
+                latest: 0,
+                state: JobState::Running,
+            };
             self.jobs.entry(job.to_owned()).or_insert(facts);
         }
         if let Some(it) = self.jobs.get_mut(job) {
@@ -259,14 +334,24 @@ impl Facts {
         }
     }
 
-    /// Records the visited and created states. Returns those that were visited without being open.
+    /// Records the visited and created states. Returns those that were visited without being open, unless they
+    /// may be visited again because of a loss.
     fn work(&mut self, node: NodeId, done: &Slice) -> Vec<u64> {
         let Some((job, attempt)) = self.attempt_of.get(&node) else { return done.consumed.clone() };
         let Some(job) = self.jobs.get_mut(job) else { return done.consumed.clone() };
         let open = job.open.entry(*attempt).or_default();
+        let visited = job.visited.entry(*attempt).or_default();
         // Within a slice, states may be opened and visited; so all opened ones are added first.
-        open.extend(&done.opened);
-        done.consumed.iter().copied().filter(|state| !open.remove(state)).collect()
+        open.extend(done.opened.iter().filter(|state| !visited.contains(state)));
+        let again = job.with_losses.contains(attempt);
+        let mut unknown = Vec::new();
+        for &state in &done.consumed {
+            if !open.remove(&state) && !(again && visited.contains(&state)) {
+                unknown.push(state);
+            }
+            visited.insert(state);
+        }
+        unknown
     }
 }
 
@@ -280,6 +365,7 @@ impl Invariants {
             Box::new(i6_bounds::EverythingIsBounded),
             Box::new(i7_strangers::StrangersGetNothing),
             Box::new(i8_calm::NothingPanics),
+            Box::new(i10_partition::NothingIsLost),
             Box::new(candidates::CandidatesCanLead::default()),
             Box::new(membership::EverybodyIsKnown::default()),
         ];
@@ -287,7 +373,9 @@ impl Invariants {
     }
 
     pub(crate) fn see(&mut self, now: u64, seen: &Seen<'_>) {
-        self.facts.note(seen);
+        if let Err(what) = self.facts.note(seen) {
+            self.add(now, "I10 (partition)", what);
+        }
         if let Seen::Worked { node, done } = seen {
             let unknown = self.facts.work(*node, done);
             if let Some(broken) = i1_once::check(*node, &unknown) {

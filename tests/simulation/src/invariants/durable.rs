@@ -1,0 +1,158 @@
+//! What stands in the tree for each attempt: the tasks, decoded, and the committed outputs.
+
+use std::collections::{BTreeMap, HashMap};
+
+use taskwork::simulation::{self, Stored};
+use zk::{ClusterPaths, Op};
+
+use super::place;
+use crate::{
+    workload::{Done, Shape, Walk},
+    world::Servers,
+};
+
+/// The sizes of all subtrees of a job's tree, by the numbers of their roots.
+#[derive(Debug, Default)]
+pub(crate) struct Sizes(HashMap<u64, Done>);
+
+impl Sizes {
+    /// Returns the sizes; none if the tree depends on the incumbent.
+    pub(crate) fn of(shape: &Shape) -> Self {
+        if let Shape::Tour(_) = shape {
+            return Self::default();
+        }
+        let (mut open, mut states) = (vec![(shape.root(), None)], Vec::new());
+        while let Some((state, parent)) = open.pop() {
+            let place = states.len();
+            states.push((state.number, parent, Done { states: 1, sum: state.number }));
+            open.extend(shape.children(&state).into_iter().map(|child| (child, Some(place))));
+        }
+        let mut sizes = HashMap::with_capacity(states.len());
+        for place in (0..states.len()).rev() {
+            let (number, parent, size) = states[place];
+            sizes.insert(number, size);
+            if let Some(parent) = parent {
+                let above: &mut (u64, Option<usize>, Done) = &mut states[parent];
+                taskwork::Output::merge(&mut above.2, size);
+            }
+        }
+        Self(sizes)
+    }
+
+    fn is_known(&self) -> bool {
+        !self.0.is_empty()
+    }
+}
+
+/// The content of one znode.
+#[derive(Debug, Clone, Copy, Default)]
+struct Content {
+    tasks: usize,
+    states: Done,
+    unprotected: bool,
+}
+
+/// What stands in the tree for the attempts at one job.
+#[derive(Debug, Default)]
+pub(crate) struct Durable {
+    attempts: BTreeMap<u32, BTreeMap<String, Content>>,
+}
+
+impl Durable {
+    /// Notes an operation on the job.
+    ///
+    /// # Errors
+    /// If it writes something that cannot be read.
+    pub(super) fn note(
+        &mut self,
+        cluster: &ClusterPaths,
+        sizes: &Sizes,
+        op: &Op,
+        servers: &Servers,
+    ) -> Result<(), String> {
+        let Some(at) = place(cluster, op.path()) else { return Ok(()) };
+        let (Some(attempt), [folder @ ("parked" | "held" | "transit" | "outputs"), _]) =
+            (at.attempt, &at.rest[..])
+        else {
+            return Ok(());
+        };
+        let znodes = self.attempts.entry(attempt).or_default();
+        match op {
+            Op::Delete { path, .. } => {
+                znodes.remove(path);
+            }
+            Op::Create { path, data, .. } | Op::Set { path, data, .. } => {
+                let content = read(sizes, folder, data, servers)
+                    .ok_or_else(|| format!("{path} cannot be read back"))?;
+                znodes.insert(path.clone(), content);
+            }
+            Op::Check { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the number of tasks that stand in the tree for an attempt; `None` if a node holds more than it
+    /// has written.
+    pub(crate) fn tasks(&self, attempt: u32) -> Option<usize> {
+        let znodes = self.attempts.get(&attempt)?;
+        let all_written = znodes.values().all(|content| !content.unprotected);
+        all_written.then(|| znodes.values().map(|content| content.tasks).sum())
+    }
+
+    /// Returns all states that stand in the tree for an attempt, in tasks and in outputs; `None` as above.
+    pub(crate) fn states(&self, attempt: u32) -> Option<Done> {
+        self.tasks(attempt)?;
+        let mut all = Done::default();
+        for content in self.attempts.get(&attempt)?.values() {
+            taskwork::Output::merge(&mut all, content.states);
+        }
+        Some(all)
+    }
+
+    /// Returns whether a node that is not a member holds more than it has written.
+    pub(crate) fn is_unprotected(&self, attempt: u32, node: &str) -> bool {
+        let of_node = |path: &str| path.ends_with(&format!("/held/{node}"));
+        let znodes = self.attempts.get(&attempt).into_iter().flatten();
+        znodes.into_iter().any(|(path, content)| of_node(path) && content.unprotected)
+    }
+}
+
+fn read(sizes: &Sizes, folder: &str, data: &[u8], servers: &Servers) -> Option<Content> {
+    let data = blob(data, servers)?;
+    let Stored { tasks, unprotected } = match folder {
+        "outputs" => {
+            let states = if data.is_empty() { Done::default() } else { simulation::decode(&data)? };
+            return Some(Content { states, ..Content::default() });
+        }
+        "parked" => simulation::parked::<Walk>(&data)?,
+        _ => simulation::held::<Walk>(&data)?,
+    };
+    let mut states = Done::default();
+    for (task, output) in &tasks {
+        taskwork::Output::merge(&mut states, *output);
+        if sizes.is_known() {
+            for state in task.open() {
+                taskwork::Output::merge(&mut states, *sizes.0.get(&state.number)?);
+            }
+        }
+    }
+    Some(Content { tasks: tasks.len(), states, unprotected })
+}
+
+/// Returns the data of a znode, or of the chunks that it names.
+fn blob(content: &[u8], servers: &Servers) -> Option<Vec<u8>> {
+    match content.split_first() {
+        None => Some(Vec::new()),
+        Some((0, data)) => Some(data.to_vec()),
+        Some((1, pointer)) => {
+            let pointer: serde_json::Value = serde_json::from_slice(pointer).ok()?;
+            let (folder, chunks) = (pointer["folder"].as_str()?, pointer["chunks"].as_u64()?);
+            let mut data = Vec::new();
+            for chunk in 0..chunks {
+                data.extend(servers.read(&format!("{folder}/{chunk:06}"))?);
+            }
+            Some(data)
+        }
+        Some(_) => None,
+    }
+}

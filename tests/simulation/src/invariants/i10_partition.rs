@@ -1,0 +1,54 @@
+//! I10: at every moment, what stands in the tree for an attempt is a partition of the whole work: the states
+//! below the tasks there and the states in the committed outputs are exactly the states of the job's tree.
+//!
+//! In addition, a new attempt begins only if a node was lost that held more than it had written.
+
+use zk::{Op, job::JobState};
+
+use super::{Facts, Invariant, JobFacts, Seen, place, record};
+use crate::workload::Truth;
+
+pub(super) struct NothingIsLost;
+
+impl Invariant for NothingIsLost {
+    fn name(&self) -> &'static str {
+        "I10 (partition)"
+    }
+
+    fn see(&mut self, facts: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
+        let Seen::Wrote { ops, .. } = seen else { return Ok(()) };
+        for op in *ops {
+            if let Some((job, record)) = record(&facts.cluster, op)
+                && record.attempt > 1
+                && record.state == JobState::Running
+                && let Some(known) = facts.job(job)
+            {
+                let before = record.attempt - 1;
+                let lost = record.lost.iter().filter(|lost| lost.attempt == before);
+                let unprotected = |node: &str| known.durable.is_unprotected(before, node);
+                if known.latest == record.attempt && !lost.clone().any(|lost| unprotected(&lost.node)) {
+                    let lost: Vec<&str> = lost.map(|lost| lost.node.as_str()).collect();
+                    return Err(format!("attempt {before} ended although all was written: {lost:?}"));
+                }
+            }
+            let Some(at) = place(&facts.cluster, op.path()) else { continue };
+            let (Some(attempt), Some(job)) = (at.attempt, facts.job(at.job)) else { continue };
+            check(job, attempt).map_err(|what| format!("{}: {what}, after a write to {}", at.job, op.path()))?;
+        }
+        Ok(())
+    }
+}
+
+fn check(job: &JobFacts, attempt: u32) -> Result<(), String> {
+    // What is over is tidied away piece by piece.
+    if attempt != job.latest || job.state.is_over() {
+        return Ok(());
+    }
+    let Truth::Done(whole) = job.truth else { return Ok(()) };
+    match job.durable.states(attempt) {
+        Some(states) if states != whole => {
+            Err(format!("{} of {} states stand in the tree", states.states, whole.states))
+        }
+        _ => Ok(()),
+    }
+}
