@@ -316,8 +316,7 @@ pub async fn claim(
             return claimed_before(store, attempt, claim).await;
         };
         let Some(read) = content(store, attempt, &source).await? else {
-            store.sync(&attempt.base()).await?;
-            continue;
+            return claimed_before(store, attempt, claim).await;
         };
         let Some(adopted) = adopt(read) else { return Ok(None) };
         let folder = attempt.large_of(&format!("{}-claim", claim.txn));

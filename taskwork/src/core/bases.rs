@@ -38,8 +38,10 @@ struct Open {
     /// When the victim is asked whether it has written it.
     ask_at: u64,
     waited_ms: u64,
-    /// Whether the victim was told that this node has nothing else to do.
+    /// Whether the victim was told that a node has nothing else to do.
     pressed: bool,
+    /// Whether a node that this one has given tasks on this basis has nothing else to do.
+    urgent: bool,
 }
 
 /// The bases of one node in one attempt that are not taken in.
@@ -89,7 +91,7 @@ impl Bases {
         let basis = Basis(self.next);
         self.next += 1;
         let waited_ms = limits.ledger_soon_ms + limits.grant_retry_ms;
-        let open = Open { transit, confirmed_at, owed, ask_at: now + waited_ms, waited_ms, pressed: false };
+        let open = Open { transit, confirmed_at, owed, ask_at: now + waited_ms, waited_ms, pressed: false, urgent: false };
         self.open.insert(basis, open);
         basis
     }
@@ -185,19 +187,19 @@ impl Bases {
             && open.confirmed_at.is_none()
         {
             open.ask_at = now;
-            open.pressed = false;
+            open.urgent = true;
         }
     }
 
-    /// Returns the questions to victims that are due now, and whether some were asked often in vain. If the node
-    /// has nothing else to do, it asks at once.
+    /// Returns the questions to victims that are due now, with their urgency, and whether some were asked often in
+    /// vain. If the node has nothing else to do, it asks at once.
     pub(super) fn questions(
         &mut self,
         now: u64,
         waits: bool,
         limits: &Limits,
-    ) -> (Vec<(NodeId, Vec<u64>)>, bool) {
-        let mut asked: BTreeMap<NodeId, Vec<u64>> = BTreeMap::new();
+    ) -> (BTreeMap<NodeId, (Vec<u64>, bool)>, bool) {
+        let mut asked: BTreeMap<NodeId, (Vec<u64>, bool)> = BTreeMap::new();
         let mut in_vain = false;
         for open in self.open.values_mut().filter(|open| open.confirmed_at.is_none()) {
             let TransitNumber::Grant(grant) = open.transit.number else { continue };
@@ -205,9 +207,10 @@ impl Bases {
             if now < open.ask_at && !presses {
                 continue;
             }
-            let grants = asked.entry(open.transit.from).or_default();
+            let (grants, urgent) = asked.entry(open.transit.from).or_default();
             in_vain |= open.waited_ms >= limits.grant_retry_max_ms;
             if grants.len() < ASKED_MAX {
+                *urgent |= waits || open.urgent;
                 open.pressed |= waits;
                 open.waited_ms = if presses {
                     limits.grant_retry_ms
@@ -218,7 +221,7 @@ impl Bases {
                 grants.push(grant);
             }
         }
-        (asked.into_iter().collect(), in_vain)
+        (asked, in_vain)
     }
 
     /// Returns the times at which questions are due.
@@ -280,9 +283,9 @@ mod tests {
     #[test]
     fn a_node_with_nothing_else_to_do_asks_at_once_and_then_from_time_to_time() {
         let (limits, (mut bases, _)) = (Limits::default(), bases(2));
-        assert_eq!(bases.questions(1, false, &limits).0, []);
-        assert_eq!(bases.questions(1, true, &limits).0, [(VICTIM, vec![0, 1])]);
-        assert_eq!(bases.questions(2, true, &limits).0, []);
+        assert_eq!(bases.questions(1, false, &limits).0, [].into());
+        assert_eq!(bases.questions(1, true, &limits).0, [(VICTIM, (vec![0, 1], true))].into());
+        assert_eq!(bases.questions(2, true, &limits).0, [].into());
         let mut asked = 1;
         while !bases.questions(bases.deadlines().min().unwrap(), false, &limits).1 {
             asked += 1;

@@ -37,6 +37,11 @@ const PRESSED_MS: u64 = 5;
 impl Run {
     /// Begins a flush if one is due.
     pub(super) fn flush_if_due(&mut self, around: &mut Surroundings) {
+        // Tasks that are just being taken out of the pool would be in neither the cut nor the grants. The look
+        // that follows will flush.
+        if around.actions.iter().any(Action::touches_pool) {
+            return;
+        }
         if self.accounting.can_flush() && self.flush_is_due(around) {
             self.begin_flush(around, Vec::new(), false);
         }
@@ -155,8 +160,8 @@ impl Run {
     pub(super) fn ask_pending(&mut self, around: &mut Surroundings) {
         let waits = around.pool.is_idle() || around.drain.is_some();
         let (questions, in_vain) = self.bases.questions(around.now, waits, &around.limits);
-        for (victim, grants) in questions {
-            self.send(around, victim, Message::Pending { grants, urgent: waits });
+        for (victim, (grants, urgent)) in questions {
+            self.send(around, victim, Message::Pending { grants, urgent });
         }
         if in_vain {
             self.look_for_orphans(around);

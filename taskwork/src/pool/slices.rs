@@ -86,15 +86,19 @@ impl<T: Task> Slices<T> {
     }
 
     /// Runs a task for a slice; returns it if it is to continue.
-    fn slice(&self, entry: Entry<T>, worker: usize) -> Option<Entry<T>> {
+    fn slice(&self, mut entry: Entry<T>, worker: usize) -> Option<Entry<T>> {
+        // A task is interrupted for microseconds: a whole slice for it would be too much.
+        if self.pool.is_interrupted(worker) {
+            let Some(same) = self.pool.interrupt(worker, entry) else {
+                self.pool.runs(worker, None);
+                return None;
+            };
+            entry = same;
+        }
         match self.pool.search(entry, worker) {
             Searched { outcome: Ok(Outcome::Migrate), finished, task } if !finished.requested.stop => {
                 let Finished { id, children, output, basis, .. } = finished;
-                let entry = Entry { basis, ..Entry::resume(id, children, output, task) };
-                if self.pool.is_interrupted(worker) {
-                    return self.pool.interrupt(worker, entry);
-                }
-                Some(entry)
+                Some(Entry { basis, ..Entry::resume(id, children, output, task) })
             }
             searched => {
                 let again = self.pool.conclude(searched, worker);

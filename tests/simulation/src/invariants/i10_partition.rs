@@ -3,7 +3,7 @@
 //!
 //! In addition, a new attempt begins only if a node was lost that held more than it had written.
 
-use zk::{Op, job::JobState};
+use zk::job::JobState;
 
 use super::{Facts, Invariant, JobFacts, Seen, place, record};
 use crate::workload::Truth;
