@@ -97,8 +97,8 @@ impl Drain {
     }
 
     #[cfg(any(test, feature = "simulation"))]
-    pub(super) fn tasks(&self) -> impl Iterator<Item = &Envelope> {
-        self.pile.iter().map(|(_, task)| task)
+    pub(super) fn tasks(&self) -> impl Iterator<Item = (Basis, &Envelope)> {
+        self.pile.iter().map(|(basis, task)| (*basis, task))
     }
 
     /// Returns the times at which something is due.

@@ -1,6 +1,7 @@
 //! I2: the job is never declared done while a task of its current attempt is unfinished.
 //!
-//! In addition, no attempt's list is ever empty while a state of the attempt is open.
+//! In addition, no attempt's list is ever empty while a state of the attempt is open, or a task of it stands in
+//! the tree.
 
 use zk::{Op, job::JobState};
 
@@ -19,9 +20,9 @@ impl Invariant for NeverTooEarly {
             if let Some((job, record)) = record(&facts.cluster, op)
                 && record.state == JobState::Done
             {
-                let open = facts.job(job).map_or(0, |job| job.open(job.latest));
+                let open = facts.job(job).map_or(0, |job| job.unfinished(job.latest));
                 if open > 0 {
-                    return Err(format!("the job is done, and {open} states are open"));
+                    return Err(format!("the job is done, and {open} states or tasks are open"));
                 }
             }
             let Op::Delete { path, .. } = op else { continue };
@@ -29,13 +30,13 @@ impl Invariant for NeverTooEarly {
             let (Some(attempt), ["list", _]) = (at.attempt, &at.rest[..]) else { continue };
             // Everything of a cancelled job is removed when the job is forgotten.
             let job = facts.job(at.job).filter(|job| !job.state.is_over());
-            let open = job.map_or(0, |job| job.open(attempt));
+            let open = job.map_or(0, |job| job.unfinished(attempt));
             if open == 0 {
                 continue;
             }
             let list = path.rsplit_once('/').map_or("", |(folder, _)| folder);
             if servers.count(list) == Some(0) {
-                return Err(format!("the list of attempt {attempt} is empty, and {open} states are open"));
+                return Err(format!("the list of attempt {attempt} is empty, and {open} states or tasks are open"));
             }
         }
         Ok(())

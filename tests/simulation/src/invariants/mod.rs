@@ -128,6 +128,14 @@ impl JobFacts {
         if self.state.is_running() { self.open(self.latest) } else { 0 }
     }
 
+    /// Returns the number of states that are certainly unfinished if the list of an attempt is empty. (After a
+    /// loss, a better incumbent may prune what was created before.)
+    pub(crate) fn unfinished(&self, attempt: u32) -> usize {
+        let tasks = self.durable.tasks(attempt).unwrap_or(0);
+        let changes = matches!(self.shape, Shape::Tour(_)) && self.with_losses.contains(&attempt);
+        tasks + if changes { 0 } else { self.open(attempt) }
+    }
+
     /// Returns whether no task stands in the tree for the latest attempt, as far as nodes have written what they
     /// hold.
     fn has_no_tasks(&self) -> bool {
