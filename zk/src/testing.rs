@@ -1,6 +1,9 @@
 //! Shared parts of the recipes' tests: a job on a tree, and faults at a chosen request.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use crate::{
     AttemptPaths, ClusterPaths, Fate, Faults, MemoryStore, MemoryTree,
@@ -58,7 +61,7 @@ impl Stage {
     /// Adds a member that has enrolled in the first attempt.
     pub(crate) async fn member(&self, node: &str) -> Arc<MemoryStore> {
         let store = self.stranger(node).await;
-        crate::accounting::enrol(&*store, &self.cluster, &self.attempt(1), node).await.unwrap();
+        crate::accounting::enrol(&*store, &self.cluster, &self.attempt(1), node, b"").await.unwrap();
         store
     }
 
@@ -78,7 +81,15 @@ impl Stage {
         store
     }
 
-    /// Returns the names of a folder's children.
+    /// Loses one request of a session, counted from now, and tells whether it came to that.
+    pub(crate) fn lose_one(&self, session: SessionId, countdown: usize, fate: Fate) -> Arc<AtomicBool> {
+        let is_lost = Arc::new(AtomicBool::new(false));
+        let lose_one = LoseOne { session, countdown, fate };
+        self.tree.set_faults(Telling { lose_one, is_lost: Arc::clone(&is_lost) });
+        is_lost
+    }
+
+    /// Returns the names of a folder's children, and of what is below them.
     pub(crate) fn names(&self, folder: &str) -> Vec<String> {
         let below = self.tree.paths_below(folder);
         below
@@ -111,6 +122,22 @@ impl Faults for LoseOne {
                 Fate::Answered
             }
         }
+    }
+}
+
+/// Loses one request, and tells that it did: a recipe may go on without an answer that it does not depend on.
+struct Telling {
+    lose_one: LoseOne,
+    is_lost: Arc<AtomicBool>,
+}
+
+impl Faults for Telling {
+    fn judge(&mut self, session: SessionId, request: &'static str, path: &str) -> Fate {
+        let fate = self.lose_one.judge(session, request, path);
+        if fate != Fate::Answered {
+            self.is_lost.store(true, Relaxed);
+        }
+        fate
     }
 }
 

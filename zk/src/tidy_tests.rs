@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     CreateMode, MemoryStore, WatchEvent,
-    accounting::{self, Claim, Transaction},
+    accounting::{self, Claim, Source, Transaction},
     election::Candidate,
     job::{self, NewAttempt},
     mail::{self, Posted},
@@ -34,10 +34,15 @@ fn transaction(node: &str, number: u64) -> Transaction {
     Transaction { node: node.to_owned(), txn: format!("{node}-{number}"), settled, ..Transaction::default() }
 }
 
-async fn claim(store: &MemoryStore, stage: &Stage, node: &str, number: u64, task: &str) -> Vec<u8> {
+/// Claims something; the next transaction of the node takes it in.
+async fn claim(store: &MemoryStore, stage: &Stage, node: &str, number: u64, source: Source) -> Vec<u8> {
     let Transaction { node, txn, settled, .. } = transaction(node, number);
-    let claim = Claim { node, txn, settled, task: task.to_owned(), enrol: false };
-    accounting::claim(store, &stage.cluster, &stage.attempt(1), &claim).await.unwrap().unwrap()
+    let claim = Claim { node, transit: format!("{txn}-c"), txn, settled, source, enrol: None };
+    accounting::claim(store, &stage.cluster, &stage.attempt(1), &claim, &Some).await.unwrap().unwrap()
+}
+
+fn parked(task: &str) -> Source {
+    Source::Parked(task.to_owned())
 }
 
 #[tokio::test]
@@ -45,7 +50,7 @@ async fn what_a_hundred_nodes_leave_behind_that_come_and_go_is_bounded() {
     let stage = Stage::new().await;
     let (stays, paths) = (stage.member("stays").await, stage.attempt(1));
     let fence = leader(&stage).await;
-    claim(&stays, &stage, "stays", 0, ROOT).await;
+    claim(&stays, &stage, "stays", 0, parked(ROOT)).await;
     let mut number = 1;
     let mut after_ten = (0, 0);
     for round in 0..100 {
@@ -63,11 +68,15 @@ async fn what_a_hundred_nodes_leave_behind_that_come_and_go_is_bounded() {
         };
         accounting::commit(&*store, &stage.cluster, &paths, &leave).await.unwrap();
         for task in ["task-7", "task-8"] {
-            let claimed = claim(&stays, &stage, "stays", number, task).await;
+            let claimed = claim(&stays, &stage, "stays", number, parked(task)).await;
             assert_eq!(claimed, if task == "task-7" { vec![7; LARGE] } else { vec![8] });
             number += 1;
         }
-        left_behind(&*stage.store, &fence, &paths).await.unwrap();
+        let take = [number - 2, number - 1].map(|claimed| format!("stays-{claimed}-c")).into();
+        let flush = Transaction { take, ..transaction("stays", number) };
+        accounting::commit(&*stays, &stage.cluster, &paths, &flush).await.unwrap();
+        number += 1;
+        left_behind(&*stage.store, &fence, &stage.cluster, &paths).await.unwrap();
         if round == 10 {
             after_ten = size(&stage, &paths.base()).await;
         }
@@ -87,9 +96,9 @@ async fn what_somebody_may_still_need_stays() {
     let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
     let fence = leader(&stage).await;
     let large = |byte| vec![byte; LARGE];
-    let parked = |task: &str| (task.to_owned(), large(1));
+    let park = |task: &str| (task.to_owned(), large(1));
     let leave = Transaction {
-        park: vec![parked("task-1"), parked("task-2")],
+        park: vec![park("task-1"), park("task-2")],
         output: large(2),
         leave: true,
         ..transaction("a", 0)
@@ -97,12 +106,12 @@ async fn what_somebody_may_still_need_stays() {
     accounting::commit(&*a, &stage.cluster, &paths, &leave).await.unwrap();
     // One is parked, one is claimed by a transaction whose answer may be requested again, and the third is
     // about to be referred to.
-    assert_eq!(claim(&b, &stage, "b", 0, "task-1").await, large(1));
+    assert_eq!(claim(&b, &stage, "b", 0, parked("task-1")).await, large(1));
     let about_to_park = paths.large_of("b-1-task-3");
     stage.store.create(&about_to_park, b"", CreateMode::Persistent).await.unwrap();
-    left_behind(&*stage.store, &fence, &paths).await.unwrap();
-    assert_eq!(claim(&b, &stage, "b", 0, "task-1").await, large(1), "the same claim again");
-    assert_eq!(claim(&b, &stage, "b", 1, "task-2").await, large(1));
+    left_behind(&*stage.store, &fence, &stage.cluster, &paths).await.unwrap();
+    assert_eq!(claim(&b, &stage, "b", 0, parked("task-1")).await, large(1), "the same claim again");
+    assert_eq!(claim(&b, &stage, "b", 1, parked("task-2")).await, large(1));
     assert!(stage.store.exists(&about_to_park).await.unwrap().is_some());
     assert_eq!(job::outputs(&*stage.store, &paths).await.unwrap()[0], ("a".to_owned(), large(2)));
     // The leave may be requested again, too.
