@@ -86,7 +86,7 @@ pub struct Claim {
     pub settled: Option<String>,
     /// What is claimed.
     pub source: Source,
-    /// The name of the znode in `transit/` to which it is moved.
+    /// The name of the znode in `transit/` to which it is moved: unique, and the same for every try.
     pub transit: String,
     /// What the node holds otherwise, if the same transaction also [enrols](enrol) it, unless it is enrolled.
     pub enrol: Option<Vec<u8>>,
@@ -622,3 +622,7 @@ fn delete(path: String) -> Op {
 #[cfg(test)]
 #[path = "accounting_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "holdings_tests.rs"]
+mod holdings_tests;

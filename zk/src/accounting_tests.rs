@@ -8,7 +8,7 @@ use crate::{
     testing::{FATES, LoseOne, ROOT, Stage},
 };
 
-fn transaction(node: &str, number: u64, toggles: &[&str]) -> Transaction {
+pub(super) fn transaction(node: &str, number: u64, toggles: &[&str]) -> Transaction {
     Transaction {
         node: node.to_owned(),
         txn: format!("{node}-{number}"),
@@ -31,7 +31,7 @@ fn root_claim(node: &str) -> Claim {
 }
 
 /// Returns what is on its way in the first attempt, with the names of the znodes.
-async fn in_transit(stage: &Stage) -> Vec<(String, Vec<u8>)> {
+pub(super) async fn in_transit(stage: &Stage) -> Vec<(String, Vec<u8>)> {
     let mut transits = Vec::new();
     for name in stage.names(&stage.attempt(1).transits()) {
         let path = stage.attempt(1).transit(&name);
@@ -83,7 +83,7 @@ async fn a_claim_whose_task_was_tidied_away_with_its_attempt_fails_nothing() {
             record.attempt = 2;
             node.set(path, &record::write(&record), None).await.unwrap();
         }
-        job::remove(&*node, paths.large()).await.unwrap();
+        remove(&*node, paths.large()).await.unwrap();
         let source = Source::Parked("n0000000000000001-1".to_owned());
         let of_parked = Claim { source, ..root_claim("a") };
         match claim(&*node, &stage.cluster, &paths, &of_parked, &Some).await {

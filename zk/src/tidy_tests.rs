@@ -119,6 +119,55 @@ async fn what_somebody_may_still_need_stays() {
 }
 
 #[tokio::test]
+async fn of_a_lost_node_the_chunks_stay_that_something_still_names() {
+    let stage = Stage::new().await;
+    let (x, y, b) = (stage.member("x").await, stage.member("y").await, stage.member("b").await);
+    let (paths, fence) = (stage.attempt(1), leader(&stage).await);
+    let large = |byte| vec![byte; LARGE];
+    let flush = Transaction {
+        output: large(1),
+        held: large(2),
+        give: vec![("x-g0~y".to_owned(), large(3)), ("x-g1~b".to_owned(), large(4))],
+        park: vec![("task-1".to_owned(), large(5))],
+        ..transaction("x", 0)
+    };
+    accounting::commit(&*x, &stage.cluster, &paths, &flush).await.unwrap();
+    // What is in the middle of being written when a node is lost; one that never enrolled, too.
+    let z = stage.stranger("z").await;
+    for unnamed in ["x-1", "x-1-held", "z-0-claim", "b-1-held"] {
+        let folder = paths.large_of(unnamed);
+        stage.store.create(&folder, b"", CreateMode::Persistent).await.unwrap();
+        stage.store.create(&format!("{folder}/000000"), b"1", CreateMode::Persistent).await.unwrap();
+    }
+    let tidied = async || {
+        left_behind(&*stage.store, &fence, &stage.cluster, &paths).await.unwrap();
+        stage.store.children(&paths.large()).await.unwrap()
+    };
+    let of_x = ["x-0", "x-0-give0", "x-0-give1", "x-0-held", "x-0-task-1"];
+    assert_eq!(tidied().await, [&["b-1-held"], &of_x[..], &["x-1", "x-1-held", "z-0-claim"]].concat());
+    stage.tree.expire(z.id());
+    assert_eq!(tidied().await, [&["b-1-held"], &of_x[..], &["x-1", "x-1-held"]].concat());
+    for lost in [&x, &y] {
+        stage.tree.expire(lost.id());
+        assert_eq!(tidied().await, [&["b-1-held"], &of_x[..]].concat());
+    }
+    let to_y = Source::Transit { name: "x-g0~y".to_owned(), gone: Some("y".to_owned()) };
+    let sources = [Source::Held("x".to_owned()), to_y, parked("task-1")];
+    for (number, (source, byte)) in (1..).zip(sources.into_iter().zip([2, 3, 5])) {
+        assert!(claim(&b, &stage, "b", number, source).await == large(byte));
+        tidied().await;
+    }
+    let of_b = ["b-1-claim", "b-1-held", "b-2-claim", "b-3-claim"];
+    assert_eq!(tidied().await, [&of_b[..], &["x-0", "x-0-give1"]].concat());
+    let outputs = job::outputs(&*stage.store, &paths).await.unwrap();
+    assert!(outputs.contains(&("x".to_owned(), large(1))));
+    let taken = ["b-1-c", "b-2-c", "b-3-c", "x-g1~b"].map(str::to_owned).into();
+    let take = Transaction { take: taken, ..transaction("b", 4) };
+    accounting::commit(&*b, &stage.cluster, &paths, &take).await.unwrap();
+    assert_eq!(tidied().await, ["b-1-held", "x-0"]);
+}
+
+#[tokio::test]
 async fn an_earlier_attempt_is_removed_and_the_current_one_is_not() {
     let stage = Stage::new().await;
     let (store, fence) = (Arc::clone(&stage.store), leader(&stage).await);
