@@ -170,7 +170,7 @@ pub async fn commit(
         committed.rebuilds += 1;
         store.sync(&attempt.base()).await?;
     }
-    Err(Error::Contended { path: attempt.list(), tries: REBUILDS_MAX }.into())
+    Err(refused(store, attempt, Error::Contended { path: attempt.list(), tries: REBUILDS_MAX }).await)
 }
 
 /// Returns the operations of a transaction's multi.
@@ -187,9 +187,10 @@ fn operations(
     ops.extend(settled.map(|txn| delete(attempt.txn(txn))));
     ops.extend(toggles);
     ops.push(Op::Set { path: attempt.output(node), data: large.output.clone(), version: None });
-    ops.push(match *leave {
-        true => delete(attempt.held_by(node)),
-        false => Op::Set { path: attempt.held_by(node), data: large.held.clone(), version: None },
+    ops.push(if *leave {
+        delete(attempt.held_by(node))
+    } else {
+        Op::Set { path: attempt.held_by(node), data: large.held.clone(), version: None }
     });
     ops.extend(large.given.iter().map(|(name, content)| create(attempt.transit(name), content)));
     ops.extend(transaction.take.iter().map(|name| delete(attempt.transit(name))));
@@ -215,9 +216,8 @@ async fn has_left(store: &dyn Store, attempt: &AttemptPaths, transaction: &Trans
     Ok(store.exists(&attempt.left_node(&transaction.node)).await?.is_some())
 }
 
-/// Returns why a transaction failed for good on an operation that would fail again. As the txn id could be
-/// created, no earlier try was committed. What is missing may be gone because an attempt that is over is tidied
-/// away piece by piece.
+/// Returns why a transaction fails. As its txn id could be created, no earlier try was committed. What is missing
+/// may be gone because an attempt that is over is tidied away piece by piece.
 async fn refused(store: &dyn Store, attempt: &AttemptPaths, cause: Error) -> CommitError {
     match is_over(store, attempt).await {
         Ok(true) => CommitError::AttemptOver,
@@ -292,7 +292,11 @@ async fn contents(store: &dyn Store, paths: &[String]) -> Result<Vec<(String, Ve
     let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();
     let mut contents = Vec::new();
     for (path, answer) in paths.iter().zip(asked) {
-        contents.extend(found(answer.await)?.map(|(content, _)| (path.clone(), content)));
+        match answer.await {
+            Ok((content, _)) => contents.push((path.clone(), content)),
+            Err(Error::NoNode { .. }) => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(contents)
 }
@@ -348,21 +352,8 @@ pub async fn claim(
         let Some(path) = claim.source.path(store, attempt).await? else {
             return claimed_before(store, attempt, claim, folder).await;
         };
-        let Some((content, _)) = found(store.get(&path).await)? else {
+        let Some((content, read)) = read(store, attempt, &path).await? else {
             return claimed_before(store, attempt, claim, folder).await;
-        };
-        let read = match blob::get(store, &path, &content).await {
-            Err(missing @ Error::NoNode { .. }) => {
-                if is_over(store, attempt).await? {
-                    return Err(CommitError::AttemptOver);
-                }
-                // Whoever claims it removes the chunks afterwards.
-                if store.exists(&path).await?.is_some() {
-                    return Err(missing.into());
-                }
-                continue;
-            }
-            read => read?,
         };
         let Some(adopted) = adopt(read) else { return Ok(None) };
         let written =
@@ -393,7 +384,7 @@ pub async fn claim(
         }
         store.sync(&attempt.base()).await?;
     }
-    Err(Error::Contended { path: attempt.base(), tries: REBUILDS_MAX }.into())
+    Err(refused(store, attempt, Error::Contended { path: attempt.base(), tries: REBUILDS_MAX }).await)
 }
 
 impl Source {
@@ -454,22 +445,22 @@ async fn claimed_before(
     folder: String,
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
     store.sync(&attempt.base()).await?;
-    let path = attempt.transit(&claim.transit);
-    let Some((content, _)) = found(store.get(&path).await)? else {
+    let claimed = read(store, attempt, &attempt.transit(&claim.transit)).await?;
+    if claimed.is_none() {
         remove(store, folder).await?;
-        return Ok(None);
-    };
-    match blob::get(store, &path, &content).await {
-        Err(Error::NoNode { .. }) if is_over(store, attempt).await? => Err(CommitError::AttemptOver),
-        data => Ok(Some(data?)),
     }
+    Ok(claimed.map(|(_, data)| data))
 }
 
-/// Returns `None` for a znode that is not there.
-fn found<T>(read: Result<T>) -> Result<Option<T>> {
-    match read {
-        Err(Error::NoNode { .. }) => Ok(None),
-        read => read.map(Some),
+/// Returns the content of a znode and its data, or `None` if it is not there.
+async fn read(
+    store: &dyn Store,
+    attempt: &AttemptPaths,
+    path: &str,
+) -> std::result::Result<Option<(Vec<u8>, Vec<u8>)>, CommitError> {
+    match blob::read(store, path).await {
+        Err(missing @ Error::NoNode { .. }) => Err(refused(store, attempt, missing).await),
+        read => Ok(read?),
     }
 }
 
@@ -509,17 +500,14 @@ fn enrolment(attempt: &AttemptPaths, node: &str, held: &[u8]) -> [Op; 2] {
 /// # Errors
 /// Any error from the store.
 pub async fn held(store: &dyn Store, attempt: &AttemptPaths, node: &str) -> Result<Option<Vec<u8>>> {
-    let path = attempt.held_by(node);
-    let Some((content, _)) = found(store.get(&path).await)? else { return Ok(None) };
-    // Whoever claims it removes the chunks afterwards.
-    found(blob::get(store, &path, &content).await)
+    Ok(blob::read(store, &attempt.held_by(node)).await?.map(|(_, data)| data))
 }
 
 /// What nodes that are gone may have left behind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Orphans {
-    /// The members. They were read first: of a node that is none, nothing that is missing in the following
-    /// will ever come.
+    /// The members. They were read first: of a node that was one and is none, nothing that is missing in the
+    /// following will ever come. Who is none may have joined since: a [`claim`] looks again.
     pub members: Vec<String>,
     /// The names of the znodes of all tasks on their way.
     pub transits: Vec<String>,

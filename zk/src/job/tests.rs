@@ -139,6 +139,69 @@ async fn a_lost_node_ends_an_attempt_and_the_next_begins_from_the_root() {
 }
 
 #[tokio::test]
+async fn what_a_lost_node_held_is_claimed_and_what_it_produced_stays() {
+    let stage = Stage::new().await;
+    let (x, y, paths) = (stage.member("x").await, stage.member("y").await, stage.attempt(1));
+    let flush = accounting::Transaction {
+        node: "x".into(),
+        txn: "x-0".into(),
+        output: b"produced".to_vec(),
+        held: b"all of x".to_vec(),
+        ..Default::default()
+    };
+    accounting::commit(&*x, &stage.cluster, &paths, &flush).await.unwrap();
+    stage.tree.expire(x.id());
+    assert_eq!(accounting::held(&*y, &paths, "x").await, Ok(Some(b"all of x".to_vec())));
+    let claim = accounting::Claim {
+        node: "y".into(),
+        txn: "y-0".into(),
+        settled: None,
+        source: accounting::Source::Held("x".into()),
+        transit: "y-c0~y".into(),
+        enrol: None,
+    };
+    let claimed = accounting::claim(&*y, &stage.cluster, &paths, &claim, &Some).await;
+    assert_eq!(claimed, Ok(Some(b"all of x".to_vec())));
+    assert_eq!(accounting::held(&*y, &paths, "x").await, Ok(None));
+    assert_eq!(lost(&*y, &stage.cluster, &paths).await.unwrap(), ["x"], "it did not leave");
+    let produced = [("x".to_owned(), b"produced".to_vec()), ("y".to_owned(), Vec::new())];
+    assert_eq!(outputs(&*y, &paths).await.unwrap(), produced);
+}
+
+#[tokio::test]
+async fn large_outputs_and_holdings_are_read_while_they_are_overwritten() {
+    let stage = Stage::new().await;
+    let (x, paths) = (stage.member("x").await, stage.attempt(1));
+    let (cluster, its_paths) = (stage.cluster.clone(), paths.clone());
+    let large = |byte: u8| vec![byte; 600 << 10];
+    let flush = move |number: u8| accounting::Transaction {
+        node: "x".into(),
+        txn: format!("x-{number}"),
+        output: large(7),
+        held: large(number),
+        ..Default::default()
+    };
+    accounting::commit(&*x, &cluster, &paths, &flush(0)).await.unwrap();
+    // On a thread of its own: a store in memory never waits.
+    let writing = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for number in 1..=100 {
+            runtime.block_on(accounting::commit(&*x, &cluster, &its_paths, &flush(number))).unwrap();
+        }
+    });
+    let (mut last, mut is_written) = (0, false);
+    while !is_written {
+        is_written = writing.is_finished();
+        assert!(outputs(&*stage.store, &paths).await.unwrap() == [("x".to_owned(), large(7))]);
+        let held = accounting::held(&*stage.store, &paths, "x").await.unwrap().unwrap();
+        assert!(held == large(held[0]) && held[0] >= last);
+        last = held[0];
+    }
+    assert_eq!(last, 100);
+    writing.join().unwrap();
+}
+
+#[tokio::test]
 async fn an_attempt_that_is_not_the_current_one_cannot_close_the_job() {
     let stage = Stage::new().await;
     let (store, fence) = leader(&stage, "a").await;
