@@ -339,13 +339,10 @@ pub async fn claim(
     adopt: &(dyn Fn(Vec<u8>) -> Option<Vec<u8>> + Sync),
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
     let (mut settled, mut enrol) = (claim.settled.as_deref(), claim.enrol.as_deref());
-    if let Some(gone) = claim.source.gone() {
-        // Otherwise a node that joined a moment ago might look like one that is gone.
+    let gone = claim.source.gone().map(|node| cluster.member(node));
+    if gone.is_some() {
+        // Its loss may have been observed on another server.
         store.sync(&attempt.base()).await?;
-        // An id stands for one session: a node that is no member now never will be.
-        if store.exists(&cluster.member(gone)).await?.is_some() {
-            return Ok(None);
-        }
     }
     let folder = attempt.large_of(&format!("{}-claim", claim.txn));
     for _ in 0..REBUILDS_MAX {
@@ -355,6 +352,13 @@ pub async fn claim(
         let Some((content, read)) = read(store, attempt, &path).await? else {
             return claimed_before(store, attempt, claim, folder).await;
         };
+        // Read afterwards: a node is a member before anything is its own, and an id stands for one session, so
+        // who is no member now never will be.
+        if let Some(gone) = &gone
+            && store.exists(gone).await?.is_some()
+        {
+            return Ok(None);
+        }
         let Some(adopted) = adopt(read) else { return Ok(None) };
         let written =
             put(store, cluster, &claim.node, folder.clone(), &adopted, blob::INLINE_BYTES_MAX).await?;

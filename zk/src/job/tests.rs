@@ -170,11 +170,12 @@ async fn what_a_lost_node_held_is_claimed_and_what_it_produced_stays() {
 
 #[tokio::test]
 async fn large_outputs_and_holdings_are_read_while_they_are_overwritten() {
+    const TIMES: u64 = 1_000;
     let stage = Stage::new().await;
     let (x, paths) = (stage.member("x").await, stage.attempt(1));
     let (cluster, its_paths) = (stage.cluster.clone(), paths.clone());
-    let large = |byte: u8| vec![byte; 600 << 10];
-    let flush = move |number: u8| accounting::Transaction {
+    let large = |number: u64| number.to_le_bytes().repeat(9 << 10);
+    let flush = move |number: u64| accounting::Transaction {
         node: "x".into(),
         txn: format!("x-{number}"),
         output: large(7),
@@ -185,7 +186,7 @@ async fn large_outputs_and_holdings_are_read_while_they_are_overwritten() {
     // On a thread of its own: a store in memory never waits.
     let writing = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        for number in 1..=100 {
+        for number in 1..=TIMES {
             runtime.block_on(accounting::commit(&*x, &cluster, &its_paths, &flush(number))).unwrap();
         }
     });
@@ -194,10 +195,11 @@ async fn large_outputs_and_holdings_are_read_while_they_are_overwritten() {
         is_written = writing.is_finished();
         assert!(outputs(&*stage.store, &paths).await.unwrap() == [("x".to_owned(), large(7))]);
         let held = accounting::held(&*stage.store, &paths, "x").await.unwrap().unwrap();
-        assert!(held == large(held[0]) && held[0] >= last);
-        last = held[0];
+        let number = u64::from_le_bytes(held[..8].try_into().unwrap());
+        assert!(held == large(number) && number >= last);
+        last = number;
     }
-    assert_eq!(last, 100);
+    assert_eq!(last, TIMES);
     writing.join().unwrap();
 }
 
