@@ -216,8 +216,8 @@ async fn has_left(store: &dyn Store, attempt: &AttemptPaths, transaction: &Trans
     Ok(store.exists(&attempt.left_node(&transaction.node)).await?.is_some())
 }
 
-/// Returns why a transaction fails. As its txn id could be created, no earlier try was committed. What is missing
-/// may be gone because an attempt that is over is tidied away piece by piece.
+/// Returns why a transaction fails. As its txn id could be created, no earlier try was committed. What is
+/// missing may be gone because an attempt that is over is tidied away piece by piece.
 async fn refused(store: &dyn Store, attempt: &AttemptPaths, cause: Error) -> CommitError {
     match is_over(store, attempt).await {
         Ok(true) => CommitError::AttemptOver,
@@ -232,7 +232,8 @@ struct Large {
     held: Vec<u8>,
     given: Vec<(String, Vec<u8>)>,
     parked: Vec<(String, Vec<u8>)>,
-    /// The contents of znodes that the transaction overwrites or deletes, with their paths: they may name chunks.
+    /// The contents of znodes that the transaction overwrites or deletes, with their paths: they may name
+    /// chunks.
     before: Vec<(String, Vec<u8>)>,
 }
 
@@ -240,8 +241,8 @@ struct Large {
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// The largest holdings that are kept in the transaction itself, in bytes.
 const HELD_BYTES_MAX: usize = 64 << 10;
-/// The total size of tasks that a transaction may park and give away, in bytes. Beyond it all but the smallest
-/// are written in chunks instead.
+/// The total size of tasks that a transaction may park and give away, in bytes. Beyond it all but the
+/// smallest are written in chunks instead.
 const CARRIED_BYTES_MAX: usize = 128 << 10;
 /// The largest task that stays in the transaction even then, in bytes.
 const SMALL_BYTES_MAX: usize = 128;
@@ -318,16 +319,17 @@ async fn put(
     })
 }
 
-/// Removes the chunks that a content names which was overwritten or deleted. If that fails, they stay until the
-/// node that wrote them is gone.
+/// Removes the chunks that a content names which was overwritten or deleted. If that fails, they stay until
+/// the node that wrote them is gone.
 async fn discard(store: &dyn Store, path: &str, content: &[u8]) {
     if let Err(error) = blob::discard(store, path, content).await {
         tracing::debug!(%error, "the chunks of what was overwritten stay");
     }
 }
 
-/// Claims something and returns it as `adopt` has changed it, or `None` if another node was faster, a node that
-/// must be gone is a member, or `adopt` declines. Claims once, however often this is called.
+/// Claims something and returns it as `adopt` has changed it, or `None` if another node was faster, a node
+/// that must be gone is a member, or `adopt` declines. Claims once, however often this is called before the
+/// next transaction of the node. `adopt` must answer the same every time.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -352,8 +354,8 @@ pub async fn claim(
         let Some((content, read)) = read(store, attempt, &path).await? else {
             return claimed_before(store, attempt, claim, folder).await;
         };
-        // Read afterwards: a node is a member before anything is its own, and an id stands for one session, so
-        // who is no member now never will be.
+        // Read afterwards: a node is a member before anything is its own, and an id stands for one session,
+        // so who is no member now never will be.
         if let Some(gone) = &gone
             && store.exists(gone).await?.is_some()
         {
@@ -440,8 +442,8 @@ async fn is_over(store: &dyn Store, attempt: &AttemptPaths) -> Result<bool> {
     }
 }
 
-/// Returns what an earlier try of a claim obtained. If it obtained nothing, the chunks that it may have written
-/// are removed.
+/// Returns what an earlier try of a claim obtained. If it obtained nothing, the chunks that it may have
+/// written are removed.
 async fn claimed_before(
     store: &dyn Store,
     attempt: &AttemptPaths,

@@ -73,8 +73,8 @@ pub(crate) async fn get(store: &dyn Store, path: &str, content: &[u8]) -> Result
 /// How often a znode may be overwritten while its data is read.
 const READS_MAX: usize = 64;
 
-/// Returns the content of a znode and its data, or `None` if it is not there. Chunks are removed once the znode
-/// names others, or is gone; then it is read again.
+/// Returns the content of a znode and its data, or `None` if it is not there. Chunks are removed once the
+/// znode names others, or is gone; then it is read again.
 ///
 /// # Errors
 /// [`Error::NoNode`] for a chunk that is missing although the znode names it.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Fate, MemoryStore, job,
-    testing::{FATES, ROOT, Stage},
+    testing::{FATES, Interrupted, ROOT, Stage},
 };
 
 /// How often an outcome may be unknown if one request is lost.
@@ -27,8 +27,8 @@ async fn until_known<T>(
     panic!("the outcome stays unknown");
 }
 
-/// Repeats a scenario with each single request lost in each way, until it needs no more requests. The scenario
-/// tells whether one was lost.
+/// Repeats a scenario with each single request lost in each way, until it needs no more requests. The
+/// scenario tells whether one was lost.
 async fn wherever_one_is_lost(scenario: impl AsyncFn(usize, Fate) -> bool) {
     for fate in FATES {
         let mut countdown = 1;
@@ -243,6 +243,26 @@ async fn what_a_node_was_claiming_when_it_was_lost_is_claimed_by_the_next() {
             is_lost.load(Relaxed)
         })
         .await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_claimed_while_another_node_reads_its_chunks_is_claimed_once() {
+    for source in left_by_x_and_y() {
+        let (stage, data) = (Stage::new().await, vec![7; TWO_CHUNKS]);
+        lose_x_and_y(&stage, &data).await;
+        let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
+        let path = source.path(&*a, &paths).await.unwrap().unwrap();
+        let (cluster, of_b) = (stage.cluster.clone(), claim_of("b", &source));
+        let claiming = async move {
+            let claimed = claim(&*b, &cluster, &paths, &of_b, &Some).await.unwrap();
+            assert!(claimed == Some(data));
+            Ok(())
+        };
+        let interrupted = Interrupted::new(&a, path, claiming);
+        let of_a = claim_of("a", &source);
+        let mine = claim(&interrupted, &stage.cluster, &stage.attempt(1), &of_a, &Some).await;
+        assert!(mine == Ok(None) && interrupted.is_over(), "{source:?}");
     }
 }
 

@@ -1,15 +1,23 @@
 //! Shared parts of the recipes' tests: a job on a tree, and faults at a chosen request.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
+
+use tokio::sync::watch;
 
 use crate::{
     AttemptPaths, ClusterPaths, Fate, Faults, MemoryStore, MemoryTree,
+    error::Result,
     job::{self, NewJob},
     membership::{self, Member},
     release::Release,
+    store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version},
     tree::SessionId,
 };
 
@@ -138,6 +146,87 @@ impl Faults for Telling {
             self.is_lost.store(true, Relaxed);
         }
         fate
+    }
+}
+
+/// A session during which something else happens once, right after it has read a znode.
+pub(crate) struct Interrupted {
+    store: Arc<MemoryStore>,
+    path: String,
+    meanwhile: Mutex<Option<Answer<()>>>,
+}
+
+impl Interrupted {
+    pub(crate) fn new(
+        store: &Arc<MemoryStore>,
+        path: String,
+        meanwhile: impl Future<Output = Result<()>> + Send + 'static,
+    ) -> Self {
+        Self { store: Arc::clone(store), path, meanwhile: Mutex::new(Some(Box::pin(meanwhile))) }
+    }
+
+    /// Returns whether it has happened.
+    pub(crate) fn is_over(&self) -> bool {
+        self.meanwhile.lock().unwrap().is_none()
+    }
+}
+
+impl fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interrupted").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Store for Interrupted {
+    fn get(&self, path: &str) -> Answer<(Vec<u8>, Stat)> {
+        let answer = self.store.get(path);
+        let meanwhile = (path == self.path).then(|| self.meanwhile.lock().unwrap().take()).flatten();
+        Box::pin(async move {
+            let answer = answer.await;
+            if let Some(meanwhile) = meanwhile {
+                meanwhile.await?;
+            }
+            answer
+        })
+    }
+    fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> Answer<String> {
+        self.store.create(path, data, mode)
+    }
+    fn set(&self, path: &str, data: &[u8], version: Option<Version>) -> Answer<Version> {
+        self.store.set(path, data, version)
+    }
+    fn delete(&self, path: &str, version: Option<Version>) -> Answer<()> {
+        self.store.delete(path, version)
+    }
+    fn exists(&self, path: &str) -> Answer<Option<Stat>> {
+        self.store.exists(path)
+    }
+    fn children(&self, path: &str) -> Answer<Vec<String>> {
+        self.store.children(path)
+    }
+    fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>> {
+        self.store.multi(ops)
+    }
+    fn sync(&self, path: &str) -> Answer<()> {
+        self.store.sync(path)
+    }
+    fn get_and_watch(&self, path: &str) -> Answer<(Vec<u8>, Stat, OneShot)> {
+        self.store.get_and_watch(path)
+    }
+    fn exists_and_watch(&self, path: &str) -> Answer<(Option<Stat>, OneShot)> {
+        self.store.exists_and_watch(path)
+    }
+    fn children_and_watch(&self, path: &str) -> Answer<(Vec<String>, OneShot)> {
+        self.store.children_and_watch(path)
+    }
+    fn watch_tree(&self, path: &str) -> Answer<Box<dyn Events>> {
+        self.store.watch_tree(path)
+    }
+    fn session(&self) -> watch::Receiver<Session> {
+        self.store.session()
+    }
+    fn close(&self) -> Answer<()> {
+        self.store.close()
     }
 }
 

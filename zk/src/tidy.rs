@@ -90,8 +90,8 @@ pub async fn left_behind(
     attempt: &AttemptPaths,
 ) -> Result<()> {
     store.sync(&attempt.base()).await?;
-    // The order matters: a node is a member before it enrols, and before it writes data for a claim with which
-    // it would have enrolled.
+    // The order matters: a node is a member before it enrols, and before it writes data for a claim with
+    // which it would have enrolled.
     let enrolled = store.children(&attempt.outputs()).await?;
     let large = store.children(&attempt.large()).await?;
     let members: BTreeSet<String> = store.children(&cluster.members()).await?.into_iter().collect();

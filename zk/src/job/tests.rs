@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     CHUNKED_BYTES_MAX, Fate, accounting,
     election::{Candidate, Fence},
-    testing::{FATES, LoseOne, ROOT, Stage, release},
+    testing::{FATES, Interrupted, LoseOne, ROOT, Stage, release},
 };
 
 fn outcome(result: &[u8]) -> Outcome {
@@ -169,38 +169,32 @@ async fn what_a_lost_node_held_is_claimed_and_what_it_produced_stays() {
 }
 
 #[tokio::test]
-async fn large_outputs_and_holdings_are_read_while_they_are_overwritten() {
-    const TIMES: u64 = 1_000;
+async fn what_is_overwritten_while_it_is_read_is_read_again() {
     let stage = Stage::new().await;
-    let (x, paths) = (stage.member("x").await, stage.attempt(1));
-    let (cluster, its_paths) = (stage.cluster.clone(), paths.clone());
-    let large = |number: u64| number.to_le_bytes().repeat(9 << 10);
-    let flush = move |number: u64| accounting::Transaction {
+    let (x, reader, paths) = (stage.member("x").await, stage.tree.connect(), stage.attempt(1));
+    let flush = |number: u8| accounting::Transaction {
         node: "x".into(),
         txn: format!("x-{number}"),
-        output: large(7),
-        held: large(number),
+        output: vec![7; 600 << 10],
+        held: vec![number; 600 << 10],
         ..Default::default()
     };
-    accounting::commit(&*x, &cluster, &paths, &flush(0)).await.unwrap();
-    // On a thread of its own: a store in memory never waits.
-    let writing = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        for number in 1..=TIMES {
-            runtime.block_on(accounting::commit(&*x, &cluster, &its_paths, &flush(number))).unwrap();
-        }
-    });
-    let (mut last, mut is_written) = (0, false);
-    while !is_written {
-        is_written = writing.is_finished();
-        assert!(outputs(&*stage.store, &paths).await.unwrap() == [("x".to_owned(), large(7))]);
-        let held = accounting::held(&*stage.store, &paths, "x").await.unwrap().unwrap();
-        let number = u64::from_le_bytes(held[..8].try_into().unwrap());
-        assert!(held == large(number) && number >= last);
-        last = number;
+    for (number, path) in [(0, paths.output("x")), (2, paths.held_by("x"))] {
+        accounting::commit(&*x, &stage.cluster, &paths, &flush(number)).await.unwrap();
+        let (x, cluster, its_paths, next) =
+            (Arc::clone(&x), stage.cluster.clone(), paths.clone(), flush(number + 1));
+        let overwriting = async move {
+            accounting::commit(&*x, &cluster, &its_paths, &next).await.unwrap();
+            Ok(())
+        };
+        let reader = Interrupted::new(&reader, path, overwriting);
+        assert!(outputs(&reader, &paths).await.unwrap() == [("x".to_owned(), vec![7; 600 << 10])]);
+        let held = accounting::held(&reader, &paths, "x").await.unwrap();
+        assert!(held == Some(vec![number + 1; 600 << 10]) && reader.is_over());
     }
-    assert_eq!(last, TIMES);
-    writing.join().unwrap();
+    remove(&*stage.store, paths.large()).await.unwrap();
+    let missing = outputs(&*reader, &paths).await;
+    assert!(matches!(missing, Err(Error::NoNode { .. })), "it is not there for good");
 }
 
 #[tokio::test]
