@@ -28,7 +28,7 @@ use thiserror::Error as ThisError;
 use crate::{
     blob,
     error::{Error, Result},
-    job::JobRecord,
+    job::{JobRecord, remove},
     paths::{AttemptPaths, ClusterPaths, parked_id},
     record,
     store::{CreateMode, Op, Store, seen},
@@ -86,7 +86,7 @@ pub struct Claim {
     pub settled: Option<String>,
     /// What is claimed.
     pub source: Source,
-    /// The name of the znode in `transit/` to which it is moved.
+    /// The name of the znode in `transit/` to which it is moved: unique, and the same for every try.
     pub transit: String,
     /// What the node holds otherwise, if the same transaction also [enrols](enrol) it, unless it is enrolled.
     pub enrol: Option<Vec<u8>>,
@@ -142,14 +142,13 @@ pub async fn commit(
         }
         other => other?,
     };
-    let mut taken = Vec::new();
     for _ in 0..REBUILDS_MAX {
         let toggles = toggles(store, attempt, &transaction.toggles).await?;
-        let takes = takes(store, attempt, &transaction.take, &mut taken).await?;
-        let ops = operations(cluster, attempt, transaction, settled, toggles, takes, &large);
+        let toggled = SETTLED + usize::from(settled.is_some()) + toggles.len();
+        let ops = operations(cluster, attempt, transaction, settled, toggles, &large);
         match tried(store.multi(ops).await) {
             Ok(Try::Committed | Try::CommittedBefore) => {
-                for (path, content) in large.before.iter().chain(&taken) {
+                for (path, content) in &large.before {
                     discard(store, path, content).await;
                 }
                 return Ok(committed);
@@ -160,14 +159,18 @@ pub async fn commit(
             {
                 return Ok(committed);
             }
-            Ok(Try::FailedAt(SETTLED)) if settled.is_some() => settled = None,
-            Ok(Try::FailedAt(_)) => {}
+            Ok(Try::FailedAt(SETTLED, _)) if settled.is_some() => settled = None,
+            // The rest depends on no read.
+            Ok(Try::FailedAt(place, cause)) if place >= toggled => {
+                return Err(refused(store, attempt, cause).await);
+            }
+            Ok(Try::FailedAt(..)) => {}
             Err(error) => return Err(error),
         }
         committed.rebuilds += 1;
         store.sync(&attempt.base()).await?;
     }
-    Err(Error::Contended { path: attempt.list(), tries: REBUILDS_MAX }.into())
+    Err(refused(store, attempt, Error::Contended { path: attempt.list(), tries: REBUILDS_MAX }).await)
 }
 
 /// Returns the operations of a transaction's multi.
@@ -177,7 +180,6 @@ fn operations(
     transaction: &Transaction,
     settled: Option<&str>,
     toggles: Vec<Op>,
-    takes: Vec<Op>,
     large: &Large,
 ) -> Vec<Op> {
     let Transaction { node, txn, leave, .. } = transaction;
@@ -185,12 +187,13 @@ fn operations(
     ops.extend(settled.map(|txn| delete(attempt.txn(txn))));
     ops.extend(toggles);
     ops.push(Op::Set { path: attempt.output(node), data: large.output.clone(), version: None });
-    ops.push(match *leave {
-        true => delete(attempt.held_by(node)),
-        false => Op::Set { path: attempt.held_by(node), data: large.held.clone(), version: None },
+    ops.push(if *leave {
+        delete(attempt.held_by(node))
+    } else {
+        Op::Set { path: attempt.held_by(node), data: large.held.clone(), version: None }
     });
     ops.extend(large.given.iter().map(|(name, content)| create(attempt.transit(name), content)));
-    ops.extend(takes);
+    ops.extend(transaction.take.iter().map(|name| delete(attempt.transit(name))));
     let parked = large.parked.iter();
     ops.extend(parked.map(|(task, content)| create(attempt.parked_by(task, txn), content)));
     if *leave {
@@ -213,23 +216,34 @@ async fn has_left(store: &dyn Store, attempt: &AttemptPaths, transaction: &Trans
     Ok(store.exists(&attempt.left_node(&transaction.node)).await?.is_some())
 }
 
+/// Returns why a transaction fails. As its txn id could be created, no earlier try was committed. What is
+/// missing may be gone because an attempt that is over is tidied away piece by piece.
+async fn refused(store: &dyn Store, attempt: &AttemptPaths, cause: Error) -> CommitError {
+    match is_over(store, attempt).await {
+        Ok(true) => CommitError::AttemptOver,
+        Ok(false) => cause.into(),
+        Err(error) => error.into(),
+    }
+}
+
 /// The larger parts of a transaction, as contents of znodes.
 struct Large {
     output: Vec<u8>,
     held: Vec<u8>,
     given: Vec<(String, Vec<u8>)>,
     parked: Vec<(String, Vec<u8>)>,
-    /// The previous contents of znodes that may name chunks to be removed, with their paths.
+    /// The contents of znodes that the transaction overwrites or deletes, with their paths: they may name
+    /// chunks.
     before: Vec<(String, Vec<u8>)>,
 }
 
 /// The largest output that is kept in the transaction itself, in bytes.
-const OUTPUT_BYTES_MAX: usize = 128 << 10;
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// The largest holdings that are kept in the transaction itself, in bytes.
-const HELD_BYTES_MAX: usize = 128 << 10;
-/// The total size of tasks that a transaction may park and give away, in bytes. Beyond it all but the smallest
-/// are written in chunks instead.
-const CARRIED_BYTES_MAX: usize = 256 << 10;
+const HELD_BYTES_MAX: usize = 64 << 10;
+/// The total size of tasks that a transaction may park and give away, in bytes. Beyond it all but the
+/// smallest are written in chunks instead.
+const CARRIED_BYTES_MAX: usize = 128 << 10;
 /// The largest task that stays in the transaction even then, in bytes.
 const SMALL_BYTES_MAX: usize = 128;
 
@@ -246,12 +260,19 @@ async fn write_large(
     };
     let Transaction { node, txn, .. } = transaction;
     let output = put(txn.clone(), &transaction.output, OUTPUT_BYTES_MAX).await?;
-    let held = put(format!("{txn}-held"), &transaction.held, HELD_BYTES_MAX).await?;
-    let mut before = Vec::new();
-    for (path, now) in [(attempt.output(node), &output), (attempt.held_by(node), &held)] {
-        let content = store.get(&path).await.ok().map(|(content, _)| content);
-        before.extend(content.filter(|content| content != now).map(|content| (path, content)));
+    // A node that leaves holds nothing any more.
+    let held = if transaction.leave { &[][..] } else { &transaction.held };
+    let held = put(format!("{txn}-held"), held, HELD_BYTES_MAX).await?;
+    let taken = transaction.take.iter().map(|name| attempt.transit(name));
+    let paths: Vec<String> = [attempt.output(node), attempt.held_by(node)].into_iter().chain(taken).collect();
+    let mut before = contents(store, &paths).await?;
+    if before.len() < paths.len() {
+        // Written a moment ago, perhaps.
+        store.sync(&attempt.base()).await?;
+        before = contents(store, &paths).await?;
     }
+    // What an earlier try has written stays.
+    before.retain(|(_, content)| ![&output, &held].contains(&content));
     let tasks = || transaction.park.iter().chain(&transaction.give);
     let carried: usize = tasks().map(|(_, envelope)| envelope.len()).sum();
     let inline_max = if carried <= CARRIED_BYTES_MAX { usize::MAX } else { SMALL_BYTES_MAX };
@@ -264,6 +285,21 @@ async fn write_large(
         given.push((name.clone(), put(format!("{txn}-give{number}"), tasks, inline_max).await?));
     }
     Ok(Large { output, held, given, parked, before })
+}
+
+/// Returns the contents of those znodes that are there, with their paths. All are requested before the first
+/// answer is awaited.
+async fn contents(store: &dyn Store, paths: &[String]) -> Result<Vec<(String, Vec<u8>)>> {
+    let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();
+    let mut contents = Vec::new();
+    for (path, answer) in paths.iter().zip(asked) {
+        match answer.await {
+            Ok((content, _)) => contents.push((path.clone(), content)),
+            Err(Error::NoNode { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(contents)
 }
 
 /// Returns the content for a znode, after writing data that is too large for it to chunks.
@@ -283,16 +319,17 @@ async fn put(
     })
 }
 
-/// Removes the chunks that a content names which was overwritten or deleted. If that fails, they stay until the
-/// job is forgotten.
+/// Removes the chunks that a content names which was overwritten or deleted. If that fails, they stay until
+/// the node that wrote them is gone.
 async fn discard(store: &dyn Store, path: &str, content: &[u8]) {
     if let Err(error) = blob::discard(store, path, content).await {
         tracing::debug!(%error, "the chunks of what was overwritten stay");
     }
 }
 
-/// Claims something and returns it as `adopt` has changed it, or `None` if another node was faster, a node that
-/// must be gone is a member, or `adopt` declines. Claims once, however often this is called.
+/// Claims something and returns it as `adopt` has changed it, or `None` if another node was faster, a node
+/// that must be gone is a member, or `adopt` declines. Claims once, however often this is called before the
+/// next transaction of the node. `adopt` must answer the same every time.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -304,40 +341,56 @@ pub async fn claim(
     adopt: &(dyn Fn(Vec<u8>) -> Option<Vec<u8>> + Sync),
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
     let (mut settled, mut enrol) = (claim.settled.as_deref(), claim.enrol.as_deref());
-    if let Some(gone) = claim.source.gone() {
+    let gone = claim.source.gone().map(|node| cluster.member(node));
+    if gone.is_some() {
+        // Its loss may have been observed on another server.
         store.sync(&attempt.base()).await?;
-        // An id stands for one session: a node that is no member now never will be.
-        if store.exists(&cluster.member(gone)).await?.is_some() {
+    }
+    let folder = attempt.large_of(&format!("{}-claim", claim.txn));
+    for _ in 0..REBUILDS_MAX {
+        let Some(path) = claim.source.path(store, attempt).await? else {
+            return claimed_before(store, attempt, claim, folder).await;
+        };
+        let Some((content, read)) = read(store, attempt, &path).await? else {
+            return claimed_before(store, attempt, claim, folder).await;
+        };
+        // Read afterwards: a node is a member before anything is its own, and an id stands for one session,
+        // so who is no member now never will be.
+        if let Some(gone) = &gone
+            && store.exists(gone).await?.is_some()
+        {
             return Ok(None);
         }
-    }
-    for _ in 0..REBUILDS_MAX {
-        let Some(source) = claim.source.path(store, attempt).await? else {
-            return claimed_before(store, attempt, claim).await;
-        };
-        let Some(read) = content(store, attempt, &source).await? else {
-            return claimed_before(store, attempt, claim).await;
-        };
         let Some(adopted) = adopt(read) else { return Ok(None) };
-        let folder = attempt.large_of(&format!("{}-claim", claim.txn));
-        let written = put(store, cluster, &claim.node, folder, &adopted, CARRIED_BYTES_MAX).await?;
+        let written =
+            put(store, cluster, &claim.node, folder.clone(), &adopted, blob::INLINE_BYTES_MAX).await?;
         let mut ops = opening(cluster, attempt, &claim.node, &claim.txn);
         ops.extend(settled.map(|txn| delete(attempt.txn(txn))));
-        ops.push(delete(source));
+        ops.push(delete(path.clone()));
+        let moved = ops.len();
         ops.push(create(attempt.transit(&claim.transit), &written));
         let enrolling = ops.len();
         ops.extend(enrol.into_iter().flat_map(|held| enrolment(attempt, &claim.node, held)));
         match tried(store.multi(ops).await)? {
-            Try::Committed => return Ok(Some(adopted)),
-            Try::CommittedBefore => return claimed_before(store, attempt, claim).await,
-            Try::FailedAt(SETTLED) if settled.is_some() => settled = None,
+            Try::Committed => {
+                // Those of a root belong to the job, and whoever parks other tasks leaves.
+                if !matches!(claim.source, Source::Parked(_)) {
+                    discard(store, &path, &content).await;
+                }
+                return Ok(Some(adopted));
+            }
+            Try::CommittedBefore => return claimed_before(store, attempt, claim, folder).await,
+            Try::FailedAt(SETTLED, _) if settled.is_some() => settled = None,
             // The node is already enrolled.
-            Try::FailedAt(place) if place == enrolling => enrol = None,
-            Try::FailedAt(_) => {}
+            Try::FailedAt(place, _) if place == enrolling => enrol = None,
+            Try::FailedAt(place, cause) if place >= moved => {
+                return Err(refused(store, attempt, cause).await);
+            }
+            Try::FailedAt(..) => {}
         }
         store.sync(&attempt.base()).await?;
     }
-    Err(Error::Contended { path: attempt.base(), tries: REBUILDS_MAX }.into())
+    Err(refused(store, attempt, Error::Contended { path: attempt.base(), tries: REBUILDS_MAX }).await)
 }
 
 impl Source {
@@ -375,25 +428,6 @@ impl Source {
     }
 }
 
-/// Returns the data of a znode, or `None` if it is gone: another node was faster. Its chunks may be gone, too,
-/// since an attempt that is over is tidied away piece by piece.
-async fn content(
-    store: &dyn Store,
-    attempt: &AttemptPaths,
-    path: &str,
-) -> std::result::Result<Option<Vec<u8>>, CommitError> {
-    let read = async {
-        let (content, _) = store.get(path).await?;
-        blob::get(store, path, &content).await
-    };
-    match read.await {
-        Ok(data) => Ok(Some(data)),
-        Err(Error::NoNode { .. }) if is_over(store, attempt).await? => Err(CommitError::AttemptOver),
-        Err(Error::NoNode { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// Returns whether there is a later attempt, or the job is over or forgotten.
 async fn is_over(store: &dyn Store, attempt: &AttemptPaths) -> Result<bool> {
     let Some((path, number)) = attempt.record_and_number() else { return Ok(false) };
@@ -408,14 +442,32 @@ async fn is_over(store: &dyn Store, attempt: &AttemptPaths) -> Result<bool> {
     }
 }
 
-/// Returns what an earlier try of a claim obtained.
+/// Returns what an earlier try of a claim obtained. If it obtained nothing, the chunks that it may have
+/// written are removed.
 async fn claimed_before(
     store: &dyn Store,
     attempt: &AttemptPaths,
     claim: &Claim,
+    folder: String,
 ) -> std::result::Result<Option<Vec<u8>>, CommitError> {
     store.sync(&attempt.base()).await?;
-    content(store, attempt, &attempt.transit(&claim.transit)).await
+    let claimed = read(store, attempt, &attempt.transit(&claim.transit)).await?;
+    if claimed.is_none() {
+        remove(store, folder).await?;
+    }
+    Ok(claimed.map(|(_, data)| data))
+}
+
+/// Returns the content of a znode and its data, or `None` if it is not there.
+async fn read(
+    store: &dyn Store,
+    attempt: &AttemptPaths,
+    path: &str,
+) -> std::result::Result<Option<(Vec<u8>, Vec<u8>)>, CommitError> {
+    match blob::read(store, path).await {
+        Err(missing @ Error::NoNode { .. }) => Err(refused(store, attempt, missing).await),
+        read => Ok(read?),
+    }
 }
 
 /// Enrols a node in an attempt by creating its empty output and what it `held`, before it may hold a task of
@@ -454,22 +506,14 @@ fn enrolment(attempt: &AttemptPaths, node: &str, held: &[u8]) -> [Op; 2] {
 /// # Errors
 /// Any error from the store.
 pub async fn held(store: &dyn Store, attempt: &AttemptPaths, node: &str) -> Result<Option<Vec<u8>>> {
-    let path = attempt.held_by(node);
-    match store.get(&path).await {
-        Ok((content, _)) => match blob::get(store, &path, &content).await {
-            Err(Error::NoNode { .. }) => Ok(None),
-            other => other.map(Some),
-        },
-        Err(Error::NoNode { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    Ok(blob::read(store, &attempt.held_by(node)).await?.map(|(_, data)| data))
 }
 
 /// What nodes that are gone may have left behind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Orphans {
-    /// The members. They were read first: of a node that is none, nothing that is missing in the following
-    /// will ever come.
+    /// The members. They were read first: of a node that was one and is none, nothing that is missing in the
+    /// following will ever come. Who is none may have joined since: a [`claim`] looks again.
     pub members: Vec<String>,
     /// The names of the znodes of all tasks on their way.
     pub transits: Vec<String>,
@@ -539,36 +583,12 @@ async fn toggles(store: &dyn Store, attempt: &AttemptPaths, ids: &[String]) -> R
     Ok(ops)
 }
 
-/// Returns the operations that take tasks which are on their way, and keeps the contents of their znodes.
-///
-/// # Errors
-/// [`Error::NoNode`] if one is missing, which nobody but this node may delete as long as it is a member.
-async fn takes(
-    store: &dyn Store,
-    attempt: &AttemptPaths,
-    names: &[String],
-    taken: &mut Vec<(String, Vec<u8>)>,
-) -> Result<Vec<Op>> {
-    if taken.is_empty() {
-        let paths: Vec<String> = names.iter().map(|name| attempt.transit(name)).collect();
-        let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();
-        for (path, answer) in paths.iter().zip(asked) {
-            match answer.await {
-                Ok((content, _)) => taken.push((path.clone(), content)),
-                // Written a moment ago, or taken by an earlier try: the transaction will tell.
-                Err(Error::NoNode { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(names.iter().map(|name| delete(attempt.transit(name))).collect())
-}
-
 /// The outcome of a try.
 enum Try {
     Committed,
     CommittedBefore,
-    FailedAt(usize),
+    /// The place of the operation that failed, and why.
+    FailedAt(usize, Error),
 }
 
 fn tried<T>(outcome: Result<T>) -> std::result::Result<Try, CommitError> {
@@ -578,7 +598,7 @@ fn tried<T>(outcome: Result<T>) -> std::result::Result<Try, CommitError> {
             (TXN, Error::NodeExists { .. }) => Ok(Try::CommittedBefore),
             (TXN | ATTEMPT, Error::NoNode { .. }) => Err(CommitError::AttemptOver),
             (MEMBER, Error::NoNode { .. }) => Err(CommitError::NotMember),
-            (_, Error::NoNode { .. } | Error::NodeExists { .. }) => Ok(Try::FailedAt(index)),
+            (_, cause @ (Error::NoNode { .. } | Error::NodeExists { .. })) => Ok(Try::FailedAt(index, cause)),
             (_, other) => Err(other.into()),
         },
         Err(error) => Err(error.into()),
@@ -596,3 +616,7 @@ fn delete(path: String) -> Op {
 #[cfg(test)]
 #[path = "accounting_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "holdings_tests.rs"]
+mod holdings_tests;

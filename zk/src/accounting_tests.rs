@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed};
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::{
     testing::{FATES, LoseOne, ROOT, Stage},
 };
 
-fn transaction(node: &str, number: u64, toggles: &[&str]) -> Transaction {
+pub(super) fn transaction(node: &str, number: u64, toggles: &[&str]) -> Transaction {
     Transaction {
         node: node.to_owned(),
         txn: format!("{node}-{number}"),
@@ -24,9 +24,21 @@ fn root_claim(node: &str) -> Claim {
         node: node.to_owned(),
         txn: format!("{node}-c"),
         settled: None,
-        task: ROOT.to_owned(),
-        enrol: false,
+        source: Source::Parked(ROOT.to_owned()),
+        transit: format!("{node}-c"),
+        enrol: None,
     }
+}
+
+/// Returns what is on its way in the first attempt, with the names of the znodes.
+pub(super) async fn in_transit(stage: &Stage) -> Vec<(String, Vec<u8>)> {
+    let mut transits = Vec::new();
+    for name in stage.names(&stage.attempt(1).transits()) {
+        let path = stage.attempt(1).transit(&name);
+        let (content, _) = stage.store.get(&path).await.unwrap();
+        transits.push((name, blob::get(&*stage.store, &path, &content).await.unwrap()));
+    }
+    transits
 }
 
 /// Repeats a recipe until its outcome is known.
@@ -71,9 +83,10 @@ async fn a_claim_whose_task_was_tidied_away_with_its_attempt_fails_nothing() {
             record.attempt = 2;
             node.set(path, &record::write(&record), None).await.unwrap();
         }
-        job::remove(&*node, paths.large()).await.unwrap();
-        let of_parked = Claim { task: "n0000000000000001-1".to_owned(), ..root_claim("a") };
-        match claim(&*node, &stage.cluster, &paths, &of_parked).await {
+        remove(&*node, paths.large()).await.unwrap();
+        let source = Source::Parked("n0000000000000001-1".to_owned());
+        let of_parked = Claim { source, ..root_claim("a") };
+        match claim(&*node, &stage.cluster, &paths, &of_parked, &Some).await {
             Err(CommitError::AttemptOver) => assert!(over),
             Err(CommitError::Store(Error::NoNode { .. })) => {
                 assert!(!over, "nothing is passed over in silence");
@@ -139,8 +152,11 @@ async fn a_node_that_is_no_member_changes_nothing() {
     stage.tree.expire(node.id());
     let refused = commit(&*ghost, &stage.cluster, &paths, &transaction("a", 0, &["x"])).await;
     assert_eq!(refused, Err(CommitError::NotMember));
-    assert_eq!(claim(&*ghost, &stage.cluster, &paths, &root_claim("a")).await, Err(CommitError::NotMember));
-    assert_eq!(enrol(&*ghost, &stage.cluster, &paths, "b").await, Err(CommitError::NotMember));
+    assert_eq!(
+        claim(&*ghost, &stage.cluster, &paths, &root_claim("a"), &Some).await,
+        Err(CommitError::NotMember)
+    );
+    assert_eq!(enrol(&*ghost, &stage.cluster, &paths, "b", b"").await, Err(CommitError::NotMember));
     assert_eq!(stage.names(&paths.list()), [ROOT]);
     assert_eq!(stage.names(&paths.parked()), [ROOT]);
 }
@@ -151,8 +167,8 @@ async fn an_attempt_that_is_not_there_is_over() {
     let (node, paths) = (stage.member("a").await, stage.attempt(9));
     let refused = commit(&*node, &stage.cluster, &paths, &transaction("a", 0, &["x"])).await;
     assert_eq!(refused, Err(CommitError::AttemptOver));
-    assert_eq!(enrol(&*node, &stage.cluster, &paths, "a").await, Err(CommitError::AttemptOver));
-    let refused = claim(&*node, &stage.cluster, &paths, &root_claim("a")).await;
+    assert_eq!(enrol(&*node, &stage.cluster, &paths, "a", b"").await, Err(CommitError::AttemptOver));
+    let refused = claim(&*node, &stage.cluster, &paths, &root_claim("a"), &Some).await;
     assert_eq!(refused, Err(CommitError::AttemptOver));
 }
 
@@ -163,18 +179,24 @@ async fn a_parked_task_is_claimed_by_one_node_wherever_an_answer_is_lost() {
             let stage = Stage::new().await;
             let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
             stage.tree.set_faults(LoseOne { session: a.id(), countdown, fate });
-            let first = claim(&*a, &stage.cluster, &paths, &root_claim("a")).await;
+            let first = claim(&*a, &stage.cluster, &paths, &root_claim("a"), &Some).await;
             let hit = first.is_err();
-            let other = claim(&*b, &stage.cluster, &paths, &root_claim("b")).await.unwrap();
-            let mine =
-                if hit { until_known!(claim(&*a, &stage.cluster, &paths, &root_claim("a"))) } else { first };
+            let other = claim(&*b, &stage.cluster, &paths, &root_claim("b"), &Some).await.unwrap();
+            let mine = if hit {
+                until_known!(claim(&*a, &stage.cluster, &paths, &root_claim("a"), &Some))
+            } else {
+                first
+            };
             let mine = mine.unwrap();
             assert_eq!(
                 usize::from(mine.is_some()) + usize::from(other.is_some()),
                 1,
                 "request {countdown}, {fate:?}"
             );
+            let winner = if mine.is_some() { "a-c" } else { "b-c" };
             assert_eq!(mine.or(other).unwrap(), b"the root");
+            assert_eq!(stage.names(&paths.parked()), Vec::<String>::new());
+            assert_eq!(in_transit(&stage).await, [(winner.to_owned(), b"the root".to_vec())]);
             if !hit {
                 break;
             }
@@ -191,7 +213,7 @@ async fn what_is_too_large_for_a_transaction_counts_with_it_wherever_an_answer_i
             let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
             let first = Transaction { output: large(1), ..transaction("a", 0, &["x"]) };
             commit(&*a, &stage.cluster, &paths, &first).await.unwrap();
-            stage.tree.set_faults(LoseOne { session: a.id(), countdown, fate });
+            let is_lost = stage.lose_one(a.id(), countdown, fate);
             let park = (0..3_u8).map(|k| (format!("p{k}"), large(k))).chain([("small".into(), vec![9])]);
             let last = Transaction {
                 output: large(2),
@@ -200,20 +222,20 @@ async fn what_is_too_large_for_a_transaction_counts_with_it_wherever_an_answer_i
                 ..transaction("a", 1, &["y"])
             };
             let commit_last = || commit(&*a, &stage.cluster, &paths, &last);
-            let outcome = commit_last().await;
-            let hit = outcome.is_err();
+            let _ = commit_last().await;
             until_known!(commit_last()).unwrap();
             assert_eq!(stage.names(&paths.list()), [ROOT, "x", "y"], "request {countdown}, {fate:?}");
             let outputs = job::outputs(&*b, &paths).await.unwrap();
             assert_eq!(outputs[0], ("a".to_owned(), large(2)), "request {countdown}, {fate:?}");
             for (task, envelope) in &last.park {
-                let taking = Claim { txn: format!("b-{task}"), task: task.clone(), ..root_claim("b") };
+                let (txn, source) = (format!("b-{task}"), Source::Parked(task.clone()));
+                let taking = Claim { transit: txn.clone(), txn, source, ..root_claim("b") };
                 for _ in 0..2 {
-                    let taken = claim(&*b, &stage.cluster, &paths, &taking).await.unwrap();
+                    let taken = claim(&*b, &stage.cluster, &paths, &taking, &Some).await.unwrap();
                     assert_eq!(taken.as_ref(), Some(envelope), "request {countdown}, {fate:?}");
                 }
             }
-            if !hit {
+            if !is_lost.load(Relaxed) {
                 break;
             }
         }
@@ -247,21 +269,28 @@ async fn the_largest_transaction_there_can_be_fits_into_a_request() {
     let paths = cluster.job("j-0000000000").attempt(u32::MAX);
     let node = "n0123456789abcdef";
     let id = |number: u64| format!("{node}-{}", u64::MAX - number);
+    let transit = |number: u64| format!("{node}-g{}~{node}", u64::MAX - number);
     let last = Transaction {
         node: node.to_owned(),
         txn: id(0),
         settled: Some(id(1)),
         toggles: (0..1_000).map(id).collect(),
-        output: Vec::new(),
-        park: Vec::new(),
-        leave: true,
+        take: (0..256).map(transit).collect(),
+        ..Transaction::default()
     };
-    let toggles = last.toggles.iter().map(|id| create(paths.task(id), b"")).collect();
-    let parked = (0..256).map(|number| (id(number), vec![0; CARRIED_BYTES_MAX / 256]));
-    let large = Large { output: vec![0; OUTPUT_BYTES_MAX + 1], parked: parked.collect(), before: None };
-    let ops = operations(&cluster, &paths, &last, last.settled.as_deref(), toggles, &large);
-    let bytes: usize = ops.iter().map(|op| crate::tree::op_bytes(op) + chroot_bytes).sum();
-    assert!(bytes <= crate::tree::REQUEST_BYTES_MAX, "{bytes} bytes");
+    let toggles: Vec<Op> = last.toggles.iter().map(|id| create(paths.task(id), b"")).collect();
+    let (output, held) = (vec![0; OUTPUT_BYTES_MAX + 1], vec![0; HELD_BYTES_MAX + 1]);
+    let parked = (0..256).map(|number| (id(number), vec![0; CARRIED_BYTES_MAX / 384]));
+    let given = (0..128).map(|number| (transit(number), vec![0; CARRIED_BYTES_MAX / 384]));
+    let (parked, given) = (parked.collect(), given.collect());
+    let large = Large { output, held, given, parked, before: Vec::new() };
+    for leave in [false, true] {
+        let last = Transaction { leave, ..last.clone() };
+        let toggles = toggles.clone();
+        let ops = operations(&cluster, &paths, &last, last.settled.as_deref(), toggles, &large);
+        let bytes: usize = ops.iter().map(|op| crate::tree::op_bytes(op) + chroot_bytes).sum();
+        assert!(bytes <= crate::tree::REQUEST_BYTES_MAX, "{bytes} bytes");
+    }
 }
 
 #[tokio::test]
@@ -271,13 +300,15 @@ async fn a_claim_enrols_the_node_that_it_is_for_and_no_other() {
             let stage = Stage::new().await;
             let (a, b, paths) = (stage.stranger("a").await, stage.stranger("b").await, stage.attempt(1));
             stage.tree.set_faults(LoseOne { session: a.id(), countdown, fate });
-            let claiming = |node| Claim { enrol: true, ..root_claim(node) };
-            let first = claim(&*a, &stage.cluster, &paths, &claiming("a")).await;
+            let claiming = |node| Claim { enrol: Some(b"nothing".to_vec()), ..root_claim(node) };
+            let first = claim(&*a, &stage.cluster, &paths, &claiming("a"), &Some).await;
             let hit = first.is_err();
-            let taken = until_known!(claim(&*a, &stage.cluster, &paths, &claiming("a"))).unwrap();
+            let taken = until_known!(claim(&*a, &stage.cluster, &paths, &claiming("a"), &Some)).unwrap();
             assert_eq!(taken.as_deref(), Some(&b"the root"[..]), "request {countdown}, {fate:?}");
-            assert_eq!(claim(&*b, &stage.cluster, &paths, &claiming("b")).await, Ok(None));
+            assert_eq!(claim(&*b, &stage.cluster, &paths, &claiming("b"), &Some).await, Ok(None));
             assert_eq!(stage.names(&paths.outputs()), ["a"], "who was too late takes no part");
+            assert_eq!(held(&*b, &paths, "a").await, Ok(Some(b"nothing".to_vec())));
+            assert_eq!(in_transit(&stage).await, [("a-c".to_owned(), b"the root".to_vec())]);
             if !hit {
                 break;
             }
@@ -286,8 +317,9 @@ async fn a_claim_enrols_the_node_that_it_is_for_and_no_other() {
     // A node that is already enrolled can claim in the same way.
     let stage = Stage::new().await;
     let (node, paths) = (stage.member("a").await, stage.attempt(1));
-    let claiming = Claim { enrol: true, ..root_claim("a") };
-    assert!(claim(&*node, &stage.cluster, &paths, &claiming).await.unwrap().is_some());
+    let claiming = Claim { enrol: Some(b"nothing".to_vec()), ..root_claim("a") };
+    assert!(claim(&*node, &stage.cluster, &paths, &claiming, &Some).await.unwrap().is_some());
+    assert_eq!(held(&*node, &paths, "a").await, Ok(Some(Vec::new())), "it stays as it is");
 }
 
 #[tokio::test]

@@ -70,6 +70,29 @@ pub(crate) async fn get(store: &dyn Store, path: &str, content: &[u8]) -> Result
     }
 }
 
+/// How often a znode may be overwritten while its data is read.
+const READS_MAX: usize = 64;
+
+/// Returns the content of a znode and its data, or `None` if it is not there. Chunks are removed once the
+/// znode names others, or is gone; then it is read again.
+///
+/// # Errors
+/// [`Error::NoNode`] for a chunk that is missing although the znode names it.
+pub(crate) async fn read(store: &dyn Store, path: &str) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let mut before = None;
+    for _ in 0..READS_MAX {
+        let content = match store.get(path).await {
+            Err(Error::NoNode { .. }) => return Ok(None),
+            other => other?.0,
+        };
+        match get(store, path, &content).await {
+            Err(Error::NoNode { .. }) if before.as_ref() != Some(&content) => before = Some(content),
+            data => return Ok(Some((content, data?))),
+        }
+    }
+    Err(Error::Contended { path: path.to_owned(), tries: READS_MAX })
+}
+
 /// Returns the folder of the chunks that a content names, if it names any.
 pub(crate) fn folder(path: &str, content: &[u8]) -> Result<Option<String>> {
     match content.split_first() {

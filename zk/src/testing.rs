@@ -1,12 +1,23 @@
 //! Shared parts of the recipes' tests: a job on a tree, and faults at a chosen request.
 
-use std::sync::Arc;
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use tokio::sync::watch;
 
 use crate::{
     AttemptPaths, ClusterPaths, Fate, Faults, MemoryStore, MemoryTree,
+    error::Result,
     job::{self, NewJob},
     membership::{self, Member},
     release::Release,
+    store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version},
     tree::SessionId,
 };
 
@@ -58,7 +69,7 @@ impl Stage {
     /// Adds a member that has enrolled in the first attempt.
     pub(crate) async fn member(&self, node: &str) -> Arc<MemoryStore> {
         let store = self.stranger(node).await;
-        crate::accounting::enrol(&*store, &self.cluster, &self.attempt(1), node).await.unwrap();
+        crate::accounting::enrol(&*store, &self.cluster, &self.attempt(1), node, b"").await.unwrap();
         store
     }
 
@@ -78,7 +89,15 @@ impl Stage {
         store
     }
 
-    /// Returns the names of a folder's children.
+    /// Loses one request of a session, counted from now, and tells whether it came to that.
+    pub(crate) fn lose_one(&self, session: SessionId, countdown: usize, fate: Fate) -> Arc<AtomicBool> {
+        let is_lost = Arc::new(AtomicBool::new(false));
+        let lose_one = LoseOne { session, countdown, fate };
+        self.tree.set_faults(Telling { lose_one, is_lost: Arc::clone(&is_lost) });
+        is_lost
+    }
+
+    /// Returns the names of a folder's children, and of what is below them.
     pub(crate) fn names(&self, folder: &str) -> Vec<String> {
         let below = self.tree.paths_below(folder);
         below
@@ -111,6 +130,103 @@ impl Faults for LoseOne {
                 Fate::Answered
             }
         }
+    }
+}
+
+/// Loses one request, and tells that it did: a recipe may go on without an answer that it does not depend on.
+struct Telling {
+    lose_one: LoseOne,
+    is_lost: Arc<AtomicBool>,
+}
+
+impl Faults for Telling {
+    fn judge(&mut self, session: SessionId, request: &'static str, path: &str) -> Fate {
+        let fate = self.lose_one.judge(session, request, path);
+        if fate != Fate::Answered {
+            self.is_lost.store(true, Relaxed);
+        }
+        fate
+    }
+}
+
+/// A session during which something else happens once, right after it has read a znode.
+pub(crate) struct Interrupted {
+    store: Arc<MemoryStore>,
+    path: String,
+    meanwhile: Mutex<Option<Answer<()>>>,
+}
+
+impl Interrupted {
+    pub(crate) fn new(
+        store: &Arc<MemoryStore>,
+        path: String,
+        meanwhile: impl Future<Output = Result<()>> + Send + 'static,
+    ) -> Self {
+        Self { store: Arc::clone(store), path, meanwhile: Mutex::new(Some(Box::pin(meanwhile))) }
+    }
+
+    /// Returns whether it has happened.
+    pub(crate) fn is_over(&self) -> bool {
+        self.meanwhile.lock().unwrap().is_none()
+    }
+}
+
+impl fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interrupted").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Store for Interrupted {
+    fn get(&self, path: &str) -> Answer<(Vec<u8>, Stat)> {
+        let answer = self.store.get(path);
+        let meanwhile = (path == self.path).then(|| self.meanwhile.lock().unwrap().take()).flatten();
+        Box::pin(async move {
+            let answer = answer.await;
+            if let Some(meanwhile) = meanwhile {
+                meanwhile.await?;
+            }
+            answer
+        })
+    }
+    fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> Answer<String> {
+        self.store.create(path, data, mode)
+    }
+    fn set(&self, path: &str, data: &[u8], version: Option<Version>) -> Answer<Version> {
+        self.store.set(path, data, version)
+    }
+    fn delete(&self, path: &str, version: Option<Version>) -> Answer<()> {
+        self.store.delete(path, version)
+    }
+    fn exists(&self, path: &str) -> Answer<Option<Stat>> {
+        self.store.exists(path)
+    }
+    fn children(&self, path: &str) -> Answer<Vec<String>> {
+        self.store.children(path)
+    }
+    fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>> {
+        self.store.multi(ops)
+    }
+    fn sync(&self, path: &str) -> Answer<()> {
+        self.store.sync(path)
+    }
+    fn get_and_watch(&self, path: &str) -> Answer<(Vec<u8>, Stat, OneShot)> {
+        self.store.get_and_watch(path)
+    }
+    fn exists_and_watch(&self, path: &str) -> Answer<(Option<Stat>, OneShot)> {
+        self.store.exists_and_watch(path)
+    }
+    fn children_and_watch(&self, path: &str) -> Answer<(Vec<String>, OneShot)> {
+        self.store.children_and_watch(path)
+    }
+    fn watch_tree(&self, path: &str) -> Answer<Box<dyn Events>> {
+        self.store.watch_tree(path)
+    }
+    fn session(&self) -> watch::Receiver<Session> {
+        self.store.session()
+    }
+    fn close(&self) -> Answer<()> {
+        self.store.close()
     }
 }
 

@@ -90,18 +90,21 @@ pub async fn left_behind(
     attempt: &AttemptPaths,
 ) -> Result<()> {
     store.sync(&attempt.base()).await?;
-    // The order matters: a node is a member before it enrols.
+    // The order matters: a node is a member before it enrols, and before it writes data for a claim with
+    // which it would have enrolled.
     let enrolled = store.children(&attempt.outputs()).await?;
+    let large = store.children(&attempt.large()).await?;
     let members: BTreeSet<String> = store.children(&cluster.members()).await?.into_iter().collect();
-    let gone: BTreeSet<String> = enrolled.into_iter().filter(|node| !members.contains(node)).collect();
+    let writers = large.iter().filter_map(|name| Some(Chunks::of(name)?.writer().to_owned()));
+    let gone: BTreeSet<String> =
+        enrolled.into_iter().chain(writers).filter(|node| !members.contains(node)).collect();
     if gone.is_empty() {
         return Ok(());
     }
     for mailbox in store.children(&attempt.mail()).await?.into_iter().filter(|name| gone.contains(name)) {
         remove(store, fence, &attempt.mailbox(&mailbox)).await?;
     }
-    // Chunks first: only a txn id refers to its chunks.
-    chunks(store, fence, attempt, &gone).await?;
+    chunks(store, fence, attempt, &gone, large).await?;
     for txn in store.children(&attempt.txns()).await? {
         if node_of(&txn).is_some_and(|node| gone.contains(node)) {
             remove(store, fence, &attempt.txn(&txn)).await?;
@@ -110,14 +113,14 @@ pub async fn left_behind(
     Ok(())
 }
 
-/// Removes the chunks of departed nodes that nothing refers to.
+/// Removes those of the chunks that departed nodes have written and nothing refers to.
 async fn chunks(
     store: &dyn Store,
     fence: &Fence,
     attempt: &AttemptPaths,
     gone: &BTreeSet<String>,
+    mut orphans: Vec<String>,
 ) -> Result<()> {
-    let mut orphans = store.children(&attempt.large()).await?;
     orphans.retain(|name| Chunks::of(name).is_some_and(|chunks| chunks.is_forsaken(gone)));
     if orphans.is_empty() {
         return Ok(());
@@ -173,6 +176,13 @@ impl<'a> Chunks<'a> {
             return Some(Self::Letter { from: parts.next()?, to: parts.next()? });
         }
         Some(Self::Written { by: first })
+    }
+
+    /// Returns the node that has written them.
+    fn writer(&self) -> &'a str {
+        match *self {
+            Self::Written { by: writer } | Self::Letter { from: writer, .. } => writer,
+        }
     }
 
     /// Returns whether no new reference to the chunks can appear.

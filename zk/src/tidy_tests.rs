@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     CreateMode, MemoryStore, WatchEvent,
-    accounting::{self, Claim, Transaction},
+    accounting::{self, Claim, Source, Transaction},
     election::Candidate,
     job::{self, NewAttempt},
     mail::{self, Posted},
@@ -34,10 +34,15 @@ fn transaction(node: &str, number: u64) -> Transaction {
     Transaction { node: node.to_owned(), txn: format!("{node}-{number}"), settled, ..Transaction::default() }
 }
 
-async fn claim(store: &MemoryStore, stage: &Stage, node: &str, number: u64, task: &str) -> Vec<u8> {
+/// Claims something; the next transaction of the node takes it in.
+async fn claim(store: &MemoryStore, stage: &Stage, node: &str, number: u64, source: Source) -> Vec<u8> {
     let Transaction { node, txn, settled, .. } = transaction(node, number);
-    let claim = Claim { node, txn, settled, task: task.to_owned(), enrol: false };
-    accounting::claim(store, &stage.cluster, &stage.attempt(1), &claim).await.unwrap().unwrap()
+    let claim = Claim { node, transit: format!("{txn}-c"), txn, settled, source, enrol: None };
+    accounting::claim(store, &stage.cluster, &stage.attempt(1), &claim, &Some).await.unwrap().unwrap()
+}
+
+fn parked(task: &str) -> Source {
+    Source::Parked(task.to_owned())
 }
 
 #[tokio::test]
@@ -45,7 +50,7 @@ async fn what_a_hundred_nodes_leave_behind_that_come_and_go_is_bounded() {
     let stage = Stage::new().await;
     let (stays, paths) = (stage.member("stays").await, stage.attempt(1));
     let fence = leader(&stage).await;
-    claim(&stays, &stage, "stays", 0, ROOT).await;
+    claim(&stays, &stage, "stays", 0, parked(ROOT)).await;
     let mut number = 1;
     let mut after_ten = (0, 0);
     for round in 0..100 {
@@ -63,11 +68,15 @@ async fn what_a_hundred_nodes_leave_behind_that_come_and_go_is_bounded() {
         };
         accounting::commit(&*store, &stage.cluster, &paths, &leave).await.unwrap();
         for task in ["task-7", "task-8"] {
-            let claimed = claim(&stays, &stage, "stays", number, task).await;
+            let claimed = claim(&stays, &stage, "stays", number, parked(task)).await;
             assert_eq!(claimed, if task == "task-7" { vec![7; LARGE] } else { vec![8] });
             number += 1;
         }
-        left_behind(&*stage.store, &fence, &paths).await.unwrap();
+        let take = [number - 2, number - 1].map(|claimed| format!("stays-{claimed}-c")).into();
+        let flush = Transaction { take, ..transaction("stays", number) };
+        accounting::commit(&*stays, &stage.cluster, &paths, &flush).await.unwrap();
+        number += 1;
+        left_behind(&*stage.store, &fence, &stage.cluster, &paths).await.unwrap();
         if round == 10 {
             after_ten = size(&stage, &paths.base()).await;
         }
@@ -87,9 +96,9 @@ async fn what_somebody_may_still_need_stays() {
     let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
     let fence = leader(&stage).await;
     let large = |byte| vec![byte; LARGE];
-    let parked = |task: &str| (task.to_owned(), large(1));
+    let park = |task: &str| (task.to_owned(), large(1));
     let leave = Transaction {
-        park: vec![parked("task-1"), parked("task-2")],
+        park: vec![park("task-1"), park("task-2")],
         output: large(2),
         leave: true,
         ..transaction("a", 0)
@@ -97,16 +106,65 @@ async fn what_somebody_may_still_need_stays() {
     accounting::commit(&*a, &stage.cluster, &paths, &leave).await.unwrap();
     // One is parked, one is claimed by a transaction whose answer may be requested again, and the third is
     // about to be referred to.
-    assert_eq!(claim(&b, &stage, "b", 0, "task-1").await, large(1));
+    assert_eq!(claim(&b, &stage, "b", 0, parked("task-1")).await, large(1));
     let about_to_park = paths.large_of("b-1-task-3");
     stage.store.create(&about_to_park, b"", CreateMode::Persistent).await.unwrap();
-    left_behind(&*stage.store, &fence, &paths).await.unwrap();
-    assert_eq!(claim(&b, &stage, "b", 0, "task-1").await, large(1), "the same claim again");
-    assert_eq!(claim(&b, &stage, "b", 1, "task-2").await, large(1));
+    left_behind(&*stage.store, &fence, &stage.cluster, &paths).await.unwrap();
+    assert_eq!(claim(&b, &stage, "b", 0, parked("task-1")).await, large(1), "the same claim again");
+    assert_eq!(claim(&b, &stage, "b", 1, parked("task-2")).await, large(1));
     assert!(stage.store.exists(&about_to_park).await.unwrap().is_some());
     assert_eq!(job::outputs(&*stage.store, &paths).await.unwrap()[0], ("a".to_owned(), large(2)));
     // The leave may be requested again, too.
     accounting::commit(&*a, &stage.cluster, &paths, &leave).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_a_lost_node_the_chunks_stay_that_something_still_names() {
+    let stage = Stage::new().await;
+    let (x, y, b) = (stage.member("x").await, stage.member("y").await, stage.member("b").await);
+    let (paths, fence) = (stage.attempt(1), leader(&stage).await);
+    let large = |byte| vec![byte; LARGE];
+    let flush = Transaction {
+        output: large(1),
+        held: large(2),
+        give: vec![("x-g0~y".to_owned(), large(3)), ("x-g1~b".to_owned(), large(4))],
+        park: vec![("task-1".to_owned(), large(5))],
+        ..transaction("x", 0)
+    };
+    accounting::commit(&*x, &stage.cluster, &paths, &flush).await.unwrap();
+    // What is in the middle of being written when a node is lost; one that never enrolled, too.
+    let z = stage.stranger("z").await;
+    for unnamed in ["x-1", "x-1-held", "z-0-claim", "b-1-held"] {
+        let folder = paths.large_of(unnamed);
+        stage.store.create(&folder, b"", CreateMode::Persistent).await.unwrap();
+        stage.store.create(&format!("{folder}/000000"), b"1", CreateMode::Persistent).await.unwrap();
+    }
+    let tidied = async || {
+        left_behind(&*stage.store, &fence, &stage.cluster, &paths).await.unwrap();
+        stage.store.children(&paths.large()).await.unwrap()
+    };
+    let of_x = ["x-0", "x-0-give0", "x-0-give1", "x-0-held", "x-0-task-1"];
+    assert_eq!(tidied().await, [&["b-1-held"], &of_x[..], &["x-1", "x-1-held", "z-0-claim"]].concat());
+    stage.tree.expire(z.id());
+    assert_eq!(tidied().await, [&["b-1-held"], &of_x[..], &["x-1", "x-1-held"]].concat());
+    for lost in [&x, &y] {
+        stage.tree.expire(lost.id());
+        assert_eq!(tidied().await, [&["b-1-held"], &of_x[..]].concat());
+    }
+    let to_y = Source::Transit { name: "x-g0~y".to_owned(), gone: Some("y".to_owned()) };
+    let sources = [Source::Held("x".to_owned()), to_y, parked("task-1")];
+    for (number, (source, byte)) in (1..).zip(sources.into_iter().zip([2, 3, 5])) {
+        assert!(claim(&b, &stage, "b", number, source).await == large(byte));
+        tidied().await;
+    }
+    let of_b = ["b-1-claim", "b-1-held", "b-2-claim", "b-3-claim"];
+    assert_eq!(tidied().await, [&of_b[..], &["x-0", "x-0-give1"]].concat());
+    let outputs = job::outputs(&*stage.store, &paths).await.unwrap();
+    assert!(outputs.contains(&("x".to_owned(), large(1))));
+    let taken = ["b-1-c", "b-2-c", "b-3-c", "x-g1~b"].map(str::to_owned).into();
+    let take = Transaction { take: taken, ..transaction("b", 4) };
+    accounting::commit(&*b, &stage.cluster, &paths, &take).await.unwrap();
+    assert_eq!(tidied().await, ["b-1-held", "x-0"]);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     CHUNKED_BYTES_MAX, Fate, accounting,
     election::{Candidate, Fence},
-    testing::{FATES, LoseOne, ROOT, Stage, release},
+    testing::{FATES, Interrupted, LoseOne, ROOT, Stage, release},
 };
 
 fn outcome(result: &[u8]) -> Outcome {
@@ -136,6 +136,65 @@ async fn a_lost_node_ends_an_attempt_and_the_next_begins_from_the_root() {
     let (record, _) = read(&*store, &stage.cluster, &stage.job).await.unwrap();
     assert_eq!((record.state, record.lost.len()), (JobState::Failed, 3));
     assert!(record.reason.unwrap().contains('x'));
+}
+
+#[tokio::test]
+async fn what_a_lost_node_held_is_claimed_and_what_it_produced_stays() {
+    let stage = Stage::new().await;
+    let (x, y, paths) = (stage.member("x").await, stage.member("y").await, stage.attempt(1));
+    let flush = accounting::Transaction {
+        node: "x".into(),
+        txn: "x-0".into(),
+        output: b"produced".to_vec(),
+        held: b"all of x".to_vec(),
+        ..Default::default()
+    };
+    accounting::commit(&*x, &stage.cluster, &paths, &flush).await.unwrap();
+    stage.tree.expire(x.id());
+    assert_eq!(accounting::held(&*y, &paths, "x").await, Ok(Some(b"all of x".to_vec())));
+    let claim = accounting::Claim {
+        node: "y".into(),
+        txn: "y-0".into(),
+        settled: None,
+        source: accounting::Source::Held("x".into()),
+        transit: "y-c0~y".into(),
+        enrol: None,
+    };
+    let claimed = accounting::claim(&*y, &stage.cluster, &paths, &claim, &Some).await;
+    assert_eq!(claimed, Ok(Some(b"all of x".to_vec())));
+    assert_eq!(accounting::held(&*y, &paths, "x").await, Ok(None));
+    assert_eq!(lost(&*y, &stage.cluster, &paths).await.unwrap(), ["x"], "it did not leave");
+    let produced = [("x".to_owned(), b"produced".to_vec()), ("y".to_owned(), Vec::new())];
+    assert_eq!(outputs(&*y, &paths).await.unwrap(), produced);
+}
+
+#[tokio::test]
+async fn what_is_overwritten_while_it_is_read_is_read_again() {
+    let stage = Stage::new().await;
+    let (x, reader, paths) = (stage.member("x").await, stage.tree.connect(), stage.attempt(1));
+    let flush = |number: u8| accounting::Transaction {
+        node: "x".into(),
+        txn: format!("x-{number}"),
+        output: vec![7; 600 << 10],
+        held: vec![number; 600 << 10],
+        ..Default::default()
+    };
+    for (number, path) in [(0, paths.output("x")), (2, paths.held_by("x"))] {
+        accounting::commit(&*x, &stage.cluster, &paths, &flush(number)).await.unwrap();
+        let (x, cluster, its_paths, next) =
+            (Arc::clone(&x), stage.cluster.clone(), paths.clone(), flush(number + 1));
+        let overwriting = async move {
+            accounting::commit(&*x, &cluster, &its_paths, &next).await.unwrap();
+            Ok(())
+        };
+        let reader = Interrupted::new(&reader, path, overwriting);
+        assert!(outputs(&reader, &paths).await.unwrap() == [("x".to_owned(), vec![7; 600 << 10])]);
+        let held = accounting::held(&reader, &paths, "x").await.unwrap();
+        assert!(held == Some(vec![number + 1; 600 << 10]) && reader.is_over());
+    }
+    remove(&*stage.store, paths.large()).await.unwrap();
+    let missing = outputs(&*reader, &paths).await;
+    assert!(matches!(missing, Err(Error::NoNode { .. })), "it is not there for good");
 }
 
 #[tokio::test]
