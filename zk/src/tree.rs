@@ -3,8 +3,11 @@
 //! It executes the requests of sessions one by one as a server does, with the server's errors, and reports
 //! which watches have fired. The same calls return the same answers, so a simulated cluster can be replayed.
 
+mod kept;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(crate) use self::kept::{Change, Keeper, Kept};
 use crate::{
     error::{Error, Result},
     store::{CreateMode, Op, OpAnswer, Stat, Version, WatchEvent},
@@ -140,11 +143,7 @@ impl Tree {
     /// # Errors
     /// As on a server; then nothing has changed.
     pub fn apply(&mut self, session: SessionId, op: &Op, fired: &mut Fired) -> Result<OpAnswer> {
-        self.check_session(session)?;
-        check_size(op.path(), op_bytes(op))?;
-        let (done, answer) = self.perform(session, op)?;
-        self.fire(&done, fired);
-        Ok(answer)
+        self.apply_kept(session, op, fired, None)
     }
 
     /// Executes all operations, each seeing the effects of those before it, or none.
@@ -152,6 +151,32 @@ impl Tree {
     /// # Errors
     /// [`Error::Multi`] with the first operation that failed; then nothing has changed.
     pub fn multi(&mut self, session: SessionId, ops: &[Op], fired: &mut Fired) -> Result<Vec<OpAnswer>> {
+        self.multi_kept(session, ops, fired, None)
+    }
+
+    /// As [`apply`](Self::apply); the keeper is told before the change counts.
+    pub(crate) fn apply_kept(
+        &mut self,
+        session: SessionId,
+        op: &Op,
+        fired: &mut Fired,
+        keeper: Option<&mut dyn Keeper>,
+    ) -> Result<OpAnswer> {
+        self.check_session(session)?;
+        check_size(op.path(), op_bytes(op))?;
+        let (done, answer) = self.perform(session, op)?;
+        self.settle(vec![done], fired, keeper)?;
+        Ok(answer)
+    }
+
+    /// As [`multi`](Self::multi); the keeper is told before the changes count.
+    pub(crate) fn multi_kept(
+        &mut self,
+        session: SessionId,
+        ops: &[Op],
+        fired: &mut Fired,
+        keeper: Option<&mut dyn Keeper>,
+    ) -> Result<Vec<OpAnswer>> {
         self.check_session(session)?;
         let first = ops.first().map_or("/", Op::path);
         check_size(first, ops.iter().map(op_bytes).sum())?;
@@ -163,14 +188,12 @@ impl Tree {
                     answers.push(answer);
                 }
                 Err(cause) => {
-                    all_done.into_iter().rev().for_each(|done| self.undo(done));
+                    self.undo_all(all_done);
                     return Err(Error::Multi { index, cause: Box::new(cause) });
                 }
             }
         }
-        for done in &all_done {
-            self.fire(done, fired);
-        }
+        self.settle(all_done, fired, keeper)?;
         Ok(answers)
     }
 
@@ -335,6 +358,29 @@ impl Tree {
             ephemerals.remove(path);
         }
         node
+    }
+
+    /// Lets completed operations count, once the keeper has them; undoes them if it cannot keep them.
+    fn settle(
+        &mut self,
+        all_done: Vec<Done>,
+        fired: &mut Fired,
+        keeper: Option<&mut dyn Keeper>,
+    ) -> Result<()> {
+        if let Some(keeper) = keeper
+            && let Err(error) = self.tell(keeper, &all_done)
+        {
+            self.undo_all(all_done);
+            return Err(error);
+        }
+        for done in &all_done {
+            self.fire(done, fired);
+        }
+        Ok(())
+    }
+
+    fn undo_all(&mut self, all_done: Vec<Done>) {
+        all_done.into_iter().rev().for_each(|done| self.undo(done));
     }
 
     fn undo(&mut self, done: Done) {
