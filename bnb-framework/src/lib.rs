@@ -154,7 +154,7 @@ mod kinds_tests;
 pub use ordered_float::{NotNan, OrderedFloat};
 pub use serde;
 pub use taskwork;
-pub use taskwork::{Figures, JobError, Output, Stopper};
+pub use taskwork::{Figures, JobError, Output, Release, State, Stopper};
 
 pub use crate::{
     cost::{Cost, Goal},
