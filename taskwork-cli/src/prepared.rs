@@ -68,9 +68,9 @@ impl Prepared {
         Self { job: Box::new(Ready { kind, job, time_limit: None, show, line }) }
     }
 
-    /// Does the same as [`watched`](Self::watched) for a job with a time limit of its own. `job` makes it, with
-    /// the limit. Where the state is kept (`solve --state`) it makes it without one: when the time is up, the job
-    /// is suspended from outside, and continues the next time.
+    /// Does the same as [`watched`](Self::watched) for a job with a time limit of its own. `job` makes it,
+    /// with the limit. Where the state is kept (`solve --state`) it makes it without one: when the time is
+    /// up, the job is suspended from outside, and continues the next time.
     pub fn limited<T: Task>(
         kind: &'static str,
         time_limit: Duration,

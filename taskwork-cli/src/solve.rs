@@ -34,8 +34,8 @@ pub(crate) struct Options {
     #[arg(long)]
     workers: Option<usize>,
     /// Keep the state in this directory, which is created if it is missing. The same command continues what
-    /// was interrupted in whatever way: by Ctrl-C, a time limit, a crash, a full disk. A time limit then applies
-    /// to each run.
+    /// was interrupted in whatever way: by Ctrl-C, a time limit, a crash, a full disk. A time limit then
+    /// applies to each run.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Also continue what another build of this version has left in the directory; only safe if both have the

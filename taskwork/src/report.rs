@@ -26,8 +26,8 @@ pub struct Stopper(Arc<Notify>);
 
 impl Stopper {
     /// Asks the job to stop: [`LocalJob::run`](crate::LocalJob::run) then returns soon, with
-    /// [`Report::finished`] false. A job that keeps its [state](crate::State) is suspended. May be called before
-    /// the job runs, and repeatedly.
+    /// [`Report::finished`] false. A job that keeps its [state](crate::State) is suspended. May be called
+    /// before the job runs, and repeatedly.
     pub fn stop(&self) {
         self.0.notify_one();
     }
@@ -209,8 +209,8 @@ pub enum StateError {
     },
     /// The directory holds a job of another program.
     #[error(
-        "{file} holds a job of the program {there}, and this is {here}: use another directory, or delete it to \
-         begin anew"
+        "{file} holds a job of the program {there}, and this is {here}: use another directory, or delete it \
+         to begin anew"
     )]
     OtherProgram {
         /// The file in the directory.
@@ -222,8 +222,8 @@ pub enum StateError {
     },
     /// The directory holds a job of another version of this program.
     #[error(
-        "{file} holds a job of {program} {there}, and this is version {here}: continue with that version, use \
-         another directory, or delete it to begin anew"
+        "{file} holds a job of {program} {there}, and this is version {here}: continue with that version, \
+         use another directory, or delete it to begin anew"
     )]
     OtherVersion {
         /// The file in the directory.
@@ -238,8 +238,8 @@ pub enum StateError {
     /// The directory holds a job of another build of this version.
     #[error(
         "{file} holds a job of another build of {program} ({there}; this one is {here}): continue with that \
-         build, or say --any-build if the source is the same; or use another directory, or delete it to begin \
-         anew"
+         build, or say --any-build if the source is the same; or use another directory, or delete it to \
+         begin anew"
     )]
     OtherBuild {
         /// The file in the directory.

@@ -11,9 +11,9 @@ use crate::release::Release;
 /// of the machine, `kill -9`, a full disk. Set by [`LocalJob::state`](crate::LocalJob::state).
 ///
 /// If the directory holds the same job already, that job is continued, and one that is done answers with its
-/// result at once. It is the same if the program, its version, the kind of task, the shared data, the root task
-/// and the start values are; so the shared data must be encoded alike each time, which is not the case for a
-/// `HashMap`. The numbers of nodes and workers may differ.
+/// result at once. It is the same if the program, its version, the kind of task, the shared data, the root
+/// task and the start values are; so the shared data must be encoded alike each time, which is not the case
+/// for a `HashMap`. The numbers of nodes and workers may differ.
 ///
 /// A job that is [stopped](crate::Stopper), or whose [time](Self::time_limit) is up, is suspended: all of its
 /// tasks are written to the directory, and [`Report::suspended`](crate::Report::suspended) is true.

@@ -1,4 +1,5 @@
-//! `solve --state DIR`: interrupted by Ctrl-C, by a kill, by its time limit, and continued; and what is refused.
+//! `solve --state DIR`: interrupted by Ctrl-C, by a kill, by its time limit, and continued; and what is
+//! refused.
 
 use std::{
     fs,

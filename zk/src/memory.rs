@@ -1,16 +1,17 @@
 //! The store over a tree in this process: the embedded default, and the fault injector for tests. A
 //! [keeper](crate::tree::Keeper) can make it survive the process, as in `durable/`.
 
+mod events;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
-    future::{self, Future},
-    pin::Pin,
+    fmt, future,
     sync::{Arc, Mutex, MutexGuard},
 };
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use self::events::MemoryEvents;
 use crate::{
     counted::Requests,
     error::{Error, Result},
@@ -490,46 +491,6 @@ impl Store for MemoryStore {
 impl Drop for MemoryStore {
     fn drop(&mut self) {
         self.tree.expire(self.session);
-    }
-}
-
-/// A persistent watch.
-struct MemoryEvents {
-    tree: MemoryTree,
-    id: WatchId,
-    events: mpsc::Receiver<WatchEvent>,
-    /// Whether it has reported `Rescan`.
-    is_dead: bool,
-}
-
-impl Events for MemoryEvents {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = WatchEvent> + Send + '_>> {
-        Box::pin(async {
-            while self.is_dead {
-                if self.events.recv().await.is_none() {
-                    return WatchEvent::Ended;
-                }
-            }
-            let event = match self.events.try_recv() {
-                Ok(event) => event,
-                // All queued events were delivered; now report that others were lost.
-                Err(_) if self.tree.lock().behind.remove(&self.id) => WatchEvent::Rescan,
-                Err(_) => self.events.recv().await.unwrap_or(WatchEvent::Ended),
-            };
-            if event == WatchEvent::Rescan {
-                self.is_dead = true;
-                self.tree.lock().tree.unwatch(&[self.id].into());
-            }
-            event
-        })
-    }
-}
-
-impl Drop for MemoryEvents {
-    fn drop(&mut self) {
-        let mut shared = self.tree.lock();
-        shared.streams.remove(&self.id);
-        shared.tree.unwatch(&[self.id].into());
     }
 }
 

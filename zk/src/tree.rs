@@ -154,49 +154,6 @@ impl Tree {
         self.multi_kept(session, ops, fired, None)
     }
 
-    /// As [`apply`](Self::apply); the keeper is told before the change counts.
-    pub(crate) fn apply_kept(
-        &mut self,
-        session: SessionId,
-        op: &Op,
-        fired: &mut Fired,
-        keeper: Option<&mut dyn Keeper>,
-    ) -> Result<OpAnswer> {
-        self.check_session(session)?;
-        check_size(op.path(), op_bytes(op))?;
-        let (done, answer) = self.perform(session, op)?;
-        self.settle(vec![done], fired, keeper)?;
-        Ok(answer)
-    }
-
-    /// As [`multi`](Self::multi); the keeper is told before the changes count.
-    pub(crate) fn multi_kept(
-        &mut self,
-        session: SessionId,
-        ops: &[Op],
-        fired: &mut Fired,
-        keeper: Option<&mut dyn Keeper>,
-    ) -> Result<Vec<OpAnswer>> {
-        self.check_session(session)?;
-        let first = ops.first().map_or("/", Op::path);
-        check_size(first, ops.iter().map(op_bytes).sum())?;
-        let (mut all_done, mut answers) = (Vec::new(), Vec::new());
-        for (index, op) in ops.iter().enumerate() {
-            match self.perform(session, op) {
-                Ok((done, answer)) => {
-                    all_done.push(done);
-                    answers.push(answer);
-                }
-                Err(cause) => {
-                    self.undo_all(all_done);
-                    return Err(Error::Multi { index, cause: Box::new(cause) });
-                }
-            }
-        }
-        self.settle(all_done, fired, keeper)?;
-        Ok(answers)
-    }
-
     /// Sets a one-time watch.
     pub fn watch(&mut self, path: &str, kind: WatchKind) -> WatchId {
         let id = self.new_watch();
@@ -358,29 +315,6 @@ impl Tree {
             ephemerals.remove(path);
         }
         node
-    }
-
-    /// Lets completed operations count, once the keeper has them; undoes them if it cannot keep them.
-    fn settle(
-        &mut self,
-        all_done: Vec<Done>,
-        fired: &mut Fired,
-        keeper: Option<&mut dyn Keeper>,
-    ) -> Result<()> {
-        if let Some(keeper) = keeper
-            && let Err(error) = self.tell(keeper, &all_done)
-        {
-            self.undo_all(all_done);
-            return Err(error);
-        }
-        for done in &all_done {
-            self.fire(done, fired);
-        }
-        Ok(())
-    }
-
-    fn undo_all(&mut self, all_done: Vec<Done>) {
-        all_done.into_iter().rev().for_each(|done| self.undo(done));
     }
 
     fn undo(&mut self, done: Done) {

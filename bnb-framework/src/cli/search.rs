@@ -45,8 +45,8 @@ pub struct SearchArguments {
     /// The same as a share of the cost: 0.01 is one per cent.
     #[arg(help_heading = "Search", long, value_name = "SHARE", default_value = "0", value_parser = not_negative)]
     relative_gap: f64,
-    /// Stop after this many seconds, with the best solution and what is proven about it. With --state, continue
-    /// from there the next time.
+    /// Stop after this many seconds, with the best solution and what is proven about it. With --state,
+    /// continue from there the next time.
     #[arg(help_heading = "Search", long, value_name = "SECONDS", value_parser = seconds)]
     time_limit: Option<Duration>,
     /// Stop after about this many states, likewise.

@@ -1,8 +1,8 @@
 //! A whole cluster within this process: the znode tree, the nodes, the submitter.
 //!
 //! Nothing is simplified: the job is submitted, claimed, run, accounted for and closed as on many machines,
-//! with the tree in memory instead of a server, or in memory and on disk ([`kept`](super::kept)). Only a single
-//! node has no endpoint and no encryption, since it has no peers.
+//! with the tree in memory instead of a server, or in memory and on disk (`kept.rs`). Only a
+//! single node has no endpoint and no encryption, since it has no peers.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -216,8 +216,8 @@ impl Fleet<'_> {
         Ok(())
     }
 
-    /// Waits for the end of the job, and meanwhile reports progress, scales and stops as requested. A job that
-    /// is kept is suspended instead of stopped, and when its time is up.
+    /// Waits for the end of the job, and meanwhile reports progress, scales and stops as requested. A job
+    /// that is kept is suspended instead of stopped, and when its time is up.
     async fn watch_over(
         &mut self,
         stopper: &Stopper,
@@ -236,7 +236,8 @@ impl Fleet<'_> {
             tokio::select! {
                 record = &mut end => return record,
                 () = stopper.stopped() => {
-                    return if kept.is_some() { self.suspend().await } else { submitted.stop("stopped").await };
+                    let stopped = submitted.stop("stopped");
+                    return if kept.is_some() { self.suspend().await } else { stopped.await };
                 }
                 () = &mut time_up => return self.suspend().await,
                 nodes = next_size(scale.as_mut()) => self.resize(nodes).await?,

@@ -1,4 +1,5 @@
-//! Jobs that keep their state in a directory: suspended, killed, out of space, continued; and what is refused.
+//! Jobs that keep their state in a directory: suspended, killed, out of space, continued; and what is
+//! refused.
 
 use std::{
     env,

@@ -1,5 +1,5 @@
-//! One suite for every store: the tree in this process, in memory and on disk, one real server, three of them.
-//! So what is shown over the tree holds on a server too, as far as the suite goes.
+//! One suite for every store: the tree in this process, in memory and on disk, one real server, three of
+//! them. So what is shown over the tree holds on a server too, as far as the suite goes.
 
 mod access;
 mod lost;

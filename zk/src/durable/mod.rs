@@ -1,9 +1,10 @@
 //! A tree that survives its process: the tree of `memory.rs`, with a file that has every change before it is
 //! answered.
 //!
-//! It is for one process at a time, on one machine, which may be killed, or find its disk full, at any moment.
-//! The next process that opens the same folder finds everything that was acknowledged, each multi whole. What
-//! belongs to sessions is gone, as on a server whose clients have all been lost: ephemerals and watches.
+//! It is for one process at a time, on one machine, which may be killed, or find its disk full, at any
+//! moment. The next process that opens the same folder finds everything that was acknowledged, each multi
+//! whole. What belongs to sessions is gone, as on a server whose clients have all been lost: ephemerals and
+//! watches.
 //!
 //! ```text
 //!   request ─▶ tree.rs executes it ─▶ file.rs commits what it has changed, with fsync ─▶ answer, watches

@@ -6,8 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Done, Tree, Znode, check_path, name_of, parent_of};
-use crate::{error::Result, store::Version};
+use super::{Done, Fired, SessionId, Tree, Znode, check_path, check_size, name_of, op_bytes, parent_of};
+use crate::{
+    error::{Error, Result},
+    store::{Op, OpAnswer, Version},
+};
 
 /// Keeps the changes of a tree beyond its process.
 pub(crate) trait Keeper: Send {
@@ -34,6 +37,72 @@ pub(crate) struct Kept<'a> {
 }
 
 impl Tree {
+    /// As [`apply`](Self::apply); the keeper is told before the change counts.
+    pub(crate) fn apply_kept(
+        &mut self,
+        session: SessionId,
+        op: &Op,
+        fired: &mut Fired,
+        keeper: Option<&mut dyn Keeper>,
+    ) -> Result<OpAnswer> {
+        self.check_session(session)?;
+        check_size(op.path(), op_bytes(op))?;
+        let (done, answer) = self.perform(session, op)?;
+        self.settle(vec![done], fired, keeper)?;
+        Ok(answer)
+    }
+
+    /// As [`multi`](Self::multi); the keeper is told before the changes count.
+    pub(crate) fn multi_kept(
+        &mut self,
+        session: SessionId,
+        ops: &[Op],
+        fired: &mut Fired,
+        keeper: Option<&mut dyn Keeper>,
+    ) -> Result<Vec<OpAnswer>> {
+        self.check_session(session)?;
+        let first = ops.first().map_or("/", Op::path);
+        check_size(first, ops.iter().map(op_bytes).sum())?;
+        let (mut all_done, mut answers) = (Vec::new(), Vec::new());
+        for (index, op) in ops.iter().enumerate() {
+            match self.perform(session, op) {
+                Ok((done, answer)) => {
+                    all_done.push(done);
+                    answers.push(answer);
+                }
+                Err(cause) => {
+                    self.undo_all(all_done);
+                    return Err(Error::Multi { index, cause: Box::new(cause) });
+                }
+            }
+        }
+        self.settle(all_done, fired, keeper)?;
+        Ok(answers)
+    }
+
+    /// Lets completed operations count, once the keeper has them; undoes them if it cannot keep them.
+    fn settle(
+        &mut self,
+        all_done: Vec<Done>,
+        fired: &mut Fired,
+        keeper: Option<&mut dyn Keeper>,
+    ) -> Result<()> {
+        if let Some(keeper) = keeper
+            && let Err(error) = self.tell(keeper, &all_done)
+        {
+            self.undo_all(all_done);
+            return Err(error);
+        }
+        for done in &all_done {
+            self.fire(done, fired);
+        }
+        Ok(())
+    }
+
+    fn undo_all(&mut self, all_done: Vec<Done>) {
+        all_done.into_iter().rev().for_each(|done| self.undo(done));
+    }
+
     /// Adds a znode that was kept of another tree, to a tree without sessions. Parents come before their
     /// children.
     ///
@@ -55,7 +124,7 @@ impl Tree {
     }
 
     /// Tells the keeper what completed operations have changed, if that concerns it.
-    pub(super) fn tell(&self, keeper: &mut dyn Keeper, all_done: &[Done]) -> Result<()> {
+    fn tell(&self, keeper: &mut dyn Keeper, all_done: &[Done]) -> Result<()> {
         let changes = self.changes(all_done);
         if changes.is_empty() { Ok(()) } else { keeper.keep(&changes) }
     }
@@ -97,10 +166,7 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        CreateMode, Error, MemoryTree, Op, Session, Store as _, WatchEvent,
-        tree::{Fired, SessionId},
-    };
+    use crate::{CreateMode, MemoryTree, Session, Store as _, WatchEvent};
 
     /// Writes down what it is told, or refuses it.
     #[derive(Default)]

@@ -186,8 +186,8 @@ fn is_clear(error: &str) -> bool {
     error.contains("tree.redb") || error.contains("tree.new")
 }
 
-/// Checks that everything that was acknowledged is in the folder, with one multi more at most, and returns the
-/// number of the last.
+/// Checks that everything that was acknowledged is in the folder, with one multi more at most, and returns
+/// the number of the last.
 fn still_there(dir: &Path, acknowledged: u64) -> u64 {
     if acknowledged == 0 {
         return 0;
