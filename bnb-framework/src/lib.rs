@@ -150,6 +150,8 @@ mod readme {}
 mod testing;
 #[cfg(test)]
 mod kinds_tests;
+#[cfg(test)]
+mod state_tests;
 
 pub use ordered_float::{NotNan, OrderedFloat};
 pub use serde;

@@ -37,7 +37,7 @@ use crate::{
     figures::Figures,
     id::NodeId,
     pool::VariableTable,
-    report::{JobError, Observer, Progress, RawReport, StateError, Stopper},
+    report::{JobError, Observer, Progress, RawReport, Stopper},
 };
 
 /// The parameters of an embedded run.
@@ -85,11 +85,8 @@ fn run_here(setup: Setup) -> Result<RawReport, JobError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(JobError::Thread)?;
     let tree = setup.kept.as_ref().map_or_else(|| Ok(MemoryTree::new()), Kept::open)?;
     let done = runtime.block_on(run_on(&tree, setup));
-    // If the disk is full, sessions end, which is what most of the errors are about.
-    match tree.failure() {
-        Some(failure) => Err(StateError::Io { reason: failure.to_string() }.into()),
-        None => done,
-    }
+    // If the disk is full all sessions end, which is what most of the errors are about then.
+    done.map_err(|error| tree.failure().map_or(error, JobError::from))
 }
 
 /// Runs a job to its end on this tree.
