@@ -137,6 +137,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         alone,
         nodes: Vec::new(),
         leaving: JoinSet::new(),
+        figures: Figures::default(),
     };
     let outcome = async {
         fleet.resize(nodes).await?;
@@ -160,6 +161,8 @@ struct Fleet<'a> {
     nodes: Vec<EmbeddedNode>,
     /// Nodes that were told to leave.
     leaving: JoinSet<Figures>,
+    /// The sum of the figures of those that have left.
+    figures: Figures,
 }
 
 /// A node of this process.
@@ -175,6 +178,16 @@ impl EmbeddedNode {
         self.running.retire().await;
         let ended = self.running.ended().await;
         tracing::debug!(node = %self.seat.node, ?ended, "a node has left");
+        self.end().await
+    }
+
+    /// Waits until the node of a suspended job has parked its tasks, and ends it. Its seat is given up at once:
+    /// others that have granted it tasks take them back when it is no member any more.
+    async fn rest(mut self) -> Figures {
+        let ended = self.running.ended().await;
+        if !matches!(ended, Ended::JobOver | Ended::Departed(Departure::Clean)) {
+            tracing::warn!(node = %self.seat.node, ?ended, "a node could not park its tasks");
+        }
         self.end().await
     }
 
@@ -252,12 +265,10 @@ impl Fleet<'_> {
         let Tracked { store, cluster, job: id, .. } = self.submitted;
         // The job may also be over by now, as its record says.
         job::suspend(&**store, cluster, &id.0).await?;
-        for node in &mut self.nodes {
-            let ended = node.running.ended().await;
-            if !matches!(ended, Ended::JobOver | Ended::Departed(Departure::Clean)) {
-                tracing::warn!(node = %node.seat.node, ?ended, "a node could not park its tasks");
-            }
+        for node in self.nodes.drain(..) {
+            self.leaving.spawn(node.rest());
         }
+        self.all_left().await;
         Ok(job::read(&**store, cluster, &id.0).await?.0)
     }
 
@@ -272,17 +283,21 @@ impl Fleet<'_> {
 
     /// Ends all nodes, and returns the sum of their figures and of those that left.
     async fn end(mut self) -> Figures {
-        for node in self.nodes {
+        for node in self.nodes.drain(..) {
             self.leaving.spawn(node.end());
         }
-        let mut figures = Figures::default();
+        self.all_left().await;
+        self.figures
+    }
+
+    /// Waits for the nodes that were told to leave.
+    async fn all_left(&mut self) {
         while let Some(ended) = self.leaving.join_next().await {
             match ended {
-                Ok(done) => figures += done,
+                Ok(done) => self.figures += done,
                 Err(error) => tracing::error!(%error, "a node did not end well"),
             }
         }
-        figures
     }
 }
 
