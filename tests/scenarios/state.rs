@@ -152,5 +152,8 @@ fn another_program_instance_or_build_is_refused() {
     assert_eq!(said.code, 0, "{said:?}");
 
     fs::write(folder.join("state/tree.redb"), "dear diary").unwrap();
-    refused(solve(folder, "tree", &["5"]), "is not a state of this program");
+    // What is not ours is not to be deleted.
+    let said = solve(folder, "tree", &["5"]);
+    assert!(said.code == 2 && said.err.contains("is not a state of this program"), "{said:?}");
+    assert!(said.err.contains("another directory, or move the file away"), "{said:?}");
 }
