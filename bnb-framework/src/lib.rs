@@ -150,11 +150,13 @@ mod readme {}
 mod testing;
 #[cfg(test)]
 mod kinds_tests;
+#[cfg(test)]
+mod state_tests;
 
 pub use ordered_float::{NotNan, OrderedFloat};
 pub use serde;
 pub use taskwork;
-pub use taskwork::{Figures, JobError, Output, Stopper};
+pub use taskwork::{Figures, JobError, Output, Release, State, Stopper};
 
 pub use crate::{
     cost::{Cost, Goal},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use taskwork::{Client, ClientError, Figures, Job, JobError, Report, Stopper};
+use taskwork::{Client, ClientError, Figures, Job, JobError, Report, State, Stopper};
 
 use crate::{
     cost::{Cost, Goal},
@@ -25,6 +25,7 @@ pub struct Solver<P: Problem> {
     nodes: usize,
     workers: Option<usize>,
     start: Option<Best<P::Cost, P::Solution>>,
+    state: Option<State>,
     stopper: Stopper,
     observer: Option<Observer<P>>,
 }
@@ -72,6 +73,8 @@ pub enum End {
     TimeLimit,
     /// The search was stopped from outside.
     Stopped,
+    /// The search was suspended, and continues from its [state](Solver::state).
+    Suspended,
 }
 
 impl std::fmt::Display for End {
@@ -82,6 +85,7 @@ impl std::fmt::Display for End {
             Self::StateLimit => "state limit",
             Self::TimeLimit => "time limit",
             Self::Stopped => "stopped",
+            Self::Suspended => "suspended",
         })
     }
 }
@@ -118,8 +122,16 @@ pub struct Solved<P: Problem> {
 impl<P: Problem> Solver<P> {
     /// Creates a solver for a problem.
     pub fn new(problem: P) -> Self {
-        let (stopper, observer) = (Stopper::default(), None);
-        Self { problem, options: Options::default(), nodes: 1, workers: None, start: None, stopper, observer }
+        Self {
+            problem,
+            options: Options::default(),
+            nodes: 1,
+            workers: None,
+            start: None,
+            state: None,
+            stopper: Stopper::default(),
+            observer: None,
+        }
     }
 
     /// Sets the number of nodes within this process. If there are several, they speak the whole protocol with
@@ -221,7 +233,17 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Returns a handle that stops the search from another thread.
+    /// Keeps the search's state in a directory, from which it continues. The state has a
+    /// [time limit](State::time_limit) of its own, which suspends the search; a limit of the
+    /// [search](Self::time_limit) ends it for good.
+    #[must_use]
+    pub fn state(mut self, state: State) -> Self {
+        self.state = Some(state);
+        self
+    }
+
+    /// Returns a handle that stops the search from another thread; one that keeps its [state](Self::state) is
+    /// suspended.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
@@ -242,8 +264,12 @@ impl<P: Problem> Solver<P> {
     /// As for [`job`](Self::job).
     pub fn run(self) -> Result<Solved<P>, JobError> {
         let Self { nodes, workers, .. } = self;
+        let state = self.state.clone();
         let (search, RunSettings { options, stopper, observer }) = self.into_parts();
         let mut job = search.nodes(nodes).stopped_by(stopper);
+        if let Some(state) = state {
+            job = job.state(state);
+        }
         if let Some(workers) = workers {
             job = job.workers(workers);
         }
@@ -259,15 +285,15 @@ impl<P: Problem> Solver<P> {
     /// [`SubmittedSearch::solved`] waits for its end.
     ///
     /// # Errors
-    /// As for [`Client::submit`]; also if a number of nodes or workers was chosen, since the cluster has its
-    /// own.
+    /// As for [`Client::submit`]; also if a number of nodes or workers, or a directory for the state, was
+    /// chosen, since the cluster has its own.
     ///
     /// # Panics
     /// As for [`job`](Self::job).
     pub async fn submit(self, client: &Client) -> Result<SubmittedSearch<P>, ClientError> {
-        if self.nodes != 1 || self.workers.is_some() {
-            let reason =
-                "a number of nodes or workers is for a search within this process: a cluster has its own";
+        if self.nodes != 1 || self.workers.is_some() || self.state.is_some() {
+            let reason = "a number of nodes or workers, and a directory for the state, are for a search \
+                          within this process: a cluster has its own";
             return Err(ClientError::Invalid { reason: reason.to_owned() });
         }
         let (search, settings) = self.into_parts();
@@ -283,6 +309,13 @@ impl<P: Problem> Solver<P> {
     #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
     pub(crate) fn started_from(self) -> Option<Best<P::Cost, P::Solution>> {
         self.start
+    }
+
+    /// Removes the time limit of the search.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
+    pub(crate) fn without_time_limit(mut self) -> Self {
+        self.options.time_limit_ms = None;
+        self
     }
 
     /// Returns the options chosen for the search.
@@ -367,6 +400,7 @@ impl<P: Problem> Solved<P> {
         let is_met = target.is_some_and(|(target, best)| !P::GOAL.better(&target, &best));
         let end = match tally.halt {
             _ if is_met => End::Target,
+            _ if report.suspended => End::Suspended,
             _ if !report.finished => End::Stopped,
             None | Some(Halt::Target) => End::Proven,
             Some(Halt::States) => End::StateLimit,
@@ -381,7 +415,7 @@ impl<P: Problem> Solved<P> {
         };
         let known = least.into_iter().chain([tally.left]).flatten();
         let bound = match end {
-            End::Stopped | End::Target => None,
+            End::Stopped | End::Suspended | End::Target => None,
             // No bounds were computed.
             End::StateLimit | End::TimeLimit if !options.pruning => None,
             End::Proven | End::StateLimit | End::TimeLimit => known.reduce(|a, b| P::GOAL.best(a, b)),

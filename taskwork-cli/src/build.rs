@@ -20,14 +20,19 @@ impl BuildArguments {
     /// # Panics
     /// If the program's name or version cannot be part of a znode's name, which is a mistake in the program.
     pub(crate) fn release(self, program: &str, version: &str) -> Result<Release, Failure> {
-        let release = if self.any_build {
-            Release::new(program, version)
-        } else {
-            Release::this_build(program, version)
-        };
-        release.map_err(|error| match error {
-            ReleaseError::Name { .. } => panic!("{error}"),
-            error => Failure::failed(error),
-        })
+        release(self.any_build, program, version)
     }
+}
+
+/// Returns the release of a program: of this build, or of any of its version.
+///
+/// # Panics
+/// If the program's name or version cannot be part of a znode's name, which is a mistake in the program.
+pub(crate) fn release(any_build: bool, program: &str, version: &str) -> Result<Release, Failure> {
+    let release =
+        if any_build { Release::new(program, version) } else { Release::this_build(program, version) };
+    release.map_err(|error| match error {
+        ReleaseError::Name { .. } => panic!("{error}"),
+        error => Failure::failed(error),
+    })
 }

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   queens solve 12                               on the cores of this machine, without a server
+//!   queens solve 20 --state queens.state          the same; after any interruption, the same command goes on
 //!   queens node --zk zk1:2181,zk2:2181            run a node; start as many as there are machines
 //!   queens submit 18 --zk zk1:2181 --wait         submit a job to the nodes, and wait for its end
 //! ```

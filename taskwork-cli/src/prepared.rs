@@ -3,7 +3,7 @@
 use std::{future::Future, pin::Pin, time::Duration};
 
 use taskwork::{
-    Client, Job, JobId, Progress, Report, Task,
+    Client, Job, JobId, Progress, Report, State, Task,
     client::{ClientError, ProgressStream, Submitted},
 };
 
@@ -54,7 +54,7 @@ impl Prepared {
         job: Job<T>,
         show: impl FnOnce(Report<T>) -> Result<Shown, Failure> + Send + 'static,
     ) -> Self {
-        Self { job: Box::new(Ready { kind, job, show: Box::new(show), line: watch::line_of }) }
+        Self::watched(kind, job, watch::line_of, show)
     }
 
     /// Does the same as [`new`](Self::new), with a progress line of the program's own.
@@ -64,7 +64,22 @@ impl Prepared {
         line: fn(&Progress) -> String,
         show: impl FnOnce(Report<T>) -> Result<Shown, Failure> + Send + 'static,
     ) -> Self {
-        Self { job: Box::new(Ready { kind, job, show: Box::new(show), line }) }
+        let (job, show) = (Box::new(|_| job), Box::new(show));
+        Self { job: Box::new(Ready { kind, job, time_limit: None, show, line }) }
+    }
+
+    /// Does the same as [`watched`](Self::watched) for a job with a time limit of its own. `job` makes it,
+    /// with the limit. Where the state is kept (`solve --state`) it makes it without one: when the time is
+    /// up, the job is suspended from outside, and continues the next time.
+    pub fn limited<T: Task>(
+        kind: &'static str,
+        time_limit: Duration,
+        job: impl FnOnce(Option<Duration>) -> Job<T> + Send + 'static,
+        line: fn(&Progress) -> String,
+        show: impl FnOnce(Report<T>) -> Result<Shown, Failure> + Send + 'static,
+    ) -> Self {
+        let (job, show) = (Box::new(job), Box::new(show));
+        Self { job: Box::new(Ready { kind, job, time_limit: Some(time_limit), show, line }) }
     }
 
     /// Creates the outcome of a command that needed no job and is already done.
@@ -73,8 +88,8 @@ impl Prepared {
     }
 
     /// Runs it within this process.
-    pub(crate) fn solve(self, size: Size, quiet: bool) -> Result<Shown, Failure> {
-        self.job.solve(size, quiet)
+    pub(crate) fn solve(self, place: Place, quiet: bool) -> Result<Solved, Failure> {
+        self.job.solve(place, quiet)
     }
 
     /// Submits it to a cluster.
@@ -83,16 +98,24 @@ impl Prepared {
     }
 }
 
-/// The number of nodes and workers for a job within this process.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Size {
+/// Where a job within this process runs: on how many nodes and workers, and where its state is kept.
+#[derive(Debug)]
+pub(crate) struct Place {
     pub(crate) nodes: Option<usize>,
     pub(crate) workers: Option<usize>,
+    pub(crate) state: Option<State>,
+}
+
+/// The end of a run within this process.
+pub(crate) struct Solved {
+    pub(crate) shown: Shown,
+    /// Whether the job was suspended, to be continued.
+    pub(crate) suspended: bool,
 }
 
 /// A job, independent of the type of its tasks.
 trait Launch: Send {
-    fn solve(self: Box<Self>, size: Size, quiet: bool) -> Result<Shown, Failure>;
+    fn solve(self: Box<Self>, place: Place, quiet: bool) -> Result<Solved, Failure>;
     fn submit(self: Box<Self>, target: &Target) -> Submitting<'_>;
 }
 
@@ -105,10 +128,13 @@ pub(crate) trait Waits: Send {
 }
 
 type Show<T> = Box<dyn FnOnce(Report<T>) -> Result<Shown, Failure> + Send>;
+/// Makes a job with a time limit, or with none.
+type MakeJob<T> = Box<dyn FnOnce(Option<Duration>) -> Job<T> + Send>;
 
 struct Ready<T: Task> {
     kind: &'static str,
-    job: Job<T>,
+    job: MakeJob<T>,
+    time_limit: Option<Duration>,
     show: Show<T>,
     line: Line,
 }
@@ -120,9 +146,19 @@ struct OnItsWay<T: Task> {
 }
 
 impl<T: Task> Launch for Ready<T> {
-    fn solve(self: Box<Self>, Size { nodes, workers }: Size, quiet: bool) -> Result<Shown, Failure> {
-        let Self { job, show, line, .. } = *self;
-        let mut job = job.here();
+    fn solve(self: Box<Self>, place: Place, quiet: bool) -> Result<Solved, Failure> {
+        let Self { kind, job, time_limit, show, line } = *self;
+        let Place { nodes, workers, state } = place;
+        let mut job = match state {
+            None => job(time_limit).here(),
+            Some(state) => {
+                let state = match time_limit {
+                    Some(limit) => state.time_limit(limit),
+                    None => state,
+                };
+                job(None).kind(kind).state(state)
+            }
+        };
         if let Some(nodes) = nodes {
             job = job.nodes(nodes);
         }
@@ -141,12 +177,14 @@ impl<T: Task> Launch for Ready<T> {
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }
-        show(report?)
+        let report = report?;
+        let suspended = report.suspended;
+        Ok(Solved { shown: show(report)?, suspended })
     }
 
     fn submit(self: Box<Self>, target: &Target) -> Submitting<'_> {
-        let Self { kind, job, show, line } = *self;
-        let mut job = job.kind(kind).attempts_max(target.attempts_max);
+        let Self { kind, job, time_limit, show, line } = *self;
+        let mut job = job(time_limit).kind(kind).attempts_max(target.attempts_max);
         if let Some(name) = &target.name {
             job = job.name(name);
         }
@@ -254,13 +292,13 @@ async fn cancel_on_interrupt(client: &Client, job: &JobId) -> Failure {
 }
 
 impl Launch for Shown {
-    fn solve(self: Box<Self>, size: Size, _: bool) -> Result<Shown, Failure> {
-        if size.nodes.is_some() || size.workers.is_some() {
+    fn solve(self: Box<Self>, place: Place, _: bool) -> Result<Solved, Failure> {
+        if place.nodes.is_some() || place.workers.is_some() || place.state.is_some() {
             return Err(Failure::usage(
-                "what is asked for runs without the runtime: it takes no --nodes or --workers",
+                "what is asked for runs without the runtime: it takes no --nodes, --workers or --state",
             ));
         }
-        Ok(*self)
+        Ok(Solved { shown: *self, suspended: false })
     }
 
     fn submit(self: Box<Self>, _: &Target) -> Submitting<'_> {

@@ -108,7 +108,7 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
     };
     let outcome = match command {
         Commands::Solve(solve::Arguments { program, options }) => {
-            solve::run(&options, || P::prepare(program))
+            solve::run(options, P::NAME, P::VERSION, || P::prepare(program))
         }
         Commands::Node(arguments) => {
             let mut kinds = Kinds::default();

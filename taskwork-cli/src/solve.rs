@@ -1,13 +1,15 @@
 //! `solve`: solves a problem on this machine, without a server.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
+use serde_json::json;
+use taskwork::State;
 
 use crate::{
-    Failure, Prepared,
+    Failure, Prepared, build,
     log::{Level, LogArguments},
-    prepared::Size,
+    prepared::{Place, Solved},
 };
 
 // A program's own arguments may have the name that clap would give to this group.
@@ -31,6 +33,15 @@ pub(crate) struct Options {
     /// The workers of each node; by default the processors are shared among the nodes.
     #[arg(long)]
     workers: Option<usize>,
+    /// Keep the state in this directory, which is created if it is missing. The same command continues what
+    /// was interrupted in whatever way: by Ctrl-C, a time limit, a crash, a full disk. A time limit then
+    /// applies to each run.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Also continue what another build of this version has left in the directory; only safe if both have the
+    /// same source.
+    #[arg(long, requires = "state")]
+    any_build: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -41,19 +52,38 @@ pub(crate) struct Options {
     log: LogArguments,
 }
 
-/// Solves what `prepare` makes.
+/// Solves what `prepare` makes for a program of this name and version.
 pub(crate) fn run(
-    options: &Options,
+    options: Options,
+    name: &str,
+    version: &str,
     prepare: impl FnOnce() -> Result<Prepared, Failure>,
 ) -> Result<ExitCode, Failure> {
     options.log.start(Level::Warn);
-    run_prepared(options, prepare()?)
+    let prepared = prepare()?;
+    run_prepared(options, name, version, prepared)
 }
 
 /// Not generic: it is compiled with this crate, and not in every program.
-fn run_prepared(options: &Options, prepared: Prepared) -> Result<ExitCode, Failure> {
-    let &Options { nodes, workers, json, quiet, .. } = options;
-    let shown = prepared.solve(Size { nodes, workers }, quiet || json)?;
+fn run_prepared(
+    options: Options,
+    name: &str,
+    version: &str,
+    prepared: Prepared,
+) -> Result<ExitCode, Failure> {
+    let Options { nodes, workers, state, any_build, json, quiet, .. } = options;
+    let kept = match &state {
+        Some(dir) => Some(State::new(dir, build::release(any_build, name, version)?)),
+        None => None,
+    };
+    let Solved { mut shown, suspended } =
+        prepared.solve(Place { nodes, workers, state: kept }, quiet || json)?;
+    if let (Some(_), Some(object)) = (&state, shown.json.as_object_mut()) {
+        object.insert("suspended".to_owned(), json!(suspended));
+    }
     shown.print(json);
+    if let (Some(dir), true) = (&state, suspended) {
+        eprintln!("note: everything is kept in {}; the same command goes on from there", dir.display());
+    }
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -45,7 +45,10 @@ fn listen() -> TransportError {
 #[test]
 fn errors_of_jobs_say_each_thing_once_and_nothing_too_little() {
     let unwritable = || codec::encode(&Unwritable).unwrap_err();
-    let errors: [(JobError, &str); 5] = [
+    let full =
+        || zk::Error::NotKept { file: "x/tree.redb".to_owned(), reason: "the disk is full".to_owned() };
+    let errors: [(JobError, &str); 6] = [
+        (full().into(), "the disk is full"),
         (unwritable().into(), "it has no bytes"),
         (no_node().into(), "/x: no such znode"),
         (JobError::Thread(io::Error::other("too many threads")), "too many threads"),

@@ -7,6 +7,7 @@ use crate::{
     config::Limits,
     local::LocalJob,
     report::{JobError, Report},
+    state::State,
     task::Task,
     variable::Variable,
     wire::codec::{self, EncodeError},
@@ -94,7 +95,8 @@ impl<T: Task> Job<T> {
     }
 
     /// Sets the name under which the program's nodes have this type of task, if they have
-    /// [several](crate::NodeBuilder::kinds). Not used for a run within this process.
+    /// [several](crate::NodeBuilder::kinds). For a run within this process it only matters if that keeps its
+    /// [state](Self::state).
     #[must_use]
     pub fn kind(mut self, kind: impl Into<Cow<'static, str>>) -> Self {
         self.kind = kind.into();
@@ -138,6 +140,13 @@ impl<T: Task> Job<T> {
     #[must_use]
     pub fn limits(self, limits: Limits) -> LocalJob<T> {
         self.here().limits(limits)
+    }
+
+    /// Runs the job within this process with its state in a directory, from which it continues. See
+    /// [`State`].
+    #[must_use]
+    pub fn state(self, state: State) -> LocalJob<T> {
+        self.here().state(state)
     }
 
     /// Runs the job to its end within this process, with a worker for each processor.

@@ -103,6 +103,7 @@ mod job;
 mod local;
 mod report;
 mod release;
+mod state;
 mod node;
 mod id;
 mod config;
@@ -137,8 +138,9 @@ pub use crate::{
     outlook::Outlook,
     output::Output,
     release::{Release, ReleaseError},
-    report::{CoordinationError, JobError, Progress, Report, Scaler, Stopper},
+    report::{CoordinationError, JobError, Progress, Report, Scaler, StateError, Stopper},
     shell::kinds::Kinds,
+    state::State,
     task::{Outcome, Task},
     variable::{Suggested, Variable, Variables},
     wire::codec::{DecodeError, EncodeError},

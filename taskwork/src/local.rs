@@ -16,9 +16,12 @@ use crate::{
     report::{JobError, Observer, Progress, Report, Scaler, Stopper, variables_of},
     shell::{
         embedded::{self, Setup},
+        kept::{Identity, Kept},
         submit::Root,
     },
+    state::State,
     task::Task,
+    wire::codec,
 };
 
 /// A job that runs within this process; made from a [`Job`] by its settings for such a run.
@@ -34,6 +37,7 @@ pub struct LocalJob<T: Task> {
     stopper: Stopper,
     scaler: Option<Scaler>,
     progress: Option<Observer>,
+    state: Option<State>,
 }
 
 impl<T: Task> LocalJob<T> {
@@ -46,6 +50,7 @@ impl<T: Task> LocalJob<T> {
             stopper: Stopper::default(),
             scaler: None,
             progress: None,
+            state: None,
         }
     }
 
@@ -96,11 +101,20 @@ impl<T: Task> LocalJob<T> {
         self
     }
 
+    /// Keeps the job's state in a directory, from which it continues. See [`State`].
+    #[must_use]
+    pub fn state(mut self, state: State) -> Self {
+        self.state = Some(state);
+        self
+    }
+
     /// Runs the job to its end, or until it is [stopped](Self::stopper). It blocks the thread: use
     /// `spawn_blocking` in `async` code.
     ///
     /// # Errors
-    /// If the job cannot be set up, or the program is at fault: a task panics or cannot be encoded.
+    /// If the job cannot be set up, or the program is at fault: a task panics or cannot be encoded. With a
+    /// [state](Self::state), if its directory holds another job, or cannot be used; a disk that is full ends
+    /// the run, and the same job continues when there is room.
     pub fn run(self) -> Result<Report<T>, JobError> {
         let started = Instant::now();
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -108,8 +122,17 @@ impl<T: Task> LocalJob<T> {
         let workers = self.workers.unwrap_or_else(|| (processors / self.nodes).max(1));
         check("workers", workers, WORKERS_MAX)?;
         let start_values = Job::<T>::encoded_values(self.job.start_values)?;
+        let root = Root::new(self.job.root)?;
+        let kept = match self.state {
+            None => None,
+            Some(State { dir, release, time_limit }) => {
+                let shared = codec::encode(&*self.job.shared)?;
+                let identity = Identity::new(release.inner(), &self.job.kind, &shared, &root, &start_values);
+                Some(Kept { dir, identity, time_limit })
+            }
+        };
         let report = embedded::run(Setup {
-            root: Root::new(self.job.root)?,
+            root,
             kind: Box::new(Shares::<T>::new(self.job.shared)),
             variables: variables_of::<T>,
             nodes: self.nodes,
@@ -119,6 +142,7 @@ impl<T: Task> LocalJob<T> {
             stopper: self.stopper,
             scale: self.scaler.map(|scaler| scaler.subscribe()),
             progress: self.progress,
+            kept,
             started,
         })?;
         report.decode()

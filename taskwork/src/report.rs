@@ -26,7 +26,8 @@ pub struct Stopper(Arc<Notify>);
 
 impl Stopper {
     /// Asks the job to stop: [`LocalJob::run`](crate::LocalJob::run) then returns soon, with
-    /// [`Report::finished`] false. May be called before the job runs, and repeatedly.
+    /// [`Report::finished`] false. A job that keeps its [state](crate::State) is suspended. May be called
+    /// before the job runs, and repeatedly.
     pub fn stop(&self) {
         self.0.notify_one();
     }
@@ -81,7 +82,10 @@ pub struct Report<T: Task> {
     pub output: T::Output,
     /// Whether every task was completed.
     pub finished: bool,
-    /// What all nodes together have done.
+    /// Whether the job was suspended: its tasks are in its [directory](crate::State), and the same job
+    /// continues with them.
+    pub suspended: bool,
+    /// What all nodes together have done; for a job that was continued, in this run.
     pub figures: Figures,
     /// The time from the start of the run to its result.
     pub elapsed: Duration,
@@ -91,6 +95,7 @@ pub struct Report<T: Task> {
 /// The end of a job, before its output is decoded: everything that does not depend on the program's types.
 pub(crate) struct RawReport {
     pub(crate) output: RawOutput,
+    pub(crate) suspended: bool,
     pub(crate) figures: Figures,
     pub(crate) elapsed: Duration,
     pub(crate) variables: Values,
@@ -180,6 +185,83 @@ pub enum JobError {
         /// The cause.
         reason: String,
     },
+    /// The [directory](crate::State) of the job cannot be used, or holds another job.
+    #[error(transparent)]
+    State(StateError),
+}
+
+/// Why a job cannot keep its state in a [directory](crate::State).
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// Another process uses the directory, or its file is damaged, or was not written by this runtime.
+    #[error("{reason}")]
+    Unusable {
+        /// What is wrong, with the name of the file or directory, and what to do.
+        reason: String,
+    },
+    /// The operating system refused something, such as to write to a full disk. What was kept before is still
+    /// there.
+    #[error("{reason}")]
+    Io {
+        /// What it refused, with the name of the file or directory.
+        reason: String,
+    },
+    /// The directory holds a job of another program.
+    #[error(
+        "{file} holds a job of the program {there}, and this is {here}: use another directory, or delete it \
+         to begin anew"
+    )]
+    OtherProgram {
+        /// The file in the directory.
+        file: String,
+        /// The program of the job.
+        there: String,
+        /// This program.
+        here: String,
+    },
+    /// The directory holds a job of another version of this program.
+    #[error(
+        "{file} holds a job of {program} {there}, and this is version {here}: continue with that version, \
+         use another directory, or delete it to begin anew"
+    )]
+    OtherVersion {
+        /// The file in the directory.
+        file: String,
+        /// The program.
+        program: String,
+        /// The version that has begun the job.
+        there: String,
+        /// This version.
+        here: String,
+    },
+    /// The directory holds a job of another build of this version.
+    #[error(
+        "{file} holds a job of another build of {program} ({there}; this one is {here}): continue with that \
+         build, or say --any-build if the source is the same; or use another directory, or delete it to \
+         begin anew"
+    )]
+    OtherBuild {
+        /// The file in the directory.
+        file: String,
+        /// The program.
+        program: String,
+        /// The version and build that has begun the job.
+        there: String,
+        /// This version and build.
+        here: String,
+    },
+    /// The directory holds another job of this program.
+    #[error(
+        "{file} holds another job of {program}: another instance, or one with other options. Say the same as \
+         before to continue it, use another directory, or delete it to begin anew"
+    )]
+    OtherInstance {
+        /// The file in the directory.
+        file: String,
+        /// The program.
+        program: String,
+    },
 }
 
 /// ZooKeeper refused a request, or did not answer.
@@ -219,9 +301,18 @@ impl From<EncodeError> for JobError {
     }
 }
 
+impl From<StateError> for JobError {
+    fn from(error: StateError) -> Self {
+        Self::State(error)
+    }
+}
+
 impl From<zk::Error> for JobError {
     fn from(error: zk::Error) -> Self {
-        Self::Coordination(error.into())
+        match error {
+            zk::Error::NotKept { .. } => Self::State(StateError::Io { reason: error.to_string() }),
+            error => Self::Coordination(error.into()),
+        }
     }
 }
 

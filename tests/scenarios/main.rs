@@ -16,6 +16,7 @@ mod partitions;
 mod published;
 mod published_on_a_cluster;
 mod reconnect;
+mod state;
 mod stuck;
 mod tls;
 mod tsp_answers;

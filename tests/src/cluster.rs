@@ -181,17 +181,7 @@ impl Cluster {
     /// # Errors
     /// If the program was not built, or cannot be started.
     pub fn begin(&self, name: &str, arguments: &[&str]) -> Result<Running> {
-        let number = COMMANDS.fetch_add(1, Relaxed);
-        let file = |end: &str| self.folder.path().join(format!("command-{number}.{end}"));
-        let (out, err) = (file("out"), file("err"));
-        let process = self
-            .command(name, arguments)?
-            .stdin(Stdio::null())
-            .stdout(File::create(&out)?)
-            .stderr(File::create(&err)?)
-            .spawn()
-            .with_context(|| format!("{name} cannot be started"))?;
-        Ok(Running { process, out, err, shown: format!("{name} {}", arguments.join(" ")) })
+        Running::begin(self.command(name, arguments)?, self.folder.path())
     }
 
     /// Runs a command of a program to completion.
@@ -278,6 +268,20 @@ impl Node {
 }
 
 impl Running {
+    /// Starts a command, whose output goes to files in a folder.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn begin(mut command: Command, folder: &Path) -> Result<Self> {
+        let number = COMMANDS.fetch_add(1, Relaxed);
+        let file = |end: &str| folder.join(format!("command-{number}.{end}"));
+        let (out, err) = (file("out"), file("err"));
+        command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
+        let shown = format!("{command:?}");
+        let process = command.spawn().with_context(|| format!("{shown} cannot be started"))?;
+        Ok(Self { process, out, err, shown })
+    }
+
     /// Waits for the end of the command.
     ///
     /// # Errors

@@ -133,6 +133,18 @@ pub enum Error {
         /// The server's reason.
         reason: String,
     },
+    /// A change could not be written to the file that keeps the tree, such as to a full disk. Nothing more is
+    /// done with this tree; what was acknowledged before is in the file.
+    #[error(
+        "{file} cannot be written: {reason}. All that was done before is kept in it: make room, or mend what \
+         is wrong, and start again"
+    )]
+    NotKept {
+        /// The file.
+        file: String,
+        /// The operating system's reason.
+        reason: String,
+    },
     /// The session is over: its ephemerals are gone, and it accepts no more requests.
     #[error("the session has expired")]
     SessionExpired,
@@ -150,7 +162,7 @@ impl Error {
     /// Returns whether the operation may have changed the tree although it failed.
     pub fn effect(&self) -> Effect {
         match self {
-            Self::ConnectionLost | Self::TimedOut { .. } => Effect::Unknown,
+            Self::ConnectionLost | Self::TimedOut { .. } | Self::NotKept { .. } => Effect::Unknown,
             _ => Effect::None,
         }
     }

@@ -15,7 +15,7 @@
 //!
 //! The recipes are written against [`Store`], a small trait with ZooKeeper's interface and nothing more.
 //! [`Connect`] opens a store over a real ZooKeeper; [`MemoryTree`] is a store within this process, over the
-//! pure [`tree::Tree`], and injects faults for tests.
+//! pure [`tree::Tree`], and injects faults for tests; [`durable::open`] gives one that survives the process.
 //!
 //! Transient failures are retried according to [`retry`].
 //!
@@ -33,6 +33,7 @@ mod blob;
 mod counted;
 pub mod tree;
 mod memory;
+pub mod durable;
 mod connect;
 mod losses;
 mod session;

@@ -1,20 +1,22 @@
-//! The store over a tree in this process: the embedded default, and the fault injector for tests.
+//! The store over a tree in this process: the embedded default, and the fault injector for tests. A
+//! [keeper](crate::tree::Keeper) can make it survive the process, as in `durable/`.
+
+mod events;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
-    future::{self, Future},
-    pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    fmt, future,
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use self::events::MemoryEvents;
 use crate::{
     counted::Requests,
     error::{Error, Result},
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version, WatchEvent},
-    tree::{Fired, SessionId, Tree, WatchId, WatchKind},
+    tree::{Fired, Keeper, SessionId, Tree, WatchId, WatchKind},
 };
 
 /// The capacity of a persistent watch, in events. Further events are lost, which `Rescan` reports.
@@ -85,6 +87,10 @@ struct Shared {
     /// The trees seen by sessions whose server is behind the others.
     old_views: BTreeMap<SessionId, Tree>,
     faults: Option<Box<dyn Faults>>,
+    /// What keeps the tree's changes beyond this process.
+    keeper: Option<Box<dyn Keeper>>,
+    /// Why changes can no longer be kept: the answer to every further request.
+    failure: Option<Error>,
     requests: Requests,
 }
 
@@ -94,34 +100,34 @@ impl MemoryTree {
         Self::default()
     }
 
+    /// Returns a tree whose changes are kept.
+    pub(crate) fn kept(tree: Tree, keeper: impl Keeper + 'static) -> Self {
+        let shared = Shared { tree, keeper: Some(Box::new(keeper)), ..Shared::default() };
+        Self { shared: Arc::new(Mutex::new(shared)) }
+    }
+
     /// Begins a session.
     pub fn connect(&self) -> Arc<MemoryStore> {
         let mut shared = self.lock();
         let session = shared.tree.open_session();
         let (sender, state) = watch::channel(Session::Connected);
         shared.sessions.insert(session, sender);
+        if shared.failure.is_some() {
+            shared.expire(session);
+        }
         drop(shared);
         Arc::new(MemoryStore { tree: self.clone(), session, state })
     }
 
     /// Ends a session, as a server does that has not heard from it for too long.
     pub fn expire(&self, session: SessionId) {
-        let mut shared = self.lock();
-        let fired = shared.tree.end_session(session);
-        shared.deliver(fired);
-        if let Some(state) = shared.sessions.remove(&session) {
-            state.send_replace(Session::Expired);
-        }
-        // Dropping the senders tells waiting observers that the watch has ended.
-        let one_shots = shared.one_shots.iter().map(|(id, watch)| (*id, watch.session));
-        let streams = shared.streams.iter().map(|(id, stream)| (*id, stream.session));
-        let mine = one_shots.chain(streams).filter(|(_, owner)| *owner == session);
-        let gone: BTreeSet<WatchId> = mine.map(|(id, _)| id).collect();
-        shared.tree.unwatch(&gone);
-        shared.one_shots.retain(|id, _| !gone.contains(id));
-        shared.streams.retain(|id, _| !gone.contains(id));
-        shared.unheard.retain(|id| !gone.contains(id));
-        shared.old_views.remove(&session);
+        self.lock().expire(session);
+    }
+
+    /// Returns why the tree can no longer keep its changes, if it is [kept on disk](crate::durable) and that
+    /// has failed: then all sessions are over, and every request is answered with this error.
+    pub fn failure(&self) -> Option<Error> {
+        self.lock().failure.clone()
     }
 
     /// Disconnects a session from the tree, or reconnects it. Its ephemerals stay. After a reconnect its
@@ -174,13 +180,64 @@ impl MemoryTree {
         self.lock().tree.paths().filter(below).map(str::to_owned).collect()
     }
 
-    /// Locks the tree. A poisoned lock is harmless: only the decisions of tests panic while they hold it.
+    /// Locks the tree. A poisoned lock is harmless, since only the decisions of tests panic while they hold
+    /// it, except if it was the keeper: then a change is in the tree that may not be kept.
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock().unwrap_or_else(|poisoned| {
+            let mut shared = poisoned.into_inner();
+            if shared.keeper.is_some() && shared.failure.is_none() {
+                let (file, reason) = ("the state".to_owned(), "the last write has panicked".to_owned());
+                shared.fail(Error::NotKept { file, reason });
+            }
+            shared
+        })
     }
 }
 
 impl Shared {
+    fn expire(&mut self, session: SessionId) {
+        let fired = self.tree.end_session(session);
+        self.deliver(fired);
+        if let Some(state) = self.sessions.remove(&session) {
+            state.send_replace(Session::Expired);
+        }
+        // Dropping the senders tells waiting observers that the watch has ended.
+        let one_shots = self.one_shots.iter().map(|(id, watch)| (*id, watch.session));
+        let streams = self.streams.iter().map(|(id, stream)| (*id, stream.session));
+        let mine = one_shots.chain(streams).filter(|(_, owner)| *owner == session);
+        let gone: BTreeSet<WatchId> = mine.map(|(id, _)| id).collect();
+        self.tree.unwatch(&gone);
+        self.one_shots.retain(|id, _| !gone.contains(id));
+        self.streams.retain(|id, _| !gone.contains(id));
+        self.unheard.retain(|id| !gone.contains(id));
+        self.old_views.remove(&session);
+    }
+
+    /// Executes the operations of a write, and tells the observers.
+    fn change<T>(
+        &mut self,
+        perform: impl FnOnce(&mut Tree, &mut Fired, Option<&mut dyn Keeper>) -> Result<T>,
+    ) -> Result<T> {
+        let mut fired = Vec::new();
+        let keeper = self.keeper.as_mut().map(|keeper| &mut **keeper as &mut dyn Keeper);
+        let done = perform(&mut self.tree, &mut fired, keeper);
+        self.deliver(fired);
+        if let Err(error @ Error::NotKept { .. }) = &done {
+            self.fail(error.clone());
+        }
+        done
+    }
+
+    /// Answers nothing any more: whether the last change is on disk is not known, so whatever were read here
+    /// might be different after a restart.
+    fn fail(&mut self, error: Error) {
+        self.failure = Some(error);
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            self.expire(session);
+        }
+    }
+
     fn deliver(&mut self, fired: Fired) {
         for (id, event) in fired {
             let owner = self.one_shots.get(&id).map(|watch| watch.session);
@@ -272,6 +329,9 @@ impl MemoryStore {
         perform: impl FnOnce(&mut Shared, SessionId) -> Result<T>,
     ) -> Answer<T> {
         let mut shared = self.tree.lock();
+        if let Some(failure) = &shared.failure {
+            return ready(Err(failure.clone()));
+        }
         let fate = match *self.state.borrow() {
             Session::Expired => return ready(Err(Error::SessionExpired)),
             Session::Disconnected => Fate::LostBefore,
@@ -316,10 +376,8 @@ impl MemoryStore {
     ) -> Answer<T> {
         self.request(name, op.path(), |shared, session| {
             shared.requests.writes += 1;
-            let mut fired = Vec::new();
-            let done = shared.tree.apply(session, op, &mut fired);
-            shared.deliver(fired);
-            Ok(answer(done?).expect("an operation is answered in its own kind"))
+            let done = shared.change(|tree, fired, keeper| tree.apply_kept(session, op, fired, keeper))?;
+            Ok(answer(done).expect("an operation is answered in its own kind"))
         })
     }
 }
@@ -373,9 +431,7 @@ impl Store for MemoryStore {
     fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>> {
         let path = ops.first().map_or("/", Op::path).to_owned();
         self.request("multi", &path, |shared, session| {
-            let mut fired = Vec::new();
-            let answers = shared.tree.multi(session, &ops, &mut fired);
-            shared.deliver(fired);
+            let answers = shared.change(|tree, fired, keeper| tree.multi_kept(session, &ops, fired, keeper));
             match &answers {
                 Ok(_) => shared.requests.multis += 1,
                 Err(_) => shared.requests.failed_multis += 1,
@@ -435,46 +491,6 @@ impl Store for MemoryStore {
 impl Drop for MemoryStore {
     fn drop(&mut self) {
         self.tree.expire(self.session);
-    }
-}
-
-/// A persistent watch.
-struct MemoryEvents {
-    tree: MemoryTree,
-    id: WatchId,
-    events: mpsc::Receiver<WatchEvent>,
-    /// Whether it has reported `Rescan`.
-    is_dead: bool,
-}
-
-impl Events for MemoryEvents {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = WatchEvent> + Send + '_>> {
-        Box::pin(async {
-            while self.is_dead {
-                if self.events.recv().await.is_none() {
-                    return WatchEvent::Ended;
-                }
-            }
-            let event = match self.events.try_recv() {
-                Ok(event) => event,
-                // All queued events were delivered; now report that others were lost.
-                Err(_) if self.tree.lock().behind.remove(&self.id) => WatchEvent::Rescan,
-                Err(_) => self.events.recv().await.unwrap_or(WatchEvent::Ended),
-            };
-            if event == WatchEvent::Rescan {
-                self.is_dead = true;
-                self.tree.lock().tree.unwatch(&[self.id].into());
-            }
-            event
-        })
-    }
-}
-
-impl Drop for MemoryEvents {
-    fn drop(&mut self) {
-        let mut shared = self.tree.lock();
-        shared.streams.remove(&self.id);
-        shared.tree.unwatch(&[self.id].into());
     }
 }
 

@@ -5,6 +5,7 @@
 //!   members/<node>              ephemeral: where a node listens, and how it is recognised
 //!   election/<runs>~<node>~<number>   ephemeral: the lowest number of a release leads
 //!   drain/<node>                a node that is asked to leave
+//!   identity                    which job the tree of a directory is for
 //!   jobs/<job>                  the record
 //!     root                      the root task's envelope, for every attempt
 //!     large-root/<k>            the same in chunks, if it is large
@@ -135,6 +136,11 @@ impl ClusterPaths {
     /// Returns the path of the cluster itself.
     pub fn base(&self) -> String {
         self.0.clone()
+    }
+
+    /// Returns the znode that says which job a tree is for that is kept in a directory.
+    pub fn identity(&self) -> String {
+        format!("{}/identity", self.0)
     }
 
     /// Returns the folder of the members.

@@ -160,6 +160,7 @@ fn is_refused(error: &Error) -> bool {
         | Error::ConnectionLost
         | Error::TimedOut { .. }
         | Error::Contended { .. }
+        | Error::NotKept { .. }
         | Error::SessionExpired => false,
     }
 }

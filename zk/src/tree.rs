@@ -3,8 +3,11 @@
 //! It executes the requests of sessions one by one as a server does, with the server's errors, and reports
 //! which watches have fired. The same calls return the same answers, so a simulated cluster can be replayed.
 
+mod kept;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(crate) use self::kept::{Change, Keeper, Kept};
 use crate::{
     error::{Error, Result},
     store::{CreateMode, Op, OpAnswer, Stat, Version, WatchEvent},
@@ -140,11 +143,7 @@ impl Tree {
     /// # Errors
     /// As on a server; then nothing has changed.
     pub fn apply(&mut self, session: SessionId, op: &Op, fired: &mut Fired) -> Result<OpAnswer> {
-        self.check_session(session)?;
-        check_size(op.path(), op_bytes(op))?;
-        let (done, answer) = self.perform(session, op)?;
-        self.fire(&done, fired);
-        Ok(answer)
+        self.apply_kept(session, op, fired, None)
     }
 
     /// Executes all operations, each seeing the effects of those before it, or none.
@@ -152,26 +151,7 @@ impl Tree {
     /// # Errors
     /// [`Error::Multi`] with the first operation that failed; then nothing has changed.
     pub fn multi(&mut self, session: SessionId, ops: &[Op], fired: &mut Fired) -> Result<Vec<OpAnswer>> {
-        self.check_session(session)?;
-        let first = ops.first().map_or("/", Op::path);
-        check_size(first, ops.iter().map(op_bytes).sum())?;
-        let (mut all_done, mut answers) = (Vec::new(), Vec::new());
-        for (index, op) in ops.iter().enumerate() {
-            match self.perform(session, op) {
-                Ok((done, answer)) => {
-                    all_done.push(done);
-                    answers.push(answer);
-                }
-                Err(cause) => {
-                    all_done.into_iter().rev().for_each(|done| self.undo(done));
-                    return Err(Error::Multi { index, cause: Box::new(cause) });
-                }
-            }
-        }
-        for done in &all_done {
-            self.fire(done, fired);
-        }
-        Ok(answers)
+        self.multi_kept(session, ops, fired, None)
     }
 
     /// Sets a one-time watch.

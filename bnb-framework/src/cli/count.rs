@@ -88,22 +88,28 @@ pub fn prepare_count<E: Enumerate>(
     arguments: &CountArguments,
     show: impl Fn(&E::Output) -> (String, Value) + Send + 'static,
 ) -> Prepared {
-    let shown = move |output: &E::Output, finished: bool, elapsed: Duration, figures: Figures| {
+    let shown = move |output: &E::Output, so_far: Option<&str>, elapsed: Duration, figures: Figures| {
+        let finished = so_far.is_none();
         let (text, mut json) = show(output);
         if let Some(object) = json.as_object_mut() {
             object.insert("finished".to_owned(), json!(finished));
             object.insert("seconds".to_owned(), json!(elapsed.as_secs_f64()));
             object.insert("figures".to_owned(), json!(figures));
         }
-        let stopped = if finished { "" } else { " so far: the visit was stopped" };
-        Shown { text: format!("{text}{stopped}"), json, complete: finished }
+        let so_far = so_far.map_or_else(String::new, |why| format!(" so far: the visit {why}"));
+        Shown { text: format!("{text}{so_far}"), json, complete: finished }
     };
     if arguments.sequential {
         let started = Instant::now();
         let output = sequential::enumerate(&tree);
-        return Prepared::at_once(shown(&output, true, started.elapsed(), Figures::default()));
+        return Prepared::at_once(shown(&output, None, started.elapsed(), Figures::default()));
     }
     Prepared::new(kind, EnumerationTask::job(tree), move |report| {
-        Ok(shown(&report.output, report.finished, report.elapsed, report.figures))
+        let so_far = match (report.finished, report.suspended) {
+            (true, _) => None,
+            (false, true) => Some("is suspended"),
+            (false, false) => Some("was stopped"),
+        };
+        Ok(shown(&report.output, so_far, report.elapsed, report.figures))
     })
 }

@@ -28,5 +28,5 @@ pub use self::{
     display::DisplaySolution,
     program::{BuildProblem, FileArguments, ParseProblem, main},
     progress::line,
-    search::{SearchArguments, prepare},
+    search::{SearchArguments, prepare, prepare_solver},
 };

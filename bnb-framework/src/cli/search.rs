@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use taskwork_cli::{Failure, Prepared};
+use taskwork::Report;
+use taskwork_cli::{Failure, Prepared, Shown};
 
 use super::{DisplaySolution, answer::shown, progress::line};
 use crate::{
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
     problem::Problem,
+    search::SearchTask,
     sequential,
     solver::{Solved, Solver},
 };
@@ -43,7 +45,8 @@ pub struct SearchArguments {
     /// The same as a share of the cost: 0.01 is one per cent.
     #[arg(help_heading = "Search", long, value_name = "SHARE", default_value = "0", value_parser = not_negative)]
     relative_gap: f64,
-    /// Stop after this many seconds, with the best solution and what is proven about it.
+    /// Stop after this many seconds, with the best solution and what is proven about it. With --state,
+    /// continue from there the next time.
     #[arg(help_heading = "Search", long, value_name = "SECONDS", value_parser = seconds)]
     time_limit: Option<Duration>,
     /// Stop after about this many states, likewise.
@@ -202,7 +205,30 @@ pub fn prepare<P: DisplaySolution>(
     let (reader, unit) = (solver.problem().clone(), solver.problem().unit());
     let solver = arguments.apply(solver, |text| reader.read_cost(text), unit)?;
     let (problem, options) = (solver.problem().clone(), solver.options().clone());
-    Ok(Prepared::watched(kind, solver.job(), line::<P>, move |report| {
+    Ok(prepare_solver(kind, solver, move |report| {
         shown(&problem, &Solved::from_report(&report, &options), &options)
     }))
+}
+
+/// Makes a job of a search whose result is shown in some way. `show` presents the report.
+///
+/// A [time limit](Solver::time_limit) is the search's own, except where its state is kept (`solve --state`):
+/// there it only suspends the search.
+///
+/// # Panics
+/// As for [`Solver::job`].
+pub fn prepare_solver<P: Problem>(
+    kind: &'static str,
+    solver: Solver<P>,
+    show: impl FnOnce(Report<SearchTask<P>>) -> Result<Shown, Failure> + Send + 'static,
+) -> Prepared {
+    let Some(limit_ms) = solver.options().time_limit_ms else {
+        return Prepared::watched(kind, solver.job(), line::<P>, show);
+    };
+    let limit = Duration::from_millis(limit_ms);
+    let job = move |limit: Option<Duration>| match limit {
+        Some(_) => solver.job(),
+        None => solver.without_time_limit().job(),
+    };
+    Prepared::limited(kind, limit, job, line::<P>, show)
 }

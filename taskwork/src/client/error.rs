@@ -7,7 +7,7 @@ use zk::ConnectError;
 
 use crate::{
     id::JobId,
-    report::{CoordinationError, JobError},
+    report::{CoordinationError, JobError, StateError},
 };
 
 /// The reasons for which a client's request failed.
@@ -122,6 +122,7 @@ impl JobError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Count { .. } => ErrorKind::Usage,
+            Self::State(error) if !matches!(error, StateError::Io { .. }) => ErrorKind::Usage,
             Self::Coordination(CoordinationError(error)) => match error {
                 zk::Error::NoAuth { .. } | zk::Error::Open { .. } | zk::Error::TooLarge { .. } => {
                     ErrorKind::Usage

@@ -1,8 +1,8 @@
 //! A whole cluster within this process: the znode tree, the nodes, the submitter.
 //!
 //! Nothing is simplified: the job is submitted, claimed, run, accounted for and closed as on many machines,
-//! with the tree in memory instead of a server. Only a single node has no endpoint and no encryption, since
-//! it has no peers.
+//! with the tree in memory instead of a server, or in memory and on disk (`kept.rs`). Only a
+//! single node has no endpoint and no encryption, since it has no peers.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -17,9 +17,14 @@ use tokio::{
     task::JoinSet,
     time::{self, MissedTickBehavior},
 };
-use zk::{ClusterPaths, MemoryTree, Release, job::JobRecord};
+use zk::{
+    ClusterPaths, MemoryTree, Release,
+    job::{self, JobRecord},
+};
 
 use super::{
+    driver::Ended,
+    kept::{self, Kept},
     node::RunningNode,
     platform,
     seat::{Seat, SeatError, SeatSetup},
@@ -27,6 +32,7 @@ use super::{
 };
 use crate::{
     config::Limits,
+    core::Departure,
     erased::Kind,
     figures::Figures,
     id::NodeId,
@@ -49,6 +55,8 @@ pub(crate) struct Setup {
     /// The requested number of nodes, if it can change.
     pub(crate) scale: Option<watch::Receiver<Option<usize>>>,
     pub(crate) progress: Option<Observer>,
+    /// Where the tree is kept, if it is.
+    pub(crate) kept: Option<Kept>,
     pub(crate) started: Instant,
 }
 
@@ -75,7 +83,10 @@ pub(crate) fn run(setup: Setup) -> Result<RawReport, JobError> {
 fn run_here(setup: Setup) -> Result<RawReport, JobError> {
     // On this thread alone: waking another thread takes longer.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(JobError::Thread)?;
-    runtime.block_on(run_on(&MemoryTree::new(), setup))
+    let tree = setup.kept.as_ref().map_or_else(|| Ok(MemoryTree::new()), Kept::open)?;
+    let done = runtime.block_on(run_on(&tree, setup));
+    // If the disk is full all sessions end, which is what most of the errors are about then.
+    done.map_err(|error| tree.failure().map_or(error, JobError::from))
 }
 
 /// Runs a job to its end on this tree.
@@ -91,6 +102,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         stopper,
         scale,
         progress,
+        kept,
         started,
     } = setup;
     let cluster = ClusterPaths::new(CLUSTER).expect("the name is well formed");
@@ -101,12 +113,19 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         kind: "embedded",
         name: "embedded",
         submitter: "embedded",
-        attempts_max: 1,
+        attempts_max: if kept.is_some() { kept::ATTEMPTS_MAX } else { 1 },
         // The nodes are all in this process and share the data directly.
         shared: &[],
         start_values: &start_values,
     };
-    let submitted = Tracked::submit(store, cluster, &Draft::new(&root, &order), started).await?;
+    let draft = Draft::new(&root, &order);
+    let (submitted, over) = match &kept {
+        None => (Tracked::submit(store, cluster, &draft, started).await?, None),
+        Some(kept) => kept.find(store, cluster, &draft, started).await?,
+    };
+    if let Some(record) = over {
+        return submitted.report(&record, Figures::default(), variables()).await;
+    }
     let alone = nodes == 1 && scale.is_none();
     let mut fleet = Fleet {
         tree,
@@ -118,10 +137,11 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         alone,
         nodes: Vec::new(),
         leaving: JoinSet::new(),
+        figures: Figures::default(),
     };
     let outcome = async {
         fleet.resize(nodes).await?;
-        fleet.watch_over(&stopper, scale, progress).await
+        fleet.watch_over(&stopper, scale, progress, kept.as_ref()).await
     };
     let outcome = outcome.await;
     let figures = fleet.end().await;
@@ -141,6 +161,8 @@ struct Fleet<'a> {
     nodes: Vec<EmbeddedNode>,
     /// Nodes that were told to leave.
     leaving: JoinSet<Figures>,
+    /// The sum of the figures of those that have left.
+    figures: Figures,
 }
 
 /// A node of this process.
@@ -156,6 +178,16 @@ impl EmbeddedNode {
         self.running.retire().await;
         let ended = self.running.ended().await;
         tracing::debug!(node = %self.seat.node, ?ended, "a node has left");
+        self.end().await
+    }
+
+    /// Waits until the node of a suspended job has parked its tasks, and ends it. Its seat is given up at once:
+    /// others that have granted it tasks take them back when it is no member any more.
+    async fn rest(mut self) -> Figures {
+        let ended = self.running.ended().await;
+        if !matches!(ended, Ended::JobOver | Ended::Departed(Departure::Clean)) {
+            tracing::warn!(node = %self.seat.node, ?ended, "a node could not park its tasks");
+        }
         self.end().await
     }
 
@@ -194,23 +226,30 @@ impl Fleet<'_> {
         Ok(())
     }
 
-    /// Waits for the end of the job, and meanwhile reports progress, scales and stops as requested.
+    /// Waits for the end of the job, and meanwhile reports progress, scales and stops as requested. A job
+    /// that is kept is suspended instead of stopped, and when its time is up.
     async fn watch_over(
         &mut self,
         stopper: &Stopper,
         mut scale: Option<watch::Receiver<Option<usize>>>,
         mut observer: Option<Observer>,
+        kept: Option<&Kept>,
     ) -> Result<JobRecord, JobError> {
+        let time_limit = kept.and_then(|kept| kept.time_limit);
         let submitted = self.submitted;
         let mut ticks =
             time::interval(observer.as_ref().map_or(FAR, |observer| observer.every.max(TICK_MIN)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let end = submitted.end();
-        tokio::pin!(end);
+        let (end, time_up) = (submitted.end(), time_up(submitted.started, time_limit));
+        tokio::pin!(end, time_up);
         loop {
             tokio::select! {
                 record = &mut end => return record,
-                () = stopper.stopped() => return submitted.stop("stopped").await,
+                () = stopper.stopped() => {
+                    let stopped = submitted.stop("stopped");
+                    return if kept.is_some() { self.suspend().await } else { stopped.await };
+                }
+                () = &mut time_up => return self.suspend().await,
                 nodes = next_size(scale.as_mut()) => self.resize(nodes).await?,
                 _ = ticks.tick() => {
                     if let Some(observer) = &mut observer {
@@ -219,6 +258,18 @@ impl Fleet<'_> {
                 }
             }
         }
+    }
+
+    /// Suspends the job, and waits until its nodes have parked all of its tasks.
+    async fn suspend(&mut self) -> Result<JobRecord, JobError> {
+        let Tracked { store, cluster, job: id, .. } = self.submitted;
+        // The job may also be over by now, as its record says.
+        job::suspend(&**store, cluster, &id.0).await?;
+        for node in self.nodes.drain(..) {
+            self.leaving.spawn(node.rest());
+        }
+        self.all_left().await;
+        Ok(job::read(&**store, cluster, &id.0).await?.0)
     }
 
     async fn progress(&self) -> Result<Progress, JobError> {
@@ -232,17 +283,21 @@ impl Fleet<'_> {
 
     /// Ends all nodes, and returns the sum of their figures and of those that left.
     async fn end(mut self) -> Figures {
-        for node in self.nodes {
+        for node in self.nodes.drain(..) {
             self.leaving.spawn(node.end());
         }
-        let mut figures = Figures::default();
+        self.all_left().await;
+        self.figures
+    }
+
+    /// Waits for the nodes that were told to leave.
+    async fn all_left(&mut self) {
         while let Some(ended) = self.leaving.join_next().await {
             match ended {
-                Ok(done) => figures += done,
+                Ok(done) => self.figures += done,
                 Err(error) => tracing::error!(%error, "a node did not end well"),
             }
         }
-        figures
     }
 }
 
@@ -250,6 +305,14 @@ impl Fleet<'_> {
 const FAR: Duration = Duration::from_secs(3600);
 /// The minimum interval of progress reports.
 const TICK_MIN: Duration = Duration::from_millis(1);
+
+/// Waits until the time is up, if it is limited.
+async fn time_up(started: Instant, limit: Option<Duration>) {
+    match limit.and_then(|limit| started.checked_add(limit)) {
+        Some(end) => time::sleep_until(end.into()).await,
+        None => std::future::pending().await,
+    }
+}
 
 /// Waits for the next requested number of nodes.
 async fn next_size(scale: Option<&mut watch::Receiver<Option<usize>>>) -> usize {
@@ -323,6 +386,7 @@ mod tests {
                 stopper: Stopper::default(),
                 scale: None,
                 progress: None,
+                kept: None,
                 started: Instant::now(),
             };
             let runtime =

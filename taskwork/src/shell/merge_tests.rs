@@ -91,6 +91,7 @@ fn run(badly: bool, meanwhile: impl Future<Output = ()>) -> Result<Report<Makes>
         stopper: Stopper::default(),
         scale: None,
         progress: None,
+        kept: None,
         started: Instant::now(),
     };
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -15,6 +15,7 @@ pub(crate) mod clock;
 pub(crate) mod coordination;
 pub(crate) mod driver;
 pub(crate) mod embedded;
+pub(crate) mod kept;
 pub(crate) mod platform;
 pub(crate) mod node;
 pub(crate) mod seat;

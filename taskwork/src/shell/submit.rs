@@ -66,6 +66,10 @@ impl Root {
         let root = Entry::new(TaskId::ROOT, root).seal()?;
         Ok(Self { id: root.id.to_string(), bytes: codec::encode(&root)? })
     }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// A job with its root task encoded, ready to be submitted, repeatedly if need be.
@@ -223,7 +227,7 @@ impl Tracked {
         self.report(record, figures, variables).await
     }
 
-    /// Returns the report of a job; if it was stopped, with the output committed by then.
+    /// Returns the report of a job; if it was stopped or suspended, with the output committed by then.
     pub(crate) async fn report(
         &self,
         record: &JobRecord,
@@ -244,7 +248,8 @@ impl Tracked {
         };
         let variables = self.variables(variables).await?;
         let elapsed = self.took.get().copied().unwrap_or_else(|| self.started.elapsed());
-        Ok(RawReport { output, figures, elapsed, variables })
+        let suspended = record.state == JobState::Suspended;
+        Ok(RawReport { output, suspended, figures, elapsed, variables })
     }
 }
 
@@ -254,7 +259,7 @@ impl RawReport {
     /// # Errors
     /// If the program cannot read what it has written.
     pub(crate) fn decode<T: Task>(self) -> Result<Report<T>, JobError> {
-        let Self { output, figures, elapsed, variables } = self;
+        let Self { output, suspended, figures, elapsed, variables } = self;
         let unreadable = |error: DecodeError| JobError::Result { reason: error.to_string() };
         let (output, finished) = match output {
             RawOutput::Finished(output) => (codec::decode(&output).map_err(unreadable)?, true),
@@ -264,7 +269,7 @@ impl RawReport {
                 (merged, false)
             }
         };
-        Ok(Report { output, finished, figures, elapsed, variables })
+        Ok(Report { output, finished, suspended, figures, elapsed, variables })
     }
 }
 

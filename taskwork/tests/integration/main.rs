@@ -5,3 +5,4 @@
 mod embedded;
 mod large;
 mod layers;
+mod state;

@@ -1,5 +1,5 @@
-//! One suite for every store: the tree in this process, one real server, three of them. So what is shown over
-//! the tree holds on a server too, as far as the suite goes.
+//! One suite for every store: the tree in this process, in memory and on disk, one real server, three of
+//! them. So what is shown over the tree holds on a server too, as far as the suite goes.
 
 mod access;
 mod lost;
@@ -11,6 +11,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use zk::{
     ClusterPaths, Connect, CreateMode, Error, MemoryTree, Op, OpAnswer, Release, Session, Store, WatchEvent,
     accounting::{self, Claim, Transaction},
+    durable,
     election::Candidate,
     job::{self, Closing, JobState, NewJob, Outcome},
     membership::{self, Change, Member, MemberWatch},
@@ -80,6 +81,17 @@ fn runtime() -> tokio::runtime::Runtime {
 #[test]
 fn the_tree_in_this_process_conforms() {
     runtime().block_on(run_all(Arc::new(MemoryTree::new())));
+}
+
+#[test]
+fn the_tree_on_disk_conforms() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let tree = durable::open(dir.path()).unwrap();
+    runtime().block_on(run_all(Arc::new(tree)));
+    // What the cases leave behind is the same after a restart, except for what belonged to their sessions.
+    let tree = durable::open(dir.path()).unwrap();
+    assert!(tree.paths_below("/a_znode_lives_from_create_to_delete").len() == 1);
+    assert!(tree.paths_below("/members_come_and_go").len() == 1);
 }
 
 #[test]

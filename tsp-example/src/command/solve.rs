@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, time::Instant};
 
 use bnb_framework::{
     Best, End, Figures, Problem, SearchTask, Solved, Solver, Tree as _,
-    cli::{SearchArguments, line},
+    cli::{SearchArguments, prepare_solver},
     sequential,
 };
 use clap::ValueEnum;
@@ -164,7 +164,7 @@ impl Asked {
             solver = solver.start(length, tour);
         }
         let options = solver.options().clone();
-        Ok(Prepared::watched(kind, solver.job(), line::<P>, move |report| {
+        Ok(prepare_solver(kind, solver, move |report| {
             let solved = Solved::from_report(&report, &options);
             let figures = solved.figures;
             self.shown(search(solved, root_bound), figures)

@@ -1,0 +1,58 @@
+//! Searches that are suspended again and again find, prove and visit what those do that run to their end at
+//! once.
+
+use std::time::Duration;
+
+use taskwork::{Release, State};
+use tempfile::TempDir;
+
+use crate::{
+    options::{Collect, Replicable, Strategy},
+    solver::{End, Solved, Solver},
+    testing::Paths,
+};
+
+type Setting = fn(Solver<Paths>) -> Solver<Paths>;
+
+/// The costs of the best solution and of those that were collected.
+fn costs(solved: &Solved<Paths>) -> Vec<u64> {
+    assert!(solved.proven && solved.end == End::Proven);
+    solved.best.iter().chain(&solved.collected).map(|one| one.cost).collect()
+}
+
+#[test]
+fn every_kind_of_search_continues_where_it_was_suspended() {
+    // Each with whether it visits the same states whoever searches.
+    let kinds: [(Setting, bool); 5] = [
+        (|solver| solver.pruning(false), true),
+        (|solver| solver.replicable(Replicable { first_states: 100, parts: 30 }), true),
+        (|solver| solver, false),
+        (|solver| solver.collect(Collect { at_most: 5, within: None }), false),
+        (|solver| solver.strategy(Strategy::BestFirst { open_max: 1000 }), false),
+    ];
+    let mut suspended = 0;
+    for (number, (kind, same_states)) in kinds.iter().enumerate() {
+        let solver = || kind(Solver::new(Paths { depth: 8, breadth: 6 }));
+        let at_once = solver().workers(2).run().unwrap();
+        let dir = TempDir::new().unwrap();
+        // Each time it may take twice as long, so that it ends.
+        for evening in 0.. {
+            let release = Release::new("paths", "1").unwrap();
+            let state = State::new(dir.path(), release).time_limit(Duration::from_millis(4 << evening));
+            let solved = solver().nodes(1 + evening % 3).workers(1).state(state).run().unwrap();
+            if solved.end == End::Suspended {
+                assert!(!solved.proven && !solved.is_complete() && solved.bound.is_none());
+                suspended += 1;
+                continue;
+            }
+            let after = format!("kind {number}, after {evening} evenings");
+            assert_eq!(costs(&solved), costs(&at_once), "{after}");
+            if *same_states {
+                let of = |solved: &Solved<Paths>| (solved.states, solved.pruned);
+                assert_eq!(of(&solved), of(&at_once), "{after}");
+            }
+            break;
+        }
+    }
+    assert!(suspended > 0);
+}
