@@ -31,8 +31,37 @@ pub struct NodeFigures<F> {
     /// The number of other nodes of its release that it knows; `None` from nodes that do not report it.
     #[serde(default)]
     pub members_known: Option<u32>,
+    /// What would be lost with the node; `None` from nodes that work on nothing or do not report it.
+    #[serde(default)]
+    pub ledger: Option<Ledger>,
     /// When it reported this, in milliseconds since 1970 by its own clock.
     pub at_ms: u64,
+}
+
+/// What stands in ZooKeeper of what a node holds, for other nodes to continue from if it is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ledger {
+    /// Everything that the node had then stands there, in milliseconds since 1970 by the node's own clock.
+    /// `None` if that was never so.
+    pub written_ms: Option<u64>,
+    /// Whether the node holds nothing; then `written_ms` is since when.
+    pub empty: bool,
+    /// Whether it holds more than it writes, because that is too large: its loss begins a new attempt.
+    pub unprotected: bool,
+    /// The size of everything that it held when it last wrote, if known.
+    pub bytes: Option<u64>,
+}
+
+impl<F> NodeFigures<F> {
+    /// Returns the time for which the node had not written what it held when it reported this, in
+    /// milliseconds: its work of that time would have been lost with it. `None` if it would have been more, or
+    /// nobody can tell.
+    pub fn unwritten_ms(&self) -> Option<u64> {
+        let ledger = self.ledger.filter(|ledger| !ledger.unprotected)?;
+        let since = ledger.written_ms?;
+        Some(if ledger.empty { 0 } else { self.at_ms.saturating_sub(since) })
+    }
 }
 
 /// A task that does not check whether it should stop.
@@ -72,6 +101,8 @@ pub enum EventKind {
     Improved,
     /// The node detected lost nodes.
     Lost,
+    /// The node continues what a lost node had written.
+    Continues,
     /// The node closed the job.
     Closed,
     /// The node was told to leave.

@@ -82,6 +82,17 @@ impl Accounting {
         self.is_free() && self.drafted.is_none()
     }
 
+    /// Returns whether a flush has begun that is not known to be committed.
+    pub(super) fn flushes(&self) -> bool {
+        let under_way = match &self.state {
+            State::InFlight(transaction) | State::Waiting { transaction, .. } => {
+                matches!(transaction.kind, TransactionKind::Flush(_))
+            }
+            State::None => false,
+        };
+        under_way || self.drafted.is_some()
+    }
+
     /// Returns whether ids of committed completions are still to be toggled.
     pub(super) fn owes(&self) -> bool {
         !self.owed.is_empty()

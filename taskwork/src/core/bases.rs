@@ -31,6 +31,7 @@ const ASKED_MAX: usize = 1_024;
 #[derive(Debug)]
 struct Open {
     transit: Transit,
+    since: u64,
     /// When it was confirmed.
     confirmed_at: Option<u64>,
     /// Ids that come with it.
@@ -91,7 +92,16 @@ impl Bases {
         let basis = Basis(self.next);
         self.next += 1;
         let waited_ms = limits.ledger_soon_ms + limits.grant_retry_ms;
-        let open = Open { transit, confirmed_at, owed, ask_at: now + waited_ms, waited_ms, pressed: false, urgent: false };
+        let open = Open {
+            transit,
+            since: now,
+            confirmed_at,
+            owed,
+            ask_at: now + waited_ms,
+            waited_ms,
+            pressed: false,
+            urgent: false,
+        };
         self.open.insert(basis, open);
         basis
     }
@@ -115,6 +125,11 @@ impl Bases {
     /// Returns whether any basis is not taken in.
     pub(super) fn any_open(&self) -> bool {
         !self.open.is_empty()
+    }
+
+    /// Returns when the first of them was opened.
+    pub(super) fn open_since(&self) -> Option<u64> {
+        self.open.values().map(|open| open.since).min()
     }
 
     /// Returns when the first of the confirmed bases was confirmed.

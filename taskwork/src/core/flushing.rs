@@ -131,17 +131,32 @@ impl Run {
         if nothing {
             return;
         }
+        self.note_cut(cut.tasks.iter().chain(&draft.beside));
         let transaction = self.accounting.flush(draft, cut, around.limits.batch_ids_max);
         around.actions.push(Action::Transact { attempt: self.attempt, transaction });
     }
 
     /// Handles a committed flush: thieves learn that their tasks are written.
     pub(super) fn flushed(&mut self, around: &mut Surroundings, flush: &Flush) {
+        self.note_written(flush, &around.limits);
         let written = self.given.written(around.id, &flush.give);
         for (thief, grants) in written.confirmed {
             self.send(around, thief, Message::Confirmed { grants });
         }
         self.reclaim.extend(written.refused);
+    }
+
+    /// Returns whether nothing would be lost with this node.
+    pub(super) fn holds_nothing(&self, around: &Surroundings) -> bool {
+        let Surroundings { pool, drain, .. } = around;
+        self.held_nothing
+            && pool.is_idle()
+            && pool.batch_ids == 0
+            && drain.as_ref().is_none_or(|drain| drain.pile.is_empty())
+            && !self.bases.any_open()
+            && !self.accounting.flushes()
+            && !self.accounting.owes()
+            && self.moved_since().is_none()
     }
 
     /// Claims back what a thief has refused after it was written.

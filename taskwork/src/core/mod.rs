@@ -37,6 +37,7 @@ mod given;
 mod bases;
 mod accounting;
 mod flushing;
+mod ledger;
 mod parked;
 mod orphans;
 mod drain;
@@ -60,6 +61,7 @@ pub(crate) use self::{
     action::{Action, Departure, Flush, Transaction, TransactionKind},
     event::{Cut, Event, TransactionResult},
     given::Gift,
+    ledger::LedgerState,
     message::Message,
     node::Node,
     pool_view::PoolView,

@@ -12,6 +12,7 @@ use super::{
     action::{Action, Departure, TransactionKind},
     drain::{Drain, DrainKind},
     event::{Event, TransactionResult},
+    ledger::LedgerState,
     message::Message,
     orphans::Orphans,
     parked::Parked,
@@ -79,6 +80,9 @@ impl Node {
         if !self.around.actions.iter().any(Action::touches_pool) {
             self.step();
         }
+        if let Phase::Active(run) = &mut self.phase {
+            run.note_holding(&self.around);
+        }
         #[cfg(feature = "simulation")]
         self.note_broken();
         std::mem::take(&mut self.around.actions)
@@ -106,6 +110,14 @@ impl Node {
     /// Returns the node's figures, except those that its pool counts.
     pub(crate) fn figures(&self) -> Figures {
         self.around.figures
+    }
+
+    /// Returns what stands in `ZooKeeper` of what this node holds, while it works on an attempt.
+    pub(crate) fn ledger(&self) -> Option<LedgerState> {
+        match &self.phase {
+            Phase::Active(run) => Some(run.ledger),
+            Phase::Waiting | Phase::Clearing { .. } | Phase::Gone => None,
+        }
     }
 
     fn note(&mut self, event: Event) {

@@ -7,6 +7,7 @@ use super::{
     accounting::Accounting,
     bases::Bases,
     given::Given,
+    ledger::LedgerState,
     orphans::{LOOK_FIRST_MS, Looks},
     receipts::{Granted, Receipts},
     thief::Thief,
@@ -38,6 +39,9 @@ pub(super) struct Run {
     pub(super) pressed: bool,
     /// Whether the last cut was empty.
     pub(super) held_nothing: bool,
+    /// The size of the tasks in the last cut, in bytes.
+    pub(super) cut_bytes: u64,
+    pub(super) ledger: LedgerState,
     pub(super) looks: Looks,
     /// When to look for what nodes that are gone have left behind, unless something happens before.
     pub(super) look_at: u64,
@@ -85,6 +89,8 @@ impl Run {
             flushed_at: now,
             pressed: false,
             held_nothing: true,
+            cut_bytes: 0,
+            ledger: LedgerState::begin(now),
             looks: Looks::default(),
             look_at: now + LOOK_FIRST_MS,
             look_pause_ms: 0,

@@ -22,7 +22,7 @@ use super::{
     transport::{Arrival, UnderWay},
 };
 use crate::{
-    core::{self, Action, Departure, Event, Message},
+    core::{self, Action, Departure, Event, LedgerState, Message},
     figures::Figures,
     id::{Attempt, JobId, NodeId},
     pool::{PoolFault, Source, Work},
@@ -56,6 +56,8 @@ pub(crate) struct Driver {
     pub(crate) drain: Arc<Notify>,
     /// The node's figures, for observers.
     pub(crate) figures: Arc<Mutex<Figures>>,
+    /// What stands in `ZooKeeper` of what the node holds, for observers.
+    pub(crate) ledger: Arc<Mutex<Option<LedgerState>>>,
     /// The node's events in the job, for people who look at it later.
     pub(crate) timeline: Arc<Timeline>,
     pub(crate) clock: Clock,
@@ -352,6 +354,7 @@ impl Driver {
         let mut figures = self.pool.figures();
         figures += self.core.figures();
         *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+        *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = self.core.ledger();
     }
 }
 

@@ -119,6 +119,7 @@ impl RunningNode {
         let (publish, drain) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (orphan_looks, orphans_wanted) = watch::channel(0);
         let figures = Arc::new(Mutex::new(Figures::default()));
+        let (ledger, clock) = (Arc::default(), Clock::start());
         let timeline = Arc::new(Timeline::default());
         timeline.note_at(seat.joined_ms, EventKind::Joined, format!("with {} workers", seat.workers));
         let coordination = Arc::new(Coordination {
@@ -135,6 +136,8 @@ impl RunningNode {
             publish: Arc::clone(&publish),
             member_gone: Notify::new(),
             figures: Arc::clone(&figures),
+            ledger_state: Arc::clone(&ledger),
+            clock,
             outlook: Mutex::new(Window::new(match visibility {
                 Visibility::Public => PUBLIC_WINDOW,
                 Visibility::Private => WINDOW,
@@ -169,8 +172,9 @@ impl RunningNode {
             shutdown: told_to_shut_down,
             drain: Arc::clone(&drain),
             figures,
+            ledger,
             timeline,
-            clock: Clock::start(),
+            clock,
             fed: false,
             epoch: 0,
         };

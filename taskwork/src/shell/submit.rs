@@ -336,6 +336,7 @@ mod tests {
             timeline: Vec::new(),
             last: true,
             members_known: None,
+            ledger: None,
             at_ms: 0,
         };
         // One node was lost in the first attempt, one continued in the second, one joined there.

@@ -5,10 +5,10 @@ use std::{
     time::Duration,
 };
 
-use zk::figures::{self, NodeFigures};
+use zk::figures::{self, Ledger, NodeFigures};
 
 use super::Coordination;
-use crate::{figures::Figures, outlook::Outlook, shell::clock::unix_ms};
+use crate::{core::LedgerState, figures::Figures, outlook::Outlook, shell::clock::unix_ms};
 
 /// The time for which a task that has left a node still counts there, where figures are written: longer than
 /// the interval of writing.
@@ -38,15 +38,27 @@ impl Coordination {
         if !self.visibility.is_public() {
             return;
         }
-        let mut told = (Figures::default(), Vec::new());
+        let mut told = (Figures::default(), Vec::new(), None);
         loop {
             tokio::time::sleep(EVERY).await;
-            let now = (self.figures_now(), self.silent());
+            let now = (self.figures_now(), self.silent(), self.ledger_state());
             if now != told {
                 self.tell_figures(false).await;
                 told = now;
             }
         }
+    }
+
+    fn ledger_state(&self) -> Option<LedgerState> {
+        *self.ledger_state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Converts a state to the time of day.
+    fn dated(&self, state: LedgerState) -> Ledger {
+        let LedgerState { written_at, empty, unprotected, bytes } = state;
+        let (now, now_ms) = (self.clock.now_ms(), unix_ms());
+        let written_ms = written_at.map(|at| now_ms.saturating_sub(now.saturating_sub(at)));
+        Ledger { written_ms, empty, unprotected, bytes }
     }
 
     /// Writes the current figures, in a single try: nothing depends on them.
@@ -66,6 +78,7 @@ impl Coordination {
             timeline: self.timeline.all(),
             silent: self.silent(),
             last,
+            ledger: self.ledger_state().filter(|_| !last).map(|state| self.dated(state)),
             members_known: u32::try_from(self.roster.borrow().len()).ok(),
             at_ms: unix_ms(),
         };

@@ -55,9 +55,9 @@ pub(crate) use self::{
     orders::{ORDERS_MAX, Order},
     suggestions::LOOKS_MAX,
 };
-use super::{seat::Roster, timeline::Timeline};
+use super::{clock::Clock, seat::Roster, timeline::Timeline};
 use crate::{
-    core::Event,
+    core::{Event, LedgerState},
     figures::{Counter, Figures},
     id::{JobId, NodeId},
     outlook::Window,
@@ -86,6 +86,10 @@ pub(crate) struct Coordination {
     pub(crate) member_gone: Notify,
     /// The node's figures, as the driver has published them.
     pub(crate) figures: Arc<Mutex<Figures>>,
+    /// What stands in the tree of what the node holds, as the driver has published it.
+    pub(crate) ledger_state: Arc<Mutex<Option<LedgerState>>>,
+    /// The node's clock, as the driver uses it.
+    pub(crate) clock: Clock,
     /// The outlook of the node.
     pub(crate) outlook: Mutex<Window>,
     /// The node's events in the job.
