@@ -1,6 +1,6 @@
 //! `taskwork job`.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use serde_json::json;
 use taskwork::{
@@ -9,7 +9,7 @@ use taskwork::{
 };
 
 use super::{
-    Desk, json,
+    Desk, json, ledger,
     table::{self, count, lapse},
 };
 use crate::Failure;
@@ -39,6 +39,7 @@ impl Facts {
                 "figures": work.published.figures,
                 "requests": work.published.requests,
                 "at_ms": work.published.at_ms,
+                "ledger": work.published.ledger,
             })
         });
         let nodes: Vec<_> = nodes.collect();
@@ -56,6 +57,9 @@ impl Facts {
             fields.insert("requests".to_owned(), json!(requests));
             fields.insert("nodes".to_owned(), json!(nodes));
             fields.insert("timeline".to_owned(), json!(timeline));
+            fields.insert("unwritten_ms".to_owned(), json!(self.job.unwritten_ms()));
+            let unprotected: Vec<&str> = self.job.unprotected().map(|(node, _)| node).collect();
+            fields.insert("unprotected".to_owned(), json!(unprotected));
             fields.insert("open_tasks".to_owned(), json!(self.job.open_tasks));
             fields.insert("parked_tasks".to_owned(), json!(self.job.parked_tasks));
             fields.insert(
@@ -106,9 +110,14 @@ impl Facts {
         if let Some((open, parked)) = self.job.open_tasks.zip(self.job.parked_tasks) {
             rows.push(("not done", format!("{open} tasks in the global task list, {parked} parked")));
         }
+        rows.extend(losses(figures).map(|losses| ("losses", losses)));
+        rows.extend(self.job.unwritten_ms().map(|ms| ("at stake", ledger::cost(ms))));
         let cost = Cost::of(figures, requests);
         rows.push(("ZooKeeper", cost.text(figures)));
         let mut text = table::list(&rows);
+        for (node, held) in self.job.unprotected() {
+            let _ = writeln!(text, "unprotected  {node}: {}", ledger::unprotected(&held));
+        }
         for lost in &record.lost {
             let _ = writeln!(
                 text,
@@ -162,15 +171,32 @@ impl Facts {
     }
 
     fn node_table(&self) -> String {
+        let at_work: BTreeSet<&str> = self.job.at_work().map(|work| work.node.as_str()).collect();
         let rows = self.job.nodes.iter().map(|work| {
+            let at_work = at_work.contains(work.node.as_str());
+            let written = if at_work { ledger::written(&work.published) } else { "-".to_owned() };
             let figures = &work.published.figures;
             let numbers =
                 [figures.worked, figures.tasks, figures.steals, figures.transactions, figures.retries];
             let named = [work.node.clone(), work.state.to_owned()].into_iter();
-            named.chain(numbers.map(count)).collect()
+            named.chain(numbers.map(count)).chain([written]).collect()
         });
-        table::table(&["NODE", "STATE", "#WORKED", "#TASKS", "#STEALS", "#TRANSACTIONS", "#RETRIES"], rows)
+        let numbers = ["#WORKED", "#TASKS", "#STEALS", "#TRANSACTIONS", "#RETRIES"];
+        let columns: Vec<&str> = ["NODE", "STATE"].into_iter().chain(numbers).chain(["WRITTEN"]).collect();
+        table::table(&columns, rows)
     }
+}
+
+/// Says what has become of the work of lost nodes, if any was lost.
+fn losses(figures: Figures) -> Option<String> {
+    let Figures { recovered, dropped, .. } = figures;
+    (recovered + dropped > 0).then(|| {
+        format!(
+            "{} tasks continued from what lost nodes had written; {} grants dropped that they had not",
+            count(recovered),
+            count(dropped)
+        )
+    })
 }
 
 /// The relative cost of a job in ZooKeeper requests.
@@ -200,5 +226,19 @@ impl Cost {
             self.reads_per_write,
             self.per_thousand_tasks,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_told_once_there_are_any() {
+        let mut figures = Figures::default();
+        assert_eq!(losses(figures), None);
+        (figures.recovered, figures.dropped) = (1_234, 2);
+        let told = "1,234 tasks continued from what lost nodes had written; 2 grants dropped that they had not";
+        assert_eq!(losses(figures).as_deref(), Some(told));
     }
 }

@@ -6,6 +6,7 @@ mod job;
 mod jobs;
 mod nodes;
 mod json;
+mod ledger;
 mod status;
 mod table;
 mod wait;

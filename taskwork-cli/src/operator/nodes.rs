@@ -2,16 +2,19 @@
 
 use serde_json::json;
 
-use super::{Desk, json, table};
+use super::{Desk, json, ledger, table};
 use crate::Failure;
 
 pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
     let overview = desk.overview().await?;
     let unstoppable = desk.client.unstoppable_tasks(&overview).await?;
+    let unprotected = desk.client.unprotected_nodes(&overview).await?;
     let as_json = || {
         let members = overview.members.iter().map(|member| {
             let mut told = json::member(&overview, member);
             told["silent"] = json!(unstoppable.get(&member.node));
+            let held = unprotected.get(&member.node);
+            told["unprotected"] = json!(held.map(|(job, ledger)| json!({ "job": job, "bytes": ledger.bytes })));
             told
         });
         members.collect()
@@ -22,6 +25,9 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
             notes.extend(overview.leads(&member.node).then(|| "leads".to_owned()));
             notes.extend(overview.drains(&member.node).then(|| "leaving".to_owned()));
             notes.extend(unstoppable.get(&member.node).map(|task| format!("{task} does not stop")));
+            notes.extend(unprotected.get(&member.node).map(|(job, held)| {
+                format!("unprotected in job {job} ({})", ledger::unprotected(held))
+            }));
             vec![
                 member.node.clone(),
                 format!("{} {}", member.program, member.program_version),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use rand::Rng as _;
 use tokio::time;
 use zk::{
-    Requests,
-    figures::{self, NodeFigures},
+    AttemptPaths, Requests,
+    figures::{self, Ledger, NodeFigures},
     job::{self, JobRecord, JobWatch},
     suggestion,
 };
@@ -40,7 +40,8 @@ pub struct JobDetails {
 pub struct NodeWork {
     /// The name of the node.
     pub node: String,
-    /// `member`, `left`, or `lost` if the job had to begin another attempt because of it.
+    /// `member`, `left`, or `lost` if it went without a clean leave: in the job's last attempt, or so that the
+    /// job had to begin another one.
     pub state: &'static str,
     /// The figures that the node has published.
     pub published: NodeFigures<Figures>,
@@ -65,6 +66,29 @@ impl JobDetails {
         }
         (sum(self.nodes.iter().map(|work| &work.published)), requests)
     }
+
+    /// Returns the nodes that work on the job now.
+    pub fn at_work(&self) -> impl Iterator<Item = &NodeWork> {
+        let running = self.stage == Stage::Running;
+        let works = |work: &&NodeWork| {
+            work.state == "member" && !work.published.last && work.published.attempt == self.record.attempt
+        };
+        self.nodes.iter().filter(move |_| running).filter(works)
+    }
+
+    /// Returns the longest time for which a node at work that writes what it holds had not done so when it
+    /// last reported, in milliseconds: its work of that time would have been lost with it. `None` if no node
+    /// says.
+    pub fn unwritten_ms(&self) -> Option<u64> {
+        self.at_work().filter_map(|work| work.published.unwritten_ms()).max()
+    }
+
+    /// Returns the nodes at work that hold more than they write, with what they write: the loss of one of them
+    /// begins a new attempt.
+    pub fn unprotected(&self) -> impl Iterator<Item = (&str, Ledger)> {
+        let ledgers = self.at_work().filter_map(|work| Some((work.node.as_str(), work.published.ledger?)));
+        ledgers.filter(|(_, ledger)| ledger.unprotected)
+    }
 }
 
 impl Client {
@@ -85,13 +109,15 @@ impl Client {
         let record = self.record(job).await?;
         let overview = self.overview().await?;
         let stage = overview.job(&job.0).map_or(Stage::Unreadable, |entry| entry.stage);
-        let attempt = self.cluster().job(&job.0).attempt(record.attempt);
+        let attempt = &self.cluster().job(&job.0).attempt(record.attempt);
         let told = self
             .ask(|store| async move { figures::read::<Figures>(&*store, self.cluster(), &job.0).await })
             .await?;
+        // Nodes that go when the job is over leave no record of that.
+        let gone = if record.state.is_over() { Vec::new() } else { self.lost_in(attempt).await? };
         let nodes = told.into_iter().map(|(node, published)| {
             let is_member = overview.members.iter().any(|member| member.node == node);
-            let lost = record.lost.iter().any(|lost| lost.node == node);
+            let lost = record.lost.iter().any(|lost| lost.node == node) || gone.contains(&node);
             let state = match (is_member, lost) {
                 (_, true) => "lost",
                 (true, _) => "member",
@@ -106,6 +132,18 @@ impl Client {
             parked_tasks = Some(self.children_of(&attempt.parked()).await?);
         }
         Ok(JobDetails { stage, record, nodes, open_tasks, parked_tasks })
+    }
+
+    /// Returns the nodes that were lost in an attempt at a job that is not over.
+    async fn lost_in(&self, attempt: &AttemptPaths) -> Result<Vec<String>, ClientError> {
+        let lost = self.ask(|store| async move {
+            match job::lost(&*store, self.cluster(), attempt).await {
+                // Another attempt has begun meanwhile, or the job is only being submitted.
+                Err(zk::Error::NoNode { .. }) => Ok(Vec::new()),
+                other => other,
+            }
+        });
+        lost.await
     }
 
     /// Returns the record of a job.
@@ -309,4 +347,76 @@ fn not_that(job: &JobId, record: &JobRecord, what: &str) -> ClientError {
 /// Returns a state as a word.
 fn word(state: job::JobState) -> String {
     format!("{state:?}").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use zk::job::JobState;
+
+    use super::*;
+
+    fn work(node: &str, state: &'static str, ledger: Option<Ledger>) -> NodeWork {
+        let published = NodeFigures {
+            attempt: 2,
+            figures: Figures::default(),
+            requests: Requests::default(),
+            timeline: Vec::new(),
+            silent: Vec::new(),
+            last: false,
+            members_known: None,
+            ledger,
+            at_ms: 10_000,
+        };
+        NodeWork { node: node.to_owned(), state, published }
+    }
+
+    fn written(ms: u64) -> Option<Ledger> {
+        Some(Ledger { written_ms: Some(ms), ..Ledger::default() })
+    }
+
+    fn record() -> JobRecord {
+        JobRecord {
+            program: "test".to_owned(),
+            program_version: "1".to_owned(),
+            kind: String::new(),
+            name: String::new(),
+            submitter: String::new(),
+            key: String::new(),
+            state: JobState::Running,
+            attempt: 2,
+            attempts_max: 3,
+            root: String::new(),
+            shared_chunks: 0,
+            submitted_ms: 0,
+            finished_ms: None,
+            reason: None,
+            lost: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_would_be_lost_is_said_of_the_nodes_that_work_on_a_running_job() {
+        let unprotected = Ledger { unprotected: true, bytes: Some(7), ..Ledger::default() };
+        let mut earlier = work("e", "member", written(1));
+        earlier.published.attempt = 1;
+        let mut told_last = work("f", "member", written(1));
+        told_last.published.last = true;
+        let nodes = vec![
+            work("a", "member", written(9_600)),
+            work("b", "member", written(8_800)),
+            work("c", "lost", written(1)),
+            work("d", "member", Some(Ledger { empty: true, ..written(1).unwrap() })),
+            earlier,
+            told_last,
+            work("g", "member", Some(Ledger { written_ms: Some(1), ..unprotected })),
+            work("h", "member", None),
+        ];
+        let mut job =
+            JobDetails { stage: Stage::Running, record: record(), nodes, open_tasks: None, parked_tasks: None };
+        assert_eq!(job.unwritten_ms(), Some(1_200));
+        let named: Vec<&str> = job.unprotected().map(|(node, _)| node).collect();
+        assert_eq!(named, ["g"]);
+        job.stage = Stage::Done;
+        assert_eq!((job.unwritten_ms(), job.unprotected().count()), (None, 0));
+    }
 }

@@ -66,7 +66,7 @@ pub use self::{
 /// The records of the cluster in ZooKeeper, as its nodes have written them.
 pub use zk::{
     Connect, Credentials, CredentialsError, Requests, Tls,
-    figures::{EventKind, NodeFigures, TimelineEvent},
+    figures::{EventKind, Ledger, NodeFigures, TimelineEvent},
     job::{JobRecord, JobState, Lost},
     membership::Member,
     suggestion::SUGGESTION_BYTES_MAX,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use rand::Rng as _;
 use tokio::time;
-use zk::{ClusterPaths, CreateMode, Session, Store, WatchEvent};
+use zk::{ClusterPaths, CreateMode, Session, Store, WatchEvent, figures::Ledger};
 
 use super::{Client, ClientError, Overview};
 use crate::id::NodeId;
@@ -93,6 +93,18 @@ impl Client {
         overview: &Overview,
     ) -> Result<BTreeMap<String, String>, ClientError> {
         self.ask(|store| async move { overview.unstoppable(&*store, self.cluster()).await }).await
+    }
+
+    /// Returns the nodes that hold more than they write, each with its job and what it writes: the loss of one
+    /// of them begins a new attempt at the job.
+    ///
+    /// # Errors
+    /// If ZooKeeper was unavailable for too long.
+    pub async fn unprotected_nodes(
+        &self,
+        overview: &Overview,
+    ) -> Result<BTreeMap<String, (String, Ledger)>, ClientError> {
+        self.ask(|store| async move { overview.unprotected(&*store, self.cluster()).await }).await
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use zk::{
-    ClusterPaths, Store, election, figures,
+    ClusterPaths, Store, election,
+    figures::{self, Ledger, NodeFigures},
     job::{self, JobRecord, JobState},
     membership::{self, Member},
 };
@@ -69,6 +70,14 @@ pub enum Stage {
 /// was complete starts again.
 const SUBMISSION_MS_MAX: u64 = 10 * 60 * 1000;
 
+/// What a node has reported about a job.
+struct Report<'a> {
+    job: &'a str,
+    is_open: bool,
+    node: String,
+    said: NodeFigures<Figures>,
+}
+
 /// The number of most recent jobs that are examined although they may be over: their tasks may still occupy
 /// threads.
 const LAST_JOBS: usize = 3;
@@ -113,20 +122,44 @@ impl Overview {
         store: &dyn Store,
         cluster: &ClusterPaths,
     ) -> zk::Result<BTreeMap<String, String>> {
-        let mut unstoppable = BTreeMap::new();
+        let reports = self.reports(store, cluster).await?.into_iter();
+        let task = |report: Report<'_>| {
+            let silent = report.said.silent.first()?;
+            Some((report.node, format!("task {} of job {}", silent.task, report.job)))
+        };
+        Ok(reports.filter_map(task).collect())
+    }
+
+    /// Returns what each node writes that holds more than that, with its job.
+    pub(crate) async fn unprotected(
+        &self,
+        store: &dyn Store,
+        cluster: &ClusterPaths,
+    ) -> zk::Result<BTreeMap<String, (String, Ledger)>> {
+        let reports = self.reports(store, cluster).await?.into_iter();
+        let ledger = |report: Report<'_>| {
+            let ledger = report.said.ledger.filter(|ledger| ledger.unprotected)?;
+            Some((report.node, (report.job.to_owned(), ledger)))
+        };
+        Ok(reports.filter(|report| report.is_open).filter_map(ledger).collect())
+    }
+
+    /// Returns the latest reports of all members about jobs that they may work on.
+    async fn reports(&self, store: &dyn Store, cluster: &ClusterPaths) -> zk::Result<Vec<Report<'_>>> {
+        let mut reports = Vec::new();
         let last = self.jobs.len().saturating_sub(LAST_JOBS);
         for (place, JobEntry { id, record, .. }) in self.jobs.iter().enumerate() {
-            if place < last && record.as_ref().is_none_or(|record| record.state.is_over()) {
+            let is_open = record.as_ref().is_some_and(|record| !record.state.is_over());
+            if place < last && !is_open {
                 continue;
             }
             for (node, said) in figures::read::<Figures>(store, cluster, id).await? {
-                if let Some(first) = said.silent.first().filter(|_| !said.last) {
-                    unstoppable.insert(node, format!("task {} of job {id}", first.task));
+                if !said.last && self.members.iter().any(|member| member.node == node) {
+                    reports.push(Report { job: id, is_open, node, said });
                 }
             }
         }
-        unstoppable.retain(|node, _| self.members.iter().any(|member| member.node == *node));
-        Ok(unstoppable)
+        Ok(reports)
     }
 
     /// Returns the entry of a job.

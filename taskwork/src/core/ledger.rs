@@ -1,6 +1,10 @@
 //! How much of a node's work would be lost with it, for people: the protocol does not depend on it.
 
-use super::{action::Flush, run::Enrolment, run::Run, surroundings::Surroundings};
+use super::{
+    action::Flush,
+    run::{Enrolment, Run},
+    surroundings::Surroundings,
+};
 use crate::{config::Limits, envelope::Envelope};
 
 /// What stands in `ZooKeeper` of what a node holds.
@@ -38,9 +42,10 @@ impl Run {
         self.ledger.bytes = known.then_some(self.cut_bytes);
         self.ledger.unprotected = unprotected;
         if !unprotected {
-            // What has become of tasks that are not the node's own yet is in no cut. All else is that was there
-            // when the cut was begun: no later flush has begun since.
-            self.ledger.written_at = Some(self.bases.open_since().map_or(self.flushed_at, |at| at.min(self.flushed_at)));
+            // Everything that the node had when the cut was begun stands there now, and no later flush has
+            // begun. Only what has come of tasks that are not the node's own yet is in no cut.
+            let since = self.bases.open_since().unwrap_or(u64::MAX);
+            self.ledger.written_at = Some(since.min(self.flushed_at));
         }
     }
 

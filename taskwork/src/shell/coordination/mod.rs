@@ -19,6 +19,7 @@
 //! While the tree is unavailable the loops wait and retry, as in [`zk::retry`]; workers continue to search
 //! and nodes to steal.
 
+mod continued;
 mod figures;
 mod job;
 mod leader;

@@ -14,7 +14,7 @@ use zk::{
     figures::EventKind,
 };
 
-use super::Coordination;
+use super::{Coordination, continued::continued};
 use crate::{
     core::{Event, Flush, Gift, Transaction, TransactionKind, TransactionResult},
     holdings::{Holdings, Source, Transit},
@@ -214,6 +214,7 @@ impl Coordination {
             }
         };
         let paths = self.job_paths().attempt(attempt.0);
+        let written_before = self.written_before(&paths, source).await;
         let claiming = accounting::claim(&*self.store, &self.cluster, &paths, &claim, &adopt);
         let Some(bytes) = claiming.await? else { return Ok(TransactionResult::TooLate) };
         if enrol {
@@ -221,7 +222,13 @@ impl Coordination {
         }
         let unreadable = unreadable.into_inner().unwrap_or_else(PoisonError::into_inner);
         match codec::decode(&bytes) {
-            Ok(holdings) if unreadable.is_none() => Ok(TransactionResult::Claimed(holdings)),
+            Ok(holdings) if unreadable.is_none() => {
+                if let Some(detail) = continued(self.node, source, &holdings, written_before) {
+                    tracing::info!(detail, "the node continues what a lost node had written");
+                    self.timeline.note(EventKind::Continues, detail);
+                }
+                Ok(TransactionResult::Claimed(holdings))
+            }
             other => {
                 let reason = unreadable.or(other.err().map(|error| error.to_string()));
                 let reason = reason.unwrap_or_default();
