@@ -161,3 +161,24 @@ pub async fn read<F: serde::de::DeserializeOwned>(
     }
     Ok(figures)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> NodeFigures<()> {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn reports_without_a_ledger_can_be_read() {
+        let json = r#"{"attempt":1,"figures":null,"requests":{},"last":false,"at_ms":9}"#;
+        let report = parse(&json.replace("{}", &serde_json::to_string(&Requests::default()).unwrap()));
+        assert_eq!((report.ledger, report.unwritten_ms()), (None, None));
+        let read: Ledger = serde_json::from_str(r#"{"written_ms":7}"#).unwrap();
+        assert_eq!(read, Ledger { written_ms: Some(7), ..Ledger::default() });
+        let report = NodeFigures { ledger: Some(read), ..report };
+        assert_eq!(parse(&serde_json::to_string(&report).unwrap()), report);
+        assert_eq!(report.unwritten_ms(), Some(2));
+    }
+}

@@ -112,12 +112,12 @@ impl Facts {
         }
         rows.extend(losses(figures).map(|losses| ("losses", losses)));
         rows.extend(self.job.unwritten_ms().map(|ms| ("at stake", ledger::cost(ms))));
+        let unprotected = self.job.unprotected();
+        let told = unprotected.map(|(node, held)| format!("{node} is {}", ledger::unprotected(&held)));
+        rows.extend(told.map(|told| ("at stake", told)));
         let cost = Cost::of(figures, requests);
         rows.push(("ZooKeeper", cost.text(figures)));
         let mut text = table::list(&rows);
-        for (node, held) in self.job.unprotected() {
-            let _ = writeln!(text, "unprotected  {node}: {}", ledger::unprotected(&held));
-        }
         for lost in &record.lost {
             let _ = writeln!(
                 text,
@@ -238,7 +238,8 @@ mod tests {
         let mut figures = Figures::default();
         assert_eq!(losses(figures), None);
         (figures.recovered, figures.dropped) = (1_234, 2);
-        let told = "1,234 tasks continued from what lost nodes had written; 2 grants dropped that they had not";
+        let told =
+            "1,234 tasks continued from what lost nodes had written; 2 grants dropped that they had not";
         assert_eq!(losses(figures).as_deref(), Some(told));
     }
 }

@@ -16,16 +16,16 @@ pub(super) fn written<F>(report: &NodeFigures<F>) -> String {
 
 /// Says what the loss of a node costs that writes what it holds.
 pub(super) fn cost(unwritten_ms: u64) -> String {
-    format!("at most {} of its work, as its nodes have last reported", lapse(unwritten_ms))
+    format!("with a node at most {} of its work, as the nodes have last reported", lapse(unwritten_ms))
 }
 
 /// Says what it means that a node is unprotected.
 pub(super) fn unprotected(ledger: &Ledger) -> String {
     let held = match ledger.bytes {
-        Some(bytes) => format!("it holds {}, more than ledger_bytes_max", megabytes(bytes)),
-        None => "it does not write all that it holds".to_owned(),
+        Some(bytes) => format!("holds {}, more than ledger_bytes_max", megabytes(bytes)),
+        None => "does not write all that it holds".to_owned(),
     };
-    format!("its loss begins a new attempt: {held}")
+    format!("unprotected: its loss begins a new attempt, as it {held}")
 }
 
 /// Formats a short time in tenths of a second.
@@ -74,16 +74,16 @@ mod tests {
 
     #[test]
     fn it_is_said_what_a_loss_costs() {
-        assert_eq!(cost(1_250), "at most 1.2 s of its work, as its nodes have last reported");
+        assert_eq!(cost(1_250), "with a node at most 1.2 s of its work, as the nodes have last reported");
         let large = Ledger { unprotected: true, bytes: Some(42_467_328), ..Ledger::default() };
         assert_eq!(
             unprotected(&large),
-            "its loss begins a new attempt: it holds 40.5 MiB, more than ledger_bytes_max"
+            "unprotected: its loss begins a new attempt, as it holds 40.5 MiB, more than ledger_bytes_max"
         );
         let unknown = Ledger { bytes: None, ..large };
         assert_eq!(
             unprotected(&unknown),
-            "its loss begins a new attempt: it does not write all that it holds"
+            "unprotected: its loss begins a new attempt, as it does not write all that it holds"
         );
     }
 }

@@ -14,7 +14,8 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
             let mut told = json::member(&overview, member);
             told["silent"] = json!(unstoppable.get(&member.node));
             let held = unprotected.get(&member.node);
-            told["unprotected"] = json!(held.map(|(job, ledger)| json!({ "job": job, "bytes": ledger.bytes })));
+            told["unprotected"] =
+                json!(held.map(|(job, ledger)| json!({ "job": job, "bytes": ledger.bytes })));
             told
         });
         members.collect()
@@ -25,9 +26,11 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
             notes.extend(overview.leads(&member.node).then(|| "leads".to_owned()));
             notes.extend(overview.drains(&member.node).then(|| "leaving".to_owned()));
             notes.extend(unstoppable.get(&member.node).map(|task| format!("{task} does not stop")));
-            notes.extend(unprotected.get(&member.node).map(|(job, held)| {
-                format!("unprotected in job {job} ({})", ledger::unprotected(held))
-            }));
+            notes.extend(
+                unprotected
+                    .get(&member.node)
+                    .map(|(job, held)| format!("in job {job} {}", ledger::unprotected(held))),
+            );
             vec![
                 member.node.clone(),
                 format!("{} {}", member.program, member.program_version),

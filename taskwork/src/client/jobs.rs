@@ -411,8 +411,13 @@ mod tests {
             work("g", "member", Some(Ledger { written_ms: Some(1), ..unprotected })),
             work("h", "member", None),
         ];
-        let mut job =
-            JobDetails { stage: Stage::Running, record: record(), nodes, open_tasks: None, parked_tasks: None };
+        let mut job = JobDetails {
+            stage: Stage::Running,
+            record: record(),
+            nodes,
+            open_tasks: None,
+            parked_tasks: None,
+        };
         assert_eq!(job.unwritten_ms(), Some(1_200));
         let named: Vec<&str> = job.unprotected().map(|(node, _)| node).collect();
         assert_eq!(named, ["g"]);

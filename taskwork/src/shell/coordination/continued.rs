@@ -74,7 +74,10 @@ mod tests {
     #[test]
     fn it_is_said_what_is_continued_of_which_lost_node() {
         let said = |source, tasks, before| continued(ME, source, &held(tasks), before).unwrap_or_default();
-        assert_eq!(said(Source::Held(LOST), 12, Some(850)), format!("12 tasks of {LOST}, written 0.8 s earlier"));
+        assert_eq!(
+            said(Source::Held(LOST), 12, Some(850)),
+            format!("12 tasks of {LOST}, written 0.8 s earlier")
+        );
         assert_eq!(said(Source::Held(LOST), 1, None), format!("1 task of {LOST}"));
         let to_me = Source::Transit(Transit::grant(LOST, 7, ME));
         assert_eq!(said(to_me, 2, None), format!("2 tasks of {LOST} that were on their way to this node"));

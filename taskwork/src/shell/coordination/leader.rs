@@ -240,7 +240,8 @@ impl Coordination {
     ) -> Result<Stopped, LeadError> {
         tracing::warn!(%attempt, ?lost, "nodes were lost; a new attempt begins");
         let names = lost.join(", ");
-        self.timeline.note(EventKind::Lost, format!("{names}; held more than was written: a new attempt begins"));
+        self.timeline
+            .note(EventKind::Lost, format!("{names}; held more than was written: a new attempt begins"));
         let begun =
             job::new_attempt(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, lost, unix_ms())
                 .await?;
