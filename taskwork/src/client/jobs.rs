@@ -370,8 +370,8 @@ mod tests {
         NodeWork { node: node.to_owned(), state, published }
     }
 
-    fn written(ms: u64) -> Option<Ledger> {
-        Some(Ledger { written_ms: Some(ms), ..Ledger::default() })
+    fn written(ms: u64) -> Ledger {
+        Ledger { written_ms: Some(ms), ..Ledger::default() }
     }
 
     fn record() -> JobRecord {
@@ -397,15 +397,15 @@ mod tests {
     #[test]
     fn what_would_be_lost_is_said_of_the_nodes_that_work_on_a_running_job() {
         let unprotected = Ledger { unprotected: true, bytes: Some(7), ..Ledger::default() };
-        let mut earlier = work("e", "member", written(1));
+        let mut earlier = work("e", "member", Some(written(1)));
         earlier.published.attempt = 1;
-        let mut told_last = work("f", "member", written(1));
+        let mut told_last = work("f", "member", Some(written(1)));
         told_last.published.last = true;
         let nodes = vec![
-            work("a", "member", written(9_600)),
-            work("b", "member", written(8_800)),
-            work("c", "lost", written(1)),
-            work("d", "member", Some(Ledger { empty: true, ..written(1).unwrap() })),
+            work("a", "member", Some(written(9_600))),
+            work("b", "member", Some(written(8_800))),
+            work("c", "lost", Some(written(1))),
+            work("d", "member", Some(Ledger { empty: true, ..written(1) })),
             earlier,
             told_last,
             work("g", "member", Some(Ledger { written_ms: Some(1), ..unprotected })),
