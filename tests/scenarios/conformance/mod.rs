@@ -10,7 +10,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use zk::{
     ClusterPaths, Connect, CreateMode, Error, MemoryTree, Op, OpAnswer, Release, Session, Store, WatchEvent,
-    accounting::{self, Claim, Transaction},
+    accounting::{self, Claim, Source, Transaction},
     durable,
     election::Candidate,
     job::{self, Closing, JobState, NewJob, Outcome},
@@ -419,10 +419,17 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
     let (node, attempt) = (world.connect().await, cluster.job(&id).attempt(1));
     assert_eq!(job::shared(&*node, &cluster, &id).await.unwrap(), shared);
     membership::join(&*node, &cluster, &member("a")).await.unwrap();
-    accounting::enrol(&*node, &cluster, &attempt, "a").await.unwrap();
-    let claim = Claim { node: "a".into(), txn: "a-0".into(), settled: None, task: ROOT.into(), enrol: false };
+    accounting::enrol(&*node, &cluster, &attempt, "a", b"nothing").await.unwrap();
+    let claim = Claim {
+        node: "a".into(),
+        txn: "a-0".into(),
+        settled: None,
+        source: Source::Parked(ROOT.into()),
+        transit: "a-c0~a".into(),
+        enrol: None,
+    };
     for _ in 0..2 {
-        let claimed = accounting::claim(&*node, &cluster, &attempt, &claim).await.unwrap();
+        let claimed = accounting::claim(&*node, &cluster, &attempt, &claim, &Some).await.unwrap();
         assert_eq!(claimed.as_deref(), Some(&b"the root"[..]), "however often it is asked");
     }
     let mut transaction = Transaction {
@@ -431,6 +438,9 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
         settled: Some("a-0".into()),
         toggles: vec![ROOT.into(), "n1-1".into()],
         output: b"seven".to_vec(),
+        held: b"a part".to_vec(),
+        give: vec![("a-g0~b".to_owned(), b"another".to_vec())],
+        take: vec!["a-c0~a".to_owned()],
         ..Transaction::default()
     };
     for _ in 0..2 {
@@ -438,6 +448,14 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
     }
     let list = store.children(&attempt.list()).await.unwrap();
     assert_eq!(list, ["n1-1"], "a transaction counts once");
+    let held = accounting::held(&*store, &attempt, "a").await.unwrap();
+    let orphans = accounting::orphans(&*store, &cluster, &attempt).await.unwrap();
+    assert_eq!(held.as_deref(), Some(&b"a part"[..]));
+    assert_eq!(
+        (orphans.members, orphans.transits, orphans.held),
+        (vec!["a".to_owned()], vec!["a-g0~b".to_owned()], vec!["a".to_owned()])
+    );
+    (transaction.give, transaction.take) = (Vec::new(), Vec::new());
     (transaction.txn, transaction.settled) = ("a-2".into(), Some("a-1".into()));
     transaction.toggles = vec!["n1-1".into()];
     let empty = {
