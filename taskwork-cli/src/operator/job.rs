@@ -50,7 +50,7 @@ impl Facts {
                 json!({ "at_ms": at_ms, "who": who, "kind": kind, "detail": detail })
             })
             .collect();
-        let cost = Cost::of(figures, requests);
+        let cost = Cost::of(&figures, requests);
         if let Some(fields) = object.as_object_mut() {
             fields.insert("figures".to_owned(), json!(figures));
             fields.insert("share_done".to_owned(), json!(figures.share()));
@@ -110,13 +110,13 @@ impl Facts {
         if let Some((open, parked)) = self.job.open_tasks.zip(self.job.parked_tasks) {
             rows.push(("not done", format!("{open} tasks in the global task list, {parked} parked")));
         }
-        rows.extend(losses(figures).map(|losses| ("losses", losses)));
+        rows.extend(losses(&figures).map(|losses| ("losses", losses)));
         rows.extend(self.job.unwritten_ms().map(|ms| ("at stake", ledger::cost(ms))));
         let unprotected = self.job.unprotected();
         let told = unprotected.map(|(node, held)| format!("{node} is {}", ledger::unprotected(&held)));
         rows.extend(told.map(|told| ("at stake", told)));
-        let cost = Cost::of(figures, requests);
-        rows.push(("ZooKeeper", cost.text(figures)));
+        let cost = Cost::of(&figures, requests);
+        rows.push(("ZooKeeper", cost.text(&figures)));
         let mut text = table::list(&rows);
         for lost in &record.lost {
             let _ = writeln!(
@@ -188,8 +188,8 @@ impl Facts {
 }
 
 /// Says what has become of the work of lost nodes, if any was lost.
-fn losses(figures: Figures) -> Option<String> {
-    let Figures { recovered, dropped, .. } = figures;
+fn losses(figures: &Figures) -> Option<String> {
+    let Figures { recovered, dropped, .. } = *figures;
     (recovered + dropped > 0).then(|| {
         format!(
             "{} tasks continued from what lost nodes had written; {} grants dropped that they had not",
@@ -208,7 +208,7 @@ struct Cost {
 }
 
 impl Cost {
-    fn of(figures: Figures, requests: Requests) -> Self {
+    fn of(figures: &Figures, requests: Requests) -> Self {
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         Self {
             retried_share: share(figures.retries, figures.transactions + figures.retries),
@@ -217,7 +217,7 @@ impl Cost {
         }
     }
 
-    fn text(&self, figures: Figures) -> String {
+    fn text(&self, figures: &Figures) -> String {
         format!(
             "{} transactions, {:.1} % of the tries repeated; {:.1} reads per write; {:.1} transactions per \
              thousand tasks",
@@ -236,10 +236,10 @@ mod tests {
     #[test]
     fn losses_are_told_once_there_are_any() {
         let mut figures = Figures::default();
-        assert_eq!(losses(figures), None);
+        assert_eq!(losses(&figures), None);
         (figures.recovered, figures.dropped) = (1_234, 2);
         let told =
             "1,234 tasks continued from what lost nodes had written; 2 grants dropped that they had not";
-        assert_eq!(losses(figures).as_deref(), Some(told));
+        assert_eq!(losses(&figures).as_deref(), Some(told));
     }
 }

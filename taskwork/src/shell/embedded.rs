@@ -124,7 +124,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         Some(kept) => kept.find(store, cluster, &draft, started).await?,
     };
     if let Some(record) = over {
-        return submitted.report(&record, Figures::default(), variables()).await;
+        return submitted.report(&record, &Figures::default(), variables()).await;
     }
     let alone = nodes == 1 && scale.is_none();
     // Without a directory nothing survives this process, and within it no node is lost alone.
@@ -147,7 +147,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
     };
     let outcome = outcome.await;
     let figures = fleet.end().await;
-    submitted.report(&outcome?, figures, variables()).await
+    submitted.report(&outcome?, &figures, variables()).await
 }
 
 /// The nodes of this process.

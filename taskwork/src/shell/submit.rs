@@ -224,14 +224,14 @@ impl Tracked {
         variables: VariableTable,
     ) -> Result<RawReport, JobError> {
         let figures = self.figures(record).await?;
-        self.report(record, figures, variables).await
+        self.report(record, &figures, variables).await
     }
 
     /// Returns the report of a job; if it was stopped or suspended, with the output committed by then.
     pub(crate) async fn report(
         &self,
         record: &JobRecord,
-        figures: Figures,
+        figures: &Figures,
         variables: VariableTable,
     ) -> Result<RawReport, JobError> {
         if record.state == JobState::Failed {
@@ -249,7 +249,7 @@ impl Tracked {
         let variables = self.variables(variables).await?;
         let elapsed = self.took.get().copied().unwrap_or_else(|| self.started.elapsed());
         let suspended = record.state == JobState::Suspended;
-        Ok(RawReport { output, suspended, figures, elapsed, variables })
+        Ok(RawReport { output, suspended, figures: *figures, elapsed, variables })
     }
 }
 
@@ -367,7 +367,7 @@ mod tests {
             let mut errors = 0;
             for lost in 2.. {
                 tree.set_faults(LoseOne(lost, fate));
-                let read = submitted.report(&record, Figures::default(), variables_of::<Nothing>()).await;
+                let read = submitted.report(&record, &Figures::default(), variables_of::<Nothing>()).await;
                 match read.and_then(RawReport::decode::<Nothing>) {
                     Ok(report) => {
                         assert_eq!(
