@@ -132,7 +132,7 @@ impl Run {
             return;
         }
         self.note_cut(cut.tasks.iter().chain(&draft.beside));
-        let transaction = self.accounting.flush(draft, cut, around.limits.batch_ids_max);
+        let transaction = self.accounting.flush(draft, cut, &around.limits);
         around.actions.push(Action::Transact { attempt: self.attempt, transaction });
     }
 
@@ -165,7 +165,7 @@ impl Run {
             return None;
         }
         let transit = self.reclaim.pop()?;
-        Some(self.accounting.claim(Source::Transit(transit), false))
+        Some(self.accounting.claim(Source::Returned(transit), false))
     }
 }
 

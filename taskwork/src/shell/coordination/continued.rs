@@ -42,8 +42,7 @@ pub(super) fn continued(
             Some(format!("{count} of {node}{written}"))
         }
         // What a thief has refused, and what a node has parked when it left, is nobody's loss.
-        Source::Parked(_) => None,
-        Source::Transit(Transit { from, .. }) if from == me => None,
+        Source::Parked(_) | Source::Returned(_) => None,
         Source::Transit(Transit { from, to, .. }) if to == me => {
             Some(format!("{count} of {from} that were on their way to this node"))
         }
@@ -83,7 +82,7 @@ mod tests {
         assert_eq!(said(to_me, 2, None), format!("2 tasks of {LOST} that were on their way to this node"));
         let to_lost = Source::Transit(Transit::grant(OTHER, 7, LOST));
         assert_eq!(said(to_lost, 3, None), format!("3 tasks that were on their way to {LOST}"));
-        let nobodys_loss = [Source::Transit(Transit::grant(ME, 7, OTHER)), Source::Parked(TaskId::ROOT)];
+        let nobodys_loss = [Source::Returned(Transit::grant(ME, 7, OTHER)), Source::Parked(TaskId::ROOT)];
         for source in nobodys_loss {
             assert_eq!(said(source, 1, None), "");
         }
