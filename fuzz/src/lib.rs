@@ -12,7 +12,8 @@ use tsp_example::{
     read::{parse_instance, parse_tour, write_tour},
 };
 use zk::{
-    ClusterPaths, Connect, CreateMode, Credentials, MemoryTree, Store, figures, is_name, job, membership,
+    ClusterPaths, Connect, CreateMode, Credentials, MemoryTree, Store, accounting::Source, figures, is_name,
+    job, membership,
 };
 
 /// Parses a message between nodes or a letter: bytes from a peer, or from anyone who can write to the tree.
@@ -171,13 +172,20 @@ async fn read_znodes(place: u8, content: &[u8]) {
         put(&*store, &path, b"").await;
     }
     let attempt = paths.attempt(1);
-    for path in
-        [attempt.base(), attempt.outputs(), attempt.parked(), attempt.left(), attempt.txns(), attempt.large()]
-    {
+    for path in [
+        attempt.base(),
+        attempt.outputs(),
+        attempt.parked(),
+        attempt.left(),
+        attempt.txns(),
+        attempt.large(),
+        attempt.held(),
+        attempt.transits(),
+    ] {
         put(&*store, &path, b"").await;
     }
     let name = String::from_utf8_lossy(content).into_owned();
-    match place % 8 {
+    match place % 10 {
         0 => put(&*store, &paths.record(), content).await,
         1 => put(&*store, &cluster.member("n0000000000000001"), content).await,
         2 => put(&*store, &paths.node_figures("n0000000000000001"), content).await,
@@ -185,6 +193,8 @@ async fn read_znodes(place: u8, content: &[u8]) {
         4 => put(&*store, &paths.result(), content).await,
         5 => put(&*store, &attempt.parked_task("n0000000000000000-0"), content).await,
         6 => put(&*store, &format!("{}/{name}", cluster.election()), b"").await,
+        7 => put(&*store, &attempt.held_by("n0000000000000002"), content).await,
+        8 => put(&*store, &attempt.transit("n0000000000000002-g1~n0000000000000003"), content).await,
         _ => put(&*store, &cluster.member(&name), content).await,
     }
     let _ = membership::list(&*store, &cluster).await;
@@ -196,16 +206,25 @@ async fn read_znodes(place: u8, content: &[u8]) {
     let _ = job::lost(&*store, &cluster, &attempt).await;
     let _ = zk::election::leaders(&*store, &cluster).await;
     let _ = figures::read::<serde_json::Value>(&*store, &cluster, "j-0000000000").await;
+    let source = match place % 3 {
+        0 => Source::Parked("n0000000000000000-0".to_owned()),
+        1 => Source::Held("n0000000000000002".to_owned()),
+        _ => Source::Transit { name: "n0000000000000002-g1~n0000000000000003".to_owned(), gone: None },
+    };
     let claim = zk::accounting::Claim {
-        enrol: false,
+        enrol: None,
         node: "n0000000000000001".to_owned(),
         txn: "n0000000000000001-0".to_owned(),
         settled: None,
-        task: "n0000000000000000-0".to_owned(),
+        source,
+        transit: "n0000000000000001-c0~n0000000000000001".to_owned(),
     };
-    if let Ok(Some(envelope)) = zk::accounting::claim(&*store, &cluster, &attempt, &claim).await {
-        fuzzing::check_wire(&envelope);
+    let claimed = zk::accounting::claim(&*store, &cluster, &attempt, &claim, &Some).await;
+    if let Ok(Some(content)) = claimed {
+        fuzzing::check_wire(&content);
     }
+    let _ = zk::accounting::held(&*store, &attempt, "n0000000000000002").await;
+    let _ = zk::accounting::orphans(&*store, &cluster, &attempt).await;
     let _ = job::forget(&*store, &cluster, "j-0000000000").await;
 }
 

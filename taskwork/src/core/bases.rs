@@ -91,7 +91,15 @@ impl Bases {
         let basis = Basis(self.next);
         self.next += 1;
         let waited_ms = limits.ledger_soon_ms + limits.grant_retry_ms;
-        let open = Open { transit, confirmed_at, owed, ask_at: now + waited_ms, waited_ms, pressed: false, urgent: false };
+        let open = Open {
+            transit,
+            confirmed_at,
+            owed,
+            ask_at: now + waited_ms,
+            waited_ms,
+            pressed: false,
+            urgent: false,
+        };
         self.open.insert(basis, open);
         basis
     }

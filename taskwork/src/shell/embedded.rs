@@ -127,6 +127,8 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         return submitted.report(&record, Figures::default(), variables()).await;
     }
     let alone = nodes == 1 && scale.is_none();
+    // Without a directory nothing survives this process, and within it no node is lost alone.
+    let limits = if kept.is_some() { limits } else { Limits { ledger_interval_ms: 0, ..limits } };
     let mut fleet = Fleet {
         tree,
         submitted: &submitted,

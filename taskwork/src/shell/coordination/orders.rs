@@ -169,9 +169,11 @@ impl Coordination {
         };
         match outcome {
             Ok(result) => result,
-            Err(CommitError::NotMember | CommitError::Store(zk::Error::SessionExpired)) => {
-                TransactionResult::NotMember
-            }
+            // What cannot be kept ends every session.
+            Err(
+                CommitError::NotMember
+                | CommitError::Store(zk::Error::SessionExpired | zk::Error::NotKept { .. }),
+            ) => TransactionResult::NotMember,
             Err(CommitError::AttemptOver) => TransactionResult::AttemptOver,
             Err(CommitError::Store(error)) if error.is_transient() => {
                 tracing::debug!(txn = transaction.txn, %error, "a transaction is tried again");

@@ -33,7 +33,8 @@ impl Invariant for NothingIsLost {
             }
             let Some(at) = place(&facts.cluster, op.path()) else { continue };
             let (Some(attempt), Some(job)) = (at.attempt, facts.job(at.job)) else { continue };
-            check(job, attempt).map_err(|what| format!("{}: {what}, after a write to {}", at.job, op.path()))?;
+            check(job, attempt)
+                .map_err(|what| format!("{}: {what}, after a write to {}", at.job, op.path()))?;
         }
         Ok(())
     }

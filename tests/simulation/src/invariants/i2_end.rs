@@ -36,7 +36,9 @@ impl Invariant for NeverTooEarly {
             }
             let list = path.rsplit_once('/').map_or("", |(folder, _)| folder);
             if servers.count(list) == Some(0) {
-                return Err(format!("the list of attempt {attempt} is empty, and {open} states or tasks are open"));
+                return Err(format!(
+                    "the list of attempt {attempt} is empty, and {open} states or tasks are open"
+                ));
             }
         }
         Ok(())

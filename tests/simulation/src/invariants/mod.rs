@@ -243,10 +243,8 @@ impl Facts {
         };
         self.jobs.iter().filter_map(move |(name, job)| {
             let program = self.programs.get(name)?;
-            let is_idle = job.state.is_running()
-                && job.latest > 0
-                && job.has_no_tasks()
-                && !is_at_hand(program);
+            let is_idle =
+                job.state.is_running() && job.latest > 0 && job.has_no_tasks() && !is_at_hand(program);
             Some((name.as_str(), program.as_str(), is_idle))
         })
     }
