@@ -10,7 +10,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use zk::{
     ClusterPaths, Connect, CreateMode, Error, MemoryTree, Op, OpAnswer, Release, Session, Store, WatchEvent,
-    accounting::{self, Claim, Transaction},
+    accounting::{self, Claim, Source, Transaction},
     durable,
     election::Candidate,
     job::{self, Closing, JobState, NewJob, Outcome},
@@ -419,10 +419,17 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
     let (node, attempt) = (world.connect().await, cluster.job(&id).attempt(1));
     assert_eq!(job::shared(&*node, &cluster, &id).await.unwrap(), shared);
     membership::join(&*node, &cluster, &member("a")).await.unwrap();
-    accounting::enrol(&*node, &cluster, &attempt, "a").await.unwrap();
-    let claim = Claim { node: "a".into(), txn: "a-0".into(), settled: None, task: ROOT.into(), enrol: false };
+    accounting::enrol(&*node, &cluster, &attempt, "a", b"nothing").await.unwrap();
+    let claim = Claim {
+        node: "a".into(),
+        txn: "a-0".into(),
+        settled: None,
+        source: Source::Parked(ROOT.into()),
+        transit: "a-c0~a".into(),
+        enrol: None,
+    };
     for _ in 0..2 {
-        let claimed = accounting::claim(&*node, &cluster, &attempt, &claim).await.unwrap();
+        let claimed = accounting::claim(&*node, &cluster, &attempt, &claim, &Some).await.unwrap();
         assert_eq!(claimed.as_deref(), Some(&b"the root"[..]), "however often it is asked");
     }
     let mut transaction = Transaction {
