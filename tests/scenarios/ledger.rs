@@ -240,13 +240,84 @@ fn round_of_kills(seed: u64) {
     stage.ends_exactly();
 }
 
+/// The seed of one round, to repeat what a seed has found.
+fn seed() -> Option<u64> {
+    std::env::var("TASKWORK_SEED").ok()?.parse().ok()
+}
+
 #[test]
 fn kills() {
-    // To look for what a seed has found, name it.
-    if let Some(seed) = std::env::var("TASKWORK_SEED").ok().and_then(|seed| seed.parse().ok()) {
+    if let Some(seed) = seed() {
         return round_of_kills(seed);
     }
     (0..if is_long() { 50 } else { 2 }).for_each(round_of_kills);
+}
+
+/// Everything at once, by a seed: nodes that come, go, are killed, freeze and thaw, and a ZooKeeper that is
+/// restarted, one after another and faster than anybody recovers.
+fn round_of_storms(seed: u64) {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let counted = if seed % 2 == 0 { tree("3000") } else { unbalanced("15") };
+    let mut stage = Stage::new(format!("storm, seed {seed}"), &Setup::standalone(), 4, counted);
+    let mut frozen: Vec<usize> = Vec::new();
+    for _ in 0..20 {
+        thread::sleep(Duration::from_millis(random.random_range(0..600)));
+        if stage.job.has_ended().unwrap() {
+            break;
+        }
+        let awake: Vec<usize> = stage.here.iter().copied().filter(|node| !frozen.contains(node)).collect();
+        match random.random_range(0..10) {
+            0..=3 if !stage.here.is_empty() => {
+                let mut victims = stage.here.clone();
+                victims.shuffle(&mut random);
+                victims.truncate(random.random_range(1..=2));
+                stage.kill(&victims, "in a storm");
+                frozen.retain(|node| !victims.contains(node));
+            }
+            4 if !awake.is_empty() => {
+                let node = any(&mut random, &awake);
+                stage.cluster.nodes[node].signal("TERM").unwrap();
+                stage.here.retain(|&here| here != node);
+                stage.note(format!("{node} was told to leave"));
+            }
+            5 | 6 if !awake.is_empty() => {
+                let node = any(&mut random, &awake);
+                stage.cluster.nodes[node].signal("STOP").unwrap();
+                frozen.push(node);
+                stage.note(format!("{node} stopped"));
+            }
+            7 if !frozen.is_empty() => {
+                let node = frozen.swap_remove(random.random_range(0..frozen.len()));
+                stage.cluster.nodes[node].signal("CONT").unwrap();
+                stage.note(format!("{node} goes on"));
+            }
+            8 => {
+                stage.cluster.servers.kill(0).unwrap();
+                thread::sleep(Duration::from_millis(random.random_range(0..1_500)));
+                stage.cluster.servers.revive(0).unwrap();
+                stage.cluster.servers.wait_until_serving(0).unwrap();
+                stage.note("ZooKeeper was restarted");
+            }
+            _ => {}
+        }
+        if stage.here.len() - frozen.len() < 4 && random.random() {
+            stage.start(1);
+        }
+    }
+    for node in frozen {
+        stage.cluster.nodes[node].signal("CONT").unwrap();
+    }
+    stage.start(2);
+    stage.ends_exactly();
+}
+
+/// With `TASKWORK_LONG=1`: no single fault is covered here that is not covered above.
+#[test]
+fn storms() {
+    if let Some(seed) = seed() {
+        return round_of_storms(seed);
+    }
+    (0..if is_long() { 30 } else { 0 }).for_each(round_of_storms);
 }
 
 /// The part of a job that a node has done, as it has said last.
