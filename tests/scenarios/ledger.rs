@@ -323,7 +323,10 @@ fn storms() {
 /// The part of a job that a node has done, as it has said last.
 fn worked_by(job: &Value, name: &str) -> u64 {
     let nodes = job["nodes"].as_array().unwrap();
-    nodes.iter().find(|node| node["node"] == name).map_or(0, |node| node["figures"]["worked"].as_u64().unwrap())
+    nodes
+        .iter()
+        .find(|node| node["node"] == name)
+        .map_or(0, |node| node["figures"]["worked"].as_u64().unwrap())
 }
 
 #[test]
@@ -388,7 +391,8 @@ fn two_that_were_frozen_beyond_their_sessions_are_continued_and_join_anew() {
 /// A node is killed while ZooKeeper is away, and nobody can know.
 fn killed_while_zookeeper_is_away(away: Duration) {
     let title = format!("ZooKeeper away for {away:?}");
-    let mut stage = Stage::new(title, &Setup::standalone(), 4, tree(if is_long() { "10000" } else { "4000" }));
+    let mut stage =
+        Stage::new(title, &Setup::standalone(), 4, tree(if is_long() { "10000" } else { "4000" }));
     stage.cluster.servers.kill(0).unwrap();
     stage.note("ZooKeeper is away");
     // For so long it is away, whatever happens.
@@ -449,7 +453,11 @@ fn nothing_of_before_gets_into_an_empty_zookeeper() {
         names.len() == 3 && !names.iter().any(|name| before.contains(name))
     });
     let ended = stage.job.has_ended().unwrap();
-    stage.note(format!("who waited for the old job: ended {ended}, {} {}", stage.job.output(), stage.job.errors()));
+    stage.note(format!(
+        "who waited for the old job: ended {ended}, {} {}",
+        stage.job.output(),
+        stage.job.errors()
+    ));
     let said = stage.cluster.logs().matches("the node's session is over; it joins anew").count();
     assert!(said >= 3, "{}", stage.cluster.logs());
 }
@@ -469,7 +477,12 @@ fn an_unprotected_node_costs_an_attempt_and_no_other() {
     let lost = stage.cluster.name_of(unprotected).unwrap();
     stage.wait_until("the job has ended", |stage| stage.job.has_ended().unwrap());
     let job = stage.job();
-    assert_eq!((&job["attempt"], &job["lost"][0]["node"]), (&json!(2), &json!(lost)), "{}", stage.cluster.logs());
+    assert_eq!(
+        (&job["attempt"], &job["lost"][0]["node"]),
+        (&json!(2), &json!(lost)),
+        "{}",
+        stage.cluster.logs()
+    );
     assert_eq!(job["lost"].as_array().unwrap().len(), 1, "{job}");
     let found: Value = serde_json::from_str(&stage.job.output()).unwrap();
     assert_eq!(found["states"], stage.counted.answer.1, "{}", stage.cluster.logs());
