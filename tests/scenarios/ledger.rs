@@ -198,12 +198,12 @@ fn any(random: &mut SmallRng, nodes: &[usize]) -> usize {
 /// that leads, one that drains; others are started sooner or later.
 fn round_of_kills(seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
-    let counted = if seed % 2 == 0 { tree("4000") } else { unbalanced("20") };
+    let counted = if seed.is_multiple_of(2) { tree("4000") } else { unbalanced("20") };
     let mut stage = Stage::new(format!("kills, seed {seed}"), &Setup::standalone(), 4, counted);
     let mut kills: usize = random.random_range(1..=4);
     let mut missing = 0;
     while kills > 0 {
-        thread::sleep(Duration::from_millis(random.random_range(0..2_000)));
+        thread::sleep(Duration::from_millis(random.random_range(0..3_000)));
         if stage.job.has_ended().unwrap() {
             stage.note(format!("the job has ended before the last {kills} kills"));
             break;
@@ -253,11 +253,52 @@ fn kills() {
     (0..if is_long() { 50 } else { 2 }).for_each(round_of_kills);
 }
 
+/// Short jobs, one after another: a kill falls on the claim of the root and on the last commits as often as on
+/// anything between.
+fn round_of_short_jobs(seed: u64, jobs: usize) {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let options = ["--workers", "1", "--zk-session-timeout", "1"];
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 3, &options).unwrap();
+    let mut here: Vec<usize> = (0..3).collect();
+    let (states, largest) = Tree::sequential(12);
+    for number in 0..jobs {
+        let title = format!("short jobs, seed {seed}, job {number}");
+        let spin = random.random_range(0..8_000).to_string();
+        let job = cluster.begin("tree", &["submit", "12", "--spin", &spin, "--wait", "--json"]).unwrap();
+        let moment = Duration::from_millis(random.random_range(0..1_000));
+        thread::sleep(moment);
+        here.shuffle(&mut random);
+        let victims = here.split_off(random.random_range(0..here.len()));
+        cluster.kill_nodes(&victims).unwrap();
+        println!("{title}: --spin {spin}; killed {victims:?} after {moment:?}; there are {here:?}");
+        for _ in victims {
+            here.push(cluster.start_node("tree", &options).unwrap());
+        }
+        let said = job.end_within(PATIENCE).unwrap_or_else(|error| {
+            let job = cluster.json("taskwork", &["job", &number.to_string()]);
+            panic!("{title}: {error} {job:?}\n{}", cluster.logs())
+        });
+        let found: Value = serde_json::from_str(&said.out).unwrap_or_default();
+        let right = found["states"] == states && found["largest"] == largest;
+        assert!(right, "{title}: {said:?}\n{}", cluster.logs());
+        let job = cluster.json("taskwork", &["job", &number.to_string()]).unwrap();
+        let nobody = job["attempt"] == 1 && job["lost"] == json!([]);
+        assert!(nobody, "{title}: {job}\n{}", cluster.logs());
+    }
+}
+
+#[test]
+fn short_jobs() {
+    let jobs = if is_long() { 100 } else { 3 };
+    round_of_short_jobs(seed().unwrap_or(0), jobs);
+}
+
 /// Everything at once, by a seed: nodes that come, go, are killed, freeze and thaw, and a ZooKeeper that is
 /// restarted, one after another and faster than anybody recovers.
 fn round_of_storms(seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
-    let counted = if seed % 2 == 0 { tree("3000") } else { unbalanced("15") };
+    let counted = if seed.is_multiple_of(2) { tree("3000") } else { unbalanced("15") };
     let mut stage = Stage::new(format!("storm, seed {seed}"), &Setup::standalone(), 4, counted);
     let mut frozen: Vec<usize> = Vec::new();
     for _ in 0..20 {
