@@ -118,7 +118,7 @@ impl<'a, T: Task> Context<'a, T> {
         if self.variables_changed() {
             self.refresh();
         }
-        // While other tasks are awaited, there is nothing to see for this one.
+        // While other tasks are awaited, there is nothing to see for this one, until the next announcement.
         let others = self.pool.signals.snapshot() && !self.pool.is_interrupted(self.worker);
         self.quiet =
             if others { Signals::quiet_but_snapshot(self.epoch) } else { Signals::quiet(self.epoch) };

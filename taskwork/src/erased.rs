@@ -23,21 +23,25 @@
 //! # Who calls the program's own code, and where
 //!
 //! The program's code may be slow or panic at any time. It must not block the thread that maintains the
-//! session longer than it takes to read or write one value, and a panic must not bring down the node.
+//! session longer than it takes to read or write the values of one step, and a panic must not bring down the
+//! node.
 //!
 //! | program code | called by | on the thread |
 //! |---|---|---|
 //! | `Task::search`, `Task::split` | a worker | of the worker; a panic fails the job |
 //! | `Output::merge`, of a completed task | a worker | of the worker |
-//! | `Serialize`, of tasks and outputs | `take`, `unload`, `take_batch` | of the driver |
+//! | `Output::merge`, of what was completed on a basis, or after a cut | `ready_cut`, or a worker | of the caller |
+//! | `Serialize`, of queued tasks | `take`, `unload`, `begin_cut` | of the driver |
+//! | `Serialize`, of a running task and its children, for a cut | a worker | of the worker |
+//! | `Serialize`, of outputs | `ready_cut`, or a worker | of the caller |
 //! | `Deserialize`, of tasks; `Task::outlook` | `put` | of the driver |
 //! | `Deserialize`, of the shared data | `Kind::open` | a separate one: it may be large |
 //! | `Output::merge`, for the result | `merge` | a separate one: it may take long |
 //! | `Task::suggest` | `suggest` | a separate one, with a time limit |
 //! | `Variable::improves`, and its values' serde | `variables` | of the caller that has the value |
 //!
-//! While a worker merges an output into the batch, `take_batch` returns that it will be ready later: the
-//! driver does not wait, and the worker encodes the batch. The rest of [`Work`] (`view`, `figures`, `stop`,
+//! While a worker merges an output into the batch, `ready_cut` returns that the cut will be ready later: the
+//! driver does not wait, and the worker finishes the cut. The rest of [`Work`] (`view`, `figures`, `stop`,
 //! `resume`, `set_thieves` and so on) is the runtime's own code and holds a lock for microseconds; the driver
 //! calls it between two events. In virtual time everything runs on one thread.
 //!

@@ -66,6 +66,8 @@ pub(crate) enum Source {
     Parked(TaskId),
     /// Tasks on their way to a node that cannot take them any more.
     Transit(Transit),
+    /// Tasks that this node has given away, and that were refused.
+    Returned(Transit),
     /// Everything that a node held which is gone.
     Held(NodeId),
 }

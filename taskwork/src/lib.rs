@@ -37,7 +37,7 @@
 //!         let all = (1 << *cx.shared()) - 1;
 //!         while !self.open.is_empty() {
 //!             if cx.migrate() {
-//!                 return Outcome::Migrate; // the runtime moves what is left to another node
+//!                 return Outcome::Migrate; // the runtime writes what is left, or moves it to another node
 //!             }
 //!             let Some(Board { columns, left, right }) = self.open.pop() else { break };
 //!             if columns == all {
@@ -73,7 +73,7 @@
 //!
 //! | in `search` | purpose | cost if there is nothing to do |
 //! |---|---|---|
-//! | [`Context::migrate`] | returns whether the task should stop here | one load |
+//! | [`Context::migrate`] | returns whether the task should stop here, to be moved or, about once a second, to be written | one load |
 //! | [`Context::potential_split`] | marks a point where a part of the task could be split off | one load |
 //! | [`Context::get_var`], [`set_var`](Context::set_var) | the [`Variable`]s that all tasks share, such as the best solution | one load, one compare |
 //! | [`Context::output`] | what this task produces: an [`Output`], merged exactly once | nothing |

@@ -361,6 +361,12 @@ pub async fn claim(
         {
             return Ok(None);
         }
+        // It may have written this after the first read.
+        if matches!(claim.source, Source::Held(_))
+            && store.get(&path).await.is_ok_and(|(now, _)| now != content)
+        {
+            continue;
+        }
         let Some(adopted) = adopt(read) else { return Ok(None) };
         let written =
             put(store, cluster, &claim.node, folder.clone(), &adopted, blob::INLINE_BYTES_MAX).await?;

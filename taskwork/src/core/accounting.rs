@@ -20,6 +20,7 @@ use super::{
     given::Gift,
 };
 use crate::{
+    config::Limits,
     envelope::Envelope,
     holdings::{Holdings, Source, Transit},
     toggles::Toggles,
@@ -138,18 +139,18 @@ impl Accounting {
     }
 
     /// Completes a flush and begins it. `give` is the part of its grants that is not void, the other tasks
-    /// are in `beside`. At most `toggles_max` ids are toggled with it. A node that holds anything does not
+    /// are in `beside`. At most `batch_ids_max` ids are toggled with it. A node that holds anything does not
     /// leave with it.
-    pub(super) fn flush(&mut self, draft: Draft, cut: Cut, toggles_max: usize) -> Transaction {
+    pub(super) fn flush(&mut self, draft: Draft, cut: Cut, limits: &Limits) -> Transaction {
         let Draft { take, give, beside, park, leave } = draft;
-        let Cut { tasks, unprotected, toggles, output } = cut;
+        let Cut { mut tasks, unprotected, toggles, output } = cut;
         self.owed.merge(toggles);
-        let toggles = self.owed.take(toggles_max.min(TOGGLES_MAX));
-        let mut held = if unprotected { Holdings::unprotected() } else { Holdings::of(tasks) };
+        let toggles = self.owed.take(limits.batch_ids_max.min(TOGGLES_MAX));
+        tasks.extend(beside);
+        let bytes: usize = tasks.iter().map(Envelope::bytes).sum();
+        let too_large = unprotected || bytes > limits.ledger_bytes_max;
+        let mut held = if too_large { Holdings::unprotected() } else { Holdings::of(tasks) };
         held.owed = self.owed.clone();
-        if !unprotected {
-            held.tasks.extend(beside);
-        }
         let leave = leave && held == Holdings::default();
         self.begin(TransactionKind::Flush(Flush { toggles, output, held, give, take, park, leave }))
     }
@@ -231,13 +232,17 @@ mod tests {
         TaskId { node: NodeId(1), number }
     }
 
+    fn limits(batch_ids_max: usize) -> Limits {
+        Limits { batch_ids_max, ..Limits::default() }
+    }
+
     fn flush(accounting: &mut Accounting, completed: &[u64], toggles_max: usize) -> Transaction {
         accounting.draft(Draft::default(), Toggles::default());
         let mut cut = Cut::default();
         completed.iter().for_each(|&number| cut.toggles.complete(task(number), &[]));
         accounting.cut(cut);
         let (draft, cut) = accounting.ready().unwrap();
-        accounting.flush(draft, cut, toggles_max)
+        accounting.flush(draft, cut, &limits(toggles_max))
     }
 
     fn flushed(transaction: &Transaction) -> &Flush {
@@ -308,7 +313,7 @@ mod tests {
         (0..3).for_each(|number| cut.toggles.complete(task(number), &[]));
         accounting.cut(cut);
         let (draft, cut) = accounting.ready().unwrap();
-        let first = accounting.flush(draft, cut, 2);
+        let first = accounting.flush(draft, cut, &limits(2));
         let Flush { toggles, held, leave, .. } = flushed(&first);
         assert_eq!((toggles.len(), held.owed.len(), *leave), (2, 1, false));
         accounting.written(first.txn);

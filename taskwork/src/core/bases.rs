@@ -11,7 +11,8 @@
 //!                   └──void: it never will──▶ dropped
 //! ```
 //!
-//! A task has one parent, so one basis is enough. Claimed tasks are confirmed from the beginning.
+//! A task has one parent, so one basis is enough. Claimed tasks are this node's own from the beginning: they
+//! stand in `transit/` from itself to itself until its next flush.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,8 +34,6 @@ struct Open {
     transit: Transit,
     /// When it was confirmed.
     confirmed_at: Option<u64>,
-    /// Ids that come with it.
-    owed: Toggles,
     /// When the victim is asked whether it has written it.
     ask_at: u64,
     waited_ms: u64,
@@ -49,6 +48,10 @@ struct Open {
 pub(super) struct Bases {
     open: BTreeMap<Basis, Open>,
     next: u64,
+    /// What was claimed, since when, and the ids that come with it.
+    claimed: Vec<Transit>,
+    claimed_since: Option<u64>,
+    owed: Toggles,
 }
 
 /// The bases that a flush takes in.
@@ -62,7 +65,13 @@ pub(super) struct TakenIn {
 impl Bases {
     /// The next basis has this number or, if it is 0, the first that is not [`Basis::FIRM`].
     pub(super) fn new(next: u64) -> Self {
-        Self { open: BTreeMap::new(), next: next.max(Basis::FIRM.0 + 1) }
+        Self {
+            open: BTreeMap::new(),
+            next: next.max(Basis::FIRM.0 + 1),
+            claimed: Vec::new(),
+            claimed_since: None,
+            owed: Toggles::default(),
+        }
     }
 
     /// Returns the number of the next basis; numbers are never reused on a node.
@@ -72,29 +81,12 @@ impl Bases {
 
     /// Opens the basis of tasks that were granted.
     pub(super) fn granted(&mut self, now: u64, transit: Transit, limits: &Limits) -> Basis {
-        self.open(now, transit, None, Toggles::default(), limits)
-    }
-
-    /// Opens the basis of what was claimed.
-    pub(super) fn claimed(&mut self, now: u64, transit: Transit, owed: Toggles, limits: &Limits) -> Basis {
-        self.open(now, transit, Some(now), owed, limits)
-    }
-
-    fn open(
-        &mut self,
-        now: u64,
-        transit: Transit,
-        confirmed_at: Option<u64>,
-        owed: Toggles,
-        limits: &Limits,
-    ) -> Basis {
         let basis = Basis(self.next);
         self.next += 1;
         let waited_ms = limits.ledger_soon_ms + limits.grant_retry_ms;
         let open = Open {
             transit,
-            confirmed_at,
-            owed,
+            confirmed_at: None,
             ask_at: now + waited_ms,
             waited_ms,
             pressed: false,
@@ -102,6 +94,14 @@ impl Bases {
         };
         self.open.insert(basis, open);
         basis
+    }
+
+    /// Notes what was claimed, with the ids that are owed for it. Its tasks need no basis: the next flush takes
+    /// it in, whatever else it takes.
+    pub(super) fn claimed(&mut self, now: u64, transit: Transit, owed: Toggles) {
+        self.claimed.push(transit);
+        self.claimed_since.get_or_insert(now);
+        self.owed.merge(owed);
     }
 
     /// Returns whether a basis is not taken in.
@@ -122,12 +122,12 @@ impl Bases {
 
     /// Returns whether any basis is not taken in.
     pub(super) fn any_open(&self) -> bool {
-        !self.open.is_empty()
+        !self.open.is_empty() || !self.claimed.is_empty()
     }
 
     /// Returns when the first of the confirmed bases was confirmed.
     pub(super) fn confirmed_since(&self) -> Option<u64> {
-        self.open.values().filter_map(|open| open.confirmed_at).min()
+        self.open.values().filter_map(|open| open.confirmed_at).chain(self.claimed_since).min()
     }
 
     /// Returns whether anything is open from this node.
@@ -137,7 +137,7 @@ impl Bases {
 
     /// Returns the transits of grants that were taken and are not taken in.
     pub(super) fn has(&self, transit: Transit) -> bool {
-        self.open.values().any(|open| open.transit == transit)
+        self.claimed.contains(&transit) || self.open.values().any(|open| open.transit == transit)
     }
 
     /// Notes that a victim has written these grants.
@@ -176,14 +176,18 @@ impl Bases {
 
     /// Removes confirmed bases, which the next flush takes in.
     pub(super) fn take_in(&mut self) -> TakenIn {
-        let mut taken = TakenIn::default();
+        let mut taken = TakenIn {
+            bases: Vec::new(),
+            transits: std::mem::take(&mut self.claimed),
+            owed: std::mem::take(&mut self.owed),
+        };
+        self.claimed_since = None;
         let confirmed = self.open.iter().filter(|(_, open)| open.confirmed_at.is_some());
         let bases: Vec<Basis> = confirmed.map(|(&basis, _)| basis).take(TAKEN_IN_MAX).collect();
         for basis in bases {
             if let Some(open) = self.open.remove(&basis) {
                 taken.bases.push(basis);
                 taken.transits.push(open.transit);
-                taken.owed.merge(open.owed);
             }
         }
         taken

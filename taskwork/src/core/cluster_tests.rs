@@ -195,9 +195,8 @@ impl Znodes {
 
     fn claim(&mut self, node: NodeId, source: Source) -> Option<Holdings> {
         let gone = match source {
-            Source::Parked(_) => None,
+            Source::Parked(_) | Source::Returned(_) => None,
             Source::Held(holder) => Some(holder),
-            Source::Transit(Transit { from, .. }) if from == node => None,
             Source::Transit(Transit { from, to, .. }) => Some(if to == node { from } else { to }),
         };
         if gone.is_some_and(|gone| self.members.contains(&gone)) {
@@ -206,7 +205,7 @@ impl Znodes {
         match source {
             Source::Parked(task) => self.parked.remove(&task).map(|task| Holdings::of(vec![task])),
             Source::Held(holder) => self.held.remove(&holder),
-            Source::Transit(transit) => self.transit.remove(&transit),
+            Source::Transit(transit) | Source::Returned(transit) => self.transit.remove(&transit),
         }
     }
 

@@ -131,7 +131,7 @@ impl Run {
         if nothing {
             return;
         }
-        let transaction = self.accounting.flush(draft, cut, around.limits.batch_ids_max);
+        let transaction = self.accounting.flush(draft, cut, &around.limits);
         around.actions.push(Action::Transact { attempt: self.attempt, transaction });
     }
 
@@ -150,7 +150,7 @@ impl Run {
             return None;
         }
         let transit = self.reclaim.pop()?;
-        Some(self.accounting.claim(Source::Transit(transit), false))
+        Some(self.accounting.claim(Source::Returned(transit), false))
     }
 }
 

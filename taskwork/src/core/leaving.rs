@@ -9,6 +9,9 @@
 //!
 //! Workers stop at their next `migrate()`, at different times; queued tasks are handed on meanwhile.
 //!
+//! It leaves only when nothing here is tentative any more, and no ids are owed: a victim that does not write
+//! what it has given, because a task there does not poll, delays the leave of its thief.
+//!
 //! A grant that was sent and not answered can be neither parked nor taken back: the other node may have it.
 //! So the last third of the time is for such answers, for tasks that take long to stop, and for the commit.
 //! The deadline holds whatever the program, the other nodes or the tree do: whoever sends a signal soon kills

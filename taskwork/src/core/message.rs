@@ -4,8 +4,8 @@
 //!   thief                                victim
 //!     │ ── Steal{request} ─────────────────▶ │   queued tasks? take some.  Only running ones? raise demand
 //!     │ ◀── Deny{request} ────────────────── │   nothing to give, or no split came in time
-//!     │ ◀── Grant{grant, request, tasks} ─── │   keeps the tasks; repeats it until …
-//!     │ ── Ack{grant} ─────────────────────▶ │   … this: now forgets them
+//!     │ ◀── Grant{grant, request, tasks} ─── │   repeats it until …
+//!     │ ── Ack{grant} ─────────────────────▶ │   … this, but holds the tasks until they are written
 //!     │ ◀── Settled{grant} ───────────────── │   the thief may forget the grant too, and may leave
 //!     ┊                                      ┊
 //!     │ ◀── Confirmed{grants} ────────────── │   written to ZooKeeper: the thief may write it as its own

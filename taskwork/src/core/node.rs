@@ -22,7 +22,7 @@ use super::{
 use crate::{
     config::Limits,
     figures::Figures,
-    holdings::{Holdings, Source, Transit, TransitNumber},
+    holdings::{Basis, Holdings, Source, Transit, TransitNumber},
     id::{Attempt, NodeId},
 };
 
@@ -284,7 +284,7 @@ impl Run {
         else {
             return true;
         };
-        if to != around.id || from == around.id {
+        if to != around.id {
             return true;
         }
         let lost = self.receipts.never_took(from, grant) && !self.bases.has(transit);
@@ -297,11 +297,11 @@ impl Run {
     /// Keeps what was claimed. It is on its way from this node to itself until the next flush.
     fn claimed(&mut self, around: &mut Surroundings, txn: u64, source: Source, holdings: Holdings) {
         let Holdings { tasks, owed, .. } = holdings;
-        if !matches!(source, Source::Parked(_)) {
+        if matches!(source, Source::Transit(_) | Source::Held(_)) {
             around.figures.recovered += tasks.len() as u64;
         }
-        let transit = Transit::claim(around.id, txn);
-        let basis = self.bases.claimed(around.now, transit, owed, &around.limits);
-        around.keep(basis, tasks);
+        // A cut that is being taken does not contain what comes now, and the next flush takes it in.
+        self.bases.claimed(around.now, Transit::claim(around.id, txn), owed);
+        around.keep(Basis::FIRM, tasks);
     }
 }

@@ -1,8 +1,12 @@
 //! What nodes that are gone have left behind: their holdings, and tasks on their way to or from them.
 //!
 //! Nobody in particular is responsible for it: a hungry node claims it like a parked task. A node looks when
-//! a member has gone without a clean leave, when its attempt begins, and from time to time while it finds no
-//! tasks anywhere.
+//! a member has gone without a clean leave, when it has often asked in vain whether its tasks are written, and
+//! from time to time while it finds no tasks anywhere.
+//!
+//! A look judges tentative tasks, too, but only those of victims whose departure was noticed before the look
+//! was requested. In an older answer a node that is no member may be one that has joined since, and still
+//! writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -124,7 +124,7 @@ fn order(node: NodeId, source: Source) -> u64 {
     let (owner, number) = match source {
         Source::Parked(task) => (task.node, task.number),
         Source::Held(owner) => (owner, u64::MAX),
-        Source::Transit(transit) => match transit.number {
+        Source::Transit(transit) | Source::Returned(transit) => match transit.number {
             TransitNumber::Grant(number) | TransitNumber::Claim(number) => (transit.from, number),
         },
     };

@@ -32,6 +32,16 @@ pub(super) struct Batches<O> {
     ready: Mutex<Option<Result<Cut, PoolFault>>>,
 }
 
+/// What came of taking a cut.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Cut(Result<Cut, PoolFault>),
+    /// The next worker that completes a task, or reaches its point, makes it possible.
+    Later,
+    /// Outputs are to be [merged](Batches::merge) first.
+    Merges,
+}
+
 impl<O: Output> Batches<O> {
     /// Returns the number of ids to be committed.
     pub(super) fn ids(&self) -> usize {
@@ -60,20 +70,32 @@ impl<O: Output> Batches<O> {
         handed_out || self.wanted.load(Relaxed)
     }
 
-    /// Returns the cut if it is collected and the ledger is free, or if a worker has finished it. Otherwise
-    /// the next worker that completes a task will.
-    pub(super) fn take<T: Task<Output = O>>(&self, queue: &Queue<T>) -> Result<Option<Cut>, PoolFault> {
+    /// Takes the cut if it is collected, unless that takes the program's own code, or a worker that runs it holds
+    /// the ledger.
+    pub(super) fn take<T: Task<Output = O>>(&self, queue: &Queue<T>) -> Taken {
         if let Some(cut) = lock(&self.ready).take() {
-            return cut.map(Some);
+            return Taken::Cut(cut);
         }
         if !queue.cut_is_collected() {
-            return Ok(None);
+            return Taken::Later;
         }
         self.wanted.store(true, Relaxed);
         fence(SeqCst);
-        let finished = self.try_lock().and_then(|mut ledger| self.finish(queue, &mut ledger));
+        let Some(mut ledger) = self.try_lock() else { return Taken::Later };
+        if ledger.merges(|basis| queue.judge(basis)) {
+            return Taken::Merges;
+        }
         // A worker may have been faster.
-        finished.or_else(|| lock(&self.ready).take()).transpose()
+        let finished = self.finish(queue, &mut ledger).or_else(|| lock(&self.ready).take());
+        finished.map_or(Taken::Later, Taken::Cut)
+    }
+
+    /// Finishes the cut, however long the program takes to merge outputs; [`take`](Self::take) returns it then.
+    pub(super) fn merge<T: Task<Output = O>>(&self, queue: &Queue<T>) {
+        let mut ledger = lock(&self.ledger);
+        if let Some(finished) = self.finish(queue, &mut ledger) {
+            *lock(&self.ready) = Some(finished);
+        }
     }
 
     /// Resets the ledger. No task may be completed meanwhile.
@@ -174,13 +196,13 @@ mod tests {
         let signals = Signals::default();
         queue.begin_cut(&[], true, &signals);
         assert!(queue.sealed(Vec::new(), &signals));
-        assert_eq!(batches.take(queue), Ok(None));
-        assert_eq!(batches.take(queue), Ok(None));
+        assert_eq!(batches.take(queue), Taken::Later);
+        assert_eq!(batches.take(queue), Taken::Later);
         stands.lock().unwrap().1 = true;
         changed.notify_all();
         assert!(worker.join().unwrap(), "the worker says that it is waited for");
-        let mut cut = batches.take(queue).unwrap().expect("it is handed out");
+        let Taken::Cut(Ok(mut cut)) = batches.take(queue) else { panic!("it is handed out") };
         assert_eq!(cut.toggles.take(9), [TaskId::ROOT]);
-        assert_eq!((batches.take(queue), batches.ids()), (Ok(None), 0), "once");
+        assert_eq!((batches.take(queue), batches.ids()), (Taken::Later, 0), "once");
     }
 }

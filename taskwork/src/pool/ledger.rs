@@ -67,6 +67,11 @@ impl<O: Output> Ledger<O> {
         self.toggles.len() + self.after.as_ref().map_or(0, |after| after.toggles.len())
     }
 
+    /// Returns whether outputs are to be merged to finish a cut.
+    pub(super) fn merges(&self, judge: impl Fn(Basis) -> Judgement) -> bool {
+        self.after.is_some() || self.parts.keys().any(|&basis| judge(basis) == Judgement::Firm)
+    }
+
     /// Finishes a cut: returns the ids to be toggled since the last one, and the output of everything completed
     /// before.
     pub(super) fn finish(

@@ -33,7 +33,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -85,6 +85,8 @@ pub(crate) struct Pool<T: Task> {
     pub(crate) limits: PoolLimits,
     queue: Queue<T>,
     batches: Batches<T::Output>,
+    /// Whether a thread merges outputs for a cut.
+    merging: AtomicBool,
     fault: Mutex<Option<PoolFault>>,
     tasks_made: AtomicU64,
     /// Units of work, one counter per worker.
@@ -118,8 +120,6 @@ pub(crate) struct PoolLimits {
     pub(crate) batch_ids_commit: usize,
     /// Whether running tasks are written from time to time.
     pub(crate) ledger: bool,
-    /// The maximum size of all tasks of a cut, in bytes.
-    pub(crate) ledger_bytes_max: usize,
 }
 
 /// The maximum number of children of a task whatever the limits.
@@ -127,13 +127,11 @@ const CHILDREN_MAX: usize = 500;
 
 impl PoolLimits {
     pub(crate) fn of(limits: &Limits) -> Self {
-        let Limits { task_children_max, batch_ids_commit, ledger_interval_ms, ledger_bytes_max, .. } =
-            *limits;
+        let Limits { task_children_max, batch_ids_commit, ledger_interval_ms, .. } = *limits;
         Self {
             task_children_max: task_children_max.min(CHILDREN_MAX),
             batch_ids_commit,
             ledger: ledger_interval_ms > 0,
-            ledger_bytes_max,
         }
     }
 }
@@ -150,6 +148,7 @@ impl<T: Task> Pool<T> {
             limits,
             queue: Queue::new(workers),
             batches: Batches::default(),
+            merging: AtomicBool::new(false),
             fault: Mutex::default(),
             tasks_made: AtomicU64::new(0),
             worked: (0..workers).map(|_| Counter::default()).collect(),
@@ -200,6 +199,7 @@ impl<T: Task> Pool<T> {
 
     /// Returns whether a worker's task is to be interrupted.
     pub(crate) fn is_interrupted(&self, worker: usize) -> bool {
+        self.signals.heed_snapshot();
         self.queue.is_interrupted(worker)
     }
 

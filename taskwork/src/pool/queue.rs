@@ -357,9 +357,13 @@ impl<T: Task> Queue<T> {
     /// If there is to be no [ledger](crate::Limits::ledger_interval_ms), only completions count.
     pub(super) fn begin_cut(&self, firm: &[Basis], ledger: bool, signals: &Signals) -> Vec<Queued<T>> {
         let mut state = self.lock();
-        let State { running, cut, .. } = &mut *state;
+        let State { running, cut, tasks, .. } = &mut *state;
         cut.begin(firm);
         if !ledger {
+            // What is here is not written.
+            if !tasks.is_empty() || running.iter().any(Option::is_some) {
+                cut.add(None);
+            }
             return Vec::new();
         }
         for (worker, basis) in running.iter().enumerate() {
@@ -368,7 +372,9 @@ impl<T: Task> Queue<T> {
                 self.interrupted[worker].store(true, Relaxed);
             }
         }
-        signals.set_snapshot(cut.awaits_any());
+        if cut.awaits_any() {
+            signals.announce_snapshot();
+        }
         let tasks = std::mem::take(&mut state.tasks);
         let (counting, others) = tasks.into_iter().partition(|queued| state.cut.counts(queued.entry.basis));
         state.tasks = others;
@@ -471,9 +477,9 @@ impl<T: Task> Queue<T> {
         for (worker, basis) in state.running.iter().enumerate() {
             if basis.is_some_and(|basis| bases.contains(&basis)) {
                 self.interrupted[worker].store(true, Relaxed);
+                signals.announce_snapshot();
             }
         }
-        self.signal_interrupts(signals);
         state.signal(signals);
     }
 

@@ -4,7 +4,10 @@
 //! Relaxed suffices: the word only indicates *that* there is something to see; the data itself is behind a
 //! lock.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
 
 use super::sync::AtomicU64;
 
@@ -60,6 +63,18 @@ impl Signals {
 
     pub(crate) fn set_snapshot(&self, snapshot: bool) {
         self.set(SNAPSHOT, snapshot);
+    }
+
+    /// Makes every task look which of them are to be interrupted, also those that have looked since others were.
+    pub(crate) fn announce_snapshot(&self) {
+        self.set(SNAPSHOT, true);
+        // Whoever sees the new word sees which tasks are meant.
+        self.0.fetch_add(EPOCH, Release);
+    }
+
+    /// Must be called between the look at the word and the look at whether a task is meant.
+    pub(crate) fn heed_snapshot(&self) {
+        fence(Acquire);
     }
 
     /// Returns the word of an epoch in which other tasks than the caller's are to be interrupted, and nothing

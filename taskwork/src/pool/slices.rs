@@ -15,6 +15,7 @@ use tokio::{
 
 use super::{
     Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, Workers,
+    batches::Taken,
     queue::Next,
     work::{Merging, merge_shown},
     worker::Searched,
@@ -185,8 +186,16 @@ impl<T: Task> Work for Slices<T> {
         begun
     }
 
-    fn ready_cut(&self) -> Result<Option<Cut>, PoolFault> {
-        self.pool.ready_cut()
+    fn ready_cut(self: Arc<Self>) -> Result<Option<Cut>, PoolFault> {
+        let pool = &self.pool;
+        loop {
+            match pool.batches.take(&pool.queue) {
+                Taken::Cut(cut) => return cut.map(Some),
+                Taken::Later => return Ok(None),
+                // At once and on this thread: another thread's time would not be that of the run.
+                Taken::Merges => pool.batches.merge(&pool.queue),
+            }
+        }
     }
 
     fn void(&self, bases: &[Basis]) {

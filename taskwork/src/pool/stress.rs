@@ -55,22 +55,17 @@ impl Task for Leaves {
     }
 }
 
-const LIMITS: PoolLimits = PoolLimits {
-    task_children_max: 3,
-    batch_ids_commit: usize::MAX,
-    ledger: true,
-    ledger_bytes_max: 1 << 30,
-};
+const LIMITS: PoolLimits = PoolLimits { task_children_max: 3, batch_ids_commit: usize::MAX, ledger: true };
 const HEIGHT: u32 = 12;
 const LEAVES: u64 = 1 << HEIGHT;
 const STATES: u64 = 2 * LEAVES - 1;
 
 /// Takes a cut, which lasts until every running task was polled.
-fn cut(pool: &dyn Work) -> Cut {
+fn cut<T: Task>(pool: &Arc<Pool<T>>) -> Cut {
     pool.begin_cut(&[]).unwrap();
     let give_up = Instant::now() + Duration::from_secs(60);
     loop {
-        if let Some(cut) = pool.ready_cut().unwrap() {
+        if let Some(cut) = Arc::clone(pool).ready_cut().unwrap() {
             return cut;
         }
         assert!(Instant::now() < give_up, "waited in vain for a cut: {:?}", pool.view());
@@ -122,7 +117,7 @@ fn every_state_is_visited_once_and_the_batch_holds_the_root_alone() {
         bench.pool.set_thieves(round % 3);
         bench.put_root();
         bench.wait_until_idle();
-        let mut cut = cut(&*bench.pool);
+        let mut cut = cut(&bench.pool);
         assert_eq!(cut.toggles.take(9), [TaskId::ROOT], "round {round}");
         assert_eq!(cut.output, codec::encode(&LEAVES).unwrap(), "round {round}");
         assert_eq!(Work::figures(&*bench.pool).worked, STATES, "round {round}");
@@ -144,7 +139,7 @@ fn tasks_that_go_back_and_forth_between_two_pools_are_neither_lost_nor_doubled()
             taker.put(taken, Basis::FIRM, None).unwrap();
             giver.set_thieves(0);
         }
-        let outputs = pair.each_ref().map(|bench| cut(&*bench.pool).output);
+        let outputs = pair.each_ref().map(|bench| cut(&bench.pool).output);
         assert_eq!(merge::<u64>(&outputs).unwrap(), LEAVES, "round {round}");
         pair.into_iter().for_each(Bench::end);
     }
@@ -182,14 +177,14 @@ fn a_pool_that_is_stopped_and_unloaded_gives_up_everything() {
         let unloaded = first.pool.unload().unwrap().into_iter().map(|(_, task)| task).collect();
         second.pool.put(unloaded, Basis::FIRM, None).unwrap();
         second.wait_until_idle();
-        let outputs = [cut(&*first.pool).output, cut(&*second.pool).output];
+        let outputs = [cut(&first.pool).output, cut(&second.pool).output];
         assert_eq!(merge::<u64>(&outputs).unwrap(), LEAVES, "round {round}");
         // The pool can be used again.
         first.pool.discard();
         first.pool.resume();
         first.put_root();
         first.wait_until_idle();
-        assert_eq!(cut(&*first.pool).output, codec::encode(&LEAVES).unwrap());
+        assert_eq!(cut(&first.pool).output, codec::encode(&LEAVES).unwrap());
         first.end();
         second.end();
     }
@@ -215,7 +210,7 @@ fn every_cut_through_a_pool_at_work_is_the_whole_of_it() {
         bench.put_root();
         let mut list = BTreeSet::from([TaskId::ROOT]);
         while !bench.pool.view().is_idle() {
-            let mut cut = cut(&*bench.pool);
+            let mut cut = cut(&bench.pool);
             assert_eq!(leaves(&cut), LEAVES, "round {round}");
             let ids: BTreeSet<TaskId> = cut.tasks.iter().map(|task| task.id).collect();
             assert_eq!(ids.len(), cut.tasks.len(), "round {round}");
@@ -227,7 +222,7 @@ fn every_cut_through_a_pool_at_work_is_the_whole_of_it() {
             assert!(!list.is_empty() || ids.is_empty(), "round {round}");
             cuts_with_tasks += usize::from(!ids.is_empty());
         }
-        assert_eq!(codec::decode::<u64>(&cut(&*bench.pool).output).unwrap(), LEAVES);
+        assert_eq!(codec::decode::<u64>(&cut(&bench.pool).output).unwrap(), LEAVES);
         bench.end();
     }
     assert!(cuts_with_tasks > 40, "only {cuts_with_tasks} cuts were taken while there was work");
@@ -242,15 +237,15 @@ fn what_is_tentative_is_in_no_cut_until_it_is_firm_and_goes_when_it_is_void() {
         let root = Entry::new(TaskId::ROOT, Leaves { open: vec![HEIGHT] });
         bench.pool.put(vec![root.seal().unwrap()], TENTATIVE, None).unwrap();
         bench.wait_for("some work done", |pool| Work::figures(pool).worked > 100);
-        let first = cut(&*bench.pool);
+        let first = cut(&bench.pool);
         assert_eq!((leaves(&first), first.toggles.len()), (0, 0), "round {round}");
         if round % 4 == 0 {
             bench.pool.void(&[TENTATIVE]);
             bench.wait_until_idle();
-            assert_eq!(leaves(&cut(&*bench.pool)), 0, "round {round}");
+            assert_eq!(leaves(&cut(&bench.pool)), 0, "round {round}");
         } else {
             bench.pool.begin_cut(&[TENTATIVE]).unwrap();
-            bench.wait_for("a cut", |pool| match pool.ready_cut().unwrap() {
+            bench.wait_for("a cut", |_| match Arc::clone(&bench.pool).ready_cut().unwrap() {
                 Some(cut) => {
                     assert_eq!(leaves(&cut), LEAVES, "round {round}");
                     true
@@ -339,7 +334,7 @@ fn a_thief_is_given_so_many_bytes_and_what_is_too_large_to_be_sent_stays() {
         std::thread::yield_now();
     }
     assert_eq!(pool.view().staying, 0);
-    assert_eq!(cut(&*pool).output, codec::encode(&(65_u64 << 20)).unwrap());
+    assert_eq!(cut(&pool).output, codec::encode(&(65_u64 << 20)).unwrap());
     pool.close();
     workers.join();
 }

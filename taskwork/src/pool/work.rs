@@ -4,13 +4,17 @@ use std::{
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    thread,
 };
 
 use thiserror::Error;
 use tokio::{task, time::Instant};
 
-use super::{Entry, Pool, PoolView, Signals, Source, VariableTable, lock, queue::Queued, worker::message};
+use super::{
+    Entry, Pool, PoolView, Signals, Source, VariableTable, batches::Taken, lock, queue::Queued,
+    worker::message,
+};
 use crate::{
     core::Cut,
     envelope::{Envelope, TASK_BYTES_MAX},
@@ -87,8 +91,9 @@ pub(crate) trait Work: Send + Sync + 'static {
     /// Makes what has these bases the node's own, and begins a cut. It is [`ready`](Self::ready_cut) when every
     /// running task has been polled, which [`changed`](Self::changed) announces; in a quiet pool at once.
     fn begin_cut(&self, firm: &[Basis]) -> Result<(), PoolFault>;
-    /// Returns the cut that was begun, if it is finished.
-    fn ready_cut(&self) -> Result<Option<Cut>, PoolFault>;
+    /// Returns the cut that was begun, if it is finished. If outputs have to be merged first, another thread does
+    /// that, since it may take long, and [`changed`](Self::changed) announces its end.
+    fn ready_cut(self: Arc<Self>) -> Result<Option<Cut>, PoolFault>;
     /// Drops everything that has these bases.
     fn void(&self, bases: &[Basis]);
     /// Merges outputs of nodes on another thread, since it may take long. Nodes without any output yet have
@@ -228,13 +233,22 @@ impl<T: Task> Work for Pool<T> {
         }
     }
 
-    fn ready_cut(&self) -> Result<Option<Cut>, PoolFault> {
-        let cut = self.batches.take(&self.queue)?;
-        Ok(cut.map(|cut| {
-            let bytes: usize = cut.tasks.iter().map(Envelope::bytes).sum();
-            let unprotected = cut.unprotected || bytes > self.limits.ledger_bytes_max || !self.limits.ledger;
-            Cut { unprotected, ..cut }
-        }))
+    fn ready_cut(self: Arc<Self>) -> Result<Option<Cut>, PoolFault> {
+        match self.batches.take(&self.queue) {
+            Taken::Cut(cut) => cut.map(Some),
+            Taken::Later => Ok(None),
+            Taken::Merges => {
+                if !self.merging.swap(true, Relaxed) {
+                    let merging = Arc::clone(&self);
+                    thread::spawn(move || {
+                        merging.batches.merge(&merging.queue);
+                        merging.merging.store(false, Relaxed);
+                        merging.notify_changed();
+                    });
+                }
+                Ok(None)
+            }
+        }
     }
 
     fn void(&self, bases: &[Basis]) {

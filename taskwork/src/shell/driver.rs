@@ -130,7 +130,7 @@ impl Driver {
 
     /// Returns the event for a change of the pool.
     fn look(&self) -> Event {
-        match self.pool.ready_cut() {
+        match Arc::clone(&self.pool).ready_cut() {
             Ok(cut) => cut.map_or(Event::Look, Event::Cut),
             Err(fault) => {
                 self.order(Order::Fail(fault));
@@ -264,7 +264,7 @@ impl Driver {
             Action::Cut { firm } => {
                 self.pool.begin_cut(&firm)?;
                 // Otherwise the pool notifies the driver when it is ready.
-                return Ok(self.pool.ready_cut()?.map(Event::Cut));
+                return Ok(Arc::clone(&self.pool).ready_cut()?.map(Event::Cut));
             }
             Action::Void { bases } => self.pool.void(&bases),
             Action::LookForOrphans { look } => {

@@ -12,15 +12,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("output", &[]),
     ("variable", &["wire"]),
     ("envelope", &["id"]),
-    ("core", &["config", "envelope", "figures", "id"]),
-    ("wire", &["core", "envelope", "id"]),
+    ("toggles", &["id"]),
+    ("holdings", &["envelope", "id", "toggles"]),
+    ("core", &["config", "envelope", "figures", "holdings", "id", "toggles"]),
+    ("wire", &["core", "envelope", "holdings", "id"]),
     ("erased", &["id", "pool", "wire"]),
     ("report", &["config", "figures", "pool", "task", "variable", "wire"]),
     (
         "shell",
         &[
-            "config", "core", "envelope", "erased", "figures", "id", "outlook", "pool", "report", "task",
-            "variable", "wire",
+            "config", "core", "envelope", "erased", "figures", "holdings", "id", "outlook", "pool", "report",
+            "task", "variable", "wire",
         ],
     ),
 ];

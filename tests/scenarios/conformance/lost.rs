@@ -86,7 +86,7 @@ fn a_transaction_counts_once_although_its_answer_is_lost_or_late() {
         let id = job::submit(&*direct, &cluster, &new_job(b"")).await.unwrap();
         let (store, attempt) = (stage.proxied().await, cluster.job(&id).attempt(1));
         membership::join(&*store, &cluster, &member("a")).await.unwrap();
-        accounting::enrol(&*store, &cluster, &attempt, "a", b"nothing").await.unwrap();
+        accounting::enrol(&*store, &cluster, &attempt, "a", b"").await.unwrap();
         let commit = async |txn: &str, toggles: &[&str]| {
             let toggles = toggles.iter().map(|&id| id.to_owned()).collect();
             let transaction =

@@ -438,6 +438,9 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
         settled: Some("a-0".into()),
         toggles: vec![ROOT.into(), "n1-1".into()],
         output: b"seven".to_vec(),
+        held: b"a part".to_vec(),
+        give: vec![("a-g0~b".to_owned(), b"another".to_vec())],
+        take: vec!["a-c0~a".to_owned()],
         ..Transaction::default()
     };
     for _ in 0..2 {
@@ -445,6 +448,14 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
     }
     let list = store.children(&attempt.list()).await.unwrap();
     assert_eq!(list, ["n1-1"], "a transaction counts once");
+    let held = accounting::held(&*store, &attempt, "a").await.unwrap();
+    let orphans = accounting::orphans(&*store, &cluster, &attempt).await.unwrap();
+    assert_eq!(held.as_deref(), Some(&b"a part"[..]));
+    assert_eq!(
+        (orphans.members, orphans.transits, orphans.held),
+        (vec!["a".to_owned()], vec!["a-g0~b".to_owned()], vec!["a".to_owned()])
+    );
+    (transaction.give, transaction.take) = (Vec::new(), Vec::new());
     (transaction.txn, transaction.settled) = ("a-2".into(), Some("a-1".into()));
     transaction.toggles = vec!["n1-1".into()];
     let empty = {

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   Submitting ─▶ Running ─▶ Done          the list is empty: the leader writes the result
-//!             ▲     │  ▲ └─▶ Failed        the program is at fault, or too many nodes were lost
+//!             ▲     │  ▲ └─▶ Failed        the program is at fault, or too many attempts have ended
 //!             │     │  │ └─▶ Cancelled     a user stopped it
-//!             ▼     └──┘ a node was lost: another attempt
+//!             ▼     └──┘ an unprotected node was lost: another attempt
 //!         Suspended                        its tasks are parked until a user resumes it
 //! ```
 mod end;

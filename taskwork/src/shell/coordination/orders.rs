@@ -241,10 +241,11 @@ impl Coordination {
             Source::Held(node) => accounting::Source::Held(node.to_string()),
             Source::Transit(transit) => {
                 let Transit { from, to, .. } = transit;
-                // What this node has given away and got back is its own.
-                let owner = (from != self.node).then_some(if to == self.node { from } else { to });
-                let gone = owner.map(|owner| owner.to_string());
-                accounting::Source::Transit { name: transit.to_string(), gone }
+                let owner = if to == self.node { from } else { to };
+                accounting::Source::Transit { name: transit.to_string(), gone: Some(owner.to_string()) }
+            }
+            Source::Returned(transit) => {
+                accounting::Source::Transit { name: transit.to_string(), gone: None }
             }
         }
     }
@@ -318,7 +319,7 @@ impl Coordination {
 fn adopted(source: Source, content: &[u8]) -> Result<Holdings, DecodeError> {
     match source {
         Source::Parked(_) => Ok(Holdings::of(vec![codec::decode(content)?])),
-        Source::Transit(_) | Source::Held(_) => codec::decode(content),
+        Source::Transit(_) | Source::Returned(_) | Source::Held(_) => codec::decode(content),
     }
 }
 

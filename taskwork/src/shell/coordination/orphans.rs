@@ -11,7 +11,8 @@ use crate::{
     id::{Attempt, NodeId},
 };
 
-/// The maximum number of tasks on their way that one look reports; nodes that find no tasks look again.
+/// The maximum number of tasks on their way to lost nodes that one look reports; nodes that find no tasks look
+/// again.
 const TRANSITS_MAX: usize = 10_000;
 
 impl Coordination {
@@ -40,9 +41,10 @@ impl Coordination {
             let mut held: Vec<_> = held.iter().filter_map(|node| node.parse().ok()).collect();
             let members: BTreeSet<NodeId> = members.iter().filter_map(|node| node.parse().ok()).collect();
             held.retain(|node| !members.contains(node));
-            // Of the others, this one may be waiting for any.
-            let concerns = |transit: &Transit| transit.to == self.node || !members.contains(&transit.to);
-            let transits = names.filter(concerns).take(TRANSITS_MAX).collect();
+            // What is on its way to this node must not be missing.
+            let (mine, others): (Vec<Transit>, Vec<Transit>) = names.partition(|name| name.to == self.node);
+            let others = others.into_iter().filter(|transit| !members.contains(&transit.to));
+            let transits = mine.into_iter().chain(others.take(TRANSITS_MAX)).collect();
             self.tell(Event::Orphans { attempt, look, members, transits, held }).await;
         }
     }

@@ -1,5 +1,6 @@
-//! Tasks that do not check whether they should stop: they keep a node from leaving, from the next attempt and
-//! from the next job. They are reported, since only the program's author can fix them.
+//! Tasks that do not check whether they should stop: they keep a node from writing what it holds, from
+//! leaving, from the next attempt and from the next job. They are reported, since only the program's author can
+//! fix them.
 
 use std::{
     sync::{Arc, PoisonError},
