@@ -71,6 +71,7 @@ fn what_is_collected_does_not_depend_on_the_nodes() {
     cluster.nodes[0].signal("KILL").unwrap();
     let said = job.end_within(PATIENCE).unwrap();
     assert_eq!(json_of(&said)["collected"], alone["collected"], "{}", cluster.logs());
+    assert_eq!(cluster.json("taskwork", &["job", "0"]).unwrap()["attempt"], 1, "{}", cluster.logs());
 }
 
 #[test]

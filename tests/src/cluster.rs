@@ -15,6 +15,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 use zk_server::{Servers, Setup};
 
+use crate::tree::UNPROTECTED_NODE;
+
 /// Maximum time for any step before a scenario fails.
 pub const SOON: Duration = Duration::from_secs(60);
 /// The interval at which conditions are checked.
@@ -104,6 +106,15 @@ impl Cluster {
         self.spawn_node(command)
     }
 
+    /// Starts a node of the program `tree` that never writes what it holds: its loss costs an attempt.
+    ///
+    /// # Errors
+    /// As [`start_node`](Self::start_node).
+    pub fn start_unprotected_node(&mut self) -> Result<usize> {
+        let command = self.command("tree", &[UNPROTECTED_NODE])?;
+        self.spawn_node(command)
+    }
+
     /// Starts a node of a program on a host, which is a network namespace.
     ///
     /// # Errors
@@ -142,6 +153,24 @@ impl Cluster {
             self.wait_for_log(node, "the node is ready")?;
         }
         Ok(())
+    }
+
+    /// Kills nodes, all at the same instant.
+    ///
+    /// # Errors
+    /// If one of them was waited for already.
+    pub fn kill_nodes(&mut self, nodes: &[usize]) -> Result<()> {
+        let ids = nodes.iter().map(|&node| self.nodes[node].id().to_string());
+        let status = Command::new("kill").arg("-KILL").args(ids).status()?;
+        ensure!(status.success(), "nodes {nodes:?} cannot be killed");
+        nodes.iter().try_for_each(|&node| self.nodes[node].wait().map(drop))
+    }
+
+    /// Returns the id under which a node has joined the last time.
+    pub fn name_of(&self, node: usize) -> Option<String> {
+        let log = self.log(node);
+        let (_, name) = log.rsplit_once("is ready node=")?;
+        Some(name.chars().take_while(|c| !c.is_whitespace()).collect())
     }
 
     /// Waits until a node's log contains a text.
@@ -306,6 +335,11 @@ impl Running {
     /// If the operating system reports an error.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.process.try_wait()?.is_some())
+    }
+
+    /// Returns its standard output so far.
+    pub fn output(&self) -> String {
+        fs::read_to_string(&self.out).unwrap_or_default()
     }
 
     /// Returns its standard error so far.

@@ -1,10 +1,11 @@
 //! A task for scenarios: counts the states of a tree whose shape is determined by a hash, and finds the
 //! largest hash. The count is known from a sequential loop; the duration of a state can be chosen.
 
-use std::{thread, time::Duration};
+use std::{env, process::ExitCode, thread, time::Duration};
 
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Job, Outcome, Task, Variable, Variables};
+use taskwork::{Context, Job, Limits, Node, Outcome, Release, Task, Variable, Variables, client::Connect};
 use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
 
 /// A part of the tree: the states that are still to be visited.
@@ -156,4 +157,35 @@ impl Program for TreeProgram {
             Ok(Shown { text, json, complete: report.finished })
         }))
     }
+}
+
+/// The command that runs a node of one worker that never writes what it holds, which no option of `node` does.
+/// It is of the same build as other nodes, so they work on the same jobs.
+pub const UNPROTECTED_NODE: &str = "unprotected-node";
+
+/// How long ZooKeeper waits for an unprotected node.
+const UNPROTECTED_SESSION: Duration = Duration::from_secs(2);
+
+/// Runs such a node until it is killed.
+pub fn unprotected_node() -> ExitCode {
+    match serve_unprotected() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve_unprotected() -> anyhow::Result<()> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
+    let mut connect = Connect::new(env::var("TASKWORK_ZK").context("TASKWORK_ZK is not set")?);
+    connect.session_timeout = UNPROTECTED_SESSION;
+    let release = Release::this_build(TreeProgram::NAME, TreeProgram::VERSION)?;
+    let (mut kinds, mut limits) = (Kinds::default(), Limits::default());
+    TreeProgram::kinds(&mut kinds);
+    limits.ledger_interval_ms = 0;
+    let node = Node::builder_at(connect, "default", release)?.kinds(kinds).limits(limits).workers(1);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async { Ok(node.serve()?.ended().await?) })
 }

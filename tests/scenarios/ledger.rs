@@ -1,0 +1,539 @@
+//! Nodes that are lost without a word, at any moment and any number of them: others continue from what they had
+//! written. The count is exact every time, in the first attempt.
+
+use std::{
+    fmt::Display,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rand::{Rng as _, SeedableRng as _, rngs::SmallRng, seq::SliceRandom as _};
+use serde_json::{Value, json};
+use taskwork_tests::{
+    cluster::{Cluster, Running, SOON},
+    data::is_long,
+    tree::Tree,
+};
+use zk_server::Setup;
+
+/// How deep the tree is that is counted: more than a million states.
+const DEPTH: u32 = 16;
+/// How long a job may take, most of all on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(240);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const NODE: [&str; 4] = ["--workers", "1", "--zk-session-timeout", "2"];
+/// What the leader says of a node from whose holdings others continue.
+const CONTINUED: &str = "a node was lost; others continue from what it had last written";
+
+/// A job whose answer is known.
+struct Counted {
+    program: &'static str,
+    submit: Vec<&'static str>,
+    /// The name and value of what it finds.
+    answer: (&'static str, u64),
+}
+
+/// A tree of some dozens of large tasks.
+fn tree(spin: &'static str) -> Counted {
+    let (states, _) = Tree::sequential(DEPTH);
+    Counted { program: "tree", submit: vec!["16", "--spin", spin], answer: ("states", states) }
+}
+
+/// A published unbalanced tree, of which much more is stolen.
+fn unbalanced(spin: &'static str) -> Counted {
+    Counted { program: "uts", submit: vec!["T3", "--spin", spin], answer: ("nodes", 4_112_897) }
+}
+
+/// A cluster with a job under way.
+struct Stage {
+    /// What this is, for those who read of a failure.
+    title: String,
+    began: Instant,
+    cluster: Cluster,
+    job: Running,
+    counted: Counted,
+    /// The nodes that are there.
+    here: Vec<usize>,
+}
+
+impl Stage {
+    /// Starts nodes of one worker each, and a job; returns when all are at work.
+    fn new(title: impl Display, setup: &Setup, nodes: usize, counted: Counted) -> Self {
+        let mut cluster = Cluster::start(setup).unwrap();
+        cluster.start_nodes(counted.program, nodes, &NODE).unwrap();
+        let arguments = [&["submit", "--wait", "--json"], &counted.submit[..]].concat();
+        let job = cluster.begin(counted.program, &arguments).unwrap();
+        for node in 0..nodes {
+            cluster.wait_for_log(node, "the node takes part").unwrap();
+        }
+        let (title, began) = (title.to_string(), Instant::now());
+        Self { title, began, cluster, job, counted, here: (0..nodes).collect() }
+    }
+
+    /// Notes what was done, and when; the harness prints it when the scenario fails.
+    fn note(&self, what: impl Display) {
+        println!("{}: {:.2} s: {what}", self.title, self.began.elapsed().as_secs_f64());
+    }
+
+    fn fail(&self, what: impl Display) -> ! {
+        self.note(&what);
+        panic!("{}: {what}\n{}", self.title, self.cluster.logs());
+    }
+
+    fn wait_until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
+        let deadline = Instant::now() + SOON;
+        while !holds(self) {
+            if Instant::now() > deadline {
+                self.fail(format!("not in time: {what}"));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// What was done to the cluster was done while the job ran.
+    fn is_at_work(&mut self) {
+        if self.job.has_ended().unwrap() {
+            self.fail("the job has ended before anything could go wrong");
+        }
+    }
+
+    /// The nodes as the cluster lists them; nothing while ZooKeeper does not answer.
+    fn members(&self) -> Vec<Value> {
+        let said = self.cluster.json("taskwork", &["nodes"]).unwrap_or_default();
+        said.as_array().cloned().unwrap_or_default()
+    }
+
+    /// The ids of the members.
+    fn names(&self) -> Vec<String> {
+        self.members().iter().map(|node| node["node"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The node that leads, if one does now.
+    fn leader(&self) -> Option<usize> {
+        let members = self.members();
+        let leads = members.iter().find(|member| member["leads"] == true)?["node"].as_str()?;
+        self.here.iter().copied().find(|&node| self.cluster.name_of(node).as_deref() == Some(leads))
+    }
+
+    fn job(&self) -> Value {
+        self.cluster.json("taskwork", &["job", "0"]).unwrap()
+    }
+
+    /// Waits until about half of the work is done, as far as the nodes have said so.
+    fn wait_until_half_done(&mut self) {
+        let half = self.counted.answer.1 / 2;
+        self.wait_until("half of the job", |stage| stage.job()["figures"]["worked"].as_u64() >= Some(half));
+        self.is_at_work();
+    }
+
+    /// Kills nodes, all at the same instant.
+    fn kill(&mut self, victims: &[usize], how: &str) {
+        let names: Vec<_> = victims.iter().map(|&node| (node, self.cluster.name_of(node))).collect();
+        self.cluster.kill_nodes(victims).unwrap();
+        self.here.retain(|node| !victims.contains(node));
+        self.note(format!("killed {names:?}, {how}; there are {:?}", self.here));
+    }
+
+    /// Starts nodes, which may be killed before they are ready.
+    fn start(&mut self, count: usize) {
+        for _ in 0..count {
+            self.here.push(self.cluster.start_node(self.counted.program, &NODE).unwrap());
+        }
+        self.note(format!("{count} nodes started; there are {:?}", self.here));
+    }
+
+    /// The end of the job: the exact count, in the first attempt; returns what `taskwork job` says, and the
+    /// cluster, whose nodes do the next job.
+    fn ends_exactly(mut self) -> (Value, Cluster) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.job.has_ended().unwrap() {
+            if Instant::now() > deadline {
+                let job = self.cluster.json("taskwork", &["job", "0"]);
+                self.fail(format!("the job does not end: {job:?}"));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        let job = self.job();
+        let worked = &job["figures"]["worked"];
+        self.note(format!("the job has ended: {} worked of {:?}", worked, self.counted.answer));
+        self.is_exact(&job);
+        for node in self.here.clone() {
+            if self.cluster.nodes[node].has_ended().unwrap() {
+                self.fail(format!("node {node} has ended"));
+            }
+        }
+        // Nobody was left in a state in which it could do nothing more.
+        if self.counted.program == "tree" {
+            let said = self.cluster.json("tree", &["submit", "10", "--wait"]);
+            let states = said.as_ref().map(|said| said["states"].as_u64()).unwrap_or_default();
+            if states != Some(Tree::sequential(10).0) {
+                self.fail(format!("the next job: {said:?}"));
+            }
+        }
+        (job, self.cluster)
+    }
+
+    /// The exact count, in the first attempt.
+    fn is_exact(&self, job: &Value) {
+        let said = self.cluster.json("taskwork", &["result", "0"]);
+        let (name, answer) = self.counted.answer;
+        let errors = self.job.errors();
+        let printed = self.job.output();
+        let found: Value = serde_json::from_str(&printed).unwrap_or_default();
+        if found[name] != answer {
+            self.fail(format!("{name} is not {answer}: {printed} {errors} {said:?} {job}"));
+        }
+        if job["attempt"] != 1 || job["lost"] != json!([]) {
+            self.fail(format!("another attempt: {job}"));
+        }
+    }
+}
+
+/// A random victim.
+fn any(random: &mut SmallRng, nodes: &[usize]) -> usize {
+    nodes[random.random_range(0..nodes.len())]
+}
+
+/// One round: one to four nodes are killed at random moments of a job, by a seed: one, several at once, the one
+/// that leads, one that drains; others are started sooner or later.
+fn round_of_kills(seed: u64) {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let (large, small) = if is_long() { ("4000", "20") } else { ("2500", "15") };
+    let counted = if seed.is_multiple_of(2) { tree(large) } else { unbalanced(small) };
+    let mut stage = Stage::new(format!("kills, seed {seed}"), &Setup::standalone(), 4, counted);
+    let mut kills: usize = random.random_range(1..=4);
+    let mut missing = 0;
+    while kills > 0 {
+        thread::sleep(Duration::from_millis(random.random_range(0..3_000)));
+        if stage.job.has_ended().unwrap() {
+            stage.note(format!("the job has ended before the last {kills} kills"));
+            break;
+        }
+        let together = random.random_range(1..=kills.min(stage.here.len()));
+        let (mut victims, mut how) = (stage.here.clone(), "at the same instant".to_owned());
+        victims.shuffle(&mut random);
+        victims.truncate(together);
+        match random.random_range(0..4) {
+            0 => {
+                if let Some(leader) = stage.leader() {
+                    victims = vec![leader];
+                    "the leader".clone_into(&mut how);
+                }
+            }
+            1 => {
+                victims = vec![any(&mut random, &stage.here)];
+                // One that is not ready yet dies of this, which is as good.
+                stage.cluster.nodes[victims[0]].signal("TERM").unwrap();
+                let head_start = Duration::from_millis(random.random_range(0..60));
+                thread::sleep(head_start);
+                how = format!("{head_start:?} after it was told to leave");
+            }
+            _ => {}
+        }
+        stage.kill(&victims, &how);
+        kills -= victims.len();
+        missing += victims.len();
+        if kills == 0 || stage.here.is_empty() || random.random() {
+            stage.start(missing);
+            missing = 0;
+        }
+    }
+    stage.ends_exactly();
+}
+
+/// Seeds that have between them a leader, several at the same instant, and nodes that drain.
+const SHORT_SEEDS: [u64; 2] = [9, 28];
+
+/// The seed of one round, to repeat what a seed has found.
+fn seed() -> Option<u64> {
+    std::env::var("TASKWORK_SEED").ok()?.parse().ok()
+}
+
+#[test]
+fn kills() {
+    if let Some(seed) = seed() {
+        return round_of_kills(seed);
+    }
+    if is_long() {
+        (0..50).for_each(round_of_kills);
+    } else {
+        // Between them, every way to be killed.
+        SHORT_SEEDS.into_iter().for_each(round_of_kills);
+    }
+}
+
+/// Short jobs, one after another: a kill falls on the claim of the root and on the last commits as often as on
+/// anything between.
+fn round_of_short_jobs(seed: u64, jobs: usize) {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let options = ["--workers", "1", "--zk-session-timeout", "1"];
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 3, &options).unwrap();
+    let mut here: Vec<usize> = (0..3).collect();
+    let (states, largest) = Tree::sequential(12);
+    for number in 0..jobs {
+        let title = format!("short jobs, seed {seed}, job {number}");
+        let spin = random.random_range(0..8_000).to_string();
+        let job = cluster.begin("tree", &["submit", "12", "--spin", &spin, "--wait", "--json"]).unwrap();
+        let moment = Duration::from_millis(random.random_range(0..1_000));
+        thread::sleep(moment);
+        here.shuffle(&mut random);
+        let victims = here.split_off(random.random_range(0..here.len()));
+        cluster.kill_nodes(&victims).unwrap();
+        println!("{title}: --spin {spin}; killed {victims:?} after {moment:?}; there are {here:?}");
+        for _ in victims {
+            here.push(cluster.start_node("tree", &options).unwrap());
+        }
+        let said = job.end_within(PATIENCE).unwrap_or_else(|error| {
+            let job = cluster.json("taskwork", &["job", &number.to_string()]);
+            panic!("{title}: {error} {job:?}\n{}", cluster.logs())
+        });
+        let found: Value = serde_json::from_str(&said.out).unwrap_or_default();
+        let right = found["states"] == states && found["largest"] == largest;
+        assert!(right, "{title}: {said:?}\n{}", cluster.logs());
+        let job = cluster.json("taskwork", &["job", &number.to_string()]).unwrap();
+        let nobody = job["attempt"] == 1 && job["lost"] == json!([]);
+        assert!(nobody, "{title}: {job}\n{}", cluster.logs());
+    }
+}
+
+#[test]
+fn short_jobs() {
+    let jobs = if is_long() { 100 } else { 3 };
+    round_of_short_jobs(seed().unwrap_or(0), jobs);
+}
+
+/// Everything at once, by a seed: nodes that come, go, are killed, freeze and thaw, and a ZooKeeper that is
+/// restarted, one after another and faster than anybody recovers.
+fn round_of_storms(seed: u64) {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let counted = if seed.is_multiple_of(2) { tree("3000") } else { unbalanced("15") };
+    let mut stage = Stage::new(format!("storm, seed {seed}"), &Setup::standalone(), 4, counted);
+    let mut frozen: Vec<usize> = Vec::new();
+    for _ in 0..20 {
+        thread::sleep(Duration::from_millis(random.random_range(0..600)));
+        if stage.job.has_ended().unwrap() {
+            break;
+        }
+        let awake: Vec<usize> = stage.here.iter().copied().filter(|node| !frozen.contains(node)).collect();
+        match random.random_range(0..10) {
+            0..=3 if !stage.here.is_empty() => {
+                let mut victims = stage.here.clone();
+                victims.shuffle(&mut random);
+                victims.truncate(random.random_range(1..=2));
+                stage.kill(&victims, "in a storm");
+                frozen.retain(|node| !victims.contains(node));
+            }
+            4 if !awake.is_empty() => {
+                let node = any(&mut random, &awake);
+                stage.cluster.nodes[node].signal("TERM").unwrap();
+                stage.here.retain(|&here| here != node);
+                stage.note(format!("{node} was told to leave"));
+            }
+            5 | 6 if !awake.is_empty() => {
+                let node = any(&mut random, &awake);
+                stage.cluster.nodes[node].signal("STOP").unwrap();
+                frozen.push(node);
+                stage.note(format!("{node} stopped"));
+            }
+            7 if !frozen.is_empty() => {
+                let node = frozen.swap_remove(random.random_range(0..frozen.len()));
+                stage.cluster.nodes[node].signal("CONT").unwrap();
+                stage.note(format!("{node} goes on"));
+            }
+            8 => {
+                stage.cluster.servers.kill(0).unwrap();
+                thread::sleep(Duration::from_millis(random.random_range(0..1_500)));
+                stage.cluster.servers.revive(0).unwrap();
+                stage.cluster.servers.wait_until_serving(0).unwrap();
+                stage.note("ZooKeeper was restarted");
+            }
+            _ => {}
+        }
+        if stage.here.len() - frozen.len() < 4 && random.random() {
+            stage.start(1);
+        }
+    }
+    for node in frozen {
+        stage.cluster.nodes[node].signal("CONT").unwrap();
+    }
+    stage.start(2);
+    stage.ends_exactly();
+}
+
+/// With `TASKWORK_LONG=1`: no single fault is covered here that is not covered above.
+#[test]
+fn storms() {
+    if let Some(seed) = seed() {
+        return round_of_storms(seed);
+    }
+    (0..if is_long() { 30 } else { 0 }).for_each(round_of_storms);
+}
+
+/// The part of a job that a node has done, as it has said last.
+fn worked_by(job: &Value, name: &str) -> u64 {
+    let nodes = job["nodes"].as_array().unwrap();
+    nodes
+        .iter()
+        .find(|node| node["node"] == name)
+        .map_or(0, |node| node["figures"]["worked"].as_u64().unwrap())
+}
+
+#[test]
+fn all_are_killed_at_half_of_the_job_and_new_ones_continue() {
+    let mut stage = Stage::new("all", &Setup::standalone(), 4, tree("2500"));
+    stage.wait_until_half_done();
+    stage.kill(&[0, 1, 2, 3], "all at once");
+    stage.start(4);
+    let (job, cluster) = stage.ends_exactly();
+    // They have not begun from the beginning.
+    let again: u64 = (4..8).map(|node| worked_by(&job, &cluster.name_of(node).unwrap())).sum();
+    assert!(again < Tree::sequential(DEPTH).0, "{again} states by the new nodes: {job}");
+}
+
+#[test]
+fn a_job_of_which_nobody_is_alive_is_put_aside_and_resumed() {
+    let mut stage = Stage::new("suspend", &Setup::standalone(), 4, tree("2500"));
+    stage.wait_until_half_done();
+    stage.kill(&[0, 1, 2, 3], "all at once");
+    assert_eq!(stage.cluster.json("taskwork", &["suspend", "0"]).unwrap()["suspended"], true);
+    stage.wait_until("nobody is a member", |stage| stage.names().is_empty());
+    assert_eq!(stage.job()["state"], "suspended");
+    stage.start(3);
+    // They do another job, and leave this one alone.
+    let other = stage.cluster.json("tree", &["submit", "10", "--wait"]).unwrap();
+    assert_eq!(other["states"], Tree::sequential(10).0, "{}", stage.cluster.logs());
+    stage.is_at_work();
+    assert_eq!(stage.job()["state"], "suspended");
+    assert_eq!(stage.cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
+    stage.ends_exactly();
+}
+
+#[test]
+fn two_that_were_frozen_beyond_their_sessions_are_continued_and_join_anew() {
+    let mut stage = Stage::new("frozen", &Setup::standalone(), 4, tree("4000"));
+    let leader = stage.leader().unwrap();
+    let frozen = [leader, (leader + 1) % 4];
+    let before = stage.names();
+    for node in frozen {
+        stage.cluster.nodes[node].signal("STOP").unwrap();
+    }
+    stage.note(format!("{frozen:?} stopped"));
+    stage.wait_until("their sessions have expired", |stage| stage.names().len() == 2);
+    let left = stage.here.clone().into_iter().filter(|node| !frozen.contains(node));
+    let left: Vec<usize> = left.collect();
+    stage.wait_until("their work is taken over", |stage| {
+        left.iter().map(|&node| stage.cluster.log(node).matches(CONTINUED).count()).sum::<usize>() >= 2
+    });
+    stage.is_at_work();
+    for node in frozen {
+        stage.cluster.nodes[node].signal("CONT").unwrap();
+    }
+    stage.note("they go on");
+    stage.wait_until("they have joined anew", |stage| {
+        let names = stage.names();
+        names.len() == 4 && names.iter().filter(|name| !before.contains(name)).count() == 2
+    });
+    stage.is_at_work();
+    stage.ends_exactly();
+}
+
+/// A node is killed while ZooKeeper is away, and nobody can know.
+fn killed_while_zookeeper_is_away(away: Duration) {
+    let title = format!("ZooKeeper away for {away:?}");
+    let mut stage =
+        Stage::new(title, &Setup::standalone(), 4, tree(if is_long() { "10000" } else { "3000" }));
+    stage.cluster.servers.kill(0).unwrap();
+    stage.note("ZooKeeper is away");
+    // For so long it is away, whatever happens.
+    thread::sleep(away / 2);
+    stage.kill(&[1], "while ZooKeeper is away");
+    thread::sleep(away / 2);
+    stage.is_at_work();
+    stage.cluster.servers.revive(0).unwrap();
+    stage.cluster.servers.wait_until_serving(0).unwrap();
+    stage.note("ZooKeeper is back");
+    stage.wait_until("it is known to be lost", |stage| stage.cluster.logs().contains(CONTINUED));
+    stage.ends_exactly();
+}
+
+#[test]
+fn a_node_is_killed_while_zookeeper_is_away() {
+    killed_while_zookeeper_is_away(Duration::from_secs(3));
+    if is_long() {
+        killed_while_zookeeper_is_away(Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn both_leaders_are_killed_together() {
+    let mut stage = Stage::new("leaders", &Setup::ensemble(), 4, tree("2500"));
+    let (leader, server) = (stage.leader().unwrap(), stage.cluster.servers.leader().unwrap());
+    stage.cluster.servers.kill(server).unwrap();
+    stage.kill(&[leader], &format!("with server {server}, which led the ensemble"));
+    stage.start(1);
+    stage.wait_until("another server leads", |stage| stage.cluster.servers.leader().is_some());
+    stage.wait_until("it is known to be lost", |stage| stage.cluster.logs().contains(CONTINUED));
+    stage.is_at_work();
+    stage.ends_exactly();
+}
+
+/// Jobs have the same names again: nodes must not take what they hold for a part of the new one.
+#[test]
+fn nothing_of_before_gets_into_an_empty_zookeeper() {
+    let mut stage = Stage::new("empty", &Setup::standalone(), 3, tree("30000"));
+    let before = stage.names();
+    stage.cluster.servers.kill(0).unwrap();
+    stage.cluster.servers.wipe(0).unwrap();
+    stage.cluster.servers.revive(0).unwrap();
+    stage.note("ZooKeeper is empty");
+    // It is there before the nodes know.
+    let new = ["submit", "14", "--spin", "1000", "--wait", "--json"];
+    let said = stage.cluster.run("tree", &new).unwrap_or_else(|error| stage.fail(error));
+    let found: Value = serde_json::from_str(&said.out).unwrap_or_default();
+    let (states, largest) = Tree::sequential(14);
+    if (said.code, &found["states"], &found["largest"]) != (0, &json!(states), &json!(largest)) {
+        stage.fail(format!("{said:?}"));
+    }
+    assert_eq!(found["job"], "j-0000000000", "it has the name of the other");
+    let job = stage.job();
+    assert_eq!((&job["attempt"], &job["lost"]), (&json!(1), &json!([])), "{job}");
+    stage.wait_until("they have all joined anew", |stage| {
+        let names = stage.names();
+        names.len() == 3 && !names.iter().any(|name| before.contains(name))
+    });
+    let ended = stage.job.has_ended().unwrap();
+    stage.note(format!(
+        "who waited for the old job: ended {ended}, {} {}",
+        stage.job.output(),
+        stage.job.errors()
+    ));
+    let said = stage.cluster.logs().matches("the node's session is over; it joins anew").count();
+    assert!(said >= 3, "{}", stage.cluster.logs());
+}
+
+/// What it held is lost with it, and the job begins anew; the loss of any other node costs nothing.
+#[test]
+fn an_unprotected_node_costs_an_attempt_and_no_other() {
+    let mut stage = Stage::new("unprotected", &Setup::standalone(), 3, tree("2500"));
+    let unprotected = stage.cluster.start_unprotected_node().unwrap();
+    stage.cluster.wait_for_log(unprotected, "the node has its first task").unwrap();
+    stage.kill(&[0], "which is protected");
+    stage.wait_until("others continue", |stage| stage.cluster.logs().contains(CONTINUED));
+    assert_eq!(stage.job()["attempt"], 1);
+    stage.kill(&[unprotected], "which is not protected");
+    stage.cluster.wait_for_log(1, "the node takes part attempt=2").unwrap();
+    stage.cluster.wait_for_log(2, "the node takes part attempt=2").unwrap();
+    let lost = stage.cluster.name_of(unprotected).unwrap();
+    stage.wait_until("the job has ended", |stage| stage.job.has_ended().unwrap());
+    let job = stage.job();
+    assert_eq!(
+        (&job["attempt"], &job["lost"][0]["node"]),
+        (&json!(2), &json!(lost)),
+        "{}",
+        stage.cluster.logs()
+    );
+    assert_eq!(job["lost"].as_array().unwrap().len(), 1, "{job}");
+    let found: Value = serde_json::from_str(&stage.job.output()).unwrap();
+    assert_eq!(found["states"], stage.counted.answer.1, "{}", stage.cluster.logs());
+}
