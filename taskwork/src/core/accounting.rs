@@ -250,7 +250,9 @@ mod tests {
     fn flush(accounting: &mut Accounting, completed: &[u64], toggles_max: usize) -> Transaction {
         accounting.draft(Draft::default(), Toggles::default());
         let mut cut = Cut::default();
-        completed.iter().for_each(|&number| cut.toggles.complete(task(number), &[]));
+        for &number in completed {
+            cut.toggles.complete(task(number), &[]);
+        }
         accounting.cut(cut);
         let (draft, cut) = accounting.ready().unwrap();
         accounting.flush(draft, cut, &limits(toggles_max))
@@ -259,7 +261,7 @@ mod tests {
     fn flushed(transaction: &Transaction) -> &Flush {
         match &transaction.kind {
             TransactionKind::Flush(flush) => flush,
-            other => panic!("no flush: {other:?}"),
+            claim @ TransactionKind::Claim { .. } => panic!("no flush: {claim:?}"),
         }
     }
 

@@ -480,7 +480,9 @@ impl Cluster {
         match self.random.random_range(0..600) {
             0 => {
                 let all = self.nodes.keys().copied().collect::<Vec<_>>();
-                all.into_iter().for_each(|node| self.lose(node));
+                for node in all {
+                    self.lose(node);
+                }
             }
             1..5 => {
                 let pick = self.random.random_range(0..self.nodes.len().max(1));

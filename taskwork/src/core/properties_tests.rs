@@ -235,15 +235,7 @@ impl Bench {
             }
             Step::JobOver => self.handle(Event::JobOver),
             Step::Orphans { attempt, members, transits, held } => {
-                let members = members.into_iter().map(NodeId).chain([ME]).collect();
-                let transit = |(from, number, to)| Transit {
-                    from: NodeId(from),
-                    number: TransitNumber::Grant(number),
-                    to: NodeId(to),
-                };
-                let transits = transits.into_iter().map(transit).collect();
-                let held = held.into_iter().map(NodeId).collect();
-                self.handle(Event::Orphans { attempt: Attempt(attempt), look: 99, members, transits, held });
+                self.look(attempt, members, transits, held);
             }
             Step::Message { from, attempt, mut message } => {
                 match &mut message {
@@ -274,6 +266,19 @@ impl Bench {
             Step::Begin | Step::Split | Step::Complete => self.work(&step),
             Step::Drain => self.handle(Event::Drain),
         }
+    }
+
+    /// Lets a look find this.
+    fn look(&mut self, attempt: u32, members: Vec<u64>, transits: Vec<(u64, u64, u64)>, held: Vec<u64>) {
+        let members = members.into_iter().map(NodeId).chain([ME]).collect();
+        let transit = |(from, number, to)| Transit {
+            from: NodeId(from),
+            number: TransitNumber::Grant(number),
+            to: NodeId(to),
+        };
+        let transits = transits.into_iter().map(transit).collect();
+        let held = held.into_iter().map(NodeId).collect();
+        self.handle(Event::Orphans { attempt: Attempt(attempt), look: 99, members, transits, held });
     }
 
     /// Performs a step of the workers.
@@ -410,15 +415,7 @@ impl Bench {
                 cut.toggles.complete(TaskId::ROOT, &[]);
                 return Some(Event::Cut(cut));
             }
-            Action::Void { bases } => {
-                assert!(!bases.contains(&Basis::FIRM));
-                let void = |task: &TaskId| self.basis_of.get(task).is_some_and(|basis| bases.contains(basis));
-                self.queue.retain(|task| !void(task));
-                self.running.retain(|task| !void(task));
-                self.mine.retain(|task| !void(task));
-                self.granted.retain(|_, granted| granted.writing || !granted.tasks.iter().any(void));
-            }
-            Action::LookForOrphans { .. } => {}
+            Action::Void { bases } => self.drop_void(&bases),
             Action::Enrol { attempt } => self.enrolling = Some(attempt),
             Action::Transact { transaction, .. } => {
                 assert!(self.under_way.is_none(), "one transaction at a time");
@@ -430,9 +427,18 @@ impl Bench {
                 self.under_way = Some(transaction);
             }
             Action::Leave { .. } => self.gone = true,
-            Action::Thieves { .. } => {}
+            Action::LookForOrphans { .. } | Action::Thieves { .. } => {}
         }
         None
+    }
+
+    fn drop_void(&mut self, bases: &[Basis]) {
+        assert!(!bases.contains(&Basis::FIRM));
+        let void = |task: &TaskId| self.basis_of.get(task).is_some_and(|basis| bases.contains(basis));
+        self.queue.retain(|task| !void(task));
+        self.running.retain(|task| !void(task));
+        self.mine.retain(|task| !void(task));
+        self.granted.retain(|_, granted| granted.writing || !granted.tasks.iter().any(void));
     }
 
     /// Checks that every task of this node is in one place: queued, running, granted and not taken, on the

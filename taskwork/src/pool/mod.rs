@@ -199,7 +199,7 @@ impl<T: Task> Pool<T> {
 
     /// Returns whether a worker's task is to be interrupted.
     pub(crate) fn is_interrupted(&self, worker: usize) -> bool {
-        self.signals.heed_snapshot();
+        Signals::heed_snapshot();
         self.queue.is_interrupted(worker)
     }
 

@@ -73,7 +73,7 @@ impl Signals {
     }
 
     /// Must be called between the look at the word and the look at whether a task is meant.
-    pub(crate) fn heed_snapshot(&self) {
+    pub(crate) fn heed_snapshot() {
         fence(Acquire);
     }
 

@@ -157,7 +157,7 @@ impl Asked {
         let arguments = &self.arguments.search;
         if arguments.is_sequential() {
             let search = search_sequentially(&problem, !arguments.is_without_pruning(), start);
-            return Ok(Prepared::at_once(self.shown(search, Figures::default())?));
+            return Ok(Prepared::at_once(self.shown(search, &Figures::default())?));
         }
         let mut solver = arguments.apply(Solver::new(problem), |length| length.parse().ok(), 1.0)?;
         if let Some((length, tour)) = start {
@@ -167,12 +167,12 @@ impl Asked {
         Ok(prepare_solver(kind, solver, move |report| {
             let solved = Solved::from_report(&report, &options);
             let figures = solved.figures;
-            self.shown(search(solved, root_bound), figures)
+            self.shown(search(solved, root_bound), &figures)
         }))
     }
 
     /// Writes the tour to a file if requested, and formats the result.
-    fn shown(&self, search: Search, figures: Figures) -> Result<Shown, Failure> {
+    fn shown(&self, search: Search, figures: &Figures) -> Result<Shown, Failure> {
         if let (Some(file), Some(tour)) = (&self.arguments.output, &search.tour) {
             fs::write(file, write_tour(&self.instance, tour)).map_err(|error| {
                 Failure::usage(format!("{}: the file cannot be written: {error}", file.display()))
@@ -186,7 +186,7 @@ impl Asked {
             )));
         }
         let complete = matches!(search.end, End::Proven | End::Target);
-        let report = Report { instance: &self.instance, search, figures };
+        let report = Report { instance: &self.instance, search, figures: *figures };
         Ok(Shown { text: report.text(), json: report.json(), complete })
     }
 }
