@@ -22,7 +22,9 @@ use crate::{
 };
 
 /// The time for which a node finds no tasks before it looks, in milliseconds; it doubles with each look.
-pub(super) const LOOK_FIRST_MS: u64 = 250;
+const LOOK_FIRST_MS: u64 = 250;
+/// The time for which a node that has just come finds no tasks before it looks, in milliseconds.
+pub(super) const LOOK_START_MS: u64 = 10;
 /// The maximum time between two looks of a node that finds no tasks, in milliseconds; more in a large cluster.
 const LOOK_MAX_MS: u64 = 8_000;
 /// By how much the maximum grows with each member, in milliseconds.

@@ -8,7 +8,7 @@ use super::{
     bases::Bases,
     given::Given,
     ledger::LedgerState,
-    orphans::{LOOK_FIRST_MS, Looks},
+    orphans::{LOOK_START_MS, Looks},
     receipts::{Granted, Receipts},
     thief::Thief,
     victim::Victim,
@@ -92,7 +92,7 @@ impl Run {
             cut_bytes: 0,
             ledger: LedgerState::begin(now),
             looks: Looks::default(),
-            look_at: now + LOOK_FIRST_MS,
+            look_at: now + LOOK_START_MS,
             look_pause_ms: 0,
             asked_at: Duration::ZERO,
         }
