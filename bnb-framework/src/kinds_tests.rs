@@ -53,9 +53,9 @@ fn what_contradicts_itself_is_refused() {
 fn a_limit_of_states_is_passed_by_little() {
     for nodes in [1, 4] {
         let solver = Solver::new(Paths { depth: 60, breadth: 4 }).pruning(false).nodes(nodes).workers(2);
-        let solved = solver.state_limit(200_000).run().unwrap();
+        let solved = solver.state_limit(1_000_000).run().unwrap();
         assert_eq!(solved.end, End::StateLimit);
-        assert!((200_000..400_000).contains(&solved.states), "{} states on {nodes} nodes", solved.states);
+        assert!((1_000_000..2_000_000).contains(&solved.states), "{} states on {nodes} nodes", solved.states);
     }
 }
 
