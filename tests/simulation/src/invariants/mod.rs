@@ -306,7 +306,10 @@ impl Facts {
 
     /// Notes the end of a session: its members are lost.
     fn lose(&mut self, session: SessionId) {
-        for (node, _) in self.members.extract_if(.., |_, its| *its == session) {
+        let lost: Vec<NodeId> =
+            self.members.iter().filter(|(_, its)| **its == session).map(|(&node, _)| node).collect();
+        for node in lost {
+            self.members.remove(&node);
             if let Some((job, attempt)) = self.attempt_of.get(&node)
                 && let Some(job) = self.jobs.get_mut(job)
             {
@@ -352,7 +355,8 @@ impl Facts {
         let again = job.with_losses.contains(attempt);
         let mut unknown = Vec::new();
         for &state in &done.consumed {
-            if !open.remove(&state) && !(again && visited.contains(&state)) {
+            let known = open.remove(&state) || (again && visited.contains(&state));
+            if !known {
                 unknown.push(state);
             }
             visited.insert(state);
