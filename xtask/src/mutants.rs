@@ -34,15 +34,15 @@ const fn mutant(
 const MUTANTS: &[Mutant] = &[
     mutant(
         "forget a child",
-        "taskwork/src/pool/ledger.rs",
+        "taskwork/src/toggles.rs",
         "        for &child in children {\n",
         "        for &child in children.iter().skip(1) {\n",
     ),
     mutant(
         "commit twice on unknown outcome",
         "zk/src/accounting.rs",
-        "        create(attempt.txn(txn), content),\n",
-        "        { let _ = (txn, content); Op::Check { path: attempt.base(), version: None } },\n",
+        "        create(attempt.txn(txn), b\"\"),\n",
+        "        { let _ = txn; Op::Check { path: attempt.base(), version: None } },\n",
     ),
     mutant(
         "fresh txn id on retry",
@@ -63,10 +63,10 @@ const MUTANTS: &[Mutant] = &[
         "",
     ),
     mutant(
-        "delete before acknowledgement",
-        "taskwork/src/core/stealing.rs",
-        "        let grant = self.victim.grant(around.now, thief, Some(request), tasks, &around.limits);\n",
-        "        let grant = self.victim.grant(around.now, thief, Some(request), tasks, &around.limits);\n        let number = self.victim.next_grant() - 1;\n        let _ = self.victim.acknowledged(thief, number);\n",
+        "flush without transit",
+        "taskwork/src/core/flushing.rs",
+        "                draft.give.push(gift);\n",
+        "                drop(gift);\n",
     ),
     mutant(
         "drain that forgets the queue",
@@ -83,14 +83,14 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "batch committed without output",
         "taskwork/src/pool/ledger.rs",
-        "            return Ok(Batch { toggles, output: encode(&self.total)? });\n",
-        "            return Ok(Batch { toggles, output: encode(&O::default())? });\n",
+        "        let output = codec::encode(&self.total)?;\n",
+        "        let output = codec::encode(&O::default())?;\n",
     ),
     mutant(
         "parked task claimed twice",
         "zk/src/accounting.rs",
-        "        ops.push(delete(parked.clone()));\n",
-        "        ops.push(Op::Check { path: parked.clone(), version: None });\n",
+        "        ops.push(delete(path.clone()));\n",
+        "        ops.push(Op::Check { path: path.clone(), version: None });\n",
     ),
     mutant(
         "parked again under the same name",
@@ -117,10 +117,10 @@ const MUTANTS: &[Mutant] = &[
         "    pub(super) fn too_late(&mut self, txn: u64) -> Option<TransactionKind> {\n        self.written(txn)\n",
     ),
     mutant(
-        "take back from a node that is lost",
-        "taskwork/src/core/victim.rs",
-        "            if grant.to == node && clean {\n                returned",
-        "            if grant.to == node {\n                returned",
+        "take back what is being written",
+        "taskwork/src/core/given.rs",
+        "        let void = |(_, given): &(&u64, &Unwritten)| !given.writing && which(given);\n",
+        "        let void = |(_, given): &(&u64, &Unwritten)| which(given);\n",
     ),
     mutant(
         "leave before acknowledgements were heard",
@@ -195,10 +195,10 @@ const MUTANTS: &[Mutant] = &[
         "        let found",
     ),
     mutant(
-        "batch of any size",
-        "taskwork/src/pool/ledger.rs",
-        "        if !self.open.is_empty() && self.open.len() + 1 + children.len() > self.ids_max {\n",
-        "        if self.open.len() > usize::MAX / 2 {\n",
+        "forget ids that are owed",
+        "taskwork/src/core/accounting.rs",
+        "        held.owed = self.owed.clone();\n",
+        "        held.owed = Toggles::default();\n",
     ),
     mutant(
         "lead a job that is put aside",
@@ -215,14 +215,14 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "leave while a task runs",
         "taskwork/src/core/leaving.rs",
-        "        if fits && all_heard && pool.is_quiet() {\n",
-        "        if fits && all_heard {\n",
+        "        let done = fits && all_heard && all_own && pool.is_quiet();\n",
+        "        let done = fits && all_heard && all_own;\n",
     ),
     mutant(
         "claim without taking part",
         "taskwork/src/core/node.rs",
-        "self.accounting.claim(task, self.enrolment != Enrolment::Done)",
-        "self.accounting.claim(task, false)",
+        "self.accounting.claim(source, self.enrolment != Enrolment::Done)",
+        "self.accounting.claim(source, false)",
     ),
     mutant(
         "take tasks before taking part",
@@ -241,6 +241,24 @@ const MUTANTS: &[Mutant] = &[
         "taskwork/src/pool/work.rs",
         "        self.queue.put_back(kept, &self.signals);\n",
         "        drop(kept);\n",
+    ),
+    mutant(
+        "flush tentative work",
+        "taskwork/src/pool/cut.rs",
+        "        !self.tentative.contains(&basis) && !self.void.contains(&basis)\n",
+        "        !self.void.contains(&basis)\n",
+    ),
+    mutant(
+        "forget what is void",
+        "taskwork/src/core/flushing.rs",
+        "        around.actions.push(Action::Void { bases });\n",
+        "        drop(bases);\n",
+    ),
+    mutant(
+        "claim from a member",
+        "zk/src/accounting.rs",
+        "            && store.exists(gone).await?.is_some()\n",
+        "            && store.exists(gone).await?.is_some_and(|stat| stat.children > 9)\n",
     ),
 ];
 
