@@ -411,7 +411,7 @@ fn a_job_of_which_nobody_is_alive_is_put_aside_and_resumed() {
 
 #[test]
 fn two_that_were_frozen_beyond_their_sessions_are_continued_and_join_anew() {
-    let mut stage = Stage::new("frozen", &Setup::standalone(), 4, tree("4000"));
+    let mut stage = Stage::new("frozen", &Setup::standalone(), 4, tree("3000"));
     let leader = stage.leader().unwrap();
     let frozen = [leader, (leader + 1) % 4];
     let before = stage.names();
