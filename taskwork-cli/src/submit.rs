@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// is printed, and `taskwork wait ID` waits for it.
     #[arg(long)]
     wait: bool,
-    /// The maximum number of attempts: each lost node ends one.
+    /// The maximum number of attempts. A lost node ends one only if it held more than it could write.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     attempts: u32,
     #[command(flatten)]

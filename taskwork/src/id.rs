@@ -29,7 +29,8 @@ pub struct JobId(pub(crate) String, Number);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Number(u64);
 
-/// One attempt at a job, numbered from 1. A lost node ends an attempt and starts the next.
+/// One attempt at a job, numbered from 1. The loss of a node that held more than it had written ends an attempt
+/// and starts the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt(pub u32);
 

@@ -111,8 +111,8 @@ impl<T: Task> Job<T> {
         self
     }
 
-    /// Sets the maximum number of attempts on a cluster, 100 by default: each lost node ends one. A run
-    /// within this process has one.
+    /// Sets the maximum number of attempts on a cluster, 100 by default: the loss of a node that held more than
+    /// [it writes](crate::Limits::ledger_bytes_max) ends one. A run within this process has one.
     #[must_use]
     pub fn attempts_max(mut self, attempts: u32) -> Self {
         self.attempts_max = attempts;

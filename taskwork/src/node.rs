@@ -158,8 +158,8 @@ impl NodeBuilder {
     }
 
     /// Sets the time limit for leaving after [`Node::drain`]. In the last third of it the node parks in
-    /// ZooKeeper the tasks that no other node has taken; tasks that are not parked by the end are lost, and
-    /// the job begins another attempt.
+    /// ZooKeeper the tasks that no other node has taken. If some are not parked by the end, other nodes
+    /// continue them from what the node last wrote, once its session has expired.
     #[must_use]
     pub fn drain_deadline(mut self, deadline: Duration) -> Self {
         self.limits.drain_deadline_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);

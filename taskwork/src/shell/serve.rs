@@ -58,8 +58,8 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Store(#[from] zk::Error),
     #[error(
-        "the time to leave was up before everything was handed on: {why}. What was left is lost, a new \
-         attempt begins"
+        "the time to leave was up before everything was handed on: {why}. Other nodes continue from what \
+         was last written"
     )]
     Abandoned { why: String },
     #[error("the node has broken down by a mistake of its own; its log says more")]

@@ -1,12 +1,13 @@
 //! The file of a durable tree: a redb database with a table of znodes. One transaction holds what one request
 //! has changed, and is on disk when it returns.
 
-use std::{fs::File, io, path::Path};
+use std::{io, path::Path};
 
 use redb::{
     Builder, Database, DatabaseError, ReadableDatabase as _, StorageError, TableDefinition, TableError,
 };
 
+use super::FolderLock;
 use crate::{
     error::{Error, Result},
     tree::{Change, Keeper, Kept, Tree},
@@ -31,7 +32,7 @@ pub(super) struct DatabaseFile {
     /// Its name, for messages.
     name: String,
     /// Held as long as the database is open; fields are dropped in order.
-    _lock: File,
+    _lock: FolderLock,
 }
 
 /// Why a file cannot be read.
@@ -56,7 +57,7 @@ impl DatabaseFile {
     }
 
     /// Opens a file and reads its znodes into an empty tree.
-    pub(super) fn open(path: &Path, lock: File, tree: &mut Tree) -> std::result::Result<Self, Unreadable> {
+    pub(super) fn open(path: &Path, lock: FolderLock, tree: &mut Tree) -> std::result::Result<Self, Unreadable> {
         let mut builder = Builder::new();
         // Otherwise the checksums were looked at only after a crash.
         builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(true);

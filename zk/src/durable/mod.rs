@@ -102,12 +102,25 @@ pub fn file_of(dir: &Path) -> PathBuf {
     dir.join(TREE_FILE)
 }
 
-fn lock(dir: &Path) -> Result<File, OpenError> {
+/// The lock of a folder, until it is dropped.
+#[derive(Debug)]
+struct FolderLock(File);
+
+impl Drop for FolderLock {
+    /// Closing the file would not be enough: a process that another thread is about to start has a copy of the
+    /// descriptor for a moment, and the lock is gone only with the last of them.
+    fn drop(&mut self) {
+        // What cannot be unlocked is still unlocked when it is closed.
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock(dir: &Path) -> Result<FolderLock, OpenError> {
     let path = dir.join(LOCK_FILE);
     let opened = File::options().create(true).truncate(false).write(true).open(&path);
     let lock = opened.map_err(|error| refused(&path, &error))?;
     match lock.try_lock() {
-        Ok(()) => Ok(lock),
+        Ok(()) => Ok(FolderLock(lock)),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.display().to_string() }),
         Err(TryLockError::Error(error)) => Err(refused(&path, &error)),
     }
@@ -138,5 +151,21 @@ fn unreadable(path: &Path, cause: Unreadable) -> OpenError {
         Unreadable::Damaged(reason) => OpenError::Damaged { file, reason },
         Unreadable::Io(error) => refused(path, &error),
         Unreadable::InUse => OpenError::InUse { dir: file },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_free_at_once_although_a_process_that_is_being_started_still_has_the_descriptor() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let held = lock(dir.path()).expect("a new folder");
+        let inherited = held.0.try_clone().expect("a second descriptor");
+        assert!(matches!(lock(dir.path()), Err(OpenError::InUse { .. })));
+        drop(held);
+        assert!(lock(dir.path()).is_ok());
+        drop(inherited);
     }
 }
