@@ -73,6 +73,8 @@ pub enum End {
     TimeLimit,
     /// The search was stopped from outside.
     Stopped,
+    /// Parts of the tree were [set aside](taskwork::Report::set_aside): nodes were lost with them again and again.
+    Incomplete,
     /// The search was suspended, and continues from its [state](Solver::state).
     Suspended,
 }
@@ -85,6 +87,7 @@ impl std::fmt::Display for End {
             Self::StateLimit => "state limit",
             Self::TimeLimit => "time limit",
             Self::Stopped => "stopped",
+            Self::Incomplete => "incomplete",
             Self::Suspended => "suspended",
         })
     }
@@ -401,6 +404,7 @@ impl<P: Problem> Solved<P> {
         let end = match tally.halt {
             _ if is_met => End::Target,
             _ if report.suspended => End::Suspended,
+            _ if !report.set_aside.is_empty() => End::Incomplete,
             _ if !report.finished => End::Stopped,
             None | Some(Halt::Target) => End::Proven,
             Some(Halt::States) => End::StateLimit,
@@ -415,7 +419,7 @@ impl<P: Problem> Solved<P> {
         };
         let known = least.into_iter().chain([tally.left]).flatten();
         let bound = match end {
-            End::Stopped | End::Suspended | End::Target => None,
+            End::Stopped | End::Incomplete | End::Suspended | End::Target => None,
             // No bounds were computed.
             End::StateLimit | End::TimeLimit if !options.pruning => None,
             End::Proven | End::StateLimit | End::TimeLimit => known.reduce(|a, b| P::GOAL.best(a, b)),

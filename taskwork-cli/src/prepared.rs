@@ -2,8 +2,9 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
+use serde_json::json;
 use taskwork::{
-    Client, Job, JobId, Progress, Report, State, Task,
+    Client, Job, JobId, Progress, Report, SetAside, State, Task,
     client::{ClientError, ProgressStream, Submitted},
 };
 
@@ -34,6 +35,26 @@ impl Shown {
     /// Creates the output of a complete run. A missing line end is added to the text.
     pub fn done(text: impl Into<String>, json: impl Into<serde_json::Value>) -> Self {
         Self { text: text.into(), json: json.into(), complete: true }
+    }
+
+    /// Adds the tasks that are missing in it, if there are any.
+    fn name_missing(&mut self, set_aside: &[SetAside]) {
+        if set_aside.is_empty() {
+            return;
+        }
+        self.complete = false;
+        if !self.text.ends_with('\n') {
+            self.text += "\n";
+        }
+        for task in set_aside {
+            self.text += &format!("not included: {task}\n");
+        }
+        if let Some(object) = self.json.as_object_mut() {
+            let told = |SetAside { task, deaths, reason, .. }: &SetAside| {
+                json!({ "task": task, "deaths": deaths, "reason": reason })
+            };
+            object.insert("set_aside".to_owned(), set_aside.iter().map(told).collect());
+        }
     }
 
     pub(crate) fn print(&self, json: bool) {
@@ -139,6 +160,14 @@ struct Ready<T: Task> {
     line: Line,
 }
 
+/// Presents a report, and names the tasks that are missing in it.
+fn present<T: Task>(report: Report<T>, show: Show<T>) -> Result<Shown, Failure> {
+    let set_aside = report.set_aside.clone();
+    let mut shown = show(report)?;
+    shown.name_missing(&set_aside);
+    Ok(shown)
+}
+
 struct OnItsWay<T: Task> {
     submitted: Submitted<T>,
     show: Show<T>,
@@ -179,12 +208,13 @@ impl<T: Task> Launch for Ready<T> {
         }
         let report = report?;
         let suspended = report.suspended;
-        Ok(Solved { shown: show(report)?, suspended })
+        Ok(Solved { shown: present(report, show)?, suspended })
     }
 
     fn submit(self: Box<Self>, target: &Target) -> Submitting<'_> {
         let Self { kind, job, time_limit, show, line } = *self;
         let mut job = job(time_limit).kind(kind).attempts_max(target.attempts_max);
+        job = job.deaths_max(target.deaths_max);
         if let Some(name) = &target.name {
             job = job.name(name);
         }
@@ -221,7 +251,7 @@ impl<T: Task> Waits for OnItsWay<T> {
                 target,
             )
             .await?;
-            show(report.expect("the result was waited for"))
+            present(report.expect("the result was waited for"), show)
         })
     }
 }

@@ -43,6 +43,10 @@ pub(crate) struct Options {
     /// The maximum number of attempts. A lost node ends one only if it held more than it could write.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     attempts: u32,
+    /// The number of nodes in a row that may be lost with the same task, or in which it may panic, before the job
+    /// goes on without it; 0 is for any number.
+    #[arg(long, default_value_t = 3, value_parser = deaths)]
+    deaths: u32,
     #[command(flatten)]
     build: BuildArguments,
     /// Print one JSON object.
@@ -61,6 +65,7 @@ pub(crate) struct Target {
     pub(crate) notes: Notes,
     pub(crate) name: Option<String>,
     pub(crate) attempts_max: u32,
+    pub(crate) deaths_max: u32,
     pub(crate) quiet: bool,
     release: Release,
 }
@@ -88,15 +93,25 @@ fn run_prepared(
     release: Release,
     prepared: Prepared,
 ) -> Result<ExitCode, Failure> {
-    let Options { patience, name, wait, attempts, json, quiet, .. } = options;
+    let Options { patience, name, wait, attempts, deaths, json, quiet, .. } = options;
     let client = client.release(release.clone()).submitter(whoami()).patience(Some(patience.of_a_step()));
     runtime()?.block_on(async move {
         let client = client.connect().await?;
-        let target = Target { client, notes, name, attempts_max: attempts, quiet: quiet || json, release };
+        let (attempts_max, deaths_max, quiet) = (attempts, deaths, quiet || json);
+        let target = Target { client, notes, name, attempts_max, deaths_max, quiet, release };
         let done = submit(&target, prepared, wait.then_some(&patience), json).await;
         target.client.close().await;
         done
     })
+}
+
+/// Parses a number of deaths. A single one says nothing about a task: any node may be lost.
+fn deaths(given: &str) -> Result<u32, String> {
+    match given.parse() {
+        Ok(1) => Err("expected 0 or at least 2: a single loss says nothing about a task".to_owned()),
+        Ok(deaths) => Ok(deaths),
+        Err(_) => Err("expected a number, 0 or at least 2".to_owned()),
+    }
 }
 
 /// Submits a job, and waits for its end if a patience for that is given.
@@ -125,6 +140,9 @@ async fn submit(
         object.insert("job".to_owned(), json!(id.as_str()));
     }
     shown.print(json);
+    if shown.json.get("set_aside").is_some() {
+        eprintln!("note: taskwork retry {id} gives what was set aside another chance");
+    }
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

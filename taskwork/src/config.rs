@@ -71,6 +71,9 @@ pub struct Limits {
     /// The maximum size of everything that a node holds, in bytes. A node that holds more does not write it,
     /// and its loss begins a new attempt.
     pub ledger_bytes_max: usize,
+    /// The number of nodes in a row that may be lost with a task before it is set aside, 0 for any number. The
+    /// limit of a job takes its place.
+    pub deaths_max: u32,
     /// The time that a node has to leave after a signal, in milliseconds. In the last third it parks the
     /// tasks that no other node has taken; at the end it terminates, even if it still waits for something.
     pub drain_deadline_ms: u64,
@@ -104,6 +107,7 @@ impl Default for Limits {
             ledger_soon_ms: 200,
             ledger_pause_ms: 1,
             ledger_bytes_max: 32 << 20,
+            deaths_max: 3,
             drain_deadline_ms: 30_000,
         }
     }

@@ -22,6 +22,8 @@ pub(crate) struct Envelope {
     /// The ids of the tasks that were split from it so far. They are toggled when it completes, wherever that
     /// is: if they were toggled where the split happened, the list could be empty while a child still runs.
     pub(crate) children: Vec<TaskId>,
+    /// The number of nodes in a row that were lost while they held it, and before it had run to a poll there.
+    pub(crate) deaths: u32,
     /// The output so far, encoded.
     pub(crate) output: Blob,
     /// The task itself, encoded.
@@ -31,6 +33,8 @@ pub(crate) struct Envelope {
 impl Envelope {
     /// The maximum size of an encoded id, in bytes: two numbers.
     const ID_BYTES_MAX: usize = 18;
+    /// The maximum size of the encoded number of deaths, in bytes.
+    const DEATHS_BYTES_MAX: usize = 5;
 
     /// Returns an upper bound on its encoded size, in bytes.
     pub(crate) fn bytes(&self) -> usize {
@@ -40,7 +44,7 @@ impl Envelope {
     /// Returns the same bound for an envelope with these numbers of children and bytes. Each of its three
     /// parts is preceded by its length.
     pub(crate) fn bytes_of(children: usize, output_bytes: usize, task_bytes: usize) -> usize {
-        (1 + children) * Self::ID_BYTES_MAX + 3 * 9 + output_bytes + task_bytes
+        (1 + children) * Self::ID_BYTES_MAX + Self::DEATHS_BYTES_MAX + 3 * 9 + output_bytes + task_bytes
     }
 }
 
@@ -117,12 +121,13 @@ mod tests {
     proptest! {
         #[test]
         fn no_envelope_has_more_bytes_than_it_says(
-            ids in prop::collection::vec(any::<(u64, u64)>(), 1..300), output: Vec<u8>, task: Vec<u8>
+            ids in prop::collection::vec(any::<(u64, u64)>(), 1..300),
+            (deaths, output, task) in any::<(u32, Vec<u8>, Vec<u8>)>(),
         ) {
             let mut ids = ids.into_iter().map(|(node, number)| TaskId { node: NodeId(node), number });
             let id = ids.next().unwrap();
             let (output, task) = (output.into(), task.into());
-            let envelope = Envelope { id, children: ids.collect(), output, task };
+            let envelope = Envelope { id, children: ids.collect(), deaths, output, task };
             let written = codec::encode(&envelope).unwrap();
             prop_assert!(written.len() <= envelope.bytes());
             prop_assert_eq!(codec::decode::<Envelope>(&written).unwrap(), envelope);

@@ -16,9 +16,19 @@ pub(crate) struct Holdings {
     pub(crate) tasks: Vec<Envelope>,
     /// Ids of tasks whose output is committed.
     pub(crate) owed: Toggles,
+    /// The task to blame if the holder is lost.
+    pub(crate) suspect: Option<Suspect>,
     /// Whether the holder has more than stands here, because it cannot be written: if the holder is lost, the
     /// attempt is over.
     pub(crate) unprotected: bool,
+}
+
+/// A task that is to blame for the loss of its holder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Suspect {
+    pub(crate) task: TaskId,
+    /// What is known of it, for people; empty if only the holder is lost.
+    pub(crate) reason: String,
 }
 
 impl Holdings {
@@ -29,6 +39,30 @@ impl Holdings {
     /// The holdings of a node that does not write its tasks.
     pub(crate) fn unprotected() -> Self {
         Self { unprotected: true, ..Self::default() }
+    }
+
+    /// Counts the loss of the holder: for the suspect, which it may condemn, or else for all tasks, none of
+    /// which it condemns, because any of them may be innocent. 0 stands for no limit.
+    pub(crate) fn count_loss(&mut self, deaths_max: u32) {
+        let suspect = self.suspect.take();
+        if deaths_max == 0 {
+            return;
+        }
+        let mut named = suspect
+            .filter(|suspect| self.tasks.iter().any(|task| task.id == suspect.task));
+        for task in &mut self.tasks {
+            match &named {
+                Some(suspect) if suspect.task == task.id => task.deaths = deaths_max.min(task.deaths + 1),
+                Some(_) => {}
+                None if task.deaths + 1 < deaths_max => task.deaths += 1,
+                None => {}
+            }
+        }
+        // The reason goes with the task until it is in the quarantine.
+        let condemned = |suspect: &mut Suspect| {
+            self.tasks.iter().any(|task| task.id == suspect.task && task.deaths >= deaths_max)
+        };
+        self.suspect = named.take_if(condemned);
     }
 }
 
@@ -70,6 +104,17 @@ pub(crate) enum Source {
     Returned(Transit),
     /// Everything that a node held which is gone.
     Held(NodeId),
+}
+
+impl Source {
+    /// Returns whether this node claims with it what a lost node may have worked on.
+    pub(crate) fn was_at_a_lost_node(self, claimer: NodeId) -> bool {
+        match self {
+            Self::Held(_) => true,
+            Self::Transit(transit) => transit.to != claimer,
+            Self::Parked(_) | Self::Returned(_) => false,
+        }
+    }
 }
 
 impl Transit {
@@ -115,6 +160,39 @@ impl FromStr for Transit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::envelope::Blob;
+
+    fn task(number: u64, deaths: u32) -> Envelope {
+        let id = TaskId { node: NodeId(1), number };
+        Envelope { id, children: Vec::new(), deaths, output: Blob::default(), task: Blob::default() }
+    }
+
+    fn deaths(held: &Holdings) -> Vec<u32> {
+        held.tasks.iter().map(|task| task.deaths).collect()
+    }
+
+    #[test]
+    fn a_loss_counts_for_the_suspect_alone_and_otherwise_for_all_but_condemns_none() {
+        let tasks = vec![task(1, 0), task(2, 1), task(3, 2)];
+        let mut held = Holdings::of(tasks.clone());
+        held.count_loss(3);
+        assert_eq!((deaths(&held), &held.suspect), (vec![1, 2, 2], &None));
+        let suspects = |number| Some(Suspect { task: task(number, 0).id, reason: "it panicked".to_owned() });
+        let mut held = Holdings { suspect: suspects(1), ..Holdings::of(tasks.clone()) };
+        held.count_loss(3);
+        assert_eq!((deaths(&held), &held.suspect), (vec![1, 1, 2], &None), "it gets another chance");
+        let mut held = Holdings { suspect: suspects(3), ..Holdings::of(tasks.clone()) };
+        held.count_loss(3);
+        assert_eq!((deaths(&held), &held.suspect), (vec![0, 1, 3], &suspects(3)));
+        held.count_loss(3);
+        assert_eq!((deaths(&held), &held.suspect), (vec![0, 1, 3], &suspects(3)), "condemned once and for all");
+        let mut held = Holdings { suspect: suspects(9), ..Holdings::of(tasks.clone()) };
+        held.count_loss(3);
+        assert_eq!(deaths(&held), [1, 2, 2], "the suspect was given away");
+        let mut held = Holdings { suspect: suspects(1), ..Holdings::of(tasks) };
+        held.count_loss(0);
+        assert_eq!((deaths(&held), &held.suspect), (vec![0, 1, 2], &None));
+    }
 
     #[test]
     fn a_transit_reads_back_as_it_is_written() {

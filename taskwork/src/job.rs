@@ -66,6 +66,7 @@ pub struct Job<T: Task> {
     pub(crate) kind: Cow<'static, str>,
     pub(crate) name: Option<String>,
     pub(crate) attempts_max: u32,
+    pub(crate) deaths_max: u32,
 }
 
 /// The kind's name in programs with only one type of task.
@@ -84,6 +85,7 @@ impl<T: Task> Job<T> {
             kind: Cow::Borrowed(ONLY_KIND),
             name: None,
             attempts_max: ATTEMPTS_MAX,
+            deaths_max: Limits::default().deaths_max,
         }
     }
 
@@ -116,6 +118,17 @@ impl<T: Task> Job<T> {
     #[must_use]
     pub fn attempts_max(mut self, attempts: u32) -> Self {
         self.attempts_max = attempts;
+        self
+    }
+
+    /// Sets the number of nodes of a cluster that may be lost in a row with the same task, or in which it may
+    /// panic, before the job goes on without it, 3 by default; 0 is for any number, and 1 is taken as 2, since a
+    /// single loss says nothing about a task. The job then ends [incomplete](crate::Report::set_aside). A run
+    /// within this process has [the limit](crate::Limits::deaths_max) of its node, if it keeps its
+    /// [state](Self::state), and otherwise ends with the first panic.
+    #[must_use]
+    pub fn deaths_max(mut self, deaths: u32) -> Self {
+        self.deaths_max = deaths;
         self
     }
 

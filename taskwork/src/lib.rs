@@ -138,7 +138,7 @@ pub use crate::{
     outlook::Outlook,
     output::Output,
     release::{Release, ReleaseError},
-    report::{CoordinationError, JobError, Progress, Report, Scaler, StateError, Stopper},
+    report::{CoordinationError, JobError, Progress, Report, Scaler, SetAside, StateError, Stopper},
     shell::kinds::Kinds,
     state::State,
     task::{Outcome, Task},

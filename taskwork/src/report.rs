@@ -85,6 +85,10 @@ pub struct Report<T: Task> {
     /// Whether the job was suspended: its tasks are in its [directory](crate::State), and the same job
     /// continues with them.
     pub suspended: bool,
+    /// The tasks that the job has gone on without, because nodes were lost with them again and again, or they
+    /// panicked. Their part is missing in the output. [`Client::retry`](crate::Client::retry) gives them another
+    /// chance.
+    pub set_aside: Vec<SetAside>,
     /// What all nodes together have done; for a job that was continued, in this run.
     pub figures: Figures,
     /// The time from the start of the run to its result.
@@ -92,10 +96,32 @@ pub struct Report<T: Task> {
     pub(crate) variables: Values,
 }
 
+/// A task that a job has gone on without.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SetAside {
+    /// The id of the task.
+    pub task: String,
+    /// The number of nodes in a row that were lost with it, or in which it panicked.
+    pub deaths: u32,
+    /// What is known about the last of these, such as the message of the panic; empty if the nodes were lost
+    /// without a word.
+    pub reason: String,
+}
+
+impl fmt::Display for SetAside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { task, deaths, reason } = self;
+        write!(f, "task {task} was set aside after {deaths} nodes were lost with it")?;
+        if reason.is_empty() { Ok(()) } else { write!(f, "; it last said: {reason}") }
+    }
+}
+
 /// The end of a job, before its output is decoded: everything that does not depend on the program's types.
 pub(crate) struct RawReport {
     pub(crate) output: RawOutput,
     pub(crate) suspended: bool,
+    pub(crate) set_aside: Vec<SetAside>,
     pub(crate) figures: Figures,
     pub(crate) elapsed: Duration,
     pub(crate) variables: Values,

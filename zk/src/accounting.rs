@@ -12,6 +12,7 @@
 //! create transit/<name>       tasks that the node has given away, and no longer holds
 //! delete transit/<name>       tasks that it was given, and now holds or has completed
 //! create parked/<task>~<txn>  tasks that a leaving node could hand to no other node
+//! create quarantine/<task>    tasks that have cost too many nodes, and what is known about them
 //! create left/<node>, delete held/<node>, delete members/<node>     the clean leave
 //! ```
 //!
@@ -30,6 +31,7 @@ use crate::{
     error::{Error, Result},
     job::{JobRecord, remove},
     paths::{AttemptPaths, ClusterPaths, parked_id},
+    quarantine::SetAside,
     record,
     store::{CreateMode, Op, Store, seen},
 };
@@ -55,6 +57,8 @@ pub struct Transaction {
     pub take: Vec<String>,
     /// Tasks to park, with their envelopes.
     pub park: Vec<(String, Vec<u8>)>,
+    /// Tasks to set aside.
+    pub set_aside: Vec<SetAside>,
     /// Whether the node leaves with this transaction.
     pub leave: bool,
 }
@@ -196,6 +200,10 @@ fn operations(
     ops.extend(transaction.take.iter().map(|name| delete(attempt.transit(name))));
     let parked = large.parked.iter();
     ops.extend(parked.map(|(task, content)| create(attempt.parked_by(task, txn), content)));
+    for ((task, content), SetAside { about, .. }) in large.set_aside.iter().zip(&transaction.set_aside) {
+        ops.push(create(attempt.quarantined(task), content));
+        ops.push(create(attempt.about_quarantined(task), &record::write(about)));
+    }
     if *leave {
         ops.push(create(attempt.left_node(node), b""));
         ops.push(delete(cluster.member(node)));
@@ -232,6 +240,7 @@ struct Large {
     held: Vec<u8>,
     given: Vec<(String, Vec<u8>)>,
     parked: Vec<(String, Vec<u8>)>,
+    set_aside: Vec<(String, Vec<u8>)>,
     /// The contents of znodes that the transaction overwrites or deletes, with their paths: they may name
     /// chunks.
     before: Vec<(String, Vec<u8>)>,
@@ -280,11 +289,16 @@ async fn write_large(
     for (task, envelope) in &transaction.park {
         parked.push((task.clone(), put(format!("{txn}-{task}"), envelope, inline_max).await?));
     }
+    let mut set_aside = Vec::new();
+    for SetAside { task, envelope, .. } in &transaction.set_aside {
+        let content = put(format!("{txn}-aside-{task}"), envelope, SMALL_BYTES_MAX).await?;
+        set_aside.push((task.clone(), content));
+    }
     let mut given = Vec::new();
     for (number, (name, tasks)) in transaction.give.iter().enumerate() {
         given.push((name.clone(), put(format!("{txn}-give{number}"), tasks, inline_max).await?));
     }
-    Ok(Large { output, held, given, parked, before })
+    Ok(Large { output, held, given, parked, set_aside, before })
 }
 
 /// Returns the contents of those znodes that are there, with their paths. All are requested before the first

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Fate, job,
+    quarantine::AboutTask,
     testing::{FATES, LoseOne, ROOT, Stage},
 };
 
@@ -283,9 +284,13 @@ async fn the_largest_transaction_there_can_be_fits_into_a_request() {
     let parked = (0..256).map(|number| (id(number), vec![0; CARRIED_BYTES_MAX / 384]));
     let given = (0..128).map(|number| (transit(number), vec![0; CARRIED_BYTES_MAX / 384]));
     let (parked, given) = (parked.collect(), given.collect());
-    let large = Large { output, held, given, parked, before: Vec::new() };
+    let about = AboutTask { deaths: u32::MAX, reason: "\u{10000}".repeat(1_000), at_ms: u64::MAX };
+    let aside = |number| SetAside { task: id(number), envelope: Vec::new(), about: about.clone() };
+    let set_aside: Vec<SetAside> = (0..16).map(aside).collect();
+    let contents = set_aside.iter().map(|aside| (aside.task.clone(), vec![0; SMALL_BYTES_MAX + 1])).collect();
+    let large = Large { output, held, given, parked, set_aside: contents, before: Vec::new() };
     for leave in [false, true] {
-        let last = Transaction { leave, ..last.clone() };
+        let last = Transaction { leave, set_aside: set_aside.clone(), ..last.clone() };
         let toggles = toggles.clone();
         let ops = operations(&cluster, &paths, &last, last.settled.as_deref(), toggles, &large);
         let bytes: usize = ops.iter().map(|op| crate::tree::op_bytes(op) + chroot_bytes).sum();

@@ -103,6 +103,10 @@ pub enum EventKind {
     Lost,
     /// The node continues what a lost node had written.
     Continues,
+    /// A task has panicked in the node.
+    Panicked,
+    /// The node has set a task aside.
+    SetAside,
     /// The node closed the job.
     Closed,
     /// The node was told to leave.

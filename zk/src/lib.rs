@@ -6,6 +6,7 @@
 //! | [`election`] | which node leads |
 //! | [`variable`] | what is the best value that any node knows |
 //! | [`accounting`] | is every task complete |
+//! | [`quarantine`] | which tasks does a job go on without |
 //! | [`job`] | which attempt at a job is current, and how did the job end |
 //! | [`queue`] | which job comes next |
 //! | [`mail`] | what does a node send to another one that the network does not reach |
@@ -43,6 +44,8 @@ pub mod membership;
 pub mod election;
 pub mod variable;
 pub mod accounting;
+pub mod quarantine;
+mod resign;
 pub mod job;
 pub mod queue;
 pub mod figures;
@@ -62,8 +65,9 @@ pub use crate::{
     error::{Effect, Error, Result},
     memory::{EVENTS_MAX, Fate, Faults, MemoryStore, MemoryTree},
     paths::{
-        AttemptPaths, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name, job_number, parked_id,
+        AttemptPaths, CARRIED, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name, job_number, parked_id,
     },
     release::Release,
+    resign::resign,
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version, WatchEvent},
 };

@@ -240,6 +240,11 @@ impl JobPaths {
         format!("{}/result", self.0)
     }
 
+    /// Returns the folder of the chunks of something that an attempt begins with beside the root.
+    pub(crate) fn carried(&self, attempt: u32, name: &str) -> String {
+        format!("{}/carried-{attempt}-{name}", self.0)
+    }
+
     /// Returns the folder of the attempts.
     pub fn attempts(&self) -> String {
         format!("{}/attempts", self.0)
@@ -250,6 +255,9 @@ impl JobPaths {
         AttemptPaths(format!("{}/attempts/{attempt}", self.0))
     }
 }
+
+/// The beginning of the names of outputs that an attempt begins with.
+pub const CARRIED: &str = "carried-";
 
 impl AttemptPaths {
     /// Returns the path of the job's record and the number of the attempt.
@@ -308,6 +316,21 @@ impl AttemptPaths {
     /// Returns the path of tasks on their way.
     pub fn transit(&self, name: &str) -> String {
         format!("{}/transit/{name}", self.0)
+    }
+
+    /// Returns the folder of the tasks that were set aside.
+    pub fn quarantine(&self) -> String {
+        format!("{}/quarantine", self.0)
+    }
+
+    /// Returns the path of a task that was set aside.
+    pub fn quarantined(&self, task: &str) -> String {
+        format!("{}/quarantine/{task}", self.0)
+    }
+
+    /// Returns the path of what is known about such a task.
+    pub fn about_quarantined(&self, task: &str) -> String {
+        format!("{}/quarantine/{task}/about", self.0)
     }
 
     /// Returns the folder of the transaction ids.

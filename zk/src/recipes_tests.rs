@@ -269,6 +269,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
         root: b"",
         variables: &[],
         attempts_max: 1,
+        deaths_max: 3,
         submitter: "me",
         now_ms: 0,
     }

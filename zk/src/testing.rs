@@ -55,6 +55,7 @@ impl Stage {
             root: b"the root",
             variables: &[("best".to_owned(), b"9".to_vec())],
             attempts_max: 3,
+            deaths_max: 3,
             submitter: "me",
             now_ms: 1,
         };

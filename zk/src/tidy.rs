@@ -3,7 +3,7 @@
 //! | what | needed as long as |
 //! |---|---|
 //! | an earlier attempt | never: its tasks were restarted |
-//! | chunks of tasks | `parked/`, `held/` or `transit/` names them |
+//! | chunks of tasks | `parked/`, `held/`, `transit/` or `quarantine/` names them |
 //! | chunks of an output | the output names them |
 //! | chunks of a letter | its sender and its addressee work on the attempt |
 //! | txn ids and mailbox of a node | it is a member |
@@ -134,8 +134,9 @@ async fn chunks(
         }
     }
     let transits = store.children(&attempt.transits()).await?.into_iter().map(|name| attempt.transit(&name));
+    let aside = store.children(&attempt.quarantine()).await?.into_iter().map(|task| attempt.quarantined(&task));
     let own = gone.iter().flat_map(|node| [attempt.output(node), attempt.held_by(node)]);
-    let paths: Vec<String> = transits.chain(own).collect();
+    let paths: Vec<String> = transits.chain(aside).chain(own).collect();
     let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();
     for (path, answer) in paths.iter().zip(asked) {
         match answer.await {

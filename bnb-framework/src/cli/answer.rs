@@ -96,6 +96,7 @@ fn quality<P: DisplaySolution>(problem: &P, solved: &Solved<P>) -> String {
         End::StateLimit => format!("best so far, at the limit of states: {bound}"),
         End::TimeLimit => format!("best so far, at the limit of time: {bound}"),
         End::Stopped => "best so far: the search was stopped".to_owned(),
+        End::Incomplete => "the best of what was searched: parts were set aside".to_owned(),
         End::Suspended => "best so far: the search is suspended".to_owned(),
     }
 }
@@ -112,6 +113,7 @@ fn nothing<P: DisplaySolution>(problem: &P, solved: &Solved<P>, options: &Option
         End::StateLimit => format!("none{sought} was found within the limit of states"),
         End::TimeLimit => format!("none{sought} was found within the limit of time"),
         End::Stopped => format!("none{sought} was found until the search was stopped"),
+        End::Incomplete => format!("there is none{sought} in what was searched, but parts were set aside"),
         End::Suspended => format!("none{sought} was found until the search was suspended"),
     }
 }

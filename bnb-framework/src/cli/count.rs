@@ -108,6 +108,7 @@ pub fn prepare_count<E: Enumerate>(
         let so_far = match (report.finished, report.suspended) {
             (true, _) => None,
             (false, true) => Some("is suspended"),
+            (false, false) if !report.set_aside.is_empty() => Some("has gone on without some parts"),
             (false, false) => Some("was stopped"),
         };
         Ok(shown(&report.output, so_far, report.elapsed, report.figures))

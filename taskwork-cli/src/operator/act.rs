@@ -102,11 +102,22 @@ pub(super) async fn resume(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Gives the tasks that a job has set aside another chance.
+pub(super) async fn retry(desk: &Desk, id: &JobId) -> Result<(), Failure> {
+    let tasks = desk.client.retry(id).await?;
+    let again = if tasks == 1 { "task that was".to_owned() } else { "tasks that were".to_owned() };
+    desk.say(
+        || json!({ "job": id.as_str(), "tried_again": tasks }),
+        || format!("job {id} goes on with {tasks} {again} set aside"),
+    );
+    Ok(())
+}
+
 /// Removes the given jobs; without a list, all jobs that are over or whose submission was abandoned.
 pub(super) async fn forget(desk: &Desk, ids: Vec<JobId>, force: bool) -> Result<(), Failure> {
     let ids = if ids.is_empty() {
         let over = |stage: Stage| {
-            matches!(stage, Stage::Done | Stage::Failed | Stage::Cancelled | Stage::Abandoned)
+            matches!(stage, Stage::Done | Stage::Incomplete | Stage::Failed | Stage::Cancelled | Stage::Abandoned)
                 || force && stage == Stage::Submitting
         };
         let jobs = desk.overview().await?.jobs.into_iter();

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use serde_json::json;
 use taskwork::{
-    Figures, JobId,
+    Figures, JobId, SetAside,
     client::{JobDetails, Requests},
 };
 
@@ -60,6 +60,11 @@ impl Facts {
             fields.insert("unwritten_ms".to_owned(), json!(self.job.unwritten_ms()));
             let unprotected: Vec<&str> = self.job.unprotected().map(|(node, _)| node).collect();
             fields.insert("unprotected".to_owned(), json!(unprotected));
+            let told = |SetAside { task, deaths, reason, .. }: &SetAside| {
+                json!({ "task": task, "deaths": deaths, "reason": reason })
+            };
+            let set_aside: Vec<_> = self.job.set_aside.iter().map(told).collect();
+            fields.insert("set_aside".to_owned(), json!(set_aside));
             fields.insert("open_tasks".to_owned(), json!(self.job.open_tasks));
             fields.insert("parked_tasks".to_owned(), json!(self.job.parked_tasks));
             fields.insert(
@@ -110,6 +115,7 @@ impl Facts {
         if let Some((open, parked)) = self.job.open_tasks.zip(self.job.parked_tasks) {
             rows.push(("not done", format!("{open} tasks in the global task list, {parked} parked")));
         }
+        rows.extend(self.job.set_aside.iter().map(|task| ("set aside", task.to_string())));
         rows.extend(losses(&figures).map(|losses| ("losses", losses)));
         rows.extend(self.job.unwritten_ms().map(|ms| ("at stake", ledger::cost(ms))));
         let unprotected = self.job.unprotected();

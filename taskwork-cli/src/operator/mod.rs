@@ -63,6 +63,9 @@ enum Command {
     Suspend(OfJob),
     /// Resume a suspended job.
     Resume(OfJob),
+    /// Give the tasks that a job has set aside, because nodes were lost with them again and again, another
+    /// chance. The job keeps the output of its other tasks.
+    Retry(OfJob),
     /// Remove all data of jobs that are over, or whose submission was abandoned.
     Forget(Forget),
 }
@@ -188,6 +191,7 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         | Command::Wait(OfJob { common, .. })
         | Command::Suspend(OfJob { common, .. })
         | Command::Resume(OfJob { common, .. })
+        | Command::Retry(OfJob { common, .. })
         | Command::Drain(Drain { common, .. })
         | Command::Inject(Inject { common, .. })
         | Command::Cancel(Cancel { common, .. })
@@ -230,7 +234,7 @@ impl Desk {
             Command::Jobs(_) => jobs::run(self).await?,
             Command::Job(Job { of, timeline }) => job::run(self, &of.job, timeline).await?,
             Command::Result(OfJob { job, .. }) => act::result(self, &job).await?,
-            Command::Wait(OfJob { job, .. }) => wait::run(self, &job).await?,
+            Command::Wait(OfJob { job, .. }) => return wait::run(self, &job).await,
             Command::Drain(Drain { node, wait, timeout, .. }) => {
                 act::drain(self, &node, wait.then_some(timeout)).await?;
             }
@@ -240,6 +244,7 @@ impl Desk {
             Command::Cancel(Cancel { job, reason, .. }) => act::cancel(self, &job, &reason).await?,
             Command::Suspend(OfJob { job, .. }) => act::suspend(self, &job).await?,
             Command::Resume(OfJob { job, .. }) => act::resume(self, &job).await?,
+            Command::Retry(OfJob { job, .. }) => act::retry(self, &job).await?,
             Command::Forget(Forget { jobs, force, .. }) => act::forget(self, jobs, force).await?,
         }
         Ok(ExitCode::SUCCESS)

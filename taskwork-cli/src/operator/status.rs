@@ -64,6 +64,7 @@ fn as_json(desk: &Desk, overview: &Overview) -> serde_json::Value {
         "programs": programs,
         "jobs": jobs,
         "done": count(overview, Stage::Done),
+        "incomplete": count(overview, Stage::Incomplete),
         "failed": count(overview, Stage::Failed),
         "cancelled": count(overview, Stage::Cancelled),
     })
@@ -71,9 +72,10 @@ fn as_json(desk: &Desk, overview: &Overview) -> serde_json::Value {
 
 fn as_text(desk: &Desk, overview: &Overview) -> String {
     let workers: u64 = overview.members.iter().map(|member| u64::from(member.workers)).sum();
-    let over = [(Stage::Done, "done"), (Stage::Failed, "failed"), (Stage::Cancelled, "cancelled")];
-    let over: Vec<String> =
-        over.iter().map(|(stage, name)| format!("{} {name}", count(overview, *stage))).collect();
+    let over = [Stage::Done, Stage::Incomplete, Stage::Failed, Stage::Cancelled];
+    // The second is rare.
+    let told = over.into_iter().filter(|&stage| stage != Stage::Incomplete || count(overview, stage) > 0);
+    let over: Vec<String> = told.map(|stage| format!("{} {}", count(overview, stage), stage.text())).collect();
     let mut text = list(&[
         ("cluster", desk.client.cluster_name().to_owned()),
         ("nodes", format!("{}, with {workers} workers", overview.members.len())),

@@ -1,17 +1,26 @@
 //! `taskwork wait`.
 
+use std::process::ExitCode;
+
 use taskwork::{JobId, client::JobState};
 
 use super::{Desk, act};
 use crate::Failure;
 
-/// Waits for the end of a job, and prints its result.
-pub(super) async fn run(desk: &Desk, id: &JobId) -> Result<(), Failure> {
+/// Waits for the end of a job, and prints its result. If tasks were set aside, the exit code is 1.
+pub(super) async fn run(desk: &Desk, id: &JobId) -> Result<ExitCode, Failure> {
     let record = desk.client.wait(id).await?;
     let reason = record.reason.as_deref().unwrap_or("for a reason that was not recorded");
     match record.state {
         JobState::Failed => Err(Failure::failed(format!("job {id} has failed: {reason}"))),
         JobState::Cancelled => Err(Failure::failed(format!("job {id} was cancelled: {reason}"))),
-        _ => act::result(desk, id).await,
+        state => {
+            act::result(desk, id).await?;
+            if state != JobState::Incomplete {
+                return Ok(ExitCode::SUCCESS);
+            }
+            eprintln!("note: job {id} is incomplete: {reason}. taskwork retry {id} tries it again");
+            Ok(ExitCode::FAILURE)
+        }
     }
 }

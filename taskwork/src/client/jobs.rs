@@ -7,7 +7,8 @@ use tokio::time;
 use zk::{
     AttemptPaths, Requests,
     figures::{self, Ledger, NodeFigures},
-    job::{self, JobRecord, JobWatch},
+    job::{self, JobRecord, JobWatch, Retried},
+    quarantine::{self, AboutTask},
     suggestion,
 };
 
@@ -15,6 +16,7 @@ use super::{Client, ClientError, Overview, Stage};
 use crate::{
     figures::Figures,
     id::JobId,
+    report::SetAside,
     shell::{clock::unix_ms, submit::sum},
 };
 
@@ -32,6 +34,8 @@ pub struct JobDetails {
     pub open_tasks: Option<u32>,
     /// The number of parked tasks; `None` once the job is over.
     pub parked_tasks: Option<u32>,
+    /// The tasks that the job goes on without.
+    pub set_aside: Vec<SetAside>,
 }
 
 /// What a node has done for a job.
@@ -131,7 +135,8 @@ impl Client {
             open_tasks = Some(self.children_of(&attempt.list()).await?);
             parked_tasks = Some(self.children_of(&attempt.parked()).await?);
         }
-        Ok(JobDetails { stage, record, nodes, open_tasks, parked_tasks })
+        let set_aside = self.set_aside(attempt).await?;
+        Ok(JobDetails { stage, record, nodes, open_tasks, parked_tasks, set_aside })
     }
 
     /// Returns the nodes that were lost in an attempt at a job that is not over.
@@ -144,6 +149,18 @@ impl Client {
             }
         });
         lost.await
+    }
+
+    async fn set_aside(&self, attempt: &AttemptPaths) -> Result<Vec<SetAside>, ClientError> {
+        let listed = self.ask(|store| async move {
+            match quarantine::list(&*store, attempt).await {
+                // The job is being submitted, or was retried or forgotten meanwhile.
+                Err(zk::Error::NoNode { .. }) => Ok(Vec::new()),
+                other => other,
+            }
+        });
+        let told = |(task, AboutTask { deaths, reason, .. })| SetAside { task, deaths, reason };
+        Ok(listed.await?.into_iter().map(told).collect())
     }
 
     /// Returns the record of a job.
@@ -250,6 +267,23 @@ impl Client {
         Err(not_that(job, &record, "only one that was put aside can go on"))
     }
 
+    /// Gives the tasks that a job was [set aside](crate::Report::set_aside) another chance: the job runs again with
+    /// these alone, and keeps the output of the others. Returns their number.
+    ///
+    /// # Errors
+    /// If there is no such job, it has not ended without some of its tasks, or ZooKeeper was unavailable for too
+    /// long.
+    pub async fn retry(&self, job: &JobId) -> Result<usize, ClientError> {
+        let record = self.record(job).await?;
+        let key = &format!("{:032x}", rand::rng().random::<u128>());
+        let retried =
+            self.ask(|store| async move { job::retry(&*store, self.cluster(), &job.0, key).await }).await?;
+        match retried {
+            Retried::Begun(tasks) => Ok(tasks),
+            Retried::Not(_) => Err(not_that(job, &record, "only one that is incomplete can be tried again")),
+        }
+    }
+
     /// Passes a suggestion, such as a solution, to a job that is not over, and waits for the answer of a node
     /// that works on it. The suggestion stays with the job even if the caller stops waiting.
     ///
@@ -319,6 +353,7 @@ impl Client {
                 Stage::Submitting
                 | Stage::Abandoned
                 | Stage::Done
+                | Stage::Incomplete
                 | Stage::Failed
                 | Stage::Cancelled
                 | Stage::Unreadable,
@@ -385,6 +420,7 @@ mod tests {
             state: JobState::Running,
             attempt: 2,
             attempts_max: 3,
+            deaths_max: 3,
             root: String::new(),
             shared_chunks: 0,
             submitted_ms: 0,
@@ -417,6 +453,7 @@ mod tests {
             nodes,
             open_tasks: None,
             parked_tasks: None,
+            set_aside: Vec::new(),
         };
         assert_eq!(job.unwritten_ms(), Some(1_200));
         let named: Vec<&str> = job.unprotected().map(|(node, _)| node).collect();

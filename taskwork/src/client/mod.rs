@@ -118,6 +118,7 @@ struct EncodedJob {
     kind: String,
     name: Option<String>,
     attempts_max: u32,
+    deaths_max: u32,
     start_values: Vec<(String, Vec<u8>)>,
     shared: Vec<u8>,
     root: Root,
@@ -240,6 +241,7 @@ impl Client {
             kind: job.kind.into_owned(),
             name: job.name,
             attempts_max: job.attempts_max,
+            deaths_max: job.deaths_max,
             start_values: Job::<T>::encoded_values(job.start_values).map_err(encoded)?,
             shared: codec::encode(&*job.shared).map_err(encoded)?,
             root: Root::new(job.root).map_err(encoded)?,
@@ -261,6 +263,7 @@ impl Client {
                 name,
                 submitter: &self.submitter,
                 attempts_max: job.attempts_max.max(1),
+                deaths_max: if job.deaths_max == 1 { 2 } else { job.deaths_max },
                 shared: &job.shared,
                 start_values: &job.start_values,
             };

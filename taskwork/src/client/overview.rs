@@ -57,6 +57,8 @@ pub enum Stage {
     Suspended,
     /// It has a result.
     Done,
+    /// It has a result without some of its tasks, which were set aside.
+    Incomplete,
     /// It has failed.
     Failed,
     /// It was cancelled.
@@ -93,6 +95,7 @@ impl Stage {
             Self::NoNodes => "waits for nodes",
             Self::Suspended => "suspended",
             Self::Done => "done",
+            Self::Incomplete => "incomplete",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
             Self::Unreadable => "unreadable",
@@ -190,6 +193,7 @@ fn entries(jobs: Vec<(String, zk::Result<JobRecord>)>, members: &[Member], at_ms
             JobState::Submitting => Stage::Submitting,
             JobState::Suspended => Stage::Suspended,
             JobState::Done => Stage::Done,
+            JobState::Incomplete => Stage::Incomplete,
             JobState::Failed => Stage::Failed,
             JobState::Cancelled => Stage::Cancelled,
             _ => {

@@ -15,14 +15,14 @@
 //! claims go on.
 
 use super::{
-    action::{Flush, Transaction, TransactionKind},
+    action::{Condemned, Flush, Transaction, TransactionKind},
     event::Cut,
     given::Gift,
 };
 use crate::{
     config::Limits,
     envelope::Envelope,
-    holdings::{Holdings, Source, Transit},
+    holdings::{Holdings, Source, Suspect, Transit},
     toggles::Toggles,
 };
 
@@ -43,6 +43,9 @@ pub(super) struct Draft {
     /// Tasks of this node that are outside the pool.
     pub(super) beside: Vec<Envelope>,
     pub(super) park: Vec<Envelope>,
+    pub(super) condemned: Vec<Condemned>,
+    /// Which of the tasks is on trial.
+    pub(super) suspect: Option<Suspect>,
     pub(super) leave: bool,
 }
 
@@ -153,17 +156,21 @@ impl Accounting {
     /// are in `beside`. At most `batch_ids_max` ids are toggled with it. A node that holds anything does not
     /// leave with it.
     pub(super) fn flush(&mut self, draft: Draft, cut: Cut, limits: &Limits) -> Transaction {
-        let Draft { take, give, beside, park, leave } = draft;
+        let Draft { take, give, beside, park, condemned, suspect, leave } = draft;
         let Cut { mut tasks, unprotected, toggles, output } = cut;
         self.owed.merge(toggles);
+        for Condemned { task, .. } in &condemned {
+            self.owed.complete(task.id, &task.children);
+        }
         let toggles = self.owed.take(limits.batch_ids_max.min(TOGGLES_MAX));
         tasks.extend(beside);
         let bytes: usize = tasks.iter().map(Envelope::bytes).sum();
         let too_large = unprotected || bytes > limits.ledger_bytes_max;
         let mut held = if too_large { Holdings::unprotected() } else { Holdings::of(tasks) };
         held.owed = self.owed.clone();
+        held.suspect = suspect;
         let leave = leave && held == Holdings::default();
-        self.begin(TransactionKind::Flush(Flush { toggles, output, held, give, take, park, leave }))
+        self.begin(TransactionKind::Flush(Flush { toggles, output, held, give, take, park, condemned, leave }))
     }
 
     /// Begins a claim.

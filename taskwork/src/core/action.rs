@@ -86,8 +86,18 @@ pub(crate) struct Flush {
     pub(crate) take: Vec<Transit>,
     /// Tasks to be parked.
     pub(crate) park: Vec<Envelope>,
+    /// Tasks to be set aside. In the global task list they count as completed.
+    pub(crate) condemned: Vec<Condemned>,
     /// Whether the node leaves with it.
     pub(crate) leave: bool,
+}
+
+/// A task that has cost too many nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Condemned {
+    pub(crate) task: Envelope,
+    /// What is known of it, for people; empty if nothing is.
+    pub(crate) reason: String,
 }
 
 /// How a node's part in the cluster ends.

@@ -1,7 +1,7 @@
 //! A small cluster of cores in virtual time, from one seed: messages get lost, duplicated and delayed,
-//! transactions lose their answers, nodes join, drain and are lost, one or all at a time. Every unit of work
-//! counts once, what stands in the tree is a partition of the work at every moment, and the list becomes empty
-//! exactly at the end.
+//! transactions lose their answers, nodes join, drain and are lost, one or all at a time; in some runs a part of
+//! the work kills every node that begins it, until it is set aside. Every other unit of work counts once, what
+//! stands in the tree is a partition of the work at every moment, and the list becomes empty exactly at the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -11,7 +11,7 @@ use std::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use super::{
-    Action, Cut, Departure, Event, Flush, Gift, Message, Node, PoolView, Transaction, TransactionKind,
+    Action, Condemned, Cut, Departure, Event, Flush, Gift, Message, Node, PoolView, Transaction, TransactionKind,
     TransactionResult,
 };
 use crate::{
@@ -26,6 +26,9 @@ const ATTEMPT: Attempt = Attempt(1);
 const WORKERS: usize = 2;
 const UNITS: u64 = 3_000;
 const PARK_TASKS_MAX: usize = 2;
+const DEATHS_MAX: u32 = 3;
+/// What is left of a deadly task when it kills its node.
+const DEADLY_UNITS: u64 = 40;
 /// Faults happen until this time, in milliseconds; the job must be over by [`END_MS`].
 const CALM_MS: u64 = 3_000;
 const END_MS: u64 = 60_000;
@@ -35,27 +38,31 @@ const END_MS: u64 = 60_000;
 struct Work {
     id: TaskId,
     children: Vec<TaskId>,
+    deaths: u32,
     left: u64,
     done: u64,
+    /// Whether its last units kill the node.
+    deadly: bool,
     basis: Basis,
 }
 
 impl Work {
     fn seal(&self) -> Envelope {
-        let (output, task) =
-            (self.done.to_le_bytes().to_vec().into(), self.left.to_le_bytes().to_vec().into());
-        Envelope { id: self.id, children: self.children.clone(), output, task }
+        let output = self.done.to_le_bytes().to_vec().into();
+        let task = [&self.left.to_le_bytes()[..], &[u8::from(self.deadly)]].concat().into();
+        Envelope { id: self.id, children: self.children.clone(), deaths: self.deaths, output, task }
     }
 
     fn open(envelope: Envelope, basis: Basis) -> Self {
-        let (left, done) = units(&envelope);
-        Self { id: envelope.id, children: envelope.children, left, done, basis }
+        let ((left, done), deadly) = (units(&envelope), envelope.task[8] > 0);
+        let Envelope { id, children, deaths, .. } = envelope;
+        Self { id, children, deaths, left, done, deadly, basis }
     }
 }
 
 fn units(envelope: &Envelope) -> (u64, u64) {
     let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
-    (number(&envelope.task), number(&envelope.output))
+    (number(&envelope.task[..8]), number(&envelope.output))
 }
 
 /// A simulated pool, which works step by step.
@@ -89,18 +96,22 @@ impl Pool {
         !self.parts.contains_key(&basis) && !self.void.contains(&basis)
     }
 
-    /// Works for a millisecond.
-    fn work(&mut self, node: NodeId) {
+    /// Works for a millisecond. Returns whether that has killed the node.
+    fn work(&mut self, node: NodeId) -> bool {
         if self.stopped {
             self.queue.extend(self.running.drain(..));
-            return;
+            return false;
         }
         while self.running.len() < WORKERS {
             let Some(next) = self.queue.pop_front() else { break };
             self.running.push(next);
         }
         for mut task in std::mem::take(&mut self.running) {
+            if task.deadly && task.left <= DEADLY_UNITS {
+                return true;
+            }
             let units = task.left.min(5);
+            task.deaths = 0;
             (task.left, task.done) = (task.left - units, task.done + units);
             let hungry = WORKERS.saturating_sub(self.running.len() + 1) + self.thieves;
             if task.left > 1 && hungry > self.queue.len() {
@@ -109,7 +120,11 @@ impl Pool {
                 let half = task.left / 2;
                 task.left -= half;
                 task.children.push(id);
-                self.queue.push_back(Work { id, children: vec![], left: half, done: 0, basis: task.basis });
+                // What is deadly stays with the one or goes with the other.
+                let deadly = task.deadly && id.number % 2 == 0;
+                task.deadly &= !deadly;
+                let (children, deaths, done, basis) = (vec![], 0, 0, task.basis);
+                self.queue.push_back(Work { id, children, deaths, left: half, done, deadly, basis });
             }
             if task.left > 0 {
                 self.running.push(task);
@@ -119,6 +134,7 @@ impl Pool {
             done.toggles.complete(task.id, &task.children);
             done.total += task.done;
         }
+        false
     }
 
     fn cut(&mut self, firm: &[Basis]) -> Cut {
@@ -151,6 +167,7 @@ struct Znodes {
     members: BTreeSet<NodeId>,
     list: BTreeSet<TaskId>,
     parked: BTreeMap<TaskId, Envelope>,
+    set_aside: BTreeMap<TaskId, Envelope>,
     held: BTreeMap<NodeId, Holdings>,
     transit: BTreeMap<Transit, Holdings>,
     /// The answer to each transaction, by its node and number.
@@ -170,7 +187,10 @@ impl Znodes {
         }
         let result = match &transaction.kind {
             TransactionKind::Claim { source, enrol } => {
-                let Some(claimed) = self.claim(node, *source) else { return TransactionResult::TooLate };
+                let Some(mut claimed) = self.claim(node, *source) else { return TransactionResult::TooLate };
+                if source.was_at_a_lost_node(node) {
+                    claimed.count_loss(DEATHS_MAX);
+                }
                 assert!(*enrol || self.held.contains_key(&node), "{node} claims without taking part");
                 self.enrol(node);
                 self.transit.insert(Transit::claim(node, transaction.txn), claimed.clone());
@@ -210,7 +230,15 @@ impl Znodes {
     }
 
     fn flush(&mut self, node: NodeId, flush: &Flush) {
-        let Flush { toggles, output, held, give, take, park, leave } = flush;
+        let Flush { toggles, output, held, give, take, park, condemned, leave } = flush;
+        for task in &held.tasks {
+            let is_named = held.suspect.as_ref().is_some_and(|suspect| suspect.task == task.id);
+            assert!(task.deaths < DEATHS_MAX, "{} should be set aside, {is_named}", task.id);
+        }
+        for Condemned { task, .. } in condemned {
+            assert!(task.deaths >= DEATHS_MAX, "{} is set aside too early", task.id);
+            assert!(self.set_aside.insert(task.id, task.clone()).is_none(), "{} is set aside twice", task.id);
+        }
         assert!(!self.list.is_empty() || toggles.is_empty(), "a task was committed after the end");
         assert!(park.len() <= PARK_TASKS_MAX, "{} tasks are parked by one transaction", park.len());
         for &id in toggles {
@@ -241,6 +269,7 @@ impl Znodes {
     fn check(&self) {
         let holdings = self.held.values().chain(self.transit.values());
         let tasks = holdings.flat_map(|holdings| &holdings.tasks).chain(self.parked.values());
+        let tasks = tasks.chain(self.set_aside.values());
         let mut ids = BTreeSet::new();
         let mut durable: u64 = self.outputs.values().sum();
         for task in tasks {
@@ -251,7 +280,12 @@ impl Znodes {
         assert_eq!(durable, UNITS, "I10: {self:#?}");
         if self.list.is_empty() {
             let done: u64 = self.outputs.values().sum();
-            assert_eq!(done, UNITS, "the list is empty, but not all is done");
+            let given_up = |task: &Envelope| {
+                let (left, done) = units(task);
+                left + done
+            };
+            let set_aside: u64 = self.set_aside.values().map(given_up).sum();
+            assert_eq!(done + set_aside, UNITS, "the list is empty, but not all is done");
         }
     }
 }
@@ -272,18 +306,29 @@ struct Cluster {
     /// Future events, by their time and the order in which they were sent.
     coming: BTreeMap<(u64, u64), (NodeId, Event)>,
     sent: u64,
+    /// Whether a part of the work is deadly.
+    deadly: bool,
     /// All events, for comparing runs.
     trace: Vec<String>,
 }
 
 impl Cluster {
     fn new(seed: u64) -> Self {
-        let root =
-            Work { id: TaskId::ROOT, children: vec![], left: UNITS, done: 0, basis: Basis::FIRM }.seal();
+        let root = Work {
+            id: TaskId::ROOT,
+            children: vec![],
+            deaths: 0,
+            left: UNITS,
+            done: 0,
+            deadly: seed % 3 == 1,
+            basis: Basis::FIRM,
+        };
+        let root = root.seal();
         let znodes = Znodes {
             members: BTreeSet::new(),
             list: [TaskId::ROOT].into(),
             parked: [(TaskId::ROOT, root)].into(),
+            set_aside: BTreeMap::new(),
             held: BTreeMap::new(),
             transit: BTreeMap::new(),
             txns: BTreeMap::new(),
@@ -292,7 +337,8 @@ impl Cluster {
         };
         let random = SmallRng::seed_from_u64(seed);
         let (nodes, coming) = (BTreeMap::new(), BTreeMap::new());
-        let mut cluster = Self { random, now: 0, nodes, made: 0, znodes, coming, sent: 0, trace: Vec::new() };
+        let (deadly, trace) = (seed % 3 == 1, Vec::new());
+        let mut cluster = Self { random, now: 0, nodes, made: 0, znodes, coming, sent: 0, deadly, trace };
         for _ in 0..cluster.random.random_range(2..6) {
             cluster.join();
         }
@@ -519,7 +565,10 @@ impl Cluster {
         }
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             let Some(member) = self.nodes.get_mut(&node) else { continue };
-            member.pool.work(node);
+            if member.pool.work(node) {
+                self.lose(node);
+                continue;
+            }
             let due = member.core.deadline().is_some_and(|due| due <= self.now);
             self.handle(node, if due { Event::Tick } else { Event::Look });
         }
@@ -532,6 +581,9 @@ impl Cluster {
             self.step();
         }
         self.znodes.check();
+        let set_aside: Vec<&Envelope> = self.znodes.set_aside.values().collect();
+        let is_deadly = |task: &&&Envelope| task.task[8] > 0;
+        assert_eq!(set_aside.iter().filter(is_deadly).count(), usize::from(self.deadly), "{set_aside:?}");
         self.trace
     }
 }

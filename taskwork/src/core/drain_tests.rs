@@ -59,7 +59,7 @@ fn at_work(others: u64) -> Node {
 
 fn sealed(number: u64) -> Envelope {
     let id = TaskId { node: NodeId(1), number };
-    Envelope { id, children: Vec::new(), output: Blob::default(), task: Blob::default() }
+    Envelope { id, children: Vec::new(), deaths: 0, output: Blob::default(), task: Blob::default() }
 }
 
 fn departure(actions: &[Action]) -> Option<Departure> {

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | tasks came or went | `ledger_soon_ms` |
 //! | tasks run | `ledger_interval_ms` |
-//! | a thief has nothing to do but to wait for it | at once, at most every [`PRESSED_MS`] |
+//! | a thief has nothing to do but to wait for it, or a task for its trial | at once, at most every [`PRESSED_MS`] |
 //! | the pool is idle and gets no tasks | at once |
 //! | the batch is large, or ids are owed | at once |
 //!
@@ -31,7 +31,7 @@ use crate::{
     id::NodeId,
 };
 
-/// The minimum time between two flushes that thieves press for, in milliseconds.
+/// The minimum time between two flushes that somebody waits for, in milliseconds.
 const PRESSED_MS: u64 = 5;
 
 impl Run {
@@ -75,7 +75,9 @@ impl Run {
         let soon = moved.map(|at| (at + limits.ledger_soon_ms).max(self.flushed_at + pause_ms));
         let works = limits.ledger_interval_ms > 0 && !(pool.is_idle() && self.held_nothing);
         let regular = works.then(|| self.flushed_at + limits.ledger_interval_ms.max(pause_ms));
-        [pressed, soon, regular].into_iter().flatten().min()
+        let trial = self.trials.are_due(pool.is_hungry() && pool.batch_ids > 0);
+        let trial = trial.then_some(self.flushed_at + PRESSED_MS);
+        [pressed, soon, regular, trial].into_iter().flatten().min()
     }
 
     /// Returns since when tasks have come or gone that the next flush would write.
@@ -93,9 +95,11 @@ impl Run {
             let own = drain.pile.iter().filter(|(basis, _)| is_firm(*basis));
             beside.extend(own.map(|(_, task)| task.clone()));
         }
+        let (condemned, others) = self.trials.take_condemned();
+        beside.extend(others.cloned());
         self.pressed = false;
         self.flushed_at = around.now;
-        let draft = Draft { take: taken.transits, give, beside, park, leave };
+        let draft = Draft { take: taken.transits, give, beside, park, condemned, suspect: None, leave };
         self.accounting.draft(draft, taken.owed);
         around.actions.push(Action::Cut { firm: taken.bases });
     }
@@ -117,6 +121,7 @@ impl Run {
                 draft.beside.extend(gift.tasks);
             }
         }
+        draft.suspect = self.trials.name(&cut, &draft.beside);
         // A flush that only repeats what stands there is not worth a transaction.
         let idle = cut.tasks.is_empty() && draft.beside.is_empty() && !cut.unprotected;
         let nothing = idle
@@ -126,6 +131,7 @@ impl Run {
             && draft.take.is_empty()
             && draft.give.is_empty()
             && draft.park.is_empty()
+            && draft.condemned.is_empty()
             && !draft.leave;
         self.held_nothing = idle;
         if nothing {
@@ -139,6 +145,9 @@ impl Run {
     /// Handles a committed flush: thieves learn that their tasks are written.
     pub(super) fn flushed(&mut self, around: &mut Surroundings, flush: &Flush) {
         self.note_written(flush, &around.limits);
+        if let Some(task) = self.trials.begin(&flush.held) {
+            around.keep(Basis::FIRM, vec![task]);
+        }
         let written = self.given.written(around.id, &flush.give);
         for (thief, grants) in written.confirmed {
             self.send(around, thief, Message::Confirmed { grants });
@@ -154,6 +163,7 @@ impl Run {
             && pool.batch_ids == 0
             && drain.as_ref().is_none_or(|drain| drain.pile.is_empty())
             && !self.bases.any_open()
+            && self.trials.is_empty()
             && !self.accounting.flushes()
             && !self.accounting.owes()
             && self.moved_since().is_none()

@@ -81,6 +81,9 @@ impl Run {
             self.refuse_held_back(around);
             return;
         }
+        if let Some(drain) = &mut around.drain {
+            drain.pile.extend(self.trials.give_up().map(|task| (Basis::FIRM, task)));
+        }
         if around.pool.stopped && around.pool.queued > 0 {
             // The step is repeated after the answer with the queued tasks.
             around.actions.push(Action::Unload);

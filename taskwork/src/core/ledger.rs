@@ -84,7 +84,7 @@ mod tests {
 
     fn envelope(bytes: usize) -> Envelope {
         let task = Blob::from(vec![0; bytes]);
-        Envelope { id: TaskId::ROOT, children: Vec::new(), output: Blob::default(), task }
+        Envelope { id: TaskId::ROOT, children: Vec::new(), deaths: 0, output: Blob::default(), task }
     }
 
     fn cut(tasks: Vec<Envelope>, unprotected: bool) -> Cut {

@@ -37,6 +37,7 @@ mod given;
 mod bases;
 mod accounting;
 mod flushing;
+mod trials;
 mod ledger;
 mod parked;
 mod orphans;
@@ -58,7 +59,7 @@ mod transactions_tests;
 #[cfg(feature = "simulation")]
 pub(crate) use self::check::take_broken;
 pub(crate) use self::{
-    action::{Action, Departure, Flush, Transaction, TransactionKind},
+    action::{Action, Condemned, Departure, Flush, Transaction, TransactionKind},
     event::{Cut, Event, TransactionResult},
     given::Gift,
     ledger::LedgerState,

@@ -308,12 +308,11 @@ impl Run {
 
     /// Keeps what was claimed. It is on its way from this node to itself until the next flush.
     fn claimed(&mut self, around: &mut Surroundings, txn: u64, source: Source, holdings: Holdings) {
-        let Holdings { tasks, owed, .. } = holdings;
         if matches!(source, Source::Transit(_) | Source::Held(_)) {
-            around.figures.recovered += tasks.len() as u64;
+            around.figures.recovered += holdings.tasks.len() as u64;
         }
         // A cut that is being taken does not contain what comes now, and the next flush takes it in.
-        self.bases.claimed(around.now, Transit::claim(around.id, txn), owed);
-        around.keep(Basis::FIRM, tasks);
+        self.bases.claimed(around.now, Transit::claim(around.id, txn), holdings.owed.clone());
+        around.keep(Basis::FIRM, self.trials.receive(holdings, around.limits.deaths_max));
     }
 }

@@ -145,7 +145,7 @@ struct Granted {
 fn sealed(id: TaskId) -> Envelope {
     // Of different sizes, so that some fit together into a grant and some do not.
     let task = vec![0; usize::try_from(id.number % 3).unwrap() * 40].into();
-    Envelope { id, children: Vec::new(), output: Blob::default(), task }
+    Envelope { id, children: Vec::new(), deaths: 0, output: Blob::default(), task }
 }
 
 impl Bench {

@@ -11,6 +11,7 @@ use super::{
     orphans::{LOOK_START_MS, Looks},
     receipts::{Granted, Receipts},
     thief::Thief,
+    trials::Trials,
     victim::Victim,
 };
 use crate::{config::Limits, holdings::Transit, id::Attempt};
@@ -25,6 +26,7 @@ pub(super) struct Run {
     pub(super) given: Given,
     pub(super) bases: Bases,
     pub(super) accounting: Accounting,
+    pub(super) trials: Trials,
     pub(super) enrolment: Enrolment,
     /// Grants received before this node was enrolled: neither taken nor answered yet.
     pub(super) held_back: Vec<Granted>,
@@ -82,6 +84,7 @@ impl Run {
             given: Given::default(),
             bases: Bases::new(numbers.basis),
             accounting: Accounting::new(numbers.txn),
+            trials: Trials::default(),
             enrolment: Enrolment::Open,
             held_back: Vec::new(),
             held_back_until: 0,

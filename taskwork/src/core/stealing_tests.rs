@@ -19,7 +19,7 @@ const LATER: Duration = Duration::from_micros(3_700);
 
 fn sealed(number: u64) -> Envelope {
     let id = TaskId { node: OTHER, number };
-    Envelope { id, children: Vec::new(), output: Blob::default(), task: Blob::default() }
+    Envelope { id, children: Vec::new(), deaths: 0, output: Blob::default(), task: Blob::default() }
 }
 
 /// Returns a node that has asked another one for tasks, by request 0.

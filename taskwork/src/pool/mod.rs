@@ -67,6 +67,8 @@ use crate::{
 pub(crate) struct Entry<T: Task> {
     pub(crate) id: TaskId,
     pub(crate) children: Vec<TaskId>,
+    /// As in [`Envelope::deaths`].
+    pub(crate) deaths: u32,
     pub(crate) output: T::Output,
     /// The task's outlook when it was queued: it does not change while the task waits, and the program's code
     /// is not called under a lock.
@@ -282,9 +284,9 @@ impl<T: Task> Entry<T> {
         Self::resume(id, Vec::new(), T::Output::default(), task)
     }
 
-    /// Creates the entry of a task that continues where it stopped.
+    /// Creates the entry of a task that continues where it stopped, or was polled: so it has killed nobody.
     pub(crate) fn resume(id: TaskId, children: Vec<TaskId>, output: T::Output, task: T) -> Self {
-        Self { id, children, output, outlook: task.outlook(), basis: Basis::FIRM, task }
+        Self { id, children, deaths: 0, output, outlook: task.outlook(), basis: Basis::FIRM, task }
     }
 
     /// Packs the task for transfer to another node.
@@ -295,6 +297,7 @@ impl<T: Task> Entry<T> {
         let envelope = Envelope {
             id: self.id,
             children: self.children.clone(),
+            deaths: self.deaths,
             output: codec::encode(&self.output)?.into(),
             task: codec::encode(&self.task)?.into(),
         };
@@ -307,7 +310,8 @@ impl<T: Task> Entry<T> {
     /// Unpacks a task that came from another node.
     pub(crate) fn open(envelope: Envelope) -> Result<Self, DecodeError> {
         let (output, task) = (codec::decode(&envelope.output)?, codec::decode(&envelope.task)?);
-        Ok(Self::resume(envelope.id, envelope.children, output, task))
+        let Envelope { id, children, deaths, .. } = envelope;
+        Ok(Self { deaths, ..Self::resume(id, children, output, task) })
     }
 }
 

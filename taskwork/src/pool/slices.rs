@@ -190,6 +190,8 @@ impl<T: Task> Work for Slices<T> {
         let pool = &self.pool;
         loop {
             match pool.batches.take(&pool.queue) {
+                // A task that has panicked is in none.
+                Taken::Cut(_) if pool.fault().is_some() => return Ok(None),
                 Taken::Cut(cut) => return cut.map(Some),
                 Taken::Later => return Ok(None),
                 // At once and on this thread: another thread's time would not be that of the run.

@@ -235,6 +235,8 @@ impl<T: Task> Work for Pool<T> {
 
     fn ready_cut(self: Arc<Self>) -> Result<Option<Cut>, PoolFault> {
         match self.batches.take(&self.queue) {
+            // A task that has panicked is in none.
+            Taken::Cut(_) if self.fault().is_some() => Ok(None),
             Taken::Cut(cut) => cut.map(Some),
             Taken::Later => Ok(None),
             Taken::Merges => {

@@ -109,7 +109,7 @@ impl<T: Task> Pool<T> {
 
     /// Calls the program's search once.
     pub(super) fn search(&self, entry: Entry<T>, worker: usize) -> Searched<T> {
-        let Entry { id, children, output, outlook, basis, mut task } = entry;
+        let Entry { id, children, output, outlook, basis, mut task, .. } = entry;
         self.runs(worker, Some(id));
         self.at_work(worker).set(outlook);
         let mut cx = Context::new(self, worker, id, children, output, basis);

@@ -5,7 +5,10 @@
 //! single node has no endpoint and no encryption, since it has no peers.
 
 use std::{
+    future::{Future as _, poll_fn},
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    pin::pin,
+    task::Poll,
     thread,
     time::{Duration, Instant},
 };
@@ -114,6 +117,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         name: "embedded",
         submitter: "embedded",
         attempts_max: if kept.is_some() { kept::ATTEMPTS_MAX } else { 1 },
+        deaths_max: limits.deaths_max,
         // The nodes are all in this process and share the data directly.
         shared: &[],
         start_values: &start_values,
@@ -253,6 +257,11 @@ impl Fleet<'_> {
                 }
                 () = &mut time_up => return self.suspend().await,
                 nodes = next_size(scale.as_mut()) => self.resize(nodes).await?,
+                place = next_expelled(&mut self.nodes) => {
+                    let (node, nodes) = (self.nodes.remove(place), self.nodes.len() + 1);
+                    self.leaving.spawn(node.end());
+                    self.resize(nodes).await?;
+                }
                 _ = ticks.tick() => {
                     if let Some(observer) = &mut observer {
                         (observer.tell)(&self.progress().await?);
@@ -314,6 +323,21 @@ async fn time_up(started: Instant, limit: Option<Duration>) {
         Some(end) => time::sleep_until(end.into()).await,
         None => std::future::pending().await,
     }
+}
+
+/// Waits until one of the nodes is no member any more, which it has not asked for, and returns its place. Within
+/// this process that happens after a panic: there is no other way to lose a session.
+async fn next_expelled(nodes: &mut [EmbeddedNode]) -> usize {
+    poll_fn(|cx| {
+        for (place, node) in nodes.iter_mut().enumerate() {
+            let ended = pin!(node.running.ended());
+            if ended.poll(cx) == Poll::Ready(Ended::Departed(Departure::Expelled)) {
+                return Poll::Ready(place);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// Waits for the next requested number of nodes.

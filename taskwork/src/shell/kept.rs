@@ -5,6 +5,7 @@
 //!   a job of another identity                            refuse
 //!   the same, running                                    its process is gone: nodes join anew
 //!   the same, suspended                                  resume, nodes join anew
+//!   the same, over, but for tasks that were set aside    try these again
 //!   the same, over                                       answer
 //! ```
 //!
@@ -13,11 +14,12 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration, time::Instant};
 
+use rand::Rng as _;
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 use zk::{
     ClusterPaths, CreateMode, MemoryTree, Release, Store, durable,
-    job::{self, JobRecord, JobState},
+    job::{self, JobRecord, JobState, Retried},
 };
 
 use super::submit::{Draft, Root, Tracked, job_id};
@@ -136,6 +138,14 @@ impl Kept {
             let tracked = Tracked::new(store, cluster.clone(), job_id(&cluster, &name)?, started);
             if record.state == JobState::Failed {
                 return Err(self.failed_earlier(record));
+            }
+            if record.state == JobState::Incomplete {
+                let key = format!("{:032x}", rand::rng().random::<u128>());
+                let Retried::Begun(_) = job::retry(&*tracked.store, &cluster, &name, &key).await? else {
+                    return Ok((tracked, Some(record)));
+                };
+                tracing::info!(job = name, "what the job had set aside is tried again");
+                return Ok((tracked, None));
             }
             if record.state.is_over() {
                 return Ok((tracked, Some(record)));

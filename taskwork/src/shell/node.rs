@@ -155,6 +155,7 @@ impl RunningNode {
             visibility,
             orphans_wanted,
             ledger: limits.ledger_interval_ms > 0,
+            deaths_max: limits.deaths_max,
         });
         let span = tracing::info_span!("job", id = %job, node = %seat.node);
         let loops = span.in_scope(|| coordination.start(orders_out));

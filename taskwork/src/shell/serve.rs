@@ -306,7 +306,8 @@ impl Desk<'_> {
             let reason = format!("this version of {} has no kind of task {:?}", record.program, record.kind);
             return Ok(self.give_up_job(seat, &job, &reason).await);
         };
-        let starting = RunningNode::open(seat, kind, &job, &self.setup.limits);
+        let limits = Limits { deaths_max: record.deaths_max, ..self.setup.limits.clone() };
+        let starting = RunningNode::open(seat, kind, &job, &limits);
         let Some(started) = unless_told(self.leave, starting).await else { return Ok(Some(Fate::Left)) };
         let mut running = match started {
             Ok(running) => running,

@@ -7,9 +7,10 @@ use std::{
 
 use tokio::time;
 use zk::{
-    ClusterPaths, Release, Store,
+    CARRIED, ClusterPaths, Release, Store,
     figures::{self, NodeFigures},
     job::{self, JobRecord, JobState, JobWatch, NewJob},
+    quarantine::{self, AboutTask},
 };
 
 use super::clock::unix_ms;
@@ -18,7 +19,7 @@ use crate::{
     id::{IdError, JobId, TaskId},
     outlook::Outlook,
     pool::{Entry, Signals, Source, VariableTable, merge},
-    report::{JobError, Progress, RawOutput, RawReport, Report, Values},
+    report::{JobError, Progress, RawOutput, RawReport, Report, SetAside, Values},
     task::Task,
     wire::codec::{self, DecodeError, EncodeError},
 };
@@ -30,6 +31,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) name: &'a str,
     pub(crate) submitter: &'a str,
     pub(crate) attempts_max: u32,
+    pub(crate) deaths_max: u32,
     /// The shared data, encoded.
     pub(crate) shared: &'a [u8],
     pub(crate) start_values: &'a [(String, Vec<u8>)],
@@ -96,6 +98,7 @@ impl<'a> Draft<'a> {
             root: &self.root.bytes,
             variables: order.start_values,
             attempts_max: order.attempts_max,
+            deaths_max: order.deaths_max,
             submitter: order.submitter,
             now_ms: self.now_ms,
         }
@@ -185,11 +188,13 @@ impl Tracked {
     /// Returns the job's progress, as far as its nodes have reported it.
     pub(crate) async fn progress(&self, variables: VariableTable) -> Result<Progress, JobError> {
         let mut figures = self.told_figures().await?;
-        // Parked tasks are at no node.
+        // Parked tasks, and those that were set aside, are at no node.
         let (record, _) = job::read(&*self.store, &self.cluster, &self.job.0).await?;
-        let parked = self.cluster.job(&self.job.0).attempt(record.attempt).parked();
-        if self.store.exists(&parked).await?.is_some_and(|stat| stat.children > 0) {
-            figures.outlook = Outlook::Unknown;
+        let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
+        for folder in [attempt.parked(), attempt.quarantine()] {
+            if self.store.exists(&folder).await?.is_some_and(|stat| stat.children > 0) {
+                figures.outlook = Outlook::Unknown;
+            }
         }
         Ok(Progress { figures, elapsed: self.started.elapsed(), variables: self.variables(variables).await? })
     }
@@ -202,8 +207,8 @@ impl Tracked {
         loop {
             let told = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
             let participants = self.store.children(&attempt.outputs()).await?;
-            let all =
-                participants.iter().all(|node| told.iter().any(|(name, said)| name == node && said.last));
+            let mut participants = participants.iter().filter(|node| !node.starts_with(CARRIED));
+            let all = participants.all(|node| told.iter().any(|(name, said)| name == node && said.last));
             if all || time::Instant::now() >= deadline {
                 tracing::debug!(job = %self.job, all, "the nodes' figures were read");
                 return Ok(sum(told.iter().map(|(_, said)| said)));
@@ -239,17 +244,23 @@ impl Tracked {
                 record.reason.clone().unwrap_or_else(|| "for a reason that was not recorded".to_owned());
             return Err(JobError::Failed { reason });
         }
-        let output = if record.state == JobState::Done {
+        let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
+        let mut set_aside = Vec::new();
+        let output = if matches!(record.state, JobState::Done | JobState::Incomplete) {
+            if record.state == JobState::Incomplete {
+                set_aside = quarantine::list(&*self.store, &attempt).await?;
+            }
             RawOutput::Finished(job::result(&*self.store, &self.cluster, &self.job.0).await?.result)
         } else {
-            let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
             let outputs = job::outputs(&*self.store, &attempt).await?;
             RawOutput::Stopped(outputs.into_iter().map(|(_, output)| output).collect())
         };
         let variables = self.variables(variables).await?;
         let elapsed = self.took.get().copied().unwrap_or_else(|| self.started.elapsed());
         let suspended = record.state == JobState::Suspended;
-        Ok(RawReport { output, suspended, figures: *figures, elapsed, variables })
+        let told = |(task, AboutTask { deaths, reason, .. })| SetAside { task, deaths, reason };
+        let set_aside = set_aside.into_iter().map(told).collect();
+        Ok(RawReport { output, suspended, set_aside, figures: *figures, elapsed, variables })
     }
 }
 
@@ -259,17 +270,19 @@ impl RawReport {
     /// # Errors
     /// If the program cannot read what it has written.
     pub(crate) fn decode<T: Task>(self) -> Result<Report<T>, JobError> {
-        let Self { output, suspended, figures, elapsed, variables } = self;
+        let Self { output, suspended, set_aside, figures, elapsed, variables } = self;
         let unreadable = |error: DecodeError| JobError::Result { reason: error.to_string() };
         let (output, finished) = match output {
-            RawOutput::Finished(output) => (codec::decode(&output).map_err(unreadable)?, true),
+            RawOutput::Finished(output) => {
+                (codec::decode(&output).map_err(unreadable)?, set_aside.is_empty())
+            }
             RawOutput::Stopped(outputs) => {
                 let merged =
                     merge(&outputs).map_err(|error| JobError::Result { reason: error.to_string() })?;
                 (merged, false)
             }
         };
-        Ok(Report { output, finished, suspended, figures, elapsed, variables })
+        Ok(Report { output, finished, suspended, set_aside, figures, elapsed, variables })
     }
 }
 
@@ -357,6 +370,7 @@ mod tests {
                 name: "",
                 submitter: "",
                 attempts_max: 1,
+                deaths_max: 3,
                 shared: &[],
                 start_values: &[("best".to_owned(), codec::encode(&7_u64).unwrap())],
             };

@@ -94,7 +94,7 @@ mod tests {
 
     fn envelope(task: Vec<u8>, output: Vec<u8>) -> Envelope {
         let id = TaskId { node: NodeId(u64::MAX), number: u64::MAX };
-        Envelope { id, children: vec![id; 2], output: output.into(), task: task.into() }
+        Envelope { id, children: vec![id; 2], deaths: 0, output: output.into(), task: task.into() }
     }
 
     #[test]

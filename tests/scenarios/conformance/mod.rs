@@ -405,6 +405,7 @@ fn new_job(shared: &[u8]) -> NewJob<'_> {
         root: b"the root",
         variables: &[],
         attempts_max: 3,
+        deaths_max: 3,
         submitter: "me",
         now_ms: 1,
     }
@@ -470,7 +471,7 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
         .elected()
         .await
         .unwrap();
-    let outcome = Outcome { result: b"seven".to_vec(), shown: "seven".into() };
+    let outcome = Outcome { result: b"seven".to_vec(), shown: "seven".into(), incomplete: None };
     let closing = job::close(&*node, &fence, &cluster, &id, 1, &outcome, 5).await;
     assert_eq!(closing, Ok(Closing::Closed));
     assert_eq!(job::result(&*node, &cluster, &id).await.unwrap(), outcome);

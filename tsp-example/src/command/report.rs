@@ -126,6 +126,7 @@ impl Report<'_> {
             End::StateLimit => format!("NOT proven optimal: the limit of states was reached; {known}"),
             End::TimeLimit => format!("NOT proven optimal: the time was up; {known}"),
             End::Stopped => format!("NOT proven optimal: the search was stopped; {known}"),
+            End::Incomplete => format!("NOT proven optimal: parts of the tree were set aside; {known}"),
             End::Suspended => format!("NOT proven optimal: the search is suspended; {known}"),
         };
         // Writing into a string cannot fail.

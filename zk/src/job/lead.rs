@@ -104,6 +104,8 @@ pub struct Outcome {
     pub result: Vec<u8>,
     /// The same for people who do not have the program, if it fits into a znode; null otherwise.
     pub shown: serde_json::Value,
+    /// Why it is not the whole result, if tasks were set aside.
+    pub incomplete: Option<String>,
 }
 
 /// The maximum size of the human-readable part of a result, in bytes of JSON.
@@ -130,7 +132,8 @@ pub async fn close(
         return Ok(Closing::NotCurrent);
     }
     let (paths, attempt_paths) = (cluster.job(job), cluster.job(job).attempt(attempt));
-    record.state = JobState::Done;
+    record.state = if outcome.incomplete.is_some() { JobState::Incomplete } else { JobState::Done };
+    record.reason.clone_from(&outcome.incomplete);
     record.finished_ms = Some(now_ms);
     let fits = outcome.shown.to_string().len() <= SHOWN_BYTES_MAX;
     let shown = if fits { outcome.shown.clone() } else { serde_json::Value::Null };
@@ -168,7 +171,9 @@ pub async fn result(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Res
     let ResultRecord { attempt, chunks, shown } = record::read(&paths.result(), &content)?;
     let attempt = paths.attempt(attempt);
     let result = chunks::read(store, |k| attempt.result_chunk(k), chunks).await?;
-    Ok(Outcome { result, shown })
+    let (record, _) = read(store, cluster, job).await?;
+    let incomplete = record.reason.filter(|_| record.state == JobState::Incomplete);
+    Ok(Outcome { result, shown, incomplete })
 }
 
 /// Begins another attempt after nodes were lost, or lets the job fail if there were too many.
@@ -203,7 +208,7 @@ pub async fn new_attempt(
     }
     record.attempt += 1;
     let (root, _) = store.get(&paths.root()).await?;
-    let next = attempt(&paths.attempt(record.attempt), &record.root, &root);
+    let next = attempt(&paths.attempt(record.attempt), [(record.root.as_str(), root.as_slice())]);
     let begun = led(store, fence, &paths, &record, version, next).await?;
     Ok(if begun { NewAttempt::Started(record.attempt) } else { NewAttempt::NotCurrent })
 }

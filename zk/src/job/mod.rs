@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   Submitting ─▶ Running ─▶ Done          the list is empty: the leader writes the result
+//!             ▲     │  ▲ ├─▶ Incomplete    the same, but tasks were set aside; a retry makes it Running
 //!             ▲     │  ▲ └─▶ Failed        the program is at fault, or too many attempts have ended
 //!             │     │  │ └─▶ Cancelled     a user stopped it
 //!             ▼     └──┘ an unprotected node was lost: another attempt
@@ -9,6 +10,7 @@
 //! ```
 mod end;
 mod lead;
+mod retry;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,7 @@ pub use self::{
     lead::{
         Closing, LeadError, NewAttempt, Outcome, SHOWN_BYTES_MAX, close, lost, new_attempt, outputs, result,
     },
+    retry::{Retried, retry},
     submit::{NewJob, Submission, submit},
 };
 use crate::{
@@ -46,6 +49,8 @@ pub enum JobState {
     Suspended,
     /// Complete, with a result.
     Done,
+    /// Complete but for tasks that were set aside, with a result without them.
+    Incomplete,
     /// It cannot be completed; the record states why.
     Failed,
     /// Stopped by a user.
@@ -55,7 +60,7 @@ pub enum JobState {
 impl JobState {
     /// Returns whether the job has ended for good.
     pub fn is_over(self) -> bool {
-        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+        matches!(self, Self::Done | Self::Incomplete | Self::Failed | Self::Cancelled)
     }
 
     /// Returns whether nodes may work on the job.
@@ -86,6 +91,9 @@ pub struct JobRecord {
     pub attempt: u32,
     /// The maximum number of attempts.
     pub attempts_max: u32,
+    /// The number of nodes in a row that may be lost with a task before it is set aside, 0 for any number.
+    #[serde(default)]
+    pub deaths_max: u32,
     /// The id of the root task.
     pub root: String,
     /// The number of chunks of the shared data.

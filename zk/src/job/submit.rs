@@ -40,6 +40,8 @@ pub struct NewJob<'a> {
     pub variables: &'a [(String, Vec<u8>)],
     /// The maximum number of attempts.
     pub attempts_max: u32,
+    /// The number of nodes in a row that may be lost with a task before it is set aside, 0 for any number.
+    pub deaths_max: u32,
     /// The user who submits it.
     pub submitter: &'a str,
     /// The time of day in milliseconds since 1970.
@@ -172,6 +174,7 @@ impl<'a> Submission<'a> {
             state: JobState::Submitting,
             attempt: 1,
             attempts_max: new.attempts_max,
+            deaths_max: new.deaths_max,
             root: new.root_id.to_owned(),
             shared_chunks: 0,
             submitted_ms: new.now_ms,
@@ -203,7 +206,7 @@ impl<'a> Submission<'a> {
             create(job.attempts(), b""),
         ];
         ops.extend(new.variables.iter().map(|(name, value)| create(job.var(name), value)));
-        ops.extend(attempt(&job.attempt(1), new.root_id, &root));
+        ops.extend(attempt(&job.attempt(1), [(new.root_id, root.as_slice())]));
         match store.multi(ops).await {
             Ok(_) => Ok(()),
             // An earlier try has set the record, or another process has.
@@ -251,22 +254,29 @@ fn is_removed(error: &Error) -> bool {
     matches!(cause, Error::NoNode { .. })
 }
 
-/// Creates the znodes of a new attempt: the root is parked, and its parent's toggle is in the list.
-pub(super) fn attempt(paths: &AttemptPaths, root_id: &str, root: &[u8]) -> [Op; 12] {
-    [
-        create(paths.base(), b""),
-        create(paths.list(), b""),
-        create(paths.task(root_id), b""),
-        create(paths.parked(), b""),
-        create(paths.parked_task(root_id), root),
-        create(paths.held(), b""),
-        create(paths.transits(), b""),
-        create(paths.txns(), b""),
-        create(paths.outputs(), b""),
-        create(paths.large(), b""),
-        create(paths.mail(), b""),
-        create(paths.left(), b""),
-    ]
+/// Creates the znodes of a new attempt with these tasks: they are parked, and their parents' toggles are in the
+/// list.
+pub(super) fn attempt<'a>(
+    paths: &AttemptPaths,
+    tasks: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+) -> Vec<Op> {
+    let folders = [
+        paths.base(),
+        paths.list(),
+        paths.parked(),
+        paths.held(),
+        paths.transits(),
+        paths.quarantine(),
+        paths.txns(),
+        paths.outputs(),
+        paths.large(),
+        paths.mail(),
+        paths.left(),
+    ];
+    let folders = folders.into_iter().map(|folder| create(folder, b""));
+    let tasks = tasks.into_iter();
+    let tasks = tasks.flat_map(|(id, task)| [create(paths.task(id), b""), create(paths.parked_task(id), task)]);
+    folders.chain(tasks).collect()
 }
 
 #[cfg(test)]
@@ -289,6 +299,7 @@ mod tests {
             root: b"the root",
             variables: &[],
             attempts_max: 3,
+            deaths_max: 3,
             submitter: "me",
             now_ms: 1,
         }

@@ -6,7 +6,7 @@ use crate::{
 };
 
 fn outcome(result: &[u8]) -> Outcome {
-    Outcome { result: result.to_vec(), shown: serde_json::json!({"output": 7}) }
+    Outcome { result: result.to_vec(), shown: serde_json::json!({"output": 7}), incomplete: None }
 }
 
 async fn leader(stage: &Stage, node: &str) -> (Arc<crate::MemoryStore>, Fence) {
@@ -45,6 +45,7 @@ async fn data_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
         root: b"",
         variables: &[],
         attempts_max: 1,
+        deaths_max: 3,
         submitter: "me",
         now_ms: 0,
     };

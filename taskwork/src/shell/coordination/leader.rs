@@ -12,6 +12,7 @@ use zk::{
     election::{Candidate, Fence},
     figures::EventKind,
     job::{self, Closing, JobState, JobWatch, LeadError, NewAttempt},
+    quarantine::{self, AboutTask},
     tidy,
 };
 
@@ -44,6 +45,17 @@ pub(crate) enum Standing {
 /// Returns whether holdings do not say everything that their node held; also if nobody can tell.
 fn is_unprotected(held: &[u8]) -> bool {
     codec::decode::<Holdings>(held).map_or(true, |held| held.unprotected)
+}
+
+/// Returns why a job has ended without its whole result, if it has.
+fn why_incomplete(set_aside: &[(String, AboutTask)]) -> Option<String> {
+    let (task, about) = set_aside.first()?;
+    let what = match set_aside.len() {
+        1 => format!("task {task} was set aside after {} nodes were lost with it", about.deaths),
+        more => format!("{more} tasks were set aside, the first of them {task}"),
+    };
+    let said = if about.reason.is_empty() { String::new() } else { format!("; it last said: {}", about.reason) };
+    Some(what + &said)
 }
 
 /// The reasons for which a leader stops leading.
@@ -264,10 +276,15 @@ impl Coordination {
     async fn close(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
         let outputs = job::outputs(&*self.store, &self.job_paths().attempt(attempt.0)).await?;
         let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
+        let set_aside = quarantine::list(&*self.store, &self.job_paths().attempt(attempt.0)).await?;
         let outcome = match Arc::clone(&self.pool).merge(outputs, self.visibility.is_public()).await {
             Ok((result, output)) => {
-                let shown = serde_json::json!({ "output": output, "variables": self.shown_variables() });
-                job::Outcome { result, shown }
+                let mut shown = serde_json::json!({ "output": output, "variables": self.shown_variables() });
+                if !set_aside.is_empty() {
+                    let tasks = set_aside.iter().map(|(task, about)| serde_json::json!({ "task": task, "about": about }));
+                    shown["set_aside"] = tasks.collect();
+                }
+                job::Outcome { result, shown, incomplete: why_incomplete(&set_aside) }
             }
             Err(fault) => {
                 job::fail(&*self.store, &self.cluster, &self.job.0, &fault.to_string(), unix_ms()).await?;

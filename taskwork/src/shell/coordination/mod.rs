@@ -20,6 +20,7 @@
 //! and nodes to steal.
 
 mod continued;
+mod deaths;
 mod figures;
 mod job;
 mod leader;
@@ -119,6 +120,8 @@ pub(crate) struct Coordination {
     pub(crate) orphans_wanted: watch::Receiver<u64>,
     /// Whether the node writes what it holds.
     pub(crate) ledger: bool,
+    /// The number of deaths after which a task is set aside, 0 for any number.
+    pub(crate) deaths_max: u32,
 }
 
 /// Who can look at a job while it runs, and read its result afterwards.

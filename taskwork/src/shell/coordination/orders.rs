@@ -125,7 +125,7 @@ impl Coordination {
                 self.tell(Event::Transacted { txn, result }).await;
             }
             Order::Post { to, parcel } => self.post(to, &parcel).await,
-            Order::Fail(fault) => self.fail(&fault).await,
+            Order::Fail(fault) => self.break_down(&fault).await,
         }
     }
 
@@ -208,7 +208,12 @@ impl Coordination {
         let unreadable = Mutex::new(None);
         let adopt = |content: Vec<u8>| match adopted(source, &content) {
             Ok(holdings) if holdings.unprotected => None,
-            Ok(holdings) => codec::encode(&holdings).ok(),
+            Ok(mut holdings) => {
+                if source.was_at_a_lost_node(self.node) {
+                    holdings.count_loss(self.deaths_max);
+                }
+                codec::encode(&holdings).ok()
+            }
             Err(error) => {
                 *unreadable.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
                 // Claimed all the same: otherwise every node would try it for ever.
@@ -270,7 +275,7 @@ impl Coordination {
         flush: &Flush,
     ) -> Result<TransactionResult, CommitError> {
         self.flush_variables().await?;
-        let Flush { toggles, output, held, give, take, park, leave } = flush;
+        let Flush { toggles, output, held, give, take, park, condemned, leave } = flush;
         let mut parked = Vec::new();
         for envelope in park {
             parked.push((envelope.id.to_string(), self.encoded(envelope, envelope.id).await?));
@@ -291,15 +296,17 @@ impl Coordination {
             give: given,
             take: take.iter().map(Transit::to_string).collect(),
             park: parked,
+            set_aside: self.set_aside(condemned).await?,
             leave: *leave,
         };
         let paths = self.job_paths().attempt(attempt.0);
         let committed = accounting::commit(&*self.store, &self.cluster, &paths, &transaction).await?;
         self.rebuilds.add(u64::from(committed.rebuilds));
+        self.note_set_aside(condemned);
         Ok(TransactionResult::Committed)
     }
 
-    async fn encoded<V: Serialize>(&self, value: &V, task: TaskId) -> Result<Vec<u8>, CommitError> {
+    pub(super) async fn encoded<V: Serialize>(&self, value: &V, task: TaskId) -> Result<Vec<u8>, CommitError> {
         match codec::encode(value) {
             Ok(bytes) => Ok(bytes),
             Err(error) => {

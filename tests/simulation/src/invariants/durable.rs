@@ -71,7 +71,7 @@ impl Durable {
         servers: &Servers,
     ) -> Result<(), String> {
         let Some(at) = place(cluster, op.path()) else { return Ok(()) };
-        let (Some(attempt), [folder @ ("parked" | "held" | "transit" | "outputs"), _]) =
+        let (Some(attempt), [folder @ ("parked" | "held" | "transit" | "quarantine" | "outputs"), _]) =
             (at.attempt, &at.rest[..])
         else {
             return Ok(());
@@ -126,7 +126,7 @@ fn read(sizes: &Sizes, folder: &str, data: &[u8], servers: &Servers) -> Option<C
             let states = if data.is_empty() { Done::default() } else { simulation::decode(&data)? };
             return Some(Content { states, ..Content::default() });
         }
-        "parked" => simulation::parked::<Walk>(&data)?,
+        "parked" | "quarantine" => simulation::parked::<Walk>(&data)?,
         _ => simulation::held::<Walk>(&data)?,
     };
     let mut states = Done::default();

@@ -1,0 +1,187 @@
+//! Tasks that may be to blame for the loss of the nodes that held them.
+//!
+//! What a lost node was working on is not known: it may have begun a task since it last wrote. So a loss counts
+//! as a death for everything that the node held, unless it had named a suspect: then it counts for that task
+//! alone. A task that runs to a poll is cleared, because if it fails later it is continued from there. One that
+//! is a single death short of the limit is *on trial*: it waits outside of the pool until no other task is on
+//! trial here and it stands in `ZooKeeper` as this node's suspect. If the node is lost then, the task is
+//! *condemned*: whoever claims it writes it to the quarantine, and the job goes on without it.
+//!
+//! ```text
+//!   claimed ─▶ waiting ──named by a flush──▶ on trial, in the pool ──polled, complete or gone──▶ cleared
+//!     │                                           │ the node is lost, or the task panics
+//!     └─condemned─▶ quarantine, with the next flush ◀── claimed by another node
+//! ```
+//!
+//! Only one task is on trial on a node at a time, so that the others that wait are not blamed for it.
+
+use std::collections::VecDeque;
+
+use super::{action::Condemned, event::Cut};
+use crate::{
+    envelope::Envelope,
+    holdings::{Holdings, Suspect},
+    id::TaskId,
+};
+
+/// The maximum number of tasks that one flush sets aside.
+pub(crate) const CONDEMNED_MAX: usize = 16;
+
+/// The trials of one node in one attempt.
+#[derive(Debug, Default)]
+pub(super) struct Trials {
+    waiting: VecDeque<Envelope>,
+    tried: Option<TaskId>,
+    condemned: Vec<Condemned>,
+}
+
+impl Trials {
+    /// Takes out of what was claimed the tasks that are condemned or are to be tried; the others can run.
+    pub(super) fn receive(&mut self, claimed: Holdings, deaths_max: u32) -> Vec<Envelope> {
+        let Holdings { mut tasks, suspect, .. } = claimed;
+        if deaths_max == 0 {
+            return tasks;
+        }
+        for task in tasks.extract_if(.., |task| task.deaths + 1 >= deaths_max) {
+            if task.deaths < deaths_max {
+                self.waiting.push_back(task);
+                continue;
+            }
+            let named = suspect.as_ref().filter(|suspect| suspect.task == task.id);
+            let reason = named.map(|suspect| suspect.reason.clone()).unwrap_or_default();
+            self.condemned.push(Condemned { task, reason });
+        }
+        tasks
+    }
+
+    /// Takes out the condemned tasks that the next flush sets aside, and returns them with the other tasks here:
+    /// they are this node's, and outside of the pool.
+    pub(super) fn take_condemned(&mut self) -> (Vec<Condemned>, impl Iterator<Item = &Envelope>) {
+        let rest = self.condemned.split_off(self.condemned.len().min(CONDEMNED_MAX));
+        let taken = std::mem::replace(&mut self.condemned, rest);
+        (taken, self.waiting.iter().chain(self.condemned.iter().map(|condemned| &condemned.task)))
+    }
+
+    /// Returns whether nothing is here.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.condemned.is_empty()
+    }
+
+    /// Returns whether a flush would begin a trial, or end the only one that others wait for.
+    pub(super) fn are_due(&self, has_completed: bool) -> bool {
+        let can_begin = !self.waiting.is_empty() && (self.tried.is_none() || has_completed);
+        can_begin || !self.condemned.is_empty()
+    }
+
+    /// Returns the suspect to be named together with this cut. A trial whose task is no longer in the cut, or
+    /// has run to a poll, is over; then the next task is named, if it is among those that are written.
+    pub(super) fn name(&mut self, cut: &Cut, beside: &[Envelope]) -> Option<Suspect> {
+        let is_tried = |task: &Envelope| Some(task.id) == self.tried && task.deaths > 0;
+        if !cut.tasks.iter().any(is_tried) {
+            self.tried = None;
+        }
+        let next = || {
+            let first = self.waiting.front()?.id;
+            beside.iter().any(|task| task.id == first).then_some(first)
+        };
+        let task = self.tried.or_else(next)?;
+        Some(Suspect { task, reason: String::new() })
+    }
+
+    /// Returns the task that a committed flush has named, if it is to run now.
+    pub(super) fn begin(&mut self, written: &Holdings) -> Option<Envelope> {
+        let named = written.suspect.as_ref()?.task;
+        if self.tried.is_some() || self.waiting.front()?.id != named {
+            return None;
+        }
+        self.tried = Some(named);
+        self.waiting.pop_front()
+    }
+
+    /// Gives up all trials of a node that leaves. Returns the tasks that have not begun.
+    pub(super) fn give_up(&mut self) -> impl Iterator<Item = Envelope> + use<'_> {
+        self.tried = None;
+        self.waiting.drain(..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{envelope::Blob, id::NodeId};
+
+    const MAX: u32 = 3;
+
+    fn task(number: u64, deaths: u32) -> Envelope {
+        let id = TaskId { node: NodeId(1), number };
+        Envelope { id, children: Vec::new(), deaths, output: Blob::default(), task: Blob::default() }
+    }
+
+    fn cut(tasks: Vec<Envelope>) -> Cut {
+        Cut { tasks, ..Cut::default() }
+    }
+
+    fn named(suspect: Option<Suspect>) -> Option<u64> {
+        suspect.map(|suspect| suspect.task.number)
+    }
+
+    fn written(number: u64) -> Holdings {
+        let suspect = Suspect { task: task(number, 0).id, reason: String::new() };
+        Holdings { suspect: Some(suspect), ..Holdings::default() }
+    }
+
+    #[test]
+    fn tasks_on_trial_run_one_after_the_other_each_after_it_was_named() {
+        let mut trials = Trials::default();
+        let claimed = Holdings::of(vec![task(1, 0), task(2, 2), task(3, 1), task(4, 2)]);
+        assert_eq!(trials.receive(claimed, MAX), [task(1, 0), task(3, 1)]);
+        let beside: Vec<Envelope> = trials.take_condemned().1.cloned().collect();
+        assert_eq!(trials.begin(&written(2)), Some(task(2, 2)), "named by the flush");
+        assert_eq!(named(trials.name(&cut(vec![task(2, 2)]), &beside)), Some(2), "it has not run yet");
+        assert_eq!(trials.begin(&written(2)), None, "once");
+        assert_eq!(trials.begin(&written(4)), None, "another is on trial");
+        assert_eq!(named(trials.name(&cut(vec![task(2, 0)]), &beside)), Some(4), "the first was polled");
+        assert_eq!(trials.begin(&written(4)), Some(task(4, 2)));
+        assert_eq!(named(trials.name(&cut(Vec::new()), &[])), None, "it is complete");
+    }
+
+    #[test]
+    fn a_task_is_named_only_if_the_same_flush_writes_it() {
+        let mut trials = Trials::default();
+        trials.receive(Holdings::of(vec![task(2, 2)]), MAX);
+        assert_eq!(named(trials.name(&cut(Vec::new()), &[])), None);
+        assert_eq!(named(trials.name(&cut(Vec::new()), &[task(2, 2)])), Some(2));
+    }
+
+    #[test]
+    fn the_condemned_are_written_with_the_reason_once() {
+        let mut trials = Trials::default();
+        let suspect = Suspect { task: task(7, 0).id, reason: "it panicked".to_owned() };
+        let claimed =
+            Holdings { suspect: Some(suspect), ..Holdings::of(vec![task(7, MAX), task(8, MAX), task(9, 0)]) };
+        assert_eq!(trials.receive(claimed, MAX), [task(9, 0)]);
+        assert!(trials.are_due(false));
+        let condemned = trials.take_condemned().0;
+        let reasons: Vec<&str> = condemned.iter().map(|condemned| condemned.reason.as_str()).collect();
+        assert_eq!(reasons, ["it panicked", ""]);
+        assert!(trials.is_empty());
+    }
+
+    #[test]
+    fn of_many_condemned_tasks_the_others_are_still_written_as_held() {
+        let mut trials = Trials::default();
+        let all = (0..20).map(|number| task(number, MAX)).collect();
+        assert_eq!(trials.receive(Holdings::of(all), MAX), []);
+        let (taken, rest) = trials.take_condemned();
+        assert_eq!((taken.len(), rest.count()), (CONDEMNED_MAX, 20 - CONDEMNED_MAX));
+        assert!(trials.are_due(false));
+        assert_eq!(trials.take_condemned().0.len(), 20 - CONDEMNED_MAX);
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_tried() {
+        let mut trials = Trials::default();
+        assert_eq!(trials.receive(Holdings::of(vec![task(1, 9)]), 0), [task(1, 9)]);
+        assert!(trials.is_empty());
+    }
+}
