@@ -50,9 +50,7 @@ impl Shown {
             self.text += &format!("not included: {task}\n");
         }
         if let Some(object) = self.json.as_object_mut() {
-            let told = |SetAside { task, deaths, reason, .. }: &SetAside| {
-                json!({ "task": task, "deaths": deaths, "reason": reason })
-            };
+            let told = |SetAside { task, deaths, reason, .. }: &SetAside| json!({ "task": task, "deaths": deaths, "reason": reason });
             object.insert("set_aside".to_owned(), set_aside.iter().map(told).collect());
         }
     }

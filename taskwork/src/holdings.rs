@@ -48,8 +48,7 @@ impl Holdings {
         if deaths_max == 0 {
             return;
         }
-        let mut named = suspect
-            .filter(|suspect| self.tasks.iter().any(|task| task.id == suspect.task));
+        let mut named = suspect.filter(|suspect| self.tasks.iter().any(|task| task.id == suspect.task));
         for task in &mut self.tasks {
             match &named {
                 Some(suspect) if suspect.task == task.id => task.deaths = deaths_max.min(task.deaths + 1),
@@ -185,7 +184,11 @@ mod tests {
         held.count_loss(3);
         assert_eq!((deaths(&held), &held.suspect), (vec![0, 1, 3], &suspects(3)));
         held.count_loss(3);
-        assert_eq!((deaths(&held), &held.suspect), (vec![0, 1, 3], &suspects(3)), "condemned once and for all");
+        assert_eq!(
+            (deaths(&held), &held.suspect),
+            (vec![0, 1, 3], &suspects(3)),
+            "condemned once and for all"
+        );
         let mut held = Holdings { suspect: suspects(9), ..Holdings::of(tasks.clone()) };
         held.count_loss(3);
         assert_eq!(deaths(&held), [1, 2, 2], "the suspect was given away");

@@ -139,13 +139,7 @@ pub async fn commit(
 ) -> std::result::Result<Committed, CommitError> {
     let mut committed = Committed::default();
     let mut settled = transaction.settled.as_deref();
-    let large = match write_large(store, cluster, attempt, transaction).await {
-        // The node may have lost its membership because an earlier try of this transaction let it leave.
-        Err(CommitError::NotMember) if is_committed(store, attempt, transaction).await? => {
-            return Ok(committed);
-        }
-        other => other?,
-    };
+    let Some(large) = prepare(store, cluster, attempt, transaction).await? else { return Ok(committed) };
     for _ in 0..REBUILDS_MAX {
         let toggles = toggles(store, attempt, &transaction.toggles).await?;
         let toggled = SETTLED + usize::from(settled.is_some()) + toggles.len();
@@ -175,6 +169,30 @@ pub async fn commit(
         store.sync(&attempt.base()).await?;
     }
     Err(refused(store, attempt, Error::Contended { path: attempt.list(), tries: REBUILDS_MAX }).await)
+}
+
+/// Writes the larger parts of a transaction; returns `None` if it is committed already.
+async fn prepare(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    attempt: &AttemptPaths,
+    transaction: &Transaction,
+) -> std::result::Result<Option<Large>, CommitError> {
+    for _ in 0..REBUILDS_MAX {
+        let refusal = match write_large(store, cluster, attempt, transaction).await {
+            Err(refusal @ (CommitError::NotMember | CommitError::AttemptOver)) => refusal,
+            other => return other.map(Some),
+        };
+        // An earlier try may have ended the membership, as its leave; or others may have taken what it has given
+        // away, and removed the chunks while they were written again.
+        if is_committed(store, attempt, transaction).await? {
+            return Ok(None);
+        }
+        if refusal == CommitError::NotMember || is_over(store, attempt).await? {
+            return Err(refusal);
+        }
+    }
+    Err(Error::Contended { path: attempt.large(), tries: REBUILDS_MAX }.into())
 }
 
 /// Returns the operations of a transaction's multi.
@@ -376,10 +394,12 @@ pub async fn claim(
             return Ok(None);
         }
         // It may have written this after the first read.
-        if matches!(claim.source, Source::Held(_))
-            && store.get(&path).await.is_ok_and(|(now, _)| now != content)
-        {
-            continue;
+        if matches!(claim.source, Source::Held(_)) {
+            match store.get(&path).await {
+                Ok((now, _)) if now == content => {}
+                Ok(_) | Err(Error::NoNode { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            }
         }
         let Some(adopted) = adopt(read) else { return Ok(None) };
         let written =

@@ -284,9 +284,9 @@ async fn the_largest_transaction_there_can_be_fits_into_a_request() {
     let parked = (0..256).map(|number| (id(number), vec![0; CARRIED_BYTES_MAX / 384]));
     let given = (0..128).map(|number| (transit(number), vec![0; CARRIED_BYTES_MAX / 384]));
     let (parked, given) = (parked.collect(), given.collect());
-    let about = AboutTask { deaths: u32::MAX, reason: "\u{10000}".repeat(1_000), at_ms: u64::MAX };
+    let about = AboutTask { deaths: u32::MAX, reason: "\u{10000}".repeat(500), at_ms: u64::MAX };
     let aside = |number| SetAside { task: id(number), envelope: Vec::new(), about: about.clone() };
-    let set_aside: Vec<SetAside> = (0..16).map(aside).collect();
+    let set_aside: Vec<SetAside> = (0..8).map(aside).collect();
     let contents = set_aside.iter().map(|aside| (aside.task.clone(), vec![0; SMALL_BYTES_MAX + 1])).collect();
     let large = Large { output, held, given, parked, set_aside: contents, before: Vec::new() };
     for leave in [false, true] {

@@ -532,3 +532,29 @@ async fn what_lost_nodes_may_have_left_is_told_with_the_members() {
     let over = orphans(&*b, &stage.cluster, &stage.attempt(9)).await;
     assert!(matches!(over, Err(Error::NoNode { .. })), "{over:?}");
 }
+
+#[tokio::test]
+async fn what_was_given_away_may_be_taken_while_the_giver_does_not_know_yet_that_it_has_given_it() {
+    for multis in 1.. {
+        let stage = Stage::new().await;
+        let (a, b) = (stage.member("a").await, stage.member("b").await);
+        let (cluster, attempt) = (stage.cluster.clone(), stage.attempt(1));
+        let given = Transaction { give: vec![named("a-g0~b", &vec![7; LARGE])], ..transaction("a", 0, &[]) };
+        // Its answer is lost.
+        committed(&stage, &a, &given).await;
+        let take = Transaction { take: vec!["a-g0~b".to_owned()], ..transaction("b", 0, &[]) };
+        let (its_cluster, its_attempt) = (cluster.clone(), attempt.clone());
+        let taking = async move {
+            let taken = commit(&*b, &its_cluster, &its_attempt, &take).await;
+            assert_eq!(taken, Ok(Committed::default()));
+            Ok(())
+        };
+        let again = Interrupted::before_multi(&a, multis, taking);
+        let told = commit(&again, &cluster, &attempt, &given).await;
+        assert!(told.is_ok(), "taken before multi {multis}: {told:?}");
+        if !again.is_over() {
+            assert!(multis > 3, "only {multis} multis were made");
+            return;
+        }
+    }
+}

@@ -65,7 +65,7 @@ pub use crate::{
     error::{Effect, Error, Result},
     memory::{EVENTS_MAX, Fate, Faults, MemoryStore, MemoryTree},
     paths::{
-        AttemptPaths, CARRIED, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name, job_number, parked_id,
+        AttemptPaths, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name, job_number, parked_id,
     },
     release::Release,
     resign::resign,

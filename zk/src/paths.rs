@@ -257,7 +257,7 @@ impl JobPaths {
 }
 
 /// The beginning of the names of outputs that an attempt begins with.
-pub const CARRIED: &str = "carried-";
+pub(crate) const CARRIED: &str = "carried-";
 
 impl AttemptPaths {
     /// Returns the path of the job's record and the number of the attempt.

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -150,10 +150,13 @@ impl Faults for Telling {
     }
 }
 
-/// A session during which something else happens once, right after it has read a znode.
+/// A session during which something else happens once, right after it has read a znode, or right before one of
+/// its multis.
 pub(crate) struct Interrupted {
     store: Arc<MemoryStore>,
     path: String,
+    /// The number of multis until then.
+    multis: AtomicUsize,
     meanwhile: Mutex<Option<Answer<()>>>,
 }
 
@@ -163,7 +166,16 @@ impl Interrupted {
         path: String,
         meanwhile: impl Future<Output = Result<()>> + Send + 'static,
     ) -> Self {
-        Self { store: Arc::clone(store), path, meanwhile: Mutex::new(Some(Box::pin(meanwhile))) }
+        let meanwhile = Mutex::new(Some(Box::pin(meanwhile) as Answer<()>));
+        Self { store: Arc::clone(store), path, multis: AtomicUsize::new(0), meanwhile }
+    }
+
+    pub(crate) fn before_multi(
+        store: &Arc<MemoryStore>,
+        multis: usize,
+        meanwhile: impl Future<Output = Result<()>> + Send + 'static,
+    ) -> Self {
+        Self { multis: AtomicUsize::new(multis), ..Self::new(store, String::new(), meanwhile) }
     }
 
     /// Returns whether it has happened.
@@ -206,7 +218,16 @@ impl Store for Interrupted {
         self.store.children(path)
     }
     fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>> {
-        self.store.multi(ops)
+        if self.multis.load(Relaxed) == 0 || self.multis.fetch_sub(1, Relaxed) > 1 {
+            return self.store.multi(ops);
+        }
+        let (meanwhile, store) = (self.meanwhile.lock().unwrap().take(), Arc::clone(&self.store));
+        Box::pin(async move {
+            if let Some(meanwhile) = meanwhile {
+                meanwhile.await?;
+            }
+            store.multi(ops).await
+        })
     }
     fn sync(&self, path: &str) -> Answer<()> {
         self.store.sync(path)

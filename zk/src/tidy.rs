@@ -134,7 +134,8 @@ async fn chunks(
         }
     }
     let transits = store.children(&attempt.transits()).await?.into_iter().map(|name| attempt.transit(&name));
-    let aside = store.children(&attempt.quarantine()).await?.into_iter().map(|task| attempt.quarantined(&task));
+    let aside =
+        store.children(&attempt.quarantine()).await?.into_iter().map(|task| attempt.quarantined(&task));
     let own = gone.iter().flat_map(|node| [attempt.output(node), attempt.held_by(node)]);
     let paths: Vec<String> = transits.chain(aside).chain(own).collect();
     let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();

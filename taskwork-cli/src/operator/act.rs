@@ -117,8 +117,10 @@ pub(super) async fn retry(desk: &Desk, id: &JobId) -> Result<(), Failure> {
 pub(super) async fn forget(desk: &Desk, ids: Vec<JobId>, force: bool) -> Result<(), Failure> {
     let ids = if ids.is_empty() {
         let over = |stage: Stage| {
-            matches!(stage, Stage::Done | Stage::Incomplete | Stage::Failed | Stage::Cancelled | Stage::Abandoned)
-                || force && stage == Stage::Submitting
+            matches!(
+                stage,
+                Stage::Done | Stage::Incomplete | Stage::Failed | Stage::Cancelled | Stage::Abandoned
+            ) || force && stage == Stage::Submitting
         };
         let jobs = desk.overview().await?.jobs.into_iter();
         jobs.filter(|job| over(job.stage)).filter_map(|job| job.id.parse().ok()).collect()

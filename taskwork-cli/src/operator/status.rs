@@ -75,7 +75,8 @@ fn as_text(desk: &Desk, overview: &Overview) -> String {
     let over = [Stage::Done, Stage::Incomplete, Stage::Failed, Stage::Cancelled];
     // The second is rare.
     let told = over.into_iter().filter(|&stage| stage != Stage::Incomplete || count(overview, stage) > 0);
-    let over: Vec<String> = told.map(|stage| format!("{} {}", count(overview, stage), stage.text())).collect();
+    let over: Vec<String> =
+        told.map(|stage| format!("{} {}", count(overview, stage), stage.text())).collect();
     let mut text = list(&[
         ("cluster", desk.client.cluster_name().to_owned()),
         ("nodes", format!("{}, with {workers} workers", overview.members.len())),

@@ -170,7 +170,16 @@ impl Accounting {
         held.owed = self.owed.clone();
         held.suspect = suspect;
         let leave = leave && held == Holdings::default();
-        self.begin(TransactionKind::Flush(Flush { toggles, output, held, give, take, park, condemned, leave }))
+        self.begin(TransactionKind::Flush(Flush {
+            toggles,
+            output,
+            held,
+            give,
+            take,
+            park,
+            condemned,
+            leave,
+        }))
     }
 
     /// Begins a claim.

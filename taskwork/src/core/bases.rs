@@ -106,6 +106,11 @@ impl Bases {
         self.owed.merge(owed);
     }
 
+    /// Returns whether the next flush can take in another claim.
+    pub(super) fn can_claim(&self) -> bool {
+        self.claimed.len() < TAKEN_IN_MAX
+    }
+
     /// Returns whether a basis is not taken in.
     pub(super) fn is_open(&self, basis: Basis) -> bool {
         self.open.contains_key(&basis)

@@ -11,8 +11,8 @@ use std::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use super::{
-    Action, Condemned, Cut, Departure, Event, Flush, Gift, Message, Node, PoolView, Transaction, TransactionKind,
-    TransactionResult,
+    Action, Condemned, Cut, Departure, Event, Flush, Gift, Message, Node, PoolView, Transaction,
+    TransactionKind, TransactionResult,
 };
 use crate::{
     config::Limits,

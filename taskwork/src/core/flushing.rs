@@ -14,8 +14,8 @@
 //! | the pool is idle and gets no tasks | at once |
 //! | the batch is large, or ids are owed | at once |
 //!
-//! The first two are less frequent in a large cluster, so that all nodes together do not write more often
-//! than `ZooKeeper` likes.
+//! The first three are less frequent in a large cluster, so that all nodes together do not write more often
+//! than `ZooKeeper` likes, and none follows a flush at once that has taken long.
 
 use super::{
     accounting::Draft,
@@ -71,13 +71,16 @@ impl Run {
         let Surroundings { pool, limits, members, .. } = around;
         let pause_ms = limits.ledger_pause_ms.saturating_mul(members.len() as u64);
         let moved = self.moved_since();
-        let pressed = moved.filter(|_| self.pressed).map(|_| self.flushed_at + PRESSED_MS);
+        let pressed_ms = pause_ms.max(PRESSED_MS);
+        let pressed = moved.filter(|_| self.pressed).map(|_| self.flushed_at + pressed_ms);
         let soon = moved.map(|at| (at + limits.ledger_soon_ms).max(self.flushed_at + pause_ms));
         let works = limits.ledger_interval_ms > 0 && !(pool.is_idle() && self.held_nothing);
         let regular = works.then(|| self.flushed_at + limits.ledger_interval_ms.max(pause_ms));
         let trial = self.trials.are_due(pool.is_hungry() && pool.batch_ids > 0);
-        let trial = trial.then_some(self.flushed_at + PRESSED_MS);
-        [pressed, soon, regular, trial].into_iter().flatten().min()
+        let trial = trial.then_some(self.flushed_at + pressed_ms);
+        let due = [pressed, soon, regular, trial].into_iter().flatten().min()?;
+        // A flush that takes long, because it is large or ZooKeeper is slow, is followed by a pause as long.
+        Some(due.max(self.flush_after))
     }
 
     /// Returns since when tasks have come or gone that the next flush would write.
@@ -144,6 +147,8 @@ impl Run {
 
     /// Handles a committed flush: thieves learn that their tasks are written.
     pub(super) fn flushed(&mut self, around: &mut Surroundings, flush: &Flush) {
+        let took_ms = around.now.saturating_sub(self.flushed_at);
+        self.flush_after = around.now + took_ms.min(around.limits.ledger_interval_ms);
         self.note_written(flush, &around.limits);
         if let Some(task) = self.trials.begin(&flush.held) {
             around.keep(Basis::FIRM, vec![task]);
@@ -171,7 +176,7 @@ impl Run {
 
     /// Claims back what a thief has refused after it was written.
     pub(super) fn claim_back(&mut self) -> Option<Transaction> {
-        if !self.accounting.is_free() {
+        if !self.accounting.is_free() || !self.bases.can_claim() {
             return None;
         }
         let transit = self.reclaim.pop()?;

@@ -277,6 +277,7 @@ impl Run {
             around.actions.push(Action::Transact { attempt: self.attempt, transaction });
         }
         if self.accounting.is_free()
+            && self.bases.can_claim()
             && around.pool.is_hungry()
             && self.enrolment != Enrolment::Asked
             && let Some(source) = parked.claim(around.now, self.attempt)
@@ -299,7 +300,9 @@ impl Run {
         if to != around.id {
             return true;
         }
-        let lost = self.receipts.never_took(from, grant) && !self.bases.has(transit);
+        let lost = self.receipts.never_took(from, grant)
+            && !self.bases.has(transit)
+            && !self.accounting.takes(transit);
         if lost {
             self.receipts.disown(from, grant);
         }

@@ -76,7 +76,8 @@ impl Receipts {
         let known = book.open.get(&grant).or_else(|| book.settled.get(&grant));
         match known {
             _ if grant < book.below => Receipt::Pass,
-            None if book.refused.contains(&grant) => Receipt::Pass,
+            // Also if it was only to be claimed, and the claim came too late.
+            None if book.refused.contains(&grant) => Receipt::Answer(Message::Refuse { grant }),
             Some(Decision::Accepted) => Receipt::Answer(Message::Ack { grant }),
             Some(Decision::Refused) => Receipt::Answer(Message::Refuse { grant }),
             None if book.open.len() + book.settled.len() >= open_max => Receipt::Pass,
@@ -171,6 +172,16 @@ mod tests {
         let mut receipts = Receipts::default();
         assert_eq!(receipts.receive(VICTIM, 5, 0, false, 9), Receipt::Answer(Message::Refuse { grant: 5 }));
         assert_eq!(receipts.receive(VICTIM, 5, 0, true, 9), Receipt::Answer(Message::Refuse { grant: 5 }));
+    }
+
+    #[test]
+    fn a_grant_that_was_to_be_claimed_is_refused_if_it_arrives_after_all() {
+        let mut receipts = Receipts::default();
+        receipts.disown(VICTIM, 5);
+        for _ in 0..2 {
+            let refused = Receipt::Answer(Message::Refuse { grant: 5 });
+            assert_eq!(receipts.receive(VICTIM, 5, 0, true, 9), refused, "the victim may be there still");
+        }
     }
 
     #[test]

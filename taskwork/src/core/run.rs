@@ -37,6 +37,8 @@ pub(super) struct Run {
     pub(super) reclaim: Vec<Transit>,
     /// The time at which the last flush was begun.
     pub(super) flushed_at: u64,
+    /// The time before which no flush begins that can wait.
+    pub(super) flush_after: u64,
     /// Whether a thief has nothing to do but to wait for a flush.
     pub(super) pressed: bool,
     /// Whether the last cut was empty.
@@ -90,6 +92,7 @@ impl Run {
             held_back_until: 0,
             reclaim: Vec::new(),
             flushed_at: now,
+            flush_after: 0,
             pressed: false,
             held_nothing: true,
             cut_bytes: 0,

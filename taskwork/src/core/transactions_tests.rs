@@ -53,8 +53,13 @@ fn after(result: TransactionResult) -> (usize, Option<Transaction>) {
 
 #[test]
 fn a_claim_is_settled_if_it_was_written_and_only_then() {
-    let claimed =
-        Envelope { id: task(7), children: Vec::new(), deaths: 0, output: Blob::default(), task: Blob::default() };
+    let claimed = Envelope {
+        id: task(7),
+        children: Vec::new(),
+        deaths: 0,
+        output: Blob::default(),
+        task: Blob::default(),
+    };
     let (put, next) = after(TransactionResult::Claimed(Holdings::of(vec![claimed])));
     assert_eq!((put, next.unwrap().settled), (1, Some(0)));
     let (put, next) = after(TransactionResult::TooLate);

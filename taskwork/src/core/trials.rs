@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The maximum number of tasks that one flush sets aside.
-pub(crate) const CONDEMNED_MAX: usize = 16;
+pub(crate) const CONDEMNED_MAX: usize = 8;
 
 /// The trials of one node in one attempt.
 #[derive(Debug, Default)]
@@ -170,12 +170,12 @@ mod tests {
     #[test]
     fn of_many_condemned_tasks_the_others_are_still_written_as_held() {
         let mut trials = Trials::default();
-        let all = (0..20).map(|number| task(number, MAX)).collect();
+        let all = (0..12).map(|number| task(number, MAX)).collect();
         assert_eq!(trials.receive(Holdings::of(all), MAX), []);
         let (taken, rest) = trials.take_condemned();
-        assert_eq!((taken.len(), rest.count()), (CONDEMNED_MAX, 20 - CONDEMNED_MAX));
+        assert_eq!((taken.len(), rest.count()), (CONDEMNED_MAX, 12 - CONDEMNED_MAX));
         assert!(trials.are_due(false));
-        assert_eq!(trials.take_condemned().0.len(), 20 - CONDEMNED_MAX);
+        assert_eq!(trials.take_condemned().0.len(), 12 - CONDEMNED_MAX);
     }
 
     #[test]

@@ -48,16 +48,17 @@ impl<O: Output> Batches<O> {
         self.ids.load(Relaxed)
     }
 
-    /// Records a completed task. Returns whether the driver waits for a cut that is finished now.
+    /// Records a completed task. `standing` is called with the ledger locked, so that no cut is finished between
+    /// the answer and its effect. Returns whether the driver waits for a cut that is finished now.
     pub(super) fn complete<T: Task<Output = O>>(
         &self,
         queue: &Queue<T>,
-        standing: Standing,
+        standing: impl FnOnce() -> Standing,
         (id, children): (TaskId, &[TaskId]),
         output: O,
     ) -> bool {
         let mut ledger = lock(&self.ledger);
-        ledger.complete(standing, id, children, output);
+        ledger.complete(standing(), id, children, output);
         self.ids.store(ledger.ids(), Relaxed);
         let finished = self.wanted.load(Relaxed).then(|| self.finish(queue, &mut ledger)).flatten();
         let handed_out = finished.is_some();
@@ -188,7 +189,7 @@ mod tests {
         let batches = Arc::new((Batches::<Slow>::default(), Queue::<Nothing>::new(1)));
         let its = Arc::clone(&batches);
         let done = (TaskId::ROOT, [].as_slice());
-        let worker = thread::spawn(move || its.0.complete(&its.1, Standing::Before, done, Slow(7)));
+        let worker = thread::spawn(move || its.0.complete(&its.1, || Standing::Before, done, Slow(7)));
         let (batches, queue) = &*batches;
         let (stands, changed) = &GATE;
         drop(changed.wait_while(stands.lock().unwrap(), |s| !s.0).unwrap());

@@ -39,8 +39,9 @@ struct Part<O> {
 
 impl<O: Output> Part<O> {
     fn complete(&mut self, id: TaskId, children: &[TaskId], output: O) {
-        self.toggles.complete(id, children);
+        // The program's own code: if it panics, the task is not complete.
         self.output.merge(output);
+        self.toggles.complete(id, children);
     }
 }
 
@@ -56,8 +57,8 @@ impl<O: Output> Ledger<O> {
                 self.after.get_or_insert_default().complete(id, children, output);
             }
             Standing::Before | Standing::After(_) => {
-                self.toggles.complete(id, children);
                 self.total.merge(output);
+                self.toggles.complete(id, children);
             }
         }
     }

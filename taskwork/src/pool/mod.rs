@@ -31,6 +31,7 @@ mod interleavings;
 
 use std::{
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -189,11 +190,15 @@ impl<T: Task> Pool<T> {
 
     /// Seals a task for a cut; `None` if it is too large. A task that cannot be encoded fails the job.
     fn seal_for_cut(&self, entry: &Entry<T>) -> Seal {
-        match entry.seal() {
-            Ok(envelope) => Some(envelope),
-            Err(EncodeError::TooLarge { .. }) => None,
-            Err(error) => {
+        match catch_unwind(AssertUnwindSafe(|| entry.seal())) {
+            Ok(Ok(envelope)) => Some(envelope),
+            Ok(Err(EncodeError::TooLarge { .. })) => None,
+            Ok(Err(error)) => {
                 self.fail(PoolFault::Unsendable { task: entry.id, reason: error.to_string() });
+                None
+            }
+            Err(panic) => {
+                self.fail(PoolFault::Panicked { task: entry.id, message: worker::message(&*panic) });
                 None
             }
         }
@@ -214,7 +219,7 @@ impl<T: Task> Pool<T> {
         children: &[TaskId],
         output: T::Output,
     ) {
-        let standing = self.queue.standing(worker, basis);
+        let standing = || self.queue.standing(worker, basis);
         let waited_for = self.batches.complete(&self.queue, standing, (id, children), output);
         self.completed.add(1);
         if waited_for || self.batches.ids() >= self.limits.batch_ids_commit {

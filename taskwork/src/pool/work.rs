@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::{task, time::Instant};
 
 use super::{
-    Entry, Pool, PoolView, Signals, Source, VariableTable, batches::Taken, lock, queue::Queued,
+    CHILDREN_MAX, Entry, Pool, PoolView, Signals, Source, VariableTable, batches::Taken, lock, queue::Queued,
     worker::message,
 };
 use crate::{
@@ -201,12 +201,25 @@ impl<T: Task> Work for Pool<T> {
     }
 
     fn unload(&self) -> Result<Vec<(Basis, Envelope)>, PoolFault> {
-        let entries = self.queue.take_all(&self.signals);
-        let seal = |entry: Entry<T>| match entry.seal() {
-            Ok(envelope) => Ok((entry.basis, envelope)),
-            Err(error) => Err(unsendable(entry.id, &error)),
-        };
-        entries.into_iter().map(seal).collect()
+        let mut entries = self.queue.take_all(&self.signals);
+        // The oldest go first, then and later.
+        entries.reverse();
+        let mut unloaded = Vec::with_capacity(entries.len());
+        while let Some(mut entry) = entries.pop() {
+            match entry.seal() {
+                Ok(envelope) => unloaded.push((entry.basis, envelope)),
+                Err(error @ EncodeError::TooLarge { .. }) => {
+                    let pieces = self.split_off(&mut entry)?;
+                    if pieces.is_empty() {
+                        return Err(unsendable(entry.id, &error));
+                    }
+                    entries.push(entry);
+                    entries.extend(pieces);
+                }
+                Err(error) => return Err(unsendable(entry.id, &error)),
+            }
+        }
+        Ok(unloaded)
     }
 
     fn discard(&self) {
@@ -215,8 +228,9 @@ impl<T: Task> Work for Pool<T> {
         self.worked_earlier.reset();
         self.worked_earlier.add(self.worked_here());
         self.done.iter().for_each(Counter::reset);
-        self.batches.reset();
+        // The queue first: otherwise a thread that merges could finish a cut of the attempt that is over.
         self.queue.reset(&self.signals);
+        self.batches.reset();
     }
 
     fn begin_cut(&self, firm: &[Basis]) -> Result<(), PoolFault> {
@@ -291,6 +305,29 @@ impl<T: Task> Work for Pool<T> {
         self.queue.close(&self.signals);
     }
 }
+
+impl<T: Task> Pool<T> {
+    /// Splits some tasks off one that does not run, because it is too large to be sent; as many as it may have
+    /// children, and none if it cannot be split.
+    fn split_off(&self, entry: &mut Entry<T>) -> Result<Vec<Entry<T>>, PoolFault> {
+        let mut pieces = Vec::new();
+        while pieces.len() < PIECES_MAX && entry.children.len() < CHILDREN_MAX {
+            let split = catch_unwind(AssertUnwindSafe(|| entry.task.split(&self.shared)));
+            let split = split.map_err(|panic| {
+                let message = message(&*panic);
+                PoolFault::Panicked { task: entry.id, message }
+            })?;
+            let Some(task) = split else { break };
+            let piece = Entry { basis: entry.basis, ..Entry::new(self.new_id(), task) };
+            entry.children.push(piece.id);
+            pieces.push(piece);
+        }
+        Ok(pieces)
+    }
+}
+
+/// The number of tasks that are split off one that is too large before it is encoded again.
+const PIECES_MAX: usize = 16;
 
 /// Merges outputs, and encodes and shows the result: all of it the program's own code.
 pub(super) fn merge_shown<O: Output>(

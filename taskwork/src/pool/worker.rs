@@ -117,17 +117,22 @@ impl<T: Task> Pool<T> {
         Searched { outcome, finished: cx.finish(), task }
     }
 
-    /// Handles the outcome of a search. Returns the task if it goes on at once.
+    /// Handles the outcome of a search. Returns the task if it goes on at once. A panic of the program's code, also
+    /// where it encodes a task, is that of the task.
     pub(super) fn conclude(&self, searched: Searched<T>, worker: usize) -> Option<Entry<T>> {
+        let task = searched.finished.id;
+        let concluding = AssertUnwindSafe(|| self.conclude_unguarded(searched, worker));
+        catch_unwind(concluding).unwrap_or_else(|panic| {
+            self.fail(PoolFault::Panicked { task, message: message(&*panic) });
+            None
+        })
+    }
+
+    fn conclude_unguarded(&self, searched: Searched<T>, worker: usize) -> Option<Entry<T>> {
         let Searched { outcome, finished, task } = searched;
         let Finished { id, children, output, basis, requested } = finished;
         match outcome {
-            Ok(Outcome::Complete) => {
-                let completing = AssertUnwindSafe(|| self.complete(worker, (id, basis), &children, output));
-                if let Err(panic) = catch_unwind(completing) {
-                    self.fail(PoolFault::Panicked { task: id, message: message(&*panic) });
-                }
-            }
+            Ok(Outcome::Complete) => self.complete(worker, (id, basis), &children, output),
             Ok(Outcome::Migrate) if requested.stop => {
                 self.put_by(worker, Entry { basis, ..Entry::resume(id, children, output, task) });
             }

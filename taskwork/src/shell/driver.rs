@@ -114,16 +114,17 @@ impl Driver {
                 Input::PoolChanged => self.look(),
                 Input::Due => Event::Tick,
             };
+            // Before anything else is written.
+            if !faulty && let Some(fault) = self.pool.fault() {
+                faulty = true;
+                self.order(Order::Fail(fault));
+            }
             let over = event == Event::JobOver;
             if let Some(departure) = self.handle(event) {
                 break Ended::Departed(departure);
             }
             if over {
                 break Ended::JobOver;
-            }
-            if !faulty && let Some(fault) = self.pool.fault() {
-                faulty = true;
-                self.order(Order::Fail(fault));
             }
         };
         self.pool.close();

@@ -132,7 +132,12 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
     }
     let alone = nodes == 1 && scale.is_none();
     // Without a directory nothing survives this process, and within it no node is lost alone.
-    let limits = if kept.is_some() { limits } else { Limits { ledger_interval_ms: 0, ..limits } };
+    let limits = if kept.is_some() {
+        // A disk takes more than ZooKeeper.
+        Limits { ledger_bytes_max: limits.ledger_bytes_max.max(kept::LEDGER_BYTES_MAX), ..limits }
+    } else {
+        Limits { ledger_interval_ms: 0, ..limits }
+    };
     let mut fleet = Fleet {
         tree,
         submitted: &submitted,

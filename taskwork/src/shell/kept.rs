@@ -18,7 +18,7 @@ use rand::Rng as _;
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 use zk::{
-    ClusterPaths, CreateMode, MemoryTree, Release, Store, durable,
+    CHUNKED_BYTES_MAX, ClusterPaths, CreateMode, MemoryTree, Release, Store, durable,
     job::{self, JobRecord, JobState, Retried},
 };
 
@@ -39,12 +39,22 @@ pub(crate) struct Identity {
     program: String,
     version: String,
     kind: String,
+    /// The number of the form in which tasks and holdings are written.
+    #[serde(default)]
+    form: u32,
     /// The SHA-256 of everything that the job begins with.
     instance: String,
 }
 
 /// The jobs of a directory have no limit of attempts: each end of the process without warning may end one.
 pub(crate) const ATTEMPTS_MAX: u32 = u32::MAX;
+
+/// The maximum size of everything that a node holds, in bytes: the limit of one znode's data, less what is
+/// written with it.
+pub(crate) const LEDGER_BYTES_MAX: usize = CHUNKED_BYTES_MAX - (4 << 20);
+
+/// The form in which tasks and holdings are written now. What has another one cannot be read.
+const FORM: u32 = 2;
 
 /// The number of hexadecimal digits of the fingerprint that [`Release`](crate::Release) adds to a version.
 const BUILD_DIGITS: usize = 12;
@@ -74,7 +84,7 @@ impl Identity {
         let digits = |digits, byte| format!("{digits}{byte:02x}");
         let instance = digest.as_ref().iter().fold(String::new(), digits);
         let Release { program, version } = release.clone();
-        Self { program, version, kind: kind.to_owned(), instance }
+        Self { program, version, kind: kind.to_owned(), form: FORM, instance }
     }
 
     /// Compares this identity with that of the job that a directory holds.
@@ -91,6 +101,13 @@ impl Identity {
             } else {
                 StateError::OtherVersion { file, program, there, here }
             });
+        }
+        if self.form != held.form {
+            let reason = format!(
+                "{file} was written by another version of the runtime, in a form that this one cannot read: \
+                 continue with that version, use another directory, or delete it to begin anew"
+            );
+            return Err(StateError::Unusable { reason });
         }
         if (&self.kind, &self.instance) != (&held.kind, &held.instance) {
             return Err(StateError::OtherInstance { file, program });
@@ -197,7 +214,8 @@ mod tests {
 
     fn identity(version: &str) -> Identity {
         let text = |text: &str| text.to_owned();
-        Identity { program: text("p"), version: text(version), kind: text("k"), instance: text("00") }
+        let [program, version, kind, instance] = ["p", version, "k", "00"].map(text);
+        Identity { program, version, kind, form: FORM, instance }
     }
 
     #[test]

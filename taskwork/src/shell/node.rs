@@ -155,6 +155,7 @@ impl RunningNode {
             visibility,
             orphans_wanted,
             ledger: limits.ledger_interval_ms > 0,
+            told_unprotected: AtomicBool::new(false),
             deaths_max: limits.deaths_max,
         });
         let span = tracing::info_span!("job", id = %job, node = %seat.node);

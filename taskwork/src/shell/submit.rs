@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time;
 use zk::{
-    CARRIED, ClusterPaths, Release, Store,
+    ClusterPaths, Release, Store,
     figures::{self, NodeFigures},
     job::{self, JobRecord, JobState, JobWatch, NewJob},
     quarantine::{self, AboutTask},
@@ -207,7 +207,9 @@ impl Tracked {
         loop {
             let told = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
             let participants = self.store.children(&attempt.outputs()).await?;
-            let mut participants = participants.iter().filter(|node| !node.starts_with(CARRIED));
+            // Who is no member any more, because it has left or was lost, says nothing more.
+            let members = self.store.children(&self.cluster.members()).await?;
+            let mut participants = participants.iter().filter(|node| members.contains(node));
             let all = participants.all(|node| told.iter().any(|(name, said)| name == node && said.last));
             if all || time::Instant::now() >= deadline {
                 tracing::debug!(job = %self.job, all, "the nodes' figures were read");

@@ -57,7 +57,11 @@ impl DatabaseFile {
     }
 
     /// Opens a file and reads its znodes into an empty tree.
-    pub(super) fn open(path: &Path, lock: FolderLock, tree: &mut Tree) -> std::result::Result<Self, Unreadable> {
+    pub(super) fn open(
+        path: &Path,
+        lock: FolderLock,
+        tree: &mut Tree,
+    ) -> std::result::Result<Self, Unreadable> {
         let mut builder = Builder::new();
         // Otherwise the checksums were looked at only after a crash.
         builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(true);

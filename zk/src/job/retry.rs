@@ -75,7 +75,10 @@ pub async fn retry(store: &dyn Store, cluster: &ClusterPaths, job: &str, key: &s
             Ok(_) => return Ok(Retried::Begun(tasks.len())),
             // Somebody else was faster, or an earlier try of this.
             Err(Error::Multi { cause, .. })
-                if matches!(*cause, Error::BadVersion { .. } | Error::NodeExists { .. } | Error::NoNode { .. }) => {}
+                if matches!(
+                    *cause,
+                    Error::BadVersion { .. } | Error::NodeExists { .. } | Error::NoNode { .. }
+                ) => {}
             Err(error) => return Err(error),
         }
     }

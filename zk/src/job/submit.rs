@@ -275,7 +275,8 @@ pub(super) fn attempt<'a>(
     ];
     let folders = folders.into_iter().map(|folder| create(folder, b""));
     let tasks = tasks.into_iter();
-    let tasks = tasks.flat_map(|(id, task)| [create(paths.task(id), b""), create(paths.parked_task(id), task)]);
+    let tasks =
+        tasks.flat_map(|(id, task)| [create(paths.task(id), b""), create(paths.parked_task(id), task)]);
     folders.chain(tasks).collect()
 }
 

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The maximum length of what is kept of a panic's message, in characters.
-const REASON_CHARS_MAX: usize = 1_000;
+const REASON_CHARS_MAX: usize = 500;
 
 impl Coordination {
     /// Ends the work on the job because the program is at fault. After a panic the job goes on without this

@@ -54,7 +54,8 @@ fn why_incomplete(set_aside: &[(String, AboutTask)]) -> Option<String> {
         1 => format!("task {task} was set aside after {} nodes were lost with it", about.deaths),
         more => format!("{more} tasks were set aside, the first of them {task}"),
     };
-    let said = if about.reason.is_empty() { String::new() } else { format!("; it last said: {}", about.reason) };
+    let said =
+        if about.reason.is_empty() { String::new() } else { format!("; it last said: {}", about.reason) };
     Some(what + &said)
 }
 
@@ -281,7 +282,9 @@ impl Coordination {
             Ok((result, output)) => {
                 let mut shown = serde_json::json!({ "output": output, "variables": self.shown_variables() });
                 if !set_aside.is_empty() {
-                    let tasks = set_aside.iter().map(|(task, about)| serde_json::json!({ "task": task, "about": about }));
+                    let tasks = set_aside
+                        .iter()
+                        .map(|(task, about)| serde_json::json!({ "task": task, "about": about }));
                     shown["set_aside"] = tasks.collect();
                 }
                 job::Outcome { result, shown, incomplete: why_incomplete(&set_aside) }

@@ -120,6 +120,8 @@ pub(crate) struct Coordination {
     pub(crate) orphans_wanted: watch::Receiver<u64>,
     /// Whether the node writes what it holds.
     pub(crate) ledger: bool,
+    /// Whether it was said that the node holds more than it writes.
+    pub(crate) told_unprotected: AtomicBool,
     /// The number of deaths after which a task is set aside, 0 for any number.
     pub(crate) deaths_max: u32,
 }

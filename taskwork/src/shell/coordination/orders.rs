@@ -303,10 +303,20 @@ impl Coordination {
         let committed = accounting::commit(&*self.store, &self.cluster, &paths, &transaction).await?;
         self.rebuilds.add(u64::from(committed.rebuilds));
         self.note_set_aside(condemned);
+        if held.unprotected && self.ledger && !self.told_unprotected.swap(true, Relaxed) {
+            tracing::warn!(
+                "this node holds more than it can write, or a task that is too large: as long as that is so, the \
+                 job begins anew if the node is lost"
+            );
+        }
         Ok(TransactionResult::Committed)
     }
 
-    pub(super) async fn encoded<V: Serialize>(&self, value: &V, task: TaskId) -> Result<Vec<u8>, CommitError> {
+    pub(super) async fn encoded<V: Serialize>(
+        &self,
+        value: &V,
+        task: TaskId,
+    ) -> Result<Vec<u8>, CommitError> {
         match codec::encode(value) {
             Ok(bytes) => Ok(bytes),
             Err(error) => {
