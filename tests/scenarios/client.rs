@@ -22,7 +22,7 @@ use zk_server::{Servers, Setup};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn job(depth: u32, spin: u32) -> Job<Tree> {
-    Job::new(Tree::root(), Shape { depth, spin, silent_ms: 0 })
+    Job::new(Tree::root(), Shape { depth, spin, ..Shape::default() })
 }
 
 /// A program may wait for its jobs in tasks of their own.

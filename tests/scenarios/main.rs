@@ -17,6 +17,7 @@ mod partitions;
 mod published;
 mod published_on_a_cluster;
 mod reconnect;
+mod set_aside;
 mod state;
 mod stuck;
 mod tls;

@@ -1,7 +1,13 @@
 //! A task for scenarios: counts the states of a tree whose shape is determined by a hash, and finds the
 //! largest hash. The count is known from a sequential loop; the duration of a state can be chosen.
 
-use std::{env, process::ExitCode, thread, time::Duration};
+use std::{
+    env,
+    path::PathBuf,
+    process::{self, ExitCode},
+    thread,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -15,7 +21,7 @@ pub struct Tree {
 }
 
 /// The shape of the tree.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Shape {
     /// The depth of the tree.
     pub depth: u32,
@@ -23,6 +29,33 @@ pub struct Shape {
     pub spin: u32,
     /// How long the first state below the root blocks without checking whether to stop, in milliseconds.
     pub silent_ms: u64,
+    /// Whether a state is deadly.
+    pub deadly: Option<Deadly>,
+}
+
+/// A state that no process survives: the leftmost of a level.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Deadly {
+    /// The level.
+    pub depth: u32,
+    /// It is deadly as long as this file exists.
+    pub file: PathBuf,
+    /// Whether it aborts the process; otherwise it panics.
+    pub aborts: bool,
+}
+
+impl Deadly {
+    /// Visits a state, which may be this one.
+    fn visit(&self, state: u64, depth: u32) {
+        let is_here = || state == (0..depth).fold(1, |state, _| hash(state));
+        if depth != self.depth || !is_here() || !self.file.exists() {
+            return;
+        }
+        if self.aborts {
+            process::abort();
+        }
+        panic!("state {state:x} is deadly");
+    }
 }
 
 /// The largest hash of a state.
@@ -58,6 +91,9 @@ impl Tree {
         for _ in 0..shape.spin {
             spun = std::hint::black_box(hash(spun));
         }
+        if let Some(deadly) = &shape.deadly {
+            deadly.visit(state, depth);
+        }
         if shape.silent_ms > 0 && (state, depth) == (hash(1), 1) {
             thread::sleep(Duration::from_millis(shape.silent_ms));
         }
@@ -70,7 +106,7 @@ impl Tree {
 
     /// Returns the number of states and the largest hash, by a sequential loop.
     pub fn sequential(depth: u32) -> (u64, u64) {
-        let (mut tree, shape) = (Self::root(), Shape { depth, spin: 0, silent_ms: 0 });
+        let (mut tree, shape) = (Self::root(), Shape { depth, ..Shape::default() });
         let (mut count, mut largest) = (0, 0);
         while let Some(state) = tree.visit(&shape) {
             count += 1;
@@ -128,7 +164,16 @@ pub struct Arguments {
     /// How long the first state below the root blocks without checking whether to stop, in milliseconds.
     #[arg(long, default_value_t = 0)]
     silent_ms: u64,
+    /// As long as this file exists, a state panics.
+    #[arg(long, value_name = "FILE")]
+    deadly: Option<PathBuf>,
+    /// That state aborts the process instead.
+    #[arg(long, requires = "deadly")]
+    aborts: bool,
 }
+
+/// The level of the deadly state.
+const DEADLY_DEPTH: u32 = 7;
 
 /// The program `tree`.
 #[derive(Debug)]
@@ -146,8 +191,9 @@ impl Program for TreeProgram {
     }
 
     fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
-        let Arguments { depth, spin, silent_ms } = arguments;
-        let job = Job::new(Tree::root(), Shape { depth, spin, silent_ms });
+        let Arguments { depth, spin, silent_ms, deadly, aborts } = arguments;
+        let deadly = deadly.map(|file| Deadly { depth: DEADLY_DEPTH, file, aborts });
+        let job = Job::new(Tree::root(), Shape { depth, spin, silent_ms, deadly });
         Ok(Prepared::new("tree", job, |report| {
             let largest = report.var::<Largest>().map(|largest| *largest);
             let json = serde_json::json!({

@@ -51,7 +51,17 @@ fn enrolling() -> Node {
     node
 }
 
+/// Returns a node at work that has heard of the others.
 fn at_work(others: u64) -> Node {
+    let mut node = at_work_unheard(others);
+    for other in 0..others {
+        let settled = Message::Settled { grant: 0, settled_below: 0 };
+        assert_eq!(node.handle(ms(0), AT_WORK, said_by(NodeId(2 + other), settled)), []);
+    }
+    node
+}
+
+fn at_work_unheard(others: u64) -> Node {
     let mut node = attempting(others);
     node.handle(ms(0), AT_WORK, Event::Enrolled { attempt: ATTEMPT });
     node
@@ -233,4 +243,17 @@ fn when_the_last_that_could_take_tasks_refuses_they_are_parked_at_once() {
         (0, Some(&Action::Cut { firm: Vec::new() })),
         "{actions:?}"
     );
+}
+
+/// It may work on another job until that is over, which may be never if it waits for this node.
+#[test]
+fn a_member_that_was_never_heard_of_is_given_nothing() {
+    let mut node = at_work_unheard(1);
+    let leave = leaving(&mut node, Event::Retire);
+    let committed = Event::Transacted { txn: leave.txn, result: TransactionResult::Committed };
+    assert_eq!(departure(&node.handle(ms(2), QUIET, committed)), Some(Departure::Clean));
+    // A denial says nothing: it is also the answer of a node that works on another job.
+    let mut node = at_work_unheard(1);
+    node.handle(ms(0), AT_WORK, said_by(NodeId(2), Message::Deny { request: 0 }));
+    leaving(&mut node, Event::Retire);
 }

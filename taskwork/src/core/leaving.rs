@@ -18,6 +18,8 @@
 //! the process anyway. In other cases (an operator's request through the tree, or a suspended job) there is
 //! no deadline: nothing is to be done twice.
 
+use std::collections::BTreeSet;
+
 use rand::seq::SliceRandom;
 
 use super::{
@@ -74,6 +76,16 @@ impl Node {
     }
 }
 
+/// Returns the members that may take tasks. One that has never said anything about this attempt may work on
+/// another job, and would not answer before that is over.
+fn takers<'a>(
+    members: &'a BTreeSet<NodeId>,
+    heard_of: &'a BTreeSet<NodeId>,
+    drain: &'a Drain,
+) -> impl Iterator<Item = &'a NodeId> {
+    members.intersection(heard_of).filter(|node| !drain.refusing.contains(node))
+}
+
 impl Run {
     fn step_drain(&mut self, around: &mut Surroundings) {
         // It may be enrolled by now: then it must leave cleanly.
@@ -105,7 +117,8 @@ impl Run {
             return;
         }
         let has_room = |taker: &&NodeId| self.victim.has_room_for(**taker, limits);
-        let mut takers: Vec<NodeId> = members.difference(&drain.refusing).filter(has_room).copied().collect();
+        let takers = takers(members, &self.heard_of, drain);
+        let mut takers: Vec<NodeId> = takers.filter(has_room).copied().collect();
         if takers.is_empty() {
             return;
         }
@@ -142,7 +155,7 @@ impl Run {
     fn leave_if_done(&mut self, around: &mut Surroundings) {
         let Surroundings { now, pool, limits, members, .. } = around;
         let Some(drain) = &mut around.drain else { return };
-        let nobody_takes = members.is_subset(&drain.refusing);
+        let nobody_takes = takers(members, &self.heard_of, drain).next().is_none();
         let handed_on = drain.pile.is_empty() || nobody_takes || *now >= drain.park_at;
         if !handed_on || !self.accounting.can_flush() {
             return;

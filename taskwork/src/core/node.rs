@@ -201,6 +201,10 @@ impl Node {
         }
         match (&mut self.phase, message) {
             (Phase::Active(run), message) if run.attempt == attempt => {
+                // Nodes that work on another job deny, too.
+                if !matches!(message, Message::Deny { .. }) {
+                    run.heard_of.insert(from);
+                }
                 run.hear(&mut self.around, from, message);
             }
             // Denied with the attempt of the request, so that the thief need not wait.

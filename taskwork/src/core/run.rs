@@ -1,7 +1,7 @@
 //! The state of a node's work on one attempt. Its steps are in [`stealing`](super::stealing),
 //! [`leaving`](super::leaving) and [`node`](super::node).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     accounting::Accounting,
@@ -14,7 +14,11 @@ use super::{
     trials::Trials,
     victim::Victim,
 };
-use crate::{config::Limits, holdings::Transit, id::Attempt};
+use crate::{
+    config::Limits,
+    holdings::Transit,
+    id::{Attempt, NodeId},
+};
 
 /// A node's part in one attempt.
 #[derive(Debug)]
@@ -28,6 +32,9 @@ pub(super) struct Run {
     pub(super) accounting: Accounting,
     pub(super) trials: Trials,
     pub(super) enrolment: Enrolment,
+    /// The members that work on this attempt, as far as they have said anything about it: another job may come
+    /// first for others.
+    pub(super) heard_of: BTreeSet<NodeId>,
     /// Grants received before this node was enrolled: neither taken nor answered yet.
     pub(super) held_back: Vec<Granted>,
     /// The time from which they are refused: while ZooKeeper is unavailable, another node can run what this
@@ -88,6 +95,7 @@ impl Run {
             accounting: Accounting::new(numbers.txn),
             trials: Trials::default(),
             enrolment: Enrolment::Open,
+            heard_of: BTreeSet::new(),
             held_back: Vec::new(),
             held_back_until: 0,
             reclaim: Vec::new(),

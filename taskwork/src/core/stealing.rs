@@ -245,6 +245,7 @@ impl Run {
     /// Handles the departure of a member. What was given to it and is not written comes back.
     pub(super) fn left(&mut self, around: &mut Surroundings, node: NodeId, clean: bool) {
         self.thief.unreachable(around.now, node);
+        self.heard_of.remove(&node);
         if clean {
             self.receipts.left_cleanly(node);
         }

@@ -81,6 +81,8 @@ pub(crate) enum Kind {
     FewAttempts,
     /// Tasks of megabytes, over slow connections.
     Heavy,
+    /// A state in which whoever visits it panics or dies.
+    Deadly,
 }
 
 impl Kind {
@@ -99,6 +101,7 @@ impl Kind {
             28 => Self::Stuck,
             29 => Self::FewAttempts,
             30 if seldom => Self::Heavy,
+            31 => Self::Deadly,
             _ => Self::Everything,
         }
     }
@@ -171,6 +174,10 @@ impl Plan {
                 bytes: random.random_range(1 << 16..2 << 20),
             },
             Kind::Reconnects => Shape::Random { seed: random.random(), mean: 3, depth: 7 },
+            Kind::Deadly => {
+                let (tree, place) = (random.random(), random.random());
+                Shape::deadly(tree, 3, 7, place, random.random())
+            }
             _ => shape(&mut random, nodes * workers),
         };
         // The duration of a state follows from the duration of the job.
@@ -188,7 +195,13 @@ impl Plan {
         let calm_ms = if kind == Kind::Reconnects { job_ms / 6 } else { job_ms + AFTER_MS };
         let newcomers = if kind == Kind::Reconnects { 2 } else { 0 };
         let faults = faults::draw(&mut random, kind, nodes, calm_ms);
-        let limits = limits(&mut random);
+        let mut limits = limits(&mut random);
+        limits.deaths_max = [0, 0, 2, 3][random.random_range(0..4)];
+        if kind == Kind::Deadly {
+            limits.deaths_max = limits.deaths_max.max(2);
+            // What is not written is begun anew, and kills again.
+            limits.ledger_bytes_max = Limits::default().ledger_bytes_max;
+        }
         let attempts_max = match kind {
             Kind::FewAttempts => random.random_range(1..=3),
             _ => ATTEMPTS_MAX,

@@ -21,7 +21,7 @@ use zk::{
 };
 
 use crate::{
-    invariants::{Facts, Invariants, Seen, Violation},
+    invariants::{Facts, Invariants, JobFacts, Seen, Violation},
     plan::{LaterJob, Plan, Program, Rates},
     workload::{self, Shape, Walk},
     world::{Birth, Counts, MachineId, Process, SESSION_MS, World, on},
@@ -267,8 +267,13 @@ impl<'a> Stage<'a> {
     fn judge(&self, job: &str, record: &JobRecord) {
         let lost = self.world.with(|state| state.counts.members_lost);
         let given_up = record.attempt >= record.attempts_max && lost >= u64::from(record.attempts_max);
+        let deadly = |facts: &JobFacts| matches!(facts.shape, Shape::Deadly { .. });
+        let deadly = self.world.with(|state| state.invariants.facts.job(job).is_some_and(deadly));
+        let deaths_max = u64::from(record.deaths_max);
         let fine = match record.state {
-            JobState::Done => true,
+            JobState::Done => !deadly,
+            // A machine may be lost with an innocent task again and again, too.
+            JobState::Incomplete => deaths_max > 0 && (deadly || lost >= deaths_max),
             JobState::Cancelled => self.stopped.contains(job),
             JobState::Failed => given_up,
             _ => false,
@@ -459,7 +464,11 @@ fn catch_panics() {
     HOOK.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
+            let expected = info.payload_as_str() == Some(workload::DEADLY);
             if CAUGHT.with_borrow(|caught| *caught) {
+                if expected {
+                    return;
+                }
                 PANICS.with_borrow_mut(|panics| panics.push(info.to_string()));
             } else {
                 before(info);

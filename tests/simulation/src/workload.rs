@@ -33,6 +33,12 @@ impl taskwork::Output for Done {
     }
 }
 
+impl Done {
+    pub(crate) fn without(self, part: Self) -> Self {
+        Self { states: self.states - part.states, sum: self.sum.wrapping_sub(part.sum) }
+    }
+}
+
 /// The length of the shortest tour known.
 pub(crate) struct Shortest;
 
@@ -52,8 +58,13 @@ pub(crate) struct Slice {
     pub(crate) opened: Vec<u64>,
     /// The states that were visited.
     pub(crate) consumed: Vec<u64>,
+    /// Whether it has killed its machine.
+    pub(crate) deadly: bool,
     left: usize,
 }
+
+/// The message of a state that panics.
+pub(crate) const DEADLY: &str = "a state that nobody visits";
 
 thread_local! {
     static SLICE: RefCell<Slice> = RefCell::new(Slice::default());
@@ -105,6 +116,13 @@ impl Task for Walk {
                 return Outcome::Migrate;
             }
             let number = state.number;
+            if let Shape::Deadly { state: deadly, panics, .. } = *cx.shared()
+                && number == deadly
+            {
+                assert!(!panics, "{DEADLY}");
+                SLICE.with_borrow_mut(|slice| slice.deadly = true);
+                return Outcome::Migrate;
+            }
             let Some(state) = self.open.pop() else { break };
             let shortest = cx.get_var::<Shortest>().copied();
             let children = match cx.shared() {

@@ -93,12 +93,24 @@ impl Durable {
         Ok(())
     }
 
-    /// Returns the number of tasks that stand in the tree for an attempt; `None` if a node holds more than it
-    /// has written.
+    /// Returns the number of tasks that stand in the tree for an attempt, without those that were set aside;
+    /// `None` if a node holds more than it has written.
     pub(crate) fn tasks(&self, attempt: u32) -> Option<usize> {
         let znodes = self.attempts.get(&attempt)?;
         let all_written = znodes.values().all(|content| !content.unprotected);
-        all_written.then(|| znodes.values().map(|content| content.tasks).sum())
+        let all = || znodes.values().map(|content| content.tasks).sum::<usize>();
+        all_written.then(|| all() - self.set_aside(attempt).0)
+    }
+
+    /// Returns the number of tasks of an attempt that were set aside, and their states.
+    pub(crate) fn set_aside(&self, attempt: u32) -> (usize, Done) {
+        let mut all = (0, Done::default());
+        let znodes = self.attempts.get(&attempt).into_iter().flatten();
+        for (_, content) in znodes.filter(|(path, _)| path.contains("/quarantine/")) {
+            all.0 += content.tasks;
+            taskwork::Output::merge(&mut all.1, content.states);
+        }
+        all
     }
 
     /// Returns all states that stand in the tree for an attempt, in tasks and in outputs; `None` as above.

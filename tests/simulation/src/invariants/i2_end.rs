@@ -18,11 +18,18 @@ impl Invariant for NeverTooEarly {
         let Seen::Wrote { ops, servers, .. } = seen else { return Ok(()) };
         for op in *ops {
             if let Some((job, record)) = record(&facts.cluster, op)
-                && record.state == JobState::Done
+                && matches!(record.state, JobState::Done | JobState::Incomplete)
             {
                 let open = facts.job(job).map_or(0, |job| job.unfinished(job.latest));
                 if open > 0 {
                     return Err(format!("the job is done, and {open} states or tasks are open"));
+                }
+                let set_aside = facts.job(job).map_or(0, |job| job.durable.set_aside(job.latest).0);
+                if (set_aside > 0) != (record.state == JobState::Incomplete) {
+                    return Err(format!(
+                        "the job is {:?}, and {set_aside} tasks are set aside",
+                        record.state
+                    ));
                 }
             }
             let Op::Delete { path, .. } = op else { continue };

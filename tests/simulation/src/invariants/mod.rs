@@ -132,7 +132,8 @@ impl JobFacts {
     /// loss, a better incumbent may prune what was created before.)
     pub(crate) fn unfinished(&self, attempt: u32) -> usize {
         let tasks = self.durable.tasks(attempt).unwrap_or(0);
-        let changes = matches!(self.shape, Shape::Tour(_)) && self.with_losses.contains(&attempt);
+        let changes = self.durable.set_aside(attempt).0 > 0
+            || matches!(self.shape, Shape::Tour(_)) && self.with_losses.contains(&attempt);
         tasks + if changes { 0 } else { self.open(attempt) }
     }
 
@@ -263,7 +264,7 @@ impl Facts {
                 }
                 self.programs.entry(job.to_owned()).or_insert(record.program);
             }
-            self.note_member(*session, op);
+            self.note_member(*session, op, ops);
             if let Op::Create { path, data, .. } = op
                 && let Some(Place { job, attempt, rest }) = place(&self.cluster, path)
             {
@@ -288,7 +289,7 @@ impl Facts {
         noted
     }
 
-    fn note_member(&mut self, session: SessionId, op: &Op) {
+    fn note_member(&mut self, session: SessionId, op: &Op, beside: &[Op]) {
         let folder = self.cluster.members();
         let name = op.path().strip_prefix(&folder).and_then(|name| name.strip_prefix('/'));
         let Some(node) = name.and_then(|name| name.parse::<NodeId>().ok()) else { return };
@@ -296,9 +297,16 @@ impl Facts {
             Op::Create { .. } => {
                 self.members.insert(node, session);
             }
-            // It has left.
             Op::Delete { .. } => {
                 self.members.remove(&node);
+                // It has left, or it has resigned, which is like a loss.
+                let left = |op: &Op| {
+                    let at = place(&self.cluster, op.path());
+                    at.is_some_and(|at| at.rest.first() == Some(&"left"))
+                };
+                if !beside.iter().any(left) {
+                    self.note_loss(node);
+                }
             }
             _ => {}
         }
@@ -310,11 +318,15 @@ impl Facts {
             self.members.iter().filter(|(_, its)| **its == session).map(|(&node, _)| node).collect();
         for node in lost {
             self.members.remove(&node);
-            if let Some((job, attempt)) = self.attempt_of.get(&node)
-                && let Some(job) = self.jobs.get_mut(job)
-            {
-                job.with_losses.insert(*attempt);
-            }
+            self.note_loss(node);
+        }
+    }
+
+    fn note_loss(&mut self, node: NodeId) {
+        if let Some((job, attempt)) = self.attempt_of.get(&node)
+            && let Some(job) = self.jobs.get_mut(job)
+        {
+            job.with_losses.insert(*attempt);
         }
     }
 

@@ -25,6 +25,9 @@ pub(crate) enum Shape {
     Refusing { seed: u64, mean: u64, depth: u32 },
     /// As `Random`, but each state has this many bytes.
     Heavy { seed: u64, mean: u64, depth: u32, bytes: usize },
+    /// As `Random`, but the state with this number is never visited: whoever begins it panics, or dies with its
+    /// machine.
+    Deadly { seed: u64, mean: u64, depth: u32, state: u64, panics: bool },
     /// The shortest round trip, by branch and bound.
     Tour(Tour),
 }
@@ -52,9 +55,10 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
 impl Shape {
     pub(crate) fn root(&self) -> State {
         let (seed, path) = match self {
-            Self::Random { seed, .. } | Self::Refusing { seed, .. } | Self::Heavy { seed, .. } => {
-                (*seed, Vec::new())
-            }
+            Self::Random { seed, .. }
+            | Self::Refusing { seed, .. }
+            | Self::Heavy { seed, .. }
+            | Self::Deadly { seed, .. } => (*seed, Vec::new()),
             Self::Uts { seed, .. } => {
                 let mut bytes = [0; 20];
                 bytes[16..].copy_from_slice(&seed.to_be_bytes());
@@ -71,7 +75,8 @@ impl Shape {
         let count = match *self {
             Self::Random { mean, depth, .. }
             | Self::Refusing { mean, depth, .. }
-            | Self::Heavy { mean, depth, .. } => match state.depth {
+            | Self::Heavy { mean, depth, .. }
+            | Self::Deadly { mean, depth, .. } => match state.depth {
                 0 => 2 * mean,
                 at if at >= depth => 0,
                 _ => mix(state.number, 7) % (2 * mean + 1),
@@ -94,6 +99,23 @@ impl Shape {
         };
         let bytes = if let Self::Heavy { bytes, .. } = self { *bytes } else { 0 };
         (0..count).map(|child| State { path: vec![1; bytes], ..state.child(child) }).collect()
+    }
+}
+
+impl Shape {
+    /// Makes a random tree deadly, in a state that depends on `place`.
+    pub(crate) fn deadly(seed: u64, mean: u64, depth: u32, place: u64, panics: bool) -> Self {
+        let tree = Self::Random { seed, mean, depth };
+        let mut state = tree.root();
+        for level in 0..1 + place % u64::from(depth) {
+            let mut children = tree.children(&state);
+            if children.is_empty() {
+                break;
+            }
+            let which = mix(place, level) % children.len() as u64;
+            state = children.swap_remove(usize::try_from(which).unwrap_or(0));
+        }
+        Self::Deadly { seed, mean, depth, state: state.number, panics }
     }
 }
 
@@ -132,6 +154,8 @@ impl fmt::Display for Shape {
             Self::Lopsided { length, .. } => write!(f, "one leaf with a chain of {length}"),
             Self::Refusing { .. } => f.write_str("a random tree whose tasks mostly refuse to split"),
             Self::Heavy { bytes, .. } => write!(f, "a random tree whose states take {bytes} bytes"),
+            Self::Deadly { panics: true, .. } => f.write_str("a random tree with a state that panics"),
+            Self::Deadly { .. } => f.write_str("a random tree with a state that kills its machine"),
             Self::Tour(tour) => write!(f, "the shortest tour of {} towns", tour.towns()),
         }
     }

@@ -339,6 +339,10 @@ impl Pace for World {
                 state.first_work.entry(node).or_insert(now);
             }
             state.see(&Seen::Worked { node, done: &done });
+            if let Some(machine) = state.machines.of(node).filter(|_| done.deadly) {
+                state.kill(machine);
+                state.note(format_args!("{machine} dies of its task"));
+            }
         });
     }
 }

@@ -1,0 +1,154 @@
+//! Tasks that no node survives: they are set aside, the job ends without them and says so, and a retry completes
+//! it once their cause is mended. The count is exact then: nothing was lost with the task, and nothing is done
+//! twice.
+
+use std::{
+    fs,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use taskwork_tests::{
+    cluster::{Cluster, CommandOutput, SOON},
+    tree::Tree,
+};
+use zk_server::Setup;
+
+const DEPTH: u32 = 13;
+const NODE: [&str; 4] = ["--workers", "2", "--zk-session-timeout", "2"];
+/// The number of nodes that a task may take with it.
+const DEATHS: u64 = 3;
+/// How long a job may take that loses nodes one after the other, on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// A cluster, and the file that makes a state deadly.
+struct Stage {
+    cluster: Cluster,
+    file: PathBuf,
+}
+
+impl Stage {
+    fn new(nodes: usize) -> Self {
+        let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+        cluster.start_nodes("tree", nodes, &NODE).unwrap();
+        let file = cluster.folder().join("deadly");
+        fs::write(&file, "").unwrap();
+        Self { cluster, file }
+    }
+
+    /// Submits the job and waits for its end, with new nodes for those that have died.
+    fn submit(&mut self, more: &[&str]) -> CommandOutput {
+        let (depth, file) = (DEPTH.to_string(), self.file.to_str().unwrap());
+        let arguments = ["submit", &depth, "--spin", "20000", "--deadly", file, "--wait", "--json"];
+        let mut job = self.cluster.begin("tree", &[&arguments, more].concat()).unwrap();
+        let began = Instant::now();
+        while !job.has_ended().unwrap() {
+            assert!(began.elapsed() < PATIENCE, "{}", self.cluster.logs());
+            self.replace_the_dead();
+            thread::sleep(Duration::from_millis(50));
+        }
+        job.end().unwrap()
+    }
+
+    fn replace_the_dead(&mut self) {
+        let dead =
+            self.cluster.nodes.iter_mut().filter_map(|node| node.has_ended().ok()).filter(|&dead| dead);
+        let (dead, nodes) = (dead.count(), self.cluster.nodes.len());
+        for _ in nodes..2 + dead {
+            self.cluster.start_node("tree", &NODE).unwrap();
+        }
+    }
+
+    /// The number of nodes that have died.
+    fn died(&mut self) -> usize {
+        self.cluster.nodes.iter_mut().filter_map(|node| node.has_ended().ok()).filter(|&dead| dead).count()
+    }
+
+    fn job(&self) -> Value {
+        self.cluster.json("taskwork", &["job", "0"]).unwrap()
+    }
+
+    /// Mends the cause, tries again, and checks the answer.
+    fn retry(&mut self) {
+        fs::remove_file(&self.file).unwrap();
+        self.replace_the_dead();
+        let said = self.cluster.run("taskwork", &["retry", "0"]).unwrap();
+        assert_eq!(
+            (said.code, said.out.trim()),
+            (0, "job j-0000000000 goes on with 1 task that was set aside")
+        );
+        let waiting = self.cluster.begin("taskwork", &["wait", "0"]).unwrap();
+        let said = waiting.end_within(SOON).unwrap();
+        assert_eq!(said.code, 0, "{}\n{}", said.err, self.cluster.logs());
+        let result: Value = serde_json::from_str(&said.out).unwrap();
+        let (states, largest) = Tree::sequential(DEPTH);
+        assert_eq!((&result["output"], &result["variables"]["largest"]), (&states.into(), &largest.into()));
+        assert_eq!(result.get("set_aside"), None);
+        let job = self.job();
+        assert_eq!((&job["state"], &job["set_aside"]), (&"done".into(), &Value::Array(Vec::new())), "{job}");
+    }
+}
+
+/// Checks what is said of a job that has ended without one of its tasks.
+fn is_incomplete(stage: &Stage, said: &CommandOutput) -> Value {
+    assert_eq!(said.code, 1, "{}\n{}", said.err, stage.cluster.logs());
+    let result: Value = serde_json::from_str(&said.out).unwrap();
+    let (states, _) = Tree::sequential(DEPTH);
+    let found = result["states"].as_u64().unwrap();
+    assert!(found < states, "{found} of {states} states");
+    assert!(found > 0 && result["finished"] == false, "{result}");
+    let [task] = &result["set_aside"].as_array().unwrap()[..] else { panic!("{result}") };
+    assert_eq!(task["deaths"], DEATHS, "{task}");
+    assert!(said.err.contains("taskwork retry j-0000000000"), "{}", said.err);
+    let job = stage.job();
+    assert_eq!((&job["state"], &job["attempt"]), (&"incomplete".into(), &1.into()), "{job}");
+    assert_eq!(&job["set_aside"][0], task, "{job}");
+    let waited = stage.cluster.run("taskwork", &["wait", "0"]).unwrap();
+    assert_eq!(waited.code, 1, "{}", waited.err);
+    assert!(waited.err.contains("is incomplete"), "{}", waited.err);
+    task.clone()
+}
+
+fn events(job: &Value, kind: &str) -> usize {
+    let timeline = job["timeline"].as_array().unwrap();
+    timeline.iter().filter(|event| event["kind"] == kind).count()
+}
+
+#[test]
+fn a_task_that_panics_is_set_aside_and_costs_no_process() {
+    let mut stage = Stage::new(2);
+    let said = stage.submit(&[]);
+    let task = is_incomplete(&stage, &said);
+    assert!(task["reason"].as_str().unwrap().ends_with("is deadly"), "{task}");
+    assert_eq!(stage.died(), 0);
+    let job = stage.job();
+    assert_eq!((events(&job, "panicked"), events(&job, "set aside")), (3, 1), "{job}");
+    stage.retry();
+}
+
+#[test]
+fn a_task_that_takes_its_process_with_it_is_set_aside_after_three() {
+    let mut stage = Stage::new(2);
+    let said = stage.submit(&["--aborts"]);
+    let task = is_incomplete(&stage, &said);
+    assert_eq!(task["reason"], "");
+    assert_eq!(stage.died() as u64, DEATHS);
+    stage.retry();
+}
+
+#[test]
+fn what_was_not_set_aside_cannot_be_tried_again() {
+    let stage = Stage::new(1);
+    fs::remove_file(&stage.file).unwrap();
+    let said = stage.cluster.run("tree", &["submit", "6", "--wait"]).unwrap();
+    assert_eq!(said.code, 0, "{}", said.err);
+    let said = stage.cluster.run("taskwork", &["retry", "0"]).unwrap();
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(said.err.contains("only one that is incomplete can be tried again"), "{}", said.err);
+    for wrong in ["1", "-1", "many"] {
+        let said = stage.cluster.run("tree", &["submit", "6", &format!("--deaths={wrong}")]).unwrap();
+        assert_eq!(said.code, 2, "{}", said.err);
+    }
+}
