@@ -22,7 +22,7 @@ pub(crate) struct Envelope {
     /// The ids of the tasks that were split from it so far. They are toggled when it completes, wherever that
     /// is: if they were toggled where the split happened, the list could be empty while a child still runs.
     pub(crate) children: Vec<TaskId>,
-    /// The number of nodes in a row that were lost while they held it, and before it had run to a poll there.
+    /// The number of nodes in a row that were lost while they held it, and before it had run there for long.
     pub(crate) deaths: u32,
     /// The output so far, encoded.
     pub(crate) output: Blob,

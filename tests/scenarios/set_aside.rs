@@ -18,8 +18,11 @@ use zk_server::Setup;
 
 const DEPTH: u32 = 13;
 const NODE: [&str; 4] = ["--workers", "2", "--zk-session-timeout", "2"];
-/// The number of nodes that a task may take with it.
+/// The number of nodes in a row that a task may take with it.
 const DEATHS: u64 = 3;
+/// The maximum number of nodes that are lost. The first ones may find the deadly state in a task that was split
+/// off and had not been written, so that another task is continued.
+const LOSSES_MAX: u64 = 6;
 /// How long a job may take that loses nodes one after the other, on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -124,7 +127,9 @@ fn a_task_that_panics_is_set_aside_and_costs_no_process() {
     assert!(task["reason"].as_str().unwrap().ends_with("is deadly"), "{task}");
     assert_eq!(stage.died(), 0);
     let job = stage.job();
-    assert_eq!((events(&job, "panicked"), events(&job, "set aside")), (3, 1), "{job}");
+    let panicked = events(&job, "panicked") as u64;
+    assert!((DEATHS..=LOSSES_MAX).contains(&panicked), "{panicked}: {job}");
+    assert_eq!(events(&job, "set aside"), 1, "{job}");
     stage.retry();
 }
 
@@ -134,7 +139,8 @@ fn a_task_that_takes_its_process_with_it_is_set_aside_after_three() {
     let said = stage.submit(&["--aborts"]);
     let task = is_incomplete(&stage, &said);
     assert_eq!(task["reason"], "");
-    assert_eq!(stage.died() as u64, DEATHS);
+    let died = stage.died() as u64;
+    assert!((DEATHS..=LOSSES_MAX).contains(&died), "{died}");
     stage.retry();
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, future::poll_fn, sync::Arc, task::Poll};
 
 use crate::{
     error::{Error, Result},
-    job::JobRecord,
+    job::{JobRecord, JobState},
     paths::{ClusterPaths, job_number},
     record,
     release::Release,
@@ -59,7 +59,9 @@ impl JobQueue {
                     Err(error) => return Err(error),
                 };
                 match record::read::<JobRecord>(&path, &content) {
-                    Ok(record) if record.state.is_over() => self.pass(name),
+                    Ok(record) if record.state.is_over() && record.state != JobState::Incomplete => {
+                        self.pass(name);
+                    }
                     Ok(record) if !self.release.matches(&record.program, &record.program_version) => {
                         tracing::info!(
                             job = name,
@@ -72,7 +74,7 @@ impl JobQueue {
                         self.pass(name);
                     }
                     Ok(record) if record.state.is_running() => return Ok((name, record)),
-                    // It is still being submitted, or is suspended: its record will change.
+                    // It is still being submitted, or is suspended, or may be retried: its record will change.
                     Ok(_) => watches.push(changed),
                     Err(error) => {
                         tracing::warn!(job = name, %error, "a job that cannot be read is passed over");

@@ -2,13 +2,13 @@
 //!
 //! What a lost node was working on is not known: it may have begun a task since it last wrote. So a loss counts
 //! as a death for everything that the node held, unless it had named a suspect: then it counts for that task
-//! alone. A task that runs to a poll is cleared, because if it fails later it is continued from there. One that
+//! alone. A task that has run for long is cleared, because if it fails later it is continued from there. One that
 //! is a single death short of the limit is *on trial*: it waits outside of the pool until no other task is on
 //! trial here and it stands in `ZooKeeper` as this node's suspect. If the node is lost then, the task is
 //! *condemned*: whoever claims it writes it to the quarantine, and the job goes on without it.
 //!
 //! ```text
-//!   claimed ─▶ waiting ──named by a flush──▶ on trial, in the pool ──polled, complete or gone──▶ cleared
+//!   claimed ─▶ waiting ──named by a flush──▶ on trial, in the pool ──run for long, complete or gone──▶ cleared
 //!     │                                           │ the node is lost, or the task panics
 //!     └─condemned─▶ quarantine, with the next flush ◀── claimed by another node
 //! ```
@@ -74,7 +74,7 @@ impl Trials {
     }
 
     /// Returns the suspect to be named together with this cut. A trial whose task is no longer in the cut, or
-    /// has run to a poll, is over; then the next task is named, if it is among those that are written.
+    /// has run for long, is over; then the next task is named, if it is among those that are written.
     pub(super) fn name(&mut self, cut: &Cut, beside: &[Envelope]) -> Option<Suspect> {
         let is_tried = |task: &Envelope| Some(task.id) == self.tried && task.deaths > 0;
         if !cut.tasks.iter().any(is_tried) {
@@ -140,7 +140,11 @@ mod tests {
         assert_eq!(named(trials.name(&cut(vec![task(2, 2)]), &beside)), Some(2), "it has not run yet");
         assert_eq!(trials.begin(&written(2)), None, "once");
         assert_eq!(trials.begin(&written(4)), None, "another is on trial");
-        assert_eq!(named(trials.name(&cut(vec![task(2, 0)]), &beside)), Some(4), "the first was polled");
+        assert_eq!(
+            named(trials.name(&cut(vec![task(2, 0)]), &beside)),
+            Some(4),
+            "the first has run for long"
+        );
         assert_eq!(trials.begin(&written(4)), Some(task(4, 2)));
         assert_eq!(named(trials.name(&cut(Vec::new()), &[])), None, "it is complete");
     }

@@ -16,6 +16,7 @@
 mod signals;
 mod queue;
 mod cut;
+mod deaths;
 mod worker;
 #[cfg(feature = "simulation")]
 mod slices;
@@ -44,7 +45,7 @@ use tokio::sync::Notify;
 pub use self::slices::Pace;
 #[cfg(feature = "simulation")]
 pub(crate) use self::slices::Slices;
-use self::{batches::Batches, cut::Seal, queue::Queue};
+use self::{batches::Batches, cut::Seal, deaths::Deaths, queue::Queue};
 pub(crate) use self::{
     signals::Signals,
     variables::{Source, Unpublished, VariableTable},
@@ -68,8 +69,7 @@ use crate::{
 pub(crate) struct Entry<T: Task> {
     pub(crate) id: TaskId,
     pub(crate) children: Vec<TaskId>,
-    /// As in [`Envelope::deaths`].
-    pub(crate) deaths: u32,
+    pub(crate) deaths: Deaths,
     pub(crate) output: T::Output,
     /// The task's outlook when it was queued: it does not change while the task waits, and the program's code
     /// is not called under a lock.
@@ -289,9 +289,17 @@ impl<T: Task> Entry<T> {
         Self::resume(id, Vec::new(), T::Output::default(), task)
     }
 
-    /// Creates the entry of a task that continues where it stopped, or was polled: so it has killed nobody.
+    /// Creates the entry of a task that continues where it stopped.
     pub(crate) fn resume(id: TaskId, children: Vec<TaskId>, output: T::Output, task: T) -> Self {
-        Self { id, children, deaths: 0, output, outlook: task.outlook(), basis: Basis::FIRM, task }
+        Self {
+            id,
+            children,
+            deaths: Deaths::default(),
+            output,
+            outlook: task.outlook(),
+            basis: Basis::FIRM,
+            task,
+        }
     }
 
     /// Packs the task for transfer to another node.
@@ -302,7 +310,7 @@ impl<T: Task> Entry<T> {
         let envelope = Envelope {
             id: self.id,
             children: self.children.clone(),
-            deaths: self.deaths,
+            deaths: self.deaths.count(),
             output: codec::encode(&self.output)?.into(),
             task: codec::encode(&self.task)?.into(),
         };
@@ -316,7 +324,7 @@ impl<T: Task> Entry<T> {
     pub(crate) fn open(envelope: Envelope) -> Result<Self, DecodeError> {
         let (output, task) = (codec::decode(&envelope.output)?, codec::decode(&envelope.task)?);
         let Envelope { id, children, deaths, .. } = envelope;
-        Ok(Self { deaths, ..Self::resume(id, children, output, task) })
+        Ok(Self { deaths: Deaths::new(deaths), ..Self::resume(id, children, output, task) })
     }
 }
 

@@ -97,9 +97,15 @@ impl<T: Task> Slices<T> {
             entry = same;
         }
         match self.pool.search(entry, worker) {
-            Searched { outcome: Ok(Outcome::Migrate), finished, task } if !finished.requested.stop => {
+            Searched { outcome: Ok(Outcome::Migrate), finished, deaths, task }
+                if !finished.requested.stop =>
+            {
                 let Finished { id, children, output, basis, .. } = finished;
-                Some(Entry { basis, ..Entry::resume(id, children, output, task) })
+                Some(Entry {
+                    basis,
+                    deaths: deaths.polled(Instant::now()),
+                    ..Entry::resume(id, children, output, task)
+                })
             }
             searched => {
                 let again = self.pool.conclude(searched, worker);

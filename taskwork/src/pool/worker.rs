@@ -9,9 +9,9 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
-use super::{Entry, Pool, PoolFault, queue::Interruption};
+use super::{Entry, Pool, PoolFault, deaths::Deaths, queue::Interruption};
 use crate::{
     context::{Context, Finished},
     task::{Outcome, Task},
@@ -86,6 +86,7 @@ impl Workers {
 pub(super) struct Searched<T: Task> {
     pub(super) outcome: thread::Result<Outcome>,
     pub(super) finished: Finished<T::Output>,
+    pub(super) deaths: Deaths,
     pub(super) task: T,
 }
 
@@ -109,12 +110,13 @@ impl<T: Task> Pool<T> {
 
     /// Calls the program's search once.
     pub(super) fn search(&self, entry: Entry<T>, worker: usize) -> Searched<T> {
-        let Entry { id, children, output, outlook, basis, mut task, .. } = entry;
+        let Entry { id, children, deaths, output, outlook, basis, mut task } = entry;
         self.runs(worker, Some(id));
         self.at_work(worker).set(outlook);
+        let deaths = deaths.running(Instant::now());
         let mut cx = Context::new(self, worker, id, children, output, basis);
         let outcome = catch_unwind(AssertUnwindSafe(|| task.search(&mut cx)));
-        Searched { outcome, finished: cx.finish(), task }
+        Searched { outcome, finished: cx.finish(), deaths, task }
     }
 
     /// Handles the outcome of a search. Returns the task if it goes on at once. A panic of the program's code, also
@@ -129,15 +131,17 @@ impl<T: Task> Pool<T> {
     }
 
     fn conclude_unguarded(&self, searched: Searched<T>, worker: usize) -> Option<Entry<T>> {
-        let Searched { outcome, finished, task } = searched;
+        let Searched { outcome, finished, deaths, task } = searched;
         let Finished { id, children, output, basis, requested } = finished;
         match outcome {
             Ok(Outcome::Complete) => self.complete(worker, (id, basis), &children, output),
             Ok(Outcome::Migrate) if requested.stop => {
-                self.put_by(worker, Entry { basis, ..Entry::resume(id, children, output, task) });
+                let deaths = deaths.polled(Instant::now());
+                self.put_by(worker, Entry { basis, deaths, ..Entry::resume(id, children, output, task) });
             }
             Ok(Outcome::Migrate) if requested.snapshot => {
-                let entry = Entry { basis, ..Entry::resume(id, children, output, task) };
+                let deaths = deaths.polled(Instant::now());
+                let entry = Entry { basis, deaths, ..Entry::resume(id, children, output, task) };
                 return self.interrupt(worker, entry);
             }
             // A task that stops without a request would be begun and stop again for ever.

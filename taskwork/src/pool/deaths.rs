@@ -1,0 +1,60 @@
+//! How often nodes were lost with a task, and when that is forgotten.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The time for which a task must run before its deaths are forgotten. If it kills this node later, it is
+/// continued from a state that was written not long before, so the next time it does not come so far.
+const SURVIVED_AFTER: Duration = Duration::from_secs(1);
+
+/// The number of nodes in a row that were lost with a task.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Deaths {
+    count: u32,
+    /// When it began to run on this node, if there were any.
+    since: Option<Instant>,
+}
+
+impl Deaths {
+    pub(crate) fn new(count: u32) -> Self {
+        Self { count, since: None }
+    }
+
+    pub(crate) fn count(self) -> u32 {
+        self.count
+    }
+
+    /// Returns the deaths of a task that runs from now on, if it has not run before.
+    pub(super) fn running(self, now: Instant) -> Self {
+        if self.count == 0 {
+            return self;
+        }
+        Self { since: self.since.or(Some(now)), ..self }
+    }
+
+    /// Returns the deaths of a task that was polled now.
+    pub(super) fn polled(self, now: Instant) -> Self {
+        match self.since {
+            Some(since) if now.duration_since(since) >= SURVIVED_AFTER => Self::default(),
+            _ => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deaths_are_forgotten_when_the_task_has_run_for_long_and_not_while_it_waits() {
+        let start = Instant::now();
+        let deaths = Deaths::new(2);
+        assert_eq!(deaths.polled(start + 2 * SURVIVED_AFTER).count(), 2, "it has not run");
+        let deaths = deaths.running(start);
+        let half = start + SURVIVED_AFTER / 2;
+        let deaths = deaths.polled(half).running(half);
+        assert_eq!(deaths.count(), 2, "not for long");
+        assert_eq!(deaths.polled(start + SURVIVED_AFTER).count(), 0);
+    }
+}
