@@ -114,7 +114,8 @@ impl<T: Task> LocalJob<T> {
     /// # Errors
     /// If the job cannot be set up, or the program is at fault: a task panics or cannot be encoded. With a
     /// [state](Self::state), if its directory holds another job, or cannot be used; a disk that is full ends
-    /// the run, and the same job continues when there is room.
+    /// the run, and the same job continues when there is room. A task that panics there is continued from where
+    /// it was last written, and [set aside](Report::set_aside) if it panics again and again.
     pub fn run(self) -> Result<Report<T>, JobError> {
         let started = Instant::now();
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
