@@ -22,7 +22,7 @@ const NODE: [&str; 4] = ["--workers", "2", "--zk-session-timeout", "2"];
 const DEATHS: u64 = 3;
 /// The maximum number of nodes that are lost. The first ones may find the deadly state in a task that was split
 /// off and had not been written, so that another task is continued.
-const LOSSES_MAX: u64 = 6;
+const LOSSES_MAX: u64 = 12;
 /// How long a job may take that loses nodes one after the other, on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(240);
 
