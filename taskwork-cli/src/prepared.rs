@@ -1,6 +1,6 @@
 //! A job that is ready to run, and the presentation of its result.
 
-use std::{future::Future, pin::Pin, time::Duration};
+use std::{fmt::Write as _, future::Future, pin::Pin, time::Duration};
 
 use serde_json::json;
 use taskwork::{
@@ -47,7 +47,8 @@ impl Shown {
             self.text += "\n";
         }
         for task in set_aside {
-            self.text += &format!("not included: {task}\n");
+            // Writing into a string cannot fail.
+            let _ = writeln!(self.text, "not included: {task}");
         }
         if let Some(object) = self.json.as_object_mut() {
             let told = |SetAside { task, deaths, reason, .. }: &SetAside| json!({ "task": task, "deaths": deaths, "reason": reason });

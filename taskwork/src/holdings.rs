@@ -52,9 +52,8 @@ impl Holdings {
         for task in &mut self.tasks {
             match &named {
                 Some(suspect) if suspect.task == task.id => task.deaths = deaths_max.min(task.deaths + 1),
-                Some(_) => {}
                 None if task.deaths + 1 < deaths_max => task.deaths += 1,
-                None => {}
+                Some(_) | None => {}
             }
         }
         // The reason goes with the task until it is in the quarantine.

@@ -170,7 +170,7 @@ impl Accounting {
         held.owed = self.owed.clone();
         held.suspect = suspect;
         let leave = leave && held == Holdings::default();
-        self.begin(TransactionKind::Flush(Flush {
+        self.begin(TransactionKind::Flush(Box::new(Flush {
             toggles,
             output,
             held,
@@ -179,7 +179,7 @@ impl Accounting {
             park,
             condemned,
             leave,
-        }))
+        })))
     }
 
     /// Begins a claim.

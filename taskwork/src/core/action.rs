@@ -69,7 +69,7 @@ pub(crate) enum TransactionKind {
         source: Source,
         enrol: bool,
     },
-    Flush(Flush),
+    Flush(Box<Flush>),
 }
 
 /// A write of everything that belongs to a node at one moment: what it has completed, and what it holds.

@@ -121,7 +121,7 @@ impl Pool {
                 task.left -= half;
                 task.children.push(id);
                 // What is deadly stays with the one or goes with the other.
-                let deadly = task.deadly && id.number % 2 == 0;
+                let deadly = task.deadly && id.number.is_multiple_of(2);
                 task.deadly &= !deadly;
                 let (children, deaths, done, basis) = (vec![], 0, 0, task.basis);
                 self.queue.push_back(Work { id, children, deaths, left: half, done, deadly, basis });

@@ -137,11 +137,11 @@ impl<T: Task> Pool<T> {
             Ok(Outcome::Complete) => self.complete(worker, (id, basis), &children, output),
             Ok(Outcome::Migrate) if requested.stop => {
                 let deaths = deaths.polled(Instant::now());
-                self.put_by(worker, Entry { basis, deaths, ..Entry::resume(id, children, output, task) });
+                self.put_by(worker, Entry { deaths, basis, ..Entry::resume(id, children, output, task) });
             }
             Ok(Outcome::Migrate) if requested.snapshot => {
                 let deaths = deaths.polled(Instant::now());
-                let entry = Entry { basis, deaths, ..Entry::resume(id, children, output, task) };
+                let entry = Entry { deaths, basis, ..Entry::resume(id, children, output, task) };
                 return self.interrupt(worker, entry);
             }
             // A task that stops without a request would be begun and stop again for ever.

@@ -118,9 +118,8 @@ impl RunningNode {
         let (shutdown, told_to_shut_down) = oneshot::channel();
         let (publish, drain) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (orphan_looks, orphans_wanted) = watch::channel(0);
-        let figures = Arc::new(Mutex::new(Figures::default()));
-        let (ledger, clock) = (Arc::default(), Clock::start());
-        let timeline = Arc::new(Timeline::default());
+        let (figures, ledger) = (Arc::<Mutex<Figures>>::default(), Arc::default());
+        let (timeline, clock) = (Arc::<Timeline>::default(), Clock::start());
         timeline.note_at(seat.joined_ms, EventKind::Joined, format!("with {} workers", seat.workers));
         let coordination = Arc::new(Coordination {
             store: Arc::clone(&seat.store),

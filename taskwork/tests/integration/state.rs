@@ -4,7 +4,7 @@
 use std::{
     env,
     io::{BufRead as _, BufReader, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -231,7 +231,8 @@ fn a_job_that_has_failed_says_so_again() {
         type Shared = ();
         type Output = ();
         fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
-            panic!("the program's mistake")
+            // Nobody has asked for it.
+            Outcome::Migrate
         }
         fn split(&mut self, (): &()) -> Option<Self> {
             None
@@ -241,12 +242,65 @@ fn a_job_that_has_failed_says_so_again() {
     let dir = TempDir::new().unwrap();
     let run = || Job::new(Faulty, ()).state(state(dir.path())).run().unwrap_err().to_string();
     let first = run();
-    assert!(first.contains("the program's mistake") && !first.contains("earlier"), "{first}");
+    let reason = "returned Migrate although nothing asked it to";
+    assert!(first.contains(reason) && !first.contains("earlier"), "{first}");
     let second = run();
-    assert!(
-        second.contains("the program's mistake") && second.contains("in an earlier run; delete"),
-        "{second}"
-    );
+    assert!(second.contains(reason) && second.contains("in an earlier run; delete"), "{second}");
+}
+
+/// Counts to ten, unless a file is there when it comes to seven.
+#[derive(Debug, Serialize, Deserialize)]
+struct Counting {
+    number: u64,
+    panics: u64,
+}
+
+impl Task for Counting {
+    type Shared = PathBuf;
+    type Output = u64;
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        while self.number < 10 {
+            if cx.migrate() {
+                return Outcome::Migrate;
+            }
+            assert!(self.number != self.panics || !cx.shared().exists(), "{} is too many", self.panics);
+            self.number += 1;
+            *cx.output() += 1;
+            cx.potential_split(self);
+        }
+        Outcome::Complete
+    }
+
+    /// The part that panics goes.
+    fn split(&mut self, _: &PathBuf) -> Option<Self> {
+        (self.panics == 7).then(|| {
+            let number = std::mem::replace(&mut self.number, 10);
+            Self { number, panics: std::mem::replace(&mut self.panics, 0) }
+        })
+    }
+}
+
+#[test]
+fn a_task_that_panics_again_and_again_is_set_aside_and_the_next_run_tries_it_again() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("mistake");
+    std::fs::write(&file, "").unwrap();
+    let run = |nodes| {
+        let root = Counting { number: 0, panics: 7 };
+        Job::new(root, file.clone()).state(state(&dir.path().join("state"))).nodes(nodes).workers(2).run()
+    };
+    for nodes in [1, 2] {
+        let report = run(nodes).unwrap();
+        assert!(!report.finished && !report.suspended);
+        let [task] = &report.set_aside[..] else { panic!("{:?}", report.set_aside) };
+        assert_eq!((task.deaths, task.reason.as_str()), (3, "7 is too many"));
+        assert!(report.output < 10, "{}", report.output);
+    }
+    std::fs::remove_file(&file).unwrap();
+    let report = run(1).unwrap();
+    assert!(report.finished && report.set_aside.is_empty());
+    assert_eq!(report.output, 10);
 }
 
 /// The directory of the process that runs the job.

@@ -3,6 +3,7 @@
 mod faults;
 
 use std::{
+    any::Any,
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     panic,
@@ -464,7 +465,7 @@ fn catch_panics() {
     HOOK.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            let expected = info.payload_as_str() == Some(workload::DEADLY);
+            let expected = is_expected(info.payload());
             if CAUGHT.with_borrow(|caught| *caught) {
                 if expected {
                     return;
@@ -478,6 +479,12 @@ fn catch_panics() {
     CAUGHT.set(true);
     PANICS.take();
     simulation::take_broken();
+}
+
+/// Returns whether a panic is that of a task whose state is deadly.
+fn is_expected(panic: &dyn Any) -> bool {
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    said.or_else(|| panic.downcast_ref::<&str>().copied()) == Some(workload::DEADLY)
 }
 
 /// All effects of the last fault are over by then, since every lost session has ended.

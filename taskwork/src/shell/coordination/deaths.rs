@@ -42,18 +42,15 @@ impl Coordination {
                 Err(CommitError::Store(error)) => Err(error),
             }
         });
-        match resigned.await {
-            Some(false) => self.fail(fault).await,
-            Some(true) | None => {
-                tracing::error!(
-                    %task, message,
-                    "a task has panicked; this node leaves, and the task is continued from where it was last \
-                     written"
-                );
-                self.timeline.note(EventKind::Panicked, format!("task {task}: {reason}"));
-                self.tell(Event::Expired).await;
-            }
+        if resigned.await == Some(false) {
+            return self.fail(fault).await;
         }
+        tracing::error!(
+            %task, message,
+            "a task has panicked; this node leaves, and the task is continued from where it was last written"
+        );
+        self.timeline.note(EventKind::Panicked, format!("task {task}: {reason}"));
+        self.tell(Event::Expired).await;
     }
 
     /// Returns condemned tasks as they are set aside: with nothing but what is left of them, since their

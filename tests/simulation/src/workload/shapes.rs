@@ -107,7 +107,7 @@ impl Shape {
     pub(crate) fn deadly(seed: u64, mean: u64, depth: u32, place: u64, panics: bool) -> Self {
         let tree = Self::Random { seed, mean, depth };
         let mut state = tree.root();
-        for level in 0..1 + place % u64::from(depth) {
+        for level in 0..=place % u64::from(depth) {
             let mut children = tree.children(&state);
             if children.is_empty() {
                 break;
