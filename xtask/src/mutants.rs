@@ -260,6 +260,42 @@ const MUTANTS: &[Mutant] = &[
         "            && store.exists(gone).await?.is_some()\n",
         "            && store.exists(gone).await?.is_some_and(|stat| stat.children > 9)\n",
     ),
+    mutant(
+        "flush after a panic",
+        "taskwork/src/pool/slices.rs",
+        "                Taken::Cut(_) if pool.fault().is_some() => return Ok(None),\n",
+        "",
+    ),
+    mutant(
+        "set a task aside that still counts",
+        "taskwork/src/core/accounting.rs",
+        "            self.owed.complete(task.id, &task.children);\n",
+        "            let _ = task;\n",
+    ),
+    mutant(
+        "set a task aside and run it",
+        "taskwork/src/core/trials.rs",
+        "        tasks\n    }\n\n    /// Takes out the condemned",
+        "        tasks.extend(self.condemned.iter().map(|condemned| condemned.task.clone()));\n        tasks\n    }\n\n    /// Takes out the condemned",
+    ),
+    mutant(
+        "hold a task that is set aside",
+        "taskwork/src/core/accounting.rs",
+        "        tasks.extend(beside);\n",
+        "        tasks.extend(beside);\n        tasks.extend(condemned.iter().map(|condemned| condemned.task.clone()));\n",
+    ),
+    mutant(
+        "take what was taken meanwhile for the end of the attempt",
+        "zk/src/accounting.rs",
+        "        if refusal == CommitError::NotMember || is_over(store, attempt).await? {\n",
+        "        if true {\n",
+    ),
+    mutant(
+        "offer tasks to a node that works elsewhere",
+        "taskwork/src/core/leaving.rs",
+        "    members.intersection(heard_of).filter(|node| !drain.refusing.contains(node))\n",
+        "    let _ = heard_of;\n    members.difference(&drain.refusing)\n",
+    ),
 ];
 
 /// The number of seeds to run before a bug counts as not found.
