@@ -84,15 +84,14 @@ pub fn measure_losses(nodes: usize, seed: u64, every_s: u64) -> Losses {
         let outcome = run::run(plan, false);
         assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
         assert!(outcome.attempts == 1, "{} attempts", outcome.attempts);
-        let share = Share {
+        Share {
             took_ms: outcome.over_ms,
             efficiency: work_ms(plan) / (nodes as f64 * outcome.over_ms as f64),
             writes_per_s: outcome.counts.writes as f64 * 1000.0 / outcome.over_ms as f64,
-        };
-        (share, outcome.counts.members_lost)
+        }
     };
-    let ((steady, _), (lossy, lost)) = (share(&steady), share(&lossy));
-    Losses { nodes, lost, steady, lossy }
+    let (steady, lossy) = (share(&steady), share(&lossy));
+    Losses { nodes, lost: lossy.took_ms / (1000 * every_s), steady, lossy }
 }
 
 /// Measures for one number of nodes.
