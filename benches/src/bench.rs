@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{cluster, inside, programs, row::Row};
+use crate::{cluster, inside, ledger, programs, row::Row};
 
 /// A benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -38,6 +38,8 @@ pub enum Bench {
     Memory,
     /// The time from a job's last task to its end.
     Termination,
+    /// The cost of writing what nodes hold, and of the loss of nodes. With five rounds a quarter of an hour.
+    Ledger,
 }
 
 impl Bench {
@@ -67,6 +69,7 @@ impl Bench {
             Self::Replicable => programs::replicable(rounds),
             Self::Memory => cluster::memory::run(),
             Self::Termination => cluster::termination::run(rounds),
+            Self::Ledger => ledger::run(rounds),
         }
     }
 }

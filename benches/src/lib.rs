@@ -5,6 +5,8 @@
 
 pub mod bench;
 pub mod cluster;
+pub mod ledger;
+pub mod walk;
 pub mod programs;
 pub mod inside;
 pub mod machine;

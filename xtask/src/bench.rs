@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// `scale` (in the simulator, 10 to 1,000 nodes), `all` of the others, or some of them: uts, queens,
-    /// paths, mst, tsp, clique, polls, nodes, waits, memory, termination
+    /// paths, mst, tsp, clique, polls, nodes, waits, memory, termination, ledger (part of it in the simulator)
     #[arg(required = true)]
     names: Vec<String>,
     /// The number of repetitions of each comparison
@@ -44,7 +44,7 @@ impl Bench {
         let names = if all { String::new() } else { self.names.join(" ") };
         let out = if all { "--out docs/figures/performance.json" } else { "" };
         let measure = format!("--rounds {} {out} {names}", self.rounds);
-        vec![
+        let mut steps = vec![
             Step::cargo(
                 "programs",
                 "build --release -p tsp-example -p bnb-problems -p taskwork-benches --bins",
@@ -53,14 +53,24 @@ impl Bench {
                 "bench",
                 &format!("run --release --quiet -p taskwork-benches --bin bench -- {measure}"),
             ),
-        ]
+        ];
+        if all || self.names.iter().any(|name| name == "ledger") {
+            let out = if all { " --out docs/figures" } else { "" };
+            steps.push(Self::simulate("losses", &format!("--lost-every-s 10 --nodes 100,200{out}")));
+        }
+        steps
+    }
+
+    /// Creates a step that measures in the simulator.
+    fn simulate(name: &'static str, measure: &str) -> Step {
+        let run = "run --release --quiet -p taskwork-simulation --bin scale --";
+        Step::cargo(name, &format!("{run} {measure}"))
     }
 
     fn scale(&self) -> Step {
         let nodes: Vec<String> = self.nodes.iter().map(ToString::to_string).collect();
         let chosen = if nodes.is_empty() { String::new() } else { format!("--nodes {}", nodes.join(",")) };
-        let run = "run --release --quiet -p taskwork-simulation --bin scale -- --out docs/figures";
-        Step::cargo("scale", &format!("{run} {chosen}"))
+        Self::simulate("scale", &format!("--out docs/figures {chosen}"))
     }
 }
 
@@ -84,7 +94,16 @@ mod tests {
     fn only_everything_is_written_down() {
         let some = last_line(&["uts", "polls"], &[]);
         assert!(some.ends_with("--bin bench -- --rounds 3 uts polls"), "{some}");
-        let all = last_line(&["all"], &[]);
-        assert!(all.ends_with("--rounds 3 --out docs/figures/performance.json"), "{all}");
+        let names = vec!["all".to_owned()];
+        let steps = Bench { names, rounds: 3, nodes: Vec::new() }.steps();
+        let lines: Vec<String> = steps.iter().map(Step::line).collect();
+        assert!(lines[1].ends_with("--rounds 3 --out docs/figures/performance.json"), "{lines:?}");
+        assert!(lines[2].ends_with("--nodes 100,200 --out docs/figures"), "{lines:?}");
+    }
+
+    #[test]
+    fn large_clusters_lose_nodes_in_the_simulator() {
+        let line = last_line(&["nodes", "ledger"], &[]);
+        assert!(line.ends_with("--bin scale -- --lost-every-s 10 --nodes 100,200"), "{line}");
     }
 }

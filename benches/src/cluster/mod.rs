@@ -22,16 +22,16 @@ fn start(program: &str, nodes: usize) -> Result<Cluster> {
 }
 
 /// Maximum time for a job.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The measurements of a job on a cluster.
-struct Done {
-    seconds: f64,
-    figures: Figures,
+pub(crate) struct Done {
+    pub(crate) seconds: f64,
+    pub(crate) figures: Figures,
 }
 
 /// Runs UTS on a cluster, and checks the count.
-fn uts(cluster: &Cluster, tree: &str, nodes: u64, more: &[&str]) -> Result<Done> {
+pub(crate) fn uts(cluster: &Cluster, tree: &str, nodes: u64, more: &[&str]) -> Result<Done> {
     let job = cluster.begin("uts", &[&["submit", tree, "--wait", "--quiet", "--json"], more].concat())?;
     let said = job.end_within(PATIENCE)?;
     ensure!(said.code == 0, "uts has failed: {}", said.err);

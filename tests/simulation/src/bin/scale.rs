@@ -5,7 +5,7 @@ use std::{error::Error, fs, path::PathBuf};
 use clap::Parser;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use plotters::prelude::*;
-use taskwork_simulation::scale::{Point, measure};
+use taskwork_simulation::scale::{Losses, Point, Share, measure, measure_losses};
 
 /// Simulate clusters with more and more nodes and print their performance.
 #[derive(Debug, Parser)]
@@ -17,13 +17,25 @@ struct Arguments {
     /// The seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder for `scale.json` and `scale.svg`.
+    /// Measure instead the cost of losing a node each time this many seconds have passed, and of what nodes
+    /// write to be prepared for that.
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    lost_every_s: Option<u64>,
+    /// The folder for `scale.json` and `scale.svg`, or for `losses.json`.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }
 
+/// The least efficiency where nodes are lost.
+const EFFICIENCY_MIN: f64 = 0.9;
+/// The most writes per second, and the largest cluster to which that applies.
+const WRITES_MAX: (f64, usize) = (1_000.0, 100);
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
+    if let Some(every_s) = arguments.lost_every_s {
+        return losses(&arguments, every_s);
+    }
     let mut points = Vec::new();
     for &nodes in &arguments.nodes {
         eprintln!("{nodes} nodes …");
@@ -34,6 +46,68 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::create_dir_all(folder)?;
         fs::write(folder.join("scale.json"), serde_json::to_string_pretty(&json(&points))? + "\n")?;
         plot(&folder.join("scale.svg"), &points)?;
+    }
+    Ok(())
+}
+
+fn losses(arguments: &Arguments, every_s: u64) -> Result<(), Box<dyn Error>> {
+    let mut measured = Vec::new();
+    for &nodes in &arguments.nodes {
+        eprintln!("{nodes} nodes, one lost every {every_s} s …");
+        measured.push(measure_losses(nodes, arguments.seed, every_s));
+    }
+    let mut table = Table::new();
+    table.load_preset(ASCII_MARKDOWN).set_header([
+        "nodes",
+        "lost",
+        "efficiency without",
+        "with losses",
+        "writes a s without",
+        "with losses",
+        "reached",
+    ]);
+    let (writes_max, small) = WRITES_MAX;
+    let reached = |it: &Losses| {
+        let few_writes = it.nodes > small || it.lossy.writes_per_s <= writes_max;
+        it.lossy.efficiency >= EFFICIENCY_MIN && few_writes
+    };
+    for it in &measured {
+        let Losses { nodes, lost, steady, lossy } = it;
+        table.add_row([
+            nodes.to_string(),
+            lost.to_string(),
+            format!("{:.3}", steady.efficiency),
+            format!("{:.3}", lossy.efficiency),
+            format!("{:.0}", steady.writes_per_s),
+            format!("{:.0}", lossy.writes_per_s),
+            if reached(it) { "yes" } else { "NO" }.to_owned(),
+        ]);
+    }
+    println!(
+        "{table}\none lost every {every_s} s; efficiency ≥ {EFFICIENCY_MIN}; writes a second ≤ {writes_max} \
+         by at most {small} nodes"
+    );
+    if let Some(folder) = &arguments.out {
+        let share = |share: &Share| {
+            serde_json::json!({
+                "took_ms": share.took_ms,
+                "efficiency": share.efficiency,
+                "zookeeper_writes_per_s": share.writes_per_s,
+            })
+        };
+        let json = measured.iter().map(|it| {
+            serde_json::json!({
+                "nodes": it.nodes,
+                "lost": it.lost,
+                "lost_every_s": every_s,
+                "without": share(&it.steady),
+                "with": share(&it.lossy),
+                "reached": reached(it),
+            })
+        });
+        fs::create_dir_all(folder)?;
+        let json: serde_json::Value = json.collect();
+        fs::write(folder.join("losses.json"), serde_json::to_string_pretty(&json)? + "\n")?;
     }
     Ok(())
 }

@@ -1,0 +1,83 @@
+//! One worker within this process, with and without a directory that keeps its state.
+
+use std::{process::Command, time::Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use taskwork_tests::{cluster::program, data};
+
+use super::progress;
+use crate::{
+    measure::Sample,
+    row::{Row, Target},
+};
+
+/// A program, its instance, and the name of the number of states in its answer.
+type Given = (&'static str, &'static str, &'static str);
+
+const INSTANCES: [Given; 2] = [("uts", "T1L", "nodes"), ("maxclique", "clique/brock400_4.clq", "states")];
+
+/// What a run took.
+struct Took {
+    /// Its states. A single worker always visits the same.
+    states: f64,
+    /// As the program reports it.
+    seconds: f64,
+    /// The whole process.
+    process_s: f64,
+}
+
+/// Runs the comparison.
+///
+/// # Errors
+/// If a program fails.
+pub fn run(rounds: usize) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for given in INSTANCES {
+        if given.0 == "maxclique" && data::folder().is_none() {
+            continue;
+        }
+        let what = format!("{}, one worker, --state", given.1);
+        let (mut rates, mut whole) = (Vec::new(), Vec::new());
+        // The first pair does not count.
+        for pair in 0..=rounds {
+            let (with, without) = if pair % 2 == 0 {
+                let with = solve(given, true)?;
+                (with, solve(given, false)?)
+            } else {
+                let without = solve(given, false)?;
+                (solve(given, true)?, without)
+            };
+            ensure!((with.states - without.states).abs() < 0.5, "{what}: other states were visited");
+            if pair > 0 {
+                progress(&what, pair - 1, rounds);
+                rates.push(without.seconds / with.seconds);
+                whole.push(without.process_s / with.process_s);
+            }
+        }
+        let row = |text: &str, target, values| {
+            Row::new(format!("{what} ÷ without, {text}"), "", target, Sample::of(values))
+        };
+        rows.push(row("states by second", Target::AtLeast(0.99), rates));
+        rows.push(row("by the whole process", Target::Told, whole));
+    }
+    Ok(rows)
+}
+
+fn solve((name, instance, states): Given, state: bool) -> Result<Took> {
+    let mut command = Command::new(program(name)?);
+    command.args(["solve", "--workers", "1", "--quiet", "--json"]);
+    let file = data::folder().map(|folder| folder.join(instance)).filter(|file| file.is_file());
+    command.arg(file.as_deref().map_or(instance.as_ref(), |file| file.as_os_str()));
+    let folder = tempfile::tempdir().context("no folder for the state")?;
+    if state {
+        command.arg("--state").arg(folder.path().join("state"));
+    }
+    let started = Instant::now();
+    let said = command.output()?;
+    let process_s = started.elapsed().as_secs_f64();
+    ensure!(said.status.success(), "{name} {instance}: {}", String::from_utf8_lossy(&said.stderr));
+    let said: Value = serde_json::from_slice(&said.stdout).context("the program printed no JSON")?;
+    let number = |field: &str| said[field].as_f64().with_context(|| format!("no {field}: {said}"));
+    Ok(Took { states: number(states)?, seconds: number("seconds")?, process_s })
+}

@@ -1,0 +1,36 @@
+//! What the ledger costs: while nothing is lost, and when nodes are killed.
+//!
+//! How often each line is measured, for a given number of rounds:
+//!
+//! | line | how often |
+//! |---|---|
+//! | with ÷ without, and steals | twice in each round |
+//! | one worker with `--state` ÷ without | once in each round |
+//! | nodes killed | once in each of at most three rounds |
+//!
+//! The job in which nodes are killed takes about [`losses::job_s`]. How a cluster of hundreds of nodes fares
+//! is measured by the simulator, with `cargo xtask bench ledger` as well.
+
+pub mod compared;
+pub mod kept;
+pub mod losses;
+
+use anyhow::Result;
+
+use crate::row::Row;
+
+/// Runs all measurements.
+///
+/// # Errors
+/// If an answer is wrong.
+pub fn run(rounds: usize) -> Result<Vec<Row>> {
+    let mut rows = compared::run(rounds)?;
+    rows.extend(kept::run(rounds)?);
+    rows.extend(losses::run(rounds.min(3))?);
+    Ok(rows)
+}
+
+/// Says how far a long measurement has come.
+fn progress(what: &str, round: usize, rounds: usize) {
+    eprintln!("  {what}: {} of {rounds}", round + 1);
+}
