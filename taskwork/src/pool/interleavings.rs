@@ -148,7 +148,12 @@ fn an_idle_pool_has_nothing_that_runs() {
 #[test]
 fn an_idle_pool_shows_everything_that_it_has_completed() {
     every_interleaving(|| {
-        let limits = PoolLimits { task_children_max: 1, batch_ids_commit: 1, ledger: true };
+        let limits = PoolLimits {
+            task_children_max: 1,
+            batch_ids_commit: 1,
+            ledger: true,
+            ledger_bytes_max: usize::MAX,
+        };
         let pool = Arc::new(Pool::<Nothing>::new(NodeId(1), std::sync::Arc::new(()), 1, limits));
         pool.queue.put([task(0)], &pool.signals);
         let its = Arc::clone(&pool);

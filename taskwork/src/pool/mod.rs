@@ -123,6 +123,8 @@ pub(crate) struct PoolLimits {
     pub(crate) batch_ids_commit: usize,
     /// Whether running tasks are written from time to time.
     pub(crate) ledger: bool,
+    /// The size of the tasks of a cut beyond which further queued tasks need not be in it, in bytes.
+    pub(crate) ledger_bytes_max: usize,
 }
 
 /// The maximum number of children of a task whatever the limits.
@@ -130,11 +132,13 @@ const CHILDREN_MAX: usize = 500;
 
 impl PoolLimits {
     pub(crate) fn of(limits: &Limits) -> Self {
-        let Limits { task_children_max, batch_ids_commit, ledger_interval_ms, .. } = *limits;
+        let Limits { task_children_max, batch_ids_commit, ledger_interval_ms, ledger_bytes_max, .. } =
+            *limits;
         Self {
             task_children_max: task_children_max.min(CHILDREN_MAX),
             batch_ids_commit,
             ledger: ledger_interval_ms > 0,
+            ledger_bytes_max,
         }
     }
 }

@@ -55,7 +55,12 @@ impl Task for Leaves {
     }
 }
 
-const LIMITS: PoolLimits = PoolLimits { task_children_max: 3, batch_ids_commit: usize::MAX, ledger: true };
+const LIMITS: PoolLimits = PoolLimits {
+    task_children_max: 3,
+    batch_ids_commit: usize::MAX,
+    ledger: true,
+    ledger_bytes_max: usize::MAX,
+};
 const HEIGHT: u32 = 12;
 const LEAVES: u64 = 1 << HEIGHT;
 const STATES: u64 = 2 * LEAVES - 1;

@@ -235,9 +235,13 @@ impl<T: Task> Work for Pool<T> {
 
     fn begin_cut(&self, firm: &[Basis]) -> Result<(), PoolFault> {
         let queued = self.queue.begin_cut(firm, self.limits.ledger, &self.signals);
-        // Encoding takes time and is therefore done outside the queue's lock.
+        // Encoding takes time and is therefore done outside the queue's lock. A cut that is too large is not
+        // written, so nothing more is encoded for it.
+        let mut bytes = 0;
         let seal = |queued: Queued<T>| {
-            let sealed = self.seal_for_cut(&queued.entry);
+            let is_too_large = bytes > self.limits.ledger_bytes_max;
+            let sealed = if is_too_large { None } else { self.seal_for_cut(&queued.entry) };
+            bytes += sealed.as_ref().map_or(0, Envelope::bytes);
             (queued, sealed)
         };
         self.queue.sealed(queued.into_iter().map(seal).collect(), &self.signals);
