@@ -48,7 +48,12 @@
 //! [`Envelope`]: crate::envelope::Envelope
 //! [`Part`]: crate::shell::node::Part
 
-use std::{future::Future, io, pin::Pin, sync::Arc};
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use thiserror::Error;
 
@@ -72,6 +77,9 @@ pub(crate) struct PoolSetup {
     pub(crate) node: NodeId,
     pub(crate) workers: usize,
     pub(crate) limits: PoolLimits,
+    /// The number of tasks that the node has made so far, for any job: an attempt at a job may begin with tasks
+    /// that the node has made in an earlier one.
+    pub(crate) tasks_made: Arc<AtomicU64>,
     /// The job's shared data, encoded; empty for a kind that has it already.
     pub(crate) shared: Vec<u8>,
 }

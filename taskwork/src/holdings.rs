@@ -29,6 +29,8 @@ pub(crate) struct Suspect {
     pub(crate) task: TaskId,
     /// What is known of it, for people; empty if only the holder is lost.
     pub(crate) reason: String,
+    /// Whether it is known that no other task is to blame.
+    pub(crate) is_certain: bool,
 }
 
 impl Holdings {
@@ -41,26 +43,28 @@ impl Holdings {
         Self { unprotected: true, ..Self::default() }
     }
 
-    /// Counts the loss of the holder: for the suspect, which it may condemn, or else for all tasks, none of
-    /// which it condemns, because any of them may be innocent. 0 stands for no limit.
+    /// Counts the loss of the holder, which may condemn the suspect. Nothing else is condemned, because it may be
+    /// innocent. 0 stands for no limit.
     pub(crate) fn count_loss(&mut self, deaths_max: u32) {
         let suspect = self.suspect.take();
         if deaths_max == 0 {
             return;
         }
-        let mut named = suspect.filter(|suspect| self.tasks.iter().any(|task| task.id == suspect.task));
+        let named = suspect.as_ref().map(|suspect| suspect.task);
+        let of_named = self.tasks.iter().find(|task| Some(task.id) == named).map(|task| task.deaths);
+        // One that was condemned before waits to be set aside, and has not run.
+        let is_certain = of_named.is_some_and(|deaths| deaths < deaths_max)
+            && suspect.as_ref().is_some_and(|suspect| suspect.is_certain);
         for task in &mut self.tasks {
-            match &named {
-                Some(suspect) if suspect.task == task.id => task.deaths = deaths_max.min(task.deaths + 1),
-                None if task.deaths + 1 < deaths_max => task.deaths += 1,
-                Some(_) | None => {}
+            if Some(task.id) == named {
+                task.deaths = deaths_max.min(task.deaths + 1);
+            } else if !is_certain && task.deaths + 1 < deaths_max {
+                task.deaths += 1;
             }
         }
-        // The reason goes with the task until it is in the quarantine.
-        let condemned = |suspect: &mut Suspect| {
-            self.tasks.iter().any(|task| task.id == suspect.task && task.deaths >= deaths_max)
-        };
-        self.suspect = named.take_if(condemned);
+        // The reason goes with the task until it is set aside.
+        let is_condemned = of_named.is_some_and(|deaths| deaths + 1 >= deaths_max);
+        self.suspect = suspect.filter(|_| is_condemned);
     }
 }
 
@@ -169,31 +173,38 @@ mod tests {
         held.tasks.iter().map(|task| task.deaths).collect()
     }
 
-    #[test]
-    fn a_loss_counts_for_the_suspect_alone_and_otherwise_for_all_but_condemns_none() {
+    fn suspect(number: u64, is_certain: bool) -> Suspect {
+        Suspect { task: task(number, 0).id, reason: "it panicked".to_owned(), is_certain }
+    }
+
+    fn after_loss(suspect: Option<Suspect>, deaths_max: u32) -> Holdings {
         let tasks = vec![task(1, 0), task(2, 1), task(3, 2)];
-        let mut held = Holdings::of(tasks.clone());
-        held.count_loss(3);
+        let mut held = Holdings { suspect, ..Holdings::of(tasks) };
+        held.count_loss(deaths_max);
+        held
+    }
+
+    #[test]
+    fn a_loss_counts_for_all_and_condemns_none_but_the_suspect() {
+        let held = after_loss(None, 3);
         assert_eq!((deaths(&held), &held.suspect), (vec![1, 2, 2], &None));
-        let suspects = |number| Some(Suspect { task: task(number, 0).id, reason: "it panicked".to_owned() });
-        let mut held = Holdings { suspect: suspects(1), ..Holdings::of(tasks.clone()) };
-        held.count_loss(3);
+        let held = after_loss(Some(suspect(3, false)), 3);
+        assert_eq!((deaths(&held), &held.suspect), (vec![1, 2, 3], &Some(suspect(3, false))));
+        let held = after_loss(Some(suspect(9, false)), 3);
+        assert_eq!((deaths(&held), &held.suspect), (vec![1, 2, 2], &None), "it was given away");
+        let held = after_loss(Some(suspect(1, true)), 0);
+        assert_eq!((deaths(&held), &held.suspect), (vec![0, 1, 2], &None), "there is no limit");
+    }
+
+    #[test]
+    fn what_is_known_to_be_innocent_is_not_blamed() {
+        let held = after_loss(Some(suspect(1, true)), 3);
         assert_eq!((deaths(&held), &held.suspect), (vec![1, 1, 2], &None), "it gets another chance");
-        let mut held = Holdings { suspect: suspects(3), ..Holdings::of(tasks.clone()) };
+        let mut held = after_loss(Some(suspect(3, true)), 3);
+        assert_eq!((deaths(&held), &held.suspect), (vec![0, 1, 3], &Some(suspect(3, true))));
+        // It is condemned, and not to blame for the next loss.
         held.count_loss(3);
-        assert_eq!((deaths(&held), &held.suspect), (vec![0, 1, 3], &suspects(3)));
-        held.count_loss(3);
-        assert_eq!(
-            (deaths(&held), &held.suspect),
-            (vec![0, 1, 3], &suspects(3)),
-            "condemned once and for all"
-        );
-        let mut held = Holdings { suspect: suspects(9), ..Holdings::of(tasks.clone()) };
-        held.count_loss(3);
-        assert_eq!(deaths(&held), [1, 2, 2], "the suspect was given away");
-        let mut held = Holdings { suspect: suspects(1), ..Holdings::of(tasks) };
-        held.count_loss(0);
-        assert_eq!((deaths(&held), &held.suspect), (vec![0, 1, 2], &None));
+        assert_eq!((deaths(&held), &held.suspect), (vec![1, 2, 3], &Some(suspect(3, true))));
     }
 
     #[test]

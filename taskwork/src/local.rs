@@ -164,8 +164,10 @@ impl<T: Task> Shares<T> {
 impl<T: Task> Kind for Shares<T> {
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
-            let PoolSetup { node, workers, limits, .. } = setup;
-            let pool = Arc::new(Pool::<T>::new(node, Arc::clone(&self.shared), workers, limits));
+            let PoolSetup { node, workers, limits, tasks_made, .. } = setup;
+            let pool = Arc::new(
+                Pool::<T>::new(node, Arc::clone(&self.shared), workers, limits).numbered(tasks_made),
+            );
             let workers = Workers::start(&pool).map_err(OpenError::Thread)?;
             Ok(Opened { pool, workers })
         })

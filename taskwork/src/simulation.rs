@@ -178,10 +178,10 @@ struct Sliced<T> {
 impl<T: Task> Kind for Sliced<T> {
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
-            let PoolSetup { node, workers, limits, shared } = setup;
+            let PoolSetup { node, workers, limits, tasks_made, shared } = setup;
             // At once and on this thread: another thread's time would not be that of the run.
             let shared = codec::decode(&shared).map_err(|error| OpenError::unreadable(&error))?;
-            let pool = Pool::<T>::new(node, Arc::new(shared), workers, limits);
+            let pool = Pool::<T>::new(node, Arc::new(shared), workers, limits).numbered(tasks_made);
             let (pool, workers) = Slices::start(pool, Arc::clone(&self.pace));
             Ok(Opened { pool, workers })
         })

@@ -33,7 +33,8 @@ impl Toggles {
 
     fn add_completed(&mut self, id: TaskId) {
         if !self.children.remove(&id) {
-            self.completed.insert(id);
+            let is_new = self.completed.insert(id);
+            debug_assert!(is_new, "{id} is completed twice");
         }
     }
 

@@ -261,12 +261,6 @@ const MUTANTS: &[Mutant] = &[
         "            && store.exists(gone).await?.is_some_and(|stat| stat.children > 9)\n",
     ),
     mutant(
-        "flush after a panic",
-        "taskwork/src/pool/slices.rs",
-        "                Taken::Cut(_) if pool.fault().is_some() => return Ok(None),\n",
-        "",
-    ),
-    mutant(
         "set a task aside that still counts",
         "taskwork/src/core/accounting.rs",
         "            self.owed.complete(task.id, &task.children);\n",

@@ -256,8 +256,8 @@ impl JobPaths {
     }
 }
 
-/// The beginning of the names of outputs that an attempt begins with.
-pub(crate) const CARRIED: &str = "carried-";
+/// The name of the output that a retry begins with.
+pub(crate) const CARRIED: &str = "carried";
 
 impl AttemptPaths {
     /// Returns the path of the job's record and the number of the attempt.

@@ -280,7 +280,10 @@ impl Client {
             self.ask(|store| async move { job::retry(&*store, self.cluster(), &job.0, key).await }).await?;
         match retried {
             Retried::Begun(tasks) => Ok(tasks),
-            Retried::Not(_) => Err(not_that(job, &record, "only one that is incomplete can be tried again")),
+            Retried::Not(state) => {
+                let record = JobRecord { state, ..record };
+                Err(not_that(job, &record, "only one that is incomplete can be tried again"))
+            }
         }
     }
 
@@ -426,6 +429,7 @@ mod tests {
             submitted_ms: 0,
             finished_ms: None,
             reason: None,
+            retry: None,
             lost: Vec::new(),
         }
     }

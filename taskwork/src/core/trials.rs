@@ -1,8 +1,7 @@
 //! Tasks that may be to blame for the loss of the nodes that held them.
 //!
 //! What a lost node was working on is not known: it may have begun a task since it last wrote. So a loss counts
-//! as a death for everything that the node held, unless it had named a suspect: then it counts for that task
-//! alone. A task that has run for long is cleared, because if it fails later it is continued from there. One that
+//! as a death for everything that the node held, but condemns nothing. A task that has run for long is cleared, because if it fails later it is continued from there. One that
 //! is a single death short of the limit is *on trial*: it waits outside of the pool until no other task is on
 //! trial here and it stands in `ZooKeeper` as this node's suspect. If the node is lost then, the task is
 //! *condemned*: whoever claims it writes it to the quarantine, and the job goes on without it.
@@ -85,7 +84,7 @@ impl Trials {
             beside.iter().any(|task| task.id == first).then_some(first)
         };
         let task = self.tried.or_else(next)?;
-        Some(Suspect { task, reason: String::new() })
+        Some(Suspect { task, reason: String::new(), is_certain: false })
     }
 
     /// Returns the task that a committed flush has named, if it is to run now.
@@ -126,7 +125,7 @@ mod tests {
     }
 
     fn written(number: u64) -> Holdings {
-        let suspect = Suspect { task: task(number, 0).id, reason: String::new() };
+        let suspect = Suspect { task: task(number, 0).id, reason: String::new(), is_certain: false };
         Holdings { suspect: Some(suspect), ..Holdings::default() }
     }
 
@@ -160,7 +159,7 @@ mod tests {
     #[test]
     fn the_condemned_are_written_with_the_reason_once() {
         let mut trials = Trials::default();
-        let suspect = Suspect { task: task(7, 0).id, reason: "it panicked".to_owned() };
+        let suspect = Suspect { task: task(7, 0).id, reason: "it panicked".to_owned(), is_certain: true };
         let claimed =
             Holdings { suspect: Some(suspect), ..Holdings::of(vec![task(7, MAX), task(8, MAX), task(9, 0)]) };
         assert_eq!(trials.receive(claimed, MAX), [task(9, 0)]);

@@ -91,7 +91,7 @@ pub(crate) struct Pool<T: Task> {
     /// Whether a thread merges outputs for a cut.
     merging: AtomicBool,
     fault: Mutex<Option<PoolFault>>,
-    tasks_made: AtomicU64,
+    tasks_made: Arc<AtomicU64>,
     /// Units of work, one counter per worker.
     worked: Vec<Counter>,
     /// Units of work done in attempts before the present one.
@@ -157,7 +157,7 @@ impl<T: Task> Pool<T> {
             batches: Batches::default(),
             merging: AtomicBool::new(false),
             fault: Mutex::default(),
-            tasks_made: AtomicU64::new(0),
+            tasks_made: Arc::default(),
             worked: (0..workers).map(|_| Counter::default()).collect(),
             worked_earlier: Counter::default(),
             done: (0..workers).map(|_| Counter::default()).collect(),
@@ -167,6 +167,11 @@ impl<T: Task> Pool<T> {
             splits: Counter::default(),
             changed: Notify::new(),
         }
+    }
+
+    /// Numbers its tasks after those that the node has made before.
+    pub(crate) fn numbered(self, tasks_made: Arc<AtomicU64>) -> Self {
+        Self { tasks_made, ..self }
     }
 
     /// Returns a task id that this node has never used.

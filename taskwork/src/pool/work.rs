@@ -164,7 +164,7 @@ impl<T: Task> Work for Pool<T> {
                 continue;
             }
             basis = queued.entry.basis;
-            match queued.entry.seal() {
+            match self.sealed(&queued.entry)? {
                 Ok(envelope) if envelopes.is_empty() || bytes + envelope.bytes() <= bytes_max => {
                     bytes += envelope.bytes();
                     envelopes.push(envelope);
@@ -206,7 +206,7 @@ impl<T: Task> Work for Pool<T> {
         entries.reverse();
         let mut unloaded = Vec::with_capacity(entries.len());
         while let Some(mut entry) = entries.pop() {
-            match entry.seal() {
+            match self.sealed(&entry)? {
                 Ok(envelope) => unloaded.push((entry.basis, envelope)),
                 Err(error @ EncodeError::TooLarge { .. }) => {
                     let pieces = self.split_off(&mut entry)?;
@@ -311,6 +311,15 @@ impl<T: Task> Work for Pool<T> {
 }
 
 impl<T: Task> Pool<T> {
+    /// Seals a task on the driver's thread. The program's code may panic; then no cut is finished any more.
+    fn sealed(&self, entry: &Entry<T>) -> Result<Result<Envelope, EncodeError>, PoolFault> {
+        catch_unwind(AssertUnwindSafe(|| entry.seal())).map_err(|panic| {
+            let fault = PoolFault::Panicked { task: entry.id, message: message(&*panic) };
+            self.fail(fault.clone());
+            fault
+        })
+    }
+
     /// Splits some tasks off one that does not run, because it is too large to be sent; as many as it may have
     /// children, and none if it cannot be split.
     fn split_off(&self, entry: &mut Entry<T>) -> Result<Vec<Entry<T>>, PoolFault> {
@@ -318,8 +327,9 @@ impl<T: Task> Pool<T> {
         while pieces.len() < PIECES_MAX && entry.children.len() < CHILDREN_MAX {
             let split = catch_unwind(AssertUnwindSafe(|| entry.task.split(&self.shared)));
             let split = split.map_err(|panic| {
-                let message = message(&*panic);
-                PoolFault::Panicked { task: entry.id, message }
+                let fault = PoolFault::Panicked { task: entry.id, message: message(&*panic) };
+                self.fail(fault.clone());
+                fault
             })?;
             let Some(task) = split else { break };
             let piece = Entry { basis: entry.basis, ..Entry::new(self.new_id(), task) };

@@ -336,7 +336,7 @@ async fn next_expelled(nodes: &mut [EmbeddedNode]) -> usize {
     poll_fn(|cx| {
         for (place, node) in nodes.iter_mut().enumerate() {
             let ended = pin!(node.running.ended());
-            if ended.poll(cx) == Poll::Ready(Ended::Departed(Departure::Expelled)) {
+            if let Poll::Ready(Ended::Departed(Departure::Expelled) | Ended::BrokenDown) = ended.poll(cx) {
                 return Poll::Ready(place);
             }
         }

@@ -103,7 +103,8 @@ impl RunningNode {
         visibility: Visibility,
     ) -> Result<Self, JobError> {
         let (node, workers) = (seat.node, seat.workers);
-        let opening = kind.open(PoolSetup { node, workers, limits: PoolLimits::of(limits), shared });
+        let (limits_of_pool, tasks_made) = (PoolLimits::of(limits), Arc::clone(&seat.tasks_made));
+        let opening = kind.open(PoolSetup { node, workers, limits: limits_of_pool, tasks_made, shared });
         let Opened { pool, workers } = opening.await?;
         let part = Part { job: job.clone(), pool, workers, limits: limits.clone(), visibility };
         Ok(Self::assemble(seat, part))
@@ -208,6 +209,7 @@ impl RunningNode {
         if self.ended.is_none() {
             let outcome = (&mut self.driver).await.unwrap_or_else(|error| {
                 tracing::error!(node = %self.coordination.node, %error, "a node has broken down");
+                self.coordination.pool.close();
                 (Ended::BrokenDown, None)
             });
             self.ended = Some(outcome);
@@ -245,6 +247,8 @@ impl RunningNode {
     /// Ends the work on the job, however long its tasks take to stop, and returns the figures.
     pub(crate) async fn finish(self, seat: &mut Seat) -> Figures {
         let mut stopping = self.stop(seat).await;
+        // Its tasks may take long to stop, and others wait for a leader.
+        stopping.withdraw().await;
         stopping.workers_back().await;
         stopping.done().await.0
     }

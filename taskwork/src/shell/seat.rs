@@ -1,7 +1,11 @@
 //! A node's seat in a cluster: its session, its identity, its endpoint. It outlives jobs, and is given up
 //! when the node leaves or its session has expired.
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use thiserror::Error;
 use tokio::{
@@ -50,6 +54,8 @@ pub(crate) struct Seat {
     pub(crate) roster: watch::Receiver<Roster>,
     /// The address at which others reach it.
     pub(crate) address: Option<SocketAddr>,
+    /// The number of tasks that the node has made.
+    pub(crate) tasks_made: Arc<AtomicU64>,
     /// Lent to the current job.
     pub(crate) network: Option<Network>,
     /// Notified when an operator has asked this node to leave.
@@ -111,6 +117,7 @@ impl Seat {
             joined_ms: unix_ms(),
             roster,
             address: member.address,
+            tasks_made: Arc::default(),
             network,
             asked_to_leave,
             loops,

@@ -111,6 +111,13 @@ const REASON_CHARS_MAX: usize = 4096;
 /// # Errors
 /// Any error from the store. It can be called again: the record goes last.
 pub async fn forget(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<()> {
+    // Otherwise it might be retried while it is removed.
+    if let Ok((mut record, version)) = read(store, cluster, job).await
+        && record.state == JobState::Incomplete
+    {
+        record.state = JobState::Cancelled;
+        store.set(&cluster.job(job).record(), &record::write(&record), Some(version)).await?;
+    }
     remove(store, cluster.job(job).record()).await
 }
 

@@ -104,8 +104,20 @@ pub struct JobRecord {
     pub finished_ms: Option<u64>,
     /// Why it failed or was cancelled, if it did.
     pub reason: Option<String>,
+    /// The latest retry, if there was one.
+    #[serde(default)]
+    pub retry: Option<Retry>,
     /// The lost nodes, each with the attempt that it ended.
     pub lost: Vec<Lost>,
+}
+
+/// A retry of the tasks that were set aside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Identifies it.
+    pub key: String,
+    /// The number of tasks.
+    pub tasks: usize,
 }
 
 /// A node that disappeared without a clean leave.

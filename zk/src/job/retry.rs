@@ -1,13 +1,15 @@
 //! Another chance for the tasks that a job has set aside: a new attempt that begins with them, and with the
-//! outputs of the one before.
+//! result of the one before.
 //!
 //! ```text
-//!   attempts/<k>     quarantine/<task>  outputs/<node>         (tidied away once the next one runs)
+//!   attempts/<k>     quarantine/<task>  result             (tidied away once the next one runs)
 //!                        │                  │
-//!   attempts/<k+1>   parked/<task>      outputs/carried-<n>    one multi, which makes the job Running
+//!   attempts/<k+1>   parked/<task>      outputs/carried    one multi, which makes the job Running
 //! ```
+//!
+//! If an unprotected node is lost after that, the attempt that follows begins at the root, without any of it.
 
-use super::{JobState, create, lead::outputs, read, submit::attempt};
+use super::{JobState, Retry, create, lead::result, read, submit::attempt};
 use crate::{
     blob,
     error::{Error, Result},
@@ -32,8 +34,8 @@ const TRIES_MAX: usize = 16;
 /// The largest data that is written in the multi itself, in bytes.
 const INLINE_BYTES_MAX: usize = 128;
 
-/// Begins another attempt with the tasks that were set aside, if the job has ended without them. `key` must be
-/// unique, and the same at every try.
+/// Begins another attempt with the tasks that were set aside, if the job has ended without them. `key` identifies
+/// the retry when it is called again.
 ///
 /// # Errors
 /// Any error from the store. It can be called again.
@@ -41,16 +43,20 @@ pub async fn retry(store: &dyn Store, cluster: &ClusterPaths, job: &str, key: &s
     let paths = cluster.job(job);
     for _ in 0..TRIES_MAX {
         let (mut record, version) = read(store, cluster, job).await?;
+        if let Some(retry) = record.retry.as_ref().filter(|retry| retry.key == key) {
+            return Ok(Retried::Begun(retry.tasks));
+        }
         if record.state != JobState::Incomplete {
             return Ok(Retried::Not(record.state));
         }
         let ended = paths.attempt(record.attempt);
         store.sync(&ended.base()).await?;
-        record.state = JobState::Running;
-        (record.finished_ms, record.reason) = (None, None);
+        let result = match result(store, cluster, job).await {
+            // Somebody else has begun a retry, or an earlier try of this one has.
+            Err(Error::NoNode { .. }) => continue,
+            result => result?.result,
+        };
         record.attempt += 1;
-        record.attempts_max = record.attempts_max.saturating_add(1);
-        let next = paths.attempt(record.attempt);
         let put = async |name: String, data: &[u8]| {
             blob::put(store, paths.carried(record.attempt, &name), data, INLINE_BYTES_MAX, None).await
         };
@@ -59,18 +65,20 @@ pub async fn retry(store: &dyn Store, cluster: &ClusterPaths, job: &str, key: &s
             let content = put(format!("{key}-{task}"), &envelope).await?;
             tasks.push((task, content));
         }
+        let carried = put(format!("{key}-{CARRIED}"), &result).await?;
+        record.state = JobState::Running;
+        (record.finished_ms, record.reason) = (None, None);
+        record.attempts_max = record.attempts_max.saturating_add(1);
+        record.retry = Some(Retry { key: key.to_owned(), tasks: tasks.len() });
+        let next = paths.attempt(record.attempt);
         let parked = tasks.iter().map(|(task, content)| (task.as_str(), content.as_slice()));
         let mut ops = vec![
             Op::Set { path: paths.record(), data: record::write(&record), version: Some(version) },
             Op::Delete { path: paths.result(), version: None },
         ];
         ops.extend(attempt(&next, parked));
-        for (number, (_, output)) in outputs(store, &ended).await?.into_iter().enumerate() {
-            let content = put(format!("{key}-output{number}"), &output).await?;
-            let carried = format!("{CARRIED}{number}");
-            // It is no node, and nobody waits for it.
-            ops.extend([create(next.output(&carried), &content), create(next.left_node(&carried), b"")]);
-        }
+        // It is no node, and nobody waits for it.
+        ops.extend([create(next.output(CARRIED), &carried), create(next.left_node(CARRIED), b"")]);
         match store.multi(ops).await {
             Ok(_) => return Ok(Retried::Begun(tasks.len())),
             // Somebody else was faster, or an earlier try of this.

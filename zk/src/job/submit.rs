@@ -180,6 +180,7 @@ impl<'a> Submission<'a> {
             submitted_ms: new.now_ms,
             finished_ms: None,
             reason: None,
+            retry: None,
             lost: Vec::new(),
         }
     }

@@ -85,7 +85,7 @@ fn blamed(held: &[u8], task: TaskId, reason: &str) -> Option<Vec<u8>> {
     }
     let reason = reason.to_owned();
     if held.tasks.iter().any(|one| one.id == task) {
-        held.suspect = Some(Suspect { task, reason });
+        held.suspect = Some(Suspect { task, reason, is_certain: true });
     } else if let Some(suspect) = &mut held.suspect {
         suspect.reason = reason;
     }
@@ -109,7 +109,8 @@ mod tests {
             output: Blob::default(),
             task: Blob::default(),
         };
-        let suspect = suspect.map(|number| Suspect { task: id(number), reason: String::new() });
+        let suspect =
+            suspect.map(|number| Suspect { task: id(number), reason: String::new(), is_certain: false });
         codec::encode(&Holdings { suspect, ..Holdings::of(vec![task(1), task(2)]) }).unwrap()
     }
 

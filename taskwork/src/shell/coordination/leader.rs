@@ -95,7 +95,11 @@ impl Coordination {
                     };
                     match led {
                         Led::Deposed => {}
-                        Led::Over => return,
+                        Led::Over => {
+                            if !self.is_retried().await {
+                                return;
+                            }
+                        }
                         Led::Suspended => {
                             self.step_down(&mut standing).await;
                             if !self.goes_on().await {
@@ -135,12 +139,23 @@ impl Coordination {
 
     /// Waits until a suspended job is resumed; returns false if it never will be.
     async fn goes_on(&self) -> bool {
+        self.leaves(JobState::Suspended).await
+    }
+
+    /// Waits until a job is retried; returns false if it never will be. The node may not have noticed that it was
+    /// over.
+    async fn is_retried(&self) -> bool {
+        self.leaves(JobState::Incomplete).await
+    }
+
+    /// Waits until the job is no longer in this state; returns whether it is not over then.
+    async fn leaves(&self, left: JobState) -> bool {
         let open = || JobWatch::open(self.store(), &self.cluster, &self.job.0);
         let Some(mut watch) = self.persist("watching the job", open).await else { return false };
         let mut retry = self.retry();
         loop {
             match watch.next().await {
-                Ok(record) if record.state == JobState::Suspended => retry.succeeded(),
+                Ok(record) if record.state == left => retry.succeeded(),
                 Ok(record) => return !record.state.is_over(),
                 Err(zk::Error::NoNode { .. }) => return false,
                 Err(error) if retry.again(&*self.store, "reading the job", &error).await => {}
