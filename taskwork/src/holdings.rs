@@ -109,12 +109,12 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Returns whether this node claims with it what a lost node may have worked on.
-    pub(crate) fn was_at_a_lost_node(self, claimer: NodeId) -> bool {
+    /// Returns the lost node that may have worked on what this node claims with it, if there is one.
+    pub(crate) fn lost_at(self, claimer: NodeId) -> Option<NodeId> {
         match self {
-            Self::Held(_) => true,
-            Self::Transit(transit) => transit.to != claimer,
-            Self::Parked(_) | Self::Returned(_) => false,
+            Self::Held(holder) => Some(holder),
+            Self::Transit(transit) => Some(transit.to).filter(|&to| to != claimer),
+            Self::Parked(_) | Self::Returned(_) => None,
         }
     }
 }

@@ -188,7 +188,7 @@ impl Znodes {
         let result = match &transaction.kind {
             TransactionKind::Claim { source, enrol } => {
                 let Some(mut claimed) = self.claim(node, *source) else { return TransactionResult::TooLate };
-                if source.was_at_a_lost_node(node) {
+                if source.lost_at(node).is_some() {
                     claimed.count_loss(DEATHS_MAX);
                 }
                 assert!(*enrol || self.held.contains_key(&node), "{node} claims without taking part");

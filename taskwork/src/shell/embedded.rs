@@ -8,6 +8,7 @@ use std::{
     future::{Future as _, poll_fn},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     pin::pin,
+    sync::Arc,
     task::Poll,
     thread,
     time::{Duration, Instant},
@@ -30,7 +31,7 @@ use super::{
     kept::{self, Kept},
     node::RunningNode,
     platform,
-    seat::{Seat, SeatError, SeatSetup},
+    seat::{Resigned, Seat, SeatError, SeatSetup},
     submit::{Draft, Root, Submission, Tracked},
 };
 use crate::{
@@ -147,6 +148,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         limits,
         alone,
         nodes: Vec::new(),
+        resigned: Arc::default(),
         leaving: JoinSet::new(),
         figures: Figures::default(),
     };
@@ -170,6 +172,8 @@ struct Fleet<'a> {
     /// Whether there will never be a second node, so that none listens.
     alone: bool,
     nodes: Vec<EmbeddedNode>,
+    /// Nodes that have resigned.
+    resigned: Resigned,
     /// Nodes that were told to leave.
     leaving: JoinSet<Figures>,
     /// The sum of the figures of those that have left.
@@ -229,6 +233,7 @@ impl Fleet<'_> {
                 release: release(),
                 workers: self.workers,
                 endpoint,
+                resigned: Some(Arc::clone(&self.resigned)),
             };
             let mut seat = Seat::take(seat).await.map_err(broken)?;
             let running = RunningNode::open_here(&mut seat, self.kind, job, &self.limits).await?;

@@ -16,7 +16,7 @@ use zk::figures::EventKind;
 
 use super::{
     clock::{Clock, unix_ms},
-    coordination::{Coordination, LOOKS_MAX, ORDERS_MAX, PUBLIC_WINDOW, Visibility, WINDOW},
+    coordination::{Coordination, LOOKS_MAX, ORDERS_MAX, Visibility},
     driver::{Driver, Ended},
     mail::Mail,
     platform::Network,
@@ -138,10 +138,7 @@ impl RunningNode {
             figures: Arc::clone(&figures),
             ledger_state: Arc::clone(&ledger),
             clock,
-            outlook: Mutex::new(Window::new(match visibility {
-                Visibility::Public => PUBLIC_WINDOW,
-                Visibility::Private => WINDOW,
-            })),
+            outlook: Mutex::new(Window::new(visibility.window())),
             timeline: Arc::clone(&timeline),
             rebuilds: Counter::default(),
             takes_part_in: AtomicU32::new(0),
@@ -157,6 +154,7 @@ impl RunningNode {
             ledger: limits.ledger_interval_ms > 0,
             told_unprotected: AtomicBool::new(false),
             deaths_max: limits.deaths_max,
+            resigned: seat.resigned.clone(),
         });
         let span = tracing::info_span!("job", id = %job, node = %seat.node);
         let loops = span.in_scope(|| coordination.start(orders_out));

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeSet,
     net::SocketAddr,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Mutex, atomic::AtomicU64},
 };
 
 use thiserror::Error;
@@ -37,7 +37,12 @@ pub(crate) struct SeatSetup {
     pub(crate) workers: usize,
     /// The endpoint; `None` for a node that will never have a peer.
     pub(crate) endpoint: Option<Endpoint>,
+    /// As in [`Seat`].
+    pub(crate) resigned: Option<Resigned>,
 }
+
+/// The nodes of this process that have resigned after a panic.
+pub(crate) type Resigned = Arc<Mutex<BTreeSet<NodeId>>>;
 
 /// The other members of the same release.
 pub(crate) type Roster = Arc<BTreeSet<NodeId>>;
@@ -56,6 +61,9 @@ pub(crate) struct Seat {
     pub(crate) address: Option<SocketAddr>,
     /// The number of tasks that the node has made.
     pub(crate) tasks_made: Arc<AtomicU64>,
+    /// If all nodes of the job are in this process, those of them that have resigned. Only their loss says something
+    /// about their tasks: the others were lost when an earlier process ended.
+    pub(crate) resigned: Option<Resigned>,
     /// Lent to the current job.
     pub(crate) network: Option<Network>,
     /// Notified when an operator has asked this node to leave.
@@ -80,7 +88,7 @@ pub(crate) enum SeatError {
 impl Seat {
     /// Takes a seat. The node becomes a member last, when it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
-        let SeatSetup { node, store, cluster, release, workers, endpoint } = setup;
+        let SeatSetup { node, store, cluster, release, workers, endpoint, resigned } = setup;
         let member = Member {
             node: node.to_string(),
             address: endpoint.as_ref().map(|endpoint| endpoint.address),
@@ -118,6 +126,7 @@ impl Seat {
             roster,
             address: member.address,
             tasks_made: Arc::default(),
+            resigned,
             network,
             asked_to_leave,
             loops,

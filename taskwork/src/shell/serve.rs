@@ -186,6 +186,7 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         release: setup.release.clone(),
         workers: setup.workers,
         endpoint: Some(setup.platform.open_endpoint(node)?),
+        resigned: None,
     })
     .await?;
     tracing::info!(

@@ -4,6 +4,8 @@
 //! back: so it names the task in what it holds, and is lost on purpose. Others continue from there, as after any
 //! loss, and the node joins anew.
 
+use std::sync::PoisonError;
+
 use zk::{
     accounting::CommitError,
     figures::EventKind,
@@ -15,7 +17,7 @@ use crate::{
     core::{Condemned, Event},
     envelope::Envelope,
     holdings::{Holdings, Suspect},
-    id::TaskId,
+    id::{NodeId, TaskId},
     pool::PoolFault,
     shell::clock::unix_ms,
     wire::codec,
@@ -42,6 +44,10 @@ impl Coordination {
                 Err(CommitError::Store(error)) => Err(error),
             }
         });
+        // Before anybody can claim anything.
+        if let Some(resigned) = &self.resigned {
+            resigned.lock().unwrap_or_else(PoisonError::into_inner).insert(self.node);
+        }
         if resigned.await == Some(false) {
             return self.fail(fault).await;
         }
@@ -51,6 +57,12 @@ impl Coordination {
         );
         self.timeline.note(EventKind::Panicked, format!("task {task}: {reason}"));
         self.tell(Event::Expired).await;
+    }
+
+    /// Returns whether the loss of a node says something about its tasks.
+    pub(super) fn counts_the_loss_of(&self, node: NodeId) -> bool {
+        let resigned = self.resigned.as_ref();
+        resigned.is_none_or(|nodes| nodes.lock().unwrap_or_else(PoisonError::into_inner).contains(&node))
     }
 
     /// Returns condemned tasks as they are set aside: with nothing but what is left of them, since their

@@ -12,9 +12,9 @@ use crate::{core::LedgerState, figures::Figures, outlook::Outlook, shell::clock:
 
 /// The time for which a task that has left a node still counts there, where figures are written: longer than
 /// the interval of writing.
-pub(crate) const PUBLIC_WINDOW: Duration = Duration::from_secs(6);
+pub(super) const PUBLIC_WINDOW: Duration = Duration::from_secs(6);
 /// The same where all nodes are read at once: longer than a task is in transit.
-pub(crate) const WINDOW: Duration = Duration::from_millis(200);
+pub(super) const WINDOW: Duration = Duration::from_millis(200);
 
 /// The interval at which the figures are written, if they have changed.
 const EVERY: Duration = Duration::from_secs(2);

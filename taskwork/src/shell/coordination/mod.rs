@@ -38,6 +38,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use tokio::{
@@ -52,12 +53,15 @@ use zk::{
 };
 
 pub(crate) use self::{
-    figures::{PUBLIC_WINDOW, WINDOW},
     leader::Standing,
     orders::{ORDERS_MAX, Order},
     suggestions::LOOKS_MAX,
 };
-use super::{clock::Clock, seat::Roster, timeline::Timeline};
+use super::{
+    clock::Clock,
+    seat::{Resigned, Roster},
+    timeline::Timeline,
+};
 use crate::{
     core::{Event, LedgerState},
     figures::{Counter, Figures},
@@ -120,6 +124,8 @@ pub(crate) struct Coordination {
     pub(crate) orphans_wanted: watch::Receiver<u64>,
     /// Whether the node writes what it holds.
     pub(crate) ledger: bool,
+    /// As in [`Seat::resigned`](super::seat::Seat::resigned).
+    pub(crate) resigned: Option<Resigned>,
     /// Whether it was said that the node holds more than it writes.
     pub(crate) told_unprotected: AtomicBool,
     /// The number of deaths after which a task is set aside, 0 for any number.
@@ -136,6 +142,14 @@ pub(crate) enum Visibility {
 }
 
 impl Visibility {
+    /// Returns the time for which an outlook is shown.
+    pub(crate) fn window(self) -> Duration {
+        match self {
+            Self::Public => figures::PUBLIC_WINDOW,
+            Self::Private => figures::WINDOW,
+        }
+    }
+
     /// Returns whether others can look at the job.
     pub(crate) fn is_public(self) -> bool {
         self == Self::Public

@@ -209,7 +209,7 @@ impl Coordination {
         let adopt = |content: Vec<u8>| match adopted(source, &content) {
             Ok(holdings) if holdings.unprotected => None,
             Ok(mut holdings) => {
-                if source.was_at_a_lost_node(self.node) {
+                if source.lost_at(self.node).is_some_and(|node| self.counts_the_loss_of(node)) {
                     holdings.count_loss(self.deaths_max);
                 }
                 codec::encode(&holdings).ok()
