@@ -53,9 +53,11 @@ fn what_contradicts_itself_is_refused() {
 fn a_limit_of_states_is_passed_by_little() {
     for nodes in [1, 4] {
         let solver = Solver::new(Paths { depth: 60, breadth: 4 }).pruning(false).nodes(nodes).workers(2);
-        let solved = solver.state_limit(1_000_000).run().unwrap();
+        // Many, so that it does not matter how long a thread waits for its processor.
+        let solved = solver.state_limit(10_000_000).run().unwrap();
         assert_eq!(solved.end, End::StateLimit);
-        assert!((1_000_000..2_000_000).contains(&solved.states), "{} states on {nodes} nodes", solved.states);
+        let passed = 10_000_000..20_000_000;
+        assert!(passed.contains(&solved.states), "{} states on {nodes} nodes", solved.states);
     }
 }
 

@@ -1,7 +1,10 @@
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::*;
 use crate::{
-    CHUNKED_BYTES_MAX, Fate, accounting,
+    CHUNKED_BYTES_MAX, Fate, accounting, blob,
     election::{Candidate, Fence},
+    quarantine::{self, AboutTask, SetAside},
     testing::{FATES, Interrupted, LoseOne, ROOT, Stage, release},
 };
 
@@ -137,6 +140,83 @@ async fn a_lost_node_ends_an_attempt_and_the_next_begins_from_the_root() {
     let (record, _) = read(&*store, &stage.cluster, &stage.job).await.unwrap();
     assert_eq!((record.state, record.lost.len()), (JobState::Failed, 3));
     assert!(record.reason.unwrap().contains('x'));
+}
+
+/// Sets a task aside, and ends the job without it.
+async fn incomplete(stage: &Stage, envelope: &[u8]) {
+    let (store, fence) = leader(stage, "a").await;
+    let x = stage.member("x").await;
+    let about = AboutTask { deaths: 3, reason: "it panicked".to_owned(), at_ms: 7 };
+    let aside = SetAside { task: ROOT.to_owned(), envelope: envelope.to_vec(), about: about.clone() };
+    let flush = accounting::Transaction {
+        node: "x".into(),
+        txn: "x-0".into(),
+        toggles: vec![ROOT.to_owned()],
+        set_aside: vec![aside],
+        ..Default::default()
+    };
+    accounting::commit(&*x, &stage.cluster, &stage.attempt(1), &flush).await.unwrap();
+    assert!(stage.names(&stage.attempt(1).list()).is_empty(), "it counts as complete");
+    let listed = quarantine::list(&*store, &stage.attempt(1)).await.unwrap();
+    assert_eq!(listed, [(ROOT.to_owned(), about)]);
+    let outcome = Outcome { incomplete: Some("a task is missing".to_owned()), ..outcome(b"the rest") };
+    let closed = close(&*store, &fence, &stage.cluster, &stage.job, 1, &outcome, 5).await.unwrap();
+    assert_eq!(closed, Closing::Closed);
+    assert_eq!(result(&*store, &stage.cluster, &stage.job).await, Ok(outcome));
+}
+
+#[tokio::test]
+async fn what_was_set_aside_is_retried_once_with_the_result_of_the_others() {
+    for size in [3, 700 << 10] {
+        for fate in FATES {
+            for countdown in 1.. {
+                let stage = Stage::new().await;
+                let envelope = vec![7; size];
+                incomplete(&stage, &envelope).await;
+                let client = stage.tree.connect();
+                let is_lost = stage.lose_one(client.id(), countdown, fate);
+                let begun = loop {
+                    match retry(&*client, &stage.cluster, &stage.job, "a key").await {
+                        Err(error) => assert!(error.is_transient(), "{error}"),
+                        Ok(begun) => break begun,
+                    }
+                };
+                let case = format!("{size} bytes, {fate:?} of request {countdown}");
+                assert_eq!(begun, Retried::Begun(1), "{case}");
+                let (client, is_lost) = (stage.tree.connect(), is_lost.load(Relaxed));
+                let same = retry(&*client, &stage.cluster, &stage.job, "a key").await;
+                assert_eq!(same, Ok(Retried::Begun(1)), "{case}");
+                let other = retry(&*client, &stage.cluster, &stage.job, "another key").await;
+                assert_eq!(other, Ok(Retried::Not(JobState::Running)), "{case}");
+                let (record, _) = read(&*client, &stage.cluster, &stage.job).await.unwrap();
+                assert_eq!((record.state, record.attempt, record.reason), (JobState::Running, 2, None));
+                let next = stage.attempt(2);
+                assert_eq!(
+                    (stage.names(&next.list()), stage.names(&next.parked())),
+                    (vec![ROOT.to_owned()], vec![ROOT.to_owned()])
+                );
+                let parked = blob::read(&*client, &next.parked_task(ROOT)).await.unwrap().unwrap().1;
+                assert!(parked == envelope, "{case}");
+                let carried: Vec<Vec<u8>> =
+                    outputs(&*client, &next).await.unwrap().into_iter().map(|(_, output)| output).collect();
+                assert_eq!(carried, [b"the rest"], "{case}");
+                assert!(lost(&*client, &stage.cluster, &next).await.unwrap().is_empty(), "{case}");
+                if !is_lost {
+                    assert!(countdown > 5, "only {countdown} requests were made");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_is_forgotten_is_not_retried() {
+    let stage = Stage::new().await;
+    incomplete(&stage, b"7").await;
+    forget(&*stage.store, &stage.cluster, &stage.job).await.unwrap();
+    let retried = retry(&*stage.store, &stage.cluster, &stage.job, "a key").await;
+    assert!(matches!(retried, Err(Error::NoNode { .. })), "{retried:?}");
 }
 
 #[tokio::test]
