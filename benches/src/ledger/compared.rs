@@ -112,8 +112,8 @@ fn compare(job: &Measured, nodes: usize, rounds: usize) -> Result<Vec<Row>> {
             (measure(WITH_MS)?, without)
         };
         if pair > 0 {
-            progress(&what, pair - 1, pairs);
             ratios.push(with.rate / without.rate);
+            progress(&what, pair - 1, pairs, with.rate / without.rate);
             steals.push((with.steal_us, without.steal_us));
             writes.push((with.writes, without.writes));
             server.push((with.server, without.server));
