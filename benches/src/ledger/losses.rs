@@ -198,7 +198,7 @@ impl Stage {
         let command_s = started.elapsed().as_secs_f64();
         let written = writes(&self.cluster)? - before;
         let said = job.end()?;
-        ensure!(said.code == 0, "walk has failed: {}", said.err);
+        ensure!(said.code == 0, "walk has failed: {said:?}\n{}", self.cluster.logs());
         let said: Value = serde_json::from_str(&said.out).context("walk printed no JSON")?;
         ensure!(said["states"] == self.states, "{} states, not {}", said["states"], self.states);
         let again = visits(&folder)? as f64 - self.states as f64;
