@@ -67,6 +67,8 @@ const JOBS: [Measured; 3] = [
 struct Took {
     /// States by second.
     rate: f64,
+    /// States by second of processor time of the nodes and ZooKeeper: other load on the machine matters less.
+    economy: f64,
     /// The median duration of a steal, in microseconds.
     steal_us: f64,
     /// What ZooKeeper has written, by node and second.
@@ -98,7 +100,8 @@ fn compare(job: &Measured, nodes: usize, rounds: usize) -> Result<Vec<Row>> {
         cluster.start_nodes("limited", nodes, &node)?;
     }
     let what = format!("{}, {nodes} processes", job.instance);
-    let (mut ratios, mut steals, mut writes, mut server) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut ratios, mut economy) = (Vec::new(), Vec::new());
+    let (mut steals, mut writes, mut server) = (Vec::new(), Vec::new(), Vec::new());
     let pairs = rounds * PAIRS;
     // The first pair does not count.
     for pair in 0..=pairs {
@@ -112,8 +115,9 @@ fn compare(job: &Measured, nodes: usize, rounds: usize) -> Result<Vec<Row>> {
             (measure(WITH_MS)?, without)
         };
         if pair > 0 {
-            progress(&what, pair - 1, pairs);
             ratios.push(with.rate / without.rate);
+            economy.push(with.economy / without.economy);
+            progress(&what, pair - 1, pairs, with.rate / without.rate);
             steals.push((with.steal_us, without.steal_us));
             writes.push((with.writes, without.writes));
             server.push((with.server, without.server));
@@ -122,8 +126,10 @@ fn compare(job: &Measured, nodes: usize, rounds: usize) -> Result<Vec<Row>> {
     let row = |text: &str, unit, target, sample| Row::new(format!("{what}, {text}"), unit, target, sample);
     let told = |text: &str, unit, values: Vec<f64>| row(text, unit, Target::Told, Sample::of(values));
     let of = |pairs: &[(f64, f64)]| -> (Vec<f64>, Vec<f64>) { pairs.iter().copied().unzip() };
-    let mut rows =
-        vec![row("states by second, with ÷ without", "", Target::AtLeast(0.98), Sample::of(ratios))];
+    let mut rows = vec![
+        row("states by second, with ÷ without", "", Target::AtLeast(0.98), Sample::of(ratios)),
+        told("states by second of processor time, with ÷ without", "", economy),
+    ];
     if job.steals {
         let ratio = Sample::of(steals.iter().map(|(with, without)| with / without));
         let (with, without) = of(&steals);
@@ -162,21 +168,30 @@ impl Measured {
         let instance = file.as_deref().map_or(Some(self.instance), |file| file.to_str());
         let instance = instance.context("a path that is no text")?;
         let name = name_of(interval);
-        let (before, server) = (writes(cluster)?, processor_s(cluster)?);
+        // The nodes that write were started first.
+        let first = if interval == WITH_MS { 0 } else { nodes };
+        let nodes_s = || {
+            let own = cluster.nodes[first..first + nodes].iter();
+            own.map(|node| processor_s(node.id())).sum::<Result<f64>>()
+        };
+        let server = cluster.servers.process_id(0).context("ZooKeeper does not run")?;
+        let (before, server_s, own_s) = (writes(cluster)?, processor_s(server)?, nodes_s()?);
         let job = ["submit", instance, "--any-build", "--cluster", &name, "--wait", "--quiet", "--json"];
         let said = cluster.begin(self.program, &job)?.end_within(PATIENCE)?;
-        let (written, server) = (writes(cluster)? - before, processor_s(cluster)? - server);
-        ensure!(said.code == 0, "{} has failed: {}", self.program, said.err);
+        let (server_s, own_s) = (processor_s(server)? - server_s, nodes_s()? - own_s);
+        let written = writes(cluster)? - before;
+        ensure!(said.code == 0, "{} has failed: {said:?}\n{}", self.program, cluster.logs());
         let said: Value = serde_json::from_str(&said.out).context("the program printed no JSON")?;
         let (found, answer) = self.answer;
         ensure!(said[found] == answer, "{} has {answer} {found}: {said}", self.instance);
         let number = |name: &str| said[name].as_f64().with_context(|| format!("no {name}: {said}"));
-        let seconds = number("seconds")?;
+        let (seconds, states) = (number("seconds")?, number(self.states)?);
         Ok(Took {
-            rate: number(self.states)? / seconds,
+            rate: states / seconds,
+            economy: states / (own_s + server_s),
             steal_us: median_us(&said["figures"]["steal_times"])?,
             writes: written / seconds / nodes as f64,
-            server: server / seconds / thread::available_parallelism()?.get() as f64,
+            server: server_s / seconds / thread::available_parallelism()?.get() as f64,
         })
     }
 }
@@ -187,9 +202,8 @@ pub(super) fn writes(cluster: &Cluster) -> Result<f64> {
     Ok(figures.get("cnt_updatelatency").context("ZooKeeper does not count its writes")?.parse()?)
 }
 
-/// Returns the processor time that the server has used so far, in seconds.
-fn processor_s(cluster: &Cluster) -> Result<f64> {
-    let process = cluster.servers.process_id(0).context("ZooKeeper does not run")?;
+/// Returns the processor time that a process has used so far, in seconds.
+fn processor_s(process: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The name of the command may contain spaces.
     let (_, fields) = status.rsplit_once(") ").context("a status without a command")?;

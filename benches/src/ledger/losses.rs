@@ -32,9 +32,12 @@ const NODES: usize = 4;
 const DEPTH: u32 = 12;
 /// ZooKeeper's session timeout, in seconds.
 const SESSION_S: f64 = 2.0;
+/// The arguments of a node, with that timeout.
 const NODE: [&str; 4] = ["--workers", "1", "--zk-session-timeout", "2"];
 /// When nodes are killed, as shares of the undisturbed job.
 const MOMENTS: [f64; 3] = [0.2, 0.5, 0.8];
+/// How much later than in the round before a node is killed, in seconds: sooner or later after it has written.
+const LATER_S: f64 = 0.35;
 /// What a lost node may have done since it last wrote: the interval, and 0.1 s for a write.
 const REDONE_S: f64 = 1.1;
 /// The same where all are lost, with what they have given to each other.
@@ -98,19 +101,20 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
         undisturbed.push(alone.seconds);
         besides.push(alone.besides);
         written.push(alone.writes);
-        progress("undisturbed", round, rounds);
+        progress("undisturbed, seconds", round, rounds, alone.seconds);
         // States by second of each node. At the beginning and the end nodes are without work, so a second of
         // work is rather more.
         let rate = stage.states as f64 / (NODES as f64 * alone.seconds);
+        let later_s = LATER_S * round as f64;
         let left = |at: f64, nodes: usize| (alone.seconds - at) * NODES as f64 / nodes as f64;
         for (moment, killed) in MOMENTS.iter().zip(&mut one) {
-            let done = stage.run(Some((moment * alone.seconds, 1)))?;
+            let done = stage.run(Some((moment * alone.seconds + later_s, 1)))?;
             killed.note(&done, done.killed_at + left(done.killed_at, NODES - 1), rate);
-            progress(&format!("one killed at {moment:.1} of the job"), round, rounds);
+            progress(&format!("one killed at {moment:.1}, seconds"), round, rounds, done.seconds);
         }
-        let done = stage.run(Some((alone.seconds / 2.0, NODES)))?;
+        let done = stage.run(Some((alone.seconds / 2.0 + later_s, NODES)))?;
         all.note(&done, alone.seconds, rate * NODES as f64);
-        progress("all killed", round, rounds);
+        progress("all killed, seconds", round, rounds, done.seconds);
     }
     let by_node = Sample::of(written);
     let job = format!("job of {:.0} s, {NODES} nodes", job_s());
@@ -194,7 +198,7 @@ impl Stage {
         let command_s = started.elapsed().as_secs_f64();
         let written = writes(&self.cluster)? - before;
         let said = job.end()?;
-        ensure!(said.code == 0, "walk has failed: {}", said.err);
+        ensure!(said.code == 0, "walk has failed: {said:?}\n{}", self.cluster.logs());
         let said: Value = serde_json::from_str(&said.out).context("walk printed no JSON")?;
         ensure!(said["states"] == self.states, "{} states, not {}", said["states"], self.states);
         let again = visits(&folder)? as f64 - self.states as f64;

@@ -30,7 +30,8 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Says how far a long measurement has come.
-fn progress(what: &str, round: usize, rounds: usize) {
-    eprintln!("  {what}: {} of {rounds}", round + 1);
+/// Says how far a long measurement has come, and the figure of this round, so that one in which the machine was
+/// busy with something else can be told.
+fn progress(what: &str, round: usize, rounds: usize, figure: f64) {
+    eprintln!("  {what}: {} of {rounds}: {figure:.3}", round + 1);
 }
