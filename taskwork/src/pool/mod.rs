@@ -26,6 +26,8 @@ mod variables;
 mod work;
 mod sync;
 #[cfg(test)]
+mod faults_tests;
+#[cfg(test)]
 mod stress;
 #[cfg(all(test, feature = "loom"))]
 mod interleavings;

@@ -262,39 +262,6 @@ fn what_is_tentative_is_in_no_cut_until_it_is_firm_and_goes_when_it_is_void() {
     }
 }
 
-/// A task that panics.
-#[derive(Debug, Serialize, Deserialize)]
-struct Bad;
-
-impl Task for Bad {
-    type Shared = ();
-    type Output = ();
-
-    fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
-        panic!("on purpose")
-    }
-
-    fn split(&mut self, (): &()) -> Option<Self> {
-        None
-    }
-}
-
-#[test]
-fn a_task_that_panics_is_a_fault_of_the_program_and_no_end_of_the_worker() {
-    let pool = Arc::new(Pool::<Bad>::new(NodeId(1), Arc::new(()), 1, LIMITS));
-    let workers = Workers::start(&pool).unwrap();
-    pool.put(vec![Entry::new(TaskId::ROOT, Bad).seal().unwrap()], Basis::FIRM, None).unwrap();
-    let give_up = Instant::now() + Duration::from_secs(60);
-    while pool.fault().is_none() {
-        assert!(Instant::now() < give_up, "waited in vain for the fault");
-        std::thread::yield_now();
-    }
-    let fault = pool.fault().unwrap().to_string();
-    assert!(fault.contains("on purpose"), "{fault}");
-    pool.close();
-    workers.join();
-}
-
 /// A task of a given size.
 #[derive(Debug, Serialize, Deserialize)]
 struct Heavy(String);

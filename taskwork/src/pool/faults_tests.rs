@@ -1,0 +1,220 @@
+//! Mistakes of a program: a task that panics, and one that is too large. The worker goes on, nothing is written
+//! that lacks the task, and what can be divided is handed on.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{Entry, Pool, PoolFault, PoolLimits, Work, Workers};
+use crate::{
+    context::Context,
+    envelope::TASK_BYTES_MAX,
+    holdings::Basis,
+    id::{NodeId, TaskId},
+    task::{Outcome, Task},
+    wire::codec,
+};
+
+const LIMITS: PoolLimits = PoolLimits {
+    task_children_max: 3,
+    batch_ids_commit: usize::MAX,
+    ledger: true,
+    ledger_bytes_max: usize::MAX,
+};
+
+/// How long anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn start<T: Task<Shared = ()>>(root: T) -> (Arc<Pool<T>>, Workers) {
+    let pool = Arc::new(Pool::new(NodeId(1), Arc::new(()), 1, LIMITS));
+    let workers = Workers::start(&pool).unwrap();
+    pool.put(vec![Entry::new(TaskId::ROOT, root).seal().unwrap()], Basis::FIRM, None).unwrap();
+    (pool, workers)
+}
+
+fn fault<T: Task>(pool: &Pool<T>) -> PoolFault {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        if let Some(fault) = pool.fault() {
+            return fault;
+        }
+        assert!(Instant::now() < give_up, "waited in vain for the fault");
+        std::thread::yield_now();
+    }
+}
+
+fn end<T: Task>(pool: &Pool<T>, workers: Workers) {
+    pool.close();
+    // Fails if a worker's thread has panicked.
+    workers.join();
+}
+
+/// A gate that a task passes when the test has opened it.
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    const fn new() -> Self {
+        Self { state: Mutex::new((false, false)), changed: Condvar::new() }
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.0 = true;
+        self.changed.notify_all();
+        let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| !state.1).unwrap();
+        assert!(!waited.1.timed_out(), "the gate stays shut");
+    }
+
+    fn wait_for_the_task(&self) {
+        let state = self.state.lock().unwrap();
+        let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| !state.0).unwrap();
+        assert!(!waited.1.timed_out(), "the task does not begin");
+    }
+
+    fn open(&self) {
+        self.state.lock().unwrap().1 = true;
+        self.changed.notify_all();
+    }
+}
+
+/// A task that panics behind a gate.
+#[derive(Debug, Serialize, Deserialize)]
+struct Bad;
+
+static GATE: Gate = Gate::new();
+
+impl Task for Bad {
+    type Shared = ();
+    type Output = ();
+
+    fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
+        GATE.pass();
+        panic!("on purpose")
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+#[test]
+fn a_task_that_panics_is_a_fault_and_is_missing_in_no_cut() {
+    let (pool, workers) = start(Bad);
+    GATE.wait_for_the_task();
+    pool.begin_cut(&[]).unwrap();
+    GATE.open();
+    let fault = fault(&pool);
+    assert!(matches!(fault, PoolFault::Panicked { task: TaskId::ROOT, .. }), "{fault}");
+    assert!(fault.to_string().contains("on purpose"), "{fault}");
+    // The worker goes on, and passes its point of the cut.
+    let give_up = Instant::now() + PATIENCE;
+    while !pool.view().is_idle() {
+        assert!(Instant::now() < give_up, "waited in vain for an idle pool");
+        std::thread::yield_now();
+    }
+    assert!(Arc::clone(&pool).ready_cut().unwrap().is_none(), "what was written before stands");
+    assert!(pool.begin_cut(&[]).is_err());
+    assert!(Arc::clone(&pool).ready_cut().unwrap().is_none());
+    end(&pool, workers);
+}
+
+/// A task that can be decoded, and panics when it is encoded later.
+#[derive(Debug, Deserialize)]
+struct Unencodable;
+
+static PANICS: AtomicBool = AtomicBool::new(false);
+
+impl Serialize for Unencodable {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        assert!(!PANICS.load(Relaxed), "it cannot be encoded");
+        serializer.serialize_unit_struct("Unencodable")
+    }
+}
+
+impl Task for Unencodable {
+    type Shared = ();
+    type Output = ();
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        PANICS.store(true, Relaxed);
+        while !cx.migrate() {
+            std::thread::yield_now();
+        }
+        Outcome::Migrate
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+#[test]
+fn a_task_that_panics_when_it_is_encoded_for_a_cut_ends_no_worker() {
+    let (pool, workers) = start(Unencodable);
+    let give_up = Instant::now() + PATIENCE;
+    while !PANICS.load(Relaxed) {
+        assert!(Instant::now() < give_up, "the task does not begin");
+        std::thread::yield_now();
+    }
+    pool.begin_cut(&[]).unwrap();
+    let fault = fault(&pool);
+    assert!(fault.to_string().contains("it cannot be encoded"), "{fault}");
+    end(&pool, workers);
+    // Nor does it on the thread of the driver.
+    for _ in 0..2 {
+        let entry = Entry::new(TaskId::ROOT, Unencodable);
+        pool.put_split(0, entry);
+    }
+    assert!(matches!(pool.take(9, 99), Err(PoolFault::Panicked { .. })));
+    assert!(matches!(pool.unload(), Err(PoolFault::Panicked { .. })));
+}
+
+/// A task of several parts.
+#[derive(Debug, Serialize, Deserialize)]
+struct Parts(Vec<String>);
+
+impl Task for Parts {
+    type Shared = ();
+    type Output = u64;
+
+    fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
+        Outcome::Complete
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        (self.0.len() > 1).then(|| Self(self.0.split_off(self.0.len() / 2)))
+    }
+}
+
+#[test]
+fn a_task_that_is_too_large_is_unloaded_in_parts_if_it_can_be_split() {
+    let pool = Pool::<Parts>::new(NodeId(1), Arc::new(()), 1, LIMITS).numbered(Arc::new(AtomicU64::new(7)));
+    let part = "x".repeat(20 << 20);
+    pool.put_split(0, Entry::new(TaskId::ROOT, Parts(vec![part.clone(); 4])));
+    let unloaded = pool.unload().unwrap();
+    let mut parts = 0;
+    let mut children = Vec::new();
+    for (_, envelope) in &unloaded {
+        assert!(envelope.bytes() <= TASK_BYTES_MAX, "{} bytes", envelope.bytes());
+        parts += codec::decode::<Parts>(&envelope.task).unwrap().0.len();
+        children.extend(&envelope.children);
+    }
+    let mut ids: Vec<TaskId> =
+        unloaded.iter().map(|(_, envelope)| envelope.id).filter(|&id| id != TaskId::ROOT).collect();
+    (ids.sort(), children.sort());
+    assert_eq!((parts, &ids), (4, &children), "every part is there once, and every child has a parent");
+    assert_eq!(ids.first().map(|id| id.number), Some(7), "numbers go on from those of earlier jobs");
+    // What cannot be split is the program's mistake.
+    pool.put_split(0, Entry::new(TaskId::ROOT, Parts(vec![part.repeat(4)])));
+    assert!(matches!(pool.unload(), Err(PoolFault::Unsendable { .. })));
+}
