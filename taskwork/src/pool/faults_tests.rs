@@ -211,7 +211,8 @@ fn a_task_that_is_too_large_is_unloaded_in_parts_if_it_can_be_split() {
     }
     let mut ids: Vec<TaskId> =
         unloaded.iter().map(|(_, envelope)| envelope.id).filter(|&id| id != TaskId::ROOT).collect();
-    (ids.sort(), children.sort());
+    ids.sort();
+    children.sort();
     assert_eq!((parts, &ids), (4, &children), "every part is there once, and every child has a parent");
     assert_eq!(ids.first().map(|id| id.number), Some(7), "numbers go on from those of earlier jobs");
     // What cannot be split is the program's mistake.
