@@ -126,6 +126,8 @@ struct Bench {
     basis_of: BTreeMap<TaskId, Basis>,
     enrolling: Option<Attempt>,
     under_way: Option<Transaction>,
+    /// The number of the last transaction that was begun.
+    begun: Option<u64>,
     left: BTreeSet<NodeId>,
     /// Parked tasks that were claimed.
     claimed: BTreeSet<TaskId>,
@@ -172,6 +174,7 @@ impl Bench {
             basis_of: BTreeMap::new(),
             enrolling: None,
             under_way: None,
+            begun: None,
             left: BTreeSet::new(),
             claimed: BTreeSet::new(),
             gone: false,
@@ -419,7 +422,11 @@ impl Bench {
             Action::Enrol { attempt } => self.enrolling = Some(attempt),
             Action::Transact { transaction, .. } => {
                 assert!(self.under_way.is_none(), "one transaction at a time");
-                if let TransactionKind::Flush(flush) = &transaction.kind {
+                // At a further try the member that a grant was given to may have left.
+                let again = self.begun.replace(transaction.txn) == Some(transaction.txn);
+                if let TransactionKind::Flush(flush) = &transaction.kind
+                    && !again
+                {
                     for Gift { grant, .. } in &flush.give {
                         self.granted.get_mut(grant).expect("it was granted").writing = true;
                     }

@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) later: Vec<LaterJob>,
     /// The number of nodes that run another program.
     pub(crate) others: usize,
+    /// How often an operator retries what a job has set aside.
+    pub(crate) retries: usize,
 }
 
 /// A job that is submitted in addition to the first one.
@@ -207,6 +209,7 @@ impl Plan {
             _ => ATTEMPTS_MAX,
         };
         let (later, others) = later(&mut random, kind, nodes * workers, calm_ms);
+        let retries = random.random_range(0..=2);
         Self {
             seed,
             kind,
@@ -223,6 +226,7 @@ impl Plan {
             attempts_max,
             later,
             others,
+            retries,
         }
     }
 

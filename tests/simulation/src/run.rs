@@ -57,6 +57,8 @@ pub(crate) struct Census {
 /// How long after the beginning of the calm phase the job must be over, in milliseconds, in addition to the
 /// duration of the work itself.
 const END_MS: u64 = 60_000;
+/// How much later than that for each retry, in milliseconds: a deadly task kills some nodes again.
+const RETRY_MS: u64 = 30_000;
 /// The pause before restarting a process that has ended with an error.
 const RESTART: Duration = Duration::from_millis(200);
 /// How long after the end of the last job the census is taken, in milliseconds.
@@ -103,6 +105,8 @@ struct Stage<'a> {
     stopped: BTreeSet<String>,
     /// The jobs that are over and were checked.
     over: BTreeSet<String>,
+    /// The attempts at each job after which it was retried.
+    retried: BTreeMap<String, BTreeSet<u32>>,
     processes: BTreeMap<MachineId, tokio::task::JoinHandle<()>>,
     programs: BTreeMap<MachineId, Program>,
     /// The machines on which another process has to be started, and when.
@@ -141,6 +145,7 @@ impl<'a> Stage<'a> {
             submitted: Arc::default(),
             stopped: BTreeSet::new(),
             over: BTreeSet::new(),
+            retried: BTreeMap::new(),
             processes: BTreeMap::new(),
             programs: BTreeMap::new(),
             restarting: Vec::new(),
@@ -161,7 +166,8 @@ impl<'a> Stage<'a> {
         }
         let mut faults = self.plan.faults.iter();
         let mut next = faults.next();
-        let last = self.plan.calm_ms + END_MS + self.work_ms();
+        let retries = self.plan.retries as u64 * (1 + self.plan.later.len() as u64);
+        let last = self.plan.calm_ms + END_MS + self.work_ms() + retries * RETRY_MS;
         let mut calm = false;
         while !self.all_over() {
             let now = self.world.now();
@@ -254,6 +260,9 @@ impl<'a> Stage<'a> {
                 continue;
             }
             let Some(record) = self.state(&job) else { continue };
+            if record.state == JobState::Incomplete && self.retries(&job, record.attempt) {
+                return false;
+            }
             if record.state.is_over() {
                 self.judge(&job, &record);
                 self.over.insert(job);

@@ -22,6 +22,7 @@ impl Invariant for NothingIsLost {
                 && record.attempt > 1
                 && record.state == JobState::Running
                 && let Some(known) = facts.job(job)
+                && known.retried != Some(record.attempt)
             {
                 let before = record.attempt - 1;
                 let lost = record.lost.iter().filter(|lost| lost.attempt == before);

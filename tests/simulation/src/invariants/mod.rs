@@ -120,6 +120,8 @@ pub(crate) struct JobFacts {
     pub(crate) latest: u32,
     /// The state according to its record.
     pub(crate) state: JobState,
+    /// The most recent attempt that continues the one before with what was set aside.
+    pub(crate) retried: Option<u32>,
 }
 
 impl JobFacts {
@@ -260,6 +262,9 @@ impl Facts {
         for op in *ops {
             if let Some((job, record)) = record(&self.cluster, op) {
                 if let Some(facts) = self.jobs.get_mut(job) {
+                    if facts.state == JobState::Incomplete && record.state.is_running() {
+                        facts.retried = Some(record.attempt);
+                    }
                     facts.state = record.state;
                 }
                 self.programs.entry(job.to_owned()).or_insert(record.program);
@@ -346,12 +351,21 @@ impl Facts {
                 sizes,
                 latest: 0,
                 state: JobState::Running,
+                retried: None,
             };
             self.jobs.entry(job.to_owned()).or_insert(facts);
         }
         if let Some(it) = self.jobs.get_mut(job) {
             it.latest = it.latest.max(attempt);
-            it.open.insert(attempt, HashSet::from([it.shape.root().number]));
+            let mut open = HashSet::from([it.shape.root().number]);
+            if it.retried == Some(attempt) {
+                open = it.open.get(&(attempt - 1)).cloned().unwrap_or_default();
+                let visited = it.visited.get(&(attempt - 1)).cloned().unwrap_or_default();
+                it.visited.insert(attempt, visited);
+                // What a task had done since it was last written is done again.
+                it.with_losses.insert(attempt);
+            }
+            it.open.insert(attempt, open);
         }
     }
 

@@ -126,12 +126,36 @@ impl Stage<'_> {
         });
     }
 
+    /// Does what `taskwork retry` does after this attempt, if the plan has that. Returns whether it was done.
+    pub(super) fn retries(&mut self, job: &str, attempt: u32) -> bool {
+        let retried = self.retried.entry(job.to_owned()).or_default();
+        if retried.contains(&attempt) {
+            return true;
+        }
+        if retried.len() >= self.plan.retries {
+            return false;
+        }
+        retried.insert(attempt);
+        let (world, cluster, job) = (self.world.clone(), self.setup.cluster.clone(), job.to_owned());
+        let key = format!("after {attempt}");
+        tokio::spawn(async move {
+            let mut store = world.office().await;
+            while zk::job::retry(&*store, &cluster, &job, &key).await.is_err_and(|it| it.is_transient()) {
+                sleep(Duration::from_millis(50)).await;
+                store = world.office().await;
+            }
+        });
+        true
+    }
+
     /// Does what `taskwork forget` does.
-    fn forget(&self) {
+    fn forget(&mut self) {
         let Some(job) = self.any_job() else { return };
         if self.state(&job).is_none_or(|record| !record.state.is_over()) {
             return;
         }
+        // An incomplete job is cancelled with it.
+        self.stopped.insert(job.clone());
         let (store, cluster) = (Arc::clone(&self.store), self.setup.cluster.clone());
         tokio::spawn(async move { zk::job::forget(&*store, &cluster, &job).await });
     }
