@@ -290,6 +290,12 @@ const MUTANTS: &[Mutant] = &[
         "    members.intersection(heard_of).filter(|node| !drain.refusing.contains(node))\n",
         "    let _ = heard_of;\n    members.difference(&drain.refusing)\n",
     ),
+    mutant(
+        "number tasks from zero after a retry",
+        "taskwork/src/shell/node.rs",
+        "Arc::clone(&seat.tasks_made));",
+        "Arc::default());",
+    ),
 ];
 
 /// The number of seeds to run before a bug counts as not found.

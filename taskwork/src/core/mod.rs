@@ -50,6 +50,8 @@ mod cluster_tests;
 #[cfg(test)]
 mod drain_tests;
 #[cfg(test)]
+mod flushing_tests;
+#[cfg(test)]
 mod properties_tests;
 #[cfg(test)]
 mod stealing_tests;

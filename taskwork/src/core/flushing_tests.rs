@@ -1,0 +1,161 @@
+//! When a node flushes: how long it waits where somebody waits for the flush, in a large cluster, and after a
+//! flush that has taken long.
+
+use std::time::Duration;
+
+use super::{
+    Action, Cut, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult,
+    bases::TAKEN_IN_MAX,
+};
+use crate::{
+    config::Limits,
+    envelope::{Blob, Envelope},
+    holdings::{Basis, Holdings, Source, Transit, TransitNumber},
+    id::{Attempt, NodeId, TaskId},
+};
+
+const ATTEMPT: Attempt = Attempt(1);
+const THIEF: NodeId = NodeId(2);
+const IDLE: PoolView = PoolView { workers: 1, idle: 1, queued: 0, staying: 0, stopped: false, batch_ids: 0 };
+const BUSY: PoolView = PoolView { idle: 0, queued: 4, ..IDLE };
+
+fn at(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn envelope(number: u64) -> Envelope {
+    let id = TaskId { node: NodeId(1), number };
+    Envelope { id, children: Vec::new(), deaths: 0, output: Blob::default(), task: Blob::default() }
+}
+
+fn transaction(actions: &[Action]) -> Option<Transaction> {
+    actions.iter().find_map(|action| match action {
+        Action::Transact { transaction, .. } => Some(transaction.clone()),
+        _ => None,
+    })
+}
+
+fn cuts(actions: &[Action]) -> bool {
+    actions.iter().any(|action| matches!(action, Action::Cut { .. }))
+}
+
+/// Passes an event to a node, and the look that follows if the pool was touched.
+fn handle(node: &mut Node, ms: u64, event: Event) -> Vec<Action> {
+    let mut actions = node.handle(at(ms), BUSY, event);
+    if actions.iter().any(Action::touches_pool) {
+        actions.extend(node.handle(at(ms), BUSY, Event::Look));
+    }
+    actions
+}
+
+/// Returns a node that has had a task since 100 ms, among other members.
+fn at_work(members: u64, limits: Limits) -> Node {
+    let mut node = Node::new(NodeId(1), limits, 1);
+    for member in 0..members {
+        node.handle(at(0), IDLE, Event::Joined { node: NodeId(2 + member) });
+    }
+    node.handle(at(0), PoolView { stopped: true, ..IDLE }, Event::Attempt { attempt: ATTEMPT });
+    node.handle(at(0), PoolView { stopped: true, ..IDLE }, Event::Look);
+    let parked = Event::Parked { attempt: ATTEMPT, tasks: vec![TaskId::ROOT] };
+    let mut actions = node.handle(at(0), IDLE, parked);
+    for ms in 0..100 {
+        actions.extend(node.handle(at(ms), IDLE, Event::Tick));
+    }
+    let claim = transaction(&actions).expect("it claims what is parked");
+    let claimed = TransactionResult::Claimed(Holdings::of(vec![envelope(0)]));
+    node.handle(at(100), IDLE, Event::Transacted { txn: claim.txn, result: claimed });
+    node.handle(at(100), BUSY, Event::Look);
+    node
+}
+
+/// Lets time pass until the node cuts; returns when, and the flush.
+fn next_flush(node: &mut Node, from: u64) -> (u64, Transaction) {
+    let cut = (from..from + 10_000).find(|&ms| cuts(&node.handle(at(ms), BUSY, Event::Tick)));
+    let cut_at = cut.expect("a node with tasks flushes");
+    let cut = Cut { tasks: vec![envelope(0)], ..Cut::default() };
+    let flush = transaction(&node.handle(at(cut_at), BUSY, Event::Cut(cut)));
+    (cut_at, flush.expect("a cut is followed by its flush"))
+}
+
+fn committed(node: &mut Node, ms: u64, flush: &Transaction) {
+    let committed = Event::Transacted { txn: flush.txn, result: TransactionResult::Committed };
+    node.handle(at(ms), BUSY, committed);
+}
+
+/// Gives a task to the thief, which asks for a flush at once. Returns when that is begun, after the one before.
+fn pressed_after(members: u64, limits: Limits, took_ms: u64) -> u64 {
+    let mut node = at_work(members, limits);
+    let (begun, flush) = next_flush(&mut node, 101);
+    let ended = begun + took_ms;
+    let message = |message| Event::Message { from: THIEF, attempt: ATTEMPT, message };
+    let mut actions = handle(&mut node, begun, message(Message::Steal { request: 1 }));
+    let take = actions.iter().find_map(|action| match action {
+        &Action::Take { thief, request, .. } => Some((thief, request)),
+        _ => None,
+    });
+    let (thief, request) = take.expect("it has queued tasks");
+    let taken = Event::Taken { thief, request, tasks: vec![envelope(1)], basis: Basis::FIRM };
+    actions = handle(&mut node, begun, taken);
+    let granted = actions.iter().find_map(|action| match action {
+        Action::Send { message: Message::Grant { grant, .. }, .. } => Some(*grant),
+        _ => None,
+    });
+    let grant = granted.expect("the thief waits");
+    handle(&mut node, begun, message(Message::Ack { grant }));
+    handle(&mut node, begun, message(Message::Pending { grants: vec![grant], urgent: true }));
+    committed(&mut node, ended, &flush);
+    let (next, flush) = next_flush(&mut node, ended);
+    assert!(
+        matches!(&flush.kind, TransactionKind::Flush(flush) if flush.give.iter().any(|gift| gift.grant == grant)),
+        "the thief waits for it: {flush:?}"
+    );
+    next - begun
+}
+
+#[test]
+fn a_thief_that_waits_is_served_at_once() {
+    assert_eq!(pressed_after(1, Limits::default(), 1), 5);
+}
+
+#[test]
+fn all_nodes_of_a_large_cluster_together_do_not_write_more_often_than_the_server_likes() {
+    let limits = Limits { ledger_pause_ms: 2, ..Limits::default() };
+    assert_eq!(pressed_after(50, limits, 1), 100, "each of 50 members at most every 50 × 2 ms");
+}
+
+#[test]
+fn a_flush_that_took_long_is_followed_by_a_pause_as_long() {
+    assert_eq!(pressed_after(1, Limits::default(), 300), 600);
+    let interval_ms = Limits::default().ledger_interval_ms;
+    assert_eq!(pressed_after(1, Limits::default(), 4 * interval_ms), 5 * interval_ms, "but not longer");
+}
+
+#[test]
+fn a_node_claims_no_more_than_one_flush_can_take_in() {
+    let mut node = at_work(0, Limits { ledger_soon_ms: 1_000_000, ..Limits::default() });
+    // Thousands of small claims, as after the loss of a large cluster, and ZooKeeper is too slow for a flush.
+    let transits: Vec<Transit> = (0..2 * TAKEN_IN_MAX as u64)
+        .map(|number| Transit { from: NodeId(7), number: TransitNumber::Grant(number), to: NodeId(8) })
+        .collect();
+    let mut claims = 0;
+    let mut now = 200;
+    loop {
+        let here = transits.iter().skip(claims).copied().collect();
+        let members = [NodeId(1)].into();
+        let orphans =
+            Event::Orphans { attempt: ATTEMPT, look: 99, members, transits: here, held: Vec::new() };
+        let actions = node.handle(at(now), IDLE, orphans);
+        let Some(claim) = transaction(&actions) else { break };
+        assert!(matches!(&claim.kind, TransactionKind::Claim { source: Source::Transit(_), .. }));
+        let holdings = Holdings::of(vec![envelope(100 + claims as u64)]);
+        node.handle(
+            at(now),
+            IDLE,
+            Event::Transacted { txn: claim.txn, result: TransactionResult::Claimed(holdings) },
+        );
+        claims += 1;
+        now += 1;
+        assert!(claims <= TAKEN_IN_MAX, "the next flush could not take it in");
+    }
+    assert_eq!(claims, TAKEN_IN_MAX - 1, "with the root");
+}
