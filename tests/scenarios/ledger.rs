@@ -1,193 +1,19 @@
 //! Nodes that are lost without a word, at any moment and any number of them: others continue from what they had
 //! written. The count is exact every time, in the first attempt.
 
-use std::{
-    fmt::Display,
-    thread,
-    time::{Duration, Instant},
-};
+mod stage;
+
+use std::{thread, time::Duration};
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng, seq::SliceRandom as _};
 use serde_json::{Value, json};
-use taskwork_tests::{
-    cluster::{Cluster, Running, SOON},
-    data::is_long,
-    tree::Tree,
-};
+use taskwork_tests::{cluster::Cluster, data::is_long, tree::Tree};
 use zk_server::Setup;
 
-/// How deep the tree is that is counted: more than a million states.
-const DEPTH: u32 = 16;
-/// How long a job may take, most of all on a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_secs(240);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-const NODE: [&str; 4] = ["--workers", "1", "--zk-session-timeout", "2"];
+use self::stage::{DEPTH, PATIENCE, Stage, tree, unbalanced};
+
 /// What the leader says of a node from whose holdings others continue.
 const CONTINUED: &str = "a node was lost; others continue from what it had last written";
-
-/// A job whose answer is known.
-struct Counted {
-    program: &'static str,
-    submit: Vec<&'static str>,
-    /// The name and value of what it finds.
-    answer: (&'static str, u64),
-}
-
-/// A tree of some dozens of large tasks.
-fn tree(spin: &'static str) -> Counted {
-    let (states, _) = Tree::sequential(DEPTH);
-    Counted { program: "tree", submit: vec!["16", "--spin", spin], answer: ("states", states) }
-}
-
-/// A published unbalanced tree, of which much more is stolen.
-fn unbalanced(spin: &'static str) -> Counted {
-    Counted { program: "uts", submit: vec!["T3", "--spin", spin], answer: ("nodes", 4_112_897) }
-}
-
-/// A cluster with a job under way.
-struct Stage {
-    /// What this is, for those who read of a failure.
-    title: String,
-    began: Instant,
-    cluster: Cluster,
-    job: Running,
-    counted: Counted,
-    /// The nodes that are there.
-    here: Vec<usize>,
-}
-
-impl Stage {
-    /// Starts nodes of one worker each, and a job; returns when all are at work.
-    fn new(title: impl Display, setup: &Setup, nodes: usize, counted: Counted) -> Self {
-        let mut cluster = Cluster::start(setup).unwrap();
-        cluster.start_nodes(counted.program, nodes, &NODE).unwrap();
-        let arguments = [&["submit", "--wait", "--json"], &counted.submit[..]].concat();
-        let job = cluster.begin(counted.program, &arguments).unwrap();
-        for node in 0..nodes {
-            cluster.wait_for_log(node, "the node takes part").unwrap();
-        }
-        let (title, began) = (title.to_string(), Instant::now());
-        Self { title, began, cluster, job, counted, here: (0..nodes).collect() }
-    }
-
-    /// Notes what was done, and when; the harness prints it when the scenario fails.
-    fn note(&self, what: impl Display) {
-        println!("{}: {:.2} s: {what}", self.title, self.began.elapsed().as_secs_f64());
-    }
-
-    fn fail(&self, what: impl Display) -> ! {
-        self.note(&what);
-        panic!("{}: {what}\n{}", self.title, self.cluster.logs());
-    }
-
-    fn wait_until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
-        let deadline = Instant::now() + SOON;
-        while !holds(self) {
-            if Instant::now() > deadline {
-                self.fail(format!("not in time: {what}"));
-            }
-            thread::sleep(LOOK_EVERY);
-        }
-    }
-
-    /// What was done to the cluster was done while the job ran.
-    fn is_at_work(&mut self) {
-        if self.job.has_ended().unwrap() {
-            self.fail("the job has ended before anything could go wrong");
-        }
-    }
-
-    /// The nodes as the cluster lists them; nothing while ZooKeeper does not answer.
-    fn members(&self) -> Vec<Value> {
-        let said = self.cluster.json("taskwork", &["nodes"]).unwrap_or_default();
-        said.as_array().cloned().unwrap_or_default()
-    }
-
-    /// The ids of the members.
-    fn names(&self) -> Vec<String> {
-        self.members().iter().map(|node| node["node"].as_str().unwrap().to_owned()).collect()
-    }
-
-    /// The node that leads, if one does now.
-    fn leader(&self) -> Option<usize> {
-        let members = self.members();
-        let leads = members.iter().find(|member| member["leads"] == true)?["node"].as_str()?;
-        self.here.iter().copied().find(|&node| self.cluster.name_of(node).as_deref() == Some(leads))
-    }
-
-    fn job(&self) -> Value {
-        self.cluster.json("taskwork", &["job", "0"]).unwrap()
-    }
-
-    /// Waits until about half of the work is done, as far as the nodes have said so.
-    fn wait_until_half_done(&mut self) {
-        let half = self.counted.answer.1 / 2;
-        self.wait_until("half of the job", |stage| stage.job()["figures"]["worked"].as_u64() >= Some(half));
-        self.is_at_work();
-    }
-
-    /// Kills nodes, all at the same instant.
-    fn kill(&mut self, victims: &[usize], how: &str) {
-        let names: Vec<_> = victims.iter().map(|&node| (node, self.cluster.name_of(node))).collect();
-        self.cluster.kill_nodes(victims).unwrap();
-        self.here.retain(|node| !victims.contains(node));
-        self.note(format!("killed {names:?}, {how}; there are {:?}", self.here));
-    }
-
-    /// Starts nodes, which may be killed before they are ready.
-    fn start(&mut self, count: usize) {
-        for _ in 0..count {
-            self.here.push(self.cluster.start_node(self.counted.program, &NODE).unwrap());
-        }
-        self.note(format!("{count} nodes started; there are {:?}", self.here));
-    }
-
-    /// The end of the job: the exact count, in the first attempt; returns what `taskwork job` says, and the
-    /// cluster, whose nodes do the next job.
-    fn ends_exactly(mut self) -> (Value, Cluster) {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.job.has_ended().unwrap() {
-            if Instant::now() > deadline {
-                let job = self.cluster.json("taskwork", &["job", "0"]);
-                self.fail(format!("the job does not end: {job:?}"));
-            }
-            thread::sleep(LOOK_EVERY);
-        }
-        let job = self.job();
-        let worked = &job["figures"]["worked"];
-        self.note(format!("the job has ended: {} worked of {:?}", worked, self.counted.answer));
-        self.is_exact(&job);
-        for node in self.here.clone() {
-            if self.cluster.nodes[node].has_ended().unwrap() {
-                self.fail(format!("node {node} has ended"));
-            }
-        }
-        // Nobody was left in a state in which it could do nothing more.
-        if self.counted.program == "tree" {
-            let said = self.cluster.json("tree", &["submit", "10", "--wait"]);
-            let states = said.as_ref().map(|said| said["states"].as_u64()).unwrap_or_default();
-            if states != Some(Tree::sequential(10).0) {
-                self.fail(format!("the next job: {said:?}"));
-            }
-        }
-        (job, self.cluster)
-    }
-
-    /// The exact count, in the first attempt.
-    fn is_exact(&self, job: &Value) {
-        let said = self.cluster.json("taskwork", &["result", "0"]);
-        let (name, answer) = self.counted.answer;
-        let errors = self.job.errors();
-        let printed = self.job.output();
-        let found: Value = serde_json::from_str(&printed).unwrap_or_default();
-        if found[name] != answer {
-            self.fail(format!("{name} is not {answer}: {printed} {errors} {said:?} {job}"));
-        }
-        if job["attempt"] != 1 || job["lost"] != json!([]) {
-            self.fail(format!("another attempt: {job}"));
-        }
-    }
-}
 
 /// A random victim.
 fn any(random: &mut SmallRng, nodes: &[usize]) -> usize {

@@ -88,7 +88,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "parked task claimed twice",
-        "zk/src/accounting.rs",
+        "zk/src/accounting/claims.rs",
         "        ops.push(delete(path.clone()));\n",
         "        ops.push(Op::Check { path: path.clone(), version: None });\n",
     ),
@@ -256,7 +256,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "claim from a member",
-        "zk/src/accounting.rs",
+        "zk/src/accounting/claims.rs",
         "            && store.exists(gone).await?.is_some()\n",
         "            && store.exists(gone).await?.is_some_and(|stat| stat.children > 9)\n",
     ),

@@ -2,9 +2,13 @@ use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed};
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{
+    large::{CARRIED_BYTES_MAX, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, SMALL_BYTES_MAX},
+    *,
+};
 use crate::{
-    Fate, job,
+    Fate, blob,
+    job::{self, remove},
     quarantine::AboutTask,
     testing::{FATES, LoseOne, ROOT, Stage},
 };

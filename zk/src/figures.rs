@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A node's figures for a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NodeFigures<F> {
     /// The attempt that the node works on.
     pub attempt: u32,

@@ -40,22 +40,10 @@ fn megabytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use taskwork::client::Requests;
-
     use super::*;
 
     fn report(ledger: Option<Ledger>) -> NodeFigures<()> {
-        NodeFigures {
-            attempt: 1,
-            figures: (),
-            requests: Requests::default(),
-            timeline: Vec::new(),
-            silent: Vec::new(),
-            last: false,
-            members_known: None,
-            ledger,
-            at_ms: 100_000,
-        }
+        NodeFigures { attempt: 1, ledger, at_ms: 100_000, ..NodeFigures::default() }
     }
 
     #[test]

@@ -394,17 +394,7 @@ mod tests {
     use super::*;
 
     fn work(node: &str, state: &'static str, ledger: Option<Ledger>) -> NodeWork {
-        let published = NodeFigures {
-            attempt: 2,
-            figures: Figures::default(),
-            requests: Requests::default(),
-            timeline: Vec::new(),
-            silent: Vec::new(),
-            last: false,
-            members_known: None,
-            ledger,
-            at_ms: 10_000,
-        };
+        let published = NodeFigures { attempt: 2, ledger, at_ms: 10_000, ..NodeFigures::default() };
         NodeWork { node: node.to_owned(), state, published }
     }
 

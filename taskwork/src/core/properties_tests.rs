@@ -420,23 +420,25 @@ impl Bench {
             }
             Action::Void { bases } => self.drop_void(&bases),
             Action::Enrol { attempt } => self.enrolling = Some(attempt),
-            Action::Transact { transaction, .. } => {
-                assert!(self.under_way.is_none(), "one transaction at a time");
-                // At a further try the member that a grant was given to may have left.
-                let again = self.begun.replace(transaction.txn) == Some(transaction.txn);
-                if let TransactionKind::Flush(flush) = &transaction.kind
-                    && !again
-                {
-                    for Gift { grant, .. } in &flush.give {
-                        self.granted.get_mut(grant).expect("it was granted").writing = true;
-                    }
-                }
-                self.under_way = Some(transaction);
-            }
+            Action::Transact { transaction, .. } => self.begin(transaction),
             Action::Leave { .. } => self.gone = true,
             Action::LookForOrphans { .. } | Action::Thieves { .. } => {}
         }
         None
+    }
+
+    fn begin(&mut self, transaction: Transaction) {
+        assert!(self.under_way.is_none(), "one transaction at a time");
+        // At a further try the member that a grant was given to may have left.
+        let again = self.begun.replace(transaction.txn) == Some(transaction.txn);
+        if let TransactionKind::Flush(flush) = &transaction.kind
+            && !again
+        {
+            for Gift { grant, .. } in &flush.give {
+                self.granted.get_mut(grant).expect("it was granted").writing = true;
+            }
+        }
+        self.under_way = Some(transaction);
     }
 
     fn drop_void(&mut self, bases: &[Basis]) {

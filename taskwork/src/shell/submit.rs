@@ -344,15 +344,10 @@ mod tests {
     #[test]
     fn what_earlier_attempts_have_done_is_counted_apart() {
         let said = |attempt, worked, worked_earlier| NodeFigures {
-            silent: Vec::new(),
             attempt,
             figures: Figures { worked, worked_earlier, done_attos: 5, ..Figures::default() },
-            requests: zk::Requests::default(),
-            timeline: Vec::new(),
             last: true,
-            members_known: None,
-            ledger: None,
-            at_ms: 0,
+            ..NodeFigures::default()
         };
         // One node was lost in the first attempt, one continued in the second, one joined there.
         let sum = sum([said(1, 100, 0), said(2, 80, 30), said(2, 7, 0)].iter());
