@@ -28,8 +28,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     advertise: Option<Address>,
     /// Time to leave after a signal, in seconds. In the last third of it, tasks that no other node has taken
-    /// are written to ZooKeeper; tasks that cannot be written by the end, such as one that does not stop, are
-    /// lost.
+    /// are written to ZooKeeper; what cannot be written by the end, such as a task that does not stop, is
+    /// continued by others from where it was last written.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     drain_deadline: Duration,
     #[command(flatten)]

@@ -84,6 +84,8 @@ fn run_prepared(
     shown.print(json);
     if let (Some(dir), true) = (&state, suspended) {
         eprintln!("note: everything is kept in {}; the same command goes on from there", dir.display());
+    } else if let (Some(dir), Some(_)) = (&state, shown.json.get("set_aside")) {
+        eprintln!("note: what was set aside is kept in {}; the same command tries it again", dir.display());
     }
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -44,7 +44,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     attempts: u32,
     /// The number of nodes in a row that may be lost with the same task, or in which it may panic, before the job
-    /// goes on without it; 0 is for any number.
+    /// goes on without it. With 0 no task is ever set aside: nodes may be lost any number of times, and a panic
+    /// fails the job.
     #[arg(long, default_value_t = 3, value_parser = deaths)]
     deaths: u32,
     #[command(flatten)]

@@ -5,6 +5,10 @@ pub const NODES_MAX: usize = 256;
 /// The maximum number of workers of one node.
 pub const WORKERS_MAX: usize = 1024;
 
+/// The maximum size of everything that a node writes of what it holds, in bytes, whatever its limits: that of one
+/// znode's data, less what is written with it.
+pub(crate) const LEDGER_BYTES_MAX: usize = zk::CHUNKED_BYTES_MAX - (4 << 20);
+
 /// The limits of one node. The defaults suit a cluster of tens to hundreds of nodes; tests use small ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -68,8 +72,8 @@ pub struct Limits {
     /// The minimum time between two such writes for each member of the cluster, in milliseconds: it bounds the
     /// number of writes of all nodes together, which is 1,000 a second if this is 1.
     pub ledger_pause_ms: u64,
-    /// The maximum size of everything that a node holds, in bytes. A node that holds more does not write it,
-    /// and its loss begins a new attempt.
+    /// The maximum size of everything that a node holds, in bytes, up to 60 MiB. A node that holds more does not
+    /// write it, and its loss begins a new attempt.
     pub ledger_bytes_max: usize,
     /// The number of nodes in a row that may be lost with a task before it is set aside, 0 for any number. The
     /// limit of a job takes its place.
@@ -77,6 +81,13 @@ pub struct Limits {
     /// The time that a node has to leave after a signal, in milliseconds. In the last third it parks the
     /// tasks that no other node has taken; at the end it terminates, even if it still waits for something.
     pub drain_deadline_ms: u64,
+}
+
+impl Limits {
+    /// Returns the size beyond which the node does not write what it holds, in bytes.
+    pub(crate) fn ledger_bytes(&self) -> usize {
+        self.ledger_bytes_max.min(LEDGER_BYTES_MAX)
+    }
 }
 
 impl Default for Limits {

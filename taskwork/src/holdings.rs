@@ -57,13 +57,13 @@ impl Holdings {
             && suspect.as_ref().is_some_and(|suspect| suspect.is_certain);
         for task in &mut self.tasks {
             if Some(task.id) == named {
-                task.deaths = deaths_max.min(task.deaths + 1);
-            } else if !is_certain && task.deaths + 1 < deaths_max {
+                task.deaths = deaths_max.min(task.deaths.saturating_add(1));
+            } else if !is_certain && task.deaths.saturating_add(1) < deaths_max {
                 task.deaths += 1;
             }
         }
         // The reason goes with the task until it is set aside.
-        let is_condemned = of_named.is_some_and(|deaths| deaths + 1 >= deaths_max);
+        let is_condemned = of_named.is_some_and(|deaths| deaths.saturating_add(1) >= deaths_max);
         self.suspect = suspect.filter(|_| is_condemned);
     }
 }

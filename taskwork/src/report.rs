@@ -112,7 +112,7 @@ pub struct SetAside {
 impl fmt::Display for SetAside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { task, deaths, reason } = self;
-        write!(f, "task {task} was set aside after {deaths} nodes were lost with it")?;
+        write!(f, "task {task} was set aside after it had failed on {deaths} nodes in a row")?;
         if reason.is_empty() { Ok(()) } else { write!(f, "; it last said: {reason}") }
     }
 }

@@ -296,6 +296,24 @@ const MUTANTS: &[Mutant] = &[
         "Arc::clone(&seat.tasks_made));",
         "Arc::default());",
     ),
+    mutant(
+        "go on under an id that was completed",
+        "taskwork/src/context.rs",
+        "        self.id = renewed;\n",
+        "",
+    ),
+    mutant(
+        "count what is done after the cut in it",
+        "taskwork/src/pool/cut.rs",
+        "            Standing::After(self.number)\n",
+        "            Standing::Before\n",
+    ),
+    mutant(
+        "miss a retry while leading",
+        "taskwork/src/shell/coordination/leader.rs",
+        "if !self.is_retried().await {",
+        "if true {",
+    ),
 ];
 
 /// The number of seeds to run before a bug counts as not found.

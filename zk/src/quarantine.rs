@@ -14,6 +14,10 @@ use crate::{
     store::Store,
 };
 
+/// The number of tasks at which an attempt is to fail: then the program is at fault, or the machines are, and not
+/// a task. So many still fit into the transaction of a retry.
+pub const SET_ASIDE_MAX: usize = 1_000;
+
 /// A task to be set aside, or that was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAside {
@@ -54,6 +58,15 @@ pub async fn list(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(Stri
         }
     }
     Ok(all)
+}
+
+/// Returns whether [`SET_ASIDE_MAX`] tasks were set aside.
+///
+/// # Errors
+/// Any error from the store.
+pub async fn is_full(store: &dyn Store, attempt: &AttemptPaths) -> Result<bool> {
+    let folder = store.exists(&attempt.quarantine()).await?;
+    Ok(folder.is_some_and(|stat| stat.children as usize >= SET_ASIDE_MAX))
 }
 
 /// Returns the envelopes of the tasks of an attempt that were set aside, by their ids.

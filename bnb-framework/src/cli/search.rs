@@ -49,7 +49,8 @@ pub struct SearchArguments {
     /// continue from there the next time.
     #[arg(help_heading = "Search", long, value_name = "SECONDS", value_parser = seconds)]
     time_limit: Option<Duration>,
-    /// Stop after about this many states, likewise.
+    /// Stop after about this many states, with the best solution and what is proven about it. This ends the
+    /// search: with --state, the next time gives the same answer.
     #[arg(help_heading = "Search", long, value_name = "STATES", value_parser = clap::value_parser!(u64).range(1..))]
     state_limit: Option<u64>,
     /// Collect this many of the best solutions.

@@ -17,12 +17,20 @@ use taskwork::{
 use super::Desk;
 use crate::Failure;
 
-/// Prints a job's result.
-pub(super) async fn result(desk: &Desk, id: &JobId) -> Result<(), Failure> {
+/// Prints a job's result. If tasks were set aside, the exit code is 1.
+pub(super) async fn result(desk: &Desk, id: &JobId) -> Result<ExitCode, Failure> {
     let shown = desk.client.shown_result(id).await?;
     let pretty = serde_json::to_string_pretty(&shown).unwrap_or_default();
+    let is_incomplete = shown.get("set_aside").is_some();
     desk.say(|| shown, || pretty);
-    Ok(())
+    if !is_incomplete {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "note: job {id} is incomplete: tasks were set aside, see taskwork job {id}. taskwork retry {id} tries \
+         them again"
+    );
+    Ok(ExitCode::FAILURE)
 }
 
 /// Asks a node to leave.

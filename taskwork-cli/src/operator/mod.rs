@@ -233,7 +233,7 @@ impl Desk {
             Command::Nodes(_) => nodes::run(self).await?,
             Command::Jobs(_) => jobs::run(self).await?,
             Command::Job(Job { of, timeline }) => job::run(self, &of.job, timeline).await?,
-            Command::Result(OfJob { job, .. }) => act::result(self, &job).await?,
+            Command::Result(OfJob { job, .. }) => return act::result(self, &job).await,
             Command::Wait(OfJob { job, .. }) => return wait::run(self, &job).await,
             Command::Drain(Drain { node, wait, timeout, .. }) => {
                 act::drain(self, &node, wait.then_some(timeout)).await?;

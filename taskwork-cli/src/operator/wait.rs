@@ -14,13 +14,6 @@ pub(super) async fn run(desk: &Desk, id: &JobId) -> Result<ExitCode, Failure> {
     match record.state {
         JobState::Failed => Err(Failure::failed(format!("job {id} has failed: {reason}"))),
         JobState::Cancelled => Err(Failure::failed(format!("job {id} was cancelled: {reason}"))),
-        state => {
-            act::result(desk, id).await?;
-            if state != JobState::Incomplete {
-                return Ok(ExitCode::SUCCESS);
-            }
-            eprintln!("note: job {id} is incomplete: {reason}. taskwork retry {id} tries it again");
-            Ok(ExitCode::FAILURE)
-        }
+        _ => act::result(desk, id).await,
     }
 }

@@ -215,11 +215,13 @@ impl Client {
     /// unavailable for too long.
     pub async fn wait(&self, job: &JobId) -> Result<JobRecord, ClientError> {
         // A job that never existed is a mistake of the caller.
-        self.record(job).await?;
+        let key = &self.record(job).await?.key;
         let over = self.ask(|store| async move {
             let mut watch = JobWatch::open(store, self.cluster(), &job.0).await?;
             loop {
                 match watch.next().await {
+                    // ZooKeeper was replaced by an empty one, in which another job has the same id.
+                    Ok(record) if record.key != *key => return Ok(None),
                     Ok(record) if record.state.is_over() => return Ok(Some(record)),
                     Ok(_) => {}
                     Err(zk::Error::NoNode { .. }) => return Ok(None),

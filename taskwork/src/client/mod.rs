@@ -246,13 +246,13 @@ impl Client {
             shared: codec::encode(&*job.shared).map_err(encoded)?,
             root: Root::new(job.root).map_err(encoded)?,
         };
-        let id = self.submit_encoded(job).await?;
-        Ok(Submitted::new(self.clone(), id, started))
+        let (id, key) = self.submit_encoded(job).await?;
+        Ok(Submitted::new(self.clone(), id, key, started))
     }
 
     /// The part of [`submit`](Self::submit) that does not depend on the type of task. Boxed here, it is
-    /// compiled once, and not in every program.
-    fn submit_encoded(&self, job: EncodedJob) -> BoxFuture<'_, Result<JobId, ClientError>> {
+    /// compiled once, and not in every program. Returns the id and the key of the job.
+    fn submit_encoded(&self, job: EncodedJob) -> BoxFuture<'_, Result<(JobId, String), ClientError>> {
         Box::pin(async move {
             let release = self.release()?;
             let name = job.name.as_deref().unwrap_or_else(|| release.program());
@@ -277,7 +277,7 @@ impl Client {
                     Err(error) => self.connection.recover(self.patience, error.into()).await?,
                 }
             };
-            Ok(job_id(&self.cluster, &id)?)
+            Ok((job_id(&self.cluster, &id)?, key))
         })
     }
 
@@ -287,8 +287,8 @@ impl Client {
     /// # Errors
     /// If there is no such job, or ZooKeeper was unavailable for too long.
     pub async fn submitted<T: Task>(&self, job: &JobId) -> Result<Submitted<T>, ClientError> {
-        self.record(job).await?;
-        Ok(Submitted::new(self.clone(), job.clone(), Instant::now()))
+        let key = self.record(job).await?.key;
+        Ok(Submitted::new(self.clone(), job.clone(), key, Instant::now()))
     }
 
     /// Ends the session, so that the servers need not wait for its timeout. Other clones open a new one by

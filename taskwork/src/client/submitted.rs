@@ -30,6 +30,8 @@ pub struct Submitted<T: Task> {
 struct AnyJob {
     client: Client,
     id: JobId,
+    /// The key in the job's record, which no other job has.
+    key: String,
     started: Instant,
     /// Creates a table of the program's variables.
     variables: fn() -> VariableTable,
@@ -46,8 +48,8 @@ pub struct ProgressStream<'a> {
 }
 
 impl<T: Task> Submitted<T> {
-    pub(super) fn new(client: Client, id: JobId, started: Instant) -> Self {
-        Self { job: AnyJob { client, id, started, variables: variables_of::<T> }, of: PhantomData }
+    pub(super) fn new(client: Client, id: JobId, key: String, started: Instant) -> Self {
+        Self { job: AnyJob { client, id, key, started, variables: variables_of::<T> }, of: PhantomData }
     }
 
     /// Returns the id of the job, by which a program elsewhere can [find](Client::submitted) it again.
@@ -159,7 +161,7 @@ impl AnyJob {
     }
 
     fn tracked(&self, store: Arc<dyn Store>) -> Tracked {
-        Tracked::new(store, self.client.cluster().clone(), self.id.clone(), self.started)
+        Tracked::new(store, self.client.cluster().clone(), self.id.clone(), self.started).with_key(&self.key)
     }
 
     /// Converts an error: a missing znode means that the job was forgotten. No partial report is ever

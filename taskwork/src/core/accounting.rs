@@ -165,7 +165,7 @@ impl Accounting {
         let toggles = self.owed.take(limits.batch_ids_max.min(TOGGLES_MAX));
         tasks.extend(beside);
         let bytes: usize = tasks.iter().map(Envelope::bytes).sum();
-        let too_large = unprotected || bytes > limits.ledger_bytes_max;
+        let too_large = unprotected || bytes > limits.ledger_bytes();
         let mut held = if too_large { Holdings::unprotected() } else { Holdings::of(tasks) };
         held.owed = self.owed.clone();
         held.suspect = suspect;

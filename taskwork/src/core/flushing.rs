@@ -54,13 +54,20 @@ impl Run {
             Some(_) => self.bases.confirmed_since().is_some() && self.victim.open() == 0,
             None => pool.batch_ids > 0 || self.moved_since().is_some(),
         };
-        let nothing_to_come = around.members.is_empty()
-            || around.drain.is_some()
-            || self.thief.commits_at(limits).is_some_and(|at| now >= &at);
         pool.batch_ids >= limits.batch_ids_commit
             || self.accounting.owes()
-            || (something && pool.is_idle() && nothing_to_come)
+            || (something && self.has_run_dry(around))
             || self.flushes_at(around).is_some_and(|at| *now >= at)
+    }
+
+    /// Returns whether this node has nothing to do, and probably gets nothing soon. A moment without tasks is
+    /// nothing special: among many small ones it comes every few milliseconds.
+    fn has_run_dry(&self, around: &Surroundings) -> bool {
+        let Surroundings { now, limits, members, .. } = around;
+        let nothing_to_come = members.is_empty()
+            || around.drain.is_some()
+            || self.thief.commits_at(limits).is_some_and(|at| now >= &at);
+        around.pool.is_idle() && nothing_to_come
     }
 
     /// Returns when the next flush is due whatever the pool does until then.
@@ -188,7 +195,7 @@ impl Run {
 impl Run {
     /// Asks victims whether they have written what this node has taken.
     pub(super) fn ask_pending(&mut self, around: &mut Surroundings) {
-        let waits = around.pool.is_idle() || around.drain.is_some();
+        let waits = self.has_run_dry(around) || around.drain.is_some();
         let (questions, in_vain) = self.bases.questions(around.now, waits, &around.limits);
         for (victim, (grants, urgent)) in questions {
             self.send(around, victim, Message::Pending { grants, urgent });

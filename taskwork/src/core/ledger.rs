@@ -38,7 +38,7 @@ impl Run {
     pub(super) fn note_written(&mut self, flush: &Flush, limits: &Limits) {
         let unprotected = flush.held.unprotected;
         // Less than the maximum is unprotected only if tasks are missing that could not be encoded.
-        let known = !unprotected || self.cut_bytes > limits.ledger_bytes_max as u64;
+        let known = !unprotected || self.cut_bytes > limits.ledger_bytes() as u64;
         self.ledger.bytes = known.then_some(self.cut_bytes);
         self.ledger.unprotected = unprotected;
         if !unprotected {

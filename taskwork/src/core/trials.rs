@@ -41,7 +41,7 @@ impl Trials {
         if deaths_max == 0 {
             return tasks;
         }
-        for task in tasks.extract_if(.., |task| task.deaths + 1 >= deaths_max) {
+        for task in tasks.extract_if(.., |task| task.deaths.saturating_add(1) >= deaths_max) {
             if task.deaths < deaths_max {
                 self.waiting.push_back(task);
                 continue;

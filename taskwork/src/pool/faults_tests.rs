@@ -9,12 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Entry, Pool, PoolFault, PoolLimits, Work, Workers};
 use crate::{
     context::Context,
-    envelope::TASK_BYTES_MAX,
+    envelope::{Envelope, TASK_BYTES_MAX},
     holdings::Basis,
     id::{NodeId, TaskId},
     task::{Outcome, Task},
@@ -126,6 +126,50 @@ fn a_task_that_panics_is_a_fault_and_is_missing_in_no_cut() {
     assert!(pool.begin_cut(&[]).is_err());
     assert!(Arc::clone(&pool).ready_cut().unwrap().is_none());
     end(&pool, workers);
+}
+
+/// A task that panics where it is read, or where its outlook is asked for.
+#[derive(Debug, Serialize)]
+struct Unreadable {
+    at_outlook: bool,
+}
+
+impl<'de> Deserialize<'de> for Unreadable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (at_outlook,) = <(bool,)>::deserialize(deserializer)?;
+        assert!(at_outlook, "it cannot be read");
+        Ok(Self { at_outlook })
+    }
+}
+
+impl Task for Unreadable {
+    type Shared = ();
+    type Output = ();
+
+    fn outlook(&self) -> Option<f64> {
+        panic!("there is no outlook")
+    }
+
+    fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
+        Outcome::Complete
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+#[test]
+fn a_panic_where_a_task_arrives_is_that_of_the_task() {
+    for (at_outlook, said) in [(false, "it cannot be read"), (true, "there is no outlook")] {
+        let pool = Pool::<Unreadable>::new(NodeId(1), Arc::new(()), 1, LIMITS);
+        let task = codec::encode(&Unreadable { at_outlook }).unwrap().into();
+        let (output, children) = (codec::encode(&()).unwrap().into(), Vec::new());
+        let envelope = Envelope { id: TaskId::ROOT, children, deaths: 0, output, task };
+        let fault = pool.put(vec![envelope], Basis::FIRM, None).unwrap_err();
+        assert_eq!(fault, PoolFault::Panicked { task: TaskId::ROOT, message: said.to_owned() });
+        assert_eq!(pool.fault(), Some(fault), "no cut is finished any more");
+    }
 }
 
 /// A task that can be decoded, and panics when it is encoded later.

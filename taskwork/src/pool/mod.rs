@@ -134,13 +134,12 @@ const CHILDREN_MAX: usize = 500;
 
 impl PoolLimits {
     pub(crate) fn of(limits: &Limits) -> Self {
-        let Limits { task_children_max, batch_ids_commit, ledger_interval_ms, ledger_bytes_max, .. } =
-            *limits;
+        let Limits { task_children_max, batch_ids_commit, ledger_interval_ms, .. } = *limits;
         Self {
             task_children_max: task_children_max.min(CHILDREN_MAX),
             batch_ids_commit,
             ledger: ledger_interval_ms > 0,
-            ledger_bytes_max,
+            ledger_bytes_max: limits.ledger_bytes(),
         }
     }
 }

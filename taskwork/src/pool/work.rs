@@ -145,8 +145,8 @@ impl<T: Task> Work for Pool<T> {
     fn put(&self, envelopes: Vec<Envelope>, basis: Basis, asked: Option<Instant>) -> Result<(), PoolFault> {
         let open = |envelope: Envelope| {
             let task = envelope.id;
-            let entry =
-                Entry::open(envelope).map_err(|e| PoolFault::Unreadable { task, reason: e.to_string() })?;
+            let entry = self.guarded(task, || Entry::open(envelope))?;
+            let entry = entry.map_err(|e| PoolFault::Unreadable { task, reason: e.to_string() })?;
             Ok(Entry { basis, ..entry })
         };
         let entries: Vec<Entry<T>> = envelopes.into_iter().map(open).collect::<Result<_, _>>()?;
@@ -311,13 +311,17 @@ impl<T: Task> Work for Pool<T> {
 }
 
 impl<T: Task> Pool<T> {
-    /// Seals a task on the driver's thread. The program's code may panic; then no cut is finished any more.
-    fn sealed(&self, entry: &Entry<T>) -> Result<Result<Envelope, EncodeError>, PoolFault> {
-        catch_unwind(AssertUnwindSafe(|| entry.seal())).map_err(|panic| {
-            let fault = PoolFault::Panicked { task: entry.id, message: message(&*panic) };
+    /// Runs the program's code for a task on the driver's thread. If it panics, no cut is finished any more.
+    fn guarded<R>(&self, task: TaskId, code: impl FnOnce() -> R) -> Result<R, PoolFault> {
+        catch_unwind(AssertUnwindSafe(code)).map_err(|panic| {
+            let fault = PoolFault::Panicked { task, message: message(&*panic) };
             self.fail(fault.clone());
             fault
         })
+    }
+
+    fn sealed(&self, entry: &Entry<T>) -> Result<Result<Envelope, EncodeError>, PoolFault> {
+        self.guarded(entry.id, || entry.seal())
     }
 
     /// Splits some tasks off one that does not run, because it is too large to be sent; as many as it may have
@@ -325,14 +329,11 @@ impl<T: Task> Pool<T> {
     fn split_off(&self, entry: &mut Entry<T>) -> Result<Vec<Entry<T>>, PoolFault> {
         let mut pieces = Vec::new();
         while pieces.len() < PIECES_MAX && entry.children.len() < CHILDREN_MAX {
-            let split = catch_unwind(AssertUnwindSafe(|| entry.task.split(&self.shared)));
-            let split = split.map_err(|panic| {
-                let fault = PoolFault::Panicked { task: entry.id, message: message(&*panic) };
-                self.fail(fault.clone());
-                fault
-            })?;
-            let Some(task) = split else { break };
-            let piece = Entry { basis: entry.basis, ..Entry::new(self.new_id(), task) };
+            let split = || {
+                let task = entry.task.split(&self.shared)?;
+                Some(Entry { basis: entry.basis, ..Entry::new(self.new_id(), task) })
+            };
+            let Some(piece) = self.guarded(entry.id, split)? else { break };
             entry.children.push(piece.id);
             pieces.push(piece);
         }

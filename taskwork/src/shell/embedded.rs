@@ -35,7 +35,7 @@ use super::{
     submit::{Draft, Root, Submission, Tracked},
 };
 use crate::{
-    config::Limits,
+    config::{LEDGER_BYTES_MAX, Limits},
     core::Departure,
     erased::Kind,
     figures::Figures,
@@ -135,7 +135,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
     // Without a directory nothing survives this process, and within it no node is lost alone.
     let limits = if kept.is_some() {
         // A disk takes more than ZooKeeper.
-        Limits { ledger_bytes_max: limits.ledger_bytes_max.max(kept::LEDGER_BYTES_MAX), ..limits }
+        Limits { ledger_bytes_max: LEDGER_BYTES_MAX, ..limits }
     } else {
         Limits { ledger_interval_ms: 0, ..limits }
     };

@@ -18,7 +18,7 @@ use rand::Rng as _;
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 use zk::{
-    CHUNKED_BYTES_MAX, ClusterPaths, CreateMode, MemoryTree, Release, Store, durable,
+    ClusterPaths, CreateMode, MemoryTree, Release, Store, durable,
     job::{self, JobRecord, JobState, Retried},
 };
 
@@ -48,10 +48,6 @@ pub(crate) struct Identity {
 
 /// The jobs of a directory have no limit of attempts: each end of the process without warning may end one.
 pub(crate) const ATTEMPTS_MAX: u32 = u32::MAX;
-
-/// The maximum size of everything that a node holds, in bytes: the limit of one znode's data, less what is
-/// written with it.
-pub(crate) const LEDGER_BYTES_MAX: usize = CHUNKED_BYTES_MAX - (4 << 20);
 
 /// The form in which tasks and holdings are written now. What has another one cannot be read.
 const FORM: u32 = 2;

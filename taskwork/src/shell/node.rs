@@ -151,7 +151,7 @@ impl RunningNode {
             looks: Arc::new(Semaphore::new(LOOKS_MAX)),
             visibility,
             orphans_wanted,
-            ledger: limits.ledger_interval_ms > 0,
+            ledger_interval_ms: limits.ledger_interval_ms,
             told_unprotected: AtomicBool::new(false),
             deaths_max: limits.deaths_max,
             resigned: seat.resigned.clone(),

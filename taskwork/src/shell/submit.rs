@@ -120,6 +120,8 @@ pub(crate) struct Tracked {
     pub(crate) cluster: ClusterPaths,
     pub(crate) job: JobId,
     pub(crate) started: Instant,
+    /// The key in the job's record. If ZooKeeper was replaced by an empty one, another job may have the same id.
+    key: Option<String>,
     /// The duration of the job, once its end was seen.
     took: OnceLock<Duration>,
 }
@@ -139,7 +141,27 @@ impl Tracked {
 
     /// Creates a handle for a submitted job.
     pub(crate) fn new(store: Arc<dyn Store>, cluster: ClusterPaths, job: JobId, started: Instant) -> Self {
-        Self { store, cluster, job, started, took: OnceLock::new() }
+        Self { store, cluster, job, started, key: None, took: OnceLock::new() }
+    }
+
+    /// Takes only the job with this key for the job.
+    pub(crate) fn with_key(self, key: &str) -> Self {
+        Self { key: Some(key.to_owned()), ..self }
+    }
+
+    /// Fails as if there was no such job if the record is another job's.
+    fn check_key(&self, record: &JobRecord) -> zk::Result<()> {
+        if self.key.as_ref().is_none_or(|key| *key == record.key) {
+            return Ok(());
+        }
+        Err(zk::Error::NoNode { path: self.cluster.job(&self.job.0).record() })
+    }
+
+    /// Reads the job's record.
+    async fn record(&self) -> zk::Result<JobRecord> {
+        let (record, _) = job::read(&*self.store, &self.cluster, &self.job.0).await?;
+        self.check_key(&record)?;
+        Ok(record)
     }
 
     /// Records the duration of the job when its end was seen by another session.
@@ -154,6 +176,7 @@ impl Tracked {
         let mut watch = JobWatch::open(store, &self.cluster, &self.job.0).await?;
         loop {
             let record = watch.next().await?;
+            self.check_key(&record)?;
             if record.state.is_over() {
                 self.took.get_or_init(|| self.started.elapsed());
                 return Ok(record);
@@ -163,8 +186,9 @@ impl Tracked {
 
     /// Stops the job.
     pub(crate) async fn stop(&self, reason: &str) -> Result<JobRecord, JobError> {
+        self.record().await?;
         job::cancel(&*self.store, &self.cluster, &self.job.0, reason, unix_ms()).await?;
-        Ok(job::read(&*self.store, &self.cluster, &self.job.0).await?.0)
+        Ok(self.record().await?)
     }
 
     /// Reads the variables from the tree. One that is not there has no value; one that could not be read is
@@ -189,7 +213,7 @@ impl Tracked {
     pub(crate) async fn progress(&self, variables: VariableTable) -> Result<Progress, JobError> {
         let mut figures = self.told_figures().await?;
         // Parked tasks, and those that were set aside, are at no node.
-        let (record, _) = job::read(&*self.store, &self.cluster, &self.job.0).await?;
+        let record = self.record().await?;
         let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
         for folder in [attempt.parked(), attempt.quarantine()] {
             if self.store.exists(&folder).await?.is_some_and(|stat| stat.children > 0) {

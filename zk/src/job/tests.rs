@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     CHUNKED_BYTES_MAX, Fate, accounting, blob,
     election::{Candidate, Fence},
-    quarantine::{self, AboutTask, SetAside},
+    quarantine::{self, AboutTask, SET_ASIDE_MAX, SetAside},
     testing::{FATES, Interrupted, LoseOne, ROOT, Stage, release},
 };
 
@@ -208,6 +208,41 @@ async fn what_was_set_aside_is_retried_once_with_the_result_of_the_others() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn as_many_tasks_as_can_be_set_aside_can_be_retried() {
+    let stage = Stage::new().await;
+    let (store, fence) = leader(&stage, "a").await;
+    let x = stage.member("x").await;
+    let paths = stage.attempt(1);
+    let mut settled = None;
+    for first in (0..SET_ASIDE_MAX).step_by(100) {
+        assert!(!quarantine::is_full(&*store, &paths).await.unwrap());
+        let about = AboutTask { deaths: 3, reason: "out of memory; ".repeat(30), at_ms: 7 };
+        let aside = |number: usize| SetAside {
+            task: format!("n{number:016}-{number}"),
+            envelope: vec![7; 200],
+            about: about.clone(),
+        };
+        let txn = format!("x-{first}");
+        let flush = accounting::Transaction {
+            node: "x".into(),
+            txn: txn.clone(),
+            settled: settled.replace(txn),
+            toggles: if first == 0 { vec![ROOT.to_owned()] } else { Vec::new() },
+            set_aside: (first..first + 100).map(aside).collect(),
+            ..Default::default()
+        };
+        accounting::commit(&*x, &stage.cluster, &paths, &flush).await.unwrap();
+    }
+    assert!(quarantine::is_full(&*store, &paths).await.unwrap());
+    let outcome = Outcome { incomplete: Some("tasks are missing".to_owned()), ..outcome(b"the rest") };
+    let closed = close(&*store, &fence, &stage.cluster, &stage.job, 1, &outcome, 5).await;
+    assert_eq!(closed, Ok(Closing::Closed));
+    let retried = retry(&*store, &stage.cluster, &stage.job, "a key").await;
+    assert_eq!(retried, Ok(Retried::Begun(SET_ASIDE_MAX)));
+    assert_eq!(stage.names(&stage.attempt(2).parked()).len(), SET_ASIDE_MAX);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::{
 
 impl Coordination {
     /// Returns for how long everything that a lost node held has stood there, in milliseconds, as far as the
-    /// clocks agree. `None` for other sources, and if nobody can tell: a claim does not depend on it.
+    /// clocks agree: it worked for at most that long, and for at most the interval of its writes. `None` for other sources, and if nobody can tell: a claim does not depend on it.
     pub(super) async fn written_before(&self, attempt: &AttemptPaths, source: Source) -> Option<u64> {
         let Source::Held(node) = source else { return None };
         let stat = self.store.exists(&attempt.held_by(&node.to_string())).await.ok()??;
@@ -19,12 +19,13 @@ impl Coordination {
     }
 }
 
-/// Describes what was claimed, if it is the work of a lost node.
+/// Describes what was claimed, if it is the work of a lost node. `lost_ms` is the time for which the node may
+/// have worked since it last wrote: that work is done again.
 pub(super) fn continued(
     me: NodeId,
     source: Source,
     holdings: &Holdings,
-    written_before: Option<u64>,
+    lost_ms: Option<u64>,
 ) -> Option<String> {
     let Holdings { tasks, owed, .. } = holdings;
     if tasks.is_empty() && owed.is_empty() {
@@ -36,10 +37,10 @@ pub(super) fn continued(
     };
     match source {
         Source::Held(node) => {
-            let written = written_before
-                .map(|ms| format!(", written {}.{} s earlier", ms / 1_000, ms % 1_000 / 100))
+            let again = lost_ms
+                .map(|ms| format!("; up to {}.{} s of its work is done again", ms / 1_000, ms % 1_000 / 100))
                 .unwrap_or_default();
-            Some(format!("{count} of {node}{written}"))
+            Some(format!("{count} of {node}{again}"))
         }
         // What a thief has refused, and what a node has parked when it left, is nobody's loss.
         Source::Parked(_) | Source::Returned(_) => None,
@@ -75,7 +76,7 @@ mod tests {
         let said = |source, tasks, before| continued(ME, source, &held(tasks), before).unwrap_or_default();
         assert_eq!(
             said(Source::Held(LOST), 12, Some(850)),
-            format!("12 tasks of {LOST}, written 0.8 s earlier")
+            format!("12 tasks of {LOST}; up to 0.8 s of its work is done again")
         );
         assert_eq!(said(Source::Held(LOST), 1, None), format!("1 task of {LOST}"));
         let to_me = Source::Transit(Transit::grant(LOST, 7, ME));

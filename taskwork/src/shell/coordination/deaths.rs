@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use zk::{
     accounting::CommitError,
     figures::EventKind,
-    quarantine::{AboutTask, SetAside},
+    quarantine::{AboutTask, SET_ASIDE_MAX, SetAside},
 };
 
 use super::Coordination;
@@ -31,7 +31,7 @@ impl Coordination {
     /// node, if the node writes what it holds; otherwise the job fails, because it would only panic again.
     pub(super) async fn break_down(&self, fault: &PoolFault) {
         let PoolFault::Panicked { task, message } = fault else { return self.fail(fault).await };
-        if !self.ledger || self.deaths_max == 0 {
+        if self.ledger_interval_ms == 0 || self.deaths_max == 0 {
             return self.fail(fault).await;
         }
         let reason: String = message.chars().take(REASON_CHARS_MAX).collect();
@@ -78,10 +78,21 @@ impl Coordination {
         Ok(all)
     }
 
+    /// Fails the job because too many tasks were set aside.
+    pub(super) async fn give_up(&self) -> zk::Result<()> {
+        let reason = format!(
+            "{SET_ASIDE_MAX} tasks were set aside, each after it had failed on several nodes in a row: the program \
+             is at fault, or the machines are"
+        );
+        tracing::error!(reason, "the job fails");
+        zk::job::fail(&*self.store, &self.cluster, &self.job.0, &reason, unix_ms()).await
+    }
+
     pub(super) fn note_set_aside(&self, condemned: &[Condemned]) {
         for Condemned { task, reason } in condemned {
             let said = if reason.is_empty() { String::new() } else { format!("; it last said: {reason}") };
-            let detail = format!("task {}, after {} nodes were lost with it{said}", task.id, task.deaths);
+            let detail =
+                format!("task {}, after it had failed on {} nodes in a row{said}", task.id, task.deaths);
             tracing::error!(detail, "a task is set aside; the job goes on without it");
             self.timeline.note(EventKind::SetAside, detail);
         }

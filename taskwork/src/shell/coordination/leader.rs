@@ -31,6 +31,10 @@ enum Stopped {
 /// the leader was disconnected causes none.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
+/// The maximum number of tasks that are named in a result because they were set aside. The job's record names
+/// the first, and `quarantine/` all of them.
+const SET_ASIDE_SHOWN_MAX: usize = 100;
+
 /// The state of the node's candidate in the tree.
 #[derive(Debug, Default)]
 pub(crate) enum Standing {
@@ -51,7 +55,7 @@ fn is_unprotected(held: &[u8]) -> bool {
 fn why_incomplete(set_aside: &[(String, AboutTask)]) -> Option<String> {
     let (task, about) = set_aside.first()?;
     let what = match set_aside.len() {
-        1 => format!("task {task} was set aside after {} nodes were lost with it", about.deaths),
+        1 => format!("task {task} was set aside after it had failed on {} nodes in a row", about.deaths),
         more => format!("{more} tasks were set aside, the first of them {task}"),
     };
     let said =
@@ -230,7 +234,7 @@ impl Coordination {
         attempt: &AttemptPaths,
         judged: &mut BTreeSet<String>,
     ) -> zk::Result<Vec<String>> {
-        let mut lost_for_good = Vec::new();
+        let (mut lost_for_good, mut continued) = (Vec::new(), Vec::new());
         for node in job::lost(&*self.store, &self.cluster, attempt).await? {
             if judged.contains(&node) {
                 continue;
@@ -241,8 +245,13 @@ impl Coordination {
                 continue;
             }
             tracing::warn!(%node, "a node was lost; others continue from what it had last written");
-            self.timeline.note(EventKind::Lost, format!("{node}; others continue from what it had written"));
-            judged.insert(node);
+            judged.insert(node.clone());
+            continued.push(node);
+        }
+        // One event, since a new leader tells of all that were lost before, and few events are kept.
+        if !continued.is_empty() {
+            let names = continued.join(", ");
+            self.timeline.note(EventKind::Lost, format!("{names}; others continue from what was written"));
         }
         Ok(lost_for_good)
     }
@@ -299,7 +308,10 @@ impl Coordination {
                 if !set_aside.is_empty() {
                     let tasks = set_aside
                         .iter()
-                        .map(|(task, about)| serde_json::json!({ "task": task, "about": about }));
+                        .take(SET_ASIDE_SHOWN_MAX)
+                        .map(|(task, AboutTask { deaths, reason, .. })| {
+                            serde_json::json!({ "task": task, "deaths": deaths, "reason": reason })
+                        });
                     shown["set_aside"] = tasks.collect();
                 }
                 job::Outcome { result, shown, incomplete: why_incomplete(&set_aside) }

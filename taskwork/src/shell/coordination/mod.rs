@@ -122,8 +122,8 @@ pub(crate) struct Coordination {
     pub(crate) visibility: Visibility,
     /// The number of the last look for what lost nodes have left behind that was requested.
     pub(crate) orphans_wanted: watch::Receiver<u64>,
-    /// Whether the node writes what it holds.
-    pub(crate) ledger: bool,
+    /// The time between two writes of everything that the node holds, in milliseconds; 0 if it never does that.
+    pub(crate) ledger_interval_ms: u64,
     /// As in [`Seat::resigned`](super::seat::Seat::resigned).
     pub(crate) resigned: Option<Resigned>,
     /// Whether it was said that the node holds more than it writes.

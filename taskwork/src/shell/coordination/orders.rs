@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use zk::{
     accounting::{self, CommitError},
     figures::EventKind,
+    quarantine,
 };
 
 use super::{Coordination, continued::continued};
@@ -228,9 +229,14 @@ impl Coordination {
             self.takes_part(attempt);
         }
         let unreadable = unreadable.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match codec::decode(&bytes) {
+        match codec::decode::<Holdings>(&bytes) {
             Ok(holdings) if unreadable.is_none() => {
-                if let Some(detail) = continued(self.node, source, &holdings, written_before) {
+                // A node that leaves after a panic writes once more, without what it has done since.
+                let has_panicked =
+                    holdings.suspect.is_some() || holdings.tasks.iter().any(|task| task.deaths > 0);
+                let since = if has_panicked { None } else { written_before };
+                let lost = Some(since.map_or(self.ledger_interval_ms, |ms| ms.min(self.ledger_interval_ms)));
+                if let Some(detail) = continued(self.node, source, &holdings, lost) {
                     tracing::info!(detail, "the node continues what a lost node had written");
                     self.timeline.note(EventKind::Continues, detail);
                 }
@@ -264,7 +270,8 @@ impl Coordination {
 
     /// Returns the holdings of a node that has just enrolled, encoded.
     fn nothing_held(&self) -> Result<Vec<u8>, CommitError> {
-        let held = if self.ledger { Holdings::default() } else { Holdings::unprotected() };
+        let writes = self.ledger_interval_ms > 0;
+        let held = if writes { Holdings::default() } else { Holdings::unprotected() };
         codec::encode(&held).map_err(|error| CommitError::Store(unwritable(&error)))
     }
 
@@ -303,7 +310,10 @@ impl Coordination {
         let committed = accounting::commit(&*self.store, &self.cluster, &paths, &transaction).await?;
         self.rebuilds.add(u64::from(committed.rebuilds));
         self.note_set_aside(condemned);
-        if held.unprotected && self.ledger && !self.told_unprotected.swap(true, Relaxed) {
+        if !condemned.is_empty() && quarantine::is_full(&*self.store, &paths).await? {
+            self.give_up().await?;
+        }
+        if held.unprotected && self.ledger_interval_ms > 0 && !self.told_unprotected.swap(true, Relaxed) {
             tracing::warn!(
                 "this node holds more than it can write, or a task that is too large: as long as that is so, the \
                  job begins anew if the node is lost"
