@@ -99,12 +99,6 @@ const MUTANTS: &[Mutant] = &[
         "{ let _ = txn; format!(\"{}/parked/{task}\", self.0) }",
     ),
     mutant(
-        "give away what idle workers are about to take",
-        "taskwork/src/core/pool_view.rs",
-        "        self.queued.saturating_sub(self.idle)\n",
-        "        self.queued\n",
-    ),
-    mutant(
         "more grants than a thief can remember",
         "taskwork/src/core/victim.rs",
         "        self.open.len() < limits.open_grants_max && remembered < limits.open_grants_max as u64\n",
