@@ -14,8 +14,9 @@
 //! | the pool is idle and gets no tasks | at once |
 //! | the batch is large, or ids are owed | at once |
 //!
-//! The first three are less frequent in a large cluster, so that all nodes together do not write more often
-//! than `ZooKeeper` likes, and none follows a flush at once that has taken long.
+//! All of them are less frequent in a large cluster, so that all nodes together do not write more often than
+//! `ZooKeeper` likes. The first three are also less frequent on a node that holds much, so that it does not write
+//! too many bytes, and after a flush that has taken long.
 
 use super::{
     accounting::Draft,
@@ -34,6 +35,9 @@ use crate::{
 /// The minimum time between two flushes that somebody waits for, in milliseconds.
 const PRESSED_MS: u64 = 5;
 
+/// How much a node that works writes of what it holds, in bytes by millisecond: about 4 MiB a second.
+const BYTES_BY_MS: u64 = 4 << 10;
+
 impl Run {
     /// Begins a flush if one is due.
     pub(super) fn flush_if_due(&mut self, around: &mut Surroundings) {
@@ -42,13 +46,14 @@ impl Run {
         if around.actions.iter().any(Action::touches_pool) {
             return;
         }
-        if self.accounting.can_flush() && self.flush_is_due(around) {
+        if self.flushes_at(around).is_some_and(|at| around.now >= at) {
             self.begin_flush(around, Vec::new(), false);
         }
     }
 
-    fn flush_is_due(&self, around: &Surroundings) -> bool {
-        let Surroundings { now, pool, limits, .. } = around;
+    /// Returns whether the next flush waits for nothing but the pause after the last one.
+    fn flushes_soonest(&self, around: &Surroundings) -> bool {
+        let Surroundings { pool, limits, .. } = around;
         // A node that leaves writes what it has given away with the leave: until then it may be refused.
         let something = match around.drain {
             Some(_) => self.bases.confirmed_since().is_some() && self.victim.open() == 0,
@@ -57,7 +62,6 @@ impl Run {
         pool.batch_ids >= limits.batch_ids_commit
             || self.accounting.owes()
             || (something && self.has_run_dry(around))
-            || self.flushes_at(around).is_some_and(|at| *now >= at)
     }
 
     /// Returns whether this node has nothing to do, and probably gets nothing soon. A moment without tasks is
@@ -75,8 +79,8 @@ impl Run {
         if !self.accounting.can_flush() {
             return None;
         }
-        let Surroundings { pool, limits, members, .. } = around;
-        let pause_ms = limits.ledger_pause_ms.saturating_mul(members.len() as u64);
+        let Surroundings { pool, limits, .. } = around;
+        let pause_ms = pause_ms(around);
         let moved = self.moved_since();
         let pressed_ms = pause_ms.max(PRESSED_MS);
         let pressed = moved.filter(|_| self.pressed).map(|_| self.flushed_at + pressed_ms);
@@ -85,9 +89,12 @@ impl Run {
         let regular = works.then(|| self.flushed_at + limits.ledger_interval_ms.max(pause_ms));
         let trial = self.trials.are_due(pool.is_hungry() && pool.batch_ids > 0);
         let trial = trial.then_some(self.flushed_at + pressed_ms);
-        let due = [pressed, soon, regular, trial].into_iter().flatten().min()?;
-        // A flush that takes long, because it is large or ZooKeeper is slow, is followed by a pause as long.
-        Some(due.max(self.flush_after))
+        let due =
+            [pressed, soon, regular, trial].into_iter().flatten().min().map(|at| at.max(self.flush_after));
+        let soonest = self.flushes_soonest(around).then_some(self.flushed_at);
+        let due = due.into_iter().chain(soonest).min()?;
+        // Whoever leaves has no time.
+        Some(if around.drain.is_some() { due } else { due.max(self.paused_until) })
     }
 
     /// Returns since when tasks have come or gone that the next flush would write.
@@ -109,6 +116,7 @@ impl Run {
         beside.extend(others.cloned());
         self.pressed = false;
         self.flushed_at = around.now;
+        self.paused_until = around.now + pause_ms(around);
         let draft = Draft { take: taken.transits, give, beside, park, condemned, suspect: None, leave };
         self.accounting.draft(draft, taken.owed);
         around.actions.push(Action::Cut { firm: taken.bases });
@@ -155,7 +163,8 @@ impl Run {
     /// Handles a committed flush: thieves learn that their tasks are written.
     pub(super) fn flushed(&mut self, around: &mut Surroundings, flush: &Flush) {
         let took_ms = around.now.saturating_sub(self.flushed_at);
-        self.flush_after = around.now + took_ms.min(around.limits.ledger_interval_ms);
+        let rested_at = around.now + took_ms.min(around.limits.ledger_interval_ms);
+        self.flush_after = rested_at.max(self.flushed_at + self.cut_bytes / BYTES_BY_MS);
         self.note_written(flush, &around.limits);
         if let Some(task) = self.trials.begin(&flush.held) {
             around.keep(Basis::FIRM, vec![task]);
@@ -189,6 +198,11 @@ impl Run {
         let transit = self.reclaim.pop()?;
         Some(self.accounting.claim(Source::Returned(transit), false))
     }
+}
+
+/// Returns the minimum time between two flushes of a node, in milliseconds.
+fn pause_ms(around: &Surroundings) -> u64 {
+    around.limits.ledger_pause_ms.saturating_mul(around.members.len() as u64)
 }
 
 /// Tentative tasks.

@@ -70,9 +70,14 @@ fn at_work(members: u64, limits: Limits) -> Node {
 
 /// Lets time pass until the node cuts; returns when, and the flush.
 fn next_flush(node: &mut Node, from: u64) -> (u64, Transaction) {
+    next_flush_of(node, from, envelope(0))
+}
+
+/// Does the same with a task that the node holds.
+fn next_flush_of(node: &mut Node, from: u64, task: Envelope) -> (u64, Transaction) {
     let cut = (from..from + 10_000).find(|&ms| cuts(&node.handle(at(ms), BUSY, Event::Tick)));
     let cut_at = cut.expect("a node with tasks flushes");
-    let cut = Cut { tasks: vec![envelope(0)], ..Cut::default() };
+    let cut = Cut { tasks: vec![task], ..Cut::default() };
     let flush = transaction(&node.handle(at(cut_at), BUSY, Event::Cut(cut)));
     (cut_at, flush.expect("a cut is followed by its flush"))
 }
@@ -128,6 +133,33 @@ fn a_flush_that_took_long_is_followed_by_a_pause_as_long() {
     assert_eq!(pressed_after(1, Limits::default(), 300), 600);
     let interval_ms = Limits::default().ledger_interval_ms;
     assert_eq!(pressed_after(1, Limits::default(), 4 * interval_ms), 5 * interval_ms, "but not longer");
+}
+
+#[test]
+fn a_node_that_holds_much_writes_it_less_often() {
+    let flushes = |bytes: usize| {
+        let mut node = at_work(1, Limits::default());
+        let task = Envelope { task: vec![0; bytes].into(), ..envelope(0) };
+        let (first, flush) = next_flush_of(&mut node, 101, task.clone());
+        committed(&mut node, first + 1, &flush);
+        next_flush_of(&mut node, first + 1, task).0 - first
+    };
+    assert_eq!(flushes(8), Limits::default().ledger_interval_ms);
+    assert_eq!(flushes(16 << 20), 4_096, "4 MiB a second");
+}
+
+#[test]
+fn even_a_full_batch_waits_for_its_turn_in_a_large_cluster() {
+    let limits = Limits { ledger_pause_ms: 2, ..Limits::default() };
+    let full = PoolView { batch_ids: limits.batch_ids_commit, ..BUSY };
+    let mut node = at_work(50, limits);
+    let actions = node.handle(at(150), full, Event::Tick);
+    assert!(cuts(&actions), "the first one is not delayed: {actions:?}");
+    let flush = transaction(&node.handle(at(150), full, Event::Cut(Cut::default()))).unwrap();
+    committed(&mut node, 151, &flush);
+    assert!(!cuts(&node.handle(at(152), full, Event::Tick)));
+    assert_eq!(node.deadline(), Some(250));
+    assert!(cuts(&node.handle(at(250), full, Event::Tick)));
 }
 
 #[test]

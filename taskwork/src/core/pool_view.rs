@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn what_idle_workers_are_about_to_take_and_what_is_too_large_is_not_spare() {
-        let view = |idle, queued, staying| PoolView { workers: 4, idle, queued, staying, ..PoolView::default() };
+        let view =
+            |idle, queued, staying| PoolView { workers: 4, idle, queued, staying, ..PoolView::default() };
         assert_eq!(view(0, 5, 0).spare(), 5);
         assert_eq!(view(2, 5, 0).spare(), 3);
         assert_eq!(view(2, 1, 0).spare(), 0, "the last task begins here");

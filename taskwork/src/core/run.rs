@@ -46,6 +46,8 @@ pub(super) struct Run {
     pub(super) flushed_at: u64,
     /// The time before which no flush begins that can wait.
     pub(super) flush_after: u64,
+    /// The time before which none begins at all, unless the node leaves.
+    pub(super) paused_until: u64,
     /// Whether a thief has nothing to do but to wait for a flush.
     pub(super) pressed: bool,
     /// Whether the last cut was empty.
@@ -101,6 +103,7 @@ impl Run {
             reclaim: Vec::new(),
             flushed_at: now,
             flush_after: 0,
+            paused_until: 0,
             pressed: false,
             held_nothing: true,
             cut_bytes: 0,
