@@ -21,10 +21,22 @@ const PAIRS: usize = 2;
 const MANY: (f64, f64) = (100.0, 1_000.0);
 /// The operating system's unit of processor time.
 const TICKS_BY_S: f64 = 100.0;
-/// The interval of nodes that write, by default.
-const WITH_MS: &str = "1000";
-/// The interval of nodes that never write.
-const WITHOUT_MS: &str = "0";
+
+/// How the nodes of one cluster write what they hold.
+#[derive(Clone, Copy)]
+struct Writing {
+    /// The name of their cluster.
+    name: &'static str,
+    /// Its place among the clusters, in the order in which their nodes were started.
+    place: usize,
+    interval_ms: u32,
+    pause_ms: u32,
+}
+
+const WITH: Writing = Writing { name: "with", place: 0, interval_ms: 1_000, pause_ms: 1 };
+const WITHOUT: Writing = Writing { name: "without", place: 1, interval_ms: 0, pause_ms: 1 };
+/// Four nodes that pause between two writes as long as each of 100 does.
+const AS_OF_MANY: Writing = Writing { name: "as-of-many", place: 2, interval_ms: 1_000, pause_ms: 33 };
 
 /// A job with its answer.
 struct Measured {
@@ -95,9 +107,13 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
 
 fn compare(job: &Measured, nodes: usize, rounds: usize) -> Result<Vec<Row>> {
     let mut cluster = Cluster::start(&Setup::standalone())?;
-    for interval in [WITH_MS, WITHOUT_MS] {
-        let node = [job.program, "--ledger-interval-ms", interval, "--cluster", &name_of(interval)];
-        cluster.start_nodes("limited", nodes, &node)?;
+    let counts_writes = job.steals && nodes == 4;
+    for Writing { name, interval_ms, pause_ms, .. } in [WITH, WITHOUT, AS_OF_MANY] {
+        let (interval, pause) = (interval_ms.to_string(), pause_ms.to_string());
+        let node = [job.program, "--ledger-interval-ms", &interval, "--ledger-pause-ms", &pause];
+        if name != AS_OF_MANY.name || counts_writes {
+            cluster.start_nodes("limited", nodes, &[&node[..], &["--cluster", name]].concat())?;
+        }
     }
     let what = format!("{}, {nodes} processes", job.instance);
     let (mut ratios, mut economy) = (Vec::new(), Vec::new());
@@ -105,14 +121,14 @@ fn compare(job: &Measured, nodes: usize, rounds: usize) -> Result<Vec<Row>> {
     let pairs = rounds * PAIRS;
     // The first pair does not count.
     for pair in 0..=pairs {
-        let measure = |interval| job.run(&cluster, nodes, interval);
+        let measure = |writing| job.run(&cluster, nodes, writing);
         // Whatever is second finds warmer caches.
         let (with, without) = if pair % 2 == 0 {
-            let with = measure(WITH_MS)?;
-            (with, measure(WITHOUT_MS)?)
+            let with = measure(WITH)?;
+            (with, measure(WITHOUT)?)
         } else {
-            let without = measure(WITHOUT_MS)?;
-            (measure(WITH_MS)?, without)
+            let without = measure(WITHOUT)?;
+            (measure(WITH)?, without)
         };
         if pair > 0 {
             ratios.push(with.rate / without.rate);
@@ -139,8 +155,10 @@ fn compare(job: &Measured, nodes: usize, rounds: usize) -> Result<Vec<Row>> {
         rows.push(row("median steal, with ÷ without", "", Target::AtMost(1.1), ratio));
     }
     let (with, without) = of(&writes);
-    if job.steals {
-        rows.push(many(&what, Sample::of(with.iter().copied())));
+    if counts_writes {
+        let measure = |_| Ok(job.run(&cluster, nodes, AS_OF_MANY)?.writes);
+        let by_node = (0..rounds).map(measure).collect::<Result<Vec<_>>>()?;
+        rows.push(many(&format!("{what} that pause as 100 do"), Sample::of(by_node)));
     }
     rows.push(told("ZooKeeper's writes by node, with", "/s", with));
     rows.push(told("ZooKeeper's writes by node, without", "/s", without));
@@ -157,26 +175,19 @@ pub(super) fn many(what: &str, by_node: Sample) -> Row {
     Row::new(what, "/s", Target::AtMost(most), by_node.times(nodes))
 }
 
-/// Returns the name of the cluster of the nodes with an interval.
-fn name_of(interval: &str) -> String {
-    format!("every-{interval}")
-}
-
 impl Measured {
-    fn run(&self, cluster: &Cluster, nodes: usize, interval: &str) -> Result<Took> {
+    fn run(&self, cluster: &Cluster, nodes: usize, writing: Writing) -> Result<Took> {
         let file = data::folder().map(|folder| folder.join(self.instance)).filter(|file| file.is_file());
         let instance = file.as_deref().map_or(Some(self.instance), |file| file.to_str());
         let instance = instance.context("a path that is no text")?;
-        let name = name_of(interval);
-        // The nodes that write were started first.
-        let first = if interval == WITH_MS { 0 } else { nodes };
+        let (name, first) = (writing.name, writing.place * nodes);
         let nodes_s = || {
             let own = cluster.nodes[first..first + nodes].iter();
             own.map(|node| processor_s(node.id())).sum::<Result<f64>>()
         };
         let server = cluster.servers.process_id(0).context("ZooKeeper does not run")?;
         let (before, server_s, own_s) = (writes(cluster)?, processor_s(server)?, nodes_s()?);
-        let job = ["submit", instance, "--any-build", "--cluster", &name, "--wait", "--quiet", "--json"];
+        let job = ["submit", instance, "--any-build", "--cluster", name, "--wait", "--quiet", "--json"];
         let said = cluster.begin(self.program, &job)?.end_within(PATIENCE)?;
         let (server_s, own_s) = (processor_s(server)? - server_s, nodes_s()? - own_s);
         let written = writes(cluster)? - before;

@@ -25,7 +25,11 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
             let mut notes: Vec<String> = Vec::new();
             notes.extend(overview.leads(&member.node).then(|| "leads".to_owned()));
             notes.extend(overview.drains(&member.node).then(|| "leaving".to_owned()));
-            notes.extend(unstoppable.get(&member.node).map(|task| format!("{task} does not stop")));
+            notes.extend(
+                unstoppable
+                    .get(&member.node)
+                    .map(|task| format!("{task} does not ask whether it is to stop")),
+            );
             notes.extend(
                 unprotected
                     .get(&member.node)

@@ -22,7 +22,7 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
     let text = || {
         let mut text = as_text(desk, &overview);
         for (node, task) in &unstoppable {
-            text.extend(["\n", task, " at node ", node, " does not stop\n"]);
+            text.extend(["\n", task, " at node ", node, " does not ask whether it is to stop\n"]);
         }
         text
     };

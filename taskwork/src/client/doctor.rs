@@ -177,12 +177,13 @@ fn stopping(silent: &BTreeMap<String, String>, findings: &mut Findings) {
     for (node, task) in silent {
         findings.wrong(
             CHECK,
-            format!("{task} at node {node} does not stop"),
-            "Its program must call migrate() or has_requests() more often; the node goes on without that thread",
+            format!("{task} at node {node} does not ask whether it is to stop"),
+            "Its program must call migrate() or has_requests() more often: meanwhile the node writes nothing of what it \
+             holds, and if the task was to stop, it goes on without that thread",
         );
     }
     if silent.is_empty() {
-        findings.well(CHECK, "every task that was asked to stop has stopped");
+        findings.well(CHECK, "every task asks whether it is to stop");
     }
 }
 

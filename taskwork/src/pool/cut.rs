@@ -108,6 +108,12 @@ impl Collecting {
         self.current.as_ref().is_some_and(|current| !current.awaited.is_empty())
     }
 
+    /// Returns the number of the cut that is collected, and the workers whose point is still to come.
+    pub(super) fn awaited(&self) -> (u64, Vec<usize>) {
+        let awaited = self.current.iter().flat_map(|current| &current.awaited);
+        (self.number, awaited.copied().collect())
+    }
+
     /// Adds a task to the cut.
     pub(super) fn add(&mut self, task: Seal) {
         let Some(current) = &mut self.current else { return };

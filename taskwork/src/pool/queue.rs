@@ -403,6 +403,11 @@ impl<T: Task> Queue<T> {
         self.interrupted[worker].load(Relaxed)
     }
 
+    /// Returns the number of the cut that is collected, and the workers whose point is still to come.
+    pub(super) fn awaited(&self) -> (u64, Vec<usize>) {
+        self.lock().cut.awaited()
+    }
+
     /// Returns what is to be done with a task that was interrupted.
     pub(super) fn interruption(&self, worker: usize, basis: Basis, signals: &Signals) -> Interruption {
         let state = self.lock();

@@ -143,6 +143,10 @@ impl<T: Task> Work for Slices<T> {
         self.pool.running()
     }
 
+    fn awaited(&self) -> (u64, Vec<TaskId>) {
+        self.pool.awaited()
+    }
+
     fn signals(&self) -> &Signals {
         self.pool.signals()
     }

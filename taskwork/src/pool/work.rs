@@ -69,6 +69,8 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn outlook(&self) -> Outlook;
     /// Returns the tasks that are being searched or completed.
     fn running(&self) -> Vec<TaskId>;
+    /// Returns the number of the cut that is collected, and the tasks that it waits for.
+    fn awaited(&self) -> (u64, Vec<TaskId>);
     fn signals(&self) -> &Signals;
     fn variables(&self) -> &VariableTable;
     /// Queues tasks from elsewhere, with a basis that is open from now on, and the time of the request for
@@ -132,6 +134,11 @@ impl<T: Task> Work for Pool<T> {
 
     fn running(&self) -> Vec<TaskId> {
         self.running.iter().filter_map(|task| *lock(task)).collect()
+    }
+
+    fn awaited(&self) -> (u64, Vec<TaskId>) {
+        let (cut, workers) = self.queue.awaited();
+        (cut, workers.iter().filter_map(|&worker| *lock(self.running.get(worker)?)).collect())
     }
 
     fn signals(&self) -> &Signals {

@@ -11,51 +11,80 @@ use tokio::time;
 use zk::figures::Silent;
 
 use super::Coordination;
-use crate::shell::clock::unix_ms;
+use crate::{id::TaskId, shell::clock::unix_ms};
 
 /// The interval of checks whether tasks have stopped that were asked to.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The time after which a task that does not stop is reported.
 const SILENT_AFTER: Duration = Duration::from_secs(10);
 
+/// What tasks are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Stop,
+    /// To be written, for the cut with this number.
+    Written(u64),
+}
+
 impl Coordination {
-    /// Periodically looks for tasks that have not stopped long after they were asked to.
+    /// Periodically looks for tasks that have not stopped, or have not let themselves be written, long after they
+    /// were asked to.
     pub(super) async fn watch_for_silence(self: Arc<Self>) {
-        let (mut asked, mut said) = (None, false);
+        let mut asked: Option<(Asked, time::Instant, u64)> = None;
+        let (mut told_stop, mut told_write) = (false, false);
         loop {
             time::sleep(LOOK_EVERY).await;
-            let view = self.pool.view();
-            if !view.stopped || view.is_quiet() {
-                if std::mem::take(&mut said) {
-                    tracing::info!("the tasks have stopped that did not ask whether they are to");
+            let Some((what, tasks)) = self.unanswered() else {
+                if std::mem::take(&mut told_stop) | std::mem::take(&mut told_write) {
+                    tracing::info!("the tasks have reacted that did not ask whether they are to stop");
                 }
                 asked = None;
                 self.note_silent(Vec::new());
                 continue;
+            };
+            // Another cut is another question.
+            asked = asked.filter(|(before, ..)| *before == what);
+            let (_, since, since_ms) = *asked.get_or_insert_with(|| (what, time::Instant::now(), unix_ms()));
+            if since.elapsed() < SILENT_AFTER {
+                self.note_silent(Vec::new());
+                continue;
             }
-            let (since, since_ms) = *asked.get_or_insert_with(|| (time::Instant::now(), unix_ms()));
-            if since.elapsed() >= SILENT_AFTER && !std::mem::replace(&mut said, true) {
-                let (tasks, silent_s) = (self.running_tasks().join(", "), since.elapsed().as_secs());
+            self.note_silent(silent(&tasks, since_ms));
+            let (names, silent_s) = (names(&tasks).join(", "), since.elapsed().as_secs());
+            if what == Asked::Stop && !std::mem::replace(&mut told_stop, true) {
                 tracing::warn!(
-                    job = %self.job, tasks, silent_s,
+                    job = %self.job, tasks = names, silent_s,
                     "a task does not ask whether it is to stop (Context::migrate)"
                 );
                 self.silence.notify_one();
-            }
-            if said {
-                self.note_silent(self.silent_since(since_ms));
+            } else if what != Asked::Stop && !std::mem::replace(&mut told_write, true) {
+                tracing::warn!(
+                    job = %self.job, tasks = names, silent_s,
+                    "a task does not ask whether it is to be written (Context::migrate): until it does, this node \
+                     writes nothing of what it holds"
+                );
             }
         }
     }
 
+    /// Returns what tasks were asked for and have not done yet, if they were asked for anything.
+    fn unanswered(&self) -> Option<(Asked, Vec<TaskId>)> {
+        let view = self.pool.view();
+        if view.stopped {
+            return (!view.is_quiet()).then(|| (Asked::Stop, self.pool.running()));
+        }
+        let (cut, tasks) = self.pool.awaited();
+        (!tasks.is_empty()).then_some((Asked::Written(cut), tasks))
+    }
+
     /// Returns the tasks that run now, as silent since the given time.
     pub(crate) fn silent_since(&self, since_ms: u64) -> Vec<Silent> {
-        self.running_tasks().into_iter().map(|task| Silent { task, since_ms }).collect()
+        silent(&self.pool.running(), since_ms)
     }
 
     /// Returns the names of the tasks that run now.
     pub(crate) fn running_tasks(&self) -> Vec<String> {
-        self.pool.running().iter().map(ToString::to_string).collect()
+        names(&self.pool.running())
     }
 
     pub(crate) fn note_silent(&self, silent: Vec<Silent>) {
@@ -65,4 +94,12 @@ impl Coordination {
     pub(super) fn silent(&self) -> Vec<Silent> {
         self.silent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+fn silent(tasks: &[TaskId], since_ms: u64) -> Vec<Silent> {
+    names(tasks).into_iter().map(|task| Silent { task, since_ms }).collect()
+}
+
+fn names(tasks: &[TaskId]) -> Vec<String> {
+    tasks.iter().map(TaskId::to_string).collect()
 }
