@@ -38,13 +38,13 @@ pub struct Claim {
     pub node: String,
     /// The transaction's id: unique, and the same for every try.
     pub txn: String,
-    /// As in [`Transaction`].
+    /// As in [`Transaction`](super::Transaction).
     pub settled: Option<String>,
     /// What is claimed.
     pub source: Source,
     /// The name of the znode in `transit/` to which it is moved: unique, and the same for every try.
     pub transit: String,
-    /// What the node holds otherwise, if the same transaction also [enrols](enrol) it, unless it is enrolled.
+    /// What the node holds otherwise, if the same transaction also [enrols](super::enrol) it, unless it is enrolled.
     pub enrol: Option<Vec<u8>>,
 }
 

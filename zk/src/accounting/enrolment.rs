@@ -51,7 +51,7 @@ pub async fn held(store: &dyn Store, attempt: &AttemptPaths, node: &str) -> Resu
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Orphans {
     /// The members. They were read first: of a node that was one and is none, nothing that is missing in the
-    /// following will ever come. Who is none may have joined since: a [`claim`] looks again.
+    /// following will ever come. Who is none may have joined since: a [`claim`](super::claim) looks again.
     pub members: Vec<String>,
     /// The names of the znodes of all tasks on their way.
     pub transits: Vec<String>,
