@@ -44,7 +44,8 @@ pub struct Claim {
     pub source: Source,
     /// The name of the znode in `transit/` to which it is moved: unique, and the same for every try.
     pub transit: String,
-    /// What the node holds otherwise, if the same transaction also [enrols](super::enrol) it, unless it is enrolled.
+    /// What the node holds otherwise, if the same transaction also [enrols](super::enrol) it, unless it is
+    /// enrolled.
     pub enrol: Option<Vec<u8>>,
 }
 
