@@ -117,12 +117,6 @@ const MUTANTS: &[Mutant] = &[
         "        let void = |(_, given): &(&u64, &Unwritten)| which(given);\n",
     ),
     mutant(
-        "leave before acknowledgements were heard",
-        "taskwork/src/core/leaving.rs",
-        "        let all_heard = self.victim.open() == 0 && self.receipts.unheard().next().is_none();\n",
-        "        let all_heard = self.victim.open() == 0;\n",
-    ),
-    mutant(
         "a task that moves leaves its children behind",
         "taskwork/src/pool/mod.rs",
         "            children: self.children.clone(),\n",

@@ -101,6 +101,7 @@ impl<T: Task> Submitted<T> {
     /// # Errors
     /// As [`Client::suspend`].
     pub async fn suspend(&self) -> Result<(), ClientError> {
+        self.job.check_key().await?;
         self.job.client.suspend(&self.job.id).await
     }
 
@@ -109,6 +110,7 @@ impl<T: Task> Submitted<T> {
     /// # Errors
     /// As [`Client::resume`].
     pub async fn resume(&self) -> Result<(), ClientError> {
+        self.job.check_key().await?;
         self.job.client.resume(&self.job.id).await
     }
 
@@ -117,6 +119,7 @@ impl<T: Task> Submitted<T> {
     /// # Errors
     /// As [`Client::inject`].
     pub async fn inject(&self, said: serde_json::Value, timeout: Duration) -> Result<Answer, ClientError> {
+        self.job.check_key().await?;
         self.job.client.inject(&self.job.id, said, timeout).await
     }
 }
@@ -157,6 +160,14 @@ impl AnyJob {
                 .client
                 .ask(|store| async move { self.tracked(store).progress((self.variables)()).await });
             read.await.map_err(|error| self.forgotten(error))
+        })
+    }
+
+    /// Fails if ZooKeeper was replaced by an empty one, in which another job has the same id.
+    fn check_key(&self) -> BoxFuture<'_, Result<(), ClientError>> {
+        Box::pin(async move {
+            let read = self.client.ask(|store| async move { self.tracked(store).record().await });
+            read.await.map(drop).map_err(|error| self.forgotten(error))
         })
     }
 

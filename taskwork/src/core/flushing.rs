@@ -14,9 +14,9 @@
 //! | the pool is idle and gets no tasks | at once |
 //! | the batch is large, or ids are owed | at once |
 //!
-//! All of them are less frequent in a large cluster, so that all nodes together do not write more often than
-//! `ZooKeeper` likes. The first three are also less frequent on a node that holds much, so that it does not write
-//! too many bytes, and after a flush that has taken long.
+//! All but the last are less frequent in a large cluster, so that all nodes together do not write more often
+//! than `ZooKeeper` likes. The first three also leave a pause after a flush that has taken long, and the first two
+//! are less frequent on a node that holds much, so that it does not write too many bytes.
 
 use super::{
     accounting::Draft,
@@ -35,7 +35,8 @@ use crate::{
 /// The minimum time between two flushes that somebody waits for, in milliseconds.
 const PRESSED_MS: u64 = 5;
 
-/// How much a node that works writes of what it holds, in bytes by millisecond: about 4 MiB a second.
+/// How much a node writes of what it holds, in bytes by millisecond, unless somebody waits for it or its batch is
+/// full: about 4 MiB a second.
 const BYTES_BY_MS: u64 = 4 << 10;
 
 impl Run {
@@ -51,17 +52,14 @@ impl Run {
         }
     }
 
-    /// Returns whether the next flush waits for nothing but the pause after the last one.
-    fn flushes_soonest(&self, around: &Surroundings) -> bool {
-        let Surroundings { pool, limits, .. } = around;
+    /// Returns whether there is something to be written for which no tasks will come any more.
+    fn is_last_flush(&self, around: &Surroundings) -> bool {
         // A node that leaves writes what it has given away with the leave: until then it may be refused.
         let something = match around.drain {
             Some(_) => self.bases.confirmed_since().is_some() && self.victim.open() == 0,
-            None => pool.batch_ids > 0 || self.moved_since().is_some(),
+            None => around.pool.batch_ids > 0 || self.moved_since().is_some(),
         };
-        pool.batch_ids >= limits.batch_ids_commit
-            || self.accounting.owes()
-            || (something && self.has_run_dry(around))
+        something && self.has_run_dry(around)
     }
 
     /// Returns whether this node has nothing to do, and probably gets nothing soon. A moment without tasks is
@@ -89,12 +87,16 @@ impl Run {
         let regular = works.then(|| self.flushed_at + limits.ledger_interval_ms.max(pause_ms));
         let trial = self.trials.are_due(pool.is_hungry() && pool.batch_ids > 0);
         let trial = trial.then_some(self.flushed_at + pressed_ms);
-        let due =
-            [pressed, soon, regular, trial].into_iter().flatten().min().map(|at| at.max(self.flush_after));
-        let soonest = self.flushes_soonest(around).then_some(self.flushed_at);
-        let due = due.into_iter().chain(soonest).min()?;
+        let written = |at: u64| at.max(self.written_after);
+        let paced = [pressed, soon.map(written), regular.map(written), trial].into_iter().flatten();
+        let paced = paced.map(|at| at.max(self.flush_after));
         // Whoever leaves has no time.
-        Some(if around.drain.is_some() { due } else { due.max(self.paused_until) })
+        let last_ms = if around.drain.is_some() || self.is_first_flush { 0 } else { pause_ms };
+        let last = self.is_last_flush(around).then_some(self.flushed_at + last_ms);
+        // Each of these writes many completions.
+        let full = pool.batch_ids >= limits.batch_ids_commit || self.accounting.owes();
+        let full = full.then_some(self.flushed_at);
+        paced.chain(last).chain(full).min()
     }
 
     /// Returns since when tasks have come or gone that the next flush would write.
@@ -116,7 +118,7 @@ impl Run {
         beside.extend(others.cloned());
         self.pressed = false;
         self.flushed_at = around.now;
-        self.paused_until = around.now + pause_ms(around);
+        self.is_first_flush = false;
         let draft = Draft { take: taken.transits, give, beside, park, condemned, suspect: None, leave };
         self.accounting.draft(draft, taken.owed);
         around.actions.push(Action::Cut { firm: taken.bases });
@@ -163,8 +165,9 @@ impl Run {
     /// Handles a committed flush: thieves learn that their tasks are written.
     pub(super) fn flushed(&mut self, around: &mut Surroundings, flush: &Flush) {
         let took_ms = around.now.saturating_sub(self.flushed_at);
-        let rested_at = around.now + took_ms.min(around.limits.ledger_interval_ms);
-        self.flush_after = rested_at.max(self.flushed_at + self.cut_bytes / BYTES_BY_MS);
+        self.flush_after = around.now + took_ms.min(around.limits.ledger_interval_ms);
+        let bytes = if flush.held.unprotected { 0 } else { self.cut_bytes };
+        self.written_after = self.flushed_at + bytes / BYTES_BY_MS;
         self.note_written(flush, &around.limits);
         if let Some(task) = self.trials.begin(&flush.held) {
             around.keep(Basis::FIRM, vec![task]);

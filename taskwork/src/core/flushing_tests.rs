@@ -68,6 +68,13 @@ fn at_work(members: u64, limits: Limits) -> Node {
     node
 }
 
+/// Returns a cut with a completion and no tasks.
+fn done() -> Cut {
+    let mut cut = Cut::default();
+    cut.toggles.complete(TaskId::ROOT, &[]);
+    cut
+}
+
 /// Lets time pass until the node cuts; returns when, and the flush.
 fn next_flush(node: &mut Node, from: u64) -> (u64, Transaction) {
     next_flush_of(node, from, envelope(0))
@@ -149,17 +156,26 @@ fn a_node_that_holds_much_writes_it_less_often() {
 }
 
 #[test]
-fn even_a_full_batch_waits_for_its_turn_in_a_large_cluster() {
-    let limits = Limits { ledger_pause_ms: 2, ..Limits::default() };
-    let full = PoolView { batch_ids: limits.batch_ids_commit, ..BUSY };
+fn a_node_that_runs_dry_again_and_again_waits_for_its_turn_in_a_large_cluster() {
+    let limits = Limits { ledger_pause_ms: 2, commit_patience_ms: 0, ..Limits::default() };
+    let batch_ids_commit = limits.batch_ids_commit;
+    let dry = PoolView { batch_ids: 1, ..IDLE };
     let mut node = at_work(50, limits);
-    let actions = node.handle(at(150), full, Event::Tick);
-    assert!(cuts(&actions), "the first one is not delayed: {actions:?}");
-    let flush = transaction(&node.handle(at(150), full, Event::Cut(Cut::default()))).unwrap();
-    committed(&mut node, 151, &flush);
-    assert!(!cuts(&node.handle(at(152), full, Event::Tick)));
-    assert_eq!(node.deadline(), Some(250));
-    assert!(cuts(&node.handle(at(250), full, Event::Tick)));
+    let mut next = |from: u64| {
+        let cut = (from..from + 10_000).find(|&ms| cuts(&node.handle(at(ms), dry, Event::Tick))).unwrap();
+        let flush = transaction(&node.handle(at(cut), dry, Event::Cut(done()))).unwrap();
+        let committed = Event::Transacted { txn: flush.txn, result: TransactionResult::Committed };
+        node.handle(at(cut + 1), dry, committed);
+        cut
+    };
+    // The first flush writes what it has claimed. The second one comes when nobody has answered its requests.
+    let first = next(101);
+    let second = next(first + 1);
+    assert!(second >= first + 100);
+    let third = next(second + 1);
+    assert_eq!(third, second + 100, "it is still dry");
+    let full = PoolView { batch_ids: batch_ids_commit, ..BUSY };
+    assert!(cuts(&node.handle(at(third + 2), full, Event::Tick)), "a full batch does not wait");
 }
 
 #[test]

@@ -46,8 +46,10 @@ pub(super) struct Run {
     pub(super) flushed_at: u64,
     /// The time before which no flush begins that can wait.
     pub(super) flush_after: u64,
-    /// The time before which none begins at all, unless the node leaves.
-    pub(super) paused_until: u64,
+    /// The time before which none begins that nobody waits for, because the last one has written much.
+    pub(super) written_after: u64,
+    /// Whether there was no flush yet.
+    pub(super) is_first_flush: bool,
     /// Whether a thief has nothing to do but to wait for a flush.
     pub(super) pressed: bool,
     /// Whether the last cut was empty.
@@ -103,7 +105,8 @@ impl Run {
             reclaim: Vec::new(),
             flushed_at: now,
             flush_after: 0,
-            paused_until: 0,
+            written_after: 0,
+            is_first_flush: true,
             pressed: false,
             held_nothing: true,
             cut_bytes: 0,

@@ -158,7 +158,7 @@ impl Tracked {
     }
 
     /// Reads the job's record.
-    async fn record(&self) -> zk::Result<JobRecord> {
+    pub(crate) async fn record(&self) -> zk::Result<JobRecord> {
         let (record, _) = job::read(&*self.store, &self.cluster, &self.job.0).await?;
         self.check_key(&record)?;
         Ok(record)

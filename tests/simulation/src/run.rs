@@ -260,8 +260,11 @@ impl<'a> Stage<'a> {
                 continue;
             }
             let Some(record) = self.state(&job) else { continue };
-            if record.state == JobState::Incomplete && self.retries(&job, record.attempt) {
-                return false;
+            if record.state == JobState::Incomplete {
+                self.judge(&job, &record);
+                if self.retries(&job, record.attempt) {
+                    return false;
+                }
             }
             if record.state.is_over() {
                 self.judge(&job, &record);
@@ -305,7 +308,11 @@ impl<'a> Stage<'a> {
             return;
         }
         for job in self.jobs() {
-            let Some(record) = self.state(&job).filter(|record| !record.state.is_over()) else { continue };
+            let Some(record) = self.state(&job) else { continue };
+            let is_retried = self.retried.get(&job).is_some_and(|after| after.contains(&record.attempt));
+            if record.state.is_over() && !(record.state == JobState::Incomplete && is_retried) {
+                continue;
+            }
             let open = self
                 .world
                 .with(|state| state.invariants.facts.job(&job).map_or(0, |facts| facts.open(facts.latest)));

@@ -11,7 +11,7 @@ use crate::{
 
 impl Coordination {
     /// Returns for how long everything that a lost node held has stood there, in milliseconds, as far as the
-    /// clocks agree: it worked for at most that long, and for at most the interval of its writes. `None` for other sources, and if nobody can tell: a claim does not depend on it.
+    /// clocks agree. `None` for other sources, and if nobody can tell: a claim does not depend on it.
     pub(super) async fn written_before(&self, attempt: &AttemptPaths, source: Source) -> Option<u64> {
         let Source::Held(node) = source else { return None };
         let stat = self.store.exists(&attempt.held_by(&node.to_string())).await.ok()??;
@@ -19,13 +19,22 @@ impl Coordination {
     }
 }
 
-/// Describes what was claimed, if it is the work of a lost node. `lost_ms` is the time for which the node may
-/// have worked since it last wrote: that work is done again.
+/// When a lost node had written what it held. What it has done since is done again.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum LastWritten {
+    Unknown,
+    /// So many milliseconds before it was claimed: it may have been lost at any time since.
+    MsAgo(u64),
+    /// Before one of its tasks panicked.
+    BeforePanic,
+}
+
+/// Describes what was claimed, if it is the work of a lost node.
 pub(super) fn continued(
     me: NodeId,
     source: Source,
     holdings: &Holdings,
-    lost_ms: Option<u64>,
+    last_written: LastWritten,
 ) -> Option<String> {
     let Holdings { tasks, owed, .. } = holdings;
     if tasks.is_empty() && owed.is_empty() {
@@ -37,10 +46,12 @@ pub(super) fn continued(
     };
     match source {
         Source::Held(node) => {
-            let again = lost_ms
-                .map(|ms| format!("; up to {}.{} s of its work is done again", ms / 1_000, ms % 1_000 / 100))
-                .unwrap_or_default();
-            Some(format!("{count} of {node}{again}"))
+            let written = match last_written {
+                LastWritten::Unknown => String::new(),
+                LastWritten::BeforePanic => ", written before a task panicked there".to_owned(),
+                LastWritten::MsAgo(ms) => format!(", written {}.{} s earlier", ms / 1_000, ms % 1_000 / 100),
+            };
+            Some(format!("{count} of {node}{written}"))
         }
         // What a thief has refused, and what a node has parked when it left, is nobody's loss.
         Source::Parked(_) | Source::Returned(_) => None,
@@ -73,12 +84,17 @@ mod tests {
 
     #[test]
     fn it_is_said_what_is_continued_of_which_lost_node() {
-        let said = |source, tasks, before| continued(ME, source, &held(tasks), before).unwrap_or_default();
+        let said = |source, tasks, before: Option<u64>| {
+            let last_written = before.map_or(LastWritten::Unknown, LastWritten::MsAgo);
+            continued(ME, source, &held(tasks), last_written).unwrap_or_default()
+        };
         assert_eq!(
             said(Source::Held(LOST), 12, Some(850)),
-            format!("12 tasks of {LOST}; up to 0.8 s of its work is done again")
+            format!("12 tasks of {LOST}, written 0.8 s earlier")
         );
         assert_eq!(said(Source::Held(LOST), 1, None), format!("1 task of {LOST}"));
+        let resigned = continued(ME, Source::Held(LOST), &held(1), LastWritten::BeforePanic);
+        assert_eq!(resigned, Some(format!("1 task of {LOST}, written before a task panicked there")));
         let to_me = Source::Transit(Transit::grant(LOST, 7, ME));
         assert_eq!(said(to_me, 2, None), format!("2 tasks of {LOST} that were on their way to this node"));
         let to_lost = Source::Transit(Transit::grant(OTHER, 7, LOST));

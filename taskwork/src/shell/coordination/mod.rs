@@ -11,7 +11,7 @@
 //! | [`variables`] | `vars/` | the incumbent, both ways |
 //! | [`mail`] | `mail/` | nodes that the network does not connect |
 //! | [`figures`] | `figures/` | people who look at the job |
-//! | [`silence`] | the pool | tasks that do not stop on request |
+//! | [`silence`] | the pool | tasks that do not ask whether they are to stop |
 //! | [`orphans`] | `held/`, `transit/` | what lost nodes have left behind |
 //! | [`leader`] | `election/`, the global task list | the end of the job, and lost nodes |
 //! | [`suggestions`] | `suggestions/`, as long as the node leads | users' suggestions to the job |
@@ -110,7 +110,7 @@ pub(crate) struct Coordination {
     pub(crate) attempt: AtomicU32,
     /// Whether the job was suspended while the node worked on it.
     pub(crate) suspended: AtomicBool,
-    /// Tasks that have not stopped long after they were asked to.
+    /// Tasks that have not reacted long after they were asked to stop, or to let themselves be written.
     pub(crate) silent: Mutex<Vec<Silent>>,
     /// Notified once each time tasks have not stopped for long.
     pub(crate) silence: Notify,

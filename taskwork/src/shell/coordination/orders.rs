@@ -3,7 +3,10 @@
 use std::{
     collections::VecDeque,
     future::Future,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use serde::Serialize;
@@ -15,7 +18,10 @@ use zk::{
     quarantine,
 };
 
-use super::{Coordination, continued::continued};
+use super::{
+    Coordination,
+    continued::{LastWritten, continued},
+};
 use crate::{
     core::{Event, Flush, Gift, Transaction, TransactionKind, TransactionResult},
     holdings::{Holdings, Source, Transit},
@@ -206,10 +212,11 @@ impl Coordination {
             transit: Transit::claim(self.node, transaction.txn).to_string(),
             enrol: enrol.then(|| self.nothing_held()).transpose()?,
         };
-        let unreadable = Mutex::new(None);
+        let (unreadable, resigned) = (Mutex::new(None), AtomicBool::new(false));
         let adopt = |content: Vec<u8>| match adopted(source, &content) {
             Ok(holdings) if holdings.unprotected => None,
             Ok(mut holdings) => {
+                resigned.store(holdings.suspect.as_ref().is_some_and(|it| it.is_certain), Relaxed);
                 if source.lost_at(self.node).is_some_and(|node| self.counts_the_loss_of(node)) {
                     holdings.count_loss(self.deaths_max);
                 }
@@ -229,14 +236,14 @@ impl Coordination {
             self.takes_part(attempt);
         }
         let unreadable = unreadable.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let last_written = if resigned.into_inner() {
+            LastWritten::BeforePanic
+        } else {
+            written_before.map_or(LastWritten::Unknown, LastWritten::MsAgo)
+        };
         match codec::decode::<Holdings>(&bytes) {
             Ok(holdings) if unreadable.is_none() => {
-                // A node that leaves after a panic writes once more, without what it has done since.
-                let has_panicked =
-                    holdings.suspect.is_some() || holdings.tasks.iter().any(|task| task.deaths > 0);
-                let since = if has_panicked { None } else { written_before };
-                let lost = Some(since.map_or(self.ledger_interval_ms, |ms| ms.min(self.ledger_interval_ms)));
-                if let Some(detail) = continued(self.node, source, &holdings, lost) {
+                if let Some(detail) = continued(self.node, source, &holdings, last_written) {
                     tracing::info!(detail, "the node continues what a lost node had written");
                     self.timeline.note(EventKind::Continues, detail);
                 }

@@ -13,9 +13,9 @@ use zk::figures::Silent;
 use super::Coordination;
 use crate::{id::TaskId, shell::clock::unix_ms};
 
-/// The interval of checks whether tasks have stopped that were asked to.
+/// The interval of checks whether tasks have reacted.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The time after which a task that does not stop is reported.
+/// The time after which a task that does not react is reported.
 const SILENT_AFTER: Duration = Duration::from_secs(10);
 
 /// What tasks are asked for.
