@@ -53,10 +53,12 @@ impl Variable for Spending {
     type Value = Spent;
     const NAME: &'static str = "spent";
 
-    /// Of two values announced at the same time one is lost; its node announces a larger one next time.
+    /// Of two values announced at the same time one is lost; its node announces a larger one next time. All
+    /// nodes must agree which one, also if both are worth the same: otherwise each node keeps its own, and
+    /// believes that the others have visited nothing.
     fn improves(new: &Spent, old: &Spent) -> bool {
         let held = |spent: &Spent| spent.searched_ms.saturating_add(spent.sum());
-        held(new) > held(old)
+        (held(new), &new.states) > (held(old), &old.states)
     }
 }
 
@@ -186,10 +188,15 @@ impl Limits {
 
     fn says_states(&self, node: NodeId, here: u64) -> bool {
         let Some(states_max) = self.states_max else { return false };
-        let said = self.spent.states.get(&node).copied().unwrap_or(0);
+        // At once for the first time: how soon the others announce theirs depends on how many nodes there are.
+        let Some(said) = self.spent.states.get(&node) else { return here > 0 };
         let left = states_max.saturating_sub(self.spent.sum());
-        let nodes = self.spent.states.len() as u64 + 1;
-        here.saturating_sub(said) > left / (2 * nodes)
+        here.saturating_sub(*said) > left / (2 * self.nodes())
+    }
+
+    /// Returns the number of nodes that are known to search, with this one.
+    fn nodes(&self) -> u64 {
+        self.spent.states.len().max(1) as u64
     }
 
     fn says_time(&self, searched: Duration) -> bool {
@@ -200,7 +207,7 @@ impl Limits {
     /// Returns the number of states that one of several workers may visit before it checks again.
     pub(crate) fn states_ahead(&self, node: NodeId, here: u64) -> u64 {
         let left = self.states_max.map_or(u64::MAX, |max| max.saturating_sub(self.states(node, here)));
-        (left / 16).max(1)
+        (left / (16 * self.nodes())).max(1)
     }
 }
 
@@ -212,6 +219,8 @@ impl Drop for Limits {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
 
     const NODE: NodeId = NodeId(1);
@@ -265,5 +274,45 @@ mod tests {
             }
         }
         assert_eq!((times, said.searched_ms), (31, 62_000));
+    }
+
+    /// Visits states on `nodes` nodes in turn until one of them notices that the limit is reached. A node
+    /// knows at once what it announces; the others hear it once each of them has visited `delay` further
+    /// states. Returns the number of states, and of announcements.
+    fn states_visited(nodes: u64, limit: u64, delay: u64) -> (u64, u64) {
+        let now = Instant::now();
+        let stopwatch = Arc::new(Stopwatch::default());
+        let mut all: Vec<_> = (0..nodes)
+            .map(|node| (NodeId(node), Limits::new(None, Some(limit), &stopwatch, now).unwrap()))
+            .collect();
+        let (mut here, mut announced, mut on_the_way) = (0, 0, VecDeque::<(u64, Spent)>::new());
+        while all.iter().all(|(node, limits)| limits.halts(*node, here, now).is_none()) {
+            while on_the_way.front().is_some_and(|(due, _)| *due <= here) {
+                let (_, spent) = on_the_way.pop_front().unwrap();
+                let behind = all.iter_mut().filter(|(_, limits)| Spending::improves(&spent, &limits.spent));
+                behind.for_each(|(_, limits)| limits.hear(&spent, now));
+            }
+            here += 1;
+            for (node, limits) in &mut all {
+                if let Some(spent) = limits.says(*node, here, now) {
+                    limits.hear(&spent, now);
+                    on_the_way.push_back((here + delay, spent));
+                    announced += 1;
+                }
+            }
+        }
+        (here * nodes, announced)
+    }
+
+    #[test]
+    fn a_limit_of_states_is_passed_by_little() {
+        for (nodes, delay) in [(1, 0), (1, 100), (4, 0), (4, 100), (50, 100)] {
+            let (states, announced) = states_visited(nodes, 1_000_000, delay);
+            let passed = states - 1_000_000;
+            // All announce at the same time here, the worst case: they are heard one after the other.
+            let most = nodes * nodes * (delay + 1);
+            assert!(passed <= most, "{passed} too many on {nodes} nodes, heard after {delay}");
+            assert!(announced <= 100 * nodes, "{announced} announcements of {nodes} nodes");
+        }
     }
 }
