@@ -2,15 +2,12 @@ use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed};
 
 use proptest::prelude::*;
 
-use super::{
-    large::{CARRIED_BYTES_MAX, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, SMALL_BYTES_MAX},
-    *,
-};
+use super::*;
 use crate::{
     Fate, blob,
     job::{self, remove},
-    quarantine::AboutTask,
     testing::{FATES, LoseOne, ROOT, Stage},
+    tree::REQUEST_BYTES_MAX,
 };
 
 pub(super) fn transaction(node: &str, number: u64, toggles: &[&str]) -> Transaction {
@@ -77,7 +74,7 @@ async fn a_claim_whose_task_was_tidied_away_with_its_attempt_fails_nothing() {
         let stage = Stage::new().await;
         let (node, paths) = (stage.member("a").await, stage.attempt(1));
         let parked = Transaction {
-            park: vec![("n0000000000000001-1".to_owned(), vec![7; CARRIED_BYTES_MAX + 1])],
+            park: vec![("n0000000000000001-1".to_owned(), vec![7; REQUEST_BYTES_MAX])],
             ..transaction("a", 0, &[ROOT])
         };
         commit(&*node, &stage.cluster, &paths, &parked).await.unwrap();
@@ -211,7 +208,7 @@ async fn a_parked_task_is_claimed_by_one_node_wherever_an_answer_is_lost() {
 
 #[tokio::test]
 async fn what_is_too_large_for_a_transaction_counts_with_it_wherever_an_answer_is_lost() {
-    let large = |byte: u8| vec![byte; 700 << 10];
+    let large = |byte: u8| vec![byte; REQUEST_BYTES_MAX];
     for fate in FATES {
         for countdown in 1.. {
             let stage = Stage::new().await;
@@ -252,7 +249,7 @@ async fn of_a_large_output_only_the_last_is_kept() {
     let stage = Stage::new().await;
     let (node, paths) = (stage.member("a").await, stage.attempt(1));
     for number in 0..3 {
-        let large = Transaction { output: vec![1; 700 << 10], ..transaction("a", number, &[]) };
+        let large = Transaction { output: vec![1; REQUEST_BYTES_MAX], ..transaction("a", number, &[]) };
         commit(&*node, &stage.cluster, &paths, &large).await.unwrap();
     }
     assert_eq!(stage.names(&paths.large()), ["a-2", "a-2/000000", "a-2/000001"]);
@@ -265,41 +262,6 @@ async fn an_output_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
     let beyond = Transaction { output: vec![0; crate::CHUNKED_BYTES_MAX + 1], ..transaction("a", 0, &["x"]) };
     let error = commit(&*node, &stage.cluster, &paths, &beyond).await.unwrap_err().to_string();
     assert!(error.contains("67108865") && error.contains("67108864"), "{error}");
-}
-
-#[tokio::test]
-async fn the_largest_transaction_there_can_be_fits_into_a_request() {
-    // Every name has the maximum length, below a chroot.
-    let (cluster, chroot_bytes) = (ClusterPaths::new(&"c".repeat(crate::NAME_BYTES_MAX)).unwrap(), 128);
-    let paths = cluster.job("j-0000000000").attempt(u32::MAX);
-    let node = "n0123456789abcdef";
-    let id = |number: u64| format!("{node}-{}", u64::MAX - number);
-    let transit = |number: u64| format!("{node}-g{}~{node}", u64::MAX - number);
-    let last = Transaction {
-        node: node.to_owned(),
-        txn: id(0),
-        settled: Some(id(1)),
-        toggles: (0..1_000).map(id).collect(),
-        take: (0..256).map(transit).collect(),
-        ..Transaction::default()
-    };
-    let toggles: Vec<Op> = last.toggles.iter().map(|id| create(paths.task(id), b"")).collect();
-    let (output, held) = (vec![0; OUTPUT_BYTES_MAX + 1], vec![0; HELD_BYTES_MAX + 1]);
-    let parked = (0..256).map(|number| (id(number), vec![0; CARRIED_BYTES_MAX / 384]));
-    let given = (0..128).map(|number| (transit(number), vec![0; CARRIED_BYTES_MAX / 384]));
-    let (parked, given) = (parked.collect(), given.collect());
-    let about = AboutTask { deaths: u32::MAX, reason: "\u{10000}".repeat(500), at_ms: u64::MAX };
-    let aside = |number| SetAside { task: id(number), envelope: Vec::new(), about: about.clone() };
-    let set_aside: Vec<SetAside> = (0..8).map(aside).collect();
-    let contents = set_aside.iter().map(|aside| (aside.task.clone(), vec![0; SMALL_BYTES_MAX + 1])).collect();
-    let large = Large { output, held, given, parked, set_aside: contents, before: Vec::new() };
-    for leave in [false, true] {
-        let last = Transaction { leave, set_aside: set_aside.clone(), ..last.clone() };
-        let toggles = toggles.clone();
-        let ops = operations(&cluster, &paths, &last, last.settled.as_deref(), toggles, &large);
-        let bytes: usize = ops.iter().map(|op| crate::tree::op_bytes(op) + chroot_bytes).sum();
-        assert!(bytes <= crate::tree::REQUEST_BYTES_MAX, "{bytes} bytes");
-    }
 }
 
 #[tokio::test]

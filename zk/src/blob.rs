@@ -44,14 +44,28 @@ pub(crate) async fn put(
         return Ok(inline(data));
     }
     let chunks = chunks::write(store, &folder, |k| chunk_of(&folder, k), data, check).await?;
+    Ok(pointer(folder, chunks))
+}
+
+/// Returns the most bytes that the content of a znode takes up whose data is in chunks below `folder`.
+pub(crate) fn pointer_bytes(folder: &str) -> usize {
+    pointer(folder.to_owned(), usize::MAX).len()
+}
+
+fn pointer(folder: String, chunks: usize) -> Vec<u8> {
     let mut content = vec![CHUNKED];
     content.extend(record::write(&Pointer { folder, chunks }));
-    Ok(content)
+    content
 }
 
 /// Returns the content of a znode that holds the data itself.
 pub(crate) fn inline(data: &[u8]) -> Vec<u8> {
     [&[INLINE], data].concat()
+}
+
+/// Returns how many bytes that is.
+pub(crate) fn inline_bytes(data: &[u8]) -> usize {
+    1 + data.len()
 }
 
 /// Reads the data of a znode from its content.

@@ -11,6 +11,7 @@ use crate::{
     client::ServerStore,
     retry::{Policy, Retry},
     store::Store as _,
+    tree::CHROOT_BYTES_MAX,
 };
 
 /// The address of a ZooKeeper, and how long to wait for it.
@@ -256,8 +257,6 @@ fn is_loopback(server: &str) -> bool {
     is_name || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// The longest chroot, in bytes: it is part of every path, and a transaction has many paths.
-const CHROOT_BYTES_MAX: usize = 128;
 /// How much of the given hosts an error repeats, in characters.
 const HOSTS_SHOWN_MAX: usize = 200;
 

@@ -133,7 +133,7 @@ fn left_by_x_and_y() -> [Source; 2] {
 
 const SMALL: usize = 10;
 /// More than a transaction carries.
-const TWO_CHUNKS: usize = 600 << 10;
+const TWO_CHUNKS: usize = 1 << 20;
 /// More than a znode can hold.
 const LARGE: usize = 3 << 20;
 

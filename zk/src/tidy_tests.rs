@@ -10,7 +10,7 @@ use crate::{
     testing::{ROOT, Stage, release},
 };
 
-const LARGE: usize = 700 << 10;
+const LARGE: usize = 1 << 20;
 
 /// Returns the fence of a leader in the submitter's session.
 async fn leader(stage: &Stage) -> Fence {

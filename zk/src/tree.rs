@@ -35,6 +35,8 @@ pub type Fired = Vec<(WatchId, WatchEvent)>;
 /// The maximum size of a request, in bytes: just under 1 MiB, as on a server. A larger one would break the
 /// connection and lose everything under way on it.
 pub const REQUEST_BYTES_MAX: usize = (1 << 20) - (4 << 10);
+/// The longest chroot, in bytes: it is part of every path, and a transaction has many paths.
+pub(crate) const CHROOT_BYTES_MAX: usize = 128;
 /// The maximum overhead of an operation, in bytes, besides its path and data: headers, lengths, the access
 /// list.
 const OP_BYTES: usize = 96;

@@ -1,23 +1,14 @@
 //! The larger parts of a transaction, which are written to chunks before it.
 
-use super::{CommitError, Transaction};
+use super::{CommitError, Transaction, create, operations};
 use crate::{
     blob,
     error::{Error, Result},
     paths::{AttemptPaths, ClusterPaths},
     quarantine::SetAside,
     store::{Op, Store},
+    tree::{CHROOT_BYTES_MAX, REQUEST_BYTES_MAX, op_bytes},
 };
-
-/// The largest output that is kept in the transaction itself, in bytes.
-pub(super) const OUTPUT_BYTES_MAX: usize = 64 << 10;
-/// The largest holdings that are kept in the transaction itself, in bytes.
-pub(super) const HELD_BYTES_MAX: usize = 64 << 10;
-/// The total size of tasks that a transaction may park and give away, in bytes. Beyond it all but the
-/// smallest are written in chunks instead.
-pub(super) const CARRIED_BYTES_MAX: usize = 128 << 10;
-/// The largest task that stays in the transaction even then, in bytes.
-pub(super) const SMALL_BYTES_MAX: usize = 128;
 
 /// The larger parts of a transaction, as contents of znodes.
 pub(super) struct Large {
@@ -31,54 +22,114 @@ pub(super) struct Large {
     pub(super) before: Vec<(String, Vec<u8>)>,
 }
 
-/// Writes data that is too large for the transaction to chunks. They count only once the transaction is
-/// committed.
+/// Writes to chunks what does not fit into the transaction. They count only once the transaction is committed.
 pub(super) async fn write_large(
     store: &dyn Store,
     cluster: &ClusterPaths,
     attempt: &AttemptPaths,
     transaction: &Transaction,
 ) -> std::result::Result<Large, CommitError> {
-    let put = async |name: String, data: &[u8], inline_max: usize| {
-        put(store, cluster, &transaction.node, attempt.large_of(&name), data, inline_max).await
-    };
-    let Transaction { node, txn, .. } = transaction;
-    let output = put(txn.clone(), &transaction.output, OUTPUT_BYTES_MAX).await?;
-    // A node that leaves holds nothing any more.
-    let held = if transaction.leave { &[][..] } else { &transaction.held };
-    let held = put(format!("{txn}-held"), held, HELD_BYTES_MAX).await?;
+    let node = &transaction.node;
+    let parts = parts(attempt, transaction);
+    let inline = inlined(cluster, attempt, transaction, &parts);
+    let mut contents = Vec::with_capacity(parts.len());
+    for (Part { folder, data }, inline) in parts.into_iter().zip(inline) {
+        let inline_max = if inline { usize::MAX } else { 0 };
+        contents.push(put(store, cluster, node, folder, data, inline_max).await?);
+    }
+    let mut large = assemble(transaction, contents);
     let taken = transaction.take.iter().map(|name| attempt.transit(name));
     let paths: Vec<String> = [attempt.output(node), attempt.held_by(node)].into_iter().chain(taken).collect();
-    let mut before = contents(store, &paths).await?;
-    if before.len() < paths.len() {
+    large.before = read_all(store, &paths).await?;
+    if large.before.len() < paths.len() {
         // Written a moment ago, perhaps.
         store.sync(&attempt.base()).await?;
-        before = contents(store, &paths).await?;
+        large.before = read_all(store, &paths).await?;
     }
     // What an earlier try has written stays.
-    before.retain(|(_, content)| ![&output, &held].contains(&content));
-    let tasks = || transaction.park.iter().chain(&transaction.give);
-    let carried: usize = tasks().map(|(_, envelope)| envelope.len()).sum();
-    let inline_max = if carried <= CARRIED_BYTES_MAX { usize::MAX } else { SMALL_BYTES_MAX };
-    let mut parked = Vec::new();
-    for (task, envelope) in &transaction.park {
-        parked.push((task.clone(), put(format!("{txn}-{task}"), envelope, inline_max).await?));
+    let Large { output, held, before, .. } = &mut large;
+    before.retain(|(_, content)| content != output && content != held);
+    Ok(large)
+}
+
+/// A part of a transaction that may be large, with the folder for its chunks.
+struct Part<'a> {
+    folder: String,
+    data: &'a [u8],
+}
+
+impl Part<'_> {
+    /// Returns whether chunks would make the transaction no smaller.
+    fn is_small(&self) -> bool {
+        blob::inline_bytes(self.data) <= blob::pointer_bytes(&self.folder)
     }
-    let mut set_aside = Vec::new();
-    for SetAside { task, envelope, .. } in &transaction.set_aside {
-        let content = put(format!("{txn}-aside-{task}"), envelope, SMALL_BYTES_MAX).await?;
-        set_aside.push((task.clone(), content));
+
+    /// Returns a content as long as the part's is, if it is in the znode itself, or in chunks.
+    fn content(&self, inline: bool) -> Vec<u8> {
+        if inline { blob::inline(self.data) } else { vec![0; blob::pointer_bytes(&self.folder)] }
     }
-    let mut given = Vec::new();
-    for (number, (name, tasks)) in transaction.give.iter().enumerate() {
-        given.push((name.clone(), put(format!("{txn}-give{number}"), tasks, inline_max).await?));
+}
+
+/// Returns all parts of a transaction that may be large.
+fn parts<'a>(attempt: &AttemptPaths, transaction: &'a Transaction) -> Vec<Part<'a>> {
+    let txn = &transaction.txn;
+    let part = |name: String, data: &'a [u8]| Part { folder: attempt.large_of(&name), data };
+    // A node that leaves holds nothing any more.
+    let held = if transaction.leave { &[][..] } else { &transaction.held };
+    let mut parts = vec![part(txn.clone(), &transaction.output), part(format!("{txn}-held"), held)];
+    let parked = transaction.park.iter().map(|(task, envelope)| part(format!("{txn}-{task}"), envelope));
+    parts.extend(parked);
+    let given = transaction.give.iter().enumerate();
+    parts.extend(given.map(|(number, (_, tasks))| part(format!("{txn}-give{number}"), tasks)));
+    let aside = transaction.set_aside.iter();
+    parts.extend(aside.map(|SetAside { task, envelope, .. }| part(format!("{txn}-aside-{task}"), envelope)));
+    parts
+}
+
+/// Returns the contents, in the order of the [`parts`], where they belong.
+fn assemble(transaction: &Transaction, contents: Vec<Vec<u8>>) -> Large {
+    let mut contents = contents.into_iter();
+    let mut next = || contents.next().unwrap_or_default();
+    let (output, held) = (next(), next());
+    let parked = transaction.park.iter().map(|(task, _)| (task.clone(), next())).collect();
+    let given = transaction.give.iter().map(|(name, _)| (name.clone(), next())).collect();
+    let set_aside = transaction.set_aside.iter().map(|aside| (aside.task.clone(), next())).collect();
+    Large { output, held, given, parked, set_aside, before: Vec::new() }
+}
+
+/// Returns which parts stay in the transaction: the smallest first, as far as they fit into its request. Each
+/// of the others costs at least four writes: a folder and a chunk, made and removed. Every try decides alike.
+fn inlined(
+    cluster: &ClusterPaths,
+    attempt: &AttemptPaths,
+    transaction: &Transaction,
+    parts: &[Part<'_>],
+) -> Vec<bool> {
+    let toggles = transaction.toggles.iter().map(|id| create(attempt.task(id), b"")).collect();
+    let mut inline: Vec<bool> = parts.iter().map(Part::is_small).collect();
+    let contents: Vec<Vec<u8>> =
+        parts.iter().zip(&inline).map(|(part, inline)| part.content(*inline)).collect();
+    let least: Vec<usize> = contents.iter().map(Vec::len).collect();
+    let large = assemble(transaction, contents);
+    let ops = operations(cluster, attempt, transaction, transaction.settled.as_deref(), toggles, &large);
+    let bytes: usize = ops.iter().map(|op| op_bytes(op) + CHROOT_BYTES_MAX).sum();
+    let mut room = REQUEST_BYTES_MAX.saturating_sub(bytes);
+    let larger = (0..parts.len()).filter(|part| !inline[*part]);
+    let mut larger: Vec<(usize, usize)> =
+        larger.map(|part| (blob::inline_bytes(parts[part].data) - least[part], part)).collect();
+    larger.sort_unstable();
+    for (more, part) in larger {
+        if more > room {
+            break;
+        }
+        (inline[part], room) = (true, room - more);
     }
-    Ok(Large { output, held, given, parked, set_aside, before })
+    inline
 }
 
 /// Returns the contents of those znodes that are there, with their paths. All are requested before the first
 /// answer is awaited.
-async fn contents(store: &dyn Store, paths: &[String]) -> Result<Vec<(String, Vec<u8>)>> {
+async fn read_all(store: &dyn Store, paths: &[String]) -> Result<Vec<(String, Vec<u8>)>> {
     let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();
     let mut contents = Vec::new();
     for (path, answer) in paths.iter().zip(asked) {
@@ -115,3 +166,7 @@ pub(super) async fn discard(store: &dyn Store, path: &str, content: &[u8]) {
         tracing::debug!(%error, "the chunks of what was overwritten stay");
     }
 }
+
+#[cfg(test)]
+#[path = "large_tests.rs"]
+mod tests;

@@ -6,6 +6,7 @@ use crate::{
     election::{Candidate, Fence},
     quarantine::{self, AboutTask, SET_ASIDE_MAX, SetAside},
     testing::{FATES, Interrupted, LoseOne, ROOT, Stage, release},
+    tree::REQUEST_BYTES_MAX,
 };
 
 fn outcome(result: &[u8]) -> Outcome {
@@ -291,8 +292,8 @@ async fn what_is_overwritten_while_it_is_read_is_read_again() {
     let flush = |number: u8| accounting::Transaction {
         node: "x".into(),
         txn: format!("x-{number}"),
-        output: vec![7; 600 << 10],
-        held: vec![number; 600 << 10],
+        output: vec![7; REQUEST_BYTES_MAX],
+        held: vec![number; REQUEST_BYTES_MAX],
         ..Default::default()
     };
     for (number, path) in [(0, paths.output("x")), (2, paths.held_by("x"))] {
@@ -304,9 +305,9 @@ async fn what_is_overwritten_while_it_is_read_is_read_again() {
             Ok(())
         };
         let reader = Interrupted::new(&reader, path, overwriting);
-        assert!(outputs(&reader, &paths).await.unwrap() == [("x".to_owned(), vec![7; 600 << 10])]);
+        assert!(outputs(&reader, &paths).await.unwrap() == [("x".to_owned(), vec![7; REQUEST_BYTES_MAX])]);
         let held = accounting::held(&reader, &paths, "x").await.unwrap();
-        assert!(held == Some(vec![number + 1; 600 << 10]) && reader.is_over());
+        assert!(held == Some(vec![number + 1; REQUEST_BYTES_MAX]) && reader.is_over());
     }
     remove(&*stage.store, paths.large()).await.unwrap();
     let missing = outputs(&*reader, &paths).await;
