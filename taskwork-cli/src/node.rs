@@ -3,14 +3,14 @@
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
 use clap::Args;
-use taskwork::{Address, Kinds, Node, NodeBuilder};
+use taskwork::{Address, Kinds, Labels, Node, NodeBuilder};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     Failure,
     build::BuildArguments,
     log::{Level, LogArguments},
-    target::{ClusterArguments, runtime, seconds},
+    target::{ClusterArguments, merged, runtime, seconds},
 };
 
 #[derive(Debug, Args)]
@@ -18,9 +18,13 @@ use crate::{
 pub(crate) struct Arguments {
     #[command(flatten)]
     cluster: ClusterArguments,
-    /// The number of workers; by default one for each processor.
+    /// The number of workers; by default one for each processor. With 0 the node is a member that works on no
+    /// job.
     #[arg(long)]
     workers: Option<usize>,
+    /// A label of the node, or several with commas: it also takes jobs that require it. May be repeated.
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = str::parse::<Labels>)]
+    labels: Vec<Labels>,
     /// The address to listen on for other nodes; port 0 takes any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
@@ -52,6 +56,7 @@ pub(crate) fn run(
         .kinds(kinds)
         .listen(arguments.listen)
         .drain_deadline(arguments.drain_deadline);
+    node = node.labels(merged("--label", &arguments.labels)?);
     if let Some(workers) = arguments.workers {
         node = node.workers(workers);
     }

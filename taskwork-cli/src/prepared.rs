@@ -213,7 +213,7 @@ impl<T: Task> Launch for Ready<T> {
     fn submit(self: Box<Self>, target: &Target) -> Submitting<'_> {
         let Self { kind, job, time_limit, show, line } = *self;
         let mut job = job(time_limit).kind(kind).attempts_max(target.attempts_max);
-        job = job.deaths_max(target.deaths_max);
+        job = job.deaths_max(target.deaths_max).require(target.require.clone());
         if let Some(name) = &target.name {
             job = job.name(name);
         }

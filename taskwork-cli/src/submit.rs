@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use taskwork::{Client, JobId, Release, client::ClientBuilder};
+use taskwork::{Client, JobId, Labels, Release, client::ClientBuilder};
 
 use crate::{
     Failure, Prepared,
@@ -12,7 +12,7 @@ use crate::{
     failure::print,
     interrupts::{Notes, interruptible},
     log::{Level, LogArguments},
-    target::{ClusterArguments, Patience, runtime},
+    target::{ClusterArguments, Patience, merged, runtime},
 };
 
 // A program's own arguments may have the name that clap would give to this group.
@@ -48,6 +48,9 @@ pub(crate) struct Options {
     /// fails the job.
     #[arg(long, default_value_t = 3, value_parser = deaths)]
     deaths: u32,
+    /// A label that a node must have to work on the job, or several with commas. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = str::parse::<Labels>)]
+    require: Vec<Labels>,
     #[command(flatten)]
     build: BuildArguments,
     /// Print one JSON object.
@@ -67,6 +70,7 @@ pub(crate) struct Target {
     pub(crate) name: Option<String>,
     pub(crate) attempts_max: u32,
     pub(crate) deaths_max: u32,
+    pub(crate) require: Labels,
     pub(crate) quiet: bool,
     release: Release,
 }
@@ -94,12 +98,13 @@ fn run_prepared(
     release: Release,
     prepared: Prepared,
 ) -> Result<ExitCode, Failure> {
-    let Options { patience, name, wait, attempts, deaths, json, quiet, .. } = options;
+    let Options { patience, name, wait, attempts, deaths, require, json, quiet, .. } = options;
+    let require = merged("--require", &require)?;
     let client = client.release(release.clone()).submitter(whoami()).patience(Some(patience.of_a_step()));
     runtime()?.block_on(async move {
         let client = client.connect().await?;
         let (attempts_max, deaths_max, quiet) = (attempts, deaths, quiet || json);
-        let target = Target { client, notes, name, attempts_max, deaths_max, quiet, release };
+        let target = Target { client, notes, name, attempts_max, deaths_max, require, quiet, release };
         let done = submit(&target, prepared, wait.then_some(&patience), json).await;
         target.client.close().await;
         done
@@ -128,10 +133,10 @@ async fn submit(
     let id = job.id().clone();
     let Some(patience) = wait else {
         print(&if json { format!("{}\n", json!({ "job": id.as_str() })) } else { format!("{id}\n") });
-        target.note_without_nodes().await;
+        target.note_without_nodes(&id).await;
         return Ok(ExitCode::SUCCESS);
     };
-    target.note_without_nodes().await;
+    target.note_without_nodes(&id).await;
     if !target.quiet {
         eprintln!("job {id}");
     }
@@ -161,18 +166,16 @@ fn whoami() -> String {
 
 impl Target {
     /// Prints a note if no node will take the job. The job is submitted nevertheless, so errors are ignored.
-    async fn note_without_nodes(&self) {
+    async fn note_without_nodes(&self, id: &JobId) {
         let overview = match self.client.overview().await {
             Ok(overview) => overview,
             Err(error) => return tracing::debug!(%error, "whether there are nodes is not known"),
         };
+        let Some(missing) = overview.job(id.as_str()).and_then(|job| job.missing.as_ref()) else { return };
         let (program, version) = (self.release.program(), self.release.version());
         let cluster = self.client.cluster_name();
         let mut versions =
             overview.members.iter().filter(|member| member.program == program).map(|m| &m.program_version);
-        if versions.clone().any(|running| running == version) {
-            return;
-        }
         if let Some(other) = versions.find(|running| self.release.is_other_build(running)) {
             eprintln!(
                 "note: the nodes of cluster {cluster} run another build of {program} ({other}; this one is \
@@ -180,10 +183,7 @@ impl Target {
                  sides if the source is the same"
             );
         } else {
-            eprintln!(
-                "note: no node of cluster {cluster} runs {program} {version} now; the job waits until one \
-                 does"
-            );
+            eprintln!("note: in cluster {cluster} {missing} now; the job waits until one does");
         }
     }
 }

@@ -3,7 +3,10 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use clap::Args;
-use taskwork::client::{Client, ClientBuilder, Connect, Credentials, Tls};
+use taskwork::{
+    Labels,
+    client::{Client, ClientBuilder, Connect, Credentials, Tls},
+};
 
 use crate::{Failure, interrupts::Notes};
 
@@ -46,6 +49,15 @@ pub(crate) struct ClusterArguments {
     /// that has none.
     #[arg(long)]
     insecure: bool,
+}
+
+/// Returns all labels that an option was given, however often.
+pub(crate) fn merged(option: &str, given: &[Labels]) -> Result<Labels, Failure> {
+    let mut merged = Labels::default();
+    for labels in given {
+        merged.merge(labels).map_err(|error| Failure::usage(format!("{option}: {error}")))?;
+    }
+    Ok(merged)
 }
 
 /// How long a command keeps trying.

@@ -3,6 +3,8 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
+use zk::Labels;
+
 use crate::{
     config::Limits,
     local::LocalJob,
@@ -67,6 +69,7 @@ pub struct Job<T: Task> {
     pub(crate) name: Option<String>,
     pub(crate) attempts_max: u32,
     pub(crate) deaths_max: u32,
+    pub(crate) require: Labels,
 }
 
 /// The kind's name in programs with only one type of task.
@@ -86,6 +89,7 @@ impl<T: Task> Job<T> {
             name: None,
             attempts_max: ATTEMPTS_MAX,
             deaths_max: Limits::default().deaths_max,
+            require: Labels::default(),
         }
     }
 
@@ -129,6 +133,15 @@ impl<T: Task> Job<T> {
     #[must_use]
     pub fn deaths_max(mut self, deaths: u32) -> Self {
         self.deaths_max = deaths;
+        self
+    }
+
+    /// Sets the labels that a node of a cluster must have to work on the job: see
+    /// [`NodeBuilder::labels`](crate::NodeBuilder::labels). As long as there is no such node, the job waits. Not
+    /// used for a run within this process.
+    #[must_use]
+    pub fn require(mut self, labels: Labels) -> Self {
+        self.require = labels;
         self
     }
 

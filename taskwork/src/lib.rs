@@ -145,3 +145,4 @@ pub use crate::{
     variable::{Suggested, Variable, Variables},
     wire::codec::{DecodeError, EncodeError},
 };
+pub use zk::{LabelError, Labels};

@@ -11,7 +11,7 @@ use std::{
 
 use thiserror::Error;
 use tokio::{sync::mpsc, task::JoinHandle};
-use zk::{ClusterPaths, Connect};
+use zk::{ClusterPaths, Connect, Labels};
 
 use crate::{
     client::{Client, ClientError},
@@ -21,6 +21,7 @@ use crate::{
     release::Release,
     shell::{
         kinds::Kinds,
+        memory,
         platform::{Advertise, Machine},
         seat::SeatError,
         serve::{ServeError, ServeSetup, serve},
@@ -39,6 +40,8 @@ pub struct NodeBuilder {
     trusts_network: bool,
     kinds: Kinds,
     workers: usize,
+    memory_bytes: Option<u64>,
+    labels: Labels,
     listen: SocketAddr,
     advertise: Option<Address>,
     limits: Limits,
@@ -105,6 +108,8 @@ impl NodeBuilder {
             trusts_network: false,
             kinds: Kinds::default(),
             workers: thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            memory_bytes: None,
+            labels: Labels::default(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             advertise: None,
             limits: Limits::default(),
@@ -136,10 +141,27 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets the number of workers, 1 to [`WORKERS_MAX`].
+    /// Sets the number of workers, at most [`WORKERS_MAX`]. A node with 0 workers is a member that works on no
+    /// job, and needs no type of task.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
+        self
+    }
+
+    /// Sets the memory that the node may use, in bytes, as it publishes it; by default what the machine has, or
+    /// the limit of its control group.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.memory_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the node's labels. It works on those jobs that [require](crate::Job::require) none, or some of
+    /// these.
+    #[must_use]
+    pub fn labels(mut self, labels: Labels) -> Self {
+        self.labels = labels;
         self
     }
 
@@ -182,8 +204,10 @@ impl NodeBuilder {
     pub fn serve(self) -> Result<Node, NodeError> {
         let release = self.release.map_err(NodeError::Client)?.inner().clone();
         let invalid = |reason: String| NodeError::Invalid { reason };
-        check("workers", self.workers, WORKERS_MAX).map_err(|error| invalid(error.to_string()))?;
-        if self.kinds.is_empty() {
+        if self.workers > 0 {
+            check("workers", self.workers, WORKERS_MAX).map_err(|error| invalid(error.to_string()))?;
+        }
+        if self.kinds.is_empty() && self.workers > 0 {
             return Err(invalid("a node needs a type of task: NodeBuilder::task".to_owned()));
         }
         let advertise = self.advertise.map(|Address(advertise)| advertise);
@@ -198,6 +222,8 @@ impl NodeBuilder {
             release,
             kinds: self.kinds,
             workers: self.workers,
+            memory_bytes: self.memory_bytes.unwrap_or_else(memory::available),
+            labels: self.labels,
             limits: self.limits,
         };
         // Further requests would have no effect, so a small capacity suffices.

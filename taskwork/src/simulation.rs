@@ -13,7 +13,7 @@ use std::{
 };
 
 use tokio::sync::mpsc;
-use zk::{ClusterPaths, Release, Store};
+use zk::{ClusterPaths, Labels, Release, Store};
 
 pub use crate::pool::Pace;
 use crate::{
@@ -139,6 +139,8 @@ pub struct Setup {
     pub release: Release,
     /// The number of workers.
     pub workers: usize,
+    /// The labels.
+    pub labels: Labels,
     /// The limits.
     pub limits: Limits,
 }
@@ -164,6 +166,8 @@ pub async fn run_node<T: Task>(
         release: setup.release,
         kinds,
         workers: setup.workers,
+        memory_bytes: 0,
+        labels: setup.labels,
         limits: setup.limits,
     };
     serve(&setup, leave).await.map_err(|error: ServeError| error.to_string())
@@ -198,6 +202,7 @@ pub async fn submit<T: Task>(
     root: T,
     shared: &T::Shared,
     attempts_max: u32,
+    require: &Labels,
 ) -> Result<String, JobError> {
     let order = Submission {
         release: &setup.release,
@@ -206,6 +211,7 @@ pub async fn submit<T: Task>(
         submitter: "simulator",
         attempts_max,
         deaths_max: setup.limits.deaths_max,
+        require,
         shared: &codec::encode(shared)?,
         start_values: &[],
     };

@@ -11,6 +11,7 @@ mod doctor;
 mod elastic;
 mod instances;
 mod kinds;
+mod labels;
 mod ledger;
 mod models;
 mod partitions;

@@ -277,6 +277,8 @@ fn garbage_and_strangers_in_the_znodes_are_passed_over() {
             address: Some("127.0.0.1:9".parse().unwrap()),
             fingerprint: "00".repeat(32),
             workers: 1,
+            memory_bytes: 0,
+            labels: zk::Labels::default(),
             program: "tree".to_owned(),
             program_version: version,
             started_ms: u64::MAX,

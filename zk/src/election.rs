@@ -2,21 +2,20 @@
 //! watches only the one before it (paper, 3.2).
 //!
 //! ```text
-//!   election/tsp@1.0~n17~0000000003   leads the nodes that run tsp 1.0
-//!   election/tsp@1.0~n04~0000000007   watches 3
-//!   election/qap@2.1~n11~0000000008   leads the nodes that run qap 2.1
-//!   election/tsp@1.0~n29~0000000009   watches 7: when 3 goes, only 7 wakes
+//!   election/j-0000000004~n17~0000000003   leads the nodes that work on job 4
+//!   election/j-0000000004~n04~0000000007   watches 3
+//!   election/j-0000000005~n11~0000000008   leads the nodes that work on job 5
+//!   election/j-0000000004~n29~0000000009   watches 7: when 3 goes, only 7 wakes
 //! ```
 //!
-//! Each release has a leader of its own, because a leader merges what the tasks have produced, and only the
-//! program knows how.
+//! Each job has a leader of its own, one of the nodes that work on it: a leader merges what the tasks have
+//! produced, and only a node that has opened the job knows how.
 
 use std::{fmt, sync::Arc};
 
 use crate::{
     error::{Error, Result},
     paths::ClusterPaths,
-    release::Release,
     store::{CreateMode, Op, Store, seen},
 };
 
@@ -24,7 +23,7 @@ use crate::{
 pub struct Candidate {
     store: Arc<dyn Store>,
     folder: String,
-    /// The prefix of the names of this release's candidates.
+    /// The prefix of the names of this job's candidates.
     group: String,
     /// The prefix of the names of this node's own candidates.
     mine: String,
@@ -45,19 +44,14 @@ impl Fence {
 }
 
 impl Candidate {
-    /// Stands for election.
+    /// Stands for election as the leader of a job.
     ///
     /// # Errors
     /// Any error from the store. If the outcome is unknown, it may be called again: a candidate that an
     /// earlier call has left behind is reused.
-    pub async fn enter(
-        store: Arc<dyn Store>,
-        cluster: &ClusterPaths,
-        release: &Release,
-        node: &str,
-    ) -> Result<Self> {
+    pub async fn enter(store: Arc<dyn Store>, cluster: &ClusterPaths, job: &str, node: &str) -> Result<Self> {
         let folder = cluster.election();
-        let group = format!("{}@{}~", release.program, release.version);
+        let group = format!("{job}~");
         let mine = format!("{group}{node}~");
         // The znode's name contains the node's, so that a candidate is found whose creation was not answered.
         // The server of the session may be behind and not know it yet, hence the sync. Two candidates of one
@@ -134,7 +128,7 @@ async fn delete(store: &dyn Store, path: &str) -> Result<()> {
     }
 }
 
-/// Returns the nodes that lead, each with its release.
+/// Returns the nodes that lead, each with its job.
 ///
 /// # Errors
 /// Any error from the store.
@@ -144,10 +138,10 @@ pub async fn leaders(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<(S
     let mut leaders: Vec<(String, String)> = Vec::new();
     for name in names {
         let mut parts = name.split('~');
-        if let (Some(release), Some(node)) = (parts.next(), parts.next())
-            && leaders.iter().all(|(known, _)| known != release)
+        if let (Some(job), Some(node)) = (parts.next(), parts.next())
+            && leaders.iter().all(|(known, _)| known != job)
         {
-            leaders.push((release.to_owned(), node.to_owned()));
+            leaders.push((job.to_owned(), node.to_owned()));
         }
     }
     Ok(leaders)

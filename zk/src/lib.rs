@@ -27,6 +27,7 @@ mod error;
 mod store;
 pub mod retry;
 mod release;
+mod labels;
 mod paths;
 mod record;
 mod chunks;
@@ -63,6 +64,7 @@ pub use crate::{
     connect::{Connect, ConnectError, Credentials, CredentialsError, Tls},
     counted::{Counted, Requests},
     error::{Effect, Error, Result},
+    labels::{LABEL_BYTES_MAX, LABELS_MAX, LabelError, Labels},
     memory::{EVENTS_MAX, Fate, Faults, MemoryStore, MemoryTree},
     paths::{
         AttemptPaths, ClusterPaths, JobPaths, NAME_BYTES_MAX, NameError, is_name, job_number, parked_id,

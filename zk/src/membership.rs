@@ -13,9 +13,12 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error as ThisError;
 
 use crate::{
     error::{Error, Result},
+    job::JobRecord,
+    labels::Labels,
     paths::ClusterPaths,
     record,
     store::{CreateMode, Events, Store, WatchEvent, seen},
@@ -30,14 +33,51 @@ pub struct Member {
     pub address: Option<SocketAddr>,
     /// The SHA-256 of its certificate, in hexadecimal digits.
     pub fingerprint: String,
-    /// The number of its workers.
+    /// The number of its workers; 0 if it works on no job.
     pub workers: u32,
+    /// The memory that it may use, in bytes; 0 if that is not known.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// Its labels.
+    #[serde(default)]
+    pub labels: Labels,
     /// The program that it runs.
     pub program: String,
     /// The program's version.
     pub program_version: String,
     /// When it started, in milliseconds since 1970 by its own clock.
     pub started_ms: u64,
+}
+
+impl Member {
+    /// Checks that the node works on jobs like this one.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn takes(&self, job: &JobRecord) -> std::result::Result<(), Lacks> {
+        if (&self.program, &self.program_version) != (&job.program, &job.program_version) {
+            return Err(Lacks::Release);
+        }
+        if self.workers == 0 {
+            return Err(Lacks::Workers);
+        }
+        let missing = job.require.missing_from(&self.labels);
+        if missing.is_empty() { Ok(()) } else { Err(Lacks::Labels(missing)) }
+    }
+}
+
+/// Why a node does not work on a job.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, ThisError)]
+pub enum Lacks {
+    /// It lacks labels that the job requires.
+    #[error("it does not have {0}")]
+    Labels(Labels),
+    /// It has no workers.
+    #[error("it has no workers")]
+    Workers,
+    /// It runs another program or version.
+    #[error("it runs another program or version")]
+    Release,
 }
 
 /// A change of the membership.

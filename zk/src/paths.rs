@@ -3,7 +3,7 @@
 //! ```text
 //! /taskwork/<cluster>/
 //!   members/<node>              ephemeral: where a node listens, and how it is recognised
-//!   election/<runs>~<node>~<number>   ephemeral: the lowest number of a release leads
+//!   election/<job>~<node>~<number>   ephemeral: the lowest number of a job leads
 //!   drain/<node>                a node that is asked to leave
 //!   identity                    which job the tree of a directory is for
 //!   jobs/<job>                  the record

@@ -1,14 +1,14 @@
-//! The queue of jobs: they run one after another in the order of their submission. Each release has a queue
-//! of its own.
+//! The queue of jobs: a node works on them one after another in the order of their submission. It passes over
+//! those for other releases, and those that require labels which it does not have.
 
 use std::{collections::BTreeSet, fmt, future::poll_fn, sync::Arc, task::Poll};
 
 use crate::{
     error::{Error, Result},
     job::{JobRecord, JobState},
+    membership::{Lacks, Member},
     paths::{ClusterPaths, job_number},
     record,
-    release::Release,
     store::{OneShot, Store, WatchEvent, seen},
 };
 
@@ -16,15 +16,15 @@ use crate::{
 pub struct JobQueue {
     store: Arc<dyn Store>,
     cluster: ClusterPaths,
-    release: Release,
-    /// Jobs that are over, or for another release; they are not read again.
+    member: Member,
+    /// Jobs that are over, or for other nodes; they are not read again.
     passed: BTreeSet<String>,
 }
 
 impl JobQueue {
-    /// Creates the queue for a node of this release.
-    pub fn new(store: Arc<dyn Store>, cluster: ClusterPaths, release: Release) -> Self {
-        Self { store, cluster, release, passed: BTreeSet::new() }
+    /// Creates the queue for a node.
+    pub fn new(store: Arc<dyn Store>, cluster: ClusterPaths, member: Member) -> Self {
+        Self { store, cluster, member, passed: BTreeSet::new() }
     }
 
     /// Waits for the oldest job that can be worked on, and returns its id and its record.
@@ -62,15 +62,8 @@ impl JobQueue {
                     Ok(record) if record.state.is_over() && record.state != JobState::Incomplete => {
                         self.pass(name);
                     }
-                    Ok(record) if !self.release.matches(&record.program, &record.program_version) => {
-                        tracing::info!(
-                            job = name,
-                            program = record.program,
-                            version = record.program_version,
-                            runs = self.release.program,
-                            runs_version = self.release.version,
-                            "a job waits for nodes of another program or version than this node's"
-                        );
+                    Ok(record) if self.member.takes(&record).is_err() => {
+                        self.explain(&name, &record);
                         self.pass(name);
                     }
                     Ok(record) if record.state.is_running() => return Ok((name, record)),
@@ -84,6 +77,21 @@ impl JobQueue {
             }
             seen(&*self.store, &any(watches).await)?;
         }
+    }
+
+    fn explain(&self, job: &str, record: &JobRecord) {
+        if let Err(Lacks::Labels(missing)) = self.member.takes(record) {
+            tracing::info!(job, %missing, "a job waits for nodes with labels that this one does not have");
+            return;
+        }
+        tracing::info!(
+            job,
+            program = record.program,
+            version = record.program_version,
+            runs = self.member.program,
+            runs_version = self.member.program_version,
+            "a job waits for nodes of another program or version than this node's"
+        );
     }
 
     /// Skips a job from now on.
@@ -107,6 +115,6 @@ async fn any(mut watches: Vec<OneShot>) -> WatchEvent {
 
 impl fmt::Debug for JobQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobQueue").field("release", &self.release).finish_non_exhaustive()
+        f.debug_struct("JobQueue").field("node", &self.member.node).finish_non_exhaustive()
     }
 }

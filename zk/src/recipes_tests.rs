@@ -9,11 +9,11 @@ use crate::{
     accounting::{self, Transaction},
     election::{Candidate, leaders},
     job::{self, NewJob},
+    labels::Labels,
     mail::{MAILBOX_LETTERS_MAX, Mailbox, Posted, post},
-    membership::{Change, MemberWatch},
+    membership::{Change, Lacks, Member, MemberWatch},
     queue::JobQueue,
-    release::Release,
-    testing::{FATES, LoseOne, Stage, release},
+    testing::{FATES, LoseOne, Stage, member},
     variable::{Published, VariableWatch, publish},
 };
 
@@ -138,7 +138,7 @@ async fn the_leader_is_followed_by_the_next_in_line_alone() {
     let stores = [(); 3].map(|()| stage.tree.connect());
     let mut candidates = Vec::new();
     for (store, node) in stores.iter().zip(["a", "b", "c"]) {
-        candidates.push(Candidate::enter(dynamic(store), &stage.cluster, &release(), node).await.unwrap());
+        candidates.push(Candidate::enter(dynamic(store), &stage.cluster, &stage.job, node).await.unwrap());
     }
     let [mut first, mut second, mut third] = <[Candidate; 3]>::try_from(candidates).unwrap();
     let fence = soon(first.elected()).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_node_stands_once_wherever_an_answer_is_lost() {
             let store = stage.tree.connect();
             stage.tree.set_faults(LoseOne { session: store.id(), countdown, fate });
             let mut candidate = loop {
-                match Candidate::enter(dynamic(&store), &stage.cluster, &release(), "a").await {
+                match Candidate::enter(dynamic(&store), &stage.cluster, &stage.job, "a").await {
                     Ok(candidate) => break candidate,
                     Err(error) => assert!(error.is_transient(), "{error}"),
                 }
@@ -177,11 +177,11 @@ async fn a_node_stands_once_wherever_an_answer_is_lost() {
 async fn a_candidate_that_is_not_listed_yet_stands_all_the_same() {
     let stage = Stage::new().await;
     let (first, second) = (stage.tree.connect(), stage.tree.connect());
-    let mut leader = Candidate::enter(dynamic(&first), &stage.cluster, &release(), "a").await.unwrap();
+    let mut leader = Candidate::enter(dynamic(&first), &stage.cluster, &stage.job, "a").await.unwrap();
     soon(leader.elected()).await.unwrap();
     stage.tree.set_faults(LoseOne { session: second.id(), countdown: 3, fate: Fate::LostBehind });
     let mut next = loop {
-        match Candidate::enter(dynamic(&second), &stage.cluster, &release(), "b").await {
+        match Candidate::enter(dynamic(&second), &stage.cluster, &stage.job, "b").await {
             Ok(candidate) => break candidate,
             Err(error) => assert!(error.is_transient(), "{error}"),
         }
@@ -228,8 +228,8 @@ async fn who_withdraws_makes_room_for_the_next_in_line_wherever_an_answer_is_los
             let stage = Stage::new().await;
             let (first, second) = (stage.tree.connect(), stage.tree.connect());
             let mut leader =
-                Candidate::enter(dynamic(&first), &stage.cluster, &release(), "a").await.unwrap();
-            let mut next = Candidate::enter(dynamic(&second), &stage.cluster, &release(), "b").await.unwrap();
+                Candidate::enter(dynamic(&first), &stage.cluster, &stage.job, "a").await.unwrap();
+            let mut next = Candidate::enter(dynamic(&second), &stage.cluster, &stage.job, "b").await.unwrap();
             let fence = soon(leader.elected()).await.unwrap();
             stage.tree.set_faults(LoseOne { session: first.id(), countdown, fate });
             while let Err(error) = leader.withdraw().await {
@@ -244,18 +244,26 @@ async fn who_withdraws_makes_room_for_the_next_in_line_wherever_an_answer_is_los
 }
 
 #[tokio::test]
-async fn each_program_and_version_has_a_leader_of_its_own() {
+async fn each_job_has_a_leader_of_its_own() {
     let stage = Stage::new().await;
-    let stores = [(); 3].map(|()| stage.tree.connect());
-    let mut fences = Vec::new();
-    for (store, (program, version)) in stores.iter().zip([("a", "1"), ("a", "2"), ("b", "1")]) {
-        let release = Release { program: program.to_owned(), version: version.to_owned() };
-        let mut candidate = Candidate::enter(dynamic(store), &stage.cluster, &release, "n").await.unwrap();
-        fences.push(soon(candidate.elected()).await.unwrap());
+    let (first, second) = (stage.tree.connect(), stage.tree.connect());
+    let jobs = ["j-0000000001", "j-0000000002"];
+    for (store, node) in [(&first, "a"), (&second, "b")] {
+        for job in jobs {
+            let mut candidate = Candidate::enter(dynamic(store), &stage.cluster, job, node).await.unwrap();
+            if node == "a" {
+                soon(candidate.elected()).await.unwrap();
+            }
+        }
     }
-    let leaders = leaders(&*stores[0], &stage.cluster).await.unwrap();
-    let releases: Vec<&str> = leaders.iter().map(|(release, _)| release.as_str()).collect();
-    assert_eq!(releases, ["a@1", "a@2", "b@1"]);
+    let led = |job: &str, node: &str| (job.to_owned(), node.to_owned());
+    let both = leaders(&*first, &stage.cluster).await.unwrap();
+    assert_eq!(both, [led(jobs[0], "a"), led(jobs[1], "a")]);
+    // It leads one no more, and goes on with the other.
+    let own = Candidate::enter(dynamic(&first), &stage.cluster, jobs[0], "a").await.unwrap();
+    own.withdraw().await.unwrap();
+    let now = leaders(&*first, &stage.cluster).await.unwrap();
+    assert_eq!(now, [led(jobs[1], "a"), led(jobs[0], "b")]);
 }
 
 fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
@@ -270,6 +278,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
         variables: &[],
         attempts_max: 1,
         deaths_max: 3,
+        require: Labels::NONE,
         submitter: "me",
         now_ms: 0,
     }
@@ -279,7 +288,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
 async fn jobs_of_a_program_come_in_the_order_of_their_submission() {
     let stage = Stage::new().await;
     let (store, cluster) = (dynamic(&stage.store), &stage.cluster);
-    let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), release());
+    let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
     assert_eq!(soon(queue.next()).await.unwrap().0, stage.job);
     for (program, version) in [("other", "1"), ("test", "2")] {
         job::submit(&*store, cluster, &new_job(program, version)).await.unwrap();
@@ -302,6 +311,28 @@ async fn jobs_of_a_program_come_in_the_order_of_their_submission() {
     let waiting = tokio::spawn(async move { queue.next().await });
     let fourth = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
     assert_eq!(soon(waiting).await.unwrap().unwrap().0, fourth);
+}
+
+#[tokio::test]
+async fn jobs_that_require_labels_come_to_nodes_that_have_them() {
+    let stage = Stage::new().await;
+    let (store, cluster) = (dynamic(&stage.store), &stage.cluster);
+    job::cancel(&*store, cluster, &stage.job, "", 0).await.unwrap();
+    let require: Labels = "gpu=yes,zone=a".parse().unwrap();
+    let picky = NewJob { require: &require, ..new_job("test", "1") };
+    let picky = job::submit(&*store, cluster, &picky).await.unwrap();
+    let plain = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
+    for (labels, first) in [("gpu=yes,more=1,zone=a", &picky), ("gpu=yes,zone=b", &plain), ("zone=a", &plain)]
+    {
+        let node = Member { labels: labels.parse().unwrap(), ..member("a") };
+        let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), node);
+        assert_eq!(soon(queue.next()).await.unwrap().0, *first, "{labels}");
+    }
+    let (record, _) = job::read(&*store, cluster, &picky).await.unwrap();
+    let idle = Member { workers: 0, labels: require.clone(), ..member("a") };
+    assert_eq!(idle.takes(&record), Err(Lacks::Workers));
+    let other = Member { program_version: "2".to_owned(), ..idle };
+    assert_eq!(other.takes(&record), Err(Lacks::Release));
 }
 
 fn larger(new: &[u8], old: &[u8]) -> bool {

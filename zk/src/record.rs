@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::error::{Error, Result};
 
 /// The format that is written, and the newest that can be read.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
 struct Versioned<T> {
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn garbage_and_newer_formats_say_what_they_are() {
-        for (content, says) in [(&b"\xff"[..], "/p"), (b"{}", "format"), (br#"{"format":2,"x":1}"#, "update")]
+        for (content, says) in [(&b"\xff"[..], "/p"), (b"{}", "format"), (br#"{"format":3,"x":1}"#, "update")]
         {
             let error = read::<Point>("/p", content).unwrap_err();
             assert!(error.to_string().contains(says), "{error}");

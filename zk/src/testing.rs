@@ -15,8 +15,8 @@ use crate::{
     AttemptPaths, ClusterPaths, Fate, Faults, MemoryStore, MemoryTree,
     error::Result,
     job::{self, NewJob},
+    labels::Labels,
     membership::{self, Member},
-    release::Release,
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version},
     tree::SessionId,
 };
@@ -26,9 +26,19 @@ pub(crate) const ROOT: &str = "n0000000000000000-0";
 /// The ways in which a request may fail.
 pub(crate) const FATES: [Fate; 3] = [Fate::LostBefore, Fate::LostAfter, Fate::LostBehind];
 
-/// Returns the release of the members.
-pub(crate) fn release() -> Release {
-    Release { program: "test".to_owned(), version: "1".to_owned() }
+/// Returns the record of a node.
+pub(crate) fn member(node: &str) -> Member {
+    Member {
+        node: node.to_owned(),
+        address: None,
+        fingerprint: String::new(),
+        workers: 1,
+        memory_bytes: 0,
+        labels: Labels::default(),
+        program: "test".to_owned(),
+        program_version: "1".to_owned(),
+        started_ms: 0,
+    }
 }
 
 /// A cluster with a job.
@@ -56,6 +66,7 @@ impl Stage {
             variables: &[("best".to_owned(), b"9".to_vec())],
             attempts_max: 3,
             deaths_max: 3,
+            require: Labels::NONE,
             submitter: "me",
             now_ms: 1,
         };
@@ -77,16 +88,7 @@ impl Stage {
     /// Adds a member that has not enrolled yet.
     pub(crate) async fn stranger(&self, node: &str) -> Arc<MemoryStore> {
         let store = self.tree.connect();
-        let member = Member {
-            node: node.to_owned(),
-            address: None,
-            fingerprint: String::new(),
-            workers: 1,
-            program: "test".to_owned(),
-            program_version: "1".to_owned(),
-            started_ms: 0,
-        };
-        membership::join(&*store, &self.cluster, &member).await.unwrap();
+        membership::join(&*store, &self.cluster, &member(node)).await.unwrap();
         store
     }
 

@@ -7,7 +7,7 @@ use crate::{
     election::Candidate,
     job::{self, NewAttempt},
     mail::{self, Posted},
-    testing::{ROOT, Stage, release},
+    testing::{ROOT, Stage},
 };
 
 const LARGE: usize = 1 << 20;
@@ -15,7 +15,7 @@ const LARGE: usize = 1 << 20;
 /// Returns the fence of a leader in the submitter's session.
 async fn leader(stage: &Stage) -> Fence {
     let store = Arc::clone(&stage.store) as Arc<dyn Store>;
-    let mut candidate = Candidate::enter(store, &stage.cluster, &release(), "a").await.unwrap();
+    let mut candidate = Candidate::enter(store, &stage.cluster, &stage.job, "a").await.unwrap();
     candidate.elected().await.unwrap()
 }
 

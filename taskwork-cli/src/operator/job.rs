@@ -63,6 +63,8 @@ impl Facts {
             let told = |SetAside { task, deaths, reason, .. }: &SetAside| json!({ "task": task, "deaths": deaths, "reason": reason });
             let set_aside: Vec<_> = self.job.set_aside.iter().map(told).collect();
             fields.insert("set_aside".to_owned(), json!(set_aside));
+            fields.insert("missing".to_owned(), json!(self.job.missing));
+            fields.insert("leader".to_owned(), json!(self.job.leader));
             fields.insert("open_tasks".to_owned(), json!(self.job.open_tasks));
             fields.insert("parked_tasks".to_owned(), json!(self.job.parked_tasks));
             fields.insert(
@@ -88,6 +90,11 @@ impl Facts {
             ("submitted", format!("{} by {}", table::time(record.submitted_ms), record.submitter)),
             ("attempt", format!("{} of at most {}", record.attempt, record.attempts_max)),
         ];
+        if !record.require.is_empty() {
+            rows.push(("requires", record.require.to_string()));
+        }
+        rows.extend(self.job.missing.iter().map(|missing| ("missing", missing.clone())));
+        rows.extend(self.job.leader.iter().map(|leader| ("leader", leader.clone())));
         if let Some(finished) = record.finished_ms {
             let took = lapse(record.submitted_ms, finished);
             rows.push(("ended", format!("{}, {took} after its submission", table::time(finished))));

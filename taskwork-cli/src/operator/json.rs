@@ -10,6 +10,8 @@ pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value 
         "program": member.program,
         "version": member.program_version,
         "workers": member.workers,
+        "memory_bytes": member.memory_bytes,
+        "labels": member.labels,
         "address": member.address.map(|address| address.to_string()),
         "started_ms": member.started_ms,
         "leads": overview.leads(&member.node),
@@ -32,6 +34,7 @@ pub(super) fn job(id: &str, stage: Stage, record: Option<&JobRecord>) -> serde_j
         "finished_ms": record.finished_ms,
         "attempt": record.attempt,
         "attempts_max": record.attempts_max,
+        "require": record.require,
         "reason": record.reason,
         "lost": record.lost,
     })

@@ -39,12 +39,14 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
                 member.node.clone(),
                 format!("{} {}", member.program, member.program_version),
                 member.workers.to_string(),
+                table::bytes(member.memory_bytes),
+                table::or_none(&member.labels.to_string()),
                 member.address.map_or_else(|| "-".to_owned(), |address| address.to_string()),
                 table::time(member.started_ms),
                 table::or_none(&notes.join(", ")),
             ]
         });
-        table::table(&["NODE", "PROGRAM", "#WORKERS", "ADDRESS", "SINCE", "NOTE"], rows)
+        table::table(&["NODE", "PROGRAM", "#WORKERS", "#MEMORY", "LABELS", "ADDRESS", "SINCE", "NOTE"], rows)
     };
     desk.say(as_json, text);
     Ok(())

@@ -1,13 +1,13 @@
 //! `taskwork status`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
-use taskwork::client::{JobRecord, Overview, Stage};
+use taskwork::client::{JobRecord, Member, Overview, Stage};
 
 use super::{
     Desk, json,
-    table::{list, table},
+    table::{list, or_none, table},
 };
 use crate::Failure;
 
@@ -30,18 +30,30 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the programs of the cluster: nodes, workers, leader.
+/// Returns the programs of the cluster: nodes, workers, the leaders of their jobs.
 fn programs(overview: &Overview) -> BTreeMap<String, (u64, u64, String)> {
     let mut programs: BTreeMap<String, (u64, u64, String)> = BTreeMap::new();
     for member in &overview.members {
         let runs = format!("{}@{}", member.program, member.program_version);
-        let leader = overview.leaders.iter().find(|(led, _)| *led == runs);
-        let leader = leader.map_or_else(|| "-".to_owned(), |(_, leader)| leader.clone());
-        let (nodes, workers, _) = programs.entry(runs).or_insert((0, 0, leader));
+        let leader = || leaders(overview, member);
+        let (nodes, workers, _) = programs.entry(runs).or_insert_with(|| (0, 0, leader()));
         *nodes += 1;
         *workers += u64::from(member.workers);
     }
     programs
+}
+
+/// Returns the nodes that lead jobs which this member takes, or could.
+fn leaders(overview: &Overview, member: &Member) -> String {
+    let is_of = |record: &JobRecord| {
+        (&record.program, &record.program_version) == (&member.program, &member.program_version)
+    };
+    let led = overview
+        .leaders
+        .iter()
+        .filter(|(job, _)| overview.job(job).and_then(|job| job.record.as_ref()).is_some_and(is_of));
+    let names: BTreeSet<&str> = led.map(|(_, node)| node.as_str()).collect();
+    or_none(&Vec::from_iter(names).join(", "))
 }
 
 fn count(overview: &Overview, wanted: Stage) -> usize {
@@ -110,5 +122,8 @@ fn as_text(desk: &Desk, overview: &Overview) -> String {
     } else {
         table(&["JOB", "STATE", "PROGRAM", "NAME"], open)
     };
+    for job in &overview.jobs {
+        text.extend(job.missing.iter().map(|missing| format!("\njob {} waits: {missing}\n", job.id)));
+    }
     text
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
-use indicatif::HumanCount;
+use indicatif::{BinaryBytes, HumanCount};
 
 /// Formats a table without lines. Columns whose names begin with `#` hold numbers.
 pub(super) fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -49,6 +49,11 @@ pub(super) fn lapse(from_ms: u64, to_ms: u64) -> String {
 /// Formats a number with separators between thousands.
 pub(super) fn count(n: u64) -> String {
     HumanCount(n).to_string()
+}
+
+/// Formats a number of bytes, or a placeholder for 0.
+pub(super) fn bytes(n: u64) -> String {
+    if n == 0 { "-".to_owned() } else { BinaryBytes(n).to_string() }
 }
 
 /// Returns the text, or a placeholder if it is empty.

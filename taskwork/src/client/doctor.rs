@@ -274,7 +274,7 @@ async fn hearing(
     findings: &mut Findings,
 ) -> Result<(), ClientError> {
     const CHECK: &str = "members";
-    for JobEntry { id, stage, record } in &overview.jobs {
+    for JobEntry { id, stage, record, .. } in &overview.jobs {
         let (Stage::Running, Some(record)) = (stage, record) else { continue };
         let told = figures::read::<Figures>(store, cluster, id).await?;
         for (node, said) in told {
@@ -313,7 +313,7 @@ fn others(overview: &Overview, record: &JobRecord, node: &str, said: &NodeFigure
 
 fn jobs(cluster: &ClusterPaths, overview: &Overview, findings: &mut Findings) {
     const CHECK: &str = "job";
-    for JobEntry { id, stage, .. } in &overview.jobs {
+    for JobEntry { id, stage, missing, .. } in &overview.jobs {
         let path = cluster.job(id).record();
         match stage {
             Stage::Unreadable => {
@@ -326,8 +326,8 @@ fn jobs(cluster: &ClusterPaths, overview: &Overview, findings: &mut Findings) {
             ),
             Stage::NoNodes => findings.wrong(
                 CHECK,
-                format!("{id} waits: no node runs its program and version"),
-                "Start a node of that program and version",
+                format!("{id} waits: {}", missing.as_deref().unwrap_or("no node takes it")),
+                "Start a node that has it",
             ),
             _ => {}
         }

@@ -36,6 +36,10 @@ pub struct JobDetails {
     pub parked_tasks: Option<u32>,
     /// The tasks that the job goes on without.
     pub set_aside: Vec<SetAside>,
+    /// The node that leads it, if one does.
+    pub leader: Option<String>,
+    /// What is missing if no node takes it.
+    pub missing: Option<String>,
 }
 
 /// What a node has done for a job.
@@ -112,7 +116,11 @@ impl Client {
     pub async fn job(&self, job: &JobId) -> Result<JobDetails, ClientError> {
         let record = self.record(job).await?;
         let overview = self.overview().await?;
-        let stage = overview.job(&job.0).map_or(Stage::Unreadable, |entry| entry.stage);
+        let entry = overview.job(&job.0);
+        let stage = entry.map_or(Stage::Unreadable, |entry| entry.stage);
+        let missing = entry.and_then(|entry| entry.missing.clone());
+        let leader = overview.leaders.iter().find(|(led, _)| *led == job.0);
+        let leader = leader.map(|(_, node)| node.clone());
         let attempt = &self.cluster().job(&job.0).attempt(record.attempt);
         let told = self
             .ask(|store| async move { figures::read::<Figures>(&*store, self.cluster(), &job.0).await })
@@ -136,7 +144,7 @@ impl Client {
             parked_tasks = Some(self.children_of(&attempt.parked()).await?);
         }
         let set_aside = self.set_aside(attempt).await?;
-        Ok(JobDetails { stage, record, nodes, open_tasks, parked_tasks, set_aside })
+        Ok(JobDetails { stage, record, nodes, open_tasks, parked_tasks, set_aside, leader, missing })
     }
 
     /// Returns the nodes that were lost in an attempt at a job that is not over.
@@ -390,8 +398,8 @@ fn word(state: job::JobState) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use zk::job::JobState;
+pub(super) mod tests {
+    use zk::{Labels, job::JobState};
 
     use super::*;
 
@@ -404,7 +412,7 @@ mod tests {
         Ledger { written_ms: Some(ms), ..Ledger::default() }
     }
 
-    fn record() -> JobRecord {
+    pub(in crate::client) fn record() -> JobRecord {
         JobRecord {
             program: "test".to_owned(),
             program_version: "1".to_owned(),
@@ -416,6 +424,7 @@ mod tests {
             attempt: 2,
             attempts_max: 3,
             deaths_max: 3,
+            require: Labels::default(),
             root: String::new(),
             shared_chunks: 0,
             submitted_ms: 0,
@@ -450,6 +459,8 @@ mod tests {
             open_tasks: None,
             parked_tasks: None,
             set_aside: Vec::new(),
+            leader: None,
+            missing: None,
         };
         assert_eq!(job.unwritten_ms(), Some(1_200));
         let named: Vec<&str> = job.unprotected().map(|(node, _)| node).collect();

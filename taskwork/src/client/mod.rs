@@ -54,7 +54,7 @@ use std::{
 };
 
 use rand::Rng as _;
-use zk::{ClusterPaths, Store};
+use zk::{ClusterPaths, Labels, Store};
 
 pub use self::{
     connection::Outage,
@@ -119,6 +119,7 @@ struct EncodedJob {
     name: Option<String>,
     attempts_max: u32,
     deaths_max: u32,
+    require: Labels,
     start_values: Vec<(String, Vec<u8>)>,
     shared: Vec<u8>,
     root: Root,
@@ -242,6 +243,7 @@ impl Client {
             name: job.name,
             attempts_max: job.attempts_max,
             deaths_max: job.deaths_max,
+            require: job.require,
             start_values: Job::<T>::encoded_values(job.start_values).map_err(encoded)?,
             shared: codec::encode(&*job.shared).map_err(encoded)?,
             root: Root::new(job.root).map_err(encoded)?,
@@ -264,6 +266,7 @@ impl Client {
                 submitter: &self.submitter,
                 attempts_max: job.attempts_max.max(1),
                 deaths_max: if job.deaths_max == 1 { 2 } else { job.deaths_max },
+                require: &job.require,
                 shared: &job.shared,
                 start_values: &job.start_values,
             };

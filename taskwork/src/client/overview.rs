@@ -1,12 +1,12 @@
 //! A cluster at one moment: its members, its leaders, its jobs and their stages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zk::{
-    ClusterPaths, Store, election,
+    ClusterPaths, Labels, Store, election,
     figures::{self, Ledger, NodeFigures},
     job::{self, JobRecord, JobState},
-    membership::{self, Member},
+    membership::{self, Lacks, Member},
 };
 
 use crate::{figures::Figures, shell::clock::unix_ms};
@@ -17,7 +17,7 @@ use crate::{figures::Figures, shell::clock::unix_ms};
 pub struct Overview {
     /// The members.
     pub members: Vec<Member>,
-    /// The releases that have a leader, as `program@version`, each with the name of the leader's node.
+    /// The jobs that have a leader, each with the name of the leader's node.
     pub leaders: Vec<(String, String)>,
     /// The names of nodes that were asked to leave.
     pub draining: Vec<String>,
@@ -37,6 +37,8 @@ pub struct JobEntry {
     pub stage: Stage,
     /// Its record; `None` if it cannot be read.
     pub record: Option<JobRecord>,
+    /// What is missing if no node takes it.
+    pub missing: Option<String>,
 }
 
 /// The stage of a job, as an operator sees it.
@@ -49,9 +51,9 @@ pub enum Stage {
     Abandoned,
     /// Nodes work on it.
     Running,
-    /// It waits behind another job of its release.
+    /// All nodes that take it work on earlier jobs.
     Queued,
-    /// No node runs its release.
+    /// No node takes it: none runs its release, or has the labels that it requires.
     NoNodes,
     /// It was suspended by an operator.
     Suspended,
@@ -170,7 +172,7 @@ impl Overview {
         self.jobs.iter().find(|job| job.id == id)
     }
 
-    /// Returns whether a node is the leader of its release.
+    /// Returns whether a node is the leader of a job.
     pub fn leads(&self, node: &str) -> bool {
         self.leaders.iter().any(|(_, leader)| leader == node)
     }
@@ -183,9 +185,13 @@ impl Overview {
 
 /// Returns the jobs with their stages, in the order of submission.
 fn entries(jobs: Vec<(String, zk::Result<JobRecord>)>, members: &[Member], at_ms: u64) -> Vec<JobEntry> {
-    let mut busy: BTreeMap<(String, String), String> = BTreeMap::new();
+    // Nodes of one sort take the same jobs, and all take the first of them.
+    let mut free: BTreeMap<_, &Member> = members.iter().map(|member| (sort(member), member)).collect();
     let entry = |(id, record): (String, zk::Result<JobRecord>)| {
-        let Ok(record) = record else { return JobEntry { id, stage: Stage::Unreadable, record: None } };
+        let Ok(record) = record else {
+            return JobEntry { id, stage: Stage::Unreadable, record: None, missing: None };
+        };
+        let mut missing = None;
         let stage = match record.state {
             JobState::Submitting if at_ms.saturating_sub(record.submitted_ms) > SUBMISSION_MS_MAX => {
                 Stage::Abandoned
@@ -197,24 +203,100 @@ fn entries(jobs: Vec<(String, zk::Result<JobRecord>)>, members: &[Member], at_ms
             JobState::Failed => Stage::Failed,
             JobState::Cancelled => Stage::Cancelled,
             _ => {
-                let program = (record.program.clone(), record.program_version.clone());
-                let first = busy.entry(program).or_insert_with(|| id.clone());
-                match (*first == id, has_nodes(members, &record)) {
-                    (true, true) => Stage::Running,
-                    (true, false) => Stage::NoNodes,
-                    (false, _) => Stage::Queued,
+                let before = free.len();
+                free.retain(|_, member| member.takes(&record).is_err());
+                missing = if free.len() < before { None } else { what_is_missing(members, &record) };
+                match (free.len() < before, &missing) {
+                    (true, _) => Stage::Running,
+                    (false, None) => Stage::Queued,
+                    (false, Some(_)) => Stage::NoNodes,
                 }
             }
         };
-        JobEntry { id, stage, record: Some(record) }
+        JobEntry { id, stage, record: Some(record), missing }
     };
     jobs.into_iter().map(entry).collect()
 }
 
-/// Returns whether any member runs the release of a job.
-fn has_nodes(members: &[Member], record: &JobRecord) -> bool {
-    let runs = |member: &Member| {
-        member.program == record.program && member.program_version == record.program_version
-    };
-    members.iter().any(runs)
+/// Returns what decides about the jobs that a node takes.
+fn sort(member: &Member) -> (&str, &str, bool, &Labels) {
+    (&member.program, &member.program_version, member.workers > 0, &member.labels)
+}
+
+/// Returns what is missing if no node takes a job.
+pub(crate) fn what_is_missing(members: &[Member], record: &JobRecord) -> Option<String> {
+    let JobRecord { program, program_version: version, require, .. } = record;
+    let lacks: Option<BTreeSet<Lacks>> = members.iter().map(|member| member.takes(record).err()).collect();
+    let lacks = lacks?;
+    let labels =
+        |lacks: &Lacks| if let Lacks::Labels(missing) = lacks { Some(missing.clone()) } else { None };
+    let of_nodes: Vec<Labels> = lacks.iter().filter_map(labels).collect();
+    let runs = format!("{program} {version}");
+    if of_nodes.is_empty() {
+        let without_workers = lacks.contains(&Lacks::Workers);
+        let no_node = || format!("no node runs {runs}");
+        return Some(if without_workers {
+            format!("no node that runs {runs} has workers")
+        } else {
+            no_node()
+        });
+    }
+    // What every one of them lacks is what has to be added; otherwise it is the combination.
+    let lacked = |label: &(&str, &str)| of_nodes.iter().all(|missing| missing.get(label.0) == Some(label.1));
+    let nowhere: Vec<String> =
+        require.iter().filter(lacked).map(|(name, value)| format!("{name}={value}")).collect();
+    let what = if nowhere.is_empty() { format!("all of {require}") } else { nowhere.join(",") };
+    Some(format!("no node that runs {runs} has {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(labels: &str, workers: u32) -> Member {
+        Member {
+            node: "n0".to_owned(),
+            address: None,
+            fingerprint: String::new(),
+            workers,
+            memory_bytes: 0,
+            labels: if labels.is_empty() { Labels::default() } else { labels.parse().unwrap() },
+            program: "tree".to_owned(),
+            program_version: "1".to_owned(),
+            started_ms: 0,
+        }
+    }
+
+    fn job(require: &str) -> JobRecord {
+        let mut record = crate::client::jobs::tests::record();
+        (record.program, record.program_version) = ("tree".to_owned(), "1".to_owned());
+        record.require = if require.is_empty() { Labels::default() } else { require.parse().unwrap() };
+        record
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let nodes = [member("zone=a", 2), member("gpu=yes,zone=b", 2), member("gpu=yes,ssd=yes,zone=a", 0)];
+        let missing = |members: &[Member], require| what_is_missing(members, &job(require));
+        assert_eq!(missing(&nodes, ""), None);
+        assert_eq!(missing(&nodes, "zone=a"), None);
+        for (members, require, says) in [
+            (&nodes[..], "ssd=yes,zone=a", "no node that runs tree 1 has ssd=yes"),
+            (&nodes[..], "gpu=yes,zone=a", "no node that runs tree 1 has all of gpu=yes,zone=a"),
+            (&nodes[2..], "zone=a", "no node that runs tree 1 has workers"),
+            (&[], "", "no node runs tree 1"),
+        ] {
+            assert_eq!(missing(members, require).as_deref(), Some(says));
+        }
+    }
+
+    #[test]
+    fn each_node_works_on_the_first_job_that_it_takes() {
+        let nodes = [member("zone=a", 1), member("zone=a", 1), member("zone=b", 1)];
+        let jobs = ["zone=a", "zone=a", "", "zone=b", "zone=c"].map(job);
+        let jobs = jobs.into_iter().enumerate().map(|(number, record)| (number.to_string(), Ok(record)));
+        let stages: Vec<Stage> = entries(jobs.collect(), &nodes, 0).iter().map(|entry| entry.stage).collect();
+        let expected = [Stage::Running, Stage::Queued, Stage::Running, Stage::Queued, Stage::NoNodes];
+        assert_eq!(stages, expected);
+    }
 }

@@ -22,7 +22,7 @@ use tokio::{
     time::{self, MissedTickBehavior},
 };
 use zk::{
-    ClusterPaths, MemoryTree, Release,
+    ClusterPaths, Labels, MemoryTree, Release,
     job::{self, JobRecord},
 };
 
@@ -119,6 +119,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         submitter: "embedded",
         attempts_max: if kept.is_some() { kept::ATTEMPTS_MAX } else { 1 },
         deaths_max: limits.deaths_max,
+        require: Labels::NONE,
         // The nodes are all in this process and share the data directly.
         shared: &[],
         start_values: &start_values,
@@ -232,6 +233,8 @@ impl Fleet<'_> {
                 cluster: cluster.clone(),
                 release: release(),
                 workers: self.workers,
+                memory_bytes: 0,
+                labels: Labels::default(),
                 endpoint,
                 resigned: Some(Arc::clone(&self.resigned)),
             };

@@ -22,6 +22,7 @@ pub(crate) mod seat;
 pub(crate) mod kinds;
 pub(crate) mod lingering;
 pub(crate) mod mail;
+pub(crate) mod memory;
 #[cfg(test)]
 mod merge_tests;
 pub(crate) mod timeline;

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use tracing::Instrument as _;
-use zk::figures::EventKind;
+use zk::{Labels, figures::EventKind};
 
 use super::{
     clock::{Clock, unix_ms},
@@ -46,6 +46,8 @@ impl From<OpenError> for JobError {
 /// A node's part in a job, with the type of the tasks [erased](crate::erased).
 pub(crate) struct Part {
     pub(crate) job: JobId,
+    /// The labels that other nodes must have to take part.
+    pub(crate) require: Labels,
     pub(crate) pool: Arc<dyn Work>,
     pub(crate) workers: Workers,
     pub(crate) limits: Limits,
@@ -78,10 +80,11 @@ impl RunningNode {
         seat: &mut Seat,
         kind: &dyn Kind,
         job: &JobId,
+        require: &Labels,
         limits: &Limits,
     ) -> Result<Self, JobError> {
         let shared = zk::job::shared(&*seat.store, &seat.cluster, &job.0).await?;
-        Self::with_shared(seat, kind, job, limits, shared, Visibility::Public).await
+        Self::with_shared(seat, kind, job, require, limits, shared, Visibility::Public).await
     }
 
     /// The same within one process, where the kind has the shared data already.
@@ -91,28 +94,32 @@ impl RunningNode {
         job: &JobId,
         limits: &Limits,
     ) -> Result<Self, JobError> {
-        Self::with_shared(seat, kind, job, limits, Vec::new(), Visibility::Private).await
+        let visibility = Visibility::Private;
+        Self::with_shared(seat, kind, job, Labels::NONE, limits, Vec::new(), visibility).await
     }
 
     async fn with_shared(
         seat: &mut Seat,
         kind: &dyn Kind,
         job: &JobId,
+        require: &Labels,
         limits: &Limits,
         shared: Vec<u8>,
         visibility: Visibility,
     ) -> Result<Self, JobError> {
+        seat.turn_to(job).await;
         let (node, workers) = (seat.node, seat.workers);
         let (limits_of_pool, tasks_made) = (PoolLimits::of(limits), Arc::clone(&seat.tasks_made));
         let opening = kind.open(PoolSetup { node, workers, limits: limits_of_pool, tasks_made, shared });
         let Opened { pool, workers } = opening.await?;
-        let part = Part { job: job.clone(), pool, workers, limits: limits.clone(), visibility };
+        let (job, require, limits) = (job.clone(), require.clone(), limits.clone());
+        let part = Part { job, require, pool, workers, limits, visibility };
         Ok(Self::assemble(seat, part))
     }
 
     /// Connects the parts of a node and starts it.
     fn assemble(seat: &mut Seat, part: Part) -> Self {
-        let Part { job, pool, workers, limits, visibility } = part;
+        let Part { job, require, pool, workers, limits, visibility } = part;
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
         let (letters_in, letters) = mpsc::channel(LETTERS_MAX);
@@ -126,8 +133,8 @@ impl RunningNode {
             store: Arc::clone(&seat.store),
             asked_before: seat.store.requests(),
             cluster: seat.cluster.clone(),
-            release: seat.release.clone(),
             job: job.clone(),
+            require,
             node: seat.node,
             pool: Arc::clone(&pool),
             roster: seat.roster.clone(),
@@ -239,14 +246,15 @@ impl RunningNode {
         let ended = self.ended().await;
         seat.network = self.ended.take().and_then(|(_, network)| network);
         self.loops.shutdown().await;
+        // Its tasks may take long to stop, and others that work on the job need a leader.
+        let coordination = Arc::clone(&self.coordination);
+        seat.run_errand(async move { coordination.withdraw().await });
         Stopping { ended, coordination: self.coordination, workers: self.workers, asked_ms: unix_ms() }
     }
 
     /// Ends the work on the job, however long its tasks take to stop, and returns the figures.
     pub(crate) async fn finish(self, seat: &mut Seat) -> Figures {
         let mut stopping = self.stop(seat).await;
-        // Its tasks may take long to stop, and others wait for a leader.
-        stopping.withdraw().await;
         stopping.workers_back().await;
         stopping.done().await.0
     }
@@ -276,12 +284,6 @@ impl Stopping {
     /// Returns the names of the tasks that have not stopped.
     pub(crate) fn running_tasks(&self) -> Vec<String> {
         self.coordination.running_tasks()
-    }
-
-    /// Stops leading and standing for election: the workers have not returned, and others may work on the
-    /// next job.
-    pub(crate) async fn withdraw(&self) {
-        self.coordination.withdraw().await;
     }
 
     /// Publishes the last figures. Returns them, and the workers that have not returned.

@@ -2,7 +2,7 @@
 //! when the node leaves or its session has expired.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{Arc, Mutex, atomic::AtomicU64},
 };
@@ -13,7 +13,7 @@ use tokio::{
     task::JoinSet,
 };
 use zk::{
-    ClusterPaths, Counted, Release, Session, Store,
+    ClusterPaths, Counted, Labels, Release, Session, Store,
     membership::{self, Change, Member, MemberWatch},
     retry::{Policy, Retry},
 };
@@ -24,7 +24,7 @@ use super::{
     transport::{Arrival, PeerAddress, Peers, TransportError},
 };
 use crate::{
-    id::NodeId,
+    id::{JobId, NodeId},
     wire::{codec, parcel::Parcel},
 };
 
@@ -35,6 +35,8 @@ pub(crate) struct SeatSetup {
     pub(crate) cluster: ClusterPaths,
     pub(crate) release: Release,
     pub(crate) workers: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) labels: Labels,
     /// The endpoint; `None` for a node that will never have a peer.
     pub(crate) endpoint: Option<Endpoint>,
     /// As in [`Seat`].
@@ -45,20 +47,19 @@ pub(crate) struct SeatSetup {
 pub(crate) type Resigned = Arc<Mutex<BTreeSet<NodeId>>>;
 
 /// The other members of the same release.
-pub(crate) type Roster = Arc<BTreeSet<NodeId>>;
+pub(crate) type Roster = Arc<BTreeMap<NodeId, Arc<Member>>>;
 
 /// A member of a cluster.
 pub(crate) struct Seat {
     pub(crate) node: NodeId,
     pub(crate) store: Arc<Counted>,
     pub(crate) cluster: ClusterPaths,
-    pub(crate) release: Release,
     pub(crate) workers: usize,
+    /// What it publishes about itself.
+    pub(crate) member: Member,
     /// The time of joining, in milliseconds since 1970.
     pub(crate) joined_ms: u64,
     pub(crate) roster: watch::Receiver<Roster>,
-    /// The address at which others reach it.
-    pub(crate) address: Option<SocketAddr>,
     /// The number of tasks that the node has made.
     pub(crate) tasks_made: Arc<AtomicU64>,
     /// If all nodes of the job are in this process, those of them that have resigned. Only their loss says something
@@ -69,6 +70,10 @@ pub(crate) struct Seat {
     /// Notified when an operator has asked this node to leave.
     pub(crate) asked_to_leave: Arc<Notify>,
     loops: JoinSet<()>,
+    /// What remains to be done for jobs that are over, and delays nothing.
+    errands: JoinSet<()>,
+    /// The last job that the node has worked on.
+    last_job: Option<JobId>,
 }
 
 /// The reasons for which a node has no seat.
@@ -88,12 +93,15 @@ pub(crate) enum SeatError {
 impl Seat {
     /// Takes a seat. The node becomes a member last, when it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
-        let SeatSetup { node, store, cluster, release, workers, endpoint, resigned } = setup;
+        let SeatSetup { node, store, cluster, release, workers, memory_bytes, labels, endpoint, resigned } =
+            setup;
         let member = Member {
             node: node.to_string(),
             address: endpoint.as_ref().map(|endpoint| endpoint.address),
             fingerprint: endpoint.as_ref().map_or_else(String::new, |endpoint| endpoint.fingerprint.clone()),
             workers: u32::try_from(workers).unwrap_or(u32::MAX),
+            memory_bytes,
+            labels,
             program: release.program.clone(),
             program_version: release.version.clone(),
             started_ms: unix_ms(),
@@ -108,29 +116,39 @@ impl Seat {
         let asked_to_leave = Arc::new(Notify::new());
         let mut loops = JoinSet::new();
         let known = Arc::clone(&store) as Arc<dyn Store>;
-        let keeper = KeepsRoster {
-            node,
-            release: release.clone(),
-            peers: peers.unwrap_or_default(),
-            roster: roster_in,
-        };
+        let keeper = KeepsRoster { node, release, peers: peers.unwrap_or_default(), roster: roster_in };
         loops.spawn(keeper.keep(Arc::clone(&known), cluster.clone()));
         loops.spawn(watch_for_drain(known, cluster.clone(), node, Arc::clone(&asked_to_leave)));
         Ok(Self {
             node,
             store,
             cluster,
-            release,
             workers,
+            member,
             joined_ms: unix_ms(),
             roster,
-            address: member.address,
             tasks_made: Arc::default(),
             resigned,
             network,
             asked_to_leave,
             loops,
+            errands: JoinSet::new(),
+            last_job: None,
         })
+    }
+
+    /// Does something for a job that is over beside what follows.
+    pub(crate) fn run_errand(&mut self, errand: impl Future<Output = ()> + Send + 'static) {
+        while self.errands.try_join_next().is_some() {}
+        self.errands.spawn(errand);
+    }
+
+    /// Prepares for the work on a job. If it is the last one again, what remains to be done for that is done
+    /// before: it would undo what is begun now.
+    pub(crate) async fn turn_to(&mut self, job: &JobId) {
+        if self.last_job.replace(job.clone()).as_ref() == Some(job) {
+            while self.errands.join_next().await.is_some() {}
+        }
     }
 
     /// Denies steal requests and drops all other messages while there is no job. A thief without an answer
@@ -155,6 +173,7 @@ impl Seat {
     /// Gives the seat up: closes the connections and the session.
     pub(crate) async fn give_up(mut self) {
         self.loops.shutdown().await;
+        self.errands.shutdown().await;
         if let Some(network) = self.network {
             network.carrier.close().await;
         }
@@ -193,14 +212,14 @@ impl KeepsRoster {
             match members.next().await {
                 Ok(Change::Joined(member)) => {
                     retry.succeeded();
-                    self.joined(&member);
+                    self.joined(member);
                 }
                 Ok(Change::Left(name)) => {
                     retry.succeeded();
                     self.left(&name);
                     // One node suffices; should it miss the change, the next node that joins removes the
                     // requests.
-                    if self.roster.borrow().first().is_none_or(|&first| self.node < first)
+                    if self.roster.borrow().keys().next().is_none_or(|&first| self.node < first)
                         && let Err(error) = tidy_requests(&*store, &cluster).await
                     {
                         tracing::debug!(node = %self.node, %error, "requests to leave were not taken away");
@@ -212,7 +231,7 @@ impl KeepsRoster {
         }
     }
 
-    fn joined(&self, member: &Member) {
+    fn joined(&self, member: Member) {
         let Some(other) = self.other(&member.node) else { return };
         // Members of other releases can do nothing for this node, and must not connect to it.
         if !self.release.matches(&member.program, &member.program_version) {
@@ -225,7 +244,7 @@ impl KeepsRoster {
         self.peers.set(other, PeerAddress { address, fingerprint });
         tracing::info!(node = %self.node, member = %other, %address, "a node has joined");
         self.roster.send_modify(|roster| {
-            Arc::make_mut(roster).insert(other);
+            Arc::make_mut(roster).insert(other, Arc::new(member));
         });
     }
 
@@ -234,7 +253,7 @@ impl KeepsRoster {
         self.peers.remove(other);
         // Reported even if it was never known: it may have taken part for a moment.
         self.roster.send_modify(|roster| {
-            if Arc::make_mut(roster).remove(&other) {
+            if Arc::make_mut(roster).remove(&other).is_some() {
                 tracing::info!(node = %self.node, member = %other, "a node has left");
             }
         });

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A task that does not check whether it should stop keeps its worker when the job is over. The node then
-//! ceases to lead, so that others can, and soon gives up its seat: it joins again with new workers, while the
+//! soon gives up its seat: it joins again with new workers, while the
 //! thread lingers. If it is told to leave, it ends at its deadline whatever its tasks do.
 
 use std::{future::Future, sync::Arc, time::Duration};
@@ -18,7 +18,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio::{sync::mpsc, time};
 use zk::{
-    ClusterPaths, ConnectError, Release, Session, Store,
+    ClusterPaths, ConnectError, Labels, Release, Session, Store,
     job::JobRecord,
     queue::JobQueue,
     retry::{Policy, Retry},
@@ -41,7 +41,10 @@ pub(crate) struct ServeSetup {
     pub(crate) cluster: ClusterPaths,
     pub(crate) release: Release,
     pub(crate) kinds: Kinds,
+    /// The number of workers; 0 for a member that works on no job.
     pub(crate) workers: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) labels: Labels,
     pub(crate) limits: Limits,
 }
 
@@ -81,8 +84,8 @@ enum Fate {
     Wiped,
 }
 
-/// The time for which tasks of a job that is over may run before the node stops leading.
-const STAND_DOWN_AFTER: Duration = Duration::from_millis(500);
+/// The time for which tasks of a job that is over may run before that is reported.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The time for which they may run before the node gives up its seat and joins again with new workers.
 const WORKERS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -185,6 +188,8 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         cluster: setup.cluster.clone(),
         release: setup.release.clone(),
         workers: setup.workers,
+        memory_bytes: setup.memory_bytes,
+        labels: setup.labels.clone(),
         endpoint: Some(setup.platform.open_endpoint(node)?),
         resigned: None,
     })
@@ -192,7 +197,7 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
     tracing::info!(
         node = %seat.node, cluster = setup.cluster.name(), program = setup.release.program,
         version = setup.release.version, workers = setup.workers,
-        address = seat.address.map(tracing::field::display),
+        labels = %setup.labels, address = seat.member.address.map(tracing::field::display),
         "the node is ready"
     );
     Ok(seat)
@@ -206,7 +211,7 @@ async fn work(
     lingering: &mut Lingering,
 ) -> Result<Fate, ServeError> {
     let mut queue =
-        JobQueue::new(Arc::clone(&seat.store) as Arc<dyn Store>, seat.cluster.clone(), seat.release.clone());
+        JobQueue::new(Arc::clone(&seat.store) as Arc<dyn Store>, seat.cluster.clone(), seat.member.clone());
     let mut retry = Retry::new(Policy::REQUEST, seat.node.0);
     loop {
         let asked = Arc::clone(&seat.asked_to_leave);
@@ -219,7 +224,7 @@ async fn work(
             }
             () = asked.notified() => return Ok(Fate::Left),
             () = is_over(expired) => return Ok(Fate::Expired),
-            next = queue.next() => next,
+            next = queue.next(), if setup.workers > 0 => next,
             () = seat.idle() => continue,
         };
         match next {
@@ -308,7 +313,7 @@ impl Desk<'_> {
             return Ok(self.give_up_job(seat, &job, &reason).await);
         };
         let limits = Limits { deaths_max: record.deaths_max, ..self.setup.limits.clone() };
-        let starting = RunningNode::open(seat, kind, &job, &limits);
+        let starting = RunningNode::open(seat, kind, &job, &record.require, &limits);
         let Some(started) = unless_told(self.leave, starting).await else { return Ok(Some(Fate::Left)) };
         let mut running = match started {
             Ok(running) => running,
@@ -406,7 +411,7 @@ impl Desk<'_> {
     ) -> Back {
         let asked = Arc::clone(&seat.asked_to_leave);
         let deadline = time::Instant::now() + WORKERS_TIMEOUT;
-        if time::timeout(STAND_DOWN_AFTER, stopping.workers_back()).await.is_ok() {
+        if time::timeout(PATIENCE, stopping.workers_back()).await.is_ok() {
             return Back::All;
         }
         if told {
@@ -416,8 +421,6 @@ impl Desk<'_> {
             node = %seat.node, %job, tasks = stopping.running_tasks().join(", "),
             "the job is over for this node, but tasks of it have not stopped; it is waited for them"
         );
-        let withdrawn = time::timeout_at(deadline, stopping.withdraw()).await.is_ok();
-        tracing::debug!(node = %seat.node, withdrawn, "the node does not stand for election");
         let back = tokio::select! {
             biased;
             () = stopping.workers_back() => Back::All,

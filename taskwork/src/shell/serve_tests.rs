@@ -76,6 +76,8 @@ fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeErro
         release: Release { program: "none".to_owned(), version: "1".to_owned() },
         kinds: Kinds::default(),
         workers: 1,
+        memory_bytes: 0,
+        labels: zk::Labels::default(),
         limits: Limits::default(),
     };
     let (tell, leave) = mpsc::channel(1);

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time;
 use zk::{
-    ClusterPaths, Release, Store,
+    ClusterPaths, Labels, Release, Store,
     figures::{self, NodeFigures},
     job::{self, JobRecord, JobState, JobWatch, NewJob},
     quarantine::{self, AboutTask},
@@ -32,6 +32,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) submitter: &'a str,
     pub(crate) attempts_max: u32,
     pub(crate) deaths_max: u32,
+    pub(crate) require: &'a Labels,
     /// The shared data, encoded.
     pub(crate) shared: &'a [u8],
     pub(crate) start_values: &'a [(String, Vec<u8>)],
@@ -99,6 +100,7 @@ impl<'a> Draft<'a> {
             variables: order.start_values,
             attempts_max: order.attempts_max,
             deaths_max: order.deaths_max,
+            require: order.require,
             submitter: order.submitter,
             now_ms: self.now_ms,
         }
@@ -392,6 +394,7 @@ mod tests {
                 submitter: "",
                 attempts_max: 1,
                 deaths_max: 3,
+                require: Labels::NONE,
                 shared: &[],
                 start_values: &[("best".to_owned(), codec::encode(&7_u64).unwrap())],
             };

@@ -11,7 +11,7 @@ use zk::{
 };
 use zk_server::{Servers, Setup};
 
-use super::{Connected, Connects, ROOT, cluster, member, new_job, release, runtime, soon};
+use super::{Connected, Connects, JOB, ROOT, cluster, member, new_job, runtime, soon};
 
 /// Servers with a proxy in front of each.
 struct Stage {
@@ -59,8 +59,7 @@ fn a_session_has_one_candidate_whichever_server_it_comes_back_to() {
         for node in ["a", "b", "c", "d", "e"] {
             let store = stage.proxied().await;
             stage.lose_answer_to(&format!("~{node}~"));
-            let release = release();
-            let enter = || Candidate::enter(Arc::clone(&store), &cluster, &release, node);
+            let enter = || Candidate::enter(Arc::clone(&store), &cluster, JOB, node);
             let mut candidate = loop {
                 match soon(enter()).await {
                     Ok(candidate) => break candidate,

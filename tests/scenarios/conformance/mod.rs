@@ -9,7 +9,7 @@ mod reconnect;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use zk::{
-    ClusterPaths, Connect, CreateMode, Error, MemoryTree, Op, OpAnswer, Release, Session, Store, WatchEvent,
+    ClusterPaths, Connect, CreateMode, Error, Labels, MemoryTree, Op, OpAnswer, Session, Store, WatchEvent,
     accounting::{self, Claim, Source, Transaction},
     durable,
     election::Candidate,
@@ -345,15 +345,16 @@ fn member(node: &str) -> Member {
         address: None,
         fingerprint: String::new(),
         workers: 1,
+        memory_bytes: 0,
+        labels: Labels::default(),
         program: "test".to_owned(),
         program_version: "1".to_owned(),
         started_ms: 0,
     }
 }
 
-fn release() -> Release {
-    Release { program: "test".to_owned(), version: "1".to_owned() }
-}
+/// A job that need not be there.
+const JOB: &str = "j-0000000000";
 
 async fn cluster(store: &Connected, name: &str) -> ClusterPaths {
     let cluster = ClusterPaths::new(name).unwrap();
@@ -381,8 +382,8 @@ async fn members_come_and_go(world: World, store: Connected, _: String) {
 async fn the_next_in_line_leads(world: World, store: Connected, _: String) {
     let cluster = cluster(&store, "election").await;
     let (first, second) = (world.connect().await, world.connect().await);
-    let mut leader = Candidate::enter(Arc::clone(&first), &cluster, &release(), "a").await.unwrap();
-    let mut next = Candidate::enter(Arc::clone(&second), &cluster, &release(), "b").await.unwrap();
+    let mut leader = Candidate::enter(Arc::clone(&first), &cluster, JOB, "a").await.unwrap();
+    let mut next = Candidate::enter(Arc::clone(&second), &cluster, JOB, "b").await.unwrap();
     let fence = soon(leader.elected()).await.unwrap();
     assert!(first.multi(vec![fence.check()]).await.is_ok());
     let waiting = tokio::spawn(async move { next.elected().await });
@@ -406,6 +407,7 @@ fn new_job(shared: &[u8]) -> NewJob<'_> {
         variables: &[],
         attempts_max: 3,
         deaths_max: 3,
+        require: Labels::NONE,
         submitter: "me",
         now_ms: 1,
     }
@@ -465,12 +467,8 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
     };
     accounting::commit(&*node, &cluster, &attempt, &transaction).await.unwrap();
     soon(empty).await.unwrap().unwrap();
-    let fence = Candidate::enter(Arc::clone(&node), &cluster, &release(), "a")
-        .await
-        .unwrap()
-        .elected()
-        .await
-        .unwrap();
+    let fence =
+        Candidate::enter(Arc::clone(&node), &cluster, JOB, "a").await.unwrap().elected().await.unwrap();
     let outcome = Outcome { result: b"seven".to_vec(), shown: "seven".into(), incomplete: None };
     let closing = job::close(&*node, &fence, &cluster, &id, 1, &outcome, 5).await;
     assert_eq!(closing, Ok(Closing::Closed));

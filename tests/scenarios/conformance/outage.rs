@@ -11,7 +11,7 @@ use zk::{
 };
 use zk_server::{Servers, Setup};
 
-use super::{Connected, cluster, member, release, runtime, soon};
+use super::{Connected, JOB, cluster, member, runtime, soon};
 
 /// The shortest that servers with this tick grant without being asked for less.
 const SESSION: Duration = Duration::from_secs(2);
@@ -54,8 +54,7 @@ fn a_session_outlives_an_outage_that_is_longer_than_itself() {
             let mut members = MemberWatch::open(Arc::clone(&store), &cluster).await.unwrap();
             assert_eq!(soon(members.next()).await, Ok(Change::Joined(member("a"))));
             let path = cluster.member("a");
-            let mut candidate =
-                Candidate::enter(Arc::clone(&store), &cluster, &release(), "a").await.unwrap();
+            let mut candidate = Candidate::enter(Arc::clone(&store), &cluster, JOB, "a").await.unwrap();
             let fence = candidate.elected().await.unwrap();
             let (_, one_time) = store.children_and_watch("/").await.unwrap();
             let mut stream = store.watch_tree("/taskwork").await.unwrap();

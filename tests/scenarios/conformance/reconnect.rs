@@ -21,7 +21,7 @@ use zk::{
 };
 use zk_server::{Servers, Setup};
 
-use super::{Connected, Connects, cluster, member, new_job, release, runtime, soon};
+use super::{Connected, Connects, JOB, cluster, member, new_job, runtime, soon};
 
 type World = Arc<dyn Breaks>;
 type Soon<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -372,8 +372,8 @@ async fn a_roll_tells_who_came_and_went_whenever(world: World, store: Connected,
 
 async fn the_next_in_line_hears_that_the_leader_is_gone(world: World, store: Connected, _: String) {
     let (cluster, other) = (cluster(&store, "reconnect-election").await, world.connect().await);
-    let mut leader = Candidate::enter(Arc::clone(&other), &cluster, &release(), "a").await.unwrap();
-    let mut next = Candidate::enter(Arc::clone(&store), &cluster, &release(), "b").await.unwrap();
+    let mut leader = Candidate::enter(Arc::clone(&other), &cluster, JOB, "a").await.unwrap();
+    let mut next = Candidate::enter(Arc::clone(&store), &cluster, JOB, "b").await.unwrap();
     soon(leader.elected()).await.unwrap();
     let waiting = tokio::spawn(async move { insist!(next.elected()) });
     break_off(&world, &store).await;
@@ -388,7 +388,7 @@ async fn variables_and_jobs_are_heard_of(world: World, store: Connected, folder:
     let (cluster, other) = (cluster(&store, "reconnect-jobs").await, world.connect().await);
     let path = format!("{folder}/best");
     let mut variable = VariableWatch::open(Arc::clone(&store), &path).await.unwrap();
-    let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), release());
+    let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
     let better = |new: &[u8], old: &[u8]| new > old;
     assert_eq!(publish(&*other, &path, b"1", &better).await, Ok(Published::Written));
     assert_eq!(soon(variable.next()).await, Ok(b"1".to_vec()));

@@ -56,6 +56,7 @@ fn plan(nodes: usize, faults: Vec<(u64, Fault)>, depth: u32) -> Plan {
         attempts_max: 1,
         later: Vec::new(),
         others: 0,
+        labelled: 0,
         retries: 0,
     }
 }

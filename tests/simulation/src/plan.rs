@@ -32,8 +32,9 @@ pub(crate) struct Plan {
     pub(crate) attempts_max: u32,
     /// The jobs besides the first one.
     pub(crate) later: Vec<LaterJob>,
-    /// The number of nodes that run another program.
+    /// The number of nodes that run another program, and of those with a label.
     pub(crate) others: usize,
+    pub(crate) labelled: usize,
     /// How often an operator retries what a job has set aside.
     pub(crate) retries: usize,
 }
@@ -51,6 +52,12 @@ pub(crate) struct LaterJob {
 pub(crate) enum Program {
     This,
     Other,
+    /// The first job's program, by nodes with a label; for jobs that require it.
+    Labelled,
+}
+
+impl Program {
+    pub(crate) const ALL: [Self; 3] = [Self::This, Self::Other, Self::Labelled];
 }
 
 /// The kind of a plan, by what it tests.
@@ -208,7 +215,7 @@ impl Plan {
             Kind::FewAttempts => random.random_range(1..=3),
             _ => ATTEMPTS_MAX,
         };
-        let (later, others) = later(&mut random, kind, nodes * workers, calm_ms);
+        let (later, [others, labelled]) = later(&mut random, kind, nodes * workers, calm_ms);
         let retries = random.random_range(0..=2);
         Self {
             seed,
@@ -226,6 +233,7 @@ impl Plan {
             attempts_max,
             later,
             others,
+            labelled,
             retries,
         }
     }
@@ -257,17 +265,22 @@ impl Plan {
     }
 }
 
-/// Draws the later jobs, and the number of nodes of another program.
-fn later(random: &mut SmallRng, kind: Kind, workers: usize, calm_ms: u64) -> (Vec<LaterJob>, usize) {
+/// Draws the later jobs, and the numbers of nodes of another program and with a label.
+fn later(random: &mut SmallRng, kind: Kind, workers: usize, calm_ms: u64) -> (Vec<LaterJob>, [usize; 2]) {
     let (count, others) = match kind {
-        Kind::Queue => (random.random_range(1..=5), random.random_range(0..=3)),
-        Kind::Stuck => (1, 0),
-        _ => (0, 0),
+        Kind::Queue => (random.random_range(1..=5), [(); 2].map(|()| random.random_range(0..=3))),
+        Kind::Stuck => (1, [0, random.random_range(0..=1)]),
+        _ => (0, [0, 0]),
     };
+    let [other, labelled] = others;
     let jobs = (0..count).map(|_| LaterJob {
         at_ms: random.random_range(0..calm_ms),
         shape: shape(random, workers),
-        program: if others > 0 && random.random_range(0..3) == 0 { Program::Other } else { Program::This },
+        program: match random.random_range(0..6) {
+            0 | 1 if other > 0 => Program::Other,
+            2 | 3 if labelled > 0 => Program::Labelled,
+            _ => Program::This,
+        },
     });
     (jobs.collect(), others)
 }

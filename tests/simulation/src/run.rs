@@ -17,7 +17,7 @@ use std::{
 use taskwork::simulation::{self, Setup};
 use tokio::{runtime, sync::mpsc, time::sleep};
 use zk::{
-    ClusterPaths, Release, Store,
+    ClusterPaths, Labels, Release, Store,
     job::{JobRecord, JobState},
 };
 
@@ -134,7 +134,8 @@ impl<'a> Stage<'a> {
         let world = World::new(&birth, Invariants::new(facts));
         tokio::spawn(world.clone().turn());
         let release = Release { program: "simulated".to_owned(), version: "1".to_owned() };
-        let setup = Setup { cluster, release, workers: plan.workers, limits: plan.limits.clone() };
+        let (workers, limits) = (plan.workers, plan.limits.clone());
+        let setup = Setup { cluster, release, workers, labels: Labels::default(), limits };
         let store = world.office().await;
         Self {
             plan,
@@ -159,6 +160,9 @@ impl<'a> Stage<'a> {
         }
         for _ in 0..self.plan.others {
             self.join(Program::Other);
+        }
+        for _ in 0..self.plan.labelled {
+            self.join(Program::Labelled);
         }
         self.submit().await;
         for later in &self.plan.later {
@@ -187,7 +191,7 @@ impl<'a> Stage<'a> {
                 }
                 // Some nodes must be there to do the remaining work.
                 let staying = self.world.with(|state| state.machines.staying());
-                for program in [Program::This, Program::Other] {
+                for program in Program::ALL {
                     let runs = |machine| self.programs.get(machine) == Some(&program);
                     if self.plan.has(program) && !staying.iter().any(runs) {
                         self.join(program);
@@ -416,8 +420,10 @@ impl<'a> Stage<'a> {
     /// Returns the settings of a node of a program.
     fn setup_of(&self, program: Program) -> Setup {
         let mut setup = self.setup.clone();
-        if program == Program::Other {
-            "other".clone_into(&mut setup.release.program);
+        match program {
+            Program::This => {}
+            Program::Other => "other".clone_into(&mut setup.release.program),
+            Program::Labelled => setup.labels = label(),
         }
         setup
     }
@@ -428,11 +434,12 @@ impl<'a> Stage<'a> {
         let (world, submitted) = (self.world.clone(), Arc::clone(&self.submitted));
         let (LaterJob { at_ms, shape, program }, attempts_max) = (later.clone(), self.plan.attempts_max);
         let setup = self.setup_of(program);
+        let require = setup.labels.clone();
         tokio::spawn(async move {
             sleep(Duration::from_millis(at_ms)).await;
             loop {
                 let (store, root) = (world.office().await, Walk::root(&shape));
-                if simulation::submit(store, &setup, root, &shape, attempts_max).await.is_ok() {
+                if simulation::submit(store, &setup, root, &shape, attempts_max, &require).await.is_ok() {
                     submitted.fetch_add(1, Relaxed);
                     return;
                 }
@@ -445,8 +452,9 @@ impl<'a> Stage<'a> {
     async fn submit(&mut self) {
         let prepared = self.setup.cluster.prepare(&*self.store).await;
         let (root, store) = (Walk::root(&self.plan.shape), Arc::clone(&self.store));
+        let Plan { shape, attempts_max, .. } = &self.plan;
         let submitted =
-            simulation::submit(store, &self.setup, root, &self.plan.shape, self.plan.attempts_max).await;
+            simulation::submit(store, &self.setup, root, shape, *attempts_max, Labels::NONE).await;
         match (prepared, submitted) {
             (Ok(()), Ok(job)) => self.job = job,
             (prepared, submitted) => {
@@ -467,6 +475,11 @@ impl<'a> Stage<'a> {
             }
         });
     }
+}
+
+/// Returns the label of some nodes.
+fn label() -> Labels {
+    "zone=b".parse().expect("it is a label")
 }
 
 thread_local! {

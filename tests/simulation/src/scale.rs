@@ -150,6 +150,7 @@ fn plan(nodes: usize, seed: u64, node_work_ms: u64, faults: Vec<(u64, Fault)>) -
         attempts_max: 1_000,
         later: Vec::new(),
         others: 0,
+        labelled: 0,
         retries: 0,
     }
 }

@@ -31,6 +31,7 @@ pub use self::{
 use crate::{
     chunks,
     error::{Error, Result},
+    labels::Labels,
     paths::ClusterPaths,
     record,
     store::{CreateMode, OneShot, Op, Store, Version, seen},
@@ -94,6 +95,9 @@ pub struct JobRecord {
     /// The number of nodes in a row that may be lost with a task before it is set aside, 0 for any number.
     #[serde(default)]
     pub deaths_max: u32,
+    /// The labels that a node must have to work on it.
+    #[serde(default)]
+    pub require: Labels,
     /// The id of the root task.
     pub root: String,
     /// The number of chunks of the shared data.

@@ -14,6 +14,7 @@ use crate::{
     blob,
     chunks::{self, CHUNKED_BYTES_MAX},
     error::{Effect, Error, Result},
+    labels::Labels,
     paths::{AttemptPaths, ClusterPaths, JOB_PREFIX, JobPaths},
     record,
     store::{CreateMode, Op, Store},
@@ -42,6 +43,8 @@ pub struct NewJob<'a> {
     pub attempts_max: u32,
     /// The number of nodes in a row that may be lost with a task before it is set aside, 0 for any number.
     pub deaths_max: u32,
+    /// The labels that a node must have to work on it.
+    pub require: &'a Labels,
     /// The user who submits it.
     pub submitter: &'a str,
     /// The time of day in milliseconds since 1970.
@@ -175,6 +178,7 @@ impl<'a> Submission<'a> {
             attempt: 1,
             attempts_max: new.attempts_max,
             deaths_max: new.deaths_max,
+            require: new.require.clone(),
             root: new.root_id.to_owned(),
             shared_chunks: 0,
             submitted_ms: new.now_ms,
@@ -302,6 +306,7 @@ mod tests {
             variables: &[],
             attempts_max: 3,
             deaths_max: 3,
+            require: Labels::NONE,
             submitter: "me",
             now_ms: 1,
         }

@@ -4,8 +4,9 @@ use super::*;
 use crate::{
     CHUNKED_BYTES_MAX, Fate, accounting, blob,
     election::{Candidate, Fence},
+    labels::Labels,
     quarantine::{self, AboutTask, SET_ASIDE_MAX, SetAside},
-    testing::{FATES, Interrupted, LoseOne, ROOT, Stage, release},
+    testing::{FATES, Interrupted, LoseOne, ROOT, Stage},
     tree::REQUEST_BYTES_MAX,
 };
 
@@ -16,7 +17,7 @@ fn outcome(result: &[u8]) -> Outcome {
 async fn leader(stage: &Stage, node: &str) -> (Arc<crate::MemoryStore>, Fence) {
     let store = stage.tree.connect();
     let mut candidate =
-        Candidate::enter(Arc::clone(&store) as Arc<dyn Store>, &stage.cluster, &release(), node)
+        Candidate::enter(Arc::clone(&store) as Arc<dyn Store>, &stage.cluster, &stage.job, node)
             .await
             .unwrap();
     let fence = candidate.elected().await.unwrap();
@@ -50,6 +51,7 @@ async fn data_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
         variables: &[],
         attempts_max: 1,
         deaths_max: 3,
+        require: Labels::NONE,
         submitter: "me",
         now_ms: 0,
     };

@@ -67,23 +67,20 @@ fn why_incomplete(set_aside: &[(String, AboutTask)]) -> Option<String> {
 enum Led {
     /// Another node leads.
     Deposed,
-    /// The job is suspended: other nodes of the release may work on the next one, and need a leader there.
-    Suspended,
     /// There is nothing left to lead.
     Over,
 }
 
 impl Coordination {
-    /// Stands for election, and leads when elected. The candidate remains when the job is over: the node
-    /// takes the next job at once, with the same place in the election. A node that cannot take it
-    /// [withdraws](Self::withdraw).
+    /// Stands for election, and leads when elected. The candidate remains when this ends, until the node
+    /// [withdraws](Self::withdraw) it.
     pub(super) async fn stand_for_election(self: Arc<Self>) {
         let node = self.node.to_string();
         let mut standing = self.standing.lock().await;
         let mut retry = self.retry();
         loop {
             *standing = Standing::Entering;
-            let enter = || Candidate::enter(self.store(), &self.cluster, &self.release, &node);
+            let enter = || Candidate::enter(self.store(), &self.cluster, &self.job.0, &node);
             let Some(mut candidate) = self.persist("standing for election", enter).await else { return };
             let elected = candidate.elected().await;
             *standing = Standing::Entered(candidate);
@@ -104,12 +101,6 @@ impl Coordination {
                                 return;
                             }
                         }
-                        Led::Suspended => {
-                            self.step_down(&mut standing).await;
-                            if !self.goes_on().await {
-                                return;
-                            }
-                        }
                     }
                 }
                 Err(error) if retry.again(&*self.store, "waiting to be elected", &error).await => {}
@@ -120,10 +111,7 @@ impl Coordination {
 
     /// Removes the candidate after the loop that stands for election has ended.
     pub(crate) async fn withdraw(&self) {
-        self.step_down(&mut *self.standing.lock().await).await;
-    }
-
-    async fn step_down(&self, standing: &mut Standing) {
+        let standing = &mut *self.standing.lock().await;
         let entered: &Standing = standing;
         self.persist("standing for election no more", || self.take_back(entered)).await;
         *standing = Standing::No;
@@ -136,7 +124,7 @@ impl Coordination {
             // Finds the candidate that a request with an unknown outcome may have created.
             Standing::Entering => {
                 let node = self.node.to_string();
-                Candidate::enter(self.store(), &self.cluster, &self.release, &node).await?.withdraw().await
+                Candidate::enter(self.store(), &self.cluster, &self.job.0, &node).await?.withdraw().await
             }
         }
     }
@@ -181,7 +169,7 @@ impl Coordination {
             };
             match record.state {
                 state if state.is_over() => return Led::Over,
-                JobState::Suspended => return Led::Suspended,
+                JobState::Suspended if !self.goes_on().await => return Led::Over,
                 _ => {}
             }
             match self.lead_attempt(fence, Attempt(record.attempt)).await {

@@ -1,8 +1,8 @@
 //! Turns changes of the seat's roster into events for the current job.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use zk::Store as _;
+use zk::{Store as _, membership::Member};
 
 use super::{Coordination, Roster};
 use crate::{
@@ -12,9 +12,9 @@ use crate::{
 
 impl Coordination {
     pub(super) async fn follow_members(self: Arc<Self>) {
-        let (mut roster, mut known) = (self.roster.clone(), Roster::default());
+        let (mut roster, mut known) = (self.roster.clone(), BTreeSet::new());
         loop {
-            let now = Arc::clone(&roster.borrow_and_update());
+            let now = self.with_a_part(&roster.borrow_and_update());
             for &gone in known.difference(&now) {
                 let clean_in = self.left_cleanly(gone).await;
                 self.tell(Event::Left { node: gone, clean_in }).await;
@@ -29,6 +29,13 @@ impl Coordination {
                 return;
             }
         }
+    }
+
+    /// Returns the members that work on the job.
+    fn with_a_part(&self, roster: &Roster) -> BTreeSet<NodeId> {
+        let works =
+            |member: &Member| member.workers > 0 && self.require.missing_from(&member.labels).is_empty();
+        roster.iter().filter(|(_, member)| works(member)).map(|(node, _)| *node).collect()
     }
 
     /// Returns the current attempt, if a node has left it cleanly.

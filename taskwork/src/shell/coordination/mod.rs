@@ -47,7 +47,7 @@ use tokio::{
 };
 use tracing::Instrument as _;
 use zk::{
-    ClusterPaths, Counted, JobPaths, Release, Requests, Session, Store as _,
+    ClusterPaths, Counted, JobPaths, Labels, Requests, Session, Store as _,
     figures::Silent,
     retry::{Policy, Retry},
 };
@@ -77,8 +77,9 @@ pub(crate) struct Coordination {
     /// The requests to the store before this job.
     pub(crate) asked_before: Requests,
     pub(crate) cluster: ClusterPaths,
-    pub(crate) release: Release,
     pub(crate) job: JobId,
+    /// The labels that other nodes must have to work on the job.
+    pub(crate) require: Labels,
     pub(crate) node: NodeId,
     pub(crate) pool: Arc<dyn Work>,
     pub(crate) roster: watch::Receiver<Roster>,

@@ -1,40 +1,28 @@
-//! Every candidate can lead: a node has one candidate, and a node whose workers have not returned from a job
-//! that is over has none.
+//! Every candidate can lead: a node has one candidate for a job, and none for a job that is over.
 //!
 //! If a node had two candidates, the later one would wait for the earlier one, which the node does not
-//! follow, and all others would wait, too. A node without workers cannot take the next job, and all
-//! candidates behind it would wait for it to lead.
+//! follow, and all others would wait, too. A candidate that stays when the job is over would keep others from
+//! leading it when it is retried.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use taskwork::NodeId;
 use zk::{ClusterPaths, Op};
 
 use super::{Facts, Invariant, Seen};
 use crate::world::Servers;
 
-/// How long after the end of its job a node whose workers have not returned may remain a candidate, in
-/// milliseconds: longer than the node waits for them, shorter than it keeps its seat without them.
+/// How long after the end of a job a node may remain a candidate for it, in milliseconds: less than it waits
+/// for workers that do not return.
 const STANDS_MS: u64 = 3_000;
 
 #[derive(Default)]
 pub(super) struct CandidatesCanLead {
-    /// The nodes that are candidates.
-    standing: BTreeSet<NodeId>,
-    /// The nodes with a task that does not stop.
-    stuck: BTreeMap<NodeId, StuckTask>,
+    /// The candidates, by the names of their znodes, with their jobs.
+    standing: BTreeMap<String, String>,
+    /// The times at which jobs were over.
+    over_since: BTreeMap<String, u64>,
     /// The time since which no new faults occur.
     calm_since: Option<u64>,
-}
-
-/// A task that does not check whether it should stop.
-struct StuckTask {
-    job: String,
-    /// The time at which it returns, in milliseconds.
-    until: u64,
-    /// The time at which its job was over, or the last time at which it was not.
-    over_since: u64,
-    over: bool,
 }
 
 impl Invariant for CandidatesCanLead {
@@ -45,24 +33,21 @@ impl Invariant for CandidatesCanLead {
     fn see(&mut self, facts: &Facts, now: u64, seen: &Seen<'_>) -> Result<(), String> {
         match seen {
             Seen::Calm => self.calm_since = Some(now),
-            Seen::Stuck { node, until } => {
-                if let Some((job, _)) = facts.attempt_of.get(node) {
-                    let task = StuckTask { job: job.clone(), until: *until, over_since: now, over: false };
-                    self.stuck.insert(*node, task);
-                }
-            }
             Seen::Wrote { ops, servers, .. } => {
                 stands_once(&facts.cluster, ops, servers)?;
                 let folder = facts.cluster.election();
                 // Without operations a session has ended, and its candidate is deleted with it.
                 if ops.is_empty() || ops.iter().any(|op| op.path().starts_with(&folder)) {
-                    self.standing = servers.names(&folder).iter().filter_map(|name| node_of(name)).collect();
+                    let names = servers.names(&folder).into_iter();
+                    self.standing = names
+                        .filter_map(|name| Some((job_of(&name)?, name)))
+                        .map(|(job, name)| (name, job))
+                        .collect();
                 }
             }
             _ => {}
         }
-        self.note_ends(facts, now);
-        self.nobody_stands_without_workers(facts, now)
+        self.nobody_stands_for_what_is_over(facts, now)
     }
 }
 
@@ -83,32 +68,31 @@ fn stands_once(cluster: &ClusterPaths, ops: &[Op], servers: &Servers) -> Result<
     Ok(())
 }
 
-/// Returns the node of a candidate's name: `<program>@<version>~<node>~<number>`.
-fn node_of(name: &str) -> Option<NodeId> {
-    name.rsplit('~').nth(1)?.parse().ok()
+/// Returns the job of a candidate's name: `<job>~<node>~<number>`.
+fn job_of(name: &str) -> Option<String> {
+    let (job, rest) = name.split_once('~')?;
+    rest.contains('~').then(|| job.to_owned())
 }
 
 impl CandidatesCanLead {
-    fn note_ends(&mut self, facts: &Facts, now: u64) {
-        self.stuck.retain(|_, task| now < task.until);
-        for task in self.stuck.values_mut().filter(|task| !task.over) {
-            task.over_since = now;
-            task.over = facts.job(&task.job).is_none_or(|job| job.state.is_over());
+    fn nobody_stands_for_what_is_over(&mut self, facts: &Facts, now: u64) -> Result<(), String> {
+        let is_over = |job: &String| facts.job(job).is_none_or(|job| job.state.is_over());
+        for job in self.standing.values() {
+            if is_over(job) {
+                self.over_since.entry(job.clone()).or_insert(now);
+            } else {
+                self.over_since.remove(job);
+            }
         }
-    }
-
-    fn nobody_stands_without_workers(&self, facts: &Facts, now: u64) -> Result<(), String> {
         // A machine that is frozen, or does not reach the servers, cannot withdraw its candidate.
         let Some(calm) = self.calm_since.filter(|_| facts.machines_run) else { return Ok(()) };
-        let stands = |(node, task): &(&NodeId, &StuckTask)| {
-            task.over && now > task.over_since.max(calm) + STANDS_MS && self.standing.contains(node)
-        };
-        match self.stuck.iter().find(stands) {
-            Some((node, StuckTask { job, over_since, .. })) => Err(format!(
-                "{node} stands for election, though job {job} is over since {over_since} ms and a task of it \
-                 goes on"
-            )),
-            None => Ok(()),
+        for (name, job) in &self.standing {
+            if let Some(since) = self.over_since.get(job)
+                && now > calm.max(*since) + STANDS_MS
+            {
+                return Err(format!("{name} stands for election, though the job is over since {since} ms"));
+            }
         }
+        Ok(())
     }
 }

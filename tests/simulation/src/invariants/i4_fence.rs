@@ -88,8 +88,9 @@ fn led_by_the_first(facts: &Facts, ops: &[Op], servers: &Servers) -> Result<(), 
         Op::Check { path, .. } => path.strip_prefix(&election)?.strip_prefix('/'),
         _ => None,
     });
-    // The candidates of the same release.
-    let group = fence.and_then(|name| name.split('~').next()).unwrap_or_default();
+    // The candidates for the job that is written to.
+    let job = ops.iter().find_map(|op| Some(place(&facts.cluster, op.path())?.job));
+    let group = job.unwrap_or_default();
     let candidates = servers.names(&election).into_iter();
     let rivals = candidates.filter(|name| number(name).is_some() && name.split('~').next() == Some(group));
     let first = rivals.min_by_key(|name| number(name));

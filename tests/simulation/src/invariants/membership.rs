@@ -33,8 +33,8 @@ pub(super) struct EverybodyIsKnown {
     members: BTreeMap<NodeId, Member>,
     gone: BTreeMap<NodeId, u64>,
     looked_at: u64,
-    /// The time since which the first job is the only one of its program: a leader leads only the job that it
-    /// works on, and notices lost nodes of another job when it takes that one.
+    /// The time since which the first job is the only one of its program: nodes notice lost nodes of another job
+    /// when they take that one.
     one_job_since: Option<u64>,
     /// The time since which each job has no remaining work.
     idle_since: BTreeMap<String, u64>,
@@ -42,7 +42,7 @@ pub(super) struct EverybodyIsKnown {
 
 struct Member {
     session: SessionId,
-    program: String,
+    says: membership::Member,
     /// The time of its last work, or of its start.
     worked_at: u64,
     leaves: bool,
@@ -79,7 +79,7 @@ impl Invariant for EverybodyIsKnown {
             }
             Seen::Wrote { session, ops, .. } => {
                 self.note(facts, now, *session, ops);
-                self.one_job_since = facts.only_program().and(self.one_job_since.or(Some(now)));
+                self.one_job_since = facts.only_job().and(self.one_job_since.or(Some(now)));
                 self.nothing_waits_for_its_end(facts, now)?;
                 return self.nobody_starves(facts, now);
             }
@@ -127,10 +127,8 @@ impl EverybodyIsKnown {
             match op {
                 Op::Create { data, .. } => {
                     // An unreadable record was written by a stranger.
-                    let Ok(membership::Member { program, .. }) = serde_json::from_slice(data) else {
-                        continue;
-                    };
-                    self.members.insert(node, Member { session, program, worked_at: now, leaves: false });
+                    let Ok(says) = serde_json::from_slice(data) else { continue };
+                    self.members.insert(node, Member { session, says, worked_at: now, leaves: false });
                 }
                 Op::Delete { .. } => self.leave(node, now),
                 _ => {}
@@ -145,8 +143,9 @@ impl EverybodyIsKnown {
     }
 
     fn nothing_waits_for_its_end(&mut self, facts: &Facts, now: u64) -> Result<(), String> {
-        for (id, program, is_idle) in facts.idle() {
-            let is_led = self.members.values().any(|member| !member.leaves && member.program == program);
+        for (id, record, is_idle) in facts.idle() {
+            let leads = |member: &Member| !member.leaves && member.says.takes(record).is_ok();
+            let is_led = self.members.values().any(leads);
             if !is_idle || !is_led {
                 self.idle_since.remove(id);
                 continue;
@@ -162,8 +161,8 @@ impl EverybodyIsKnown {
     fn nobody_starves(&mut self, facts: &Facts, now: u64) -> Result<(), String> {
         let spreads =
             facts.first().is_some_and(|job| matches!(job.shape, Shape::Random { .. } | Shape::Uts { .. }));
-        let program = facts.only_program();
-        let plenty = spreads && program.is_some() && facts.open() > 4 * facts.workers;
+        let job = facts.only_job();
+        let plenty = spreads && job.is_some() && facts.open() > 4 * facts.workers;
         self.plenty_since = plenty.then(|| self.plenty_since.unwrap_or(now));
         let (Some(calm), Some(plenty)) = (self.calm_since, self.plenty_since) else { return Ok(()) };
         if now < calm.max(plenty) + HEARD_MS || now == self.looked_at {
@@ -171,8 +170,8 @@ impl EverybodyIsKnown {
         }
         self.looked_at = now;
         let starves = |member: &Member| {
-            let takes_part = !member.leaves && program == Some(&member.program);
-            takes_part && now > member.worked_at.max(calm).max(plenty) + HEARD_MS
+            let takes_part = job.is_some_and(|job| member.says.takes(job).is_ok());
+            !member.leaves && takes_part && now > member.worked_at.max(calm).max(plenty) + HEARD_MS
         };
         match self.members.iter().find(|(_, member)| starves(member)) {
             Some((node, member)) => {

@@ -57,8 +57,6 @@ pub(crate) enum Seen<'a> {
     Calm,
     /// A node was told to leave.
     ToldToLeave { node: NodeId },
-    /// A node's task does not check whether it should stop until this time.
-    Stuck { node: NodeId, until: u64 },
     /// A node has detected a broken invariant in its own state.
     NodeBroken { what: &'a str },
     /// Code has panicked.
@@ -82,8 +80,8 @@ pub(crate) struct Facts {
     pub(crate) cluster: ClusterPaths,
     /// The jobs by name, as in the tree.
     jobs: BTreeMap<String, JobFacts>,
-    /// The program of each job, by its name.
-    programs: BTreeMap<String, String>,
+    /// The first record of each job, by its name.
+    records: BTreeMap<String, JobRecord>,
     /// The shared data of jobs, as far as written.
     shared: BTreeMap<String, Vec<u8>>,
     /// The job and the attempt in which each node enrolled last.
@@ -202,7 +200,7 @@ impl Facts {
         Self {
             cluster,
             jobs: BTreeMap::new(),
-            programs: BTreeMap::new(),
+            records: BTreeMap::new(),
             shared: BTreeMap::new(),
             attempt_of: BTreeMap::new(),
             members: BTreeMap::new(),
@@ -228,28 +226,31 @@ impl Facts {
         self.first().map_or(0, JobFacts::at_hand)
     }
 
-    /// Returns the program of the first job, unless its nodes may work on a later job: a node stays with a
+    /// Returns the record of the first job, unless its nodes may work on a later job: a node stays with a
     /// job that it has begun, whatever work the first one has.
-    pub(crate) fn only_program(&self) -> Option<&str> {
-        let program = self.programs.get(self.jobs.first_key_value()?.0)?;
-        let of_it = |name: &String| self.programs.get(name) == Some(program);
-        let later = self.jobs.iter().skip(1).any(|(name, job)| of_it(name) && job.at_hand() > 0);
-        (!later).then_some(program)
+    pub(crate) fn only_job(&self) -> Option<&JobRecord> {
+        let record = self.records.get(self.jobs.first_key_value()?.0)?;
+        let later =
+            |(name, job): (&String, &JobFacts)| self.is_of(name, &record.program) && job.at_hand() > 0;
+        (!self.jobs.iter().skip(1).any(later)).then_some(record)
     }
 
-    /// Returns each job with its program, and whether it is running without any work left. A job may wait
+    /// Returns each job with its record, and whether it is running without any work left. A job may wait
     /// while its nodes work on another job of the program.
-    pub(crate) fn idle(&self) -> impl Iterator<Item = (&str, &str, bool)> {
-        let is_at_hand = move |program: &String| {
-            let of_it = self.jobs.iter().filter(move |(name, _)| self.programs.get(*name) == Some(program));
+    pub(crate) fn idle(&self) -> impl Iterator<Item = (&str, &JobRecord, bool)> {
+        let is_at_hand = move |program: &str| {
+            let of_it = self.jobs.iter().filter(move |(name, _)| self.is_of(name, program));
             of_it.map(|(_, job)| job.at_hand()).sum::<usize>() > 0
         };
         self.jobs.iter().filter_map(move |(name, job)| {
-            let program = self.programs.get(name)?;
-            let is_idle =
-                job.state.is_running() && job.latest > 0 && job.has_no_tasks() && !is_at_hand(program);
-            Some((name.as_str(), program.as_str(), is_idle))
+            let record = self.records.get(name)?;
+            let has_none = job.state.is_running() && job.latest > 0 && job.has_no_tasks();
+            Some((name.as_str(), record, has_none && !is_at_hand(&record.program)))
         })
+    }
+
+    fn is_of(&self, job: &str, program: &str) -> bool {
+        self.records.get(job).is_some_and(|record| record.program == program)
     }
 
     /// Notes what was written. Returns an error for what cannot be read back.
@@ -267,7 +268,7 @@ impl Facts {
                     }
                     facts.state = record.state;
                 }
-                self.programs.entry(job.to_owned()).or_insert(record.program);
+                self.records.entry(job.to_owned()).or_insert(record);
             }
             self.note_member(*session, op, ops);
             if let Op::Create { path, data, .. } = op

@@ -98,8 +98,11 @@ impl Stage<'_> {
 
     /// Starts a node, usually one of the first job's program.
     fn join_any(&mut self) {
-        let other = self.plan.others > 0 && self.world.with(|state| state.random.random_range(0..4) == 0);
-        self.join(if other { Program::Other } else { Program::This });
+        self.join(match self.world.with(|state| state.random.random_range(0..4)) {
+            0 if self.plan.others > 0 => Program::Other,
+            1 if self.plan.labelled > 0 => Program::Labelled,
+            _ => Program::This,
+        });
     }
 
     /// Returns one of the jobs, over or not.

@@ -305,15 +305,7 @@ impl NodeWorld for World {
 impl Pace for World {
     fn slice(&self, node: NodeId) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
         let world = self.clone();
-        let ms = self.with(|state| {
-            let stuck = state.machines.take_stuck(node);
-            let ms = state.slice_ms + stuck;
-            if stuck > 0 {
-                let until = state.now + ms;
-                state.see(&Seen::Stuck { node, until });
-            }
-            ms
-        });
+        let ms = self.with(|state| state.slice_ms + state.machines.take_stuck(node));
         Box::pin(async move {
             sleep(Duration::from_millis(ms)).await;
             loop {

@@ -1,0 +1,150 @@
+//! Labels: what a node says of itself, and what a job asks of the nodes that work on it.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Names with a value each: `zone=a,gpu=yes`.
+///
+/// A node has labels, and a job requires some. Names and values have at most 63 bytes: letters, digits, `-`,
+/// `_`, `.` and `/`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Labels(BTreeMap<String, String>);
+
+/// The most labels that a node may have, or a job require.
+pub const LABELS_MAX: usize = 32;
+/// The longest name or value of a label, in bytes.
+pub const LABEL_BYTES_MAX: usize = 63;
+
+/// A text that is no label, or no list of labels.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{text:?} is no label: {reason}. Expected name=value, or several of them with commas")]
+pub struct LabelError {
+    text: String,
+    reason: String,
+}
+
+impl Labels {
+    /// No labels.
+    pub const NONE: &'static Self = &Self(BTreeMap::new());
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the value of a label.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Returns the labels in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Returns those of these labels that `node` does not have, or has with another value.
+    #[must_use]
+    pub fn missing_from(&self, node: &Self) -> Self {
+        let missing = self.iter().filter(|(name, value)| node.get(name) != Some(value));
+        Self(missing.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    /// Adds other labels.
+    ///
+    /// # Errors
+    /// If a name has two values now, or there are more than [`LABELS_MAX`].
+    pub fn merge(&mut self, others: &Self) -> Result<(), LabelError> {
+        for (name, value) in others.iter() {
+            let before = self.0.insert(name.to_owned(), value.to_owned());
+            if let Some(before) = before.filter(|before| before != value) {
+                let reason = format!("{name} is {before:?} already");
+                return Err(LabelError { text: format!("{name}={value}"), reason });
+            }
+        }
+        if self.0.len() > LABELS_MAX {
+            let reason = format!("there are more than {LABELS_MAX}");
+            return Err(LabelError { text: self.to_string(), reason });
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Labels {
+    type Err = LabelError;
+
+    fn from_str(text: &str) -> Result<Self, LabelError> {
+        let mut labels = Self::default();
+        for label in text.split(',') {
+            let wrong = |reason: &str| LabelError { text: label.to_owned(), reason: reason.to_owned() };
+            let (name, value) = label.split_once('=').ok_or_else(|| wrong("it has no ="))?;
+            for word in [name, value] {
+                if word.is_empty() || word.len() > LABEL_BYTES_MAX {
+                    return Err(wrong(&format!("name and value have 1 to {LABEL_BYTES_MAX} bytes")));
+                }
+                if !word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte)) {
+                    return Err(wrong("it has characters other than letters, digits, - _ . and /"));
+                }
+            }
+            labels.merge(&Self(BTreeMap::from([(name.to_owned(), value.to_owned())])))?;
+        }
+        Ok(labels)
+    }
+}
+
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (name, value)) in self.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(f, "{comma}{name}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_read_as_they_are_written() {
+        for text in ["zone=a", "gpu=yes,zone=eu-1/b"] {
+            assert_eq!(text.parse::<Labels>().unwrap().to_string(), text);
+        }
+        assert_eq!("b=1,a=2,b=1".parse::<Labels>().unwrap().to_string(), "a=2,b=1");
+    }
+
+    #[test]
+    fn what_is_no_label_is_refused_with_words() {
+        let long = format!("a={}", "x".repeat(LABEL_BYTES_MAX + 1));
+        let many: Vec<String> = (0..=LABELS_MAX).map(|number| format!("l{number}=1")).collect();
+        for (text, words) in [
+            ("", "no ="),
+            ("zone", "no ="),
+            ("=a", "1 to 63"),
+            ("zone=", "1 to 63"),
+            ("zone=a,", "no ="),
+            ("zone=a,zone=b", "\"a\" already"),
+            ("zone=a=b", "characters"),
+            ("zone = a", "characters"),
+            ("z\u{e4}hl=1", "characters"),
+            (&long, "1 to 63"),
+            (&many.join(","), "more than 32"),
+        ] {
+            let error = text.parse::<Labels>().unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_a_node_lacks_is_missing() {
+        let required: Labels = "gpu=yes,zone=a".parse().unwrap();
+        let missing = |node: &str| required.missing_from(&node.parse().unwrap()).to_string();
+        assert_eq!(missing("gpu=yes,zone=a,more=1"), "");
+        assert_eq!(missing("zone=b,gpu=yes"), "zone=a");
+        assert_eq!(required.missing_from(&Labels::default()), required);
+        assert!(Labels::default().missing_from(&required).is_empty());
+    }
+}
