@@ -38,8 +38,11 @@ pub enum Bench {
     Memory,
     /// The time from a job's last task to its end.
     Termination,
-    /// The cost of writing what nodes hold, and of the loss of nodes. With five rounds a quarter of an hour.
+    /// The cost of writing what nodes hold. With four rounds ten minutes.
     Ledger,
+    /// The cost of the loss of nodes, at most three times. Two and a half minutes each; with `TASKWORK_LONG=1`,
+    /// jobs of a minute, six.
+    Losses,
 }
 
 impl Bench {
@@ -70,6 +73,7 @@ impl Bench {
             Self::Memory => cluster::memory::run(),
             Self::Termination => cluster::termination::run(rounds),
             Self::Ledger => ledger::run(rounds),
+            Self::Losses => ledger::losses::run(rounds.min(3)),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | with ÷ without, and steals | twice in each round |
 //! | one worker with `--state` ÷ without | once in each round |
-//! | nodes killed | once in each of at most three rounds |
+//! | nodes killed ([`losses`]) | once in each round |
 //!
 //! The job in which nodes are killed takes about [`losses::job_s`]. How a cluster of hundreds of nodes fares
 //! is measured by the simulator, with `cargo xtask bench ledger` as well.
@@ -19,14 +19,13 @@ use anyhow::Result;
 
 use crate::row::Row;
 
-/// Runs all measurements.
+/// Runs the measurements in which nothing is lost.
 ///
 /// # Errors
 /// If an answer is wrong.
 pub fn run(rounds: usize) -> Result<Vec<Row>> {
     let mut rows = compared::run(rounds)?;
     rows.extend(kept::run(rounds)?);
-    rows.extend(losses::run(rounds.min(3))?);
     Ok(rows)
 }
 
