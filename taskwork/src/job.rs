@@ -70,6 +70,7 @@ pub struct Job<T: Task> {
     pub(crate) attempts_max: u32,
     pub(crate) deaths_max: u32,
     pub(crate) require: Labels,
+    pub(crate) stays_open: bool,
 }
 
 /// The kind's name in programs with only one type of task.
@@ -90,6 +91,7 @@ impl<T: Task> Job<T> {
             attempts_max: ATTEMPTS_MAX,
             deaths_max: Limits::default().deaths_max,
             require: Labels::default(),
+            stays_open: false,
         }
     }
 
@@ -142,6 +144,15 @@ impl<T: Task> Job<T> {
     #[must_use]
     pub fn require(mut self, labels: Labels) -> Self {
         self.require = labels;
+        self
+    }
+
+    /// Lets the job stay open on a cluster: root tasks can be [added](crate::client::Submitted::add) while it
+    /// runs, and it does not end before that is [finished](crate::Client::finish), even if all its tasks are
+    /// complete. Not used for a run within this process.
+    #[must_use]
+    pub fn stay_open(mut self) -> Self {
+        self.stays_open = true;
         self
     }
 

@@ -203,6 +203,7 @@ pub async fn submit<T: Task>(
     shared: &T::Shared,
     attempts_max: u32,
     require: &Labels,
+    stays_open: bool,
 ) -> Result<String, JobError> {
     let order = Submission {
         release: &setup.release,
@@ -212,12 +213,30 @@ pub async fn submit<T: Task>(
         attempts_max,
         deaths_max: setup.limits.deaths_max,
         require,
+        stays_open,
         shared: &codec::encode(shared)?,
         start_values: &[],
     };
     let started = std::time::Instant::now();
     let root = Root::new(root)?;
     Ok(Tracked::submit(store, setup.cluster.clone(), &Draft::new(&root, &order), started).await?.job.0)
+}
+
+/// Adds a root task to a job that stays open. `number` is its number, the same for every try. Returns whether it
+/// was added; otherwise it never will be.
+///
+/// # Errors
+/// Any error of the store.
+pub async fn add<T: Task>(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    number: u64,
+    root: T,
+) -> Result<bool, JobError> {
+    let root = Root::with_id(TaskId { number, ..TaskId::ROOT }, root)?;
+    let added = zk::job::add(store, cluster, job, root.id(), root.bytes()).await?;
+    Ok(added == zk::job::Added::Added)
 }
 
 /// Decodes a value that a program has written to a znode: an output, a variable, a result.

@@ -11,11 +11,11 @@ use std::{
 use bnb_framework::{SearchTask, Solver, cli::ParseProblem as _};
 use bnb_problems::knapsack::Knapsack;
 use taskwork::{
-    Client, ClientError, Job, JobId, Node, Release,
+    Client, ClientError, Job, JobId, Node, Release, WORKERS_MAX,
     client::{Connect, ErrorKind, JobState, Stage, blocking},
 };
 use taskwork_tests::tree::{Largest, Shape, Tree};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use zk_server::{Servers, Setup};
 
 /// Far longer than anything here takes: a test that waits for so long has failed.
@@ -91,6 +91,60 @@ async fn two_nodes_within_the_process_do_three_jobs() {
     client.close().await;
 }
 
+/// Waits until a job has no tasks left, and is at this stage.
+async fn without_tasks(client: &Client, job: &JobId, stage: Stage) {
+    let waiting = async {
+        loop {
+            let details = client.job(job).await.unwrap();
+            if details.open_tasks == Some(0) && details.stage == stage {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_job_that_stays_open_takes_tasks_until_that_is_finished() {
+    let servers = Servers::start(&Setup::standalone()).unwrap();
+    let client = client(&servers).await;
+    let node = || Node::builder(&client).task::<Tree>().workers(1).serve().unwrap();
+    let mut nodes = vec![node(), node()];
+    let service = client.submit(job(10, 0).stay_open()).await.unwrap();
+    without_tasks(&client, service.id(), Stage::Running).await;
+    let first = service.add(Tree::root()).await.unwrap();
+    assert_ne!(first, service.add(Tree::root()).await.unwrap());
+    without_tasks(&client, service.id(), Stage::Running).await;
+    // It rests without nodes, and while it is suspended.
+    for node in &mut nodes {
+        node.drain();
+        timeout(PATIENCE, node.ended()).await.unwrap().unwrap();
+    }
+    service.add(Tree::root()).await.unwrap();
+    service.suspend().await.unwrap();
+    service.add(Tree::root()).await.unwrap();
+    nodes = vec![node()];
+    let found = client.submitted::<Tree>(service.id()).await.unwrap();
+    found.resume().await.unwrap();
+    without_tasks(&client, service.id(), Stage::Running).await;
+    found.add(Tree::root()).await.unwrap();
+    found.finish().await.unwrap();
+    let report = timeout(PATIENCE, service.result()).await.unwrap().unwrap();
+    assert_eq!((report.finished, report.output), (true, 6 * Tree::sequential(10).0));
+    let refused = service.add(Tree::root()).await.unwrap_err();
+    assert!(refused.to_string().contains("takes no task: it is over"), "{refused}");
+
+    let plain = client.submit(job(3, 0)).await.unwrap();
+    let refused = plain.finish().await.unwrap_err();
+    assert!(refused.to_string().contains("not submitted as one that stays open"), "{refused}");
+    let refused = plain.add(Tree::root()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Failed, "{refused}");
+    nodes[0].drain();
+    timeout(PATIENCE, nodes[0].ended()).await.unwrap().unwrap();
+    client.close().await;
+}
+
 #[tokio::test]
 async fn what_makes_no_sense_is_refused_with_a_reason() {
     let servers = Servers::start(&Setup::standalone()).unwrap();
@@ -113,7 +167,8 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
     assert!(matches!(&refused, ClientError::NoJob { job, .. } if *job == nobody), "{refused}");
 
     let node = || Node::builder(&client).task::<Tree>();
-    assert!(node().workers(0).serve().unwrap_err().to_string().contains("1 to"), "no worker");
+    let many = node().workers(WORKERS_MAX + 1).serve().unwrap_err();
+    assert!(many.to_string().contains("1 to"), "{many}");
     let seen = node().listen("0.0.0.0:0".parse().unwrap()).serve().unwrap_err();
     assert!(seen.to_string().contains("without credentials"), "{seen}");
     assert!(Node::builder(&client).serve().unwrap_err().to_string().contains("type of task"));

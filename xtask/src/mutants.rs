@@ -303,6 +303,18 @@ const MUTANTS: &[Mutant] = &[
         "            Standing::Before\n",
     ),
     mutant(
+        "end an open job before all that was added has begun",
+        "zk/src/job/open.rs",
+        "filter(|task| !begun.contains(task))",
+        "filter(|task| begun.contains(task) && false)",
+    ),
+    mutant(
+        "add a task without looking at the attempt",
+        "zk/src/job/open.rs",
+        "version: Some(version) },\n            create(paths.added_root",
+        "version: None },\n            create(paths.added_root",
+    ),
+    mutant(
         "miss a retry while leading",
         "taskwork/src/shell/coordination/leader.rs",
         "if !self.is_retried().await {",

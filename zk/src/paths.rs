@@ -8,6 +8,9 @@
 //!   identity                    which job the tree of a directory is for
 //!   jobs/<job>                  the record
 //!     root                      the root task's envelope, for every attempt
+//!     open                      as long as more root tasks may be added
+//!     roots/<task>              the envelope of an added root task, for every attempt
+//!     large-roots-<task>/<k>    the same in chunks, if it is large
 //!     large-root/<k>            the same in chunks, if it is large
 //!     shared/<k>                read-only data in chunks
 //!     vars/<name>               variables; they outlive an attempt
@@ -16,6 +19,8 @@
 //!     result                    written once: the attempt whose chunks are the result
 //!     attempts/<k>/
 //!       list/<task>             the global task list
+//!       list/open               keeps the list from being empty as long as root tasks may be added
+//!       begun/<task>            an added root task that has been in the list
 //!       parked/<task>           the root's envelope, until it is claimed
 //!       parked/<task>~<txn>     the envelope of a task that no node holds, and the transaction that parked it
 //!       held/<node>             everything that a node holds, as it last wrote it
@@ -195,6 +200,26 @@ impl JobPaths {
         format!("{}/large-root", self.0)
     }
 
+    /// Returns the znode that exists as long as root tasks may be added.
+    pub fn open(&self) -> String {
+        format!("{}/open", self.0)
+    }
+
+    /// Returns the folder of the added root tasks.
+    pub fn roots(&self) -> String {
+        format!("{}/roots", self.0)
+    }
+
+    /// Returns the path of an added root task.
+    pub fn added_root(&self, task: &str) -> String {
+        format!("{}/roots/{task}", self.0)
+    }
+
+    /// Returns the folder of the chunks of an added root task.
+    pub fn large_added_root(&self, task: &str) -> String {
+        format!("{}/large-roots-{task}", self.0)
+    }
+
     /// Returns the folder of the shared data.
     pub fn shared(&self) -> String {
         format!("{}/shared", self.0)
@@ -279,6 +304,21 @@ impl AttemptPaths {
     /// Returns the path of a task in the list.
     pub fn task(&self, task: &str) -> String {
         format!("{}/list/{task}", self.0)
+    }
+
+    /// Returns the entry that keeps the global task list from being empty as long as root tasks may be added.
+    pub fn open(&self) -> String {
+        self.task("open")
+    }
+
+    /// Returns the folder of the added root tasks that have been in the global task list.
+    pub fn begun(&self) -> String {
+        format!("{}/begun", self.0)
+    }
+
+    /// Returns the path of an added root task that has been in the global task list.
+    pub fn begun_root(&self, task: &str) -> String {
+        format!("{}/begun/{task}", self.0)
     }
 
     /// Returns the folder of the parked tasks.

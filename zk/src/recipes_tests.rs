@@ -279,6 +279,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
         attempts_max: 1,
         deaths_max: 3,
         require: Labels::NONE,
+        stays_open: false,
         submitter: "me",
         now_ms: 0,
     }

@@ -96,6 +96,16 @@ pub(super) async fn cancel(desk: &Desk, id: &JobId, reason: &str) -> Result<(), 
     Ok(())
 }
 
+/// Finishes adding tasks to a job.
+pub(super) async fn finish(desk: &Desk, id: &JobId) -> Result<(), Failure> {
+    desk.client.finish(id).await?;
+    desk.say(
+        || json!({ "job": id.as_str(), "finished": true }),
+        || format!("job {id} takes no more tasks; it ends when all are complete"),
+    );
+    Ok(())
+}
+
 /// Suspends a job.
 pub(super) async fn suspend(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     desk.client.suspend(id).await?;

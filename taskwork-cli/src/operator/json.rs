@@ -35,6 +35,7 @@ pub(super) fn job(id: &str, stage: Stage, record: Option<&JobRecord>) -> serde_j
         "attempt": record.attempt,
         "attempts_max": record.attempts_max,
         "require": record.require,
+        "stays_open": record.stays_open,
         "reason": record.reason,
         "lost": record.lost,
     })

@@ -59,6 +59,8 @@ enum Command {
     Inject(Inject),
     /// Cancel a job.
     Cancel(Cancel),
+    /// Finish adding tasks to a job that stays open: it ends when all its tasks are complete.
+    Finish(OfJob),
     /// Suspend a job: its tasks are parked, its nodes take the next job.
     Suspend(OfJob),
     /// Resume a suspended job.
@@ -189,6 +191,7 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         | Command::Job(Job { of: OfJob { common, .. }, .. })
         | Command::Result(OfJob { common, .. })
         | Command::Wait(OfJob { common, .. })
+        | Command::Finish(OfJob { common, .. })
         | Command::Suspend(OfJob { common, .. })
         | Command::Resume(OfJob { common, .. })
         | Command::Retry(OfJob { common, .. })
@@ -242,6 +245,7 @@ impl Desk {
                 return act::inject(self, &job, &file, timeout).await;
             }
             Command::Cancel(Cancel { job, reason, .. }) => act::cancel(self, &job, &reason).await?,
+            Command::Finish(OfJob { job, .. }) => act::finish(self, &job).await?,
             Command::Suspend(OfJob { job, .. }) => act::suspend(self, &job).await?,
             Command::Resume(OfJob { job, .. }) => act::resume(self, &job).await?,
             Command::Retry(OfJob { job, .. }) => act::retry(self, &job).await?,

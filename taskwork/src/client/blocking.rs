@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 
 use super::{Answer, ClientBuilder, ClientError, Overview};
 use crate::{
-    id::{JobId, NodeId},
+    id::{JobId, NodeId, TaskId},
     job::Job,
     node::{NodeBuilder, NodeError},
     report::{Progress, Report},
@@ -150,6 +150,22 @@ impl<T: Task> Submitted<T> {
     /// As there.
     pub fn resume(&self) -> Result<(), ClientError> {
         self.runtime.block_on(self.submitted.resume())
+    }
+
+    /// Adds a root task to the job. See [`Submitted::add`](super::Submitted::add).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add(&self, task: T) -> Result<TaskId, ClientError> {
+        self.runtime.block_on(self.submitted.add(task))
+    }
+
+    /// Finishes adding tasks to the job. See [`Submitted::finish`](super::Submitted::finish).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish(&self) -> Result<(), ClientError> {
+        self.runtime.block_on(self.submitted.finish())
     }
 
     /// Passes a suggestion to the job. See [`Client::inject`](super::Client::inject).

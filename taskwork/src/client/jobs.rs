@@ -140,7 +140,10 @@ impl Client {
         let nodes = nodes.collect();
         let (mut open_tasks, mut parked_tasks) = (None, None);
         if !record.state.is_over() {
-            open_tasks = Some(self.children_of(&attempt.list()).await?);
+            let listed = self.children_of(&attempt.list()).await?;
+            let open = &attempt.open();
+            let stays_open = self.ask(|store| async move { store.exists(open).await }).await?.is_some();
+            open_tasks = Some(listed.saturating_sub(u32::from(stays_open)));
             parked_tasks = Some(self.children_of(&attempt.parked()).await?);
         }
         let set_aside = self.set_aside(attempt).await?;
@@ -251,6 +254,20 @@ impl Client {
         let now_ms = unix_ms();
         self.ask(|store| async move { job::cancel(&*store, self.cluster(), &job.0, reason, now_ms).await })
             .await
+    }
+
+    /// Finishes adding tasks to a job that [stays open](crate::Job::stay_open): it ends when all its tasks are
+    /// complete. It may have been finished before.
+    ///
+    /// # Errors
+    /// If there is no such job, it was not submitted as one that stays open, or ZooKeeper was unavailable for
+    /// too long.
+    pub async fn finish(&self, job: &JobId) -> Result<(), ClientError> {
+        let record = self.record(job).await?;
+        if self.ask(|store| async move { job::finish(&*store, self.cluster(), &job.0).await }).await? {
+            return Ok(());
+        }
+        Err(not_that(job, &record, "it was not submitted as one that stays open"))
     }
 
     /// Suspends a job: its tasks are parked, and its nodes take the next job.
@@ -425,6 +442,7 @@ pub(super) mod tests {
             attempts_max: 3,
             deaths_max: 3,
             require: Labels::default(),
+            stays_open: false,
             root: String::new(),
             shared_chunks: 0,
             submitted_ms: 0,

@@ -120,6 +120,7 @@ struct EncodedJob {
     attempts_max: u32,
     deaths_max: u32,
     require: Labels,
+    stays_open: bool,
     start_values: Vec<(String, Vec<u8>)>,
     shared: Vec<u8>,
     root: Root,
@@ -244,6 +245,7 @@ impl Client {
             attempts_max: job.attempts_max,
             deaths_max: job.deaths_max,
             require: job.require,
+            stays_open: job.stays_open,
             start_values: Job::<T>::encoded_values(job.start_values).map_err(encoded)?,
             shared: codec::encode(&*job.shared).map_err(encoded)?,
             root: Root::new(job.root).map_err(encoded)?,
@@ -267,6 +269,7 @@ impl Client {
                 attempts_max: job.attempts_max.max(1),
                 deaths_max: if job.deaths_max == 1 { 2 } else { job.deaths_max },
                 require: &job.require,
+                stays_open: job.stays_open,
                 shared: &job.shared,
                 start_values: &job.start_values,
             };

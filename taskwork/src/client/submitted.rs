@@ -8,14 +8,17 @@ use std::{
 };
 
 use tokio::time;
-use zk::{Store, job::JobRecord};
+use zk::{
+    Store,
+    job::{self, Added, JobRecord},
+};
 
 use super::{Answer, BoxFuture, Client, ClientError};
 use crate::{
-    id::JobId,
+    id::{JobId, TaskId},
     pool::VariableTable,
     report::{JobError, Progress, RawReport, Report, variables_of},
-    shell::submit::Tracked,
+    shell::submit::{Root, Tracked},
     task::Task,
 };
 
@@ -114,6 +117,27 @@ impl<T: Task> Submitted<T> {
         self.job.client.resume(&self.job.id).await
     }
 
+    /// Adds a root task to the job, which [stays open](crate::Job::stay_open), and returns the task's id. It is
+    /// added once, however often ZooKeeper is lost meanwhile; the job's output contains the task's.
+    ///
+    /// # Errors
+    /// If the job is over, was not submitted as one that stays open, or adding was [finished](Client::finish); if
+    /// 10,000 tasks were added; if the task cannot be encoded; or if ZooKeeper was unavailable for too long: then
+    /// it is unknown whether the task was added.
+    pub async fn add(&self, task: T) -> Result<TaskId, ClientError> {
+        let encoded = |error| ClientError::Job(JobError::Encode(error));
+        self.job.add(Root::added(task).map_err(encoded)?).await
+    }
+
+    /// Finishes adding tasks to the job.
+    ///
+    /// # Errors
+    /// As [`Client::finish`].
+    pub async fn finish(&self) -> Result<(), ClientError> {
+        self.job.check_key().await?;
+        self.job.client.finish(&self.job.id).await
+    }
+
     /// Passes a suggestion, such as a solution, to the job while it runs. Its program checks it.
     ///
     /// # Errors
@@ -125,6 +149,23 @@ impl<T: Task> Submitted<T> {
 }
 
 impl AnyJob {
+    fn add(&self, root: Root) -> BoxFuture<'_, Result<TaskId, ClientError>> {
+        Box::pin(async move {
+            self.check_key().await?;
+            let (client, root) = (&self.client, &root);
+            let added = client.ask(|store| async move {
+                job::add(&*store, client.cluster(), &self.id.0, root.id(), root.bytes()).await
+            });
+            match added.await? {
+                Added::Added => Ok(root.task()),
+                Added::Not(why) => Err(ClientError::WrongState {
+                    job: self.id.clone(),
+                    reason: format!("takes no task: {why}"),
+                }),
+            }
+        })
+    }
+
     /// Waits for the end; returns the final record and the duration of the job.
     fn end(&self) -> BoxFuture<'_, Result<(JobRecord, Duration), ClientError>> {
         Box::pin(async move {

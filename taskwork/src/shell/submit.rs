@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rand::Rng as _;
 use tokio::time;
 use zk::{
     ClusterPaths, Labels, Release, Store,
@@ -33,6 +34,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) attempts_max: u32,
     pub(crate) deaths_max: u32,
     pub(crate) require: &'a Labels,
+    pub(crate) stays_open: bool,
     /// The shared data, encoded.
     pub(crate) shared: &'a [u8],
     pub(crate) start_values: &'a [(String, Vec<u8>)],
@@ -60,14 +62,33 @@ pub(crate) fn sum<'a>(told: impl Iterator<Item = &'a NodeFigures<Figures>> + Clo
 
 /// The root task of a job, encoded.
 pub(crate) struct Root {
+    task: TaskId,
     id: String,
     bytes: Vec<u8>,
 }
 
 impl Root {
     pub(crate) fn new<T: Task>(root: T) -> Result<Self, EncodeError> {
-        let root = Entry::new(TaskId::ROOT, root).seal()?;
-        Ok(Self { id: root.id.to_string(), bytes: codec::encode(&root)? })
+        Self::with_id(TaskId::ROOT, root)
+    }
+
+    /// Returns a root task to be added to a job, under an id that no other task has.
+    pub(crate) fn added<T: Task>(root: T) -> Result<Self, EncodeError> {
+        let number = rand::rng().random_range(1..=u64::MAX);
+        Self::with_id(TaskId { number, ..TaskId::ROOT }, root)
+    }
+
+    pub(crate) fn with_id<T: Task>(id: TaskId, root: T) -> Result<Self, EncodeError> {
+        let root = Entry::new(id, root).seal()?;
+        Ok(Self { task: root.id, id: root.id.to_string(), bytes: codec::encode(&root)? })
+    }
+
+    pub(crate) fn task(&self) -> TaskId {
+        self.task
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -101,6 +122,7 @@ impl<'a> Draft<'a> {
             attempts_max: order.attempts_max,
             deaths_max: order.deaths_max,
             require: order.require,
+            stays_open: order.stays_open,
             submitter: order.submitter,
             now_ms: self.now_ms,
         }
@@ -395,6 +417,7 @@ mod tests {
                 attempts_max: 1,
                 deaths_max: 3,
                 require: Labels::NONE,
+                stays_open: false,
                 shared: &[],
                 start_values: &[("best".to_owned(), codec::encode(&7_u64).unwrap())],
             };

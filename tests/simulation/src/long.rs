@@ -58,6 +58,7 @@ fn plan(nodes: usize, faults: Vec<(u64, Fault)>, depth: u32) -> Plan {
         others: 0,
         labelled: 0,
         retries: 0,
+        added: Vec::new(),
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) labelled: usize,
     /// How often an operator retries what a job has set aside.
     pub(crate) retries: usize,
+    /// When root tasks are added to the first job, in milliseconds, before that is finished.
+    pub(crate) added: Vec<u64>,
 }
 
 /// A job that is submitted in addition to the first one.
@@ -217,6 +219,7 @@ impl Plan {
         };
         let (later, [others, labelled]) = later(&mut random, kind, nodes * workers, calm_ms);
         let retries = random.random_range(0..=2);
+        let added = added(&mut random, kind, &shape, calm_ms);
         Self {
             seed,
             kind,
@@ -235,6 +238,7 @@ impl Plan {
             others,
             labelled,
             retries,
+            added,
         }
     }
 
@@ -283,6 +287,18 @@ fn later(random: &mut SmallRng, kind: Kind, workers: usize, calm_ms: u64) -> (Ve
         },
     });
     (jobs.collect(), others)
+}
+
+/// Draws the times at which root tasks are added to the first job; usually none.
+fn added(random: &mut SmallRng, kind: Kind, shape: &Shape, calm_ms: u64) -> Vec<u64> {
+    let is_small = !matches!(kind, Kind::LargeBatches | Kind::Heavy | Kind::Late | Kind::Deadly);
+    if !is_small || matches!(shape, Shape::Tour(_)) || random.random_range(0..6) > 0 {
+        return Vec::new();
+    }
+    let mut times: Vec<u64> =
+        (0..random.random_range(1..=4)).map(|_| random.random_range(0..calm_ms)).collect();
+    times.sort_unstable();
+    times
 }
 
 fn shape(random: &mut SmallRng, workers: usize) -> Shape {

@@ -165,6 +165,7 @@ impl<'a> Stage<'a> {
             self.join(Program::Labelled);
         }
         self.submit().await;
+        self.add_later();
         for later in &self.plan.later {
             self.submit_later(later);
         }
@@ -216,7 +217,8 @@ impl<'a> Stage<'a> {
 
     /// Returns how long a single worker would take for all jobs, in milliseconds.
     fn work_ms(&self) -> u64 {
-        let shapes = self.plan.later.iter().map(|job| &job.shape).chain([&self.plan.shape]);
+        let added = self.plan.added.iter().map(|_| &self.plan.shape);
+        let shapes = self.plan.later.iter().map(|job| &job.shape).chain([&self.plan.shape]).chain(added);
         let states: u64 = shapes.map(workload::states).sum();
         // Without a good incumbent, several workers do more work than one.
         4 * states * self.plan.slice_ms / self.plan.slice_states as u64
@@ -439,10 +441,39 @@ impl<'a> Stage<'a> {
             sleep(Duration::from_millis(at_ms)).await;
             loop {
                 let (store, root) = (world.office().await, Walk::root(&shape));
-                if simulation::submit(store, &setup, root, &shape, attempts_max, &require).await.is_ok() {
+                if simulation::submit(store, &setup, root, &shape, attempts_max, &require, false)
+                    .await
+                    .is_ok()
+                {
                     submitted.fetch_add(1, Relaxed);
                     return;
                 }
+                sleep(Duration::from_millis(50)).await;
+            }
+        });
+    }
+
+    /// Adds root tasks to the first job at their times, and then finishes that.
+    fn add_later(&self) {
+        if self.plan.added.is_empty() {
+            return;
+        }
+        let (world, cluster, job) = (self.world.clone(), self.setup.cluster.clone(), self.job.clone());
+        let (shape, times) = (self.plan.shape.clone(), self.plan.added.clone());
+        tokio::spawn(async move {
+            for (number, at) in (1..).zip(times) {
+                sleep(Duration::from_millis(at.saturating_sub(world.now()))).await;
+                loop {
+                    let (store, root) = (world.office().await, Walk::added(&shape, number));
+                    match simulation::add(&*store, &cluster, &job, number, root).await {
+                        Ok(true) => break,
+                        // It is over, since it was cancelled or has failed.
+                        Ok(false) => return,
+                        Err(_) => sleep(Duration::from_millis(50)).await,
+                    }
+                }
+            }
+            while zk::job::finish(&*world.office().await, &cluster, &job).await.is_err() {
                 sleep(Duration::from_millis(50)).await;
             }
         });
@@ -452,9 +483,11 @@ impl<'a> Stage<'a> {
     async fn submit(&mut self) {
         let prepared = self.setup.cluster.prepare(&*self.store).await;
         let (root, store) = (Walk::root(&self.plan.shape), Arc::clone(&self.store));
-        let Plan { shape, attempts_max, .. } = &self.plan;
+        let Plan { shape, attempts_max, added, .. } = &self.plan;
+        let stays_open = !added.is_empty();
         let submitted =
-            simulation::submit(store, &self.setup, root, shape, *attempts_max, Labels::NONE).await;
+            simulation::submit(store, &self.setup, root, shape, *attempts_max, Labels::NONE, stays_open)
+                .await;
         match (prepared, submitted) {
             (Ok(()), Ok(job)) => self.job = job,
             (prepared, submitted) => {

@@ -152,6 +152,7 @@ fn plan(nodes: usize, seed: u64, node_work_ms: u64, faults: Vec<(u64, Fault)>) -
         others: 0,
         labelled: 0,
         retries: 0,
+        added: Vec::new(),
     }
 }
 

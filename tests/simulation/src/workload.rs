@@ -82,6 +82,11 @@ impl Walk {
         Self { open: vec![shape.root()] }
     }
 
+    /// Returns the root task with this number that is added to a job: a tree of its own.
+    pub(crate) fn added(shape: &Shape, number: u64) -> Self {
+        Self { open: vec![shape.root_numbered(number)] }
+    }
+
     /// Returns its open states.
     pub(crate) fn open(&self) -> &[State] {
         &self.open
@@ -193,11 +198,16 @@ pub(crate) fn truth(shape: &Shape) -> Truth {
     if let Shape::Tour(tour) = shape {
         return Truth::Shortest(Tour::shortest(tour));
     }
-    let (mut done, mut open) = (Done::default(), vec![shape.root()]);
+    Truth::Done(whole(shape, shape.root()))
+}
+
+/// Returns the states of the tree with this root.
+pub(crate) fn whole(shape: &Shape, root: State) -> Done {
+    let (mut done, mut open) = (Done::default(), vec![root]);
     while let Some(state) = open.pop() {
         done.states += 1;
         done.sum = done.sum.wrapping_add(state.number);
         open.extend(shape.children(&state));
     }
-    Truth::Done(done)
+    done
 }

@@ -208,7 +208,8 @@ pub async fn new_attempt(
     }
     record.attempt += 1;
     let (root, _) = store.get(&paths.root()).await?;
-    let next = attempt(&paths.attempt(record.attempt), [(record.root.as_str(), root.as_slice())]);
+    let tasks = [(record.root.as_str(), root.as_slice())];
+    let next = attempt(&paths.attempt(record.attempt), record.stays_open, tasks);
     let begun = led(store, fence, &paths, &record, version, next).await?;
     Ok(if begun { NewAttempt::Started(record.attempt) } else { NewAttempt::NotCurrent })
 }

@@ -10,6 +10,7 @@
 //! ```
 mod end;
 mod lead;
+mod open;
 mod retry;
 mod submit;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub use self::{
     lead::{
         Closing, LeadError, NewAttempt, Outcome, SHOWN_BYTES_MAX, close, lost, new_attempt, outputs, result,
     },
+    open::{Added, ROOTS_MAX, add, finish, settle},
     retry::{Retried, retry},
     submit::{NewJob, Submission, submit},
 };
@@ -98,6 +100,9 @@ pub struct JobRecord {
     /// The labels that a node must have to work on it.
     #[serde(default)]
     pub require: Labels,
+    /// Whether root tasks may be added while it runs, until that is [finished](finish).
+    #[serde(default)]
+    pub stays_open: bool,
     /// The id of the root task.
     pub root: String,
     /// The number of chunks of the shared data.

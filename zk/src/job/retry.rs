@@ -76,7 +76,7 @@ pub async fn retry(store: &dyn Store, cluster: &ClusterPaths, job: &str, key: &s
             Op::Set { path: paths.record(), data: record::write(&record), version: Some(version) },
             Op::Delete { path: paths.result(), version: None },
         ];
-        ops.extend(attempt(&next, parked));
+        ops.extend(attempt(&next, false, parked));
         // It is no node, and nobody waits for it.
         ops.extend([create(next.output(CARRIED), &carried), create(next.left_node(CARRIED), b"")]);
         match store.multi(ops).await {

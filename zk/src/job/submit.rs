@@ -45,6 +45,8 @@ pub struct NewJob<'a> {
     pub deaths_max: u32,
     /// The labels that a node must have to work on it.
     pub require: &'a Labels,
+    /// Whether root tasks may be [added](super::add) to it.
+    pub stays_open: bool,
     /// The user who submits it.
     pub submitter: &'a str,
     /// The time of day in milliseconds since 1970.
@@ -179,6 +181,7 @@ impl<'a> Submission<'a> {
             attempts_max: new.attempts_max,
             deaths_max: new.deaths_max,
             require: new.require.clone(),
+            stays_open: new.stays_open,
             root: new.root_id.to_owned(),
             shared_chunks: 0,
             submitted_ms: new.now_ms,
@@ -210,8 +213,11 @@ impl<'a> Submission<'a> {
             create(job.suggestions(), b""),
             create(job.attempts(), b""),
         ];
+        if new.stays_open {
+            ops.extend([create(job.open(), b""), create(job.roots(), b"")]);
+        }
         ops.extend(new.variables.iter().map(|(name, value)| create(job.var(name), value)));
-        ops.extend(attempt(&job.attempt(1), [(new.root_id, root.as_slice())]));
+        ops.extend(attempt(&job.attempt(1), new.stays_open, [(new.root_id, root.as_slice())]));
         match store.multi(ops).await {
             Ok(_) => Ok(()),
             // An earlier try has set the record, or another process has.
@@ -260,9 +266,10 @@ fn is_removed(error: &Error) -> bool {
 }
 
 /// Creates the znodes of a new attempt with these tasks: they are parked, and their parents' toggles are in the
-/// list.
+/// list. If the job stays open, so does the list.
 pub(super) fn attempt<'a>(
     paths: &AttemptPaths,
+    stays_open: bool,
     tasks: impl IntoIterator<Item = (&'a str, &'a [u8])>,
 ) -> Vec<Op> {
     let folders = [
@@ -278,7 +285,8 @@ pub(super) fn attempt<'a>(
         paths.mail(),
         paths.left(),
     ];
-    let folders = folders.into_iter().map(|folder| create(folder, b""));
+    let open = stays_open.then(|| [paths.begun(), paths.open()]);
+    let folders = folders.into_iter().chain(open.into_iter().flatten()).map(|folder| create(folder, b""));
     let tasks = tasks.into_iter();
     let tasks =
         tasks.flat_map(|(id, task)| [create(paths.task(id), b""), create(paths.parked_task(id), task)]);
@@ -307,6 +315,7 @@ mod tests {
             attempts_max: 3,
             deaths_max: 3,
             require: Labels::NONE,
+            stays_open: false,
             submitter: "me",
             now_ms: 1,
         }

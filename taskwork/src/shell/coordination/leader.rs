@@ -8,7 +8,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use zk::{
-    AttemptPaths, accounting,
+    AttemptPaths, Store as _, accounting,
     election::{Candidate, Fence},
     figures::EventKind,
     job::{self, Closing, JobState, JobWatch, LeadError, NewAttempt},
@@ -169,10 +169,11 @@ impl Coordination {
             };
             match record.state {
                 state if state.is_over() => return Led::Over,
-                JobState::Suspended if !self.goes_on().await => return Led::Over,
+                JobState::Suspended if self.goes_on().await => continue,
+                JobState::Suspended => return Led::Over,
                 _ => {}
             }
-            match self.lead_attempt(fence, Attempt(record.attempt)).await {
+            match self.lead_attempt(fence, Attempt(record.attempt), record.stays_open).await {
                 Ok(Stopped::Changed) => retry.succeeded(),
                 Err(LeadError::Store(error)) if retry.again(&*self.store, "leading", &error).await => {}
                 Err(LeadError::Deposed) => return Led::Deposed,
@@ -181,12 +182,19 @@ impl Coordination {
         }
     }
 
-    async fn lead_attempt(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
+    async fn lead_attempt(
+        &self,
+        fence: &Fence,
+        attempt: Attempt,
+        stays_open: bool,
+    ) -> Result<Stopped, LeadError> {
         let paths = self.job_paths().attempt(attempt.0);
         let mut watch = JobWatch::open(self.store(), &self.cluster, &self.job.0).await?;
         self.tidy(fence, attempt).await;
         let empty = accounting::wait_until_empty(&*self.store, &paths);
-        tokio::pin!(empty);
+        let settled = self.settle(fence, &paths);
+        tokio::pin!(empty, settled);
+        let mut is_settled = !stays_open;
         let mut judged = BTreeSet::new();
         loop {
             let lost = self.lost_for_good(&paths, &mut judged).await?;
@@ -198,6 +206,10 @@ impl Coordination {
                 done = &mut empty => {
                     done?;
                     return self.close(fence, attempt).await;
+                }
+                done = &mut settled, if !is_settled => {
+                    done?;
+                    is_settled = true;
                 }
                 () = self.member_gone.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => self.tidy(fence, attempt).await,
@@ -211,6 +223,21 @@ impl Coordination {
                     }
                 }
             }
+        }
+    }
+
+    /// Lets the root tasks begin that were added to the job before this attempt; returns when no more can be
+    /// added.
+    async fn settle(&self, fence: &Fence, attempt: &AttemptPaths) -> Result<(), LeadError> {
+        let job = self.job_paths();
+        loop {
+            let (open, changed) = self.store.exists_and_watch(&job.open()).await?;
+            job::settle(&*self.store, fence, &job, attempt).await?;
+            if open.is_none() {
+                return Ok(());
+            }
+            // If the session has ended, the next request fails.
+            changed.await;
         }
     }
 

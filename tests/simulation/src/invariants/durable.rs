@@ -7,7 +7,7 @@ use zk::{ClusterPaths, Op};
 
 use super::place;
 use crate::{
-    workload::{Done, Shape, Walk},
+    workload::{Done, Shape, State, Walk},
     world::Servers,
 };
 
@@ -18,25 +18,29 @@ pub(crate) struct Sizes(HashMap<u64, Done>);
 impl Sizes {
     /// Returns the sizes; none if the tree depends on the incumbent.
     pub(crate) fn of(shape: &Shape) -> Self {
-        if let Shape::Tour(_) = shape {
-            return Self::default();
+        let mut sizes = Self::default();
+        if !matches!(shape, Shape::Tour(_)) {
+            sizes.extend(shape, shape.root());
         }
-        let (mut open, mut states) = (vec![(shape.root(), None)], Vec::new());
+        sizes
+    }
+
+    /// Adds those of the tree with this root.
+    pub(super) fn extend(&mut self, shape: &Shape, root: State) {
+        let (mut open, mut states) = (vec![(root, None)], Vec::new());
         while let Some((state, parent)) = open.pop() {
             let place = states.len();
             states.push((state.number, parent, Done { states: 1, sum: state.number }));
             open.extend(shape.children(&state).into_iter().map(|child| (child, Some(place))));
         }
-        let mut sizes = HashMap::with_capacity(states.len());
         for place in (0..states.len()).rev() {
             let (number, parent, size) = states[place];
-            sizes.insert(number, size);
+            self.0.insert(number, size);
             if let Some(parent) = parent {
                 let above: &mut (u64, Option<usize>, Done) = &mut states[parent];
                 taskwork::Output::merge(&mut above.2, size);
             }
         }
-        Self(sizes)
     }
 
     fn is_known(&self) -> bool {
@@ -154,7 +158,7 @@ fn read(sizes: &Sizes, folder: &str, data: &[u8], servers: &Servers) -> Option<C
 }
 
 /// Returns the data of a znode, or of the chunks that it names.
-fn blob(content: &[u8], servers: &Servers) -> Option<Vec<u8>> {
+pub(super) fn blob(content: &[u8], servers: &Servers) -> Option<Vec<u8>> {
     match content.split_first() {
         None => Some(Vec::new()),
         Some((0, data)) => Some(data.to_vec()),

@@ -24,6 +24,9 @@ impl Invariant for NeverTooEarly {
                 if open > 0 {
                     return Err(format!("the job is done, and {open} states or tasks are open"));
                 }
+                if facts.job(job).is_some_and(|job| job.is_open) {
+                    return Err("the job is done, although tasks may be added".to_owned());
+                }
                 let set_aside = facts.job(job).map_or(0, |job| job.durable.set_aside(job.latest).0);
                 if (set_aside > 0) != (record.state == JobState::Incomplete) {
                     return Err(format!(

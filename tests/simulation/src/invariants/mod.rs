@@ -33,7 +33,7 @@ use zk::{
 use self::durable::{Durable, Sizes};
 pub(crate) use self::i7_strangers::STRANGER;
 use crate::{
-    workload::{self, Shape, Slice, Truth},
+    workload::{self, Done, Shape, Slice, Truth, Walk},
     world::Servers,
 };
 
@@ -120,6 +120,21 @@ pub(crate) struct JobFacts {
     pub(crate) state: JobState,
     /// The most recent attempt that continues the one before with what was set aside.
     pub(crate) retried: Option<u32>,
+    /// Whether root tasks may be added.
+    pub(crate) is_open: bool,
+    /// The added root tasks, by their ids.
+    added: BTreeMap<String, Added>,
+}
+
+/// A root task that was added to a job.
+#[derive(Debug)]
+struct Added {
+    /// The number of its only state.
+    number: u64,
+    /// All states of its tree.
+    states: Done,
+    /// The last attempt in which it has begun.
+    begun: u32,
 }
 
 impl JobFacts {
@@ -135,6 +150,15 @@ impl JobFacts {
         let changes = self.durable.set_aside(attempt).0 > 0
             || matches!(self.shape, Shape::Tour(_)) && self.with_losses.contains(&attempt);
         tasks + if changes { 0 } else { self.open(attempt) }
+    }
+
+    /// Returns the states of the added root tasks that have not begun in an attempt.
+    pub(crate) fn not_begun(&self, attempt: u32) -> Done {
+        let mut states = Done::default();
+        for added in self.added.values().filter(|added| added.begun < attempt) {
+            taskwork::Output::merge(&mut states, added.states);
+        }
+        states
     }
 
     /// Returns whether no task stands in the tree for the latest attempt, as far as nodes have written what they
@@ -244,7 +268,8 @@ impl Facts {
         };
         self.jobs.iter().filter_map(move |(name, job)| {
             let record = self.records.get(name)?;
-            let has_none = job.state.is_running() && job.latest > 0 && job.has_no_tasks();
+            let may_end = job.state.is_running() && !job.is_open && job.latest > 0;
+            let has_none = may_end && job.has_no_tasks();
             Some((name.as_str(), record, has_none && !is_at_hand(&record.program)))
         })
     }
@@ -277,6 +302,14 @@ impl Facts {
                 match (attempt, &rest[..]) {
                     (None, ["shared", _]) => self.shared.entry(job.to_owned()).or_default().extend(data),
                     (Some(attempt), []) => self.begin(job, attempt),
+                    (None, ["open"]) => self.set_open(job, true),
+                    (None, ["roots", task]) => noted = noted.and(self.add(job, task, data, servers)),
+                    (Some(attempt), ["begun", task]) => {
+                        let added = self.jobs.get_mut(job).and_then(|job| job.added.get_mut(*task));
+                        if let Some(added) = added {
+                            added.begun = attempt;
+                        }
+                    }
                     (Some(attempt), ["outputs", node]) => {
                         if let Ok(node) = node.parse() {
                             self.attempt_of.insert(node, (job.to_owned(), attempt));
@@ -284,6 +317,12 @@ impl Facts {
                     }
                     _ => {}
                 }
+            }
+            if let Op::Delete { path, .. } = op
+                && let Some(Place { job, attempt: None, rest }) = place(&self.cluster, path)
+                && rest == ["open"]
+            {
+                self.set_open(job, false);
             }
             let job = place(&self.cluster, op.path()).map(|at| at.job);
             if let Some(job) = job.and_then(|job| self.jobs.get_mut(job))
@@ -293,6 +332,29 @@ impl Facts {
             }
         }
         noted
+    }
+
+    fn set_open(&mut self, job: &str, is_open: bool) {
+        if let Some(job) = self.jobs.get_mut(job) {
+            job.is_open = is_open;
+        }
+    }
+
+    /// Notes a root task that is added to a job.
+    fn add(&mut self, job: &str, task: &str, data: &[u8], servers: &Servers) -> Result<(), String> {
+        let Some(job) = self.jobs.get_mut(job) else { return Ok(()) };
+        let envelope = durable::blob(data, servers);
+        let stored = envelope.and_then(|envelope| taskwork::simulation::parked::<Walk>(&envelope));
+        let root = stored.and_then(|stored| stored.tasks.first()?.0.open().first().cloned());
+        let root = root.ok_or_else(|| format!("the added task {task} cannot be read back"))?;
+        job.sizes.extend(&job.shape, root.clone());
+        let (number, states) = (root.number, workload::whole(&job.shape, root));
+        if let Truth::Done(whole) = &mut job.truth {
+            taskwork::Output::merge(whole, states);
+        }
+        job.open.entry(job.latest).or_default().insert(number);
+        job.added.insert(task.to_owned(), Added { number, states, begun: 0 });
+        Ok(())
     }
 
     fn note_member(&mut self, session: SessionId, op: &Op, beside: &[Op]) {
@@ -353,12 +415,15 @@ impl Facts {
                 latest: 0,
                 state: JobState::Running,
                 retried: None,
+                is_open: false,
+                added: BTreeMap::new(),
             };
             self.jobs.entry(job.to_owned()).or_insert(facts);
         }
         if let Some(it) = self.jobs.get_mut(job) {
             it.latest = it.latest.max(attempt);
             let mut open = HashSet::from([it.shape.root().number]);
+            open.extend(it.added.values().map(|added| added.number));
             if it.retried == Some(attempt) {
                 open = it.open.get(&(attempt - 1)).cloned().unwrap_or_default();
                 let visited = it.visited.get(&(attempt - 1)).cloned().unwrap_or_default();

@@ -54,6 +54,11 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
 
 impl Shape {
     pub(crate) fn root(&self) -> State {
+        self.root_numbered(0)
+    }
+
+    /// Returns the root of one of several trees of the same shape. All their states have different numbers.
+    pub(crate) fn root_numbered(&self, number: u64) -> State {
         let (seed, path) = match self {
             Self::Random { seed, .. }
             | Self::Refusing { seed, .. }
@@ -67,7 +72,7 @@ impl Shape {
             Self::Tour(_) => (0, vec![0]),
             Self::Chain { .. } | Self::Star { .. } | Self::Lopsided { .. } => (0, Vec::new()),
         };
-        State { number: mix(1, seed), depth: 0, seed, path }
+        State { number: mix(1 + (number << 32), seed), depth: 0, seed, path }
     }
 
     /// Returns the children of a state. Not for [`Tour`](Self::Tour), whose children depend on the incumbent.
