@@ -53,9 +53,11 @@ fn what_contradicts_itself_is_refused() {
 fn at_a_limit_of_states_every_node_stops() {
     for nodes in [1, 4] {
         let solver = Solver::new(Paths { depth: 60, breadth: 4 }).pruning(false).nodes(nodes).workers(2);
-        let solved = solver.state_limit(1_000_000).run().unwrap();
+        let solved = solver.state_limit(10_000_000).run().unwrap();
         assert_eq!(solved.end, End::StateLimit);
-        assert!(solved.states >= 1_000_000, "{} states on {nodes} nodes", solved.states);
+        // Nodes that hear nothing of each other would visit so many each.
+        let passed = 10_000_000..35_000_000;
+        assert!(passed.contains(&solved.states), "{} states on {nodes} nodes", solved.states);
     }
 }
 

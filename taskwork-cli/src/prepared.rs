@@ -214,6 +214,9 @@ impl<T: Task> Launch for Ready<T> {
         let Self { kind, job, time_limit, show, line } = *self;
         let mut job = job(time_limit).kind(kind).attempts_max(target.attempts_max);
         job = job.deaths_max(target.deaths_max).require(target.require.clone());
+        for before in &target.after {
+            job = job.after(before);
+        }
         if let Some(name) = &target.name {
             job = job.name(name);
         }

@@ -12,7 +12,7 @@ use crate::{
     failure::print,
     interrupts::{Notes, interruptible},
     log::{Level, LogArguments},
-    target::{ClusterArguments, Patience, merged, runtime},
+    target::{ClusterArguments, Patience, job_id, merged, runtime},
 };
 
 // A program's own arguments may have the name that clap would give to this group.
@@ -51,6 +51,9 @@ pub(crate) struct Options {
     /// A label that a node must have to work on the job, or several with commas. May be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = str::parse::<Labels>)]
     require: Vec<Labels>,
+    /// A job that must be done before this one begins. May be repeated. If it fails or is cancelled, this job fails.
+    #[arg(long, value_name = "ID", value_parser = job_id)]
+    after: Vec<JobId>,
     #[command(flatten)]
     build: BuildArguments,
     /// Print one JSON object.
@@ -71,6 +74,7 @@ pub(crate) struct Target {
     pub(crate) attempts_max: u32,
     pub(crate) deaths_max: u32,
     pub(crate) require: Labels,
+    pub(crate) after: Vec<JobId>,
     pub(crate) quiet: bool,
     release: Release,
 }
@@ -98,13 +102,13 @@ fn run_prepared(
     release: Release,
     prepared: Prepared,
 ) -> Result<ExitCode, Failure> {
-    let Options { patience, name, wait, attempts, deaths, require, json, quiet, .. } = options;
+    let Options { patience, name, wait, attempts, deaths, require, after, json, quiet, .. } = options;
     let require = merged("--require", &require)?;
     let client = client.release(release.clone()).submitter(whoami()).patience(Some(patience.of_a_step()));
     runtime()?.block_on(async move {
         let client = client.connect().await?;
         let (attempts_max, deaths_max, quiet) = (attempts, deaths, quiet || json);
-        let target = Target { client, notes, name, attempts_max, deaths_max, require, quiet, release };
+        let target = Target { client, notes, name, attempts_max, deaths_max, require, after, quiet, release };
         let done = submit(&target, prepared, wait.then_some(&patience), json).await;
         target.client.close().await;
         done
@@ -176,7 +180,9 @@ impl Target {
         let cluster = self.client.cluster_name();
         let mut versions =
             overview.members.iter().filter(|member| member.program == program).map(|m| &m.program_version);
-        if let Some(other) = versions.find(|running| self.release.is_other_build(running)) {
+        let has_nodes = versions.clone().any(|running| running == version);
+        let other = versions.find(|running| !has_nodes && self.release.is_other_build(running));
+        if let Some(other) = other {
             eprintln!(
                 "note: the nodes of cluster {cluster} run another build of {program} ({other}; this one is \
                  {version}); the job waits. Start nodes from the same file, or say --any-build on both \

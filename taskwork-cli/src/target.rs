@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use clap::Args;
 use taskwork::{
-    Labels,
+    JobId, Labels,
     client::{Client, ClientBuilder, Connect, Credentials, Tls},
 };
 
@@ -49,6 +49,12 @@ pub(crate) struct ClusterArguments {
     /// that has none.
     #[arg(long)]
     insecure: bool,
+}
+
+/// Parses a job's id, or its number.
+pub(crate) fn job_id(text: &str) -> Result<JobId, String> {
+    let id = text.parse::<u32>().map_or_else(|_| text.to_owned(), |number| format!("j-{number:010}"));
+    id.parse().map_err(|_| "expected an id such as j-0000000003, or 3".to_owned())
 }
 
 /// Returns all labels that an option was given, however often.

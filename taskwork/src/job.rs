@@ -7,6 +7,7 @@ use zk::Labels;
 
 use crate::{
     config::Limits,
+    id::JobId,
     local::LocalJob,
     report::{JobError, Report},
     state::State,
@@ -70,6 +71,7 @@ pub struct Job<T: Task> {
     pub(crate) attempts_max: u32,
     pub(crate) deaths_max: u32,
     pub(crate) require: Labels,
+    pub(crate) after: Vec<JobId>,
     pub(crate) stays_open: bool,
 }
 
@@ -91,6 +93,7 @@ impl<T: Task> Job<T> {
             attempts_max: ATTEMPTS_MAX,
             deaths_max: Limits::default().deaths_max,
             require: Labels::default(),
+            after: Vec::new(),
             stays_open: false,
         }
     }
@@ -144,6 +147,14 @@ impl<T: Task> Job<T> {
     #[must_use]
     pub fn require(mut self, labels: Labels) -> Self {
         self.require = labels;
+        self
+    }
+
+    /// Lets the job begin on a cluster only when another one is done. If that fails or is cancelled, this job
+    /// fails. May be called repeatedly, for several jobs. Not used for a run within this process.
+    #[must_use]
+    pub fn after(mut self, job: &JobId) -> Self {
+        self.after.push(job.clone());
         self
     }
 

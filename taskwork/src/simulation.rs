@@ -213,6 +213,7 @@ pub async fn submit<T: Task>(
         attempts_max,
         deaths_max: setup.limits.deaths_max,
         require,
+        after: &[],
         stays_open,
         shared: &codec::encode(shared)?,
         start_values: &[],

@@ -191,20 +191,14 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "stay a candidate for a job that is over",
         "taskwork/src/shell/node.rs",
-        "        seat.run_errand(async move { coordination.withdraw().await });\n",
+        "        seat.run_errand(&self.coordination.job, async move { coordination.withdraw().await });\n",
         "        drop(coordination);\n",
     ),
     mutant(
         "return to a job before the last candidate for it is gone",
         "taskwork/src/shell/seat.rs",
-        "            while self.errands.join_next().await.is_some() {}\n",
+        "            while errands.join_next().await.is_some() {}\n",
         "",
-    ),
-    mutant(
-        "steal from nodes without the labels",
-        "taskwork/src/shell/coordination/members.rs",
-        "member.workers > 0 && self.require.missing_from(&member.labels).is_empty()",
-        "member.workers > 0",
     ),
     mutant(
         "leave while a task runs",

@@ -17,6 +17,9 @@ use crate::{
 /// The most data kept in the znode itself, in bytes, if no other data competes for the request's size.
 pub(crate) const INLINE_BYTES_MAX: usize = 256 << 10;
 
+/// The longest content that names chunks, in bytes: a folder's path, and a few words.
+const POINTER_BYTES_MAX: usize = 1024;
+
 const INLINE: u8 = 0;
 const CHUNKED: u8 = 1;
 
@@ -105,6 +108,46 @@ pub(crate) async fn read(store: &dyn Store, path: &str) -> Result<Option<(Vec<u8
         }
     }
     Err(Error::Contended { path: path.to_owned(), tries: READS_MAX })
+}
+
+/// The most requests that are under way at once.
+const REQUESTS_MAX: usize = 256;
+
+/// The contents of znodes that name chunks.
+pub(crate) struct Pointers {
+    /// Each with the path of its znode.
+    pub(crate) contents: Vec<(String, Vec<u8>)>,
+    /// Whether some znodes were not there.
+    pub(crate) misses: bool,
+}
+
+/// Returns the contents of those of some znodes that name chunks. The others, which may be large, are not read.
+pub(crate) async fn pointers(store: &dyn Store, paths: &[String]) -> Result<Pointers> {
+    let (mut contents, mut misses) = (Vec::new(), false);
+    for paths in paths.chunks(REQUESTS_MAX) {
+        // All are requested before the first answer is awaited.
+        let asked: Vec<_> = paths.iter().map(|path| store.exists(path)).collect();
+        let mut short = Vec::new();
+        for (path, answer) in paths.iter().zip(asked) {
+            match answer.await? {
+                Some(stat) if (1..=POINTER_BYTES_MAX).contains(&stat.bytes) => short.push(path),
+                Some(_) => {}
+                None => misses = true,
+            }
+        }
+        let asked: Vec<_> = short.iter().map(|path| store.get(path)).collect();
+        for (path, answer) in short.into_iter().zip(asked) {
+            match answer.await {
+                Ok((content, _)) if content.first() == Some(&CHUNKED) => {
+                    contents.push((path.clone(), content));
+                }
+                Ok(_) => {}
+                Err(Error::NoNode { .. }) => misses = true,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(Pointers { contents, misses })
 }
 
 /// Returns the folder of the chunks that a content names, if it names any.

@@ -357,6 +357,7 @@ fn stat_of(stat: &zookeeper::Stat) -> Stat {
     Stat {
         version: stat.version,
         children: u32::try_from(stat.num_children).unwrap_or(0),
+        bytes: usize::try_from(stat.data_length).unwrap_or(0),
         ephemeral_owner: stat.ephemeral_owner,
         modified_ms: u64::try_from(stat.mtime).unwrap_or(0),
     }

@@ -71,8 +71,8 @@ impl Candidate {
     /// Waits until this candidate leads.
     ///
     /// # Errors
-    /// [`Error::SessionExpired`] if the candidate is gone; otherwise any error from the store, and the call
-    /// can be repeated.
+    /// [`Error::NoNode`] if the candidate is gone: [enter](Self::enter) another one, unless the session is over.
+    /// Otherwise any error from the store; after a transient one the call can be repeated.
     ///
     /// # Cancellation safety
     /// Dropping the future loses nothing; the candidate stays.
@@ -84,14 +84,19 @@ impl Candidate {
                 self.store.sync(&self.folder).await?;
                 names = self.store.children(&self.folder).await?;
             }
+            let path = format!("{}/{}", self.folder, self.name);
             if !names.contains(&self.name) {
-                return Err(Error::SessionExpired);
+                return Err(Error::NoNode { path });
+            }
+            if number(&self.name) == u64::MAX {
+                let reason = "it has no number: the servers have run out of them".to_owned();
+                return Err(Error::Garbled { path, reason });
             }
             let rivals = names.into_iter().filter(|name| name.starts_with(&self.group));
             let before =
                 rivals.filter(|name| number(name) < number(&self.name)).max_by_key(|name| number(name));
             let Some(before) = before else {
-                return Ok(Fence { path: format!("{}/{}", self.folder, self.name) });
+                return Ok(Fence { path });
             };
             let (stat, gone) = self.store.exists_and_watch(&format!("{}/{before}", self.folder)).await?;
             if stat.is_some() {

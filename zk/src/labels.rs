@@ -10,7 +10,7 @@ use thiserror::Error;
 /// A node has labels, and a job requires some. Names and values have at most 63 bytes: letters, digits, `-`,
 /// `_`, `.` and `/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
 pub struct Labels(BTreeMap<String, String>);
 
 /// The most labels that a node may have, or a job require.
@@ -57,18 +57,46 @@ impl Labels {
     /// # Errors
     /// If a name has two values now, or there are more than [`LABELS_MAX`].
     pub fn merge(&mut self, others: &Self) -> Result<(), LabelError> {
+        let mut merged = self.0.clone();
         for (name, value) in others.iter() {
-            let before = self.0.insert(name.to_owned(), value.to_owned());
+            let before = merged.insert(name.to_owned(), value.to_owned());
             if let Some(before) = before.filter(|before| before != value) {
                 let reason = format!("{name} is {before:?} already");
                 return Err(LabelError { text: format!("{name}={value}"), reason });
             }
         }
-        if self.0.len() > LABELS_MAX {
-            let reason = format!("there are more than {LABELS_MAX}");
-            return Err(LabelError { text: self.to_string(), reason });
-        }
+        *self = Self::try_from(merged)?;
         Ok(())
+    }
+}
+
+impl TryFrom<BTreeMap<String, String>> for Labels {
+    type Error = LabelError;
+
+    fn try_from(labels: BTreeMap<String, String>) -> Result<Self, LabelError> {
+        for (name, value) in &labels {
+            let text = format!("{name}={value}");
+            let wrong = |reason: &str| LabelError { text: text.clone(), reason: reason.to_owned() };
+            for word in [name, value] {
+                if word.is_empty() || word.len() > LABEL_BYTES_MAX {
+                    return Err(wrong(&format!("name and value have 1 to {LABEL_BYTES_MAX} bytes")));
+                }
+                if !word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte)) {
+                    return Err(wrong("it has characters other than letters, digits, - _ . and /"));
+                }
+            }
+        }
+        if labels.len() > LABELS_MAX {
+            let reason = format!("there are more than {LABELS_MAX}");
+            return Err(LabelError { text: Self(labels).to_string(), reason });
+        }
+        Ok(Self(labels))
+    }
+}
+
+impl From<Labels> for BTreeMap<String, String> {
+    fn from(labels: Labels) -> Self {
+        labels.0
     }
 }
 
@@ -78,16 +106,10 @@ impl FromStr for Labels {
     fn from_str(text: &str) -> Result<Self, LabelError> {
         let mut labels = Self::default();
         for label in text.split(',') {
-            let wrong = |reason: &str| LabelError { text: label.to_owned(), reason: reason.to_owned() };
-            let (name, value) = label.split_once('=').ok_or_else(|| wrong("it has no ="))?;
-            for word in [name, value] {
-                if word.is_empty() || word.len() > LABEL_BYTES_MAX {
-                    return Err(wrong(&format!("name and value have 1 to {LABEL_BYTES_MAX} bytes")));
-                }
-                if !word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte)) {
-                    return Err(wrong("it has characters other than letters, digits, - _ . and /"));
-                }
-            }
+            let (name, value) = label.split_once('=').ok_or_else(|| {
+                let reason = "it has no =".to_owned();
+                LabelError { text: label.to_owned(), reason }
+            })?;
             labels.merge(&Self(BTreeMap::from([(name.to_owned(), value.to_owned())])))?;
         }
         Ok(labels)
@@ -135,6 +157,15 @@ mod tests {
         ] {
             let error = text.parse::<Labels>().unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn labels_in_a_record_are_checked() {
+        let read = |text: &str| serde_json::from_str::<Labels>(text);
+        assert_eq!(read(r#"{"zone":"a"}"#).unwrap(), "zone=a".parse().unwrap());
+        for wrong in [r#"{"a":"\u001b[2J"}"#, r#"{"a=1,b":"2"}"#, r#"{"":"1"}"#, r#"{"a":7}"#] {
+            assert!(read(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -27,14 +27,14 @@ impl JobQueue {
         Self { store, cluster, member, passed: BTreeSet::new() }
     }
 
-    /// Waits for the oldest job that can be worked on, and returns its id and its record.
+    /// Waits for the oldest job that can be worked on, or waits in vain for another one.
     ///
     /// # Errors
     /// Any error from the store; after a transient error it can be called again.
     ///
     /// # Cancellation safety
     /// Dropping the future loses no job.
-    pub async fn next(&mut self) -> Result<(String, JobRecord)> {
+    pub async fn next(&mut self) -> Result<Next> {
         loop {
             let (names, changed) = self.store.children_and_watch(&self.cluster.jobs()).await?;
             self.passed.retain(|name| names.contains(name));
@@ -66,7 +66,11 @@ impl JobQueue {
                         self.explain(&name, &record);
                         self.pass(name);
                     }
-                    Ok(record) if record.state.is_running() => return Ok((name, record)),
+                    Ok(record) if record.state.is_running() => match self.first_of(&record.after).await? {
+                        Waits::NoLonger => return Ok(Next::Job(name, Box::new(record))),
+                        Waits::For(its_change) => watches.extend([changed, its_change]),
+                        Waits::InVain(reason) => return Ok(Next::InVain(name, reason)),
+                    },
                     // It is still being submitted, or is suspended, or may be retried: its record will change.
                     Ok(_) => watches.push(changed),
                     Err(error) => {
@@ -77,6 +81,28 @@ impl JobQueue {
             }
             seen(&*self.store, &any(watches).await)?;
         }
+    }
+
+    /// Returns whether a job still waits for one of these.
+    async fn first_of(&self, jobs: &[String]) -> Result<Waits> {
+        for job in jobs {
+            let path = self.cluster.job(job).record();
+            let (content, changed) = match self.store.get_and_watch(&path).await {
+                Ok((content, _, changed)) => (content, changed),
+                // It was over, and was forgotten.
+                Err(Error::NoNode { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            match record::read::<JobRecord>(&path, &content)?.state {
+                JobState::Done => {}
+                state @ (JobState::Failed | JobState::Cancelled) => {
+                    let what = if state == JobState::Failed { "has failed" } else { "was cancelled" };
+                    return Ok(Waits::InVain(format!("job {job}, which it was to run after, {what}")));
+                }
+                _ => return Ok(Waits::For(changed)),
+            }
+        }
+        Ok(Waits::NoLonger)
     }
 
     fn explain(&self, job: &str, record: &JobRecord) {
@@ -98,6 +124,24 @@ impl JobQueue {
     pub fn pass(&mut self, job: String) {
         self.passed.insert(job);
     }
+}
+
+/// A job that a node can turn to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// It can be worked on.
+    Job(String, Box<JobRecord>),
+    /// It waits for a job that will never be done, for this reason.
+    InVain(String, String),
+}
+
+/// Whether a job waits for others.
+enum Waits {
+    NoLonger,
+    /// Until one of them has changed.
+    For(OneShot),
+    /// It will never be done.
+    InVain(String),
 }
 
 /// Waits for the first event of any of these watches.

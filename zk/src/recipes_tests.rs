@@ -8,11 +8,11 @@ use crate::{
     CreateMode, Error, Fate, MemoryStore, Store,
     accounting::{self, Transaction},
     election::{Candidate, leaders},
-    job::{self, NewJob},
+    job::{self, JobState, NewJob},
     labels::Labels,
     mail::{MAILBOX_LETTERS_MAX, Mailbox, Posted, post},
     membership::{Change, Lacks, Member, MemberWatch},
-    queue::JobQueue,
+    queue::{JobQueue, Next},
     testing::{FATES, LoseOne, Stage, member},
     variable::{Published, VariableWatch, publish},
 };
@@ -279,9 +279,18 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
         attempts_max: 1,
         deaths_max: 3,
         require: Labels::NONE,
+        after: &[],
         stays_open: false,
         submitter: "me",
         now_ms: 0,
+    }
+}
+
+/// The job that a node turns to next.
+async fn turns_to(queue: &mut JobQueue) -> String {
+    match soon(queue.next()).await.unwrap() {
+        Next::Job(job, _) => job,
+        Next::InVain(..) => panic!("no job waits for another"),
     }
 }
 
@@ -290,7 +299,7 @@ async fn jobs_of_a_program_come_in_the_order_of_their_submission() {
     let stage = Stage::new().await;
     let (store, cluster) = (dynamic(&stage.store), &stage.cluster);
     let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
-    assert_eq!(soon(queue.next()).await.unwrap().0, stage.job);
+    assert_eq!(turns_to(&mut queue).await, stage.job);
     for (program, version) in [("other", "1"), ("test", "2")] {
         job::submit(&*store, cluster, &new_job(program, version)).await.unwrap();
     }
@@ -303,15 +312,49 @@ async fn jobs_of_a_program_come_in_the_order_of_their_submission() {
     }
     let second = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
     let third = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
-    assert_eq!(soon(queue.next()).await.unwrap().0, stage.job, "as long as it is not over");
+    assert_eq!(turns_to(&mut queue).await, stage.job, "as long as it is not over");
     for (over, next) in [(&stage.job, &second), (&second, &third)] {
         job::cancel(&*store, cluster, over, "", 0).await.unwrap();
-        assert_eq!(soon(queue.next()).await.unwrap().0, *next);
+        assert_eq!(turns_to(&mut queue).await, *next);
     }
     job::cancel(&*store, cluster, &third, "", 0).await.unwrap();
     let waiting = tokio::spawn(async move { queue.next().await });
     let fourth = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
-    assert_eq!(soon(waiting).await.unwrap().unwrap().0, fourth);
+    assert!(matches!(soon(waiting).await.unwrap().unwrap(), Next::Job(job, _) if job == fourth));
+}
+
+#[tokio::test]
+async fn a_job_begins_when_those_that_it_waits_for_are_done() {
+    let stage = Stage::new().await;
+    let (store, cluster) = (dynamic(&stage.store), &stage.cluster);
+    let after = [stage.job.clone(), "j-0000009999".to_owned()];
+    let waits = NewJob { after: &after, ..new_job("test", "1") };
+    let second = job::submit(&*store, cluster, &waits).await.unwrap();
+    let other = Member { program: "other".to_owned(), ..member("b") };
+    let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
+    assert_eq!(turns_to(&mut queue).await, stage.job);
+    // It is put aside, which is not its end; a job of another program keeps nobody from this.
+    assert!(job::suspend(&*store, cluster, &stage.job).await.unwrap());
+    let third = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
+    assert_eq!(turns_to(&mut queue).await, third);
+    job::cancel(&*store, cluster, &third, "", 0).await.unwrap();
+    let mut elsewhere = JobQueue::new(Arc::clone(&store), cluster.clone(), other);
+    let nothing = tokio::time::timeout(Duration::from_millis(1), elsewhere.next()).await;
+    assert!(nothing.is_err(), "{nothing:?}");
+    // Whoever waits is told when it is done.
+    let waiting = tokio::spawn(async move { queue.next().await });
+    let path = cluster.job(&stage.job).record();
+    let (mut record, _) = job::read(&*store, cluster, &stage.job).await.unwrap();
+    record.state = JobState::Done;
+    store.set(&path, &crate::record::write(&record), None).await.unwrap();
+    assert!(matches!(soon(waiting).await.unwrap().unwrap(), Next::Job(job, _) if job == second));
+    for (state, says) in [(JobState::Failed, "has failed"), (JobState::Cancelled, "was cancelled")] {
+        record.state = state;
+        store.set(&path, &crate::record::write(&record), None).await.unwrap();
+        let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
+        let Next::InVain(job, reason) = soon(queue.next()).await.unwrap() else { panic!("it goes on") };
+        assert!(job == second && reason.contains(&stage.job) && reason.contains(says), "{reason}");
+    }
 }
 
 #[tokio::test]
@@ -327,7 +370,7 @@ async fn jobs_that_require_labels_come_to_nodes_that_have_them() {
     {
         let node = Member { labels: labels.parse().unwrap(), ..member("a") };
         let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), node);
-        assert_eq!(soon(queue.next()).await.unwrap().0, *first, "{labels}");
+        assert_eq!(turns_to(&mut queue).await, *first, "{labels}");
     }
     let (record, _) = job::read(&*store, cluster, &picky).await.unwrap();
     let idle = Member { workers: 0, labels: require.clone(), ..member("a") };

@@ -43,6 +43,8 @@ pub struct Stat {
     pub version: Version,
     /// The number of children.
     pub children: u32,
+    /// The size of its data, in bytes.
+    pub bytes: usize,
     /// The session that an ephemeral znode belongs to; 0 for a persistent one.
     pub ephemeral_owner: i64,
     /// When the data was set, in milliseconds since 1970 by the server's clock; 0 where the tree has no

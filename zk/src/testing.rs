@@ -67,6 +67,7 @@ impl Stage {
             attempts_max: 3,
             deaths_max: 3,
             require: Labels::NONE,
+            after: &[],
             stays_open: false,
             submitter: "me",
             now_ms: 1,

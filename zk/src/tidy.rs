@@ -138,13 +138,8 @@ async fn chunks(
         store.children(&attempt.quarantine()).await?.into_iter().map(|task| attempt.quarantined(&task));
     let own = gone.iter().flat_map(|node| [attempt.output(node), attempt.held_by(node)]);
     let paths: Vec<String> = transits.chain(aside).chain(own).collect();
-    let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();
-    for (path, answer) in paths.iter().zip(asked) {
-        match answer.await {
-            Ok((content, _)) => named.extend(blob::folder(path, &content)?.as_deref().and_then(last_part)),
-            Err(Error::NoNode { .. }) => {}
-            Err(error) => return Err(error),
-        }
+    for (path, content) in blob::pointers(store, &paths).await?.contents {
+        named.extend(blob::folder(&path, &content)?.as_deref().and_then(last_part));
     }
     for orphan in orphans.into_iter().filter(|orphan| !named.contains(orphan)) {
         remove(store, fence, &attempt.large_of(&orphan)).await?;

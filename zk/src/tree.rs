@@ -403,7 +403,13 @@ impl Tree {
 impl Znode {
     fn stat(&self) -> Stat {
         let children = u32::try_from(self.children.len()).unwrap_or(u32::MAX);
-        Stat { version: self.version, children, ephemeral_owner: self.owner, modified_ms: 0 }
+        Stat {
+            version: self.version,
+            children,
+            bytes: self.data.len(),
+            ephemeral_owner: self.owner,
+            modified_ms: 0,
+        }
     }
 }
 

@@ -53,7 +53,7 @@ fn a_znode_is_created_set_and_deleted() {
     let mut desk = Desk::new();
     assert_eq!(desk.apply(&create("/a")), Ok(OpAnswer::Created("/a".into())));
     assert_eq!(desk.apply(&set("/a", b"x", Some(0))), Ok(OpAnswer::Set(1)));
-    let stat = Stat { version: 1, children: 0, ephemeral_owner: 0, modified_ms: 0 };
+    let stat = Stat { version: 1, children: 0, bytes: 1, ephemeral_owner: 0, modified_ms: 0 };
     assert_eq!(desk.tree.get(desk.session, "/a"), Ok((b"x".to_vec(), stat)));
     assert_eq!(desk.apply(&delete("/a")), Ok(OpAnswer::Deleted));
     assert_eq!(desk.tree.exists(desk.session, "/a"), Ok(None));

@@ -29,7 +29,7 @@ pub(super) async fn run(desk: &Desk, id: &JobId, timeline: bool) -> Result<(), F
 
 impl Facts {
     fn json(&self) -> serde_json::Value {
-        let mut object = json::job(self.id.as_str(), self.job.stage, Some(&self.job.record));
+        let mut object = json::record(self.id.as_str(), self.job.stage, Some(&self.job.record));
         let (figures, requests) = self.job.sums();
         let nodes = self.job.nodes.iter().map(|work| {
             json!({
@@ -92,6 +92,9 @@ impl Facts {
         ];
         if !record.require.is_empty() {
             rows.push(("requires", record.require.to_string()));
+        }
+        if !record.after.is_empty() {
+            rows.push(("after", record.after.join(", ")));
         }
         rows.extend(self.job.missing.iter().map(|missing| ("missing", missing.clone())));
         rows.extend(self.job.leader.iter().map(|leader| ("leader", leader.clone())));

@@ -7,8 +7,9 @@ use super::{
 use crate::Failure;
 
 pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
-    let jobs = desk.overview().await?.jobs;
-    let as_json = || jobs.iter().map(|job| json::job(&job.id, job.stage, job.record.as_ref())).collect();
+    let overview = desk.overview().await?;
+    let jobs = &overview.jobs;
+    let as_json = || jobs.iter().map(|job| json::job(&overview, job)).collect();
     let text = || {
         let rows = jobs.iter().map(|job| {
             let (id, stage) = (job.id.clone(), job.stage.text().to_owned());

@@ -1,7 +1,7 @@
 //! A cluster's members and jobs as JSON objects, for scripts.
 
 use serde_json::json;
-use taskwork::client::{JobRecord, Member, Overview, Stage};
+use taskwork::client::{JobEntry, JobRecord, Member, Overview, Stage};
 
 /// Returns a member as an object.
 pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value {
@@ -20,7 +20,15 @@ pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value 
 }
 
 /// Returns a job as an object.
-pub(super) fn job(id: &str, stage: Stage, record: Option<&JobRecord>) -> serde_json::Value {
+pub(super) fn job(overview: &Overview, entry: &JobEntry) -> serde_json::Value {
+    let leader = overview.leaders.iter().find(|(led, _)| *led == entry.id).map(|(_, node)| node);
+    let mut object = record(&entry.id, entry.stage, entry.record.as_ref());
+    (object["missing"], object["leader"]) = (json!(entry.missing), json!(leader));
+    object
+}
+
+/// Returns a job's record as an object.
+pub(super) fn record(id: &str, stage: Stage, record: Option<&JobRecord>) -> serde_json::Value {
     let Some(record) = record else { return json!({ "job": id, "state": stage.text() }) };
     json!({
         "job": id,
@@ -35,6 +43,7 @@ pub(super) fn job(id: &str, stage: Stage, record: Option<&JobRecord>) -> serde_j
         "attempt": record.attempt,
         "attempts_max": record.attempts_max,
         "require": record.require,
+        "after": record.after,
         "stays_open": record.stays_open,
         "reason": record.reason,
         "lost": record.lost,

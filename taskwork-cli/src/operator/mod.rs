@@ -26,7 +26,7 @@ use crate::{
     log::{Level, LogArguments},
     program::ended,
     submit::goes_on,
-    target::{ClusterArguments, Patience, runtime, seconds},
+    target::{ClusterArguments, Patience, job_id, runtime, seconds},
 };
 
 /// Inspect and control clusters of programs on the taskwork runtime.
@@ -39,7 +39,7 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the state of the cluster: its nodes, who leads, the running job, jobs that wait.
+    /// Show the state of the cluster: its nodes, the jobs that run and who leads them, jobs that wait.
     Status(Common),
     /// Check whether anything is wrong: servers, access, clocks, nodes, jobs. Exit code 1 if something is.
     Doctor(Common),
@@ -263,10 +263,4 @@ impl Desk {
         let text = if self.json { json().to_string() } else { text() };
         print(&format!("{}\n", text.trim_end_matches('\n')));
     }
-}
-
-/// Parses a job's id, or its number.
-fn job_id(text: &str) -> Result<JobId, String> {
-    let id = text.parse::<u32>().map_or_else(|_| text.to_owned(), |number| format!("j-{number:010}"));
-    id.parse().map_err(|_| "expected an id such as j-0000000003, or 3".to_owned())
 }

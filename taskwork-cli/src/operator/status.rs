@@ -31,8 +31,8 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
 }
 
 /// Returns the programs of the cluster: nodes, workers, the leaders of their jobs.
-fn programs(overview: &Overview) -> BTreeMap<String, (u64, u64, String)> {
-    let mut programs: BTreeMap<String, (u64, u64, String)> = BTreeMap::new();
+fn programs(overview: &Overview) -> BTreeMap<String, (u64, u64, BTreeSet<&str>)> {
+    let mut programs: BTreeMap<String, (u64, u64, BTreeSet<&str>)> = BTreeMap::new();
     for member in &overview.members {
         let runs = format!("{}@{}", member.program, member.program_version);
         let leader = || leaders(overview, member);
@@ -43,8 +43,8 @@ fn programs(overview: &Overview) -> BTreeMap<String, (u64, u64, String)> {
     programs
 }
 
-/// Returns the nodes that lead jobs which this member takes, or could.
-fn leaders(overview: &Overview, member: &Member) -> String {
+/// Returns the nodes that lead jobs of the program that a member runs.
+fn leaders<'a>(overview: &'a Overview, member: &Member) -> BTreeSet<&'a str> {
     let is_of = |record: &JobRecord| {
         (&record.program, &record.program_version) == (&member.program, &member.program_version)
     };
@@ -52,8 +52,7 @@ fn leaders(overview: &Overview, member: &Member) -> String {
         .leaders
         .iter()
         .filter(|(job, _)| overview.job(job).and_then(|job| job.record.as_ref()).is_some_and(is_of));
-    let names: BTreeSet<&str> = led.map(|(_, node)| node.as_str()).collect();
-    or_none(&Vec::from_iter(names).join(", "))
+    led.map(|(_, node)| node.as_str()).collect()
 }
 
 fn count(overview: &Overview, wanted: Stage) -> usize {
@@ -63,12 +62,12 @@ fn count(overview: &Overview, wanted: Stage) -> usize {
 fn as_json(desk: &Desk, overview: &Overview) -> serde_json::Value {
     let programs: Vec<_> = programs(overview)
         .into_iter()
-        .map(|(runs, (nodes, workers, leader))| {
-            json!({ "runs": runs, "nodes": nodes, "workers": workers, "leader": leader })
+        .map(|(runs, (nodes, workers, leaders))| {
+            json!({ "runs": runs, "nodes": nodes, "workers": workers, "leaders": leaders })
         })
         .collect();
     let open = overview.jobs.iter().filter(|job| job.stage.is_open());
-    let jobs: Vec<_> = open.map(|job| json::job(&job.id, job.stage, job.record.as_ref())).collect();
+    let jobs: Vec<_> = open.map(|job| json::job(overview, job)).collect();
     json!({
         "cluster": desk.client.cluster_name(),
         "nodes": overview.members.len(),
@@ -94,13 +93,14 @@ fn as_text(desk: &Desk, overview: &Overview) -> String {
         ("nodes", format!("{}, with {workers} workers", overview.members.len())),
         ("jobs", over.join(", ")),
     ]);
-    let rows = programs(overview).into_iter().map(|(runs, (nodes, workers, leader))| {
-        vec![runs.replace('@', " "), nodes.to_string(), workers.to_string(), leader]
+    let rows = programs(overview).into_iter().map(|(runs, (nodes, workers, leaders))| {
+        let leaders = or_none(&Vec::from_iter(leaders).join(", "));
+        vec![runs.replace('@', " "), nodes.to_string(), workers.to_string(), leaders]
     });
     let rows: Vec<_> = rows.collect();
     if !rows.is_empty() {
         text += "\n";
-        text += &table(&["PROGRAM", "#NODES", "#WORKERS", "LEADER"], rows);
+        text += &table(&["PROGRAM", "#NODES", "#WORKERS", "LEADERS"], rows);
     }
     let open: Vec<Vec<String>> = overview
         .jobs

@@ -327,7 +327,7 @@ fn jobs(cluster: &ClusterPaths, overview: &Overview, findings: &mut Findings) {
             Stage::NoNodes => findings.wrong(
                 CHECK,
                 format!("{id} waits: {}", missing.as_deref().unwrap_or("no node takes it")),
-                "Start a node that has it",
+                "Start a node that takes it",
             ),
             _ => {}
         }

@@ -388,7 +388,7 @@ impl Client {
                 | Stage::Cancelled
                 | Stage::Unreadable,
             ) => Ok(()),
-            Some(Stage::Running | Stage::Queued | Stage::NoNodes | Stage::Suspended) => {
+            Some(Stage::Running | Stage::Queued | Stage::Waiting | Stage::NoNodes | Stage::Suspended) => {
                 wrong("is not over: cancel it first")
             }
         }
@@ -442,6 +442,7 @@ pub(super) mod tests {
             attempts_max: 3,
             deaths_max: 3,
             require: Labels::default(),
+            after: Vec::new(),
             stays_open: false,
             root: String::new(),
             shared_chunks: 0,

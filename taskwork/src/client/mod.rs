@@ -120,6 +120,7 @@ struct EncodedJob {
     attempts_max: u32,
     deaths_max: u32,
     require: Labels,
+    after: Vec<JobId>,
     stays_open: bool,
     start_values: Vec<(String, Vec<u8>)>,
     shared: Vec<u8>,
@@ -245,6 +246,7 @@ impl Client {
             attempts_max: job.attempts_max,
             deaths_max: job.deaths_max,
             require: job.require,
+            after: job.after,
             stays_open: job.stays_open,
             start_values: Job::<T>::encoded_values(job.start_values).map_err(encoded)?,
             shared: codec::encode(&*job.shared).map_err(encoded)?,
@@ -261,6 +263,11 @@ impl Client {
             let release = self.release()?;
             let name = job.name.as_deref().unwrap_or_else(|| release.program());
             check_name(name)?;
+            // They exist, so they were submitted before: no two jobs can wait for each other.
+            for job in &job.after {
+                self.record(job).await?;
+            }
+            let after: Vec<String> = job.after.iter().map(|job| job.0.clone()).collect();
             let order = Submission {
                 release: release.inner(),
                 kind: &job.kind,
@@ -269,6 +276,7 @@ impl Client {
                 attempts_max: job.attempts_max.max(1),
                 deaths_max: if job.deaths_max == 1 { 2 } else { job.deaths_max },
                 require: &job.require,
+                after: &after,
                 stays_open: job.stays_open,
                 shared: &job.shared,
                 start_values: &job.start_values,

@@ -53,6 +53,8 @@ pub enum Stage {
     Running,
     /// All nodes that take it work on earlier jobs.
     Queued,
+    /// It waits until other jobs are done.
+    Waiting,
     /// No node takes it: none runs its release, or has the labels that it requires.
     NoNodes,
     /// It was suspended by an operator.
@@ -94,6 +96,7 @@ impl Stage {
             Self::Abandoned => "abandoned",
             Self::Running => "running",
             Self::Queued => "queued",
+            Self::Waiting => "waits for jobs",
             Self::NoNodes => "waits for nodes",
             Self::Suspended => "suspended",
             Self::Done => "done",
@@ -117,7 +120,7 @@ impl Overview {
         let draining = store.children(&cluster.drains()).await?;
         let jobs = job::list(store, cluster).await?;
         let at_ms = unix_ms();
-        let jobs = entries(jobs, &members, at_ms);
+        let jobs = entries(jobs, &members, &leaders, at_ms);
         Ok(Self { members, leaders, draining, jobs, at_ms })
     }
 
@@ -184,9 +187,29 @@ impl Overview {
 }
 
 /// Returns the jobs with their stages, in the order of submission.
-fn entries(jobs: Vec<(String, zk::Result<JobRecord>)>, members: &[Member], at_ms: u64) -> Vec<JobEntry> {
-    // Nodes of one sort take the same jobs, and all take the first of them.
+fn entries(
+    jobs: Vec<(String, zk::Result<JobRecord>)>,
+    members: &[Member],
+    leaders: &[(String, String)],
+    at_ms: u64,
+) -> Vec<JobEntry> {
+    // Nodes of one sort take the same jobs: the one that a node of them leads, or else the first.
     let mut free: BTreeMap<_, &Member> = members.iter().map(|member| (sort(member), member)).collect();
+    let leader_of = |job: &str| {
+        let (_, node) = leaders.iter().find(|(led, _)| led == job)?;
+        members.iter().find(|member| member.node == *node)
+    };
+    let at_work: BTreeMap<&str, &Member> = jobs
+        .iter()
+        .filter(|(_, record)| is_running(record))
+        .filter_map(|(id, _)| Some((id.as_str(), leader_of(id)?)))
+        .collect();
+    for leader in at_work.values() {
+        free.remove(&sort(leader));
+    }
+    let at_work: BTreeSet<String> = at_work.into_keys().map(str::to_owned).collect();
+    let open: BTreeSet<String> =
+        jobs.iter().filter(|(_, record)| !is_done(record)).map(|(id, _)| id.clone()).collect();
     let entry = |(id, record): (String, zk::Result<JobRecord>)| {
         let Ok(record) = record else {
             return JobEntry { id, stage: Stage::Unreadable, record: None, missing: None };
@@ -202,20 +225,29 @@ fn entries(jobs: Vec<(String, zk::Result<JobRecord>)>, members: &[Member], at_ms
             JobState::Incomplete => Stage::Incomplete,
             JobState::Failed => Stage::Failed,
             JobState::Cancelled => Stage::Cancelled,
+            _ if record.after.iter().any(|job| open.contains(job)) => Stage::Waiting,
             _ => {
                 let before = free.len();
                 free.retain(|_, member| member.takes(&record).is_err());
-                missing = if free.len() < before { None } else { what_is_missing(members, &record) };
-                match (free.len() < before, &missing) {
-                    (true, _) => Stage::Running,
-                    (false, None) => Stage::Queued,
-                    (false, Some(_)) => Stage::NoNodes,
+                if free.len() < before || at_work.contains(&id) {
+                    Stage::Running
+                } else {
+                    missing = what_is_missing(members, &record);
+                    if missing.is_some() { Stage::NoNodes } else { Stage::Queued }
                 }
             }
         };
         JobEntry { id, stage, record: Some(record), missing }
     };
     jobs.into_iter().map(entry).collect()
+}
+
+fn is_running(record: &zk::Result<JobRecord>) -> bool {
+    record.as_ref().is_ok_and(|record| record.state.is_running())
+}
+
+fn is_done(record: &zk::Result<JobRecord>) -> bool {
+    record.as_ref().is_ok_and(|record| record.state == JobState::Done)
 }
 
 /// Returns what decides about the jobs that a node takes.
@@ -231,9 +263,8 @@ pub(crate) fn what_is_missing(members: &[Member], record: &JobRecord) -> Option<
     let labels =
         |lacks: &Lacks| if let Lacks::Labels(missing) = lacks { Some(missing.clone()) } else { None };
     let of_nodes: Vec<Labels> = lacks.iter().filter_map(labels).collect();
-    let runs = format!("{program} {version}");
+    let (runs, without_workers) = (format!("{program} {version}"), lacks.contains(&Lacks::Workers));
     if of_nodes.is_empty() {
-        let without_workers = lacks.contains(&Lacks::Workers);
         let no_node = || format!("no node runs {runs}");
         return Some(if without_workers {
             format!("no node that runs {runs} has workers")
@@ -246,16 +277,19 @@ pub(crate) fn what_is_missing(members: &[Member], record: &JobRecord) -> Option<
     let nowhere: Vec<String> =
         require.iter().filter(lacked).map(|(name, value)| format!("{name}={value}")).collect();
     let what = if nowhere.is_empty() { format!("all of {require}") } else { nowhere.join(",") };
-    Some(format!("no node that runs {runs} has {what}"))
+    let with_workers = if without_workers { " with workers" } else { "" };
+    Some(format!("no node{with_workers} that runs {runs} has {what}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use Stage::{NoNodes, Queued, Running};
+
     use super::*;
 
     fn member(labels: &str, workers: u32) -> Member {
         Member {
-            node: "n0".to_owned(),
+            node: format!("{labels} {workers}"),
             address: None,
             fingerprint: String::new(),
             workers,
@@ -281,8 +315,8 @@ mod tests {
         assert_eq!(missing(&nodes, ""), None);
         assert_eq!(missing(&nodes, "zone=a"), None);
         for (members, require, says) in [
-            (&nodes[..], "ssd=yes,zone=a", "no node that runs tree 1 has ssd=yes"),
-            (&nodes[..], "gpu=yes,zone=a", "no node that runs tree 1 has all of gpu=yes,zone=a"),
+            (&nodes[..], "ssd=yes,zone=a", "no node with workers that runs tree 1 has ssd=yes"),
+            (&nodes[..2], "gpu=yes,zone=a", "no node that runs tree 1 has all of gpu=yes,zone=a"),
             (&nodes[2..], "zone=a", "no node that runs tree 1 has workers"),
             (&[], "", "no node runs tree 1"),
         ] {
@@ -295,8 +329,13 @@ mod tests {
         let nodes = [member("zone=a", 1), member("zone=a", 1), member("zone=b", 1)];
         let jobs = ["zone=a", "zone=a", "", "zone=b", "zone=c"].map(job);
         let jobs = jobs.into_iter().enumerate().map(|(number, record)| (number.to_string(), Ok(record)));
-        let stages: Vec<Stage> = entries(jobs.collect(), &nodes, 0).iter().map(|entry| entry.stage).collect();
-        let expected = [Stage::Running, Stage::Queued, Stage::Running, Stage::Queued, Stage::NoNodes];
-        assert_eq!(stages, expected);
+        let jobs: Vec<_> = jobs.collect();
+        let stages = |leaders: &[(String, String)]| -> Vec<Stage> {
+            entries(jobs.clone(), &nodes, leaders, 0).iter().map(|entry| entry.stage).collect()
+        };
+        assert_eq!(stages(&[]), [Running, Queued, Running, Queued, NoNodes]);
+        // Those in zone a had begun the second before the first could run.
+        let leads = |job: &str, node: &Member| (job.to_owned(), node.node.clone());
+        assert_eq!(stages(&[leads("1", &nodes[0])]), [Queued, Running, Running, Queued, NoNodes]);
     }
 }

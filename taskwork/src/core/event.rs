@@ -19,6 +19,8 @@ pub(crate) enum Event {
     Tick,
     /// Another node is a member now.
     Joined { node: NodeId },
+    /// There are this many other nodes of the release, also such as cannot work on the job.
+    Roster { nodes: usize },
     /// Another node is no longer a member.
     Left {
         node: NodeId,

@@ -203,9 +203,10 @@ impl Run {
     }
 }
 
-/// Returns the minimum time between two flushes of a node, in milliseconds.
+/// Returns the minimum time between two flushes of a node, in milliseconds. All nodes share the servers, also those
+/// that work on another job.
 fn pause_ms(around: &Surroundings) -> u64 {
-    around.limits.ledger_pause_ms.saturating_mul(around.members.len() as u64)
+    around.limits.ledger_pause_ms.saturating_mul(around.members.len().max(around.roster) as u64)
 }
 
 /// Tentative tasks.

@@ -57,6 +57,7 @@ impl Node {
             limits,
             random: SmallRng::seed_from_u64(seed),
             members: BTreeSet::new(),
+            roster: 0,
             drain: None,
             figures: Figures::default(),
             clock: Duration::ZERO,
@@ -124,6 +125,7 @@ impl Node {
         match event {
             Event::Look | Event::Tick => {}
             Event::Joined { node } => self.joined(node),
+            Event::Roster { nodes } => self.around.roster = nodes,
             Event::Left { node, clean_in } => self.left(node, clean_in),
             Event::Attempt { attempt } => self.begin_attempt(attempt),
             Event::Enrolled { attempt } => {

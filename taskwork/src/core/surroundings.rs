@@ -23,6 +23,8 @@ pub(super) struct Surroundings {
     pub(super) random: SmallRng,
     /// The other members.
     pub(super) members: BTreeSet<NodeId>,
+    /// The number of other nodes, also of those that cannot work on the job.
+    pub(super) roster: usize,
     /// Set when the node is leaving.
     pub(super) drain: Option<Drain>,
     pub(super) figures: Figures,

@@ -120,6 +120,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         attempts_max: if kept.is_some() { kept::ATTEMPTS_MAX } else { 1 },
         deaths_max: limits.deaths_max,
         require: Labels::NONE,
+        after: &[],
         // Nobody could add anything.
         stays_open: false,
         // The nodes are all in this process and share the data directly.

@@ -248,7 +248,7 @@ impl RunningNode {
         self.loops.shutdown().await;
         // Its tasks may take long to stop, and others that work on the job need a leader.
         let coordination = Arc::clone(&self.coordination);
-        seat.run_errand(async move { coordination.withdraw().await });
+        seat.run_errand(&self.coordination.job, async move { coordination.withdraw().await });
         Stopping { ended, coordination: self.coordination, workers: self.workers, asked_ms: unix_ms() }
     }
 

@@ -70,10 +70,8 @@ pub(crate) struct Seat {
     /// Notified when an operator has asked this node to leave.
     pub(crate) asked_to_leave: Arc<Notify>,
     loops: JoinSet<()>,
-    /// What remains to be done for jobs that are over, and delays nothing.
-    errands: JoinSet<()>,
-    /// The last job that the node has worked on.
-    last_job: Option<JobId>,
+    /// What remains to be done for jobs in which the node's part has ended; nothing but that job waits for it.
+    errands: BTreeMap<JobId, JoinSet<()>>,
 }
 
 /// The reasons for which a node has no seat.
@@ -132,22 +130,24 @@ impl Seat {
             network,
             asked_to_leave,
             loops,
-            errands: JoinSet::new(),
-            last_job: None,
+            errands: BTreeMap::new(),
         })
     }
 
-    /// Does something for a job that is over beside what follows.
-    pub(crate) fn run_errand(&mut self, errand: impl Future<Output = ()> + Send + 'static) {
-        while self.errands.try_join_next().is_some() {}
-        self.errands.spawn(errand);
+    /// Does something for a job in which the node's part has ended, beside what follows.
+    pub(crate) fn run_errand(&mut self, job: &JobId, errand: impl Future<Output = ()> + Send + 'static) {
+        self.errands.retain(|_, errands| {
+            while errands.try_join_next().is_some() {}
+            !errands.is_empty()
+        });
+        self.errands.entry(job.clone()).or_default().spawn(errand);
     }
 
-    /// Prepares for the work on a job. If it is the last one again, what remains to be done for that is done
-    /// before: it would undo what is begun now.
+    /// Prepares for the work on a job. What remains to be done for an earlier part in it is done before: it would
+    /// undo what is begun now.
     pub(crate) async fn turn_to(&mut self, job: &JobId) {
-        if self.last_job.replace(job.clone()).as_ref() == Some(job) {
-            while self.errands.join_next().await.is_some() {}
+        if let Some(mut errands) = self.errands.remove(job) {
+            while errands.join_next().await.is_some() {}
         }
     }
 
@@ -173,7 +173,7 @@ impl Seat {
     /// Gives the seat up: closes the connections and the session.
     pub(crate) async fn give_up(mut self) {
         self.loops.shutdown().await;
-        self.errands.shutdown().await;
+        self.errands.clear();
         if let Some(network) = self.network {
             network.carrier.close().await;
         }

@@ -20,7 +20,7 @@ use tokio::{sync::mpsc, time};
 use zk::{
     ClusterPaths, ConnectError, Labels, Release, Session, Store,
     job::JobRecord,
-    queue::JobQueue,
+    queue::{JobQueue, Next},
     retry::{Policy, Retry},
 };
 
@@ -228,7 +228,17 @@ async fn work(
             () = seat.idle() => continue,
         };
         match next {
-            Ok((name, record)) => {
+            Ok(Next::InVain(name, reason)) => {
+                let Ok(job) = name.parse::<JobId>() else {
+                    queue.pass(name);
+                    continue;
+                };
+                let mut desk = Desk { setup, leave, lingering, queue: &mut queue, retry: &mut retry };
+                if let Some(fate) = desk.give_up_job(seat, &job, &reason).await {
+                    return Ok(fate);
+                }
+            }
+            Ok(Next::Job(name, record)) => {
                 let job = match name.parse::<JobId>() {
                     Ok(job) => job,
                     Err(error) => {
@@ -439,12 +449,12 @@ impl Desk<'_> {
         back
     }
 
-    /// Fails a job that this release cannot run, since no other node could either.
+    /// Fails a job that this node cannot run, if no other node could either.
     async fn give_up_job(&mut self, seat: &Seat, job: &JobId, reason: &str) -> Option<Fate> {
         tracing::error!(node = %seat.node, %job, reason, "the job cannot be run");
         match zk::job::fail(&*seat.store, &seat.cluster, &job.0, reason, unix_ms()).await {
             Err(zk::Error::SessionExpired) => return Some(Fate::Expired),
-            // If the job were skipped it would never end, and this node might lead those that wait for it.
+            // If the job were skipped it would never end.
             Err(error) if error.is_transient() => {
                 tracing::warn!(
                     node = %seat.node, %job, %error,

@@ -34,6 +34,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) attempts_max: u32,
     pub(crate) deaths_max: u32,
     pub(crate) require: &'a Labels,
+    pub(crate) after: &'a [String],
     pub(crate) stays_open: bool,
     /// The shared data, encoded.
     pub(crate) shared: &'a [u8],
@@ -122,6 +123,7 @@ impl<'a> Draft<'a> {
             attempts_max: order.attempts_max,
             deaths_max: order.deaths_max,
             require: order.require,
+            after: order.after,
             stays_open: order.stays_open,
             submitter: order.submitter,
             now_ms: self.now_ms,
@@ -417,6 +419,7 @@ mod tests {
                 attempts_max: 1,
                 deaths_max: 3,
                 require: Labels::NONE,
+                after: &[],
                 stays_open: false,
                 shared: &[],
                 start_values: &[("best".to_owned(), codec::encode(&7_u64).unwrap())],

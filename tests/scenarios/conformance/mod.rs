@@ -408,6 +408,7 @@ fn new_job(shared: &[u8]) -> NewJob<'_> {
         attempts_max: 3,
         deaths_max: 3,
         require: Labels::NONE,
+        after: &[],
         stays_open: false,
         submitter: "me",
         now_ms: 1,

@@ -3,7 +3,7 @@
 use super::{CommitError, Transaction, create, operations};
 use crate::{
     blob,
-    error::{Error, Result},
+    error::Error,
     paths::{AttemptPaths, ClusterPaths},
     quarantine::SetAside,
     store::{Op, Store},
@@ -28,7 +28,7 @@ pub(super) async fn write_large(
     cluster: &ClusterPaths,
     attempt: &AttemptPaths,
     transaction: &Transaction,
-) -> std::result::Result<Large, CommitError> {
+) -> Result<Large, CommitError> {
     let node = &transaction.node;
     let parts = parts(attempt, transaction);
     let inline = inlined(cluster, attempt, transaction, &parts);
@@ -40,15 +40,20 @@ pub(super) async fn write_large(
     let mut large = assemble(transaction, contents);
     let taken = transaction.take.iter().map(|name| attempt.transit(name));
     let paths: Vec<String> = [attempt.output(node), attempt.held_by(node)].into_iter().chain(taken).collect();
-    large.before = read_all(store, &paths).await?;
-    if large.before.len() < paths.len() {
+    let mut before = blob::pointers(store, &paths).await?;
+    if before.misses {
         // Written a moment ago, perhaps.
         store.sync(&attempt.base()).await?;
-        large.before = read_all(store, &paths).await?;
+        before = blob::pointers(store, &paths).await?;
     }
+    large.before = before.contents;
     // What an earlier try has written stays.
-    let Large { output, held, before, .. } = &mut large;
-    before.retain(|(_, content)| content != output && content != held);
+    let own = attempt.large_of(&transaction.txn);
+    let is_own =
+        |folder: &str| folder.strip_prefix(&own).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    large
+        .before
+        .retain(|(path, content)| !blob::folder(path, content).ok().flatten().is_some_and(|it| is_own(&it)));
     Ok(large)
 }
 
@@ -127,21 +132,6 @@ fn inlined(
     inline
 }
 
-/// Returns the contents of those znodes that are there, with their paths. All are requested before the first
-/// answer is awaited.
-async fn read_all(store: &dyn Store, paths: &[String]) -> Result<Vec<(String, Vec<u8>)>> {
-    let asked: Vec<_> = paths.iter().map(|path| store.get(path)).collect();
-    let mut contents = Vec::new();
-    for (path, answer) in paths.iter().zip(asked) {
-        match answer.await {
-            Ok((content, _)) => contents.push((path.clone(), content)),
-            Err(Error::NoNode { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(contents)
-}
-
 /// Returns the content for a znode, after writing data that is too large for it to chunks.
 pub(super) async fn put(
     store: &dyn Store,
@@ -150,7 +140,7 @@ pub(super) async fn put(
     folder: String,
     data: &[u8],
     inline_max: usize,
-) -> std::result::Result<Vec<u8>, CommitError> {
+) -> Result<Vec<u8>, CommitError> {
     let fence = Op::Check { path: cluster.member(node), version: None };
     blob::put(store, folder, data, inline_max, Some(fence)).await.map_err(|error| match error {
         Error::Multi { index: 0, cause } if matches!(*cause, Error::NoNode { .. }) => CommitError::NotMember,

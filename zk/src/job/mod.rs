@@ -100,6 +100,9 @@ pub struct JobRecord {
     /// The labels that a node must have to work on it.
     #[serde(default)]
     pub require: Labels,
+    /// The jobs that must be done before nodes work on it.
+    #[serde(default)]
+    pub after: Vec<String>,
     /// Whether root tasks may be added while it runs, until that is [finished](finish).
     #[serde(default)]
     pub stays_open: bool,

@@ -26,6 +26,7 @@ async fn submitted(stage: &Stage) -> String {
         attempts_max: 9,
         deaths_max: 3,
         require: Labels::NONE,
+        after: &[],
         stays_open: true,
         submitter: "me",
         now_ms: 1,

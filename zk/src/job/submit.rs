@@ -45,6 +45,8 @@ pub struct NewJob<'a> {
     pub deaths_max: u32,
     /// The labels that a node must have to work on it.
     pub require: &'a Labels,
+    /// The jobs that must be done before nodes work on it.
+    pub after: &'a [String],
     /// Whether root tasks may be [added](super::add) to it.
     pub stays_open: bool,
     /// The user who submits it.
@@ -181,6 +183,7 @@ impl<'a> Submission<'a> {
             attempts_max: new.attempts_max,
             deaths_max: new.deaths_max,
             require: new.require.clone(),
+            after: new.after.to_vec(),
             stays_open: new.stays_open,
             root: new.root_id.to_owned(),
             shared_chunks: 0,
@@ -315,6 +318,7 @@ mod tests {
             attempts_max: 3,
             deaths_max: 3,
             require: Labels::NONE,
+            after: &[],
             stays_open: false,
             submitter: "me",
             now_ms: 1,

@@ -52,6 +52,7 @@ async fn data_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
         attempts_max: 1,
         deaths_max: 3,
         require: Labels::NONE,
+        after: &[],
         stays_open: false,
         submitter: "me",
         now_ms: 0,

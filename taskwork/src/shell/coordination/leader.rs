@@ -103,6 +103,9 @@ impl Coordination {
                         }
                     }
                 }
+                Err(zk::Error::NoNode { path }) => {
+                    tracing::warn!(path, "the node's candidate is gone; it stands for election again");
+                }
                 Err(error) if retry.again(&*self.store, "waiting to be elected", &error).await => {}
                 Err(_) => return,
             }

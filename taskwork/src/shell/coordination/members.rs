@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use zk::{Store as _, membership::Member};
+use zk::{Labels, Store as _, membership::Member};
 
 use super::{Coordination, Roster};
 use crate::{
@@ -14,7 +14,9 @@ impl Coordination {
     pub(super) async fn follow_members(self: Arc<Self>) {
         let (mut roster, mut known) = (self.roster.clone(), BTreeSet::new());
         loop {
-            let now = self.with_a_part(&roster.borrow_and_update());
+            let all = Arc::clone(&roster.borrow_and_update());
+            self.tell(Event::Roster { nodes: all.len() }).await;
+            let now = with_a_part(&all, &self.require);
             for &gone in known.difference(&now) {
                 let clean_in = self.left_cleanly(gone).await;
                 self.tell(Event::Left { node: gone, clean_in }).await;
@@ -29,13 +31,6 @@ impl Coordination {
                 return;
             }
         }
-    }
-
-    /// Returns the members that work on the job.
-    fn with_a_part(&self, roster: &Roster) -> BTreeSet<NodeId> {
-        let works =
-            |member: &Member| member.workers > 0 && self.require.missing_from(&member.labels).is_empty();
-        roster.iter().filter(|(_, member)| works(member)).map(|(node, _)| *node).collect()
     }
 
     /// Returns the current attempt, if a node has left it cleanly.
@@ -54,5 +49,35 @@ impl Coordination {
         };
         let (record, _) = self.persist("reading the job's record", reading).await?;
         Some(Attempt(record.attempt))
+    }
+}
+
+/// Returns the members that work on jobs which require these labels.
+fn with_a_part(roster: &Roster, require: &Labels) -> BTreeSet<NodeId> {
+    let works = |member: &Member| member.workers > 0 && require.missing_from(&member.labels).is_empty();
+    roster.iter().filter(|(_, member)| works(member)).map(|(node, _)| *node).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_without_the_labels_or_without_workers_have_no_part() {
+        let member = |labels: &str, workers: u32| Member {
+            node: String::new(),
+            address: None,
+            fingerprint: String::new(),
+            workers,
+            memory_bytes: 0,
+            labels: labels.parse().unwrap(),
+            program: String::new(),
+            program_version: String::new(),
+            started_ms: 0,
+        };
+        let members = [member("zone=a,gpu=yes", 1), member("zone=b", 1), member("zone=a", 0)];
+        let roster: Roster = Arc::new((1..).map(NodeId).zip(members.into_iter().map(Arc::new)).collect());
+        assert_eq!(with_a_part(&roster, &"zone=a".parse().unwrap()), BTreeSet::from([NodeId(1)]));
+        assert_eq!(with_a_part(&roster, Labels::NONE), BTreeSet::from([NodeId(1), NodeId(2)]));
     }
 }

@@ -76,6 +76,7 @@ fn job_of(name: &str) -> Option<String> {
 
 impl CandidatesCanLead {
     fn nobody_stands_for_what_is_over(&mut self, facts: &Facts, now: u64) -> Result<(), String> {
+        self.over_since.retain(|job, _| self.standing.values().any(|stands| stands == job));
         let is_over = |job: &String| facts.job(job).is_none_or(|job| job.state.is_over());
         for job in self.standing.values() {
             if is_over(job) {
