@@ -430,6 +430,8 @@ impl Facts {
                 it.visited.insert(attempt, visited);
                 // What a task had done since it was last written is done again.
                 it.with_losses.insert(attempt);
+                // Nothing begins again: its output is carried over, or it was set aside.
+                it.added.values_mut().for_each(|added| added.begun = attempt);
             }
             it.open.insert(attempt, open);
         }
