@@ -195,12 +195,6 @@ const MUTANTS: &[Mutant] = &[
         "        drop(coordination);\n",
     ),
     mutant(
-        "return to a job before the last candidate for it is gone",
-        "taskwork/src/shell/seat.rs",
-        "            while errands.join_next().await.is_some() {}\n",
-        "",
-    ),
-    mutant(
         "leave while a task runs",
         "taskwork/src/core/leaving.rs",
         "        let done = fits && all_heard && all_own && pool.is_quiet();\n",
@@ -301,12 +295,6 @@ const MUTANTS: &[Mutant] = &[
         "zk/src/job/open.rs",
         "filter(|task| !begun.contains(task))",
         "filter(|task| begun.contains(task) && false)",
-    ),
-    mutant(
-        "add a task without looking at the attempt",
-        "zk/src/job/open.rs",
-        "version: Some(version) },\n            create(paths.added_root",
-        "version: None },\n            create(paths.added_root",
     ),
     mutant(
         "miss a retry while leading",
