@@ -151,7 +151,7 @@ impl<T: Task> Job<T> {
     }
 
     /// Lets the job begin on a cluster only when another one is done. If that fails or is cancelled, this job
-    /// fails. May be called repeatedly, for several jobs. Not used for a run within this process.
+    /// fails. May be called repeatedly, for up to 100 jobs. Not used for a run within this process.
     #[must_use]
     pub fn after(mut self, job: &JobId) -> Self {
         self.after.push(job.clone());

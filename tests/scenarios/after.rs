@@ -70,5 +70,8 @@ fn a_job_that_waits_in_vain_fails_and_says_why() {
         let refused = cluster.run("tree", &["submit", "3", "--after", nobody]).unwrap();
         assert_eq!(refused.code, 2, "{refused:?}");
     }
+    let many: Vec<&str> = [["--after", "0"]; 101].concat();
+    let refused = cluster.run("tree", &[&["submit", "3"], &many[..]].concat()).unwrap();
+    assert!(refused.code == 2 && refused.err.contains("after 100 others, not after 101"), "{refused:?}");
     assert_eq!(cluster.json("taskwork", &["jobs"]).unwrap().as_array().unwrap().len(), 3);
 }

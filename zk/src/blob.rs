@@ -58,6 +58,7 @@ pub(crate) fn pointer_bytes(folder: &str) -> usize {
 fn pointer(folder: String, chunks: usize) -> Vec<u8> {
     let mut content = vec![CHUNKED];
     content.extend(record::write(&Pointer { folder, chunks }));
+    debug_assert!(content.len() <= POINTER_BYTES_MAX, "{} bytes", content.len());
     content
 }
 

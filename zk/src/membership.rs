@@ -55,13 +55,23 @@ impl Member {
     /// # Errors
     /// Why it does not.
     pub fn takes(&self, job: &JobRecord) -> std::result::Result<(), Lacks> {
-        if (&self.program, &self.program_version) != (&job.program, &job.program_version) {
-            return Err(Lacks::Release);
-        }
+        if self.runs(job) { self.has(&job.require) } else { Err(Lacks::Release) }
+    }
+
+    /// Returns whether the node runs a job's program and version.
+    pub fn runs(&self, job: &JobRecord) -> bool {
+        (&self.program, &self.program_version) == (&job.program, &job.program_version)
+    }
+
+    /// Checks that the node works on those jobs of its release that require these labels.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn has(&self, require: &Labels) -> std::result::Result<(), Lacks> {
         if self.workers == 0 {
             return Err(Lacks::Workers);
         }
-        let missing = job.require.missing_from(&self.labels);
+        let missing = require.missing_from(&self.labels);
         if missing.is_empty() { Ok(()) } else { Err(Lacks::Labels(missing)) }
     }
 }

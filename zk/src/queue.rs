@@ -66,7 +66,7 @@ impl JobQueue {
                         self.explain(&name, &record);
                         self.pass(name);
                     }
-                    Ok(record) if record.state.is_running() => match self.first_of(&record.after).await? {
+                    Ok(record) if record.state.is_running() => match self.waits(&record.after).await? {
                         Waits::NoLonger => return Ok(Next::Job(name, Box::new(record))),
                         Waits::For(its_change) => watches.extend([changed, its_change]),
                         Waits::InVain(reason) => return Ok(Next::InVain(name, reason)),
@@ -83,8 +83,8 @@ impl JobQueue {
         }
     }
 
-    /// Returns whether a job still waits for one of these.
-    async fn first_of(&self, jobs: &[String]) -> Result<Waits> {
+    /// Returns whether a job that is to run after these still waits.
+    async fn waits(&self, jobs: &[String]) -> Result<Waits> {
         for job in jobs {
             let path = self.cluster.job(job).record();
             let (content, changed) = match self.store.get_and_watch(&path).await {
@@ -93,9 +93,16 @@ impl JobQueue {
                 Err(Error::NoNode { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            match record::read::<JobRecord>(&path, &content)?.state {
+            let state = match record::read::<JobRecord>(&path, &content) {
+                Ok(record) => record.state,
+                Err(error) => {
+                    tracing::warn!(%error, "another job waits for one that cannot be read");
+                    return Ok(Waits::For(changed));
+                }
+            };
+            match state {
                 JobState::Done => {}
-                state @ (JobState::Failed | JobState::Cancelled) => {
+                JobState::Failed | JobState::Cancelled => {
                     let what = if state == JobState::Failed { "has failed" } else { "was cancelled" };
                     return Ok(Waits::InVain(format!("job {job}, which it was to run after, {what}")));
                 }

@@ -45,13 +45,8 @@ fn programs(overview: &Overview) -> BTreeMap<String, (u64, u64, BTreeSet<&str>)>
 
 /// Returns the nodes that lead jobs of the program that a member runs.
 fn leaders<'a>(overview: &'a Overview, member: &Member) -> BTreeSet<&'a str> {
-    let is_of = |record: &JobRecord| {
-        (&record.program, &record.program_version) == (&member.program, &member.program_version)
-    };
-    let led = overview
-        .leaders
-        .iter()
-        .filter(|(job, _)| overview.job(job).and_then(|job| job.record.as_ref()).is_some_and(is_of));
+    let record = |job: &str| overview.job(job)?.record.as_ref();
+    let led = overview.leaders.iter().filter(|(job, _)| record(job).is_some_and(|job| member.runs(job)));
     led.map(|(_, node)| node.as_str()).collect()
 }
 

@@ -303,10 +303,7 @@ fn others(overview: &Overview, record: &JobRecord, node: &str, said: &NodeFigure
         return 0;
     }
     let known = |member: &&Member| {
-        member.node != node
-            && member.program == record.program
-            && member.program_version == record.program_version
-            && member.started_ms + UNKNOWN_MS_MAX < said.at_ms
+        member.node != node && member.runs(record) && member.started_ms + UNKNOWN_MS_MAX < said.at_ms
     };
     overview.members.iter().filter(known).count()
 }

@@ -127,6 +127,9 @@ struct EncodedJob {
     root: Root,
 }
 
+/// The most jobs that a job can wait for.
+const AFTER_MAX: usize = 100;
+
 /// A future whose type is forgotten. A function that returns one is compiled with this crate; the body of an
 /// `async fn` is compiled wherever it is awaited, which may be in every program.
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -263,6 +266,10 @@ impl Client {
             let release = self.release()?;
             let name = job.name.as_deref().unwrap_or_else(|| release.program());
             check_name(name)?;
+            if job.after.len() > AFTER_MAX {
+                let reason = format!("a job can run after {AFTER_MAX} others, not after {}", job.after.len());
+                return Err(ClientError::Invalid { reason });
+            }
             // They exist, so they were submitted before: no two jobs can wait for each other.
             for job in &job.after {
                 self.record(job).await?;

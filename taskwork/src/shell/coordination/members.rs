@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use zk::{Labels, Store as _, membership::Member};
+use zk::{Labels, Store as _};
 
 use super::{Coordination, Roster};
 use crate::{
@@ -54,12 +54,13 @@ impl Coordination {
 
 /// Returns the members that work on jobs which require these labels.
 fn with_a_part(roster: &Roster, require: &Labels) -> BTreeSet<NodeId> {
-    let works = |member: &Member| member.workers > 0 && require.missing_from(&member.labels).is_empty();
-    roster.iter().filter(|(_, member)| works(member)).map(|(node, _)| *node).collect()
+    roster.iter().filter(|(_, member)| member.has(require).is_ok()).map(|(node, _)| *node).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use zk::membership::Member;
+
     use super::*;
 
     #[test]
