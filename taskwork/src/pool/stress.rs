@@ -85,7 +85,13 @@ struct Bench {
 
 impl Bench {
     fn start(workers: usize) -> Self {
-        let pool = Arc::new(Pool::new(NodeId(1), Arc::new(()), workers, LIMITS));
+        Self::start_on(NodeId(1), workers)
+    }
+
+    /// Starts a pool of a node. Pools that exchange tasks belong to different nodes, since a node's number is part
+    /// of the ids of the tasks that it makes.
+    fn start_on(node: NodeId, workers: usize) -> Self {
+        let pool = Arc::new(Pool::new(node, Arc::new(()), workers, LIMITS));
         let workers = Workers::start(&pool).unwrap();
         Self { pool, workers }
     }
@@ -134,7 +140,7 @@ fn every_state_is_visited_once_and_the_batch_holds_the_root_alone() {
 fn tasks_that_go_back_and_forth_between_two_pools_are_neither_lost_nor_doubled() {
     for round in 0..40 {
         let mut random = SmallRng::seed_from_u64(round);
-        let pair = [Bench::start(1 + random.random_range(0..3)), Bench::start(1 + random.random_range(0..3))];
+        let pair = [1, 2].map(|node| Bench::start_on(NodeId(node), 1 + random.random_range(0..3)));
         pair[0].put_root();
         while !pair.iter().all(|bench| bench.pool.view().is_idle()) {
             let from = random.random_range(0..2);
@@ -174,7 +180,7 @@ fn a_pool_that_is_stopped_says_when_it_is_quiet() {
 #[test]
 fn a_pool_that_is_stopped_and_unloaded_gives_up_everything() {
     for round in 0..40 {
-        let (first, second) = (Bench::start(1 + round % 3), Bench::start(2));
+        let (first, second) = (Bench::start(1 + round % 3), Bench::start_on(NodeId(2), 2));
         first.put_root();
         first.wait_for("some work done", |pool| Work::figures(pool).worked > 100);
         first.pool.stop();
