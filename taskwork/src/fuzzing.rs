@@ -5,7 +5,12 @@ use crate::{
     envelope::Envelope,
     holdings::Holdings,
     id::NodeId,
-    wire::{codec, parcel::Parcel},
+    wire::{
+        bulk::{Answer, Ask, ObjectName},
+        codec,
+        hello::{Hello, Welcome},
+        parcel::Parcel,
+    },
 };
 
 /// Describes a message between nodes, for traces: its kind and the number of tasks in it.
@@ -39,4 +44,12 @@ pub fn check_wire(bytes: &[u8]) {
     check::<(NodeId, Parcel)>(bytes);
     check::<Envelope>(bytes);
     check::<Holdings>(bytes);
+    check::<Hello>(bytes);
+    check::<Welcome>(bytes);
+    check::<Ask>(bytes);
+    check::<Answer>(bytes);
+    let name = std::str::from_utf8(bytes).ok().and_then(|text| text.parse::<ObjectName>().ok());
+    if let Some(name) = name {
+        assert_eq!(name.to_string().parse(), Ok(name));
+    }
 }

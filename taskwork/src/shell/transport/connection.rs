@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::{task::JoinSet, time};
 
 use super::{
-    Arrival, Fingerprint, Hub,
+    Arrival, Fingerprint, Hub, bulk,
     limits::PIECE_BYTES,
     rooms::{PeerRoom, Room},
     verify,
@@ -91,13 +91,17 @@ fn fingerprint(connection: &Connection) -> Option<Fingerprint> {
     identity.first().map(Fingerprint::of)
 }
 
-/// Reads messages until the connection ends, or the peer is no longer a member.
+/// Reads messages, and serves requests for objects, until the connection ends, or the peer is no longer a member.
 pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection) {
     let Some(fingerprint) = fingerprint(&connection) else { return };
     // Each stream is one message, up to the limit of streams. Messages that have arrived but were not yet
     // taken by the driver count.
     let (mut messages, streams_max) = (JoinSet::new(), hub.limits.streams_max as usize);
     let room = PeerRoom::new(&hub.limits);
+    // Until the hello, there is one stream for it.
+    let requests_max = hub.limits.bulk_streams_max;
+    connection.set_max_concurrent_bi_streams(requests_max.into());
+    let mut requests = JoinSet::new();
     loop {
         tokio::select! {
             stream = connection.accept_uni(), if messages.len() < streams_max => match stream {
@@ -108,6 +112,14 @@ pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection
                 Err(_) => break,
             },
             Some(_) = messages.join_next() => {}
+            stream = connection.accept_bi(), if requests.len() < requests_max as usize => match stream {
+                Ok((answer, question)) => {
+                    let hub = Arc::clone(&hub);
+                    requests.spawn(async move { bulk::serve(&hub, from, answer, question).await });
+                }
+                Err(_) => break,
+            },
+            Some(_) = requests.join_next() => {}
             () = hub.peers.gone(from, fingerprint) => {
                 connection.close(1_u32.into(), b"no member");
                 break;
@@ -115,6 +127,7 @@ pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection
         }
     }
     hub.forget(from, &connection);
+    drop(requests);
     // Messages that have arrived are acknowledged and will not be repeated, so they are read although the
     // connection has ended.
     while messages.join_next().await.is_some() {}

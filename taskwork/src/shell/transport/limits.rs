@@ -27,6 +27,14 @@ pub(crate) struct TransportLimits {
     pub(crate) streams_max: u32,
     /// The maximum number of these that are large.
     pub(crate) large_streams_max: usize,
+    /// The maximum number of objects of this node that one peer fetches over one connection at a time.
+    pub(crate) bulk_streams_max: u32,
+    /// The maximum number of requests for objects that are served at a time.
+    pub(crate) bulk_served_max: usize,
+    /// The maximum number of objects that are fetched at a time.
+    pub(crate) bulk_fetched_max: usize,
+    /// The timeout for the next bytes of an object, on both sides.
+    pub(crate) bulk_progress: Duration,
     /// The maximum number of bytes of one connection that have arrived and were not read.
     pub(crate) unread_bytes_max: u32,
     /// The maximum number of connections between one peer and this node; beyond it, the oldest is closed.
@@ -70,6 +78,10 @@ impl Default for TransportLimits {
             arriving_peer_bytes_max: 96 << 20,
             streams_max: 64,
             large_streams_max: 4,
+            bulk_streams_max: 4,
+            bulk_served_max: 16,
+            bulk_fetched_max: 8,
+            bulk_progress: Duration::from_secs(10),
             unread_bytes_max: 16 << 20,
             connections_max: 4,
             handshakes_max: 64,

@@ -15,6 +15,8 @@
 //! with a deadline for each piece. Queued and arriving messages are bounded in bytes; an overloaded node
 //! stops reading.
 //!
+//! **Objects.** Byte objects of any size are not sent but fetched, on streams of their own: [`bulk`].
+//!
 //! **Trust.** Each node creates a key pair when it starts; the fingerprint of its certificate is in its
 //! member znode. Both sides of a connection accept only a fingerprint that a current member has published, so
 //! trust is rooted in write access to the tree. The sender of a message is the node with the connection's
@@ -22,6 +24,7 @@
 //! removed.
 
 mod accept;
+pub(crate) mod bulk;
 mod connection;
 mod identity;
 mod limits;
@@ -53,16 +56,17 @@ use quinn::{Connection, Endpoint, crypto::rustls::NoInitialCipherSuite};
 use thiserror::Error;
 use tokio::{sync::mpsc, task::JoinSet, time};
 
+use self::{
+    bulk::{Bulk, BulkState},
+    link::Link,
+    outgoing::{NotQueued, Queue},
+    refusals::Refusals,
+};
 pub(crate) use self::{
     identity::{Fingerprint, Identity},
     limits::TransportLimits,
     peers::{PeerAddress, Peers},
     rooms::{Room, Rooms},
-};
-use self::{
-    link::Link,
-    outgoing::{NotQueued, Queue},
-    refusals::Refusals,
 };
 use crate::{id::NodeId, wire::payload::Payload};
 
@@ -160,6 +164,7 @@ struct Hub {
     rooms: Rooms,
     limits: TransportLimits,
     refusals: Refusals,
+    bulk: BulkState,
     /// The queue of each peer, which is read by a link.
     queues: Mutex<BTreeMap<NodeId, Queue>>,
     /// The connections with each peer, whichever side dialled them, from the oldest to the latest.
@@ -191,6 +196,7 @@ impl Transport {
             peers,
             arrivals,
             rooms: Rooms::new(&limits),
+            bulk: BulkState::new(&limits),
             limits,
             refusals: Refusals::default(),
             queues: Mutex::default(),
@@ -204,6 +210,11 @@ impl Transport {
     /// Returns the address that this node listens on.
     pub(crate) fn local_address(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Returns the node's exchange of byte objects.
+    pub(crate) fn bulk(&self) -> Bulk {
+        Bulk::new(&self.hub)
     }
 
     /// Sends a message on a best-effort basis. Never blocks.

@@ -77,6 +77,7 @@ fn transport_config(limits: &TransportLimits) -> quinn::TransportConfig {
     let mut config = quinn::TransportConfig::default();
     config
         .max_concurrent_uni_streams(limits.streams_max.into())
+        // For the hello; there may be more after it.
         .max_concurrent_bidi_streams(1_u32.into())
         .receive_window(limits.unread_bytes_max.into())
         .keep_alive_interval(Some(limits.keep_alive))

@@ -1,0 +1,271 @@
+//! A byte object: bytes that never change, under a name that follows from them. It may still be coming: then it
+//! is handed on as far as it has come, so that a chain of nodes takes little longer than one of them.
+
+use std::{io, sync::Arc};
+
+use bytes::Bytes;
+use ring::digest::{self, SHA256};
+use tokio::sync::watch;
+
+use super::sink::Sink;
+use crate::wire::bulk::ObjectName;
+
+/// A byte object in memory. Clones share the bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Object {
+    name: ObjectName,
+    content: Arc<watch::Sender<Content>>,
+}
+
+/// As much of a content as there is.
+#[derive(Debug, Default)]
+struct Content {
+    pieces: Vec<Bytes>,
+    stage: Stage,
+}
+
+/// How much of a content there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Stage {
+    /// More will come.
+    #[default]
+    Coming,
+    Complete,
+    /// No more will come.
+    Failed,
+}
+
+/// Fills an object with its content. If it is dropped before that is complete, those who are being served from
+/// it are cut off, and go on elsewhere.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    object: Object,
+}
+
+/// Reads an object from an offset on, as it comes.
+pub(super) struct Reading {
+    content: watch::Receiver<Content>,
+    /// The number of pieces that were read.
+    pieces: usize,
+    /// The number of bytes after these that were read or are to be passed over.
+    passed: u64,
+}
+
+/// The rest of an object will not come.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the rest of it does not come here")]
+pub(super) struct Never;
+
+/// Names a content while its pieces come one after another.
+#[derive(Clone)]
+pub(super) struct Naming {
+    digest: digest::Context,
+    bytes: u64,
+}
+
+impl Object {
+    /// Creates an object from its content, in pieces. Every byte is read once: a GiB takes about a second.
+    pub(crate) fn new(pieces: impl IntoIterator<Item = Bytes>) -> Self {
+        let pieces: Vec<Bytes> = pieces.into_iter().collect();
+        let mut naming = Naming::new();
+        pieces.iter().for_each(|piece| naming.add(piece));
+        Self::with(naming.name(), pieces, Stage::Complete)
+    }
+
+    /// Returns the name of a content.
+    pub(crate) fn name_of(content: &[u8]) -> ObjectName {
+        let mut naming = Naming::new();
+        naming.add(content);
+        naming.name()
+    }
+
+    /// Creates an object whose content is still to come. Others can check it by its name; what fills it is
+    /// trusted here.
+    pub(crate) fn to_be_filled(name: ObjectName) -> Filling {
+        Filling { object: Self::with(name, Vec::new(), Stage::Coming) }
+    }
+
+    fn with(name: ObjectName, pieces: Vec<Bytes>, stage: Stage) -> Self {
+        Self { name, content: Arc::new(watch::Sender::new(Content { pieces, stage })) }
+    }
+
+    /// Creates an object that is not what its name says.
+    #[cfg(test)]
+    pub(super) fn falsely_named(name: ObjectName, content: Bytes) -> Self {
+        Self::with(name, vec![content], Stage::Complete)
+    }
+
+    /// Returns its name.
+    pub(crate) fn name(&self) -> ObjectName {
+        self.name
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.content.borrow().stage
+    }
+
+    /// Returns whether it is a clone of the other.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.content, &other.content)
+    }
+
+    /// Returns a copy of the content in one piece, as far as it has come.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        self.content.borrow().pieces.concat()
+    }
+
+    /// Reads the bytes from an offset on.
+    pub(super) fn read_from(&self, offset: u64) -> Reading {
+        Reading { content: self.content.subscribe(), pieces: 0, passed: offset }
+    }
+}
+
+impl Filling {
+    /// Returns the object, which can be offered already.
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Adds the next bytes.
+    pub(crate) fn add(&self, bytes: Bytes) {
+        self.object.content.send_modify(|content| content.pieces.push(bytes));
+    }
+
+    /// Ends the content, which was checked.
+    pub(crate) fn complete(self) -> Object {
+        self.object.content.send_modify(|content| content.stage = Stage::Complete);
+        self.object.clone()
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        self.object.content.send_if_modified(|content| {
+            let cut_off = content.stage == Stage::Coming;
+            if cut_off {
+                content.stage = Stage::Failed;
+            }
+            cut_off
+        });
+    }
+}
+
+/// Hands on what comes before it can be checked: each fetcher checks the whole itself.
+impl Sink for Filling {
+    async fn take(&mut self, bytes: Bytes) -> io::Result<()> {
+        self.add(bytes);
+        Ok(())
+    }
+
+    /// Others may have what was handed on, so it cannot be taken back.
+    async fn clear(&mut self) -> io::Result<()> {
+        Err(io::Error::other("what came was handed on, and is another content"))
+    }
+}
+
+impl Reading {
+    /// Returns the next bytes, at most so many, without copying; `None` at the end. Waits until there are some.
+    pub(super) async fn next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, Never> {
+        loop {
+            let known = self.pieces;
+            // The receiver keeps only the latest value, and ends with the last clone of the object.
+            let arrived = |content: &Content| content.pieces.len() > known || content.stage != Stage::Coming;
+            let content = self.content.wait_for(arrived).await.map_err(|_| Never)?;
+            let Some(piece) = content.pieces.get(self.pieces) else {
+                return if content.stage == Stage::Complete { Ok(None) } else { Err(Never) };
+            };
+            let length = piece.len() as u64;
+            if self.passed >= length {
+                (self.pieces, self.passed) = (self.pieces + 1, self.passed - length);
+                continue;
+            }
+            let start = usize::try_from(self.passed).unwrap_or(usize::MAX);
+            let slice = piece.slice(start..piece.len().min(start.saturating_add(bytes_max)));
+            self.passed += slice.len() as u64;
+            return Ok(Some(slice));
+        }
+    }
+}
+
+impl Naming {
+    pub(super) fn new() -> Self {
+        Self { digest: digest::Context::new(&SHA256), bytes: 0 }
+    }
+
+    pub(super) fn add(&mut self, piece: &[u8]) {
+        self.digest.update(piece);
+        self.bytes += piece.len() as u64;
+    }
+
+    /// Returns the name of the content so far.
+    pub(super) fn name(&self) -> ObjectName {
+        let digest = self.digest.clone().finish();
+        let sha256 = digest.as_ref().try_into().expect("SHA-256 has 32 bytes");
+        ObjectName { sha256, bytes: self.bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts() -> Object {
+        Object::new([&b"abc"[..], b"", b"defgh"].map(Bytes::from_static))
+    }
+
+    async fn rest(mut reading: Reading) -> Result<Vec<u8>, Never> {
+        let mut read = Vec::new();
+        while let Some(slice) = reading.next(2).await? {
+            assert!((1..=2).contains(&slice.len()), "{slice:?}");
+            read.extend_from_slice(&slice);
+        }
+        Ok(read)
+    }
+
+    #[test]
+    fn the_name_does_not_depend_on_the_pieces() {
+        let whole = Object::new([Bytes::from_static(b"abcdefgh")]);
+        assert_eq!(whole.name(), parts().name());
+        assert_eq!(whole.to_vec(), parts().to_vec());
+        assert_ne!(whole.name(), Object::new([Bytes::from_static(b"abcdefgi")]).name());
+        let empty = Object::new([]).name();
+        assert_eq!(empty.to_string(), "0-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+
+    #[tokio::test]
+    async fn a_content_is_read_from_any_offset_on() {
+        let object = parts();
+        for offset in 0..=9 {
+            let expected = b"abcdefgh".get(usize::try_from(offset).unwrap()..).unwrap_or_default();
+            assert_eq!(rest(object.read_from(offset)).await.unwrap(), expected, "from {offset}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_still_coming_is_read_as_it_comes() {
+        let filling = Object::to_be_filled(parts().name());
+        let mut reading = filling.object().read_from(2);
+        filling.add(Bytes::from_static(b"a"));
+        filling.add(Bytes::from_static(b"bc"));
+        assert_eq!(reading.next(9).await, Ok(Some(Bytes::from_static(b"c"))));
+        let next = tokio::spawn(async move { (reading.next(9).await, reading) });
+        tokio::task::yield_now().await;
+        filling.add(Bytes::from_static(b"defgh"));
+        let (next, mut reading) = next.await.unwrap();
+        assert_eq!(next, Ok(Some(Bytes::from_static(b"defgh"))));
+        let object = filling.complete();
+        assert_eq!(reading.next(9).await, Ok(None));
+        assert_eq!(rest(object.read_from(0)).await.unwrap(), b"abcdefgh");
+    }
+
+    #[tokio::test]
+    async fn when_the_rest_does_not_come_its_readers_are_told() {
+        let filling = Object::to_be_filled(parts().name());
+        filling.add(Bytes::from_static(b"a"));
+        let readings = [filling.object().read_from(0), filling.object().read_from(5)];
+        drop(filling);
+        for reading in readings {
+            assert_eq!(rest(reading).await, Err(Never));
+        }
+    }
+}

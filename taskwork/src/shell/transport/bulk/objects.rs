@@ -1,0 +1,91 @@
+//! The objects that a node has for others.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use super::{
+    super::lock,
+    object::{Object, Stage},
+};
+use crate::wire::bulk::ObjectName;
+
+/// The objects of one node, by name. The same one may be offered several times, more or less complete.
+#[derive(Debug, Default)]
+pub(in super::super) struct Objects(Mutex<BTreeMap<ObjectName, Vec<Object>>>);
+
+/// Offers an object to the other members until it is dropped. Requests that are being served then are still
+/// served to their end.
+#[derive(Debug)]
+#[must_use = "the object is offered until this is dropped"]
+pub(crate) struct Offer {
+    objects: Arc<Objects>,
+    object: Object,
+}
+
+impl Objects {
+    /// Offers an object.
+    pub(super) fn offer(self: &Arc<Self>, object: Object) -> Offer {
+        lock(&self.0).entry(object.name()).or_default().push(object.clone());
+        Offer { objects: Arc::clone(self), object }
+    }
+
+    /// Returns an object, if it is offered: the complete one if there is one, and none that will never be.
+    pub(super) fn get(&self, name: ObjectName) -> Option<Object> {
+        let objects = lock(&self.0);
+        let offered = || objects.get(&name).into_iter().flatten();
+        let complete = offered().find(|object| object.stage() == Stage::Complete);
+        complete.or_else(|| offered().find(|object| object.stage() == Stage::Coming)).cloned()
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        let mut objects = lock(&self.objects.0);
+        if let Some(offered) = objects.get_mut(&self.object.name()) {
+            if let Some(place) = offered.iter().position(|object| object.is_same(&self.object)) {
+                offered.swap_remove(place);
+            }
+            if offered.is_empty() {
+                objects.remove(&self.object.name());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_there_until_its_last_offer_ends() {
+        let (objects, object) = (Arc::<Objects>::default(), Object::new([Bytes::from_static(b"data")]));
+        let name = object.name();
+        assert!(objects.get(name).is_none());
+        let first = objects.offer(object.clone());
+        let second = objects.offer(object);
+        drop(first);
+        assert!(objects.get(name).is_some());
+        drop(second);
+        assert!(objects.get(name).is_none());
+        assert!(lock(&objects.0).is_empty());
+    }
+
+    #[test]
+    fn the_most_complete_one_is_there() {
+        let (objects, data) = (Arc::<Objects>::default(), Bytes::from_static(b"data"));
+        let whole = Object::new([data]);
+        let stage = || objects.get(whole.name()).map(|object| object.stage());
+        let (lost, coming) = (Object::to_be_filled(whole.name()), Object::to_be_filled(whole.name()));
+        let _lost = objects.offer(lost.object().clone());
+        drop(lost);
+        assert_eq!(stage(), None);
+        let _coming = objects.offer(coming.object().clone());
+        assert_eq!(stage(), Some(Stage::Coming));
+        let _whole = objects.offer(whole.clone());
+        assert_eq!(stage(), Some(Stage::Complete));
+    }
+}

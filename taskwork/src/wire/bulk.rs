@@ -1,0 +1,108 @@
+//! Byte objects between nodes: their names, and what is said about them on a stream.
+//!
+//! ```text
+//!   fetcher                                  owner
+//!   Ask { object, offset }, end of stream ─▶
+//!                                          ◀─ Answer, of one byte
+//!                                          ◀─ if it is Here: the bytes from the offset on, end of stream
+//! ```
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The name of a byte object: its content decides it, so it has the same name on every node, and whoever has
+/// fetched it can check it. The length is part of it, so a fetcher knows how much it will take before it asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct ObjectName {
+    /// The SHA-256 of the content.
+    pub(crate) sha256: [u8; 32],
+    /// The length of the content, in bytes.
+    pub(crate) bytes: u64,
+}
+
+/// A text that is not the name of an object.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[error("{0:?} is not the name of an object: its length, a hyphen, and 64 hexadecimal digits")]
+pub(crate) struct ObjectNameError(String);
+
+/// A request for the rest of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ask {
+    pub(crate) object: ObjectName,
+    /// The number of bytes at the beginning that the fetcher has already; at most the object's length.
+    pub(crate) offset: u64,
+}
+
+/// The maximum size of an encoded request, in bytes.
+pub(crate) const ASK_BYTES_MAX: usize = 64;
+
+/// The answer of the node that was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// The bytes follow.
+    Here,
+    /// The node does not have the object.
+    Unknown,
+    /// The node serves as many requests as it may at a time.
+    Busy,
+}
+
+/// The size of an encoded answer, in bytes.
+pub(crate) const ANSWER_BYTES: usize = 1;
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-", self.bytes)?;
+        self.sha256.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for ObjectName {
+    type Err = ObjectNameError;
+
+    fn from_str(text: &str) -> Result<Self, ObjectNameError> {
+        let refused = || ObjectNameError(text.chars().take(100).collect());
+        let (bytes, digits) = text.split_once('-').ok_or_else(refused)?;
+        let all_digits = digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if !all_digits || !bytes.bytes().all(|digit| digit.is_ascii_digit()) {
+            return Err(refused());
+        }
+        let bytes = bytes.parse().map_err(|_| refused())?;
+        let mut sha256 = [0; 32];
+        for (byte, place) in sha256.iter_mut().zip((0..64).step_by(2)) {
+            *byte = u8::from_str_radix(&digits[place..place + 2], 16).map_err(|_| refused())?;
+        }
+        Ok(Self { sha256, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::codec;
+
+    #[test]
+    fn a_name_reads_back_and_garbage_does_not() {
+        let name =
+            ObjectName { sha256: std::array::from_fn(|k| u8::try_from(k).unwrap() * 7), bytes: 1 << 40 };
+        assert_eq!(name.to_string().parse(), Ok(name));
+        let digits = "0".repeat(64);
+        for text in
+            ["", "-", &digits, &format!("-{digits}"), &format!("+1-{digits}"), &format!("1-+{digits}")]
+        {
+            assert!(text.parse::<ObjectName>().is_err(), "{text:?}");
+        }
+        assert!(format!("1-{}", "é".repeat(32)).parse::<ObjectName>().is_err());
+    }
+
+    #[test]
+    fn requests_and_answers_have_the_sizes_that_are_read() {
+        let object = ObjectName { sha256: [0xff; 32], bytes: u64::MAX };
+        assert!(codec::encode(&Ask { object, offset: u64::MAX }).unwrap().len() <= ASK_BYTES_MAX);
+        for answer in [Answer::Here, Answer::Unknown, Answer::Busy] {
+            assert_eq!(codec::encode(&answer).unwrap().len(), ANSWER_BYTES);
+        }
+    }
+}
