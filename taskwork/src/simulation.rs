@@ -126,6 +126,8 @@ impl Platform for OnWorld {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             fingerprint: "0".repeat(64),
             peers: Arc::new(Peers::default()),
+            // Not simulated: every node reads shared data from the tree.
+            bulk: None,
         })
     }
 }

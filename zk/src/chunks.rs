@@ -49,13 +49,24 @@ pub(crate) async fn read(
     path: impl Fn(usize) -> String,
     chunks: usize,
 ) -> Result<Vec<u8>> {
+    let mut data = Vec::new();
+    read_each(store, path, chunks, |chunk| data.extend(chunk)).await?;
+    Ok(data)
+}
+
+/// Reads chunks in order, and hands on one after another.
+pub(crate) async fn read_each(
+    store: &dyn Store,
+    path: impl Fn(usize) -> String,
+    chunks: usize,
+    mut take: impl FnMut(Vec<u8>),
+) -> Result<()> {
     if chunks > CHUNKED_BYTES_MAX.div_ceil(CHUNK_BYTES_MAX) {
         let reason = format!("{chunks} chunks are more than there can be");
         return Err(Error::Garbled { path: path(0), reason });
     }
-    let mut data = Vec::new();
     for k in 0..chunks {
-        data.extend(store.get(&path(k)).await?.0);
+        take(store.get(&path(k)).await?.0);
     }
-    Ok(data)
+    Ok(())
 }

@@ -273,6 +273,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
         kind: "",
         name: "a job",
         shared: &[],
+        shared_name: "",
         root_id: "n0000000000000000-0",
         root: b"",
         variables: &[],

@@ -61,6 +61,7 @@ impl Stage {
             kind: "",
             name: "a job",
             shared: &vec![7; 600 << 10],
+            shared_name: "",
             root_id: ROOT,
             root: b"the root",
             variables: &[("best".to_owned(), b"9".to_vec())],

@@ -446,6 +446,7 @@ pub(super) mod tests {
             stays_open: false,
             root: String::new(),
             shared_chunks: 0,
+            shared_name: String::new(),
             submitted_ms: 0,
             finished_ms: None,
             reason: None,

@@ -27,6 +27,9 @@ pub(crate) mod memory;
 mod merge_tests;
 pub(crate) mod timeline;
 pub(crate) mod serve;
+pub(crate) mod shared;
+#[cfg(test)]
+mod shared_tests;
 #[cfg(test)]
 mod serve_tests;
 pub(crate) mod submit;

@@ -21,7 +21,9 @@ use super::{
     mail::Mail,
     platform::Network,
     seat::Seat,
+    shared::{self, Shared},
     timeline::Timeline,
+    transport::bulk::Offer,
 };
 use crate::{
     config::Limits,
@@ -65,6 +67,8 @@ pub(crate) struct RunningNode {
     workers: Workers,
     shutdown: oneshot::Sender<()>,
     drain: Arc<Notify>,
+    /// The shared data, which other nodes fetch as long as this one works on the job.
+    _offer: Option<Offer>,
 }
 
 /// The maximum number of events of the znode tree that wait for the driver.
@@ -83,8 +87,9 @@ impl RunningNode {
         require: &Labels,
         limits: &Limits,
     ) -> Result<Self, JobError> {
-        let shared = zk::job::shared(&*seat.store, &seat.cluster, &job.0).await?;
-        Self::with_shared(seat, kind, job, require, limits, shared, Visibility::Public).await
+        let Shared { bytes, offer } = shared::read(seat, job).await?;
+        let opening = Self::with_shared(seat, kind, job, require, limits, bytes, Visibility::Public);
+        Ok(Self { _offer: offer, ..opening.await? })
     }
 
     /// The same within one process, where the kind has the shared data already.
@@ -186,7 +191,7 @@ impl RunningNode {
             epoch: 0,
         };
         let driver = tokio::spawn(driver.run().instrument(span));
-        Self { driver, ended: None, coordination, loops, workers, shutdown, drain }
+        Self { driver, ended: None, coordination, loops, workers, shutdown, drain, _offer: None }
     }
 
     /// Returns the node's figures for the job so far.

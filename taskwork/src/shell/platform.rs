@@ -15,7 +15,7 @@ use zk::{Connect, Store};
 use super::{
     seat::SeatError,
     serve::ServeError,
-    transport::{Arrival, Carrier, Identity, Peers, Transport, TransportLimits},
+    transport::{Arrival, Carrier, Identity, Peers, Transport, TransportLimits, bulk::Bulk},
 };
 use crate::id::NodeId;
 
@@ -51,6 +51,8 @@ pub(crate) struct Endpoint {
     pub(crate) fingerprint: String,
     /// The accepted peers; the seat maintains the table.
     pub(crate) peers: Arc<Peers>,
+    /// The exchange of byte objects, where there is one.
+    pub(crate) bulk: Option<Bulk>,
 }
 
 /// The address at which others reach a node.
@@ -82,7 +84,9 @@ pub(crate) fn listen(
     let local = transport.local_address();
     let found = |at: Advertise| SocketAddr::new(at.ip, at.port.unwrap_or(local.port()));
     let address = advertise.map_or(local, found);
-    Ok(Endpoint { network: Network { carrier: Box::new(transport), arrivals }, address, fingerprint, peers })
+    let bulk = Some(transport.bulk());
+    let network = Network { carrier: Box::new(transport), arrivals };
+    Ok(Endpoint { network, address, fingerprint, peers, bulk })
 }
 
 /// A machine: ZooKeeper and QUIC.

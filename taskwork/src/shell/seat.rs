@@ -21,7 +21,7 @@ use zk::{
 use super::{
     clock::unix_ms,
     platform::{Endpoint, Network},
-    transport::{Arrival, PeerAddress, Peers, TransportError},
+    transport::{Arrival, PeerAddress, Peers, TransportError, bulk::Bulk},
 };
 use crate::{
     id::{JobId, NodeId},
@@ -65,6 +65,8 @@ pub(crate) struct Seat {
     /// If all nodes of the job are in this process, those of them that have resigned. Only their loss says something
     /// about their tasks: the others were lost when an earlier process ended.
     pub(crate) resigned: Option<Resigned>,
+    /// The exchange of byte objects with the other members, where there is one.
+    pub(crate) bulk: Option<Bulk>,
     /// Lent to the current job.
     pub(crate) network: Option<Network>,
     /// Notified when an operator has asked this node to leave.
@@ -104,6 +106,7 @@ impl Seat {
             program_version: release.version.clone(),
             started_ms: unix_ms(),
         };
+        let bulk = endpoint.as_ref().and_then(|endpoint| endpoint.bulk.clone());
         let (network, peers) = endpoint.map(|endpoint| (endpoint.network, endpoint.peers)).unzip();
         let store = Arc::new(Counted::new(store));
         membership::join(&*store, &cluster, &member).await?;
@@ -127,6 +130,7 @@ impl Seat {
             roster,
             tasks_made: Arc::default(),
             resigned,
+            bulk,
             network,
             asked_to_leave,
             loops,

@@ -14,7 +14,7 @@ use zk::{
     quarantine::{self, AboutTask},
 };
 
-use super::clock::unix_ms;
+use super::{clock::unix_ms, shared};
 use crate::{
     figures::Figures,
     id::{IdError, JobId, TaskId},
@@ -101,12 +101,14 @@ impl Root {
 pub(crate) struct Draft<'a> {
     order: &'a Submission<'a>,
     root: &'a Root,
+    shared_name: String,
     now_ms: u64,
 }
 
 impl<'a> Draft<'a> {
     pub(crate) fn new(root: &'a Root, order: &'a Submission<'a>) -> Self {
-        Self { order, root, now_ms: unix_ms() }
+        let shared_name = shared::name(order.shared);
+        Self { order, root, shared_name, now_ms: unix_ms() }
     }
 
     pub(crate) fn job(&self) -> NewJob<'_> {
@@ -117,6 +119,7 @@ impl<'a> Draft<'a> {
             kind: order.kind,
             name: order.name,
             shared: order.shared,
+            shared_name: &self.shared_name,
             root_id: &self.root.id,
             root: &self.root.bytes,
             variables: order.start_values,

@@ -402,6 +402,7 @@ fn new_job(shared: &[u8]) -> NewJob<'_> {
         kind: "",
         name: "a job",
         shared,
+        shared_name: "",
         root_id: ROOT,
         root: b"the root",
         variables: &[],

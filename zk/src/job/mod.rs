@@ -110,6 +110,9 @@ pub struct JobRecord {
     pub root: String,
     /// The number of chunks of the shared data.
     pub shared_chunks: usize,
+    /// The name by which nodes fetch the shared data from each other; empty if each reads the chunks.
+    #[serde(default)]
+    pub shared_name: String,
     /// When it was submitted, in milliseconds since 1970 by the submitter's clock.
     pub submitted_ms: u64,
     /// When it ended, by the clock of the process that ended it.
@@ -159,8 +162,24 @@ pub async fn read(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Resul
 /// Any error from the store.
 pub async fn shared(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Result<Vec<u8>> {
     let (record, _) = read(store, cluster, job).await?;
+    let mut shared = Vec::new();
+    shared_chunks(store, cluster, job, &record, |chunk| shared.extend(chunk)).await?;
+    Ok(shared)
+}
+
+/// Reads a job's shared data, and hands on one chunk after another.
+///
+/// # Errors
+/// As [`shared`].
+pub async fn shared_chunks(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    job: &str,
+    record: &JobRecord,
+    take: impl FnMut(Vec<u8>),
+) -> Result<()> {
     let paths = cluster.job(job);
-    chunks::read(store, |k| paths.shared_chunk(k), record.shared_chunks).await
+    chunks::read_each(store, |k| paths.shared_chunk(k), record.shared_chunks, take).await
 }
 
 /// A watch on the record of a job.

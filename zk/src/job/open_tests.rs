@@ -20,6 +20,7 @@ async fn submitted(stage: &Stage) -> String {
         kind: "",
         name: "a service",
         shared: &[],
+        shared_name: "",
         root_id: ROOT,
         root: b"the root",
         variables: &[],

@@ -33,6 +33,8 @@ pub struct NewJob<'a> {
     pub name: &'a str,
     /// Read-only data for all tasks.
     pub shared: &'a [u8],
+    /// The name by which nodes fetch the shared data from each other; empty if each is to read it here.
+    pub shared_name: &'a str,
     /// The root task's id.
     pub root_id: &'a str,
     /// The root task's envelope.
@@ -187,6 +189,7 @@ impl<'a> Submission<'a> {
             stays_open: new.stays_open,
             root: new.root_id.to_owned(),
             shared_chunks: 0,
+            shared_name: new.shared_name.to_owned(),
             submitted_ms: new.now_ms,
             finished_ms: None,
             reason: None,
@@ -312,6 +315,7 @@ mod tests {
             kind: "",
             name: "a job",
             shared,
+            shared_name: "",
             root_id: ROOT,
             root: b"the root",
             variables: &[],

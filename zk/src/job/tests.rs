@@ -46,6 +46,7 @@ async fn data_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
         kind: "",
         name: "large",
         shared: &data,
+        shared_name: "",
         root_id: ROOT,
         root: b"",
         variables: &[],

@@ -1,0 +1,178 @@
+//! Large shared data of a job among nodes on the loopback interface, over a tree in memory that counts who reads
+//! it there.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{task::JoinSet, time};
+use zk::{
+    ClusterPaths, Fate, Faults, Labels, MemoryTree, Release, Store,
+    job::{self, NewJob},
+    tree::SessionId,
+};
+
+use super::{
+    platform::listen,
+    seat::{Seat, SeatSetup},
+    shared::{self, Shared},
+};
+use crate::id::{JobId, NodeId};
+
+/// The maximum duration of any step before a test fails.
+const SOON: Duration = Duration::from_secs(30);
+const MIB: usize = 1 << 20;
+
+/// How many chunks of shared data each session has read.
+#[derive(Clone, Default)]
+struct Readers(Arc<Mutex<BTreeMap<SessionId, usize>>>);
+
+impl Faults for Readers {
+    fn judge(&mut self, session: SessionId, _: &'static str, path: &str) -> Fate {
+        if path.contains("/shared/") {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(session).or_default() += 1;
+        }
+        Fate::Answered
+    }
+}
+
+struct Stage {
+    tree: MemoryTree,
+    job: JobId,
+    readers: Readers,
+    content: Vec<u8>,
+}
+
+fn cluster() -> ClusterPaths {
+    ClusterPaths::new("test").unwrap()
+}
+
+fn release() -> Release {
+    Release { program: "none".to_owned(), version: "1".to_owned() }
+}
+
+impl Stage {
+    /// Submits a job with so many bytes of shared data, and a name for them.
+    async fn new(bytes: usize, name: impl FnOnce(&[u8]) -> String) -> Self {
+        let tree = MemoryTree::new();
+        let operator = tree.connect();
+        cluster().prepare(&*operator).await.unwrap();
+        let content: Vec<u8> = (0..bytes as u64 / 8).flat_map(u64::to_le_bytes).collect();
+        let new = NewJob {
+            program: "none",
+            program_version: "1",
+            kind: "",
+            name: "a job",
+            shared: &content,
+            shared_name: &name(&content),
+            root_id: "n0000000000000000-0",
+            root: b"",
+            variables: &[],
+            attempts_max: 1,
+            deaths_max: 0,
+            require: Labels::NONE,
+            after: &[],
+            stays_open: false,
+            submitter: "me",
+            now_ms: 0,
+        };
+        let job = job::submit(&*operator, &cluster(), &new).await.unwrap().parse().unwrap();
+        let readers = Readers::default();
+        tree.set_faults(readers.clone());
+        Self { tree, job, readers, content }
+    }
+
+    async fn seat(&self, node: u64) -> Seat {
+        let node = NodeId(node);
+        Seat::take(SeatSetup {
+            node,
+            store: self.tree.connect() as Arc<dyn Store>,
+            cluster: cluster(),
+            release: release(),
+            workers: 1,
+            memory_bytes: 0,
+            labels: Labels::default(),
+            endpoint: Some(listen(node, SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), None).unwrap()),
+            resigned: None,
+        })
+        .await
+        .unwrap()
+    }
+
+    async fn read(&self, seat: &Seat) -> zk::Result<Shared> {
+        time::timeout(SOON, shared::read(seat, &self.job)).await.expect("an end in time")
+    }
+
+    /// Returns how many chunks were read by each session that has read any.
+    fn reads(&self) -> Vec<usize> {
+        self.readers.0.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_nodes_read_in_zookeeper_and_the_others_fetch_it_from_nodes() {
+    let stage = Arc::new(Stage::new(6 * MIB, shared::name).await);
+    let mut seats = Vec::new();
+    for node in 1..=10 {
+        seats.push(stage.seat(node).await);
+    }
+    let mut reading = JoinSet::new();
+    for seat in seats {
+        let stage = Arc::clone(&stage);
+        reading.spawn(async move {
+            let read = stage.read(&seat).await.unwrap();
+            assert!(read.bytes == stage.content);
+            (seat, read)
+        });
+    }
+    // None is dropped before all have it.
+    let mut held = Vec::new();
+    while let Some(read) = reading.join_next().await {
+        held.push(read.unwrap());
+    }
+    assert_eq!(held.len(), 10);
+    assert_eq!(stage.reads(), [12, 12], "two nodes have read the twelve chunks");
+    let figures = || held.iter().map(|(seat, _)| seat.bulk.as_ref().unwrap().figures());
+    let bytes = stage.content.len() as u64;
+    assert_eq!(figures().map(|figures| figures.received_bytes).sum::<u64>(), 8 * bytes);
+    // Who joins later gets it from these.
+    let late = stage.seat(11).await;
+    assert!(stage.read(&late).await.unwrap().bytes == stage.content);
+    assert_eq!(stage.reads(), [12, 12]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gets_it_from_no_node_reads_in_zookeeper() {
+    let stage = Stage::new(2 * MIB, shared::name).await;
+    // They are members, but do not work on the job.
+    let others = [stage.seat(1).await, stage.seat(2).await];
+    let late = stage.seat(3).await;
+    assert!(stage.read(&late).await.unwrap().bytes == stage.content);
+    assert_eq!(stage.reads(), [4]);
+    drop(others);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_data_and_data_without_a_name_is_read_in_zookeeper_by_each() {
+    for (bytes, unnamed) in [(0, false), (MIB - 8, false), (2 * MIB, true)] {
+        let name = |content: &[u8]| if unnamed { String::new() } else { shared::name(content) };
+        let stage = Stage::new(bytes, name).await;
+        for node in 1..=4 {
+            let seat = stage.seat(node).await;
+            let read = stage.read(&seat).await.unwrap();
+            assert!(read.bytes == stage.content && read.offer.is_none());
+        }
+        assert_eq!(stage.reads().len(), if bytes == 0 { 0 } else { 4 });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_that_is_not_what_the_record_says_is_an_error() {
+    let stage = Stage::new(2 * MIB, |content| shared::name(&content[8..])).await;
+    let seat = stage.seat(1).await;
+    let read = stage.read(&seat).await.map(|read| read.bytes.len());
+    assert!(matches!(read, Err(zk::Error::Garbled { .. })), "{read:?}");
+}
