@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{cluster, inside, ledger, programs, row::Row};
+use crate::{bulk, cluster, inside, ledger, programs, row::Row};
 
 /// A benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -38,6 +38,8 @@ pub enum Bench {
     Memory,
     /// The time from a job's last task to its end.
     Termination,
+    /// The rate at which a byte object is fetched, against a plain stream of quinn.
+    Bulk,
     /// The cost of writing what nodes hold. With four rounds ten minutes.
     Ledger,
     /// The cost of the loss of nodes, at most three times. Two and a half minutes each; with `TASKWORK_LONG=1`,
@@ -72,6 +74,7 @@ impl Bench {
             Self::Replicable => programs::replicable(rounds),
             Self::Memory => cluster::memory::run(),
             Self::Termination => cluster::termination::run(rounds),
+            Self::Bulk => bulk::run(rounds),
             Self::Ledger => ledger::run(rounds),
             Self::Losses => ledger::losses::run(rounds.min(3)),
         }

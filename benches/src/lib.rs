@@ -4,6 +4,7 @@
 //! so that other load on the machine affects both.
 
 pub mod bench;
+pub mod bulk;
 pub mod cluster;
 pub mod ledger;
 pub mod walk;

@@ -119,6 +119,8 @@ mod shell;
 mod wire;
 #[cfg(test)]
 mod errors_tests;
+#[doc(hidden)]
+pub mod benching;
 pub mod client;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -1,0 +1,99 @@
+//! From one node to another, each with a thread of its own, as two node processes would have.
+
+use std::{
+    sync::mpsc,
+    thread::{self, JoinHandle},
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use taskwork::benching::{Card, Exchange};
+
+use super::{
+    MIB, current_thread, party,
+    plain::{self, Source},
+};
+use crate::{
+    measure::{self, Contender},
+    row::{Row, Target},
+};
+
+/// The size of the object, in MiB.
+const OBJECT_MIB: usize = 512;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// If the transfer fails.
+pub(super) fn run(rounds: usize) -> Result<Vec<Row>> {
+    let owner = Owner::start()?;
+    let runtime = current_thread()?;
+    let fetcher = runtime.block_on(async { Exchange::open(2) }).map_err(|error| anyhow!(error))?;
+    fetcher.meet(owner.card.clone()).map_err(|error| anyhow!(error))?;
+    owner.meet(fetcher.card())?;
+    let (connection, _endpoint) = runtime.block_on(plain::connect(&owner.plain))?;
+    let bytes = (OBJECT_MIB * MIB) as u64;
+    let fetch = || {
+        let fetched = runtime.block_on(fetcher.fetch(&owner.object, &[1]));
+        ensure!(fetched.map_err(|error| anyhow!(error))? == bytes, "not all bytes came");
+        Ok(())
+    };
+    let plain = || {
+        ensure!(runtime.block_on(plain::receive(&connection))? == bytes, "not all bytes came");
+        Ok(())
+    };
+    let contenders = vec![Contender::new("fetch", fetch), Contender::new("plain", plain)];
+    let times = measure::in_turn(rounds, contenders)?;
+    let rate = |of| times.rate(of, OBJECT_MIB as f64);
+    let compared = times.speedup("fetch", "plain");
+    Ok(vec![
+        Row::new("fetch of 512 MiB ÷ plain stream of quinn", "", Target::AtLeast(0.8), compared),
+        Row::new("fetch of 512 MiB", "MiB/s", Target::Told, rate("fetch")),
+        Row::new("plain stream of quinn", "MiB/s", Target::Told, rate("plain")),
+    ])
+}
+
+/// A node that has the object, on a thread of its own until it is dropped.
+struct Owner {
+    card: Card,
+    object: String,
+    plain: Source,
+    /// Whom it is to know; it ends with this.
+    meets: Option<tokio::sync::mpsc::UnboundedSender<Card>>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Owner {
+    fn start() -> Result<Self> {
+        let (ready, is_ready) = mpsc::channel();
+        let (meets, mut meeting) = tokio::sync::mpsc::unbounded_channel();
+        let runtime = current_thread()?;
+        let thread = thread::spawn(move || {
+            runtime.block_on(async move {
+                let node = Exchange::open(1).map_err(|error| anyhow!(error))?;
+                let offered = node.offer(party::pieces(OBJECT_MIB));
+                let plain = plain::serve(party::pieces(OBJECT_MIB))?;
+                ready.send((node.card(), offered.name().to_owned(), plain))?;
+                while let Some(card) = meeting.recv().await {
+                    node.meet(card).map_err(|error| anyhow!(error))?;
+                }
+                Ok(())
+            })
+        });
+        let (card, object, plain) = is_ready.recv().context("no node could be opened")?;
+        Ok(Self { card, object, plain, meets: Some(meets), thread: Some(thread) })
+    }
+
+    fn meet(&self, card: Card) -> Result<()> {
+        let meets = self.meets.as_ref().context("it has ended")?;
+        meets.send(card).context("the owner's thread has ended")
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.meets.take();
+        if let Some(Ok(Err(error))) = self.thread.take().map(JoinHandle::join) {
+            eprintln!("the owner of the object has failed: {error}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Entry points for the project's benchmarks: the exchange of byte objects, without a cluster.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use crate::{
+    id::NodeId,
+    shell::transport::{
+        Arrival, Identity, PeerAddress, Peers, Transport, TransportError, TransportLimits,
+        bulk::{Object, Offer, Sink},
+    },
+    wire::bulk::{ObjectName, ObjectNameError},
+};
+
+/// A node's endpoint, which offers and fetches objects.
+pub struct Exchange {
+    transport: Transport,
+    peers: Arc<Peers>,
+    card: Card,
+    _arrivals: mpsc::Receiver<Arrival>,
+}
+
+/// What others need to reach a node: its number, its address, and the fingerprint of its certificate.
+pub type Card = (u64, SocketAddr, String);
+
+/// An object on offer, until it is dropped.
+pub struct Offered {
+    name: String,
+    _offer: Offer,
+}
+
+/// Counts bytes, and drops them.
+struct Counts(u64);
+
+impl Sink for Counts {
+    async fn take(&mut self, bytes: Bytes) -> io::Result<()> {
+        self.0 += bytes.len() as u64;
+        Ok(())
+    }
+
+    async fn clear(&mut self) -> io::Result<()> {
+        self.0 = 0;
+        Ok(())
+    }
+}
+
+/// The time for which a fetch goes on without a byte.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Exchange {
+    /// Listens on the loopback interface, in the current runtime.
+    ///
+    /// # Errors
+    /// If that is impossible.
+    pub fn open(number: u64) -> Result<Self, String> {
+        let opening = || {
+            let (node, peers) = (NodeId(number), Arc::new(Peers::default()));
+            let identity = Identity::generate(node)?;
+            let fingerprint = identity.fingerprint().to_string();
+            let (sender, arrivals) = mpsc::channel(1);
+            let (listen, limits) = (SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), TransportLimits::default());
+            let transport = Transport::bind(node, identity, listen, Arc::clone(&peers), sender, limits)?;
+            let card = (number, transport.local_address(), fingerprint);
+            Ok(Self { transport, peers, card, _arrivals: arrivals })
+        };
+        opening().map_err(|error: TransportError| error.to_string())
+    }
+
+    /// Returns what others need to reach it.
+    pub fn card(&self) -> Card {
+        self.card.clone()
+    }
+
+    /// Makes another node a member.
+    ///
+    /// # Errors
+    /// If its fingerprint is none.
+    pub fn meet(&self, (number, address, fingerprint): Card) -> Result<(), String> {
+        let fingerprint = fingerprint.parse().map_err(|_| format!("{fingerprint} is no fingerprint"))?;
+        self.peers.set(NodeId(number), PeerAddress { address, fingerprint });
+        Ok(())
+    }
+
+    /// Offers an object.
+    pub fn offer(&self, pieces: Vec<Bytes>) -> Offered {
+        let object = Object::new(pieces);
+        Offered { name: object.name().to_string(), _offer: self.transport.bulk().offer(object) }
+    }
+
+    /// Fetches an object, drops its bytes, and returns their number.
+    ///
+    /// # Errors
+    /// If it did not come.
+    pub async fn fetch(&self, name: &str, owners: &[u64]) -> Result<u64, String> {
+        let name = parse(name)?;
+        let owners = || owners.iter().map(|&number| NodeId(number)).collect();
+        let fetched = self.transport.bulk().fetch(name, Counts(0), owners, PATIENCE).await;
+        fetched.map(|counts| counts.0).map_err(|error| error.to_string())
+    }
+
+    /// Fetches an object, and offers it from the beginning.
+    ///
+    /// # Errors
+    /// If it did not come.
+    pub async fn hand_on(&self, name: &str, owners: &[u64]) -> Result<Offered, String> {
+        let bulk = self.transport.bulk();
+        let object = parse(name)?;
+        let filling = Object::to_be_filled(object);
+        let offer = bulk.offer(filling.object().clone());
+        let owners = || owners.iter().map(|&number| NodeId(number)).collect();
+        let fetched = bulk.fetch(object, filling, owners, PATIENCE).await;
+        fetched.map_err(|error| error.to_string())?.complete();
+        Ok(Offered { name: name.to_owned(), _offer: offer })
+    }
+
+    /// Returns the number of bytes of objects that were sent.
+    pub fn sent_bytes(&self) -> u64 {
+        self.transport.bulk().figures().sent_bytes
+    }
+}
+
+fn parse(name: &str) -> Result<ObjectName, String> {
+    name.parse().map_err(|error: ObjectNameError| error.to_string())
+}
+
+impl Offered {
+    /// Returns the name of the object.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl std::fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exchange").field("card", &self.card).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Offered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Offered").field("name", &self.name).finish_non_exhaustive()
+    }
+}
