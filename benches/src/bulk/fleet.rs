@@ -1,5 +1,5 @@
-//! One object to eight processes: along a tree, where each hands on what it has got so far; all from its owner;
-//! and eight plain streams of quinn from one process.
+//! One object to eight processes: along a tree, where each hands on what it has got so far; all from its
+//! owner; and eight plain streams of quinn from one process.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},

@@ -1,14 +1,14 @@
-//! A job's shared data, sent once to each node. If it is large, only some nodes read it in `ZooKeeper`, and the
-//! others fetch it from these and from each other, while it comes:
+//! A job's shared data, sent once to each node. If it is large, only some nodes read it in `ZooKeeper`, and
+//! the others fetch it from these and from each other, while it comes:
 //!
 //! ```text
 //!   ZooKeeper ──▶ node 0 ──▶ node 2, node 3      the nodes by their ids, lowest first;
 //!             ╲─▶ node 1 ──▶ node 4, node 5      2 and 3 hand on to 6 to 9, and so on
 //! ```
 //!
-//! A node asks only nodes with lower ids, so none waits for itself. Who gets nothing in time, because the nodes
-//! below it are gone or work on another job, reads it in `ZooKeeper` too. Its name, with its hash, is in the
-//! job's record.
+//! A node asks only nodes with lower ids, so none waits for itself. Who gets nothing in time, because the
+//! nodes below it are gone or work on another job, reads it in `ZooKeeper` too. Its name, with its hash, is
+//! in the job's record.
 
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ async fn fetch(bulk: &Bulk, name: ObjectName, filling: Filling, below: &[NodeId]
         Ok(filling) => Some(filling.complete()),
         Err(error) => {
             let garbled = matches!(error, FetchError::Garbled | FetchError::Sink(_));
-            tracing::info!(%name, %error, garbled, "no node has sent the shared data; it is read in ZooKeeper");
+            tracing::info!(%name, %error, garbled, "no node has sent the data; it is read in ZooKeeper");
             None
         }
     }

@@ -1,5 +1,5 @@
-//! Large shared data of a job among nodes on the loopback interface, over a tree in memory that counts who reads
-//! it there.
+//! Large shared data of a job among nodes on the loopback interface, over a tree in memory that counts who
+//! reads it there.
 
 use std::{
     collections::BTreeMap,

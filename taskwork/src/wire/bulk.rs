@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The name of a byte object: its content decides it, so it has the same name on every node, and whoever has
-/// fetched it can check it. The length is part of it, so a fetcher knows how much it will take before it asks.
+/// fetched it can check it. The length is part of it, so a fetcher knows how much it will take before it
+/// asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct ObjectName {
     /// The SHA-256 of the content.

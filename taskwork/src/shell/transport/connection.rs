@@ -91,7 +91,8 @@ fn fingerprint(connection: &Connection) -> Option<Fingerprint> {
     identity.first().map(Fingerprint::of)
 }
 
-/// Reads messages, and serves requests for objects, until the connection ends, or the peer is no longer a member.
+/// Reads messages, and serves requests for objects, until the connection ends, or the peer is no longer a
+/// member.
 pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection) {
     let Some(fingerprint) = fingerprint(&connection) else { return };
     // Each stream is one message, up to the limit of streams. Messages that have arrived but were not yet

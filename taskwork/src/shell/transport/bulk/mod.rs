@@ -15,8 +15,9 @@
 //! **Flow.** What the sink does not take is not read, and the owner sends no more than QUIC's window of a
 //! stream. The stream has a lower priority than messages, large ones too: a fetch uses what they leave.
 //!
-//! **Bounds.** A node serves and fetches a limited number of objects at a time. Who comes in excess is told so,
-//! and asks another owner, or again later. No step of a transfer waits without a deadline; the whole has none.
+//! **Bounds.** A node serves and fetches a limited number of objects at a time. Who comes in excess is told
+//! so, and asks another owner, or again later. No step of a transfer waits without a deadline; the whole has
+//! none.
 //!
 //! **Cancellation.** A dropped fetch stops the stream, and the owner ends.
 

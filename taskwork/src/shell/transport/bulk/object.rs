@@ -1,5 +1,5 @@
-//! A byte object: bytes that never change, under a name that follows from them. It may still be coming: then it
-//! is handed on as far as it has come, so that a chain of nodes takes little longer than one of them.
+//! A byte object: bytes that never change, under a name that follows from them. It may still be coming: then
+//! it is handed on as far as it has come, so that a chain of nodes takes little longer than one of them.
 
 use std::{io, sync::Arc};
 
@@ -35,8 +35,8 @@ pub(super) enum Stage {
     Failed,
 }
 
-/// Fills an object with its content. If it is dropped before that is complete, those who are being served from
-/// it are cut off, and go on elsewhere.
+/// Fills an object with its content. If it is dropped before that is complete, those who are being served
+/// from it are cut off, and go on elsewhere.
 #[derive(Debug)]
 pub(crate) struct Filling {
     object: Object,
@@ -164,7 +164,8 @@ impl Sink for Filling {
 }
 
 impl Reading {
-    /// Returns the next bytes, at most so many, without copying; `None` at the end. Waits until there are some.
+    /// Returns the next bytes, at most so many, without copying; `None` at the end. Waits until there are
+    /// some.
     pub(super) async fn next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, Never> {
         loop {
             let known = self.pieces;

@@ -21,8 +21,8 @@ use crate::{
 /// The error code of a stream whose request makes no sense, or whose object could not be sent to its end.
 const GIVEN_UP: u32 = 1;
 
-/// Serves one request of a member. Ends when the fetcher has all bytes, has dropped the fetch, or takes none in
-/// time.
+/// Serves one request of a member. Ends when the fetcher has all bytes, has dropped the fetch, or takes none
+/// in time.
 pub(in super::super) async fn serve(hub: &Hub, to: NodeId, mut answer: SendStream, mut question: RecvStream) {
     if let Err(reason) = answered(hub, &mut answer, &mut question).await {
         tracing::debug!(node = %hub.me, %to, %reason, "an object was not sent to its end");
