@@ -47,7 +47,7 @@ pub(super) enum Reply {
 const PIECE_MIB: usize = 16;
 
 pub(super) fn pieces(mib: usize) -> Vec<Bytes> {
-    let piece: Vec<u8> = (0..PIECE_MIB * MIB / 8).flat_map(|k| k.to_le_bytes()).collect();
+    let piece: Vec<u8> = (0..PIECE_MIB * MIB / 8).flat_map(usize::to_le_bytes).collect();
     vec![Bytes::from(piece); mib / PIECE_MIB]
 }
 

@@ -64,12 +64,9 @@ pub(crate) async fn read(seat: &Seat, job: &JobId) -> zk::Result<Shared> {
     let filling = Object::to_be_filled(name);
     // From the beginning, so that others can fetch from here what has come.
     let offer = bulk.offer(filling.object().clone());
-    let object = match fetch(bulk, name, filling, &below).await {
-        Some(object) => object,
-        None => {
-            drop(offer);
-            return read_in_zookeeper(seat, job, &record, name, bulk).await;
-        }
+    let Some(object) = fetch(bulk, name, filling, &below).await else {
+        drop(offer);
+        return read_in_zookeeper(seat, job, &record, name, bulk).await;
     };
     Ok(Shared { bytes: object.to_vec(), offer: Some(offer) })
 }
@@ -151,8 +148,8 @@ mod tests {
 
     #[test]
     fn small_data_has_no_name() {
-        assert_eq!(name(&[0; FETCHED_BYTES_MIN - 1]), "");
-        let named = name(&[0; FETCHED_BYTES_MIN]).parse::<ObjectName>().unwrap();
+        assert_eq!(name(&vec![0; FETCHED_BYTES_MIN - 1]), "");
+        let named = name(&vec![0; FETCHED_BYTES_MIN]).parse::<ObjectName>().unwrap();
         assert_eq!(named.bytes, FETCHED_BYTES_MIN as u64);
     }
 }

@@ -69,7 +69,7 @@ impl<S: Sink> Fetch<S> {
     }
 
     /// Fetches from one owner after another. Gives up when no byte has come for as long as the patience.
-    pub(super) async fn from_any(
+    pub(super) async fn run(
         mut self,
         owners: impl Fn() -> Vec<NodeId>,
         patience: Duration,

@@ -9,9 +9,9 @@ use crate::wire::bulk::ObjectName;
 
 /// Names a content while its blocks come, one block behind.
 pub(super) enum Hashing {
-    Idle(Naming),
+    Idle(Box<Naming>),
     /// On another thread.
-    Busy(JoinHandle<Naming>),
+    Busy(JoinHandle<Box<Naming>>),
 }
 
 /// A block of fewer bytes is hashed at once: that takes less time than to wake another thread.
@@ -19,7 +19,7 @@ const ELSEWHERE_BYTES_MIN: usize = 32 << 10;
 
 impl Hashing {
     pub(super) fn new() -> Self {
-        Self::Idle(Naming::new())
+        Self::Idle(Box::new(Naming::new()))
     }
 
     /// Adds a block, as soon as the one before is done.
@@ -27,7 +27,7 @@ impl Hashing {
     /// # Errors
     /// At the end of the runtime.
     pub(super) async fn add(&mut self, block: Bytes) -> Result<(), JoinError> {
-        let mut naming = self.settle().await?.clone();
+        let mut naming = Box::new(self.settle().await?.clone());
         *self = if block.len() < ELSEWHERE_BYTES_MIN {
             naming.add(&block);
             Self::Idle(naming)

@@ -118,7 +118,7 @@ impl Bulk {
     ) -> Result<S, FetchError> {
         // Whoever fetches ends within a bound, so this wait does.
         let _place = self.0.bulk.fetching.acquire().await.expect("it is never closed");
-        Fetch::new(Arc::clone(&self.0), name, sink).from_any(owners, patience).await
+        Fetch::new(Arc::clone(&self.0), name, sink).run(owners, patience).await
     }
 
     /// Returns what the node has exchanged so far.

@@ -68,7 +68,9 @@ impl Object {
     pub(crate) fn new(pieces: impl IntoIterator<Item = Bytes>) -> Self {
         let pieces: Vec<Bytes> = pieces.into_iter().collect();
         let mut naming = Naming::new();
-        pieces.iter().for_each(|piece| naming.add(piece));
+        for piece in &pieces {
+            naming.add(piece);
+        }
         Self::with(naming.name(), pieces, Stage::Complete)
     }
 
