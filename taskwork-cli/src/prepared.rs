@@ -214,6 +214,10 @@ impl<T: Task> Launch for Ready<T> {
         let Self { kind, job, time_limit, show, line } = *self;
         let mut job = job(time_limit).kind(kind).attempts_max(target.attempts_max);
         job = job.deaths_max(target.deaths_max).require(target.require.clone());
+        job = job.weight(target.share.weight).priority(target.share.priority);
+        if target.share.exclusive {
+            job = job.exclusive();
+        }
         for before in &target.after {
             job = job.after(before);
         }

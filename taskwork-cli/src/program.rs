@@ -78,7 +78,7 @@ struct CommandLine<A: Args, M: Subcommand> {
 enum Commands<A: Args, M: Subcommand> {
     /// Solve it on this machine, on all its cores, without a server.
     Solve(solve::Arguments<A>),
-    /// Run a node of a cluster: it works on jobs, one after another, until told to leave (SIGTERM,
+    /// Run a node of a cluster: it works on jobs, several at a time, until told to leave (SIGTERM,
     /// `taskwork drain`).
     Node(node::Arguments),
     /// Submit it to a cluster.

@@ -55,6 +55,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ID", value_parser = job_id)]
     after: Vec<JobId>,
     #[command(flatten)]
+    share: ShareArguments,
+    #[command(flatten)]
     build: BuildArguments,
     /// Print one JSON object.
     #[arg(long)]
@@ -66,6 +68,26 @@ pub(crate) struct Options {
     log: LogArguments,
 }
 
+/// What a job asks of the nodes beside others.
+#[derive(Debug, Clone, Copy, Args)]
+#[group(skip)]
+pub(crate) struct ShareArguments {
+    /// The job's share of the nodes, which work on several jobs at a time: their workers are divided in proportion to
+    /// the weights of the jobs that have tasks. At most 1000.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) weight: u32,
+    /// Jobs of a higher priority come first, whatever the weights; those of a lower one get what they leave idle. From
+    /// -100 to 100.
+    #[arg(
+        long, default_value_t = 0, allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(-100..=100)
+    )]
+    pub(crate) priority: i32,
+    /// Let the nodes work on no other job meanwhile. The job begins when those are over that have begun before it.
+    #[arg(long)]
+    pub(crate) exclusive: bool,
+}
+
 /// The cluster to submit jobs to.
 pub(crate) struct Target {
     pub(crate) client: Client,
@@ -75,6 +97,7 @@ pub(crate) struct Target {
     pub(crate) deaths_max: u32,
     pub(crate) require: Labels,
     pub(crate) after: Vec<JobId>,
+    pub(crate) share: ShareArguments,
     pub(crate) quiet: bool,
     release: Release,
 }
@@ -102,13 +125,14 @@ fn run_prepared(
     release: Release,
     prepared: Prepared,
 ) -> Result<ExitCode, Failure> {
-    let Options { patience, name, wait, attempts, deaths, require, after, json, quiet, .. } = options;
+    let Options { patience, name, wait, attempts, deaths, require, after, share, json, quiet, .. } = options;
     let require = merged("--require", &require)?;
     let client = client.release(release.clone()).submitter(whoami()).patience(Some(patience.of_a_step()));
     runtime()?.block_on(async move {
         let client = client.connect().await?;
         let (attempts_max, deaths_max, quiet) = (attempts, deaths, quiet || json);
-        let target = Target { client, notes, name, attempts_max, deaths_max, require, after, quiet, release };
+        let target =
+            Target { client, notes, name, attempts_max, deaths_max, require, after, share, quiet, release };
         let done = submit(&target, prepared, wait.then_some(&patience), json).await;
         target.client.close().await;
         done

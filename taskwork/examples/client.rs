@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         nodes.push(Node::builder(&client).task::<Count>().workers(1).serve()?);
     }
 
-    // The nodes work on them one after another, in this order.
+    // The nodes work on all of them, and divide their workers.
     let counted = client.submit(leaves(20)).await?;
     let watched = client.submit(leaves(26)).await?;
     let cancelled = client.submit(leaves(60)).await?;

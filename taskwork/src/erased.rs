@@ -11,10 +11,10 @@
 //! | [`Kind`] | a type of task: opens a pool for it | `shell/kinds.rs`; `local.rs`, within a process; `simulation.rs`, for virtual time |
 //! | [`Work`] | a pool with tasks of that type in it | `Pool`, with threads; `Slices`, in virtual time |
 //! | [`Envelope`] | one task as bytes, with all its belongings | the pool, when it gives a task away |
-//! | [`Part`] | a node's part in one job: pool, workers, limits | the shell, from what a kind has opened |
+//! | [`Part`] | a node's part in one job: pool, workers, limits | the shell, from what a kind has opened, and the node's crew |
 //!
 //! ```text
-//!   job's record: kind ─▶ Kind::open ─▶ Opened { pool: dyn Work, workers } ─▶ Part ─▶ driver, coordination
+//!   job's record: kind ─▶ Kind::open ─▶ pool: dyn Work ─▶ Crew::add ─▶ Part ─▶ driver, coordination
 //!                                          │ take, unload: tasks become envelopes
 //!                                          │ put: envelopes become tasks
 //!   core: PoolView in, actions out ◀──────▶│
@@ -50,7 +50,6 @@
 
 use std::{
     future::Future,
-    io,
     pin::Pin,
     sync::{Arc, atomic::AtomicU64},
 };
@@ -59,22 +58,22 @@ use thiserror::Error;
 
 use crate::{
     id::NodeId,
-    pool::{PoolLimits, Work, Workers},
+    pool::{PoolLimits, Work},
     wire::codec::DecodeError,
 };
 
 /// A type of task with the type erased.
 pub(crate) trait Kind: Send + Sync {
-    /// Opens a pool for tasks of this kind, and starts its workers.
-    ///
-    /// # Cancellation safety
-    /// Dropping the future before it is ready leaves no worker behind.
+    /// Opens a pool for tasks of this kind. No worker is in it.
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_>;
 }
 
 /// The parameters for opening a pool.
 pub(crate) struct PoolSetup {
     pub(crate) node: NodeId,
+    /// The number of the job.
+    #[cfg(feature = "simulation")]
+    pub(crate) job: u64,
     pub(crate) workers: usize,
     pub(crate) limits: PoolLimits,
     /// The number of tasks that the node has made so far, for any job: an attempt at a job may begin with tasks
@@ -84,22 +83,14 @@ pub(crate) struct PoolSetup {
     pub(crate) shared: Vec<u8>,
 }
 
-/// A pool and its workers.
-pub(crate) struct Opened {
-    pub(crate) pool: Arc<dyn Work>,
-    pub(crate) workers: Workers,
-}
-
 /// The future of an opened pool.
-pub(crate) type PoolOpening<'a> = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send + 'a>>;
+pub(crate) type PoolOpening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Work>, OpenError>> + Send + 'a>>;
 
 /// The reasons for which a pool could not be opened.
 #[derive(Debug, Error)]
 pub(crate) enum OpenError {
     #[error("the shared data of the job cannot be read: {reason}")]
     Shared { reason: String },
-    #[error("no thread could be started: {0}")]
-    Thread(#[source] io::Error),
 }
 
 impl OpenError {

@@ -73,6 +73,9 @@ pub struct Job<T: Task> {
     pub(crate) require: Labels,
     pub(crate) after: Vec<JobId>,
     pub(crate) stays_open: bool,
+    pub(crate) weight: u32,
+    pub(crate) priority: i32,
+    pub(crate) exclusive: bool,
 }
 
 /// The kind's name in programs with only one type of task.
@@ -95,6 +98,9 @@ impl<T: Task> Job<T> {
             require: Labels::default(),
             after: Vec::new(),
             stays_open: false,
+            weight: 1,
+            priority: 0,
+            exclusive: false,
         }
     }
 
@@ -164,6 +170,32 @@ impl<T: Task> Job<T> {
     #[must_use]
     pub fn stay_open(mut self) -> Self {
         self.stays_open = true;
+        self
+    }
+
+    /// Sets the job's share of a cluster: its nodes work on several jobs at a time, and divide their workers in
+    /// proportion to the weights of those that have tasks. 1 by default, at most 1000. Not used for a run within this
+    /// process.
+    #[must_use]
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// Sets the job's priority on a cluster, 0 by default, from -100 to 100: jobs of a higher priority come first,
+    /// whatever the weights, and those of a lower one get what they leave idle. Not used for a run within this
+    /// process.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Lets the nodes of a cluster work on no other job while they work on this one. It begins when those are over
+    /// that have begun before; jobs that come after it wait. Not used for a run within this process.
+    #[must_use]
+    pub fn exclusive(mut self) -> Self {
+        self.exclusive = true;
         self
     }
 

@@ -10,9 +10,9 @@ use std::{
 
 use crate::{
     config::{Limits, NODES_MAX, WORKERS_MAX},
-    erased::{Kind, OpenError, Opened, PoolOpening, PoolSetup},
+    erased::{Kind, PoolOpening, PoolSetup},
     job::Job,
-    pool::{Pool, Workers},
+    pool::{Pool, Work},
     report::{JobError, Observer, Progress, Report, Scaler, Stopper, variables_of},
     shell::{
         embedded::{self, Setup},
@@ -165,11 +165,8 @@ impl<T: Task> Kind for Shares<T> {
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
             let PoolSetup { node, workers, limits, tasks_made, .. } = setup;
-            let pool = Arc::new(
-                Pool::<T>::new(node, Arc::clone(&self.shared), workers, limits).numbered(tasks_made),
-            );
-            let workers = Workers::start(&pool).map_err(OpenError::Thread)?;
-            Ok(Opened { pool, workers })
+            let pool = Pool::<T>::new(node, Arc::clone(&self.shared), workers, limits).numbered(tasks_made);
+            Ok(Arc::new(pool) as Arc<dyn Work>)
         })
     }
 }

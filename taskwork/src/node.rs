@@ -47,8 +47,8 @@ pub struct NodeBuilder {
     limits: Limits,
 }
 
-/// A node of a cluster that runs within this process. It works on the jobs of its release, one after another,
-/// until it is [told to leave](Self::drain).
+/// A node of a cluster that runs within this process. It works on the jobs of its release, several at a
+/// time, until it is [told to leave](Self::drain).
 ///
 /// Dropping it aborts it, which to the other nodes is the same as the loss of its machine: the job that it
 /// worked on begins another attempt.

@@ -7,23 +7,24 @@
 
 use std::{
     future::Future,
+    io,
     net::{Ipv4Addr, SocketAddr},
     pin::Pin,
     sync::Arc,
 };
 
 use tokio::sync::mpsc;
-use zk::{ClusterPaths, Labels, Release, Store};
+use zk::{ClusterPaths, Labels, Release, Store, job::Share};
 
 pub use crate::pool::Pace;
 use crate::{
     config::Limits,
     core::{self, Message},
     envelope::Envelope,
-    erased::{Kind, OpenError, Opened, PoolOpening, PoolSetup},
+    erased::{Kind, OpenError, PoolOpening, PoolSetup},
     holdings::Holdings,
     id::{Attempt, NodeId, TaskId},
-    pool::{Pool, Slices},
+    pool::{Crew, Pool, Slices, Work},
     report::JobError,
     shell::{
         kinds::Kinds,
@@ -116,6 +117,10 @@ impl Platform for OnWorld {
         self.0.new_id()
     }
 
+    fn start_crew(&self, workers: usize) -> io::Result<Crew> {
+        Ok(Crew::start_sliced(workers))
+    }
+
     fn open_endpoint(&self, node: NodeId) -> Result<Endpoint, SeatError> {
         let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let rooms = Arc::new(Rooms::new(&TransportLimits::default()));
@@ -184,14 +189,26 @@ struct Sliced<T> {
 impl<T: Task> Kind for Sliced<T> {
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
-            let PoolSetup { node, workers, limits, tasks_made, shared } = setup;
+            let PoolSetup { node, job, workers, limits, tasks_made, shared } = setup;
             // At once and on this thread: another thread's time would not be that of the run.
             let shared = codec::decode(&shared).map_err(|error| OpenError::unreadable(&error))?;
             let pool = Pool::<T>::new(node, Arc::new(shared), workers, limits).numbered(tasks_made);
-            let (pool, workers) = Slices::start(pool, Arc::clone(&self.pace));
-            Ok(Opened { pool, workers })
+            Ok(Arc::new(Slices::new(pool, job, Arc::clone(&self.pace))) as Arc<dyn Work>)
         })
     }
+}
+
+/// What a job asks of the cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms<'a> {
+    /// The maximum number of attempts.
+    pub attempts_max: u32,
+    /// The labels that a node must have.
+    pub require: &'a Labels,
+    /// Whether root tasks may be [added](add).
+    pub stays_open: bool,
+    /// Its share of the nodes.
+    pub share: Share,
 }
 
 /// Submits a job that nodes of [`run_node`] can run. Returns its name.
@@ -203,9 +220,7 @@ pub async fn submit<T: Task>(
     setup: &Setup,
     root: T,
     shared: &T::Shared,
-    attempts_max: u32,
-    require: &Labels,
-    stays_open: bool,
+    Terms { attempts_max, require, stays_open, share }: Terms<'_>,
 ) -> Result<String, JobError> {
     let order = Submission {
         release: &setup.release,
@@ -217,6 +232,7 @@ pub async fn submit<T: Task>(
         require,
         after: &[],
         stays_open,
+        share,
         shared: &codec::encode(shared)?,
         start_values: &[],
     };

@@ -20,6 +20,7 @@ mod published;
 mod published_on_a_cluster;
 mod reconnect;
 mod set_aside;
+mod shares;
 mod state;
 mod stuck;
 mod tls;

@@ -142,9 +142,9 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "panic at what cannot be read",
-        "taskwork/src/shell/driver.rs",
-        "\"a message could not be read and was dropped\");\n                        None\n",
-        "\"a message could not be read and was dropped\");\n                        panic!(\"unreadable\")\n",
+        "taskwork/src/shell/dispatch.rs",
+        "\"a message could not be read and was dropped\");\n                return;\n",
+        "\"a message could not be read and was dropped\");\n                panic!(\"unreadable\")\n",
     ),
     mutant(
         "randomness that is not the seed's",
@@ -155,14 +155,14 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "rest while ZooKeeper is away",
         "taskwork/src/shell/coordination/mod.rs",
-        "        if session.wait_for(|state| *state == Session::Expired).await.is_ok() {\n",
-        "        loop {\n            let now = *session.borrow_and_update();\n            match now {\n                Session::Disconnected => self.pool.stop(),\n                Session::Connected => self.pool.resume(),\n                Session::Expired => break,\n            }\n            if session.changed().await.is_err() {\n                return;\n            }\n        }\n        if true {\n",
+        "        self.expired.wait().await;\n",
+        "        let mut session = zk::Store::session(&*self.store);\n        loop {\n            let now = *session.borrow_and_update();\n            match now {\n                zk::Session::Disconnected => self.pool.stop(),\n                zk::Session::Connected => self.pool.resume(),\n                zk::Session::Expired => break,\n            }\n            if session.changed().await.is_err() {\n                return;\n            }\n        }\n",
     ),
     mutant(
         "forget that it was told to leave",
-        "taskwork/src/shell/serve.rs",
-        "        Ended::JobOver | Ended::Departed(Departure::Expelled) if told_to_leave => Ok(Some(Fate::Left)),\n",
-        "",
+        "taskwork/src/shell/work.rs",
+        "            (_, Intent::Leave) => Some(Ok(Fate::Left)),\n",
+        "            (None, Intent::Leave) => Some(Ok(Fate::Left)),\n",
     ),
     mutant(
         "no new watch after a reconnect",
@@ -239,8 +239,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "claim from a member",
         "zk/src/accounting/claims.rs",
-        "            && store.exists(gone).await?.is_some()\n",
-        "            && store.exists(gone).await?.is_some_and(|stat| stat.children > 9)\n",
+        "            && store.exists(&cluster.member(gone)).await?.is_some()\n",
+        "            && store.exists(&cluster.member(gone)).await?.is_some_and(|stat| stat.children > 9)\n",
     ),
     mutant(
         "set a task aside that still counts",
@@ -295,6 +295,18 @@ const MUTANTS: &[Mutant] = &[
         "zk/src/job/open.rs",
         "filter(|task| !begun.contains(task))",
         "filter(|task| begun.contains(task) && false)",
+    ),
+    mutant(
+        "drop a task whose worker is recalled",
+        "taskwork/src/pool/worker.rs",
+        "            self.put_by(worker, entry, End::Front);\n            return None;\n",
+        "            return None;\n",
+    ),
+    mutant(
+        "take part again under the same id",
+        "taskwork/src/shell/work.rs",
+        "                    self.rested.insert(self.active[place].job.0.clone());\n",
+        "",
     ),
     mutant(
         "miss a retry while leading",

@@ -13,7 +13,7 @@
 //! delete transit/<name>       tasks that it was given, and now holds or has completed
 //! create parked/<task>~<txn>  tasks that a leaving node could hand to no other node
 //! create quarantine/<task>    tasks that have cost too many nodes, and what is known about them
-//! create left/<node>, delete held/<node>, delete members/<node>     the clean leave
+//! create left/<node>, delete held/<node>     the clean leave: of the attempt, not of the cluster
 //! ```
 //!
 //! This is one multi, so it happens entirely or not at all: it leads from one partition of the work to
@@ -67,7 +67,8 @@ pub struct Transaction {
     pub park: Vec<(String, Vec<u8>)>,
     /// Tasks to set aside.
     pub set_aside: Vec<SetAside>,
-    /// Whether the node leaves with this transaction.
+    /// Whether the node leaves the attempt with this transaction, its last. It remains a member, since it may work
+    /// on other jobs.
     pub leave: bool,
 }
 
@@ -126,7 +127,7 @@ pub async fn commit(
                 }
                 return Ok(committed);
             }
-            // As above, and the txn id has been tidied away since.
+            // As above; it has ended its membership, and the txn id has been tidied away since.
             Err(CommitError::NotMember)
                 if transaction.leave && has_left(store, attempt, transaction).await? =>
             {
@@ -158,8 +159,8 @@ async fn prepare(
             Err(refusal @ (CommitError::NotMember | CommitError::AttemptOver)) => refusal,
             other => return other.map(Some),
         };
-        // An earlier try may have ended the membership, as its leave; or others may have taken what it has given
-        // away, and removed the chunks while they were written again.
+        // An earlier try may have been the leave, after which the membership ends; or others may have taken what it
+        // has given away, and removed the chunks while they were written again.
         if is_committed(store, attempt, transaction).await? {
             return Ok(None);
         }
@@ -199,7 +200,6 @@ fn operations(
     }
     if *leave {
         ops.push(create(attempt.left_node(node), b""));
-        ops.push(delete(cluster.member(node)));
     }
     ops
 }

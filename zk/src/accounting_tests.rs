@@ -125,16 +125,47 @@ async fn a_commit_counts_once_wherever_an_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn a_clean_leave_counts_once_although_the_member_is_gone_then() {
+async fn a_clean_leave_counts_once_also_if_the_member_is_gone_then() {
+    for gone in [false, true] {
+        let stage = Stage::new().await;
+        let (node, paths) = (stage.member("a").await, stage.attempt(1));
+        let leave = Transaction { leave: true, ..transaction("a", 0, &["x"]) };
+        // Until it is the answer to the multi that is lost.
+        for countdown in 1.. {
+            stage.tree.set_faults(LoseOne { session: node.id(), countdown, fate: Fate::LostAfter });
+            assert!(commit(&*node, &stage.cluster, &paths, &leave).await.is_err(), "an answer is lost");
+            if left_cleanly(&*stage.store, &paths, "a").await.unwrap() {
+                break;
+            }
+        }
+        assert_eq!(stage.names(&stage.cluster.members()), ["a"], "it may work on other jobs");
+        let store = if gone {
+            stage.tree.expire(node.id());
+            stage.store.delete(&paths.txn(&leave.txn), None).await.unwrap();
+            stage.tree.connect()
+        } else {
+            node
+        };
+        commit(&*store, &stage.cluster, &paths, &leave).await.unwrap();
+        assert_eq!(stage.names(&paths.list()), [ROOT, "x"]);
+        assert!(left_cleanly(&*stage.store, &paths, "a").await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn what_is_on_its_way_to_a_node_that_has_left_can_be_claimed_although_it_is_a_member() {
     let stage = Stage::new().await;
-    let (node, paths) = (stage.member("a").await, stage.attempt(1));
-    let leave = Transaction { leave: true, ..transaction("a", 0, &["x"]) };
-    stage.tree.set_faults(LoseOne { session: node.id(), countdown: 2, fate: Fate::LostAfter });
-    assert!(commit(&*node, &stage.cluster, &paths, &leave).await.is_err(), "the answer to the multi is lost");
-    commit(&*node, &stage.cluster, &paths, &leave).await.unwrap();
-    assert_eq!(stage.names(&paths.list()), [ROOT, "x"]);
-    assert!(left_cleanly(&*stage.store, &paths, "a").await.unwrap());
-    assert!(stage.names(&stage.cluster.members()).is_empty());
+    let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
+    let give = Transaction { give: vec![("a-1-b".into(), b"task".to_vec())], ..transaction("a", 0, &[]) };
+    commit(&*a, &stage.cluster, &paths, &give).await.unwrap();
+    let source = Source::Transit { name: "a-1-b".into(), gone: Some("b".into()) };
+    let mine = Claim { transit: "a-2-c".into(), txn: "a-2".into(), source, ..root_claim("a") };
+    assert_eq!(claim(&*a, &stage.cluster, &paths, &mine, &Some).await, Ok(None), "it may still take it");
+    assert!(orphans(&*a, &stage.cluster, &paths).await.unwrap().members.contains(&"b".to_owned()));
+    let leave = Transaction { leave: true, ..transaction("b", 0, &[]) };
+    commit(&*b, &stage.cluster, &paths, &leave).await.unwrap();
+    assert_eq!(orphans(&*a, &stage.cluster, &paths).await.unwrap().members, ["a"]);
+    assert_eq!(claim(&*a, &stage.cluster, &paths, &mine, &Some).await, Ok(Some(b"task".to_vec())));
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
-//! The queue of jobs: a node works on them one after another in the order of their submission. It passes over
-//! those for other releases, and those that require labels which it does not have.
+//! The queue of jobs: a node works on several at a time, those of a higher priority first, and otherwise in the order
+//! of their submission. It passes over those for other releases, and those that require labels which it does not
+//! have.
 
-use std::{collections::BTreeSet, fmt, future::poll_fn, sync::Arc, task::Poll};
+use std::{cmp::Reverse, collections::BTreeSet, fmt, future::poll_fn, sync::Arc, task::Poll};
 
 use crate::{
     error::{Error, Result},
@@ -11,6 +12,9 @@ use crate::{
     record,
     store::{OneShot, Store, WatchEvent, seen},
 };
+
+/// The number of jobs that a node looks at, from the oldest: of thousands that wait, only these are read.
+const LOOK_MAX: usize = 64;
 
 /// The jobs of a cluster, from the perspective of a node of one release.
 pub struct JobQueue {
@@ -27,60 +31,92 @@ impl JobQueue {
         Self { store, cluster, member, passed: BTreeSet::new() }
     }
 
-    /// Waits for the oldest job that can be worked on, or waits in vain for another one.
+    /// Waits for the next job that can be worked on beside those that are active, or waits in vain for another one.
+    /// An exclusive job is next when none is active, and none comes after it before that.
     ///
     /// # Errors
     /// Any error from the store; after a transient error it can be called again.
     ///
     /// # Cancellation safety
     /// Dropping the future loses no job.
-    pub async fn next(&mut self) -> Result<Next> {
+    pub async fn next(&mut self, active: &BTreeSet<String>) -> Result<Next> {
         loop {
             let (names, changed) = self.store.children_and_watch(&self.cluster.jobs()).await?;
             self.passed.retain(|name| names.contains(name));
             let mut watches = vec![changed];
-            for name in names {
-                if self.passed.contains(&name) {
-                    continue;
+            let mut candidates = Vec::new();
+            let unknown =
+                names.into_iter().filter(|name| !self.passed.contains(name) && !active.contains(name));
+            let unknown: Vec<String> = unknown.collect();
+            let mut unknown = unknown.into_iter();
+            // More are read if some of these are for others, or over.
+            while candidates.len() < LOOK_MAX && !unknown.as_slice().is_empty() {
+                let some: Vec<String> = unknown.by_ref().take(LOOK_MAX - candidates.len()).collect();
+                if let Some(reason) = self.look(some, &mut candidates, &mut watches).await? {
+                    return Ok(reason);
                 }
-                // It has no number, by which messages are assigned to jobs.
-                if job_number(&name).is_none() {
-                    tracing::warn!(
-                        job = name,
-                        "a znode among the jobs has a name that no job has; it is passed over"
-                    );
-                    self.pass(name);
-                    continue;
-                }
-                let path = self.cluster.job(&name).record();
-                let (content, changed) = match self.store.get_and_watch(&path).await {
-                    Ok((content, _, changed)) => (content, changed),
-                    Err(Error::NoNode { .. }) => continue,
-                    Err(error) => return Err(error),
-                };
-                match record::read::<JobRecord>(&path, &content) {
-                    Ok(record) if record.state.is_over() && record.state != JobState::Incomplete => {
-                        self.pass(name);
-                    }
-                    Ok(record) if self.member.takes(&record).is_err() => {
-                        self.explain(&name, &record);
-                        self.pass(name);
-                    }
-                    Ok(record) if record.state.is_running() => match self.waits(&record.after).await? {
-                        Waits::NoLonger => return Ok(Next::Job(name, Box::new(record))),
-                        Waits::For(its_change) => watches.extend([changed, its_change]),
-                        Waits::InVain(reason) => return Ok(Next::InVain(name, reason)),
-                    },
-                    // It is still being submitted, or is suspended, or may be retried: its record will change.
-                    Ok(_) => watches.push(changed),
-                    Err(error) => {
-                        tracing::warn!(job = name, %error, "a job that cannot be read is passed over");
-                        self.pass(name);
-                    }
-                }
+            }
+            candidates.sort_by_key(|(name, record)| (Reverse(record.share.priority), job_number(name)));
+            let next = candidates.into_iter().next();
+            if let Some((name, record)) = next.filter(|(_, next)| !next.share.exclusive || active.is_empty())
+            {
+                return Ok(Next::Job(name, record));
             }
             seen(&*self.store, &any(watches).await)?;
         }
+    }
+
+    /// Reads the records of some jobs. Adds those that could begin to the candidates, and to the watches what has to
+    /// change before others can. Returns a job that waits in vain.
+    async fn look(
+        &mut self,
+        names: Vec<String>,
+        candidates: &mut Vec<(String, Box<JobRecord>)>,
+        watches: &mut Vec<OneShot>,
+    ) -> Result<Option<Next>> {
+        let paths: Vec<String> = names.iter().map(|name| self.cluster.job(name).record()).collect();
+        // All are requested before the first answer is awaited.
+        let asked: Vec<_> = paths.iter().map(|path| self.store.get_and_watch(path)).collect();
+        for ((name, path), answer) in names.into_iter().zip(paths).zip(asked) {
+            // It has no number, by which messages are assigned to jobs.
+            if job_number(&name).is_none() {
+                tracing::warn!(
+                    job = name,
+                    "a znode among the jobs has a name that no job has; it is passed over"
+                );
+                self.pass(name);
+                continue;
+            }
+            let (content, changed) = match answer.await {
+                Ok((content, _, changed)) => (content, changed),
+                Err(Error::NoNode { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            match record::read::<JobRecord>(&path, &content) {
+                Ok(record) if record.state.is_over() && record.state != JobState::Incomplete => {
+                    self.pass(name);
+                }
+                Ok(record) if self.member.takes(&record).is_err() => {
+                    self.explain(&name, &record);
+                    self.pass(name);
+                }
+                Ok(record) if record.state.is_running() => match self.waits(&record.after).await? {
+                    Waits::NoLonger => {
+                        candidates.push((name, Box::new(record)));
+                        watches.push(changed);
+                    }
+                    Waits::For(its_change) => watches.extend([changed, its_change]),
+                    Waits::InVain(reason) => return Ok(Some(Next::InVain(name, reason))),
+                },
+                // It is still being submitted, or is suspended, or may be retried: its record will change.
+                Ok(_) => watches.push(changed),
+                Err(error) => {
+                    tracing::warn!(job = name, %error, "a job that cannot be read is passed over");
+                    self.pass(name);
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Returns whether a job that is to run after these still waits.

@@ -70,6 +70,7 @@ impl Stage {
             require: Labels::NONE,
             after: &[],
             stays_open: false,
+            share: job::Share::default(),
             submitter: "me",
             now_ms: 1,
         };

@@ -67,6 +67,7 @@ async fn what_a_hundred_nodes_leave_behind_that_come_and_go_is_bounded() {
             ..transaction(&node, 0)
         };
         accounting::commit(&*store, &stage.cluster, &paths, &leave).await.unwrap();
+        stage.tree.expire(store.id());
         for task in ["task-7", "task-8"] {
             let claimed = claim(&stays, &stage, "stays", number, parked(task)).await;
             assert_eq!(claimed, if task == "task-7" { vec![7; LARGE] } else { vec![8] });

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use serde_json::json;
 use taskwork::{
     Figures, JobId, SetAside,
-    client::{JobDetails, Requests},
+    client::{JobDetails, Requests, Share},
 };
 
 use super::{
@@ -92,6 +92,9 @@ impl Facts {
         ];
         if !record.require.is_empty() {
             rows.push(("requires", record.require.to_string()));
+        }
+        if record.share != Share::default() {
+            rows.push(("share", record.share.to_string()));
         }
         if !record.after.is_empty() {
             rows.push(("after", record.after.join(", ")));

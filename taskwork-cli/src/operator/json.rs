@@ -45,6 +45,9 @@ pub(super) fn record(id: &str, stage: Stage, record: Option<&JobRecord>) -> serd
         "require": record.require,
         "after": record.after,
         "stays_open": record.stays_open,
+        "weight": record.share.weight,
+        "priority": record.share.priority,
+        "exclusive": record.share.exclusive,
         "reason": record.reason,
         "lost": record.lost,
     })

@@ -416,7 +416,10 @@ fn word(state: job::JobState) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use zk::{Labels, job::JobState};
+    use zk::{
+        Labels,
+        job::{JobState, Share},
+    };
 
     use super::*;
 
@@ -444,6 +447,7 @@ pub(super) mod tests {
             require: Labels::default(),
             after: Vec::new(),
             stays_open: false,
+            share: Share::default(),
             root: String::new(),
             shared_chunks: 0,
             shared_name: String::new(),

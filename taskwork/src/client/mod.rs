@@ -48,13 +48,17 @@ mod submitted;
 
 use std::{
     fmt,
+    num::NonZeroU32,
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use rand::Rng as _;
-use zk::{ClusterPaths, Labels, Store};
+use zk::{
+    ClusterPaths, Labels, Store,
+    job::share::{PRIORITY_RANGE, WEIGHT_MAX},
+};
 
 pub use self::{
     connection::Outage,
@@ -67,7 +71,7 @@ pub use self::{
 pub use zk::{
     Connect, Credentials, CredentialsError, Requests, Tls,
     figures::{EventKind, Ledger, NodeFigures, TimelineEvent},
-    job::{JobRecord, JobState, Lost},
+    job::{JobRecord, JobState, Lost, Share},
     membership::Member,
     suggestion::SUGGESTION_BYTES_MAX,
 };
@@ -122,9 +126,26 @@ struct EncodedJob {
     require: Labels,
     after: Vec<JobId>,
     stays_open: bool,
+    weight: u32,
+    priority: i32,
+    exclusive: bool,
     start_values: Vec<(String, Vec<u8>)>,
     shared: Vec<u8>,
     root: Root,
+}
+
+/// Checks what a job asks of the nodes.
+fn share(weight: u32, priority: i32, exclusive: bool) -> Result<Share, ClientError> {
+    let given = NonZeroU32::new(weight).filter(|weight| weight.get() <= WEIGHT_MAX);
+    let weight = given.ok_or_else(|| ClientError::Invalid {
+        reason: format!("a job's weight is from 1 to {WEIGHT_MAX}, not {weight}"),
+    })?;
+    if !PRIORITY_RANGE.contains(&priority) {
+        let (least, most) = (PRIORITY_RANGE.start(), PRIORITY_RANGE.end());
+        let reason = format!("a job's priority is from {least} to {most}, not {priority}");
+        return Err(ClientError::Invalid { reason });
+    }
+    Ok(Share { weight, priority, exclusive })
 }
 
 /// The most jobs that a job can wait for.
@@ -251,6 +272,9 @@ impl Client {
             require: job.require,
             after: job.after,
             stays_open: job.stays_open,
+            weight: job.weight,
+            priority: job.priority,
+            exclusive: job.exclusive,
             start_values: Job::<T>::encoded_values(job.start_values).map_err(encoded)?,
             shared: codec::encode(&*job.shared).map_err(encoded)?,
             root: Root::new(job.root).map_err(encoded)?,
@@ -270,6 +294,7 @@ impl Client {
                 let reason = format!("a job can run after {AFTER_MAX} others, not after {}", job.after.len());
                 return Err(ClientError::Invalid { reason });
             }
+            let share = share(job.weight, job.priority, job.exclusive)?;
             // They exist, so they were submitted before: no two jobs can wait for each other.
             for job in &job.after {
                 self.record(job).await?;
@@ -285,6 +310,7 @@ impl Client {
                 require: &job.require,
                 after: &after,
                 stays_open: job.stays_open,
+                share,
                 shared: &job.shared,
                 start_values: &job.start_values,
             };

@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Entry, Pool, PoolFault, PoolLimits, Work, Workers};
+use super::{Claim, Crew, Entry, Pool, PoolFault, PoolLimits, Work, Workplace};
 use crate::{
     context::Context,
     envelope::{Envelope, TASK_BYTES_MAX},
@@ -31,11 +31,12 @@ const LIMITS: PoolLimits = PoolLimits {
 /// How long anything is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn start<T: Task<Shared = ()>>(root: T) -> (Arc<Pool<T>>, Workers) {
+fn start<T: Task<Shared = ()>>(root: T) -> (Arc<Pool<T>>, Crew) {
     let pool = Arc::new(Pool::new(NodeId(1), Arc::new(()), 1, LIMITS));
-    let workers = Workers::start(&pool).unwrap();
+    let crew = Crew::start(1).unwrap();
+    crew.add(Claim::default(), Arc::clone(&pool) as Arc<dyn Workplace>);
     pool.put(vec![Entry::new(TaskId::ROOT, root).seal().unwrap()], Basis::FIRM, None).unwrap();
-    (pool, workers)
+    (pool, crew)
 }
 
 fn fault<T: Task>(pool: &Pool<T>) -> PoolFault {
@@ -49,10 +50,10 @@ fn fault<T: Task>(pool: &Pool<T>) -> PoolFault {
     }
 }
 
-fn end<T: Task>(pool: &Pool<T>, workers: Workers) {
+fn end<T: Task>(pool: &Pool<T>, crew: Crew) {
     pool.close();
     // Fails if a worker's thread has panicked.
-    workers.join();
+    crew.join();
 }
 
 /// A gate that a task passes when the test has opened it.

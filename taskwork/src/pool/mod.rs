@@ -10,6 +10,8 @@
 //!     └─────────┴─ Work ────┘        what the shell sees, whatever the program
 //! ```
 //!
+//! The workers belong to the node's [crew](crew), and work in the pools of all its jobs.
+//!
 //! A local split never leaves this module: the child goes into the queue and a hungry worker takes it. The
 //! rest of the node is only notified of a change ([`Work::changed`]), and then looks at the pool.
 
@@ -18,6 +20,8 @@ mod queue;
 mod cut;
 mod deaths;
 mod worker;
+mod crew;
+mod shares;
 #[cfg(feature = "simulation")]
 mod slices;
 mod ledger;
@@ -47,12 +51,18 @@ use tokio::sync::Notify;
 pub use self::slices::Pace;
 #[cfg(feature = "simulation")]
 pub(crate) use self::slices::Slices;
-use self::{batches::Batches, cut::Seal, deaths::Deaths, queue::Queue};
+use self::{
+    batches::Batches,
+    cut::Seal,
+    deaths::Deaths,
+    queue::{End, Queue},
+};
 pub(crate) use self::{
+    crew::{Crew, Workers, Workplace},
+    shares::Claim,
     signals::Signals,
     variables::{Source, Unpublished, VariableTable},
     work::{PoolFault, Work, merge},
-    worker::Workers,
 };
 use crate::{
     config::Limits,
@@ -183,15 +193,15 @@ impl<T: Task> Pool<T> {
     /// Queues a task that was just split off by a worker's task.
     pub(crate) fn put_split(&self, worker: usize, entry: Entry<T>) {
         self.splits.add(1);
-        self.put_by(worker, entry);
+        self.put_by(worker, entry, End::Back);
     }
 
     /// Queues a task of a worker.
-    fn put_by(&self, worker: usize, entry: Entry<T>) {
-        let put = self.queue.put_by(worker, entry, None, &self.signals).or_else(|entry| {
+    fn put_by(&self, worker: usize, entry: Entry<T>, end: End) {
+        let put = self.queue.put_by(worker, entry, end, None, &self.signals).or_else(|entry| {
             // The entry is a part of what the cut that is being taken is to contain.
             let sealed = self.seal_for_cut(&entry);
-            self.queue.put_by(worker, entry, Some(sealed), &self.signals)
+            self.queue.put_by(worker, entry, end, Some(sealed), &self.signals)
         });
         if matches!(put, Ok(true)) {
             self.changed.notify_one();

@@ -4,11 +4,14 @@
 //! off, begun or ended; never while a task is searched. It also guards the [`cut`](super::cut) that is being
 //! taken.
 
+mod cuts;
+mod sharing;
+
 use std::{
     collections::VecDeque,
     hint,
     sync::{
-        PoisonError,
+        OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -18,7 +21,8 @@ use tokio::time::Instant;
 
 use super::{
     Entry, PoolView,
-    cut::{Collecting, Seal, Sealed, Standing},
+    crew::Post,
+    cut::{Collecting, Seal},
     signals::Signals,
     sync::{AtomicU64, Condvar, Mutex, MutexGuard},
 };
@@ -37,6 +41,10 @@ pub(super) struct Queue<T: Task> {
     stirred: Stirred,
     /// For each worker, whether its task is to be interrupted.
     interrupted: Box<[AtomicBool]>,
+    /// For each worker, whether it is to leave for another pool.
+    recalled: Box<[AtomicBool]>,
+    /// The connection to the crew, from which workers come.
+    post: OnceLock<Post>,
 }
 
 /// A counter that increases when there may be a task for a waiting worker. On its own cache line, because
@@ -54,8 +62,8 @@ pub(super) enum Next<T: Task> {
     Task(Entry<T>),
     /// No task is available now.
     Nothing,
-    /// The pool is closed.
-    Closed,
+    /// The worker is to leave: the pool is closed, or another one needs it.
+    Leave,
 }
 
 /// What is to be done with a task that was interrupted.
@@ -66,6 +74,14 @@ pub(super) enum Interruption {
     /// It is to be encoded for the cut, and goes on.
     Seal,
     GoOn,
+}
+
+/// The end of the queue to which a task goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It begins before all others.
+    Front,
+    Back,
 }
 
 /// Whether what has a basis is this node's.
@@ -89,10 +105,14 @@ struct State<T: Task> {
     tasks: VecDeque<Queued<T>>,
     /// The number of queued tasks that are too large to be sent.
     staying: usize,
-    workers: usize,
-    idle: usize,
-    /// The number of idle workers that sleep.
+    /// The number of workers that could be here.
+    slots: usize,
+    /// The number of workers that have a task.
+    busy: usize,
+    /// The number of workers that sleep here.
     asleep: usize,
+    /// Whether workers without a task leave for other pools.
+    shared: bool,
     thieves: usize,
     gate: Gate,
     steal_times: Histogram,
@@ -116,21 +136,24 @@ impl<T: Task> Queue<T> {
         let state = State {
             tasks: VecDeque::new(),
             staying: 0,
-            workers,
-            idle: 0,
+            slots: workers,
+            busy: 0,
             asleep: 0,
+            shared: false,
             thieves: 0,
             gate: Gate::Open,
             steal_times: Histogram::default(),
             running: vec![None; workers],
             cut: Collecting::default(),
         };
-        let interrupted = (0..workers).map(|_| AtomicBool::new(false)).collect();
+        let flags = || (0..workers).map(|_| AtomicBool::new(false)).collect();
         Self {
             state: Mutex::new(state),
             wake: Condvar::new(),
             stirred: Stirred(AtomicU64::new(0)),
-            interrupted,
+            interrupted: flags(),
+            recalled: flags(),
+            post: OnceLock::new(),
         }
     }
 
@@ -143,7 +166,7 @@ impl<T: Task> Queue<T> {
     /// Queues tasks. Returns whether a thief waits for one.
     #[cfg(all(test, feature = "loom"))]
     pub(super) fn put(&self, entries: impl IntoIterator<Item = Entry<T>>, signals: &Signals) -> bool {
-        self.put_locked(self.lock(), entries, None, signals)
+        self.put_locked(self.lock(), entries, End::Back, None, signals)
     }
 
     /// Queues tasks that were requested from another node at the time `asked`; the steal is timed until the
@@ -157,20 +180,26 @@ impl<T: Task> Queue<T> {
     ) -> bool {
         let mut state = self.lock();
         state.cut.open(basis);
-        self.put_locked(state, entries, asked, signals)
+        self.put_locked(state, entries, End::Back, asked, signals)
     }
 
     fn put_locked(
         &self,
         mut state: MutexGuard<'_, State<T>>,
         entries: impl IntoIterator<Item = Entry<T>>,
+        end: End,
         mut asked: Option<Instant>,
         signals: &Signals,
     ) -> bool {
         let before = state.tasks.len();
         for entry in entries {
-            if !state.cut.is_void(entry.basis) {
-                state.tasks.push_back(Queued { entry, bytes: None, asked: asked.take() });
+            if state.cut.is_void(entry.basis) {
+                continue;
+            }
+            let queued = Queued { entry, bytes: None, asked: asked.take() };
+            match end {
+                End::Front => state.tasks.push_front(queued),
+                End::Back => state.tasks.push_back(queued),
             }
         }
         let added = state.tasks.len() - before;
@@ -186,6 +215,7 @@ impl<T: Task> Queue<T> {
         &self,
         worker: usize,
         entry: Entry<T>,
+        end: End,
         sealed: Option<Seal>,
         signals: &Signals,
     ) -> Result<bool, Entry<T>> {
@@ -194,7 +224,7 @@ impl<T: Task> Queue<T> {
             let Some(sealed) = sealed else { return Err(entry) };
             state.cut.add(sealed);
         }
-        Ok(self.put_locked(state, [entry], None, signals))
+        Ok(self.put_locked(state, [entry], end, None, signals))
     }
 
     /// Puts tasks back to the front, from which they were [taken for a thief](Self::take_for_thief) or for a
@@ -218,7 +248,7 @@ impl<T: Task> Queue<T> {
         state.signal(signals);
         let to_wake = added.min(state.asleep);
         self.stir();
-        drop(state);
+        self.offer(state, added);
         for _ in 0..to_wake {
             self.wake.notify_one();
         }
@@ -229,20 +259,23 @@ impl<T: Task> Queue<T> {
         self.lock().steal_times
     }
 
-    /// Waits for a task for a worker that has none; `None` when the pool is closed. `notify` is called if no
-    /// task can begin at once or, while others of the pool work, soon; and if the worker was the last that a
-    /// cut has waited for.
+    /// Waits for a task for a worker that has none; `None` when the worker is to leave, because the pool is closed
+    /// or others need it. `notify` is called if no task can begin at once or, while others of the pool work, soon;
+    /// and if the worker was the last that a cut has waited for.
     pub(super) fn next(&self, worker: usize, signals: &Signals, notify: impl Fn()) -> Option<Entry<T>> {
         let mut state = self.lock();
         if self.rest(&mut state, worker, signals) {
             notify();
         }
+        if self.is_recalled(worker) {
+            state.signal(signals);
+            return None;
+        }
         if let Some(entry) = state.begin(worker, signals) {
             return Some(entry);
         }
-        state.idle += 1;
         state.signal(signals);
-        if state.idle < state.workers && state.gate == Gate::Open {
+        if state.busy > 0 && state.gate == Gate::Open && !state.shared {
             state = self.watch(state);
         }
         if !state.can_begin() {
@@ -252,8 +285,10 @@ impl<T: Task> Queue<T> {
         }
         while state.gate != Gate::Closed {
             if state.can_begin() {
-                state.idle -= 1;
                 return state.begin(worker, signals);
+            }
+            if state.shared {
+                return None;
             }
             state.asleep += 1;
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -265,7 +300,7 @@ impl<T: Task> Queue<T> {
     /// Spins for a moment until a task can begin, without the lock.
     fn watch<'a>(&'a self, mut state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
         let until = Instant::now() + WATCH;
-        while state.gate == Gate::Open && !state.can_begin() && Instant::now() < until {
+        while state.gate == Gate::Open && !state.can_begin() && !state.shared && Instant::now() < until {
             let seen = self.stirred.0.load(Relaxed);
             drop(state);
             while self.stirred.0.load(Relaxed) == seen && Instant::now() < until {
@@ -283,7 +318,7 @@ impl<T: Task> Queue<T> {
     }
 
     /// Returns a task to run if there is one now, like [`next`](Self::next) without waiting. `waits` is state
-    /// of the caller: whether it is counted as idle.
+    /// of the caller: whether it has found none before.
     #[cfg(feature = "simulation")]
     pub(super) fn try_next(
         &self,
@@ -296,20 +331,21 @@ impl<T: Task> Queue<T> {
         if self.rest(&mut state, worker, signals) {
             notify();
         }
-        if state.gate == Gate::Closed {
-            return Next::Closed;
+        if state.gate == Gate::Closed || self.is_recalled(worker) {
+            state.signal(signals);
+            return Next::Leave;
         }
         if state.can_begin() {
-            state.idle -= usize::from(std::mem::take(waits));
+            *waits = false;
             return state.begin(worker, signals).map_or(Next::Nothing, Next::Task);
         }
+        let shared = state.shared;
         if !std::mem::replace(waits, true) {
-            state.idle += 1;
             state.signal(signals);
             drop(state);
             notify();
         }
-        Next::Nothing
+        if shared { Next::Leave } else { Next::Nothing }
     }
 
     /// Takes all tasks out, oldest first: those nearest to the root.
@@ -353,151 +389,6 @@ impl<T: Task> Queue<T> {
         taken
     }
 
-    /// Begins a cut in which these bases count, and takes out the queued tasks that are to be encoded for it.
-    /// If there is to be no [ledger](crate::Limits::ledger_interval_ms), only completions count.
-    pub(super) fn begin_cut(&self, firm: &[Basis], ledger: bool, signals: &Signals) -> Vec<Queued<T>> {
-        let mut state = self.lock();
-        let State { running, cut, tasks, .. } = &mut *state;
-        cut.begin(firm);
-        if !ledger {
-            // What is here is not written.
-            if !tasks.is_empty() || running.iter().any(Option::is_some) {
-                cut.add(None);
-            }
-            return Vec::new();
-        }
-        for (worker, basis) in running.iter().enumerate() {
-            if basis.is_some_and(|basis| cut.counts(basis)) {
-                cut.awaits_now(worker);
-                self.interrupted[worker].store(true, Relaxed);
-            }
-        }
-        if cut.awaits_any() {
-            signals.announce_snapshot();
-        }
-        let tasks = std::mem::take(&mut state.tasks);
-        let (counting, others) = tasks.into_iter().partition(|queued| state.cut.counts(queued.entry.basis));
-        state.tasks = others;
-        state.staying = state.tasks.iter().filter(|queued| queued.stays()).count();
-        state.signal(signals);
-        Vec::from(counting)
-    }
-
-    /// Adds queued tasks to the cut, and puts them back. Returns whether the cut is collected.
-    pub(super) fn sealed(&self, sealed: Vec<(Queued<T>, Seal)>, signals: &Signals) -> bool {
-        let mut state = self.lock();
-        let mut kept = Vec::with_capacity(sealed.len());
-        for (queued, seal) in sealed {
-            state.cut.add(seal);
-            kept.push(queued);
-        }
-        drop(state);
-        self.put_back(kept, signals);
-        let mut state = self.lock();
-        state.cut.sealed_queue();
-        state.cut.is_collected()
-    }
-
-    /// Returns whether a worker's task is to be interrupted.
-    pub(super) fn is_interrupted(&self, worker: usize) -> bool {
-        self.interrupted[worker].load(Relaxed)
-    }
-
-    /// Returns the number of the cut that is collected, and the workers whose point is still to come.
-    pub(super) fn awaited(&self) -> (u64, Vec<usize>) {
-        self.lock().cut.awaited()
-    }
-
-    /// Returns what is to be done with a task that was interrupted.
-    pub(super) fn interruption(&self, worker: usize, basis: Basis, signals: &Signals) -> Interruption {
-        let state = self.lock();
-        self.interrupted[worker].store(false, Relaxed);
-        self.signal_interrupts(signals);
-        if state.cut.is_void(basis) {
-            Interruption::Drop
-        } else if state.cut.awaits(worker) {
-            Interruption::Seal
-        } else {
-            Interruption::GoOn
-        }
-    }
-
-    /// Adds a running task to the cut: its worker's point. Returns whether the cut is collected.
-    pub(super) fn pass(&self, worker: usize, sealed: Seal) -> bool {
-        let mut state = self.lock();
-        if state.cut.awaits(worker) {
-            state.cut.add(sealed);
-        }
-        state.cut.pass(worker)
-    }
-
-    /// Notes that a worker has no task, which passes its point of a cut. Returns whether the cut is collected
-    /// with it.
-    fn rest(&self, state: &mut State<T>, worker: usize, signals: &Signals) -> bool {
-        state.running[worker] = None;
-        if self.interrupted[worker].swap(false, Relaxed) {
-            self.signal_interrupts(signals);
-        }
-        state.cut.pass(worker)
-    }
-
-    /// Must be called under the lock.
-    fn signal_interrupts(&self, signals: &Signals) {
-        signals.set_snapshot(self.interrupted.iter().any(|interrupted| interrupted.load(Relaxed)));
-    }
-
-    /// Returns where a completion of a worker counts.
-    pub(super) fn standing(&self, worker: usize, basis: Basis) -> Standing {
-        self.lock().cut.standing(worker, basis)
-    }
-
-    /// Returns whether completions on this basis belong to the node, or never will.
-    pub(super) fn judge(&self, basis: Basis) -> Judgement {
-        let state = self.lock();
-        if state.cut.is_void(basis) {
-            Judgement::Void
-        } else if state.cut.counts(basis) {
-            Judgement::Firm
-        } else {
-            Judgement::Tentative
-        }
-    }
-
-    /// Returns whether a cut waits to be finished.
-    pub(super) fn cut_is_collected(&self) -> bool {
-        self.lock().cut.is_collected()
-    }
-
-    /// Finishes a collected cut.
-    pub(super) fn finish_cut(&self) -> Option<(u64, Sealed)> {
-        self.lock().cut.finish()
-    }
-
-    /// Drops what is queued on these bases, and interrupts what runs on them.
-    pub(super) fn void(&self, bases: &[Basis], signals: &Signals) {
-        let mut state = self.lock();
-        state.cut.void(bases);
-        state.tasks.retain(|queued| !bases.contains(&queued.entry.basis));
-        state.staying = state.tasks.iter().filter(|queued| queued.stays()).count();
-        for (worker, basis) in state.running.iter().enumerate() {
-            if basis.is_some_and(|basis| bases.contains(&basis)) {
-                self.interrupted[worker].store(true, Relaxed);
-                signals.announce_snapshot();
-            }
-        }
-        state.signal(signals);
-    }
-
-    /// Forgets the bases and the cut of an attempt that is over. No task may run meanwhile.
-    pub(super) fn reset(&self, signals: &Signals) {
-        let mut state = self.lock();
-        state.cut.reset();
-        for interrupted in &self.interrupted {
-            interrupted.store(false, Relaxed);
-        }
-        self.signal_interrupts(signals);
-    }
-
     /// Sets the number of thieves that wait at this node; each adds to the demand.
     pub(super) fn set_thieves(&self, thieves: usize, signals: &Signals) {
         let mut state = self.lock();
@@ -525,7 +416,7 @@ impl<T: Task> Queue<T> {
         signals.set_stop(false);
         state.signal(signals);
         self.stir();
-        drop(state);
+        self.offer(state, usize::MAX);
         self.wake.notify_all();
     }
 
@@ -539,18 +430,18 @@ impl<T: Task> Queue<T> {
         self.wake.notify_all();
     }
 
-    /// Returns the number of workers that are not waiting, and the outlook of the queued tasks.
+    /// Returns the number of workers that have a task, and the outlook of the queued tasks.
     pub(super) fn outlook(&self) -> (usize, Outlook) {
         let state = self.lock();
         let waiting = state.tasks.iter().map(|queued| queued.entry.outlook);
-        (state.workers - state.idle, outlook::of_all(waiting))
+        (state.busy, outlook::of_all(waiting))
     }
 
     pub(super) fn view(&self) -> PoolView {
         let state = self.lock();
         PoolView {
-            workers: state.workers,
-            idle: state.idle,
+            workers: state.slots.max(state.busy),
+            idle: state.idle(),
             queued: state.tasks.len(),
             staying: state.staying,
             stopped: state.gate != Gate::Open,
@@ -571,6 +462,11 @@ impl<T: Task> State<T> {
         self.gate == Gate::Open && !self.tasks.is_empty()
     }
 
+    /// Returns the number of workers without a task that are here or could be.
+    fn idle(&self) -> usize {
+        self.slots.saturating_sub(self.busy)
+    }
+
     fn begin(&mut self, worker: usize, signals: &Signals) -> Option<Entry<T>> {
         let next = if self.gate == Gate::Open { self.tasks.pop_front() } else { None };
         self.staying -= usize::from(next.as_ref().is_some_and(Queued::stays));
@@ -578,6 +474,7 @@ impl<T: Task> State<T> {
             self.steal_times.note(asked.elapsed());
         }
         self.running[worker] = next.as_ref().map(|queued| queued.entry.basis);
+        self.busy += usize::from(next.is_some());
         self.signal(signals);
         next.map(|queued| queued.entry)
     }
@@ -585,7 +482,7 @@ impl<T: Task> State<T> {
     /// Updates the signals. Under the lock, so that the last update is consistent with the state.
     fn signal(&self, signals: &Signals) {
         let (queued, sendable) = (self.tasks.len(), self.tasks.len() - self.staying);
-        let wanted = self.idle + self.thieves > queued || self.thieves > sendable;
+        let wanted = self.idle() + self.thieves > queued || self.thieves > sendable;
         signals.set_split(self.gate == Gate::Open && wanted);
     }
 }

@@ -2,20 +2,17 @@
 //! variables and the contexts are the production ones, and only the scheduling differs.
 
 use std::{
-    convert::Infallible,
     future::{Future, ready},
     pin::Pin,
     sync::Arc,
 };
 
-use tokio::{
-    sync::{Notify, mpsc},
-    time::Instant,
-};
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, Workers,
+    Entry, Pool, PoolFault, PoolView, Signals, VariableTable, Work, Workplace,
     batches::Taken,
+    crew::{Post, Stint},
     queue::Next,
     work::{Merging, merge_shown},
     worker::Searched,
@@ -35,32 +32,27 @@ use crate::{
 pub trait Pace: Send + Sync + 'static {
     /// Waits until a worker of the node may run its next slice.
     fn slice(&self, node: NodeId) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-    /// Runs a slice: calls `run` once. A task's search then returns [`Outcome::Migrate`] at the end of the
-    /// slice, without having been asked to.
-    fn work(&self, node: NodeId, run: &mut dyn FnMut());
+    /// Runs a slice of a task of the job with this number: calls `run` once. The task's search then returns
+    /// [`Outcome::Migrate`] at the end of the slice, without having been asked to.
+    fn work(&self, node: NodeId, job: u64, run: &mut dyn FnMut());
 }
 
 /// A pool whose workers are loops on the runtime with the virtual time.
 pub(crate) struct Slices<T: Task> {
     pool: Pool<T>,
+    /// The number of the job.
+    job: u64,
     pace: Arc<dyn Pace>,
     /// Notified when waiting workers should look again.
     look: Notify,
 }
 
 impl<T: Task> Slices<T> {
-    /// Starts as many workers as the pool was made for. Each ends after its slice when the pool is closed.
-    pub(crate) fn start(pool: Pool<T>, pace: Arc<dyn Pace>) -> (Arc<Self>, Workers) {
-        let slices = Arc::new(Self { pool, pace, look: Notify::new() });
-        let (away, back) = mpsc::channel(1);
-        for worker in 0..slices.pool.worked.len() {
-            tokio::spawn(Arc::clone(&slices).keep_working(worker, away.clone()));
-        }
-        (slices, Workers::sliced(back))
+    pub(crate) fn new(pool: Pool<T>, job: u64, pace: Arc<dyn Pace>) -> Self {
+        Self { pool, job, pace, look: Notify::new() }
     }
 
-    /// Runs a worker. `_away` is dropped when it has returned.
-    async fn keep_working(self: Arc<Self>, worker: usize, _away: mpsc::Sender<Infallible>) {
+    async fn work(self: Arc<Self>, worker: usize) {
         let (mut begun, mut waits) = (None, false);
         loop {
             let entry = if let Some(entry) = begun.take() {
@@ -68,7 +60,7 @@ impl<T: Task> Slices<T> {
             } else {
                 let hungry = || self.pool.notify_changed();
                 match self.pool.queue.try_next(worker, &self.pool.signals, &mut waits, hungry) {
-                    Next::Closed => return,
+                    Next::Leave => return,
                     Next::Task(entry) => entry,
                     Next::Nothing => {
                         self.look.notified().await;
@@ -78,7 +70,7 @@ impl<T: Task> Slices<T> {
             };
             self.pace.slice(self.pool.node).await;
             let mut entry = Some(entry);
-            self.pace.work(self.pool.node, &mut || {
+            self.pace.work(self.pool.node, self.job, &mut || {
                 begun = entry.take().and_then(|entry| self.slice(entry, worker));
             });
             // Waiting workers may take what was split off or put back.
@@ -90,7 +82,7 @@ impl<T: Task> Slices<T> {
     fn slice(&self, mut entry: Entry<T>, worker: usize) -> Option<Entry<T>> {
         // A task is interrupted for microseconds: a whole slice for it would be too much.
         if self.pool.is_interrupted(worker) {
-            let Some(same) = self.pool.interrupt(worker, entry) else {
+            let Some(same) = self.pool.heed(worker, entry) else {
                 self.pool.runs(worker, None);
                 return None;
             };
@@ -101,11 +93,14 @@ impl<T: Task> Slices<T> {
                 if !finished.requested.stop =>
             {
                 let Finished { id, children, output, basis, .. } = finished;
-                Some(Entry {
-                    basis,
-                    deaths: deaths.polled(Instant::now()),
-                    ..Entry::resume(id, children, output, task)
-                })
+                let deaths = deaths.polled(Instant::now());
+                let entry = Entry { deaths, basis, ..Entry::resume(id, children, output, task) };
+                // After the slice: otherwise a quantum that is shorter than a slice would let nothing run.
+                let goes_on = self.pool.yield_if_recalled(worker, entry);
+                if goes_on.is_none() {
+                    self.pool.runs(worker, None);
+                }
+                goes_on
             }
             searched => {
                 let again = self.pool.conclude(searched, worker);
@@ -115,6 +110,34 @@ impl<T: Task> Slices<T> {
                 again
             }
         }
+    }
+}
+
+impl<T: Task> Workplace for Slices<T> {
+    fn waiting(&self) -> usize {
+        self.pool.waiting()
+    }
+
+    fn allot(&self, slots: usize, shared: bool) {
+        self.pool.allot(slots, shared);
+        // Waiting workers may leave.
+        self.look.notify_waiters();
+    }
+
+    fn recall(&self, worker: usize) {
+        self.pool.recall(worker);
+    }
+
+    fn welcome(&self, worker: usize) {
+        self.pool.welcome(worker);
+    }
+
+    fn stint(self: Arc<Self>, worker: usize) -> Stint {
+        Stint::Sliced(Box::pin(self.work(worker)))
+    }
+
+    fn enlist(&self, post: Post) {
+        self.pool.enlist(post);
     }
 }
 

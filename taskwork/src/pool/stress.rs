@@ -13,7 +13,7 @@ use std::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, Pool, PoolLimits, Work, Workers, merge};
+use super::{Claim, Crew, Entry, Pool, PoolLimits, Work, Workplace, merge};
 use crate::{
     context::Context,
     core::Cut,
@@ -80,7 +80,7 @@ fn cut<T: Task>(pool: &Arc<Pool<T>>) -> Cut {
 
 struct Bench {
     pool: Arc<Pool<Leaves>>,
-    workers: Workers,
+    crew: Crew,
 }
 
 impl Bench {
@@ -91,9 +91,10 @@ impl Bench {
     /// Starts a pool of a node. Pools that exchange tasks belong to different nodes, since a node's number is part
     /// of the ids of the tasks that it makes.
     fn start_on(node: NodeId, workers: usize) -> Self {
-        let pool = Arc::new(Pool::new(node, Arc::new(()), workers, LIMITS));
-        let workers = Workers::start(&pool).unwrap();
-        Self { pool, workers }
+        let (pool, crew) =
+            (Arc::new(Pool::new(node, Arc::new(()), workers, LIMITS)), Crew::start(workers).unwrap());
+        crew.add(Claim::default(), Arc::clone(&pool) as Arc<dyn Workplace>);
+        Self { pool, crew }
     }
 
     fn put_root(&self) {
@@ -116,7 +117,7 @@ impl Bench {
 
     fn end(self) {
         self.pool.close();
-        self.workers.join();
+        self.crew.join();
     }
 }
 
@@ -305,7 +306,8 @@ fn a_thief_is_given_so_many_bytes_and_what_is_too_large_to_be_sent_stays() {
     assert_eq!((give(1_000).len(), give(1_000).len(), give(1_000).len()), (3, 1, 0));
     assert_eq!((pool.view().queued, pool.view().spare()), (1, 0), "nothing to give: no thief waits for it");
     // The task is done here.
-    let workers = Workers::start(&pool).unwrap();
+    let crew = Crew::start(1).unwrap();
+    crew.add(Claim::default(), Arc::clone(&pool) as Arc<dyn Workplace>);
     let give_up = Instant::now() + Duration::from_secs(60);
     while !pool.view().is_idle() {
         assert!(Instant::now() < give_up, "waited in vain for an idle pool");
@@ -314,5 +316,5 @@ fn a_thief_is_given_so_many_bytes_and_what_is_too_large_to_be_sent_stays() {
     assert_eq!(pool.view().staying, 0);
     assert_eq!(cut(&pool).output, codec::encode(&(65_u64 << 20)).unwrap());
     pool.close();
-    workers.join();
+    crew.join();
 }

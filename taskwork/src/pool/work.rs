@@ -12,8 +12,8 @@ use thiserror::Error;
 use tokio::{task, time::Instant};
 
 use super::{
-    CHILDREN_MAX, Entry, Pool, PoolView, Signals, Source, VariableTable, batches::Taken, lock, queue::Queued,
-    worker::message,
+    CHILDREN_MAX, Entry, Pool, PoolView, Signals, Source, VariableTable, Workplace, batches::Taken, lock,
+    queue::Queued, worker::message,
 };
 use crate::{
     core::Cut,
@@ -58,7 +58,7 @@ pub(crate) type Merging =
 ///
 /// The driver calls these methods and must not wait for the program's own code: a search, a merge or a
 /// comparison may take seconds. So they take no lock under which such code runs.
-pub(crate) trait Work: Send + Sync + 'static {
+pub(crate) trait Work: Workplace + 'static {
     /// Waits for an event that the node must react to: a worker went hungry, a task was queued for a thief,
     /// the batch grew large, a variable improved, the program failed.
     fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
@@ -103,7 +103,7 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging;
     /// Offers a user's suggestion. Returns whether it made a difference, and the answer.
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String>;
-    /// Closes the pool: running tasks are asked to stop, workers return.
+    /// Closes the pool: running tasks are asked to stop, workers leave, and none comes any more.
     fn close(&self);
 }
 
@@ -313,6 +313,7 @@ impl<T: Task> Work for Pool<T> {
     }
 
     fn close(&self) {
+        self.queue.dismiss();
         self.queue.close(&self.signals);
     }
 }

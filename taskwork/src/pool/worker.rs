@@ -1,86 +1,24 @@
-//! The workers: threads that run tasks.
+//! What a worker does with a task.
 
 use std::{
     any::Any,
-    convert::Infallible,
-    io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    thread::{self, JoinHandle},
+    thread,
 };
 
-use tokio::{sync::mpsc, time::Instant};
+use tokio::time::Instant;
 
-use super::{Entry, Pool, PoolFault, deaths::Deaths, queue::Interruption};
+use super::{
+    Entry, Pool, PoolFault,
+    crew::{Post, Stint, Workplace},
+    deaths::Deaths,
+    queue::{End, Interruption},
+};
 use crate::{
     context::{Context, Finished},
     task::{Outcome, Task},
 };
-
-/// The threads of a pool. Dropping them does not end them: close the pool first, then [`join`](Self::join)
-/// them, or wait until they have [returned](Self::returned).
-#[derive(Debug)]
-pub(crate) struct Workers {
-    threads: Vec<JoinHandle<()>>,
-    /// Closed when the last worker has returned: each holds a sender.
-    back: mpsc::Receiver<Infallible>,
-}
-
-impl Workers {
-    /// Starts as many workers as the pool was made for.
-    ///
-    /// # Errors
-    /// If the operating system refuses a thread. The workers already started are ended.
-    pub(crate) fn start<T: Task>(pool: &Arc<Pool<T>>) -> io::Result<Self> {
-        let (away, back) = mpsc::channel(1);
-        let mut workers = Self { threads: Vec::new(), back };
-        for worker in 0..pool.worked.len() {
-            let (its_pool, away) = (Arc::clone(pool), away.clone());
-            let thread = thread::Builder::new().name(format!("worker-{worker}"));
-            let work = move || {
-                its_pool.work(worker);
-                drop(away);
-            };
-            match thread.spawn(work) {
-                Ok(handle) => workers.threads.push(handle),
-                Err(refused) => {
-                    pool.queue.close(&pool.signals);
-                    workers.join();
-                    return Err(refused);
-                }
-            }
-        }
-        Ok(workers)
-    }
-
-    /// Creates a handle without threads: the pool is worked by futures, which drop their senders when they
-    /// return.
-    #[cfg(feature = "simulation")]
-    pub(crate) fn sliced(back: mpsc::Receiver<Infallible>) -> Self {
-        Self { threads: Vec::new(), back }
-    }
-
-    /// Waits until every worker has returned, without blocking a thread.
-    ///
-    /// # Cancellation safety
-    /// Dropping the future has no effect.
-    pub(crate) async fn returned(&mut self) {
-        // Nothing is ever sent.
-        let _ = self.back.recv().await;
-    }
-
-    /// Returns the number of workers that have not returned.
-    pub(crate) fn out(&self) -> usize {
-        self.back.sender_strong_count()
-    }
-
-    /// Waits until every worker has returned: each does at its task's next `migrate()`.
-    pub(crate) fn join(self) {
-        for thread in self.threads {
-            thread.join().expect("a worker catches the panics of its tasks");
-        }
-    }
-}
 
 /// A search that has returned, or panicked.
 pub(super) struct Searched<T: Task> {
@@ -90,13 +28,38 @@ pub(super) struct Searched<T: Task> {
     pub(super) task: T,
 }
 
-impl<T: Task> Pool<T> {
-    fn work(&self, worker: usize) {
-        while let Some(entry) = self.queue.next(worker, &self.signals, || self.notify_changed()) {
-            self.run(entry, worker);
+impl<T: Task> Workplace for Pool<T> {
+    fn waiting(&self) -> usize {
+        self.queue.waiting()
+    }
+
+    fn allot(&self, slots: usize, shared: bool) {
+        if self.queue.allot(slots, shared, &self.signals) {
+            self.notify_changed();
         }
     }
 
+    fn recall(&self, worker: usize) {
+        self.queue.recall(worker, &self.signals);
+    }
+
+    fn welcome(&self, worker: usize) {
+        self.queue.welcome(worker);
+    }
+
+    fn stint(self: Arc<Self>, worker: usize) -> Stint {
+        while let Some(entry) = self.queue.next(worker, &self.signals, || self.notify_changed()) {
+            self.run(entry, worker);
+        }
+        Stint::Over
+    }
+
+    fn enlist(&self, post: Post) {
+        self.queue.enlist(post);
+    }
+}
+
+impl<T: Task> Pool<T> {
     /// Runs a task until it is complete or stops.
     pub(crate) fn run(&self, entry: Entry<T>, worker: usize) {
         let mut next = Some(entry);
@@ -137,7 +100,8 @@ impl<T: Task> Pool<T> {
             Ok(Outcome::Complete) => self.complete(worker, (id, basis), &children, output),
             Ok(Outcome::Migrate) if requested.stop => {
                 let deaths = deaths.polled(Instant::now());
-                self.put_by(worker, Entry { deaths, basis, ..Entry::resume(id, children, output, task) });
+                let entry = Entry { deaths, basis, ..Entry::resume(id, children, output, task) };
+                self.put_by(worker, entry, End::Back);
             }
             Ok(Outcome::Migrate) if requested.snapshot => {
                 let deaths = deaths.polled(Instant::now());
@@ -152,7 +116,21 @@ impl<T: Task> Pool<T> {
     }
 
     /// Handles a running task that was interrupted. Returns it if it goes on.
-    pub(super) fn interrupt(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
+    fn interrupt(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
+        self.yield_if_recalled(worker, self.heed(worker, entry)?)
+    }
+
+    /// Queues a running task if its worker is to leave. Returns it otherwise.
+    pub(super) fn yield_if_recalled(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
+        if self.queue.is_recalled(worker) {
+            self.put_by(worker, entry, End::Front);
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// Does with a running task what it was interrupted for. Returns it unless it is to be dropped.
+    pub(super) fn heed(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
         match self.queue.interruption(worker, entry.basis, &self.signals) {
             Interruption::Drop => return None,
             Interruption::GoOn => {}

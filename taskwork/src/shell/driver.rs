@@ -16,20 +16,17 @@ use zk::figures::EventKind;
 use super::{
     clock::Clock,
     coordination::{ORDERS_MAX, Order},
+    dispatch::{Delivery, Line},
     mail::Mail,
-    platform::Network,
     timeline::Timeline,
-    transport::{Arrival, UnderWay},
+    transport::UnderWay,
 };
 use crate::{
     core::{self, Action, Departure, Event, LedgerState, Message},
     figures::Figures,
     id::{Attempt, JobId, NodeId},
     pool::{PoolFault, Source, Work},
-    wire::{
-        codec,
-        parcel::{Parcel, RIDER_BYTES_MAX, RIDER_FRAME_BYTES_MAX, RIDERS_BYTES_MAX},
-    },
+    wire::parcel::{Parcel, RIDER_BYTES_MAX, RIDER_FRAME_BYTES_MAX, RIDERS_BYTES_MAX},
 };
 
 /// The parts of a node, ready to run.
@@ -50,7 +47,7 @@ pub(crate) struct Driver {
     /// Wakes the loop that looks for what lost nodes have left behind.
     pub(crate) orphan_looks: watch::Sender<u64>,
     /// `None` for a single node within one process, which has no peers.
-    pub(crate) network: Option<Network>,
+    pub(crate) line: Option<Line>,
     pub(crate) shutdown: oneshot::Receiver<()>,
     /// Asks the node to leave and to hand on its unfinished tasks.
     pub(crate) drain: Arc<Notify>,
@@ -84,7 +81,7 @@ pub(crate) enum Ended {
 /// What the loop has been waiting for.
 enum Input {
     Event(Event),
-    Arrival(Arrival),
+    Delivery(Delivery),
     Letter(NodeId, Parcel),
     PoolChanged,
     Due,
@@ -92,15 +89,14 @@ enum Input {
 }
 
 impl Driver {
-    /// Runs the node until it has left, the job is over, or it is shut down. Then the pool is closed, and the
-    /// network is returned.
-    pub(crate) async fn run(mut self) -> (Ended, Option<Network>) {
+    /// Runs the node until it has left, the job is over, or it is shut down. Then the pool is closed.
+    pub(crate) async fn run(mut self) -> Ended {
         let mut faulty = false;
         let ended = loop {
             let event = match self.wait().await {
                 Input::ShutDown => break Ended::ShutDown,
                 Input::Event(event) => event,
-                Input::Arrival(arrival) => match self.open(arrival) {
+                Input::Delivery(delivery) => match self.open(delivery) {
                     Some(event) => event,
                     None => continue,
                 },
@@ -128,7 +124,12 @@ impl Driver {
             }
         };
         self.pool.close();
-        (ended, self.network)
+        if ended == Ended::Departed(Departure::Clean)
+            && let Some(line) = &mut self.line
+        {
+            line.leave();
+        }
+        ended
     }
 
     /// Returns the event for a change of the pool.
@@ -147,7 +148,7 @@ impl Driver {
     async fn wait(&mut self) -> Input {
         let due = self.core.deadline().map(|ms| self.clock.instant(time::Duration::from_millis(ms)));
         let far = time::Instant::now() + time::Duration::from_secs(3600);
-        let arrivals = self.network.as_mut().map(|network| &mut network.arrivals);
+        let inbox = self.line.as_mut().map(|line| &mut line.inbox);
         // The order is fixed, so that a run can be replayed. No branch starves: whatever the event, the core
         // examines the current state of the pool and the time.
         tokio::select! {
@@ -155,50 +156,33 @@ impl Driver {
             _ = &mut self.shutdown => Input::ShutDown,
             () = self.drain.notified() => Input::Event(Event::Drain),
             event = self.events.recv() => event.map_or(Input::ShutDown, Input::Event),
-            Some(arrival) = receive(arrivals) => Input::Arrival(arrival),
+            Some(delivery) = receive(inbox) => Input::Delivery(delivery),
             Some((from, parcel)) = self.letters.recv() => Input::Letter(from, parcel),
             () = self.pool.changed() => Input::PoolChanged,
             () = time::sleep_until(due.unwrap_or(far)) => Input::Due,
         }
     }
 
-    /// Decodes a message from a peer. An undecodable message is dropped: the sender is a member, but of
-    /// another version.
-    fn open(&mut self, arrival: Arrival) -> Option<Event> {
-        match arrival {
-            Arrival::Unreachable { to } => {
+    fn open(&mut self, delivery: Delivery) -> Option<Event> {
+        match delivery {
+            Delivery::Unreachable { to } => {
                 self.mail.unreachable(to, self.clock.now_ms());
                 Some(Event::Unreachable { to })
             }
-            // Its room is released after decoding.
-            Arrival::Message { from, payload, room: _room } => {
+            Delivery::Message { from, parcel, room: _room } => {
                 self.mail.heard_of(from);
-                match codec::decode::<Parcel>(&payload) {
-                    Ok(parcel) => self.unpack(from, parcel),
-                    Err(error) => {
-                        tracing::warn!(%from, %error, "a message could not be read and was dropped");
-                        None
-                    }
-                }
+                self.unpack(from, parcel)
             }
         }
     }
 
+    /// Returns the event of a message; `None` if it is about another job, which only a letter can be.
     fn unpack(&self, from: NodeId, parcel: Parcel) -> Option<Event> {
-        if parcel.job == self.job.number() {
-            self.take_riders(from, &parcel.riders);
-            return Some(Event::Message { from, attempt: parcel.attempt, message: parcel.message });
+        if parcel.job != self.job.number() {
+            return None;
         }
-        self.deny_elsewhere(from, &parcel);
-        None
-    }
-
-    /// Denies a steal request for another job than this node's, so that the thief need not wait for an
-    /// answer.
-    fn deny_elsewhere(&self, from: NodeId, asked: &Parcel) {
-        let Some(denial) = asked.denial() else { return };
-        // A lost denial does no lasting harm.
-        let _ = self.send_parcel(from, &denial);
+        self.take_riders(from, &parcel.riders);
+        Some(Event::Message { from, attempt: parcel.attempt, message: parcel.message })
     }
 
     fn take_riders(&self, from: NodeId, riders: &[(u32, Vec<u8>)]) {
@@ -303,8 +287,8 @@ impl Driver {
 
     fn under_way(&self, to: NodeId, message: &Message) -> UnderWay {
         let subject = Mail::subject(self.job.number(), message);
-        match (&self.network, subject) {
-            (Some(network), Some(subject)) => network.carrier.under_way(to, subject),
+        match (&self.line, subject) {
+            (Some(line), Some(subject)) => line.under_way(to, subject),
             _ => UnderWay::No,
         }
     }
@@ -313,10 +297,10 @@ impl Driver {
     /// If the message cannot be encoded. Its tasks were encoded before, and are few enough: this is a bug of
     /// the runtime, but must not be repeated for ever.
     fn send_parcel(&self, to: NodeId, parcel: &Parcel) -> Result<(), PoolFault> {
-        let Some(network) = &self.network else { return Ok(()) };
+        let Some(line) = &self.line else { return Ok(()) };
         let message = &parcel.message;
         match parcel.payload() {
-            Ok(payload) => network.carrier.send(to, Mail::subject(parcel.job, message), payload),
+            Ok(payload) => line.send(to, Mail::subject(parcel.job, message), payload),
             Err(error) => {
                 tracing::error!(%to, %error, "a message could not be encoded");
                 if let Message::Grant { tasks, .. } = message
@@ -371,9 +355,9 @@ impl From<PoolFault> for Refusal {
     }
 }
 
-async fn receive(arrivals: Option<&mut mpsc::Receiver<Arrival>>) -> Option<Arrival> {
-    match arrivals {
-        Some(arrivals) => arrivals.recv().await,
+async fn receive(inbox: Option<&mut mpsc::Receiver<Delivery>>) -> Option<Delivery> {
+    match inbox {
+        Some(inbox) => inbox.recv().await,
         None => std::future::pending().await,
     }
 }

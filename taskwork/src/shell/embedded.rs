@@ -27,9 +27,10 @@ use zk::{
 };
 
 use super::{
+    coordination::Visibility,
     driver::Ended,
     kept::{self, Kept},
-    node::RunningNode,
+    node::{Part, RunningNode, SharedData, open_pool},
     platform,
     seat::{Resigned, Seat, SeatError, SeatSetup},
     submit::{Draft, Root, Submission, Tracked},
@@ -40,7 +41,7 @@ use crate::{
     erased::Kind,
     figures::Figures,
     id::NodeId,
-    pool::VariableTable,
+    pool::{Claim, Crew, VariableTable},
     report::{JobError, Observer, Progress, RawReport, Stopper},
 };
 
@@ -123,6 +124,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         after: &[],
         // Nobody could add anything.
         stays_open: false,
+        share: job::Share::default(),
         // The nodes are all in this process and share the data directly.
         shared: &[],
         start_values: &start_values,
@@ -236,13 +238,25 @@ impl Fleet<'_> {
                 cluster: cluster.clone(),
                 release: release(),
                 workers: self.workers,
+                crew: Crew::start(self.workers).map_err(JobError::Thread)?,
                 memory_bytes: 0,
                 labels: Labels::default(),
                 endpoint,
                 resigned: Some(Arc::clone(&self.resigned)),
             };
             let mut seat = Seat::take(seat).await.map_err(broken)?;
-            let running = RunningNode::open_here(&mut seat, self.kind, job, &self.limits).await?;
+            let (pool, offer) =
+                open_pool(&mut seat, self.kind, job, &self.limits, SharedData::InKind).await?;
+            let part = Part {
+                job: job.clone(),
+                require: Labels::default(),
+                claim: Claim::default(),
+                pool,
+                offer,
+                limits: self.limits.clone(),
+                visibility: Visibility::Private,
+            };
+            let running = RunningNode::start(&seat, part);
             self.nodes.push(EmbeddedNode { seat, running });
         }
         Ok(())

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
 
 use crate::{
-    erased::{Kind, OpenError, Opened, PoolOpening, PoolSetup},
-    pool::{Pool, Workers},
+    erased::{Kind, OpenError, PoolOpening, PoolSetup},
+    pool::{Pool, Work},
     task::Task,
     wire::codec,
 };
@@ -49,15 +49,14 @@ impl Kinds {
 impl<T: Task> Kind for Of<T> {
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
-            let PoolSetup { node, workers, limits, tasks_made, shared } = setup;
+            let PoolSetup { node, workers, limits, tasks_made, shared, .. } = setup;
             // Decoded by the program's own code, and possibly large: not on the thread that maintains the
             // session.
             let reading = tokio::task::spawn_blocking(move || codec::decode::<T::Shared>(&shared));
             let read = reading.await.map_err(|panic| OpenError::Shared { reason: panic.to_string() })?;
             let shared = read.map_err(|error| OpenError::unreadable(&error))?;
-            let pool = Arc::new(Pool::<T>::new(node, Arc::new(shared), workers, limits).numbered(tasks_made));
-            let workers = Workers::start(&pool).map_err(OpenError::Thread)?;
-            Ok(Opened { pool, workers })
+            let pool = Pool::<T>::new(node, Arc::new(shared), workers, limits).numbered(tasks_made);
+            Ok(Arc::new(pool) as Arc<dyn Work>)
         })
     }
 }

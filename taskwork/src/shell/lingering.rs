@@ -1,15 +1,16 @@
-//! Threads of earlier jobs whose tasks do not stop. A thread cannot be ended from outside; the process
+//! Threads of earlier seats whose tasks do not stop. A thread cannot be ended from outside; the process
 //! continues with new threads beside them.
 
 use std::time::Duration;
 
 use tokio::time;
 
-use crate::pool::Workers;
+/// Returns the number of threads of an earlier seat that have not ended.
+pub(crate) type Out = Box<dyn Fn() -> usize + Send + Sync>;
 
 /// The lingering threads of a process.
 pub(crate) struct Lingering {
-    workers: Vec<Workers>,
+    crews: Vec<Out>,
     /// With more of them the process does not join again, because they occupy the processors.
     threads_max: usize,
 }
@@ -20,12 +21,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 impl Lingering {
     /// Creates an empty set. At most as many threads may linger as a node has workers.
     pub(crate) fn new(workers: usize) -> Self {
-        Self { workers: Vec::new(), threads_max: workers }
+        Self { crews: Vec::new(), threads_max: workers }
     }
 
-    /// Adds workers that have not returned in time.
-    pub(crate) fn add(&mut self, workers: Workers) {
-        self.workers.push(workers);
+    /// Adds the threads of a seat that is given up.
+    pub(crate) fn add(&mut self, out: Out) {
+        self.crews.push(out);
     }
 
     /// Waits until few enough threads linger to continue beside them.
@@ -35,8 +36,8 @@ impl Lingering {
     pub(crate) async fn few_enough(&mut self) {
         let mut said = false;
         loop {
-            self.workers.retain(|workers| workers.out() > 0);
-            let threads: usize = self.workers.iter().map(Workers::out).sum();
+            self.crews.retain(|out| out() > 0);
+            let threads: usize = self.crews.iter().map(|out| out()).sum();
             if threads <= self.threads_max {
                 if threads > 0 {
                     tracing::warn!(threads, "threads of earlier jobs linger");

@@ -13,13 +13,16 @@
 
 pub(crate) mod clock;
 pub(crate) mod coordination;
+pub(crate) mod dispatch;
 pub(crate) mod driver;
 pub(crate) mod embedded;
 pub(crate) mod kept;
 pub(crate) mod platform;
 pub(crate) mod node;
+pub(crate) mod roster;
 pub(crate) mod seat;
 pub(crate) mod kinds;
+mod latch;
 pub(crate) mod lingering;
 pub(crate) mod mail;
 pub(crate) mod memory;
@@ -27,6 +30,7 @@ pub(crate) mod memory;
 mod merge_tests;
 pub(crate) mod timeline;
 pub(crate) mod serve;
+mod work;
 pub(crate) mod shared;
 #[cfg(test)]
 mod shared_tests;

@@ -12,27 +12,26 @@ use tokio::{
 };
 
 use tracing::Instrument as _;
-use zk::{Labels, figures::EventKind};
+use zk::{Counted, Labels, figures::EventKind, job::JobRecord};
 
 use super::{
     clock::{Clock, unix_ms},
     coordination::{Coordination, LOOKS_MAX, ORDERS_MAX, Visibility},
     driver::{Driver, Ended},
     mail::Mail,
-    platform::Network,
     seat::Seat,
-    shared::{self, Shared},
+    shared::{Shared, Source},
     timeline::Timeline,
     transport::bulk::Offer,
 };
 use crate::{
     config::Limits,
     core::{self, Departure, Event},
-    erased::{Kind, OpenError, Opened, PoolSetup},
+    erased::{Kind, OpenError, PoolSetup},
     figures::{Counter, Figures},
     id::JobId,
     outlook::Window,
-    pool::{PoolLimits, Work, Workers},
+    pool::{Claim, PoolLimits, Work, Workers, Workplace},
     report::JobError,
 };
 
@@ -40,7 +39,6 @@ impl From<OpenError> for JobError {
     fn from(error: OpenError) -> Self {
         match error {
             OpenError::Shared { reason } => Self::Shared { reason },
-            OpenError::Thread(error) => Self::Thread(error),
         }
     }
 }
@@ -50,8 +48,11 @@ pub(crate) struct Part {
     pub(crate) job: JobId,
     /// The labels that other nodes must have to take part.
     pub(crate) require: Labels,
+    /// The job's claim on the workers of the node.
+    pub(crate) claim: Claim,
     pub(crate) pool: Arc<dyn Work>,
-    pub(crate) workers: Workers,
+    /// Offers the shared data to other nodes.
+    pub(crate) offer: Option<Offer>,
     pub(crate) limits: Limits,
     /// Whether figures are written, and the result so that people can read it.
     pub(crate) visibility: Visibility,
@@ -59,9 +60,9 @@ pub(crate) struct Part {
 
 /// A node that works on a job.
 pub(crate) struct RunningNode {
-    driver: JoinHandle<(Ended, Option<Network>)>,
+    driver: JoinHandle<Ended>,
     /// The result of the driver.
-    ended: Option<(Ended, Option<Network>)>,
+    ended: Option<Ended>,
     coordination: Arc<Coordination>,
     loops: JoinSet<()>,
     workers: Workers,
@@ -77,72 +78,69 @@ const EVENTS_MAX: usize = 1024;
 /// The maximum number of letters that wait for the driver: they are safe in the tree, and may be large.
 const LETTERS_MAX: usize = 2;
 
+/// Where the shared data of a job comes from.
+pub(crate) enum SharedData {
+    /// It is read in the tree, or fetched from other nodes.
+    Stored(Box<JobRecord>),
+    /// The kind has it already.
+    InKind,
+}
+
+/// A job's pool, with its shared data as it is offered to other nodes.
+pub(crate) type OpenPool = (Arc<dyn Work>, Option<Offer>);
+
+/// Opens a pool for a job with any type of task, after what remains to be done for an earlier part of the node in
+/// it. The seat is not used any more when this returns.
+pub(crate) fn open_pool<'k>(
+    seat: &mut Seat,
+    kind: &'k dyn Kind,
+    job: &JobId,
+    limits: &Limits,
+    shared: SharedData,
+) -> impl Future<Output = Result<OpenPool, JobError>> + Send + use<'k> {
+    let (errands, job, source) = (seat.errands_of(job), job.clone(), Source::of(seat));
+    let (node, workers, tasks_made) = (seat.node, seat.workers, Arc::clone(&seat.tasks_made));
+    let limits = PoolLimits::of(limits);
+    async move {
+        errands.await;
+        let Shared { bytes: shared, offer } = match shared {
+            SharedData::Stored(record) => source.read(&job, &record).await?,
+            SharedData::InKind => Shared { bytes: Vec::new(), offer: None },
+        };
+        let setup = PoolSetup {
+            node,
+            #[cfg(feature = "simulation")]
+            job: job.number(),
+            workers,
+            limits,
+            tasks_made,
+            shared,
+        };
+        Ok((kind.open(setup).await?, offer))
+    }
+}
+
 impl RunningNode {
-    /// Begins to work on a job with any type of task: reads its shared data, and opens a pool for it. The
-    /// seat's network is lent until [`stop`](Self::stop).
-    pub(crate) async fn open(
-        seat: &mut Seat,
-        kind: &dyn Kind,
-        job: &JobId,
-        require: &Labels,
-        limits: &Limits,
-    ) -> Result<Self, JobError> {
-        let Shared { bytes, offer } = shared::read(seat, job).await?;
-        let opening = Self::with_shared(seat, kind, job, require, limits, bytes, Visibility::Public);
-        Ok(Self { _offer: offer, ..opening.await? })
-    }
-
-    /// The same within one process, where the kind has the shared data already.
-    pub(crate) async fn open_here(
-        seat: &mut Seat,
-        kind: &dyn Kind,
-        job: &JobId,
-        limits: &Limits,
-    ) -> Result<Self, JobError> {
-        let visibility = Visibility::Private;
-        Self::with_shared(seat, kind, job, Labels::NONE, limits, Vec::new(), visibility).await
-    }
-
-    async fn with_shared(
-        seat: &mut Seat,
-        kind: &dyn Kind,
-        job: &JobId,
-        require: &Labels,
-        limits: &Limits,
-        shared: Vec<u8>,
-        visibility: Visibility,
-    ) -> Result<Self, JobError> {
-        seat.turn_to(job).await;
-        let (node, workers) = (seat.node, seat.workers);
-        let (limits_of_pool, tasks_made) = (PoolLimits::of(limits), Arc::clone(&seat.tasks_made));
-        let opening = kind.open(PoolSetup { node, workers, limits: limits_of_pool, tasks_made, shared });
-        let Opened { pool, workers } = opening.await?;
-        let (job, require, limits) = (job.clone(), require.clone(), limits.clone());
-        let part = Part { job, require, pool, workers, limits, visibility };
-        Ok(Self::assemble(seat, part))
-    }
-
-    /// Connects the parts of a node and starts it.
-    fn assemble(seat: &mut Seat, part: Part) -> Self {
-        let Part { job, require, pool, workers, limits, visibility } = part;
+    /// Begins to work on a job whose pool is open.
+    pub(crate) fn start(seat: &Seat, part: Part) -> Self {
+        let Part { job, require, claim, pool, offer, limits, visibility } = part;
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
         let (letters_in, letters) = mpsc::channel(LETTERS_MAX);
         let (shutdown, told_to_shut_down) = oneshot::channel();
-        let (publish, drain) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (publish, drain, clock) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Clock::start());
         let (orphan_looks, orphans_wanted) = watch::channel(0);
-        let (figures, ledger) = (Arc::<Mutex<Figures>>::default(), Arc::default());
-        let (timeline, clock) = (Arc::<Timeline>::default(), Clock::start());
+        let (figures, ledger, timeline) = (Arc::default(), Arc::default(), Arc::<Timeline>::default());
         timeline.note_at(seat.joined_ms, EventKind::Joined, format!("with {} workers", seat.workers));
         let coordination = Arc::new(Coordination {
-            store: Arc::clone(&seat.store),
-            asked_before: seat.store.requests(),
+            store: Arc::new(Counted::new(Arc::clone(&seat.store))),
             cluster: seat.cluster.clone(),
             job: job.clone(),
             require,
             node: seat.node,
             pool: Arc::clone(&pool),
-            roster: seat.roster.clone(),
+            others: Arc::clone(&seat.others),
+            expired: Arc::clone(&seat.expired),
             events: events_in,
             letters: letters_in,
             publish: Arc::clone(&publish),
@@ -167,11 +165,14 @@ impl RunningNode {
             told_unprotected: AtomicBool::new(false),
             deaths_max: limits.deaths_max,
             resigned: seat.resigned.clone(),
+            alone: watch::Sender::new(true),
+            breaking: Notify::new(),
         });
         let span = tracing::info_span!("job", id = %job, node = %seat.node);
         let loops = span.in_scope(|| coordination.start(orders_out));
         let driver = Driver {
-            core: core::Node::new(seat.node, limits, seat.node.0),
+            core: core::Node::new(seat.node, limits, seat.node.0.wrapping_add(job.number())),
+            line: seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number())),
             job,
             pool,
             events,
@@ -180,7 +181,6 @@ impl RunningNode {
             orders,
             publish,
             orphan_looks,
-            network: seat.network.take(),
             shutdown: told_to_shut_down,
             drain: Arc::clone(&drain),
             figures,
@@ -191,7 +191,8 @@ impl RunningNode {
             epoch: 0,
         };
         let driver = tokio::spawn(driver.run().instrument(span));
-        Self { driver, ended: None, coordination, loops, workers, shutdown, drain, _offer: None }
+        let workers = seat.crew.add(claim, Arc::clone(&coordination.pool) as Arc<dyn Workplace>);
+        Self { driver, ended: None, coordination, loops, workers, shutdown, drain, _offer: offer }
     }
 
     /// Returns the node's figures for the job so far.
@@ -220,11 +221,11 @@ impl RunningNode {
             let outcome = (&mut self.driver).await.unwrap_or_else(|error| {
                 tracing::error!(node = %self.coordination.node, %error, "a node has broken down");
                 self.coordination.pool.close();
-                (Ended::BrokenDown, None)
+                Ended::BrokenDown
             });
             self.ended = Some(outcome);
         }
-        self.ended.as_ref().map_or(Ended::BrokenDown, |(ended, _)| *ended)
+        self.ended.unwrap_or(Ended::BrokenDown)
     }
 
     /// Asks the node to leave, however long it takes to hand on its unfinished tasks.
@@ -242,14 +243,26 @@ impl RunningNode {
         async move { coordination.silence.notified().await }
     }
 
-    /// Ends the node's part in the job and returns the network to the seat. Running tasks end at their next
-    /// `migrate()`.
+    /// Says whether the node works on no other job.
+    pub(crate) fn set_alone(&self, alone: bool) {
+        self.coordination.alone.send_replace(alone);
+    }
+
+    /// Waits until the node has to break down, which it does when it works on no other job.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future has no effect.
+    pub(crate) fn breaking(&self) -> impl Future<Output = ()> + use<> {
+        let coordination = Arc::clone(&self.coordination);
+        async move { coordination.breaking.notified().await }
+    }
+
+    /// Ends the node's part in the job. Running tasks end at their next `migrate()`.
     pub(crate) async fn stop(mut self, seat: &mut Seat) -> Stopping {
         let shutdown = std::mem::replace(&mut self.shutdown, oneshot::channel().0);
         // Fails if the node has ended already.
         let _ = shutdown.send(());
         let ended = self.ended().await;
-        seat.network = self.ended.take().and_then(|(_, network)| network);
         self.loops.shutdown().await;
         // Its tasks may take long to stop, and others that work on the job need a leader.
         let coordination = Arc::clone(&self.coordination);
@@ -261,7 +274,7 @@ impl RunningNode {
     pub(crate) async fn finish(self, seat: &mut Seat) -> Figures {
         let mut stopping = self.stop(seat).await;
         stopping.workers_back().await;
-        stopping.done().await.0
+        stopping.done().await
     }
 }
 
@@ -291,8 +304,8 @@ impl Stopping {
         self.coordination.running_tasks()
     }
 
-    /// Publishes the last figures. Returns them, and the workers that have not returned.
-    pub(crate) async fn done(self) -> (Figures, Workers) {
+    /// Publishes the last figures, and returns them.
+    pub(crate) async fn done(self) -> Figures {
         let figures = self.coordination.figures_now();
         if self.ended == Ended::Departed(Departure::Clean) {
             let Figures { handed_on, parked, .. } = figures;
@@ -303,6 +316,6 @@ impl Stopping {
         if time::timeout(LAST_WORDS_TIMEOUT, self.coordination.tell_figures(true)).await.is_err() {
             tracing::debug!(node = %self.coordination.node, "the last figures were not written in time");
         }
-        (figures, self.workers)
+        figures
     }
 }

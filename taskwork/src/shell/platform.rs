@@ -3,6 +3,7 @@
 
 use std::{
     future::Future,
+    io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::Arc,
@@ -17,7 +18,7 @@ use super::{
     serve::ServeError,
     transport::{Arrival, Carrier, Identity, Peers, Transport, TransportLimits, bulk::Bulk},
 };
-use crate::id::NodeId;
+use crate::{id::NodeId, pool::Crew};
 
 /// The future of a connection to the tree.
 pub(crate) type Connecting<'a> =
@@ -34,6 +35,10 @@ pub(crate) trait Platform: Send + Sync {
     }
     /// Returns an id that no node has had.
     fn new_id(&self) -> NodeId;
+    /// Starts a node's workers.
+    fn start_crew(&self, workers: usize) -> io::Result<Crew> {
+        Crew::start(workers)
+    }
     /// Opens a node's endpoint.
     fn open_endpoint(&self, node: NodeId) -> Result<Endpoint, SeatError>;
 }

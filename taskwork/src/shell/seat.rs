@@ -3,29 +3,30 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     net::SocketAddr,
     sync::{Arc, Mutex, atomic::AtomicU64},
 };
 
 use thiserror::Error;
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinSet,
-};
+use tokio::{sync::Notify, task::JoinSet};
 use zk::{
-    ClusterPaths, Counted, Labels, Release, Session, Store,
+    ClusterPaths, Labels, Release, Session, Store,
     membership::{self, Change, Member, MemberWatch},
     retry::{Policy, Retry},
 };
 
 use super::{
     clock::unix_ms,
-    platform::{Endpoint, Network},
-    transport::{Arrival, PeerAddress, Peers, TransportError, bulk::Bulk},
+    dispatch::Dispatch,
+    latch::Latch,
+    platform::Endpoint,
+    roster::Members,
+    transport::{PeerAddress, Peers, TransportError, bulk::Bulk},
 };
 use crate::{
     id::{JobId, NodeId},
-    wire::{codec, parcel::Parcel},
+    pool::Crew,
 };
 
 /// The parameters for taking a seat.
@@ -35,6 +36,7 @@ pub(crate) struct SeatSetup {
     pub(crate) cluster: ClusterPaths,
     pub(crate) release: Release,
     pub(crate) workers: usize,
+    pub(crate) crew: Crew,
     pub(crate) memory_bytes: u64,
     pub(crate) labels: Labels,
     /// The endpoint; `None` for a node that will never have a peer.
@@ -46,31 +48,33 @@ pub(crate) struct SeatSetup {
 /// The nodes of this process that have resigned after a panic.
 pub(crate) type Resigned = Arc<Mutex<BTreeSet<NodeId>>>;
 
-/// The other members of the same release.
-pub(crate) type Roster = Arc<BTreeMap<NodeId, Arc<Member>>>;
-
 /// A member of a cluster.
 pub(crate) struct Seat {
     pub(crate) node: NodeId,
-    pub(crate) store: Arc<Counted>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) cluster: ClusterPaths,
     pub(crate) workers: usize,
+    /// The workers, which work for all jobs.
+    pub(crate) crew: Crew,
     /// What it publishes about itself.
     pub(crate) member: Member,
     /// The time of joining, in milliseconds since 1970.
     pub(crate) joined_ms: u64,
-    pub(crate) roster: watch::Receiver<Roster>,
+    /// The other members of the same release.
+    pub(crate) others: Arc<Members>,
     /// The number of tasks that the node has made.
     pub(crate) tasks_made: Arc<AtomicU64>,
     /// If all nodes of the job are in this process, those of them that have resigned. Only their loss says something
     /// about their tasks: the others were lost when an earlier process ended.
     pub(crate) resigned: Option<Resigned>,
+    /// `None` for a node that will never have a peer.
+    pub(crate) dispatch: Option<Dispatch>,
     /// The exchange of byte objects with the other members, where there is one.
     pub(crate) bulk: Option<Bulk>,
-    /// Lent to the current job.
-    pub(crate) network: Option<Network>,
     /// Notified when an operator has asked this node to leave.
     pub(crate) asked_to_leave: Arc<Notify>,
+    /// Set when the session is over.
+    pub(crate) expired: Arc<Latch>,
     loops: JoinSet<()>,
     /// What remains to be done for jobs in which the node's part has ended; nothing but that job waits for it.
     errands: BTreeMap<JobId, JoinSet<()>>,
@@ -83,6 +87,8 @@ pub(crate) enum SeatError {
     Transport(#[from] TransportError),
     #[error(transparent)]
     Store(#[from] zk::Error),
+    #[error("no thread could be started: {0}")]
+    Thread(#[source] io::Error),
     #[error(
         "{listen} is every address of this machine, which none of the others can dial: say which one is \
          theirs, by --advertise"
@@ -93,8 +99,18 @@ pub(crate) enum SeatError {
 impl Seat {
     /// Takes a seat. The node becomes a member last, when it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
-        let SeatSetup { node, store, cluster, release, workers, memory_bytes, labels, endpoint, resigned } =
-            setup;
+        let SeatSetup {
+            node,
+            store,
+            cluster,
+            release,
+            workers,
+            crew,
+            memory_bytes,
+            labels,
+            endpoint,
+            resigned,
+        } = setup;
         let member = Member {
             node: node.to_string(),
             address: endpoint.as_ref().map(|endpoint| endpoint.address),
@@ -108,31 +124,41 @@ impl Seat {
         };
         let bulk = endpoint.as_ref().and_then(|endpoint| endpoint.bulk.clone());
         let (network, peers) = endpoint.map(|endpoint| (endpoint.network, endpoint.peers)).unzip();
-        let store = Arc::new(Counted::new(store));
         membership::join(&*store, &cluster, &member).await?;
         // Removes requests that no remaining node has removed.
         tidy_requests(&*store, &cluster).await?;
 
-        let (roster_in, roster) = watch::channel(Roster::default());
+        let others = Arc::<Members>::default();
         let asked_to_leave = Arc::new(Notify::new());
         let mut loops = JoinSet::new();
-        let known = Arc::clone(&store) as Arc<dyn Store>;
-        let keeper = KeepsRoster { node, release, peers: peers.unwrap_or_default(), roster: roster_in };
+        let known = Arc::clone(&store);
+        let keeper =
+            KeepsRoster { node, release, peers: peers.unwrap_or_default(), others: Arc::clone(&others) };
         loops.spawn(keeper.keep(Arc::clone(&known), cluster.clone()));
         loops.spawn(watch_for_drain(known, cluster.clone(), node, Arc::clone(&asked_to_leave)));
+        loops.spawn(crew.keep_balance());
+        let (expired, mut session) = (Arc::<Latch>::default(), store.session());
+        let expires = Arc::clone(&expired);
+        loops.spawn(async move {
+            if session.wait_for(|state| *state == Session::Expired).await.is_ok() {
+                expires.set();
+            }
+        });
         Ok(Self {
             node,
             store,
             cluster,
             workers,
+            crew,
             member,
             joined_ms: unix_ms(),
-            roster,
+            others,
             tasks_made: Arc::default(),
             resigned,
+            dispatch: network.map(Dispatch::start),
             bulk,
-            network,
             asked_to_leave,
+            expired,
             loops,
             errands: BTreeMap::new(),
         })
@@ -147,39 +173,23 @@ impl Seat {
         self.errands.entry(job.clone()).or_default().spawn(errand);
     }
 
-    /// Prepares for the work on a job. What remains to be done for an earlier part in it is done before: it would
-    /// undo what is begun now.
-    pub(crate) async fn turn_to(&mut self, job: &JobId) {
-        if let Some(mut errands) = self.errands.remove(job) {
-            while errands.join_next().await.is_some() {}
-        }
-    }
-
-    /// Denies steal requests and drops all other messages while there is no job. A thief without an answer
-    /// would wait until its timeout, which would dominate the duration of a small job.
-    ///
-    /// # Cancellation safety
-    /// Dropping the future may lose a message that has just arrived, as any message may be lost.
-    pub(crate) async fn idle(&mut self) {
-        if let Some(network) = &mut self.network {
-            while let Some(arrival) = network.arrivals.recv().await {
-                let Arrival::Message { from, payload, .. } = arrival else { continue };
-                let asked = codec::decode::<Parcel>(&payload).ok();
-                let denial = asked.and_then(|asked| asked.denial()?.payload().ok());
-                if let Some(denial) = denial {
-                    network.carrier.send(from, None, denial);
-                }
+    /// Returns what remains to be done for an earlier part in a job. It is to be waited for before another one
+    /// begins, since it would undo what is begun then.
+    pub(crate) fn errands_of(&mut self, job: &JobId) -> impl Future<Output = ()> + Send + use<> {
+        let errands = self.errands.remove(job);
+        async move {
+            if let Some(mut errands) = errands {
+                while errands.join_next().await.is_some() {}
             }
         }
-        std::future::pending::<()>().await;
     }
 
     /// Gives the seat up: closes the connections and the session.
     pub(crate) async fn give_up(mut self) {
         self.loops.shutdown().await;
         self.errands.clear();
-        if let Some(network) = self.network {
-            network.carrier.close().await;
+        if let Some(dispatch) = self.dispatch {
+            dispatch.close().await;
         }
         // Removing the request informs the operator.
         match self.store.delete(&self.cluster.drain(&self.node.to_string()), None).await {
@@ -199,7 +209,7 @@ struct KeepsRoster {
     node: NodeId,
     release: Release,
     peers: Arc<Peers>,
-    roster: watch::Sender<Roster>,
+    others: Arc<Members>,
 }
 
 impl KeepsRoster {
@@ -223,7 +233,7 @@ impl KeepsRoster {
                     self.left(&name);
                     // One node suffices; should it miss the change, the next node that joins removes the
                     // requests.
-                    if self.roster.borrow().keys().next().is_none_or(|&first| self.node < first)
+                    if self.others.now().1.keys().next().is_none_or(|&first| self.node < first)
                         && let Err(error) = tidy_requests(&*store, &cluster).await
                     {
                         tracing::debug!(node = %self.node, %error, "requests to leave were not taken away");
@@ -247,20 +257,16 @@ impl KeepsRoster {
         };
         self.peers.set(other, PeerAddress { address, fingerprint });
         tracing::info!(node = %self.node, member = %other, %address, "a node has joined");
-        self.roster.send_modify(|roster| {
-            Arc::make_mut(roster).insert(other, Arc::new(member));
-        });
+        self.others.change(|others| others.insert(other, Arc::new(member)));
     }
 
     fn left(&self, name: &str) {
         let Some(other) = self.other(name) else { return };
         self.peers.remove(other);
         // Reported even if it was never known: it may have taken part for a moment.
-        self.roster.send_modify(|roster| {
-            if Arc::make_mut(roster).remove(&other).is_some() {
-                tracing::info!(node = %self.node, member = %other, "a node has left");
-            }
-        });
+        if self.others.change(|others| others.remove(&other)).is_some() {
+            tracing::info!(node = %self.node, member = %other, "a node has left");
+        }
     }
 
     /// Returns the id of a member, unless it is this node.

@@ -1,12 +1,9 @@
-//! A process as a node: takes a seat, works on one job after another, and leaves when it is told to.
+//! A process as a node: takes a seat, [works](super::work) on jobs, and leaves when it is told to.
 //!
 //! ```text
-//!   connect ─▶ seat ─▶ idle ◀──────────┐
-//!     ▲         │       │ a job        │ the job is over
-//!     │         │       ▼              │
-//!     │         │      at work ────────┘
-//!     │         │       │ told to leave: hand on, commit, leave ─▶ end
-//!     └─────────┴───────┘ the session is over: drop everything, join anew under another id
+//!   connect ─▶ seat ─▶ work on jobs ── told to leave: hand on, commit, leave ─▶ end
+//!     ▲                  │
+//!     └──────────────────┘ the session is over: drop everything, join anew under another id
 //! ```
 //!
 //! A task that does not check whether it should stop keeps its worker when the job is over. The node then
@@ -18,22 +15,18 @@ use std::{future::Future, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio::{sync::mpsc, time};
 use zk::{
-    ClusterPaths, ConnectError, Labels, Release, Session, Store,
-    job::JobRecord,
-    queue::{JobQueue, Next},
+    ClusterPaths, ConnectError, Labels, Release, Store,
     retry::{Policy, Retry},
 };
 
 use super::{
-    clock::unix_ms,
-    driver::Ended,
     kinds::Kinds,
     lingering::Lingering,
-    node::{RunningNode, Stopping},
     platform::Platform,
     seat::{Seat, SeatError, SeatSetup},
+    work::work,
 };
-use crate::{config::Limits, core::Departure, id::JobId, report::JobError};
+use crate::config::Limits;
 
 /// The parameters of a node process.
 pub(crate) struct ServeSetup {
@@ -70,7 +63,7 @@ pub(crate) enum ServeError {
 }
 
 /// The reasons for which a session of the node has ended.
-enum Fate {
+pub(super) enum Fate {
     /// The node has left.
     Left,
     /// It has parked the tasks of a suspended job. To take part in that job again it needs a new id, because
@@ -83,12 +76,6 @@ enum Fate {
     /// The cluster's folders no longer exist.
     Wiped,
 }
-
-/// The time for which tasks of a job that is over may run before that is reported.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-/// The time for which they may run before the node gives up its seat and joins again with new workers.
-const WORKERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time limit for giving up a seat: the session also ends by itself.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(3);
@@ -109,8 +96,11 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
         Err(error) => return Err(error),
     };
     while let Some(mut seat) = taken {
-        let fate = work(setup, &mut seat, &mut leave, &mut lingering).await;
+        let fate = work(setup, &mut seat, &mut leave).await;
         let node = seat.node;
+        if matches!(fate, Ok(Fate::Stuck)) {
+            lingering.add(Box::new(seat.crew.out()));
+        }
         if time::timeout(FAREWELL_TIMEOUT, seat.give_up()).await.is_err() {
             tracing::debug!(%node, "the session was not closed in time; it ends by itself");
         }
@@ -188,6 +178,7 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         cluster: setup.cluster.clone(),
         release: setup.release.clone(),
         workers: setup.workers,
+        crew: setup.platform.start_crew(setup.workers).map_err(SeatError::Thread)?,
         memory_bytes: setup.memory_bytes,
         labels: setup.labels.clone(),
         endpoint: Some(setup.platform.open_endpoint(node)?),
@@ -201,286 +192,6 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         "the node is ready"
     );
     Ok(seat)
-}
-
-/// Works on one job after another.
-async fn work(
-    setup: &ServeSetup,
-    seat: &mut Seat,
-    leave: &mut Leave,
-    lingering: &mut Lingering,
-) -> Result<Fate, ServeError> {
-    let mut queue =
-        JobQueue::new(Arc::clone(&seat.store) as Arc<dyn Store>, seat.cluster.clone(), seat.member.clone());
-    let mut retry = Retry::new(Policy::REQUEST, seat.node.0);
-    loop {
-        let asked = Arc::clone(&seat.asked_to_leave);
-        let expired = seat.store.session();
-        let next = tokio::select! {
-            biased;
-            _ = leave.recv() => {
-                tracing::info!(node = %seat.node, "told to leave; there is no job at hand");
-                return Ok(Fate::Left);
-            }
-            () = asked.notified() => return Ok(Fate::Left),
-            () = is_over(expired) => return Ok(Fate::Expired),
-            next = queue.next(), if setup.workers > 0 => next,
-            () = seat.idle() => continue,
-        };
-        match next {
-            Ok(Next::InVain(name, reason)) => {
-                let Ok(job) = name.parse::<JobId>() else {
-                    queue.pass(name);
-                    continue;
-                };
-                let mut desk = Desk { setup, leave, lingering, queue: &mut queue, retry: &mut retry };
-                if let Some(fate) = desk.give_up_job(seat, &job, &reason).await {
-                    return Ok(fate);
-                }
-            }
-            Ok(Next::Job(name, record)) => {
-                let job = match name.parse::<JobId>() {
-                    Ok(job) => job,
-                    Err(error) => {
-                        tracing::warn!(node = %seat.node, %error, "a job is passed over");
-                        queue.pass(name);
-                        continue;
-                    }
-                };
-                let mut desk = Desk {
-                    setup,
-                    leave: &mut *leave,
-                    lingering: &mut *lingering,
-                    queue: &mut queue,
-                    retry: &mut retry,
-                };
-                if let Some(fate) = desk.one_job(seat, job, &record).await? {
-                    return Ok(fate);
-                }
-            }
-            Err(zk::Error::NoNode { .. }) => return Ok(Fate::Wiped),
-            Err(error @ zk::Error::NoAuth { .. }) => return Err(error.into()),
-            Err(error) => {
-                tracing::warn!(node = %seat.node, %error, "the jobs cannot be read; it is tried again");
-                if let Some(fate) = try_again(seat, leave, &mut retry, "reading the jobs", &error).await {
-                    return Ok(fate);
-                }
-            }
-        }
-    }
-}
-
-/// Waits before an operation is tried again. Returns the end of the session if there is no further try.
-async fn try_again(
-    seat: &Seat,
-    leave: &mut Leave,
-    retry: &mut Retry,
-    what: &str,
-    error: &zk::Error,
-) -> Option<Fate> {
-    match unless_told(leave, retry.again(&*seat.store, what, error)).await {
-        Some(true) => None,
-        Some(false) => Some(Fate::Expired),
-        None => Some(Fate::Left),
-    }
-}
-
-async fn is_over(mut session: tokio::sync::watch::Receiver<Session>) {
-    // The sender lives as long as the session.
-    let _ = session.wait_for(|state| *state == Session::Expired).await;
-}
-
-/// The parts of the process that the work on one job uses.
-struct Desk<'a> {
-    setup: &'a ServeSetup,
-    leave: &'a mut Leave,
-    lingering: &'a mut Lingering,
-    queue: &'a mut JobQueue,
-    /// The retry state for beginning a job.
-    retry: &'a mut Retry,
-}
-
-/// The state of the workers of a job that is over for the node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Back {
-    All,
-    /// Some are still running, and the process was told to leave.
-    ToldToLeave,
-    /// Some have been running for too long.
-    Stuck,
-}
-
-impl Desk<'_> {
-    /// Works on a job until it is over. Returns `None` if the node can work on another one.
-    async fn one_job(
-        &mut self,
-        seat: &mut Seat,
-        job: JobId,
-        record: &JobRecord,
-    ) -> Result<Option<Fate>, ServeError> {
-        let Some(kind) = self.setup.kinds.get(&record.kind) else {
-            let reason = format!("this version of {} has no kind of task {:?}", record.program, record.kind);
-            return Ok(self.give_up_job(seat, &job, &reason).await);
-        };
-        let limits = Limits { deaths_max: record.deaths_max, ..self.setup.limits.clone() };
-        let starting = RunningNode::open(seat, kind, &job, &record.require, &limits);
-        let Some(started) = unless_told(self.leave, starting).await else { return Ok(Some(Fate::Left)) };
-        let mut running = match started {
-            Ok(running) => running,
-            Err(error) => return Ok(self.not_started(seat, &job, &error).await),
-        };
-        self.retry.succeeded();
-        tracing::info!(node = %seat.node, %job, name = record.name, "the node works on a job");
-        let (ended, told_to_leave) = self.until_ended(seat, &mut running).await;
-        let suspended = running.was_suspended() && !told_to_leave;
-        let mut stopping = running.stop(seat).await;
-        if ended == Ended::Departed(Departure::Abandoned) {
-            let why = abandoned_why(seat, &job, &stopping);
-            let _ = stopping.done().await;
-            return Err(ServeError::Abandoned { why });
-        }
-        let back = self.until_back(seat, &job, &mut stopping, told_to_leave).await;
-        let (figures, workers) = stopping.done().await;
-        tracing::info!(
-            node = %seat.node, %job, ?ended, worked = figures.worked, tasks = figures.tasks, steals = figures.steals,
-            transactions = figures.transactions, "the node's work on the job has ended"
-        );
-        if back == Back::Stuck {
-            self.lingering.add(workers);
-        }
-        let told_to_leave = told_to_leave || back == Back::ToldToLeave;
-        match ended {
-            Ended::Departed(Departure::Clean) if suspended => Ok(Some(Fate::Rested)),
-            Ended::Departed(Departure::Clean) => Ok(Some(Fate::Left)),
-            // The request is not repeated: a node that was told to leave takes no further job, and does not
-            // join again.
-            Ended::JobOver | Ended::Departed(Departure::Expelled) if told_to_leave => Ok(Some(Fate::Left)),
-            Ended::JobOver | Ended::ShutDown if back == Back::Stuck => Ok(Some(Fate::Stuck)),
-            Ended::ShutDown if told_to_leave => Ok(Some(Fate::Left)),
-            Ended::JobOver | Ended::ShutDown => Ok(None),
-            Ended::Departed(Departure::Expelled) => Ok(Some(Fate::Expired)),
-            Ended::Departed(Departure::Abandoned) | Ended::BrokenDown => Err(ServeError::BrokenDown),
-        }
-    }
-
-    /// Handles a failure to begin the work on a job.
-    async fn not_started(&mut self, seat: &Seat, job: &JobId, error: &JobError) -> Option<Fate> {
-        if let JobError::Coordination(error) = error {
-            match &error.0 {
-                zk::Error::NoNode { .. } => return None,
-                zk::Error::SessionExpired => return Some(Fate::Expired),
-                error if error.is_transient() => {
-                    let node = seat.node;
-                    tracing::warn!(%node, %job, %error, "the job's data cannot be read; it is tried again");
-                    return self.try_again(seat, "reading the job's data", error).await;
-                }
-                _ => {}
-            }
-        }
-        self.give_up_job(seat, job, &error.to_string()).await
-    }
-
-    async fn try_again(&mut self, seat: &Seat, what: &str, error: &zk::Error) -> Option<Fate> {
-        try_again(seat, self.leave, self.retry, what, error).await
-    }
-
-    /// Waits for the end of the work on a job, and passes on each request to leave. Returns whether there was
-    /// one.
-    async fn until_ended(&mut self, seat: &Seat, running: &mut RunningNode) -> (Ended, bool) {
-        let mut told = false;
-        loop {
-            let silence = running.silence();
-            tokio::select! {
-                biased;
-                ended = running.ended() => return (ended, told),
-                Some(()) = self.leave.recv() => {
-                    tracing::info!(node = %seat.node, "told to leave; what is unfinished is handed on");
-                    running.drain();
-                }
-                () = seat.asked_to_leave.notified() => running.retire().await,
-                () = silence => {
-                    if told || running.was_suspended() {
-                        continue;
-                    }
-                    // Tasks of an attempt that is over run on: without its workers the node cannot take part
-                    // in the next one.
-                    return (Ended::ShutDown, told);
-                }
-            }
-            told = true;
-        }
-    }
-
-    /// Waits for the workers, as long as nothing else is delayed by it.
-    async fn until_back(
-        &mut self,
-        seat: &mut Seat,
-        job: &JobId,
-        stopping: &mut Stopping,
-        told: bool,
-    ) -> Back {
-        let asked = Arc::clone(&seat.asked_to_leave);
-        let deadline = time::Instant::now() + WORKERS_TIMEOUT;
-        if time::timeout(PATIENCE, stopping.workers_back()).await.is_ok() {
-            return Back::All;
-        }
-        if told {
-            return Back::ToldToLeave;
-        }
-        tracing::info!(
-            node = %seat.node, %job, tasks = stopping.running_tasks().join(", "),
-            "the job is over for this node, but tasks of it have not stopped; it is waited for them"
-        );
-        let back = tokio::select! {
-            biased;
-            () = stopping.workers_back() => Back::All,
-            _ = self.leave.recv() => Back::ToldToLeave,
-            () = asked.notified() => Back::ToldToLeave,
-            () = time::sleep_until(deadline) => Back::Stuck,
-            () = seat.idle() => Back::Stuck,
-        };
-        if back != Back::All {
-            tracing::error!(
-                node = %seat.node, %job, tasks = stopping.running_tasks().join(", "),
-                "a task does not ask whether it is to stop (Context::migrate); its thread lingers until it \
-                 returns"
-            );
-        }
-        back
-    }
-
-    /// Fails a job that this node cannot run, if no other node could either.
-    async fn give_up_job(&mut self, seat: &Seat, job: &JobId, reason: &str) -> Option<Fate> {
-        tracing::error!(node = %seat.node, %job, reason, "the job cannot be run");
-        match zk::job::fail(&*seat.store, &seat.cluster, &job.0, reason, unix_ms()).await {
-            Err(zk::Error::SessionExpired) => return Some(Fate::Expired),
-            // If the job were skipped it would never end.
-            Err(error) if error.is_transient() => {
-                tracing::warn!(
-                    node = %seat.node, %job, %error,
-                    "that could not be recorded; it is tried again"
-                );
-                return self.try_again(seat, "failing the job", &error).await;
-            }
-            Err(error) => tracing::warn!(node = %seat.node, %job, %error, "that could not be recorded"),
-            Ok(()) => {}
-        }
-        self.queue.pass(job.0.clone());
-        None
-    }
-}
-
-/// Returns what a node that abandoned its tasks was waiting for.
-fn abandoned_why(seat: &Seat, job: &JobId, stopping: &Stopping) -> String {
-    let tasks = stopping.running_tasks();
-    if !tasks.is_empty() {
-        let tasks = tasks.join(", ");
-        return format!("job {job}: task {tasks} does not ask whether it is to stop (Context::migrate)");
-    }
-    if *seat.store.session().borrow() != Session::Connected {
-        return format!("job {job}: ZooKeeper does not answer");
-    }
-    format!("job {job}: other nodes, or ZooKeeper, have not answered in time")
 }
 
 impl ServeError {

@@ -10,10 +10,10 @@
 //! nodes below it are gone or work on another job, reads it in `ZooKeeper` too. Its name, with its hash, is
 //! in the job's record.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use rand::seq::IndexedRandom as _;
-use zk::{job::JobRecord, membership};
+use zk::{ClusterPaths, Store, job::JobRecord, membership};
 
 use super::{
     seat::Seat,
@@ -50,35 +50,74 @@ pub(crate) fn name(shared: &[u8]) -> String {
     Object::name_of(shared).to_string()
 }
 
-/// Reads the shared data of a job.
-///
-/// # Errors
-/// Any error from the store; [`zk::Error::Garbled`] if what is there is not what the record says.
-pub(crate) async fn read(seat: &Seat, job: &JobId) -> zk::Result<Shared> {
-    let (record, _) = zk::job::read(&*seat.store, &seat.cluster, &job.0).await?;
-    let (Some(bulk), Ok(name)) = (&seat.bulk, record.shared_name.parse::<ObjectName>()) else {
-        let bytes = zk::job::shared(&*seat.store, &seat.cluster, &job.0).await?;
-        return Ok(Shared { bytes, offer: None });
-    };
-    let below = nodes_below(seat, &record).await?;
-    let filling = Object::to_be_filled(name);
-    // From the beginning, so that others can fetch from here what has come.
-    let offer = bulk.offer(filling.object().clone());
-    let Some(object) = fetch(bulk, name, filling, &below).await else {
-        drop(offer);
-        return read_in_zookeeper(seat, job, &record, name, bulk).await;
-    };
-    Ok(Shared { bytes: object.to_vec(), offer: Some(offer) })
+/// What the shared data of jobs is read with.
+pub(crate) struct Source {
+    node: NodeId,
+    store: Arc<dyn Store>,
+    cluster: ClusterPaths,
+    bulk: Option<Bulk>,
 }
 
-/// Returns the nodes with a lower id that may work on a job, lowest first.
-async fn nodes_below(seat: &Seat, record: &JobRecord) -> zk::Result<Vec<NodeId>> {
-    let members = membership::list(&*seat.store, &seat.cluster).await?;
-    let takes = members.iter().filter(|member| member.takes(record).is_ok());
-    let mut below: Vec<NodeId> = takes.filter_map(|member| member.node.parse().ok()).collect();
-    below.retain(|&node| node < seat.node);
-    below.sort_unstable();
-    Ok(below)
+impl Source {
+    /// Returns that of a seat.
+    pub(crate) fn of(seat: &Seat) -> Self {
+        let (store, cluster) = (Arc::clone(&seat.store), seat.cluster.clone());
+        Self { node: seat.node, store, cluster, bulk: seat.bulk.clone() }
+    }
+
+    /// Reads the shared data of a job.
+    ///
+    /// # Errors
+    /// Any error from the store; [`zk::Error::Garbled`] if what is there is not what the record says.
+    pub(crate) async fn read(&self, job: &JobId, record: &JobRecord) -> zk::Result<Shared> {
+        let (Some(bulk), Ok(name)) = (&self.bulk, record.shared_name.parse::<ObjectName>()) else {
+            let bytes = zk::job::shared(&*self.store, &self.cluster, &job.0).await?;
+            return Ok(Shared { bytes, offer: None });
+        };
+        let below = self.nodes_below(record).await?;
+        let filling = Object::to_be_filled(name);
+        // From the beginning, so that others can fetch from here what has come.
+        let offer = bulk.offer(filling.object().clone());
+        let Some(object) = fetch(bulk, name, filling, &below).await else {
+            drop(offer);
+            return self.read_in_zookeeper(job, record, name, bulk).await;
+        };
+        Ok(Shared { bytes: object.to_vec(), offer: Some(offer) })
+    }
+
+    /// Returns the nodes with a lower id that may work on a job, lowest first.
+    async fn nodes_below(&self, record: &JobRecord) -> zk::Result<Vec<NodeId>> {
+        let members = membership::list(&*self.store, &self.cluster).await?;
+        let takes = members.iter().filter(|member| member.takes(record).is_ok());
+        let mut below: Vec<NodeId> = takes.filter_map(|member| member.node.parse().ok()).collect();
+        below.retain(|&node| node < self.node);
+        below.sort_unstable();
+        Ok(below)
+    }
+
+    /// Reads the data in `ZooKeeper`, and hands it on while it comes.
+    async fn read_in_zookeeper(
+        &self,
+        job: &JobId,
+        record: &JobRecord,
+        name: ObjectName,
+        bulk: &Bulk,
+    ) -> zk::Result<Shared> {
+        let filling = Object::to_be_filled(name);
+        let offer = bulk.offer(filling.object().clone());
+        let take = |chunk: Vec<u8>| filling.add(chunk.into());
+        zk::job::shared_chunks(&*self.store, &self.cluster, &job.0, record, take).await?;
+        let bytes = filling.object().to_vec();
+        if Object::name_of(&bytes) != name {
+            let path = self.cluster.job(&job.0).shared();
+            return Err(zk::Error::Garbled {
+                path,
+                reason: "it is not the data that was submitted".to_owned(),
+            });
+        }
+        filling.complete();
+        Ok(Shared { bytes, offer: Some(offer) })
+    }
 }
 
 /// Fetches the data from nodes below, unless this is one of those that do not.
@@ -102,27 +141,6 @@ async fn fetch(bulk: &Bulk, name: ObjectName, filling: Filling, below: &[NodeId]
 fn parent(below: &[NodeId]) -> Option<NodeId> {
     let place = below.len().checked_sub(READERS)? / CHILDREN;
     below.get(place).copied()
-}
-
-/// Reads the data in `ZooKeeper`, and hands it on while it comes.
-async fn read_in_zookeeper(
-    seat: &Seat,
-    job: &JobId,
-    record: &JobRecord,
-    name: ObjectName,
-    bulk: &Bulk,
-) -> zk::Result<Shared> {
-    let filling = Object::to_be_filled(name);
-    let offer = bulk.offer(filling.object().clone());
-    let take = |chunk: Vec<u8>| filling.add(chunk.into());
-    zk::job::shared_chunks(&*seat.store, &seat.cluster, &job.0, record, take).await?;
-    let bytes = filling.object().to_vec();
-    if Object::name_of(&bytes) != name {
-        let path = seat.cluster.job(&job.0).shared();
-        return Err(zk::Error::Garbled { path, reason: "it is not the data that was submitted".to_owned() });
-    }
-    filling.complete();
-    Ok(Shared { bytes, offer: Some(offer) })
 }
 
 #[cfg(test)]

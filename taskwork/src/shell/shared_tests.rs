@@ -18,9 +18,12 @@ use zk::{
 use super::{
     platform::listen,
     seat::{Seat, SeatSetup},
-    shared::{self, Shared},
+    shared::{self, Shared, Source},
 };
-use crate::id::{JobId, NodeId};
+use crate::{
+    id::{JobId, NodeId},
+    pool::Crew,
+};
 
 /// The maximum duration of any step before a test fails.
 const SOON: Duration = Duration::from_secs(30);
@@ -76,6 +79,7 @@ impl Stage {
             require: Labels::NONE,
             after: &[],
             stays_open: false,
+            share: job::Share::default(),
             submitter: "me",
             now_ms: 0,
         };
@@ -93,6 +97,7 @@ impl Stage {
             cluster: cluster(),
             release: release(),
             workers: 1,
+            crew: Crew::start(1).unwrap(),
             memory_bytes: 0,
             labels: Labels::default(),
             endpoint: Some(listen(node, SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), None).unwrap()),
@@ -103,7 +108,11 @@ impl Stage {
     }
 
     async fn read(&self, seat: &Seat) -> zk::Result<Shared> {
-        time::timeout(SOON, shared::read(seat, &self.job)).await.expect("an end in time")
+        let reading = async {
+            let (record, _) = job::read(&*seat.store, &seat.cluster, &self.job.0).await?;
+            Source::of(seat).read(&self.job, &record).await
+        };
+        time::timeout(SOON, reading).await.expect("an end in time")
     }
 
     /// Returns how many chunks were read by each session that has read any.

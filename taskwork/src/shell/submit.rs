@@ -10,7 +10,7 @@ use tokio::time;
 use zk::{
     ClusterPaths, Labels, Release, Store,
     figures::{self, NodeFigures},
-    job::{self, JobRecord, JobState, JobWatch, NewJob},
+    job::{self, JobRecord, JobState, JobWatch, NewJob, Share},
     quarantine::{self, AboutTask},
 };
 
@@ -36,6 +36,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) require: &'a Labels,
     pub(crate) after: &'a [String],
     pub(crate) stays_open: bool,
+    pub(crate) share: Share,
     /// The shared data, encoded.
     pub(crate) shared: &'a [u8],
     pub(crate) start_values: &'a [(String, Vec<u8>)],
@@ -128,6 +129,7 @@ impl<'a> Draft<'a> {
             require: order.require,
             after: order.after,
             stays_open: order.stays_open,
+            share: order.share,
             submitter: order.submitter,
             now_ms: self.now_ms,
         }
@@ -424,6 +426,7 @@ mod tests {
                 require: Labels::NONE,
                 after: &[],
                 stays_open: false,
+                share: Share::default(),
                 shared: &[],
                 start_values: &[("best".to_owned(), codec::encode(&7_u64).unwrap())],
             };

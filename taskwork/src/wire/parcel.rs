@@ -46,6 +46,12 @@ impl Parcel {
         Some(Self { message: Message::Deny { request }, riders: Vec::new(), ..*self })
     }
 
+    /// Returns the answer of a node that has left the job to a grant; `None` if this is not a grant.
+    pub(crate) fn refusal(&self) -> Option<Self> {
+        let Message::Grant { grant, .. } = self.message else { return None };
+        Some(Self { message: Message::Refuse { grant }, riders: Vec::new(), ..*self })
+    }
+
     /// Encodes the parcel for the network, where the connection identifies the sender. Large tasks in it are
     /// shared, not copied.
     ///

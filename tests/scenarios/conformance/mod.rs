@@ -411,6 +411,7 @@ fn new_job(shared: &[u8]) -> NewJob<'_> {
         require: Labels::NONE,
         after: &[],
         stays_open: false,
+        share: job::Share::default(),
         submitter: "me",
         now_ms: 1,
     }

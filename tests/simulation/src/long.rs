@@ -27,6 +27,7 @@ pub fn jobs_in_a_row(jobs: usize) -> Leftovers {
     let later = |number: usize| LaterJob {
         at_ms: number as u64,
         shape: Shape::Random { seed: number as u64, mean: 2, depth: 3 },
+        share: zk::job::Share::default(),
         program: Program::This,
     };
     let plan = Plan { later: (1..jobs).map(later).collect(), ..plan(3, Vec::new(), 3) };

@@ -2,10 +2,11 @@
 
 mod faults;
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, num::NonZeroU32};
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use taskwork::Limits;
+use zk::job::Share;
 
 pub(crate) use self::faults::Fault;
 use crate::workload::{self, Shape, tour};
@@ -46,6 +47,7 @@ pub(crate) struct Plan {
 pub(crate) struct LaterJob {
     pub(crate) at_ms: u64,
     pub(crate) shape: Shape,
+    pub(crate) share: Share,
     pub(crate) program: Program,
 }
 
@@ -92,7 +94,7 @@ pub(crate) enum Kind {
     FewAttempts,
     /// Tasks of megabytes, over slow connections.
     Heavy,
-    /// A state in which whoever visits it panics or dies.
+    /// A state in which whoever visits it panics or dies; other jobs run beside it.
     Deadly,
 }
 
@@ -274,12 +276,15 @@ fn later(random: &mut SmallRng, kind: Kind, workers: usize, calm_ms: u64) -> (Ve
     let (count, others) = match kind {
         Kind::Queue => (random.random_range(1..=5), [(); 2].map(|()| random.random_range(0..=3))),
         Kind::Stuck => (1, [0, random.random_range(0..=1)]),
+        // Jobs that another one's tasks must not harm.
+        Kind::Deadly => (random.random_range(0..=2), [0, 0]),
         _ => (0, [0, 0]),
     };
     let [other, labelled] = others;
     let jobs = (0..count).map(|_| LaterJob {
         at_ms: random.random_range(0..calm_ms),
         shape: shape(random, workers),
+        share: share(random),
         program: match random.random_range(0..6) {
             0 | 1 if other > 0 => Program::Other,
             2 | 3 if labelled > 0 => Program::Labelled,
@@ -287,6 +292,13 @@ fn later(random: &mut SmallRng, kind: Kind, workers: usize, calm_ms: u64) -> (Ve
         },
     });
     (jobs.collect(), others)
+}
+
+/// Draws a job's share of the nodes.
+fn share(random: &mut SmallRng) -> Share {
+    let weight = NonZeroU32::new(random.random_range(1..=9)).unwrap_or(NonZeroU32::MIN);
+    let priority = [0, 0, 0, 0, -1, 1][random.random_range(0..6)];
+    Share { weight, priority, exclusive: random.random_range(0..6) == 0 }
 }
 
 /// Draws the times at which root tasks are added to the first job; usually none.

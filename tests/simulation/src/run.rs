@@ -14,11 +14,11 @@ use std::{
     time::Duration,
 };
 
-use taskwork::simulation::{self, Setup};
+use taskwork::simulation::{self, Setup, Terms};
 use tokio::{runtime, sync::mpsc, time::sleep};
 use zk::{
     ClusterPaths, Labels, Release, Store,
-    job::{JobRecord, JobState},
+    job::{JobRecord, JobState, Share},
 };
 
 use crate::{
@@ -434,17 +434,16 @@ impl<'a> Stage<'a> {
     /// created an additional job.
     fn submit_later(&self, later: &LaterJob) {
         let (world, submitted) = (self.world.clone(), Arc::clone(&self.submitted));
-        let (LaterJob { at_ms, shape, program }, attempts_max) = (later.clone(), self.plan.attempts_max);
+        let (LaterJob { at_ms, shape, program, share }, attempts_max) =
+            (later.clone(), self.plan.attempts_max);
         let setup = self.setup_of(program);
         let require = setup.labels.clone();
         tokio::spawn(async move {
             sleep(Duration::from_millis(at_ms)).await;
             loop {
                 let (store, root) = (world.office().await, Walk::root(&shape));
-                if simulation::submit(store, &setup, root, &shape, attempts_max, &require, false)
-                    .await
-                    .is_ok()
-                {
+                let terms = Terms { attempts_max, require: &require, stays_open: false, share };
+                if simulation::submit(store, &setup, root, &shape, terms).await.is_ok() {
                     submitted.fetch_add(1, Relaxed);
                     return;
                 }
@@ -484,10 +483,13 @@ impl<'a> Stage<'a> {
         let prepared = self.setup.cluster.prepare(&*self.store).await;
         let (root, store) = (Walk::root(&self.plan.shape), Arc::clone(&self.store));
         let Plan { shape, attempts_max, added, .. } = &self.plan;
-        let stays_open = !added.is_empty();
-        let submitted =
-            simulation::submit(store, &self.setup, root, shape, *attempts_max, Labels::NONE, stays_open)
-                .await;
+        let terms = Terms {
+            attempts_max: *attempts_max,
+            require: Labels::NONE,
+            stays_open: !added.is_empty(),
+            share: Share::default(),
+        };
+        let submitted = simulation::submit(store, &self.setup, root, shape, terms).await;
         match (prepared, submitted) {
             (Ok(()), Ok(job)) => self.job = job,
             (prepared, submitted) => {

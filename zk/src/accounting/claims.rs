@@ -50,7 +50,7 @@ pub struct Claim {
 }
 
 /// Claims something and returns it as `adopt` has changed it, or `None` if another node was faster, a node
-/// that must be gone is a member, or `adopt` declines. Claims once, however often this is called before the
+/// that must be gone takes part, or `adopt` declines. Claims once, however often this is called before the
 /// next transaction of the node. `adopt` must answer the same every time.
 ///
 /// # Errors
@@ -63,7 +63,7 @@ pub async fn claim(
     adopt: &(dyn Fn(Vec<u8>) -> Option<Vec<u8>> + Sync),
 ) -> Result<Option<Vec<u8>>, CommitError> {
     let (mut settled, mut enrol) = (claim.settled.as_deref(), claim.enrol.as_deref());
-    let gone = claim.source.gone().map(|node| cluster.member(node));
+    let gone = claim.source.gone();
     if gone.is_some() {
         // Its loss may have been observed on another server.
         store.sync(&attempt.base()).await?;
@@ -77,9 +77,10 @@ pub async fn claim(
             return claimed_before(store, attempt, claim, folder).await;
         };
         // Read afterwards: a node is a member before anything is its own, and an id stands for one session,
-        // so who is no member now never will be.
-        if let Some(gone) = &gone
-            && store.exists(gone).await?.is_some()
+        // so who is no member now, or has left the attempt, never will take part again.
+        if let Some(gone) = gone
+            && store.exists(&cluster.member(gone)).await?.is_some()
+            && store.exists(&attempt.left_node(gone)).await?.is_none()
         {
             return Ok(None);
         }

@@ -1,5 +1,7 @@
 //! Who takes part in an attempt, and what those that are gone have left behind.
 
+use std::collections::BTreeSet;
+
 use super::{CommitError, create};
 use crate::{
     blob,
@@ -50,8 +52,9 @@ pub async fn held(store: &dyn Store, attempt: &AttemptPaths, node: &str) -> Resu
 /// What nodes that are gone may have left behind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Orphans {
-    /// The members. They were read first: of a node that was one and is none, nothing that is missing in the
-    /// following will ever come. Who is none may have joined since: a [`claim`](super::claim) looks again.
+    /// The members that have not left the attempt. They were read first: of a node that was one and is none, nothing
+    /// that is missing in the following will ever come. Who is none may have joined since: a [`claim`](super::claim)
+    /// looks again.
     pub members: Vec<String>,
     /// The names of the znodes of all tasks on their way.
     pub transits: Vec<String>,
@@ -65,7 +68,9 @@ pub struct Orphans {
 /// Any error from the store; [`Error::NoNode`] if the attempt no longer exists.
 pub async fn orphans(store: &dyn Store, cluster: &ClusterPaths, attempt: &AttemptPaths) -> Result<Orphans> {
     store.sync(&attempt.base()).await?;
-    let members = store.children(&cluster.members()).await?;
+    let mut members = store.children(&cluster.members()).await?;
+    let left: BTreeSet<String> = store.children(&attempt.left()).await?.into_iter().collect();
+    members.retain(|node| !left.contains(node));
     let transits = store.children(&attempt.transits()).await?;
     let held = store.children(&attempt.held()).await?;
     Ok(Orphans { members, transits, held })

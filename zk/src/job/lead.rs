@@ -58,8 +58,8 @@ pub enum NewAttempt {
 pub async fn lost(store: &dyn Store, cluster: &ClusterPaths, attempt: &AttemptPaths) -> Result<Vec<String>> {
     store.sync(&attempt.base()).await?;
     // The order matters. A node becomes a member before it enrols, so every enrolled node was a member then.
-    // It ends its membership in the same multi that records its clean leave, so for a node missing from the
-    // members, the record of its clean leave, if any, is visible afterwards.
+    // It ends its membership after it has left cleanly, so for a node missing from the members, the record of its
+    // clean leave, if any, is visible afterwards.
     let took_part = store.children(&attempt.outputs()).await?;
     let members = store.children(&cluster.members()).await?;
     let left = store.children(&attempt.left()).await?;

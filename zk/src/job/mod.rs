@@ -12,6 +12,7 @@ mod end;
 mod lead;
 mod open;
 mod retry;
+pub mod share;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ pub use self::{
     },
     open::{Added, ROOTS_MAX, add, finish, settle},
     retry::{Retried, retry},
+    share::Share,
     submit::{NewJob, Submission, submit},
 };
 use crate::{
@@ -106,6 +108,9 @@ pub struct JobRecord {
     /// Whether root tasks may be added while it runs, until that is [finished](finish).
     #[serde(default)]
     pub stays_open: bool,
+    /// Its share of the nodes.
+    #[serde(default)]
+    pub share: Share,
     /// The id of the root task.
     pub root: String,
     /// The number of chunks of the shared data.

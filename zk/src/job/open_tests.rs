@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     MemoryStore,
     election::Candidate,
-    job::{self, NewAttempt, NewJob, cancel, new_attempt},
+    job::{self, NewAttempt, NewJob, Share, cancel, new_attempt},
     labels::Labels,
     store::CreateMode,
     testing::{FATES, LoseOne, ROOT, Stage},
@@ -29,6 +29,7 @@ async fn submitted(stage: &Stage) -> String {
         require: Labels::NONE,
         after: &[],
         stays_open: true,
+        share: Share::default(),
         submitter: "me",
         now_ms: 1,
     };

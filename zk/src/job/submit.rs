@@ -9,7 +9,7 @@
 //!     answer lost: look for the key    answer lost: repeat          answer lost: repeat, unless it has begun
 //! ```
 
-use super::{JobRecord, JobState, create, forget, list};
+use super::{JobRecord, JobState, Share, create, forget, list};
 use crate::{
     blob,
     chunks::{self, CHUNKED_BYTES_MAX},
@@ -51,6 +51,8 @@ pub struct NewJob<'a> {
     pub after: &'a [String],
     /// Whether root tasks may be [added](super::add) to it.
     pub stays_open: bool,
+    /// Its share of the nodes.
+    pub share: Share,
     /// The user who submits it.
     pub submitter: &'a str,
     /// The time of day in milliseconds since 1970.
@@ -187,6 +189,7 @@ impl<'a> Submission<'a> {
             require: new.require.clone(),
             after: new.after.to_vec(),
             stays_open: new.stays_open,
+            share: new.share,
             root: new.root_id.to_owned(),
             shared_chunks: 0,
             shared_name: new.shared_name.to_owned(),
@@ -324,6 +327,7 @@ mod tests {
             require: Labels::NONE,
             after: &[],
             stays_open: false,
+            share: Share::default(),
             submitter: "me",
             now_ms: 1,
         }

@@ -55,6 +55,7 @@ async fn data_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
         require: Labels::NONE,
         after: &[],
         stays_open: false,
+        share: Share::default(),
         submitter: "me",
         now_ms: 0,
     };

@@ -2,7 +2,7 @@
 //!
 //! A node in which a task panics has lost what the task has done since it was last written, and cannot take it
 //! back: so it names the task in what it holds, and is lost on purpose. Others continue from there, as after any
-//! loss, and the node joins anew.
+//! loss, and the node joins anew. Its other jobs are not harmed: it leaves them before.
 
 use std::sync::PoisonError;
 
@@ -33,6 +33,16 @@ impl Coordination {
         let PoolFault::Panicked { task, message } = fault else { return self.fail(fault).await };
         if self.ledger_interval_ms == 0 || self.deaths_max == 0 {
             return self.fail(fault).await;
+        }
+        let mut alone = self.alone.subscribe();
+        if !*alone.borrow_and_update() {
+            tracing::error!(
+                %task, message,
+                "a task has panicked; this node leaves, when its other jobs have handed on their tasks"
+            );
+            self.breaking.notify_one();
+            // The sender is here.
+            let _ = alone.wait_for(|alone| *alone).await;
         }
         let reason: String = message.chars().take(REASON_CHARS_MAX).collect();
         let blame = |held: Vec<u8>| blamed(&held, *task, &reason);

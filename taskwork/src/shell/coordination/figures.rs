@@ -74,12 +74,12 @@ impl Coordination {
         let figures = NodeFigures {
             attempt: self.attempt_seen(),
             figures,
-            requests: self.store.requests() - self.asked_before,
+            requests: self.store.requests(),
             timeline: self.timeline.all(),
             silent: self.silent(),
             last,
             ledger: self.ledger_state().filter(|_| !last).map(|state| self.dated(state)),
-            members_known: u32::try_from(self.roster.borrow().len()).ok(),
+            members_known: u32::try_from(self.others.now().1.len()).ok(),
             at_ms: unix_ms(),
         };
         let node = self.node.to_string();

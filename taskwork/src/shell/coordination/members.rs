@@ -4,17 +4,18 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use zk::{Labels, Store as _};
 
-use super::{Coordination, Roster};
+use super::Coordination;
 use crate::{
     core::Event,
     id::{Attempt, NodeId},
+    shell::roster::Roster,
 };
 
 impl Coordination {
     pub(super) async fn follow_members(self: Arc<Self>) {
-        let (mut roster, mut known) = (self.roster.clone(), BTreeSet::new());
+        let mut known = BTreeSet::new();
         loop {
-            let all = Arc::clone(&roster.borrow_and_update());
+            let (changes, all) = self.others.now();
             self.tell(Event::Roster { nodes: all.len() }).await;
             let now = with_a_part(&all, &self.require);
             for &gone in known.difference(&now) {
@@ -27,9 +28,7 @@ impl Coordination {
             known = now;
             // After any change: a node that came and went unseen may have taken part.
             self.member_gone.notify_one();
-            if roster.changed().await.is_err() {
-                return;
-            }
+            self.others.changed(changes).await;
         }
     }
 

@@ -47,7 +47,7 @@ use tokio::{
 };
 use tracing::Instrument as _;
 use zk::{
-    ClusterPaths, Counted, JobPaths, Labels, Requests, Session, Store as _,
+    ClusterPaths, Counted, JobPaths, Labels,
     figures::Silent,
     retry::{Policy, Retry},
 };
@@ -57,11 +57,7 @@ pub(crate) use self::{
     orders::{ORDERS_MAX, Order},
     suggestions::LOOKS_MAX,
 };
-use super::{
-    clock::Clock,
-    seat::{Resigned, Roster},
-    timeline::Timeline,
-};
+use super::{clock::Clock, latch::Latch, roster::Members, seat::Resigned, timeline::Timeline};
 use crate::{
     core::{Event, LedgerState},
     figures::{Counter, Figures},
@@ -73,16 +69,18 @@ use crate::{
 
 /// The state shared by the loops of one node.
 pub(crate) struct Coordination {
+    /// It counts the requests of this job.
     pub(crate) store: Arc<Counted>,
-    /// The requests to the store before this job.
-    pub(crate) asked_before: Requests,
     pub(crate) cluster: ClusterPaths,
     pub(crate) job: JobId,
     /// The labels that other nodes must have to work on the job.
     pub(crate) require: Labels,
     pub(crate) node: NodeId,
     pub(crate) pool: Arc<dyn Work>,
-    pub(crate) roster: watch::Receiver<Roster>,
+    /// The other members of the same release.
+    pub(crate) others: Arc<Members>,
+    /// Set when the session is over.
+    pub(crate) expired: Arc<Latch>,
     /// Events for the driver.
     pub(crate) events: mpsc::Sender<Event>,
     /// Letters for the driver, with their senders.
@@ -127,6 +125,10 @@ pub(crate) struct Coordination {
     pub(crate) ledger_interval_ms: u64,
     /// As in [`Seat::resigned`](super::seat::Seat::resigned).
     pub(crate) resigned: Option<Resigned>,
+    /// Whether the node works on no other job. While it does, it does not break down, since those would be harmed.
+    pub(crate) alone: watch::Sender<bool>,
+    /// Notified when the node has to break down and is not alone.
+    pub(crate) breaking: Notify,
     /// Whether it was said that the node holds more than it writes.
     pub(crate) told_unprotected: AtomicBool,
     /// The number of deaths after which a task is set aside, 0 for any number.
@@ -196,14 +198,11 @@ impl Coordination {
 
     /// Informs the driver when the session has expired: the node is no longer a member.
     async fn follow_session(self: Arc<Self>) {
-        let mut session = self.store.session();
-        if session.wait_for(|state| *state == Session::Expired).await.is_ok() {
-            tracing::warn!(
-                "the session is over; the node gives up its seat, though the servers may list it for a while \
-                 yet"
-            );
-            self.tell(Event::Expired).await;
-        }
+        self.expired.wait().await;
+        tracing::warn!(
+            "the session is over; the node gives up its seat, though the servers may list it for a while yet"
+        );
+        self.tell(Event::Expired).await;
     }
 
     /// Returns a retry state without failures.

@@ -40,8 +40,8 @@ use crate::{
 /// An observable event in a world.
 #[derive(Debug)]
 pub(crate) enum Seen<'a> {
-    /// A node's worker has completed a slice.
-    Worked { node: NodeId, done: &'a Slice },
+    /// A node's worker has completed a slice of a task of the job with this number.
+    Worked { node: NodeId, job: u64, done: &'a Slice },
     /// A session's operations are committed; an empty list means that the session has ended. `servers` is the
     /// state after that.
     Wrote { session: SessionId, ops: &'a [Op], servers: &'a Servers },
@@ -84,8 +84,10 @@ pub(crate) struct Facts {
     records: BTreeMap<String, JobRecord>,
     /// The shared data of jobs, as far as written.
     shared: BTreeMap<String, Vec<u8>>,
-    /// The job and the attempt in which each node enrolled last.
-    attempt_of: BTreeMap<NodeId, (String, u32)>,
+    /// The last attempt at each job in which each node is enrolled.
+    attempt_of: BTreeMap<(NodeId, String), u32>,
+    /// The nodes that have left attempts cleanly, with these.
+    left: BTreeSet<(NodeId, String, u32)>,
     /// The members, with the sessions that have made them.
     members: BTreeMap<NodeId, SessionId>,
     /// The number of workers of all nodes.
@@ -227,6 +229,7 @@ impl Facts {
             records: BTreeMap::new(),
             shared: BTreeMap::new(),
             attempt_of: BTreeMap::new(),
+            left: BTreeSet::new(),
             members: BTreeMap::new(),
             workers: 0,
             states_per_s: 0,
@@ -295,7 +298,7 @@ impl Facts {
                 }
                 self.records.entry(job.to_owned()).or_insert(record);
             }
-            self.note_member(*session, op, ops);
+            self.note_member(*session, op);
             if let Op::Create { path, data, .. } = op
                 && let Some(Place { job, attempt, rest }) = place(&self.cluster, path)
             {
@@ -312,7 +315,12 @@ impl Facts {
                     }
                     (Some(attempt), ["outputs", node]) => {
                         if let Ok(node) = node.parse() {
-                            self.attempt_of.insert(node, (job.to_owned(), attempt));
+                            self.attempt_of.insert((node, job.to_owned()), attempt);
+                        }
+                    }
+                    (Some(attempt), ["left", node]) => {
+                        if let Ok(node) = node.parse() {
+                            self.left.insert((node, job.to_owned(), attempt));
                         }
                     }
                     _ => {}
@@ -357,7 +365,7 @@ impl Facts {
         Ok(())
     }
 
-    fn note_member(&mut self, session: SessionId, op: &Op, beside: &[Op]) {
+    fn note_member(&mut self, session: SessionId, op: &Op) {
         let folder = self.cluster.members();
         let name = op.path().strip_prefix(&folder).and_then(|name| name.strip_prefix('/'));
         let Some(node) = name.and_then(|name| name.parse::<NodeId>().ok()) else { return };
@@ -366,21 +374,15 @@ impl Facts {
                 self.members.insert(node, session);
             }
             Op::Delete { .. } => {
+                // It has resigned, which is like a loss.
                 self.members.remove(&node);
-                // It has left, or it has resigned, which is like a loss.
-                let left = |op: &Op| {
-                    let at = place(&self.cluster, op.path());
-                    at.is_some_and(|at| at.rest.first() == Some(&"left"))
-                };
-                if !beside.iter().any(left) {
-                    self.note_loss(node);
-                }
+                self.note_loss(node);
             }
             _ => {}
         }
     }
 
-    /// Notes the end of a session: its members are lost.
+    /// Notes the end of a session: its members are lost to the attempts that they have not left.
     fn lose(&mut self, session: SessionId) {
         let lost: Vec<NodeId> =
             self.members.iter().filter(|(_, its)| **its == session).map(|(&node, _)| node).collect();
@@ -391,11 +393,28 @@ impl Facts {
     }
 
     fn note_loss(&mut self, node: NodeId) {
-        if let Some((job, attempt)) = self.attempt_of.get(&node)
-            && let Some(job) = self.jobs.get_mut(job)
-        {
-            job.with_losses.insert(*attempt);
+        let attempts: Vec<(String, u32)> =
+            self.attempts_of(node).map(|(job, attempt)| (job.to_owned(), attempt)).collect();
+        for (job, attempt) in attempts {
+            if let Some(job) = self.jobs.get_mut(&job) {
+                job.with_losses.insert(attempt);
+            }
         }
+    }
+
+    /// Returns the attempts in which a node is enrolled, and which it has not left.
+    fn attempts_of(&self, node: NodeId) -> impl Iterator<Item = (&str, u32)> {
+        let all =
+            self.attempt_of.range((node, String::new())..).take_while(move |((its, _), _)| *its == node);
+        all.map(|((_, job), attempt)| (job.as_str(), *attempt))
+            .filter(move |&(job, attempt)| !self.left.contains(&(node, job.to_owned(), attempt)))
+    }
+
+    /// Returns whether a node takes part in an attempt at a job that is not over.
+    pub(crate) fn takes_part(&self, node: NodeId) -> bool {
+        self.attempts_of(node).any(|(job, attempt)| {
+            self.jobs.get(job).is_some_and(|job| !job.state.is_over() && job.latest == attempt)
+        })
     }
 
     fn begin(&mut self, job: &str, attempt: u32) {
@@ -439,9 +458,10 @@ impl Facts {
 
     /// Records the visited and created states. Returns those that were visited without being open, unless they
     /// may be visited again because of a loss.
-    fn work(&mut self, node: NodeId, done: &Slice) -> Vec<u64> {
-        let Some((job, attempt)) = self.attempt_of.get(&node) else { return done.consumed.clone() };
-        let Some(job) = self.jobs.get_mut(job) else { return done.consumed.clone() };
+    fn work(&mut self, node: NodeId, job: u64, done: &Slice) -> Vec<u64> {
+        let name = format!("j-{job:010}");
+        let Some(job) = self.jobs.get_mut(&name) else { return done.consumed.clone() };
+        let Some(attempt) = self.attempt_of.get(&(node, name)) else { return done.consumed.clone() };
         let open = job.open.entry(*attempt).or_default();
         let visited = job.visited.entry(*attempt).or_default();
         // Within a slice, states may be opened and visited; so all opened ones are added first.
@@ -480,8 +500,8 @@ impl Invariants {
         if let Err(what) = self.facts.note(seen) {
             self.add(now, "I10 (partition)", what);
         }
-        if let Seen::Worked { node, done } = seen {
-            let unknown = self.facts.work(*node, done);
+        if let Seen::Worked { node, job, done } = seen {
+            let unknown = self.facts.work(*node, *job, done);
             if let Some(broken) = i1_once::check(*node, &unknown) {
                 self.add(now, i1_once::NAME, broken);
             }

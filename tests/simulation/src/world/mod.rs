@@ -321,7 +321,7 @@ impl Pace for World {
         })
     }
 
-    fn work(&self, node: NodeId, run: &mut dyn FnMut()) {
+    fn work(&self, node: NodeId, job: u64, run: &mut dyn FnMut()) {
         let states = self.lock().slice_states;
         let done = workload::slice(states, run);
         self.with(|state| {
@@ -330,7 +330,7 @@ impl Pace for World {
             if !done.consumed.is_empty() {
                 state.first_work.entry(node).or_insert(now);
             }
-            state.see(&Seen::Worked { node, done: &done });
+            state.see(&Seen::Worked { node, job, done: &done });
             if let Some(machine) = state.machines.of(node).filter(|_| done.deadly) {
                 state.kill(machine);
                 state.note(format_args!("{machine} dies of its task"));

@@ -433,8 +433,11 @@ impl State {
         self.note(format_args!("session {session} ends"));
         let fired = self.servers.tree.end_session(session);
         let members = format!("{}/", self.invariants.facts.cluster.members());
-        let lost =
-            |event: &WatchEvent| matches!(event, WatchEvent::Deleted(path) if path.starts_with(&members));
+        let lost = |event: &WatchEvent| {
+            let WatchEvent::Deleted(path) = event else { return false };
+            let node = path.strip_prefix(&members).and_then(|name| name.parse().ok());
+            node.is_some_and(|node| self.invariants.facts.takes_part(node))
+        };
         self.counts.members_lost += fired.iter().filter(|(_, event)| lost(event)).count() as u64;
         self.see_written(session, &[]);
         self.append(Entry::End(session), &fired);

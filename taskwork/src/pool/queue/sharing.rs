@@ -1,0 +1,77 @@
+//! The queue's side of the [crew](crate::pool::crew): how many workers it may have, and which are to leave.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Gate, Queue, State};
+use crate::{
+    pool::{crew::Post, signals::Signals, sync::MutexGuard},
+    task::Task,
+};
+
+impl<T: Task> Queue<T> {
+    /// Ends the lock, and tells the crew of tasks that were added if its workers may be in other pools.
+    pub(super) fn offer(&self, state: MutexGuard<'_, State<T>>, added: usize) {
+        let (shared, first) = (state.shared && state.can_begin(), state.tasks.len() <= added);
+        drop(state);
+        if shared && let Some(post) = self.post.get() {
+            post.offer(first);
+        }
+    }
+
+    /// Sets the connection to the crew.
+    pub(in crate::pool) fn enlist(&self, post: Post) {
+        let _ = self.post.set(post);
+    }
+
+    /// Lets no further worker come.
+    pub(in crate::pool) fn dismiss(&self) {
+        if let Some(post) = self.post.get() {
+            post.leave();
+        }
+    }
+
+    /// Returns the number of tasks that could begin now.
+    pub(in crate::pool) fn waiting(&self) -> usize {
+        let state = self.lock();
+        if state.gate == Gate::Open { state.tasks.len() } else { 0 }
+    }
+
+    /// Sets the number of workers that could be here, and whether they have other pools to go to. Returns whether
+    /// the queue has become hungry.
+    pub(in crate::pool) fn allot(&self, slots: usize, shared: bool, signals: &Signals) -> bool {
+        let mut state = self.lock();
+        if (state.slots, state.shared) == (slots, shared) {
+            return false;
+        }
+        let was_hungry = state.tasks.is_empty() && state.idle() > 0;
+        (state.slots, state.shared) = (slots, shared);
+        state.signal(signals);
+        let is_hungry = state.tasks.is_empty() && state.idle() > 0;
+        if shared && state.asleep > 0 {
+            self.stir();
+            drop(state);
+            self.wake.notify_all();
+        }
+        is_hungry && !was_hungry
+    }
+
+    /// Asks a worker to leave after its task, or at its next `migrate()`.
+    pub(in crate::pool) fn recall(&self, worker: usize, signals: &Signals) {
+        let state = self.lock();
+        self.recalled[worker].store(true, Relaxed);
+        if state.running[worker].is_some() {
+            self.interrupted[worker].store(true, Relaxed);
+            signals.announce_snapshot();
+        }
+    }
+
+    /// Forgets that a worker was recalled, before it comes.
+    pub(in crate::pool) fn welcome(&self, worker: usize) {
+        self.recalled[worker].store(false, Relaxed);
+    }
+
+    /// Returns whether a worker is to leave.
+    pub(in crate::pool) fn is_recalled(&self, worker: usize) -> bool {
+        self.recalled[worker].load(Relaxed)
+    }
+}

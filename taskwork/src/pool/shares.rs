@@ -1,0 +1,225 @@
+//! How the workers of a node are shared among its jobs: in proportion to the weights of the jobs that have tasks
+//! for them, and those of the highest priority first.
+//!
+//! Each job has a clock that runs while workers are in its pool, slower for a larger weight. A worker goes to
+//! the job whose clock is behind; one that is in another job's pool is recalled when that job's clock is ahead
+//! by more than a quantum. So the shares are fair in the long run, and what a job cannot use goes to the others.
+//! A job that has had no task for a while starts beside the others, a quantum behind: it gets a worker at once,
+//! and nothing for the time in which it needed none. (The Completely Fair Scheduler of Linux does the same with
+//! threads.)
+
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
+
+/// The least time for which a worker stays with a job, unless it finds no task there or one of a higher priority
+/// elsewhere.
+const QUANTUM: Duration = Duration::from_millis(10);
+
+/// The time after which a worker that was recalled and did not come is recalled again.
+const RECALL_AGAIN: Duration = Duration::from_millis(100);
+
+/// The rate of the clock of a job with the weight 1: ticks in a microsecond. One with the largest weight still
+/// moves.
+const RATE: u64 = 1 << 10;
+
+/// Where the clocks begin, so that one can be put back.
+const BEGIN: u64 = 1 << 50;
+
+/// The largest weight of a job.
+pub(crate) const WEIGHT_MAX: u32 = 1000;
+
+/// A job's claim on the workers of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// Its share among jobs of the same priority, from 1 to [`WEIGHT_MAX`].
+    pub(crate) weight: u32,
+    /// Jobs with a higher priority come first.
+    pub(crate) priority: i32,
+}
+
+impl Default for Claim {
+    fn default() -> Self {
+        Self { weight: 1, priority: 0 }
+    }
+}
+
+/// The number of a pool in its crew.
+pub(super) type PoolNumber = u64;
+
+/// The shares of the jobs of a node. All times are since a moment that is the same for all calls.
+#[derive(Debug)]
+pub(super) struct Shares {
+    pools: BTreeMap<PoolNumber, Share>,
+    /// For each worker, where it is.
+    workers: Vec<Option<Stint>>,
+}
+
+/// What a pool has had.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    claim: Claim,
+    /// Its clock, without the present stints of workers.
+    ticks: u64,
+    /// Whether it had no tasks when it was last looked at.
+    was_idle: bool,
+}
+
+/// A worker's stay in a pool.
+#[derive(Debug, Clone, Copy)]
+struct Stint {
+    pool: PoolNumber,
+    since: Duration,
+    recalled: Option<Duration>,
+}
+
+impl Claim {
+    fn ticks(self, time: Duration) -> u64 {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        us.saturating_mul(RATE) / u64::from(self.weight.clamp(1, WEIGHT_MAX))
+    }
+}
+
+impl Shares {
+    pub(super) fn new(workers: usize) -> Self {
+        Self { pools: BTreeMap::new(), workers: vec![None; workers] }
+    }
+
+    pub(super) fn add(&mut self, pool: PoolNumber, claim: Claim) {
+        self.pools.insert(pool, Share { claim, ticks: BEGIN, was_idle: true });
+    }
+
+    /// Removes a pool. Workers may still be in it.
+    pub(super) fn remove(&mut self, pool: PoolNumber) {
+        self.pools.remove(&pool);
+    }
+
+    /// Returns the only pool, if there is one and no other.
+    pub(super) fn only(&self) -> Option<PoolNumber> {
+        let mut pools = self.pools.keys();
+        pools.next().copied().filter(|_| pools.next().is_none())
+    }
+
+    /// Notes that a worker has gone to a pool.
+    pub(super) fn begin(&mut self, worker: usize, pool: PoolNumber, now: Duration) {
+        self.workers[worker] = Some(Stint { pool, since: now, recalled: None });
+    }
+
+    /// Notes that a worker has left the pool in which it was.
+    pub(super) fn end(&mut self, worker: usize, now: Duration) {
+        let Some(stint) = self.workers[worker].take() else { return };
+        if let Some(share) = self.pools.get_mut(&stint.pool) {
+            share.ticks += share.claim.ticks(now.saturating_sub(stint.since));
+        }
+    }
+
+    /// Returns the pool to which a worker is to go, if any of them has tasks. `waiting` returns the number of
+    /// tasks that could begin in a pool.
+    pub(super) fn choose(
+        &mut self,
+        now: Duration,
+        waiting: impl Fn(PoolNumber) -> usize,
+    ) -> Option<PoolNumber> {
+        self.look(now, &waiting);
+        let ready = self.pools.keys().filter(|&&pool| waiting(pool) > 0);
+        ready.min_by_key(|&&pool| self.rank(pool, now)).copied()
+    }
+
+    /// Returns a worker that is to leave its pool because another one has tasks and is to have it.
+    pub(super) fn recall(
+        &mut self,
+        now: Duration,
+        waiting: impl Fn(PoolNumber) -> usize,
+    ) -> Option<(PoolNumber, usize)> {
+        self.look(now, &waiting);
+        let is_coming = |stint: &Stint| stint.recalled.is_some_and(|at| now < at + RECALL_AGAIN);
+        let coming = self.workers.iter().flatten().filter(|stint| is_coming(stint)).count();
+        // Those that come are for the first of these tasks.
+        let mut ready: Vec<PoolNumber> =
+            self.pools.keys().copied().filter(|&pool| waiting(pool) > 0).collect();
+        ready.sort_by_key(|&pool| self.rank(pool, now));
+        let mut tasks = ready.iter().flat_map(|&pool| std::iter::repeat_n(pool, waiting(pool)));
+        let wanted = tasks.nth(coming)?;
+        let staying = self.workers.iter().enumerate();
+        let staying =
+            staying.filter_map(|(worker, stint)| stint.filter(|it| !is_coming(it)).map(|it| (worker, it)));
+        let (worker, stint) = staying
+            .filter(|(_, stint)| self.pools.contains_key(&stint.pool) && stint.pool != wanted)
+            .max_by_key(|(worker, stint)| (self.rank(stint.pool, now), Reverse(stint.since), *worker))?;
+        let (wanted, from) = (self.pools[&wanted], self.pools[&stint.pool]);
+        let ahead = self.clock(stint.pool, now) >= wanted.ticks + from.claim.ticks(QUANTUM);
+        let goes = match wanted.claim.priority.cmp(&from.claim.priority) {
+            std::cmp::Ordering::Greater => true,
+            std::cmp::Ordering::Equal => ahead,
+            std::cmp::Ordering::Less => false,
+        };
+        if !goes {
+            return None;
+        }
+        self.workers[worker] = Some(Stint { recalled: Some(now), ..stint });
+        Some((stint.pool, worker))
+    }
+
+    /// Returns the number of workers that a pool would have now if it had enough tasks: those that are in it and
+    /// those that are nowhere, and at least its fair share.
+    pub(super) fn slots(&self, pool: PoolNumber, waiting: impl Fn(PoolNumber) -> usize) -> usize {
+        let Some(share) = self.pools.get(&pool) else { return 0 };
+        let free = self.workers.iter().filter(|stint| stint.is_none_or(|stint| stint.pool == pool)).count();
+        let priority = share.claim.priority;
+        let comes_first = |other: &PoolNumber| {
+            self.pools[other].claim.priority > priority && (self.is_worked(*other) || waiting(*other) > 0)
+        };
+        if self.pools.keys().any(comes_first) {
+            return free;
+        }
+        let rivals = self.pools.values().filter(|other| other.claim.priority == priority);
+        let weights: u64 = rivals.map(|other| u64::from(other.claim.weight)).sum();
+        let available = self.available();
+        let fair = (available as u64 * u64::from(share.claim.weight)).div_ceil(weights.max(1));
+        free.max(usize::try_from(fair).unwrap_or(usize::MAX)).min(available)
+    }
+
+    /// Returns the number of workers that are in no pool that was removed.
+    pub(super) fn available(&self) -> usize {
+        let comes_back =
+            |stint: &Option<Stint>| stint.is_none_or(|stint| self.pools.contains_key(&stint.pool));
+        self.workers.iter().filter(|stint| comes_back(stint)).count()
+    }
+
+    fn is_worked(&self, pool: PoolNumber) -> bool {
+        self.workers.iter().flatten().any(|stint| stint.pool == pool)
+    }
+
+    /// Returns the order in which pools get workers: the least first.
+    fn rank(&self, pool: PoolNumber, now: Duration) -> (Reverse<i32>, u64) {
+        (Reverse(self.pools[&pool].claim.priority), self.clock(pool, now))
+    }
+
+    fn clock(&self, pool: PoolNumber, now: Duration) -> u64 {
+        let Share { claim, ticks, .. } = self.pools[&pool];
+        let stints = self.workers.iter().flatten().filter(|stint| stint.pool == pool);
+        ticks + stints.map(|stint| claim.ticks(now.saturating_sub(stint.since))).sum::<u64>()
+    }
+
+    /// Lets the clocks of pools that were idle go on beside the others.
+    fn look(&mut self, now: Duration, waiting: &impl Fn(PoolNumber) -> usize) {
+        let is_idle = |pool| waiting(pool) == 0 && !self.is_worked(pool);
+        let (idle, active): (Vec<_>, Vec<_>) = self.pools.keys().copied().partition(|&pool| is_idle(pool));
+        let beside = |pool: &PoolNumber| self.clock(*pool, now) - self.pools[pool].claim.ticks(QUANTUM);
+        let known = active.iter().filter(|&&pool| !self.pools[&pool].was_idle);
+        let start = known.map(beside).min();
+        for pool in active {
+            let Some(share) = self.pools.get_mut(&pool) else { continue };
+            if std::mem::take(&mut share.was_idle) {
+                share.ticks = share.ticks.max(start.unwrap_or(0));
+            }
+        }
+        for pool in idle {
+            if let Some(share) = self.pools.get_mut(&pool) {
+                share.was_idle = true;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "shares_tests.rs"]
+mod tests;

@@ -1,0 +1,73 @@
+//! What a seat waits for, of which there may be several or none.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::Poll,
+};
+
+use tokio::time;
+use zk::retry::Retry;
+
+use super::{Active, Closing, OpenPool, Opening, Pausing};
+use crate::report::JobError;
+
+/// Waits for the first of these futures, and returns its place.
+pub(super) async fn first<T>(mut futures: Vec<Pin<Box<dyn Future<Output = T> + Send>>>) -> (usize, T) {
+    poll_fn(|cx| {
+        for (place, future) in futures.iter_mut().enumerate() {
+            if let Poll::Ready(done) = future.as_mut().poll(cx) {
+                return Poll::Ready((place, done));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Waits until the node has nothing more to do with one of these jobs, and returns its place.
+pub(super) async fn next_ended(active: &mut [Active]) -> usize {
+    poll_fn(|cx| {
+        for (place, active) in active.iter_mut().enumerate() {
+            if std::pin::pin!(active.running.ended()).poll(cx).is_ready() {
+                return Poll::Ready(place);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Waits until all workers have come back from one of these jobs, and returns its place.
+pub(super) async fn next_back(closing: &mut [Closing]) -> usize {
+    poll_fn(|cx| {
+        for (place, closing) in closing.iter_mut().enumerate() {
+            if std::pin::pin!(closing.stopping.workers_back()).poll(cx).is_ready() {
+                return Poll::Ready(place);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+pub(super) async fn due(at: Option<time::Instant>) {
+    match at {
+        Some(at) => time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+pub(super) async fn paused(pausing: Option<&mut Pausing>) -> (Retry, bool) {
+    match pausing {
+        Some(pausing) => pausing.await,
+        None => std::future::pending().await,
+    }
+}
+
+pub(super) async fn opened(opening: Option<&mut Opening<'_>>) -> Result<OpenPool, JobError> {
+    match opening {
+        Some(opening) => opening.pool.as_mut().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,158 @@
+//! Several jobs on the same nodes: their shares, and that none harms another.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use taskwork_tests::{
+    cluster::{Cluster, SOON},
+    tree::Tree,
+};
+use zk_server::Setup;
+
+/// A job that does not end by itself.
+const ENDLESS: &str = "60";
+
+/// The work in a state.
+const SPIN: &str = "4000";
+
+fn submit(cluster: &Cluster, depth: &str, options: &[&str]) -> String {
+    let arguments = [&["submit", depth, "--spin", SPIN], options].concat();
+    cluster.json("tree", &arguments).unwrap()["job"].as_str().unwrap().to_owned()
+}
+
+fn job(cluster: &Cluster, id: &str) -> Value {
+    cluster.json("taskwork", &["job", id]).unwrap()
+}
+
+/// Returns the units of work that the nodes have reported for a job.
+fn worked(cluster: &Cluster, id: &str) -> u64 {
+    job(cluster, id)["figures"]["worked"].as_u64().unwrap_or(0)
+}
+
+fn nodes_of(cluster: &Cluster, id: &str) -> usize {
+    job(cluster, id)["nodes"].as_array().unwrap().len()
+}
+
+fn wait_until(cluster: &Cluster, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}\n{}", cluster.logs());
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn assert_done(cluster: &Cluster, id: &str, depth: u32) {
+    let done = cluster.json("taskwork", &["wait", id]).unwrap();
+    assert_eq!(done["output"], Tree::sequential(depth).0, "{done}\n{}", cluster.logs());
+    assert_eq!(job(cluster, id)["attempt"], 1, "{}", cluster.logs());
+}
+
+#[test]
+fn several_jobs_run_on_the_same_nodes_and_a_node_that_is_killed_or_leaves_costs_none_its_answer() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 3, &["--workers", "2"]).unwrap();
+    let first = submit(&cluster, "15", &[]);
+    let second = submit(&cluster, "15", &["--weight", "3"]);
+    wait_until(&cluster, "all nodes work on both", || {
+        [&first, &second].iter().all(|id| nodes_of(&cluster, id) == 3)
+    });
+    cluster.kill_nodes(&[0]).unwrap();
+    let leaves = cluster.name_of(1).unwrap();
+    assert_eq!(cluster.run("taskwork", &["drain", &leaves]).unwrap().code, 0);
+    assert_done(&cluster, &first, 15);
+    assert_done(&cluster, &second, 15);
+}
+
+#[test]
+fn a_job_that_is_put_aside_or_cancelled_takes_no_node_from_another() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
+    let endless = submit(&cluster, ENDLESS, &[]);
+    let (aside, stopped) = (submit(&cluster, "14", &[]), submit(&cluster, ENDLESS, &[]));
+    wait_until(&cluster, "all nodes work on all", || {
+        [&endless, &aside, &stopped].iter().all(|id| nodes_of(&cluster, id) == 2)
+    });
+    let names = [0, 1].map(|node| cluster.name_of(node));
+    for (act, id) in [("cancel", &stopped), ("suspend", &aside)] {
+        assert_eq!(cluster.run("taskwork", &[act, id]).unwrap().code, 0);
+    }
+    let before = worked(&cluster, &endless);
+    wait_until(&cluster, "it goes on", || worked(&cluster, &endless) > before + 1000);
+    assert_eq!([0, 1].map(|node| cluster.name_of(node)), names, "no node has joined anew");
+    // To take part again, the nodes need new ids.
+    assert_eq!(cluster.run("taskwork", &["resume", &aside]).unwrap().code, 0);
+    assert_done(&cluster, &aside, 14);
+    let before = worked(&cluster, &endless);
+    wait_until(&cluster, "it goes on", || worked(&cluster, &endless) > before + 1000);
+    assert_eq!(job(&cluster, &endless)["attempt"], 1);
+}
+
+#[test]
+fn a_job_of_a_higher_priority_comes_first_and_an_exclusive_one_waits_for_its_turn() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
+    let endless = submit(&cluster, ENDLESS, &["--weight", "1000"]);
+    let urgent = submit(&cluster, "13", &["--priority", "1"]);
+    assert_done(&cluster, &urgent, 13);
+    assert_eq!(job(&cluster, &urgent)["priority"], 1);
+    let exclusive = submit(&cluster, "12", &["--exclusive"]);
+    let after = submit(&cluster, "11", &[]);
+    let before = worked(&cluster, &endless);
+    wait_until(&cluster, "the first goes on", || worked(&cluster, &endless) > before + 1000);
+    for id in [&exclusive, &after] {
+        assert_eq!(nodes_of(&cluster, id), 0, "it waits: {}", job(&cluster, id));
+    }
+    assert_eq!(cluster.run("taskwork", &["cancel", &endless]).unwrap().code, 0);
+    assert_done(&cluster, &exclusive, 12);
+    assert_done(&cluster, &after, 11);
+}
+
+#[test]
+fn what_a_job_cannot_ask_for_is_refused() {
+    let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    for (option, given) in [
+        ("--weight", "0"),
+        ("--weight", "-1"),
+        ("--weight", "1001"),
+        ("--weight", "1000000000"),
+        ("--priority", "101"),
+        ("--priority", "-101"),
+    ] {
+        let said = cluster.run("tree", &["submit", "3", &format!("{option}={given}")]).unwrap();
+        assert_eq!(said.code, 2, "{option} {given}: {said:?}");
+        assert!(said.err.contains(option) && said.err.contains(given), "{said:?}");
+    }
+}
+
+/// With `TASKWORK_LONG=1`, for thirty seconds.
+#[test]
+fn the_workers_are_shared_by_the_weights() {
+    let is_long = std::env::var_os("TASKWORK_LONG").is_some();
+    let units = if is_long { 1_500_000 } else { 400_000 };
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
+    let light = submit(&cluster, ENDLESS, &[]);
+    let heavy = submit(&cluster, ENDLESS, &["--weight", "3"]);
+    let both = [&light, &heavy];
+    wait_until(&cluster, "both nodes work on both", || both.iter().all(|id| nodes_of(&cluster, id) == 2));
+    let all = || both.map(|id| worked(&cluster, id));
+    let before = all();
+    let deadline = Instant::now() + 10 * SOON;
+    let after = loop {
+        let now = all();
+        if now[0] + now[1] >= before[0] + before[1] + units {
+            break now;
+        }
+        assert!(Instant::now() < deadline, "{before:?} {now:?}\n{}", cluster.logs());
+        thread::sleep(Duration::from_millis(100));
+    };
+    let had = [0, 1].map(|place| after[place] - before[place]);
+    let share = had[1] as f64 / (had[0] + had[1]) as f64;
+    println!("{had:?}: {share:.3} of the work for a weight of 3 beside one of 1");
+    // Figures are two seconds old, which matters less in a long run.
+    let tolerance = if is_long { 0.075 } else { 0.2 };
+    assert!((share - 0.75).abs() < tolerance, "{share} of {had:?}");
+}
