@@ -332,7 +332,8 @@ impl Desk {
     fn back(&self, worker: usize) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.shares.end(worker, self.now());
-        state.allot_if_shared();
+        // Also if there is a single pool: the worker may come from one that was closed, and is available again.
+        state.allot();
         state
     }
 
@@ -345,8 +346,10 @@ impl Desk {
             return false;
         }
         if self.vacant.load(Relaxed) > 0 {
-            self.wake.notify_all();
-            self.woken.notify_waiters();
+            if pools.keys().any(|&pool| waiting(pool) > 0) {
+                self.wake.notify_all();
+                self.woken.notify_waiters();
+            }
         } else {
             while let Some((pool, worker)) = shares.recall(self.now(), waiting) {
                 if let Some(place) = pools.get(&pool) {
@@ -409,5 +412,85 @@ impl fmt::Debug for Crew {
 impl fmt::Debug for Post {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Post").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use super::*;
+
+    /// A pool with a task that runs until it is told to end.
+    #[derive(Default)]
+    struct Fake {
+        tasks: AtomicUsize,
+        inside: AtomicUsize,
+        slots: AtomicUsize,
+        ends: Mutex<bool>,
+        told: Condvar,
+        post: OnceLock<Post>,
+    }
+
+    impl Fake {
+        fn end(&self) {
+            *self.ends.lock().unwrap() = true;
+            self.told.notify_all();
+        }
+    }
+
+    impl Workplace for Fake {
+        fn waiting(&self) -> usize {
+            self.tasks.load(Relaxed)
+        }
+
+        fn allot(&self, slots: usize, _: bool) {
+            self.slots.store(slots, Relaxed);
+        }
+
+        fn recall(&self, _: usize) {}
+
+        fn welcome(&self, _: usize) {}
+
+        fn stint(self: Arc<Self>, _: usize) -> Stint {
+            self.tasks.store(0, Relaxed);
+            self.inside.fetch_add(1, Relaxed);
+            let ends = self.ends.lock().unwrap();
+            drop(self.told.wait_while(ends, |ends| !*ends).unwrap());
+            self.inside.fetch_sub(1, Relaxed);
+            Stint::Over
+        }
+
+        fn enlist(&self, post: Post) {
+            self.post.set(post).unwrap();
+        }
+    }
+
+    fn wait_until(what: &str, holds: impl Fn() -> bool) {
+        let give_up = Instant::now() + Duration::from_secs(60);
+        while !holds() {
+            assert!(Instant::now() < give_up, "waited in vain: {what}");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_worker_that_comes_late_from_a_closed_pool_is_one_of_the_others_again() {
+        let crew = Crew::start(1).unwrap();
+        let [first, second] = [(); 2].map(|()| Arc::<Fake>::default());
+        first.tasks.store(1, Relaxed);
+        let mut workers = crew.add(Claim::default(), Arc::clone(&first) as Arc<dyn Workplace>);
+        wait_until("the worker is in the first pool", || first.inside.load(Relaxed) == 1);
+        crew.add(Claim::default(), Arc::clone(&second) as Arc<dyn Workplace>);
+        first.post.get().unwrap().leave();
+        assert_eq!((second.slots.load(Relaxed), crew.available()), (0, 0), "the worker may never come back");
+        assert!(workers.back.try_recv() == Err(mpsc::error::TryRecvError::Empty), "it is still there");
+        first.end();
+        wait_until("the worker is in the second pool", || second.inside.load(Relaxed) == 1);
+        assert_eq!((second.slots.load(Relaxed), crew.available()), (1, 1));
+        assert!(workers.back.blocking_recv().is_none());
+        second.end();
+        second.post.get().unwrap().leave();
+        crew.join();
     }
 }

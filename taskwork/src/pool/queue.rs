@@ -269,6 +269,11 @@ impl<T: Task> Queue<T> {
         }
         if self.is_recalled(worker) {
             state.signal(signals);
+            let may_wait = state.busy == 0 || !state.can_begin();
+            drop(state);
+            if may_wait {
+                notify();
+            }
             return None;
         }
         if let Some(entry) = state.begin(worker, signals) {
@@ -333,6 +338,11 @@ impl<T: Task> Queue<T> {
         }
         if state.gate == Gate::Closed || self.is_recalled(worker) {
             state.signal(signals);
+            let may_wait = state.busy == 0 || !state.can_begin();
+            drop(state);
+            if may_wait {
+                notify();
+            }
             return Next::Leave;
         }
         if state.can_begin() {

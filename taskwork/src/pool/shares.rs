@@ -49,6 +49,9 @@ pub(super) type PoolNumber = u64;
 #[derive(Debug)]
 pub(super) struct Shares {
     pools: BTreeMap<PoolNumber, Share>,
+    /// The least clock of a pool with tasks when they were last looked at. It never goes back, so that nobody has to
+    /// make up for a time in which another one needed nothing.
+    floor: u64,
     /// For each worker, where it is.
     workers: Vec<Option<Stint>>,
 }
@@ -80,7 +83,7 @@ impl Claim {
 
 impl Shares {
     pub(super) fn new(workers: usize) -> Self {
-        Self { pools: BTreeMap::new(), workers: vec![None; workers] }
+        Self { pools: BTreeMap::new(), floor: BEGIN, workers: vec![None; workers] }
     }
 
     pub(super) fn add(&mut self, pool: PoolNumber, claim: Claim) {
@@ -144,11 +147,14 @@ impl Shares {
         let (worker, stint) = staying
             .filter(|(_, stint)| self.pools.contains_key(&stint.pool) && stint.pool != wanted)
             .max_by_key(|(worker, stint)| (self.rank(stint.pool, now), Reverse(stint.since), *worker))?;
-        let (wanted, from) = (self.pools[&wanted], self.pools[&stint.pool]);
-        let ahead = self.clock(stint.pool, now) >= wanted.ticks + from.claim.ticks(QUANTUM);
-        let goes = match wanted.claim.priority.cmp(&from.claim.priority) {
+        let from = self.pools[&stint.pool].claim;
+        let ahead = self.clock(stint.pool, now) >= self.clock(wanted, now) + from.ticks(QUANTUM);
+        let goes = match self.pools[&wanted].claim.priority.cmp(&from.priority) {
             std::cmp::Ordering::Greater => true,
-            std::cmp::Ordering::Equal => ahead,
+            // One at a time: otherwise all of them would come and go together.
+            std::cmp::Ordering::Equal => {
+                ahead && coming == 0 && self.has_more_than_its_share(stint.pool, &waiting)
+            }
             std::cmp::Ordering::Less => false,
         };
         if !goes {
@@ -184,6 +190,19 @@ impl Shares {
         self.workers.iter().filter(|stint| comes_back(stint)).count()
     }
 
+    /// Returns whether more workers are in a pool than are due to it among those that have tasks. One that has just
+    /// its share keeps it, however far it is ahead.
+    fn has_more_than_its_share(&self, pool: PoolNumber, waiting: &impl Fn(PoolNumber) -> usize) -> bool {
+        let Claim { weight, priority } = self.pools[&pool].claim;
+        let is_rival = |(other, share): &(&PoolNumber, &Share)| {
+            share.claim.priority == priority && (self.is_worked(**other) || waiting(**other) > 0)
+        };
+        let rivals = self.pools.iter().filter(is_rival);
+        let weights: u64 = rivals.map(|(_, share)| u64::from(share.claim.weight)).sum();
+        let there = self.workers.iter().flatten().filter(|stint| stint.pool == pool).count() as u64;
+        there * weights > self.available() as u64 * u64::from(weight)
+    }
+
     fn is_worked(&self, pool: PoolNumber) -> bool {
         self.workers.iter().flatten().any(|stint| stint.pool == pool)
     }
@@ -204,12 +223,12 @@ impl Shares {
         let is_idle = |pool| waiting(pool) == 0 && !self.is_worked(pool);
         let (idle, active): (Vec<_>, Vec<_>) = self.pools.keys().copied().partition(|&pool| is_idle(pool));
         let beside = |pool: &PoolNumber| self.clock(*pool, now) - self.pools[pool].claim.ticks(QUANTUM);
-        let known = active.iter().filter(|&&pool| !self.pools[&pool].was_idle);
-        let start = known.map(beside).min();
-        for pool in active {
-            let Some(share) = self.pools.get_mut(&pool) else { continue };
-            if std::mem::take(&mut share.was_idle) {
-                share.ticks = share.ticks.max(start.unwrap_or(0));
+        let (new, known): (Vec<_>, Vec<_>) = active.into_iter().partition(|pool| self.pools[pool].was_idle);
+        let start = known.iter().map(beside).min().unwrap_or(self.floor);
+        self.floor = known.iter().map(|&pool| self.clock(pool, now)).min().unwrap_or(0).max(self.floor);
+        for pool in new {
+            if let Some(share) = self.pools.get_mut(&pool) {
+                (share.was_idle, share.ticks) = (false, share.ticks.max(start));
             }
         }
         for pool in idle {

@@ -112,6 +112,33 @@ fn a_job_that_has_waited_gets_a_worker_at_once_and_no_more_than_its_share() {
 }
 
 #[test]
+fn nobody_makes_up_for_what_it_did_not_need() {
+    let mut bench = Bench::new(1, &[(1, 0), (1, 0)]);
+    bench.tasks.insert(1, 0);
+    bench.run(60_000);
+    // For a moment neither has a task; then first the one that has had nothing.
+    bench.tasks.insert(0, 0);
+    bench.run(1);
+    bench.tasks.insert(1, usize::MAX);
+    bench.run(1);
+    bench.tasks.insert(0, usize::MAX);
+    assert_shares(&bench.run(2_000), &[1, 1]);
+}
+
+#[test]
+fn workers_that_are_shared_fairly_stay_where_they_are() {
+    let mut bench = Bench::new(4, &[(1, 0), (1, 0)]);
+    bench.run(100);
+    let mut changes = 0;
+    for _ in 0..1_000 {
+        let before = bench.at.clone();
+        bench.tick();
+        changes += usize::from(before != bench.at);
+    }
+    assert!(changes < 10, "{changes}");
+}
+
+#[test]
 fn a_higher_priority_comes_first_and_a_lower_one_gets_what_it_leaves() {
     let mut bench = Bench::new(2, &[(1, 0), (1000, 0), (1, 1)]);
     bench.tasks.insert(2, 0);

@@ -190,8 +190,9 @@ impl RunningNode {
             fed: false,
             epoch: 0,
         };
-        let driver = tokio::spawn(driver.run().instrument(span));
+        // Before the driver, which takes the pool out of the crew at its end.
         let workers = seat.crew.add(claim, Arc::clone(&coordination.pool) as Arc<dyn Workplace>);
+        let driver = tokio::spawn(driver.run().instrument(span));
         Self { driver, ended: None, coordination, loops, workers, shutdown, drain, _offer: offer }
     }
 

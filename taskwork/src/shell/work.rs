@@ -207,7 +207,7 @@ impl Desk<'_> {
             && self.active.len() < ACTIVE_MAX
             && !is_exclusive
             && !waits_for_workers
-            && !self.is_stuck
+            && (!self.is_stuck || self.seat.crew.available() > 0)
     }
 
     /// # Cancellation safety
@@ -285,8 +285,8 @@ impl Desk<'_> {
             Input::Ended(place) => self.ended(place).await,
             Input::Silent(place) => {
                 // Tasks of an attempt that is over run on: without its workers the node cannot take part in the
-                // next one. One that leaves has a deadline.
-                if self.intent != Intent::Leave && !self.active[place].running.was_suspended() {
+                // next one. A job that is handed on is not cut off.
+                if self.intent == Intent::Stay && !self.active[place].running.was_suspended() {
                     self.stop(place, Ended::ShutDown).await;
                 }
             }

@@ -34,6 +34,8 @@ impl Coordination {
         if self.ledger_interval_ms == 0 || self.deaths_max == 0 {
             return self.fail(fault).await;
         }
+        // The one in which it has panicked.
+        let attempt = self.attempt_seen();
         let mut alone = self.alone.subscribe();
         if !*alone.borrow_and_update() {
             tracing::error!(
@@ -46,7 +48,7 @@ impl Coordination {
         }
         let reason: String = message.chars().take(REASON_CHARS_MAX).collect();
         let blame = |held: Vec<u8>| blamed(&held, *task, &reason);
-        let (node, paths) = (self.node.to_string(), self.job_paths().attempt(self.attempt_seen()));
+        let (node, paths) = (self.node.to_string(), self.job_paths().attempt(attempt));
         let resigned = self.persist("leaving after a panic", || async {
             match zk::resign(&*self.store, &self.cluster, &paths, &node, &blame).await {
                 Ok(resigned) => Ok(resigned),

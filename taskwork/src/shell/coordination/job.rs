@@ -1,6 +1,9 @@
 //! Turns the job's record into events: the current attempt, the parked tasks, the end of the job.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
@@ -13,7 +16,7 @@ use zk::{
 use super::Coordination;
 use crate::{
     core::Event,
-    id::{Attempt, TaskId},
+    id::{Attempt, NodeId, TaskId},
 };
 
 impl Coordination {
@@ -51,7 +54,26 @@ impl Coordination {
                 of_attempt.abort_all();
                 of_attempt.spawn(Arc::clone(&self).follow_parked(attempt).in_current_span());
                 of_attempt.spawn(Arc::clone(&self).follow_mail(attempt).in_current_span());
+                of_attempt.spawn(Arc::clone(&self).follow_left(attempt).in_current_span());
             }
+        }
+    }
+
+    /// Reports the nodes that have left an attempt cleanly, now and at each change. They may remain members, and have
+    /// no part in the job any more.
+    async fn follow_left(self: Arc<Self>, attempt: Attempt) {
+        let path = self.job_paths().attempt(attempt.0).left();
+        let mut told = BTreeSet::from([self.node]);
+        loop {
+            let reading = || self.store.children_and_watch(&path);
+            let Some((names, changed)) = self.persist("reading who has left", reading).await else { return };
+            let left: Vec<NodeId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+            for node in left {
+                if told.insert(node) {
+                    self.tell(Event::Left { node, clean_in: Some(attempt) }).await;
+                }
+            }
+            changed.await;
         }
     }
 
