@@ -270,7 +270,7 @@ impl Client {
         Err(not_that(job, &record, "it was not submitted as one that stays open"))
     }
 
-    /// Suspends a job: its tasks are parked, and its nodes take the next job.
+    /// Suspends a job: its tasks are parked, and its nodes work on other jobs.
     ///
     /// # Errors
     /// If there is no such job, it is neither running nor queued, or ZooKeeper was unavailable for too long.

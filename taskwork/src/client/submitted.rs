@@ -99,7 +99,7 @@ impl<T: Task> Submitted<T> {
         self.job.cancel(reason).await
     }
 
-    /// Suspends the job: its tasks are parked, and its nodes take the next job.
+    /// Suspends the job: its tasks are parked, and its nodes work on other jobs.
     ///
     /// # Errors
     /// As [`Client::suspend`].

@@ -100,10 +100,10 @@ pub(crate) struct Condemned {
     pub(crate) reason: String,
 }
 
-/// How a node's part in the cluster ends.
+/// How a node's part in a job ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Departure {
-    /// It holds nothing of the current attempt and is no longer a member, or never took part.
+    /// It has left the current attempt and holds nothing of it, or never took part.
     Clean,
     /// Its deadline passed before everything was handed on: other nodes continue from what it last wrote.
     Abandoned,

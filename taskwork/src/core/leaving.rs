@@ -76,8 +76,8 @@ impl Node {
     }
 }
 
-/// Returns the members that may take tasks. One that has never said anything about this attempt may work on
-/// another job, and would not answer before that is over.
+/// Returns the members that may take tasks. One that has never said anything about this attempt may not work on
+/// this job.
 fn takers<'a>(
     members: &'a BTreeSet<NodeId>,
     heard_of: &'a BTreeSet<NodeId>,

@@ -253,7 +253,7 @@ impl Node {
         run.send_flush(&mut self.around);
     }
 
-    /// Ends this node's part in the cluster.
+    /// Ends this node's part in the job.
     pub(super) fn depart(&mut self, departure: Departure) {
         if !matches!(self.phase, Phase::Gone) {
             self.phase = Phase::Gone;

@@ -74,7 +74,7 @@ pub(crate) enum Ended {
     JobOver,
     /// A bug of the runtime: the loop has panicked.
     BrokenDown,
-    /// The node has left the cluster.
+    /// The node has left the job.
     Departed(Departure),
 }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A node asks only nodes with lower ids, so none waits for itself. Who gets nothing in time, because the
-//! nodes below it are gone or work on another job, reads it in `ZooKeeper` too. Its name, with its hash, is
+//! nodes below it are gone or do not work on the job, reads it in `ZooKeeper` too. Its name, with its hash, is
 //! in the job's record.
 
 use std::{sync::Arc, time::Duration};

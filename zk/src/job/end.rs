@@ -36,7 +36,7 @@ pub async fn cancel(
     end(store, cluster, job, JobState::Cancelled, reason, now_ms).await
 }
 
-/// Suspends a job: its nodes park its tasks and take the next job. Returns whether it was running or already
+/// Suspends a job: its nodes park its tasks and work on others. Returns whether it was running or already
 /// suspended.
 ///
 /// # Errors

@@ -50,7 +50,7 @@ pub enum JobState {
     Submitting,
     /// Nodes may work on it.
     Running,
-    /// Put aside: its tasks are parked, and its nodes take the next job.
+    /// Put aside: its tasks are parked, and its nodes work on other jobs.
     Suspended,
     /// Complete, with a result.
     Done,

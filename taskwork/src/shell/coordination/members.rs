@@ -1,4 +1,4 @@
-//! Turns changes of the seat's roster into events for the current job.
+//! Turns changes of the seat's roster into events for a job.
 
 use std::{collections::BTreeSet, sync::Arc};
 
