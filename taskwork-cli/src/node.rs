@@ -25,6 +25,10 @@ pub(crate) struct Arguments {
     /// A label of the node, or several with commas: it also takes jobs that require it. May be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = str::parse::<Labels>)]
     labels: Vec<Labels>,
+    /// Prefer to get tasks from nodes whose label of this name has the same value as that of this node, which
+    /// needs it too, for example --label zone=a --near zone. Some tasks still come from anywhere.
+    #[arg(long, value_name = "NAME")]
+    near: Option<String>,
     /// The address to listen on for other nodes; port 0 takes any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
@@ -57,6 +61,9 @@ pub(crate) fn run(
         .listen(arguments.listen)
         .drain_deadline(arguments.drain_deadline);
     node = node.labels(merged("--label", &arguments.labels)?);
+    if let Some(label) = &arguments.near {
+        node = node.near(label);
+    }
     if let Some(workers) = arguments.workers {
         node = node.workers(workers);
     }

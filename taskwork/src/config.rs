@@ -52,6 +52,9 @@ pub struct Limits {
     pub grant_retry_ms: u64,
     /// The maximum time after which an unacknowledged grant is sent again, in milliseconds.
     pub grant_retry_max_ms: u64,
+    /// The number of members up to which a node reads the records of all of them at once. Those of further
+    /// ones it reads when it first has to do with them.
+    pub records_read_max: usize,
     /// The number of ids at which a batch is committed although the node has work left.
     pub batch_ids_commit: usize,
     /// The maximum number of ids in one transaction; more are committed by several. Capped at 1,000.
@@ -72,6 +75,9 @@ pub struct Limits {
     /// The minimum time between two such writes for each member of the cluster, in milliseconds: it bounds the
     /// number of writes of all nodes together, which is 1,000 a second if this is 1.
     pub ledger_pause_ms: u64,
+    /// The maximum of that time, in milliseconds, for a write that somebody waits for because a node has run out of
+    /// tasks. With 100, clusters of more than 100 nodes write more often than 1,000 times a second for that.
+    pub ledger_awaited_ms: u64,
     /// The maximum size of everything that a node holds, in bytes, up to 60 MiB. A node that holds more does not
     /// write it, and its loss begins a new attempt.
     pub ledger_bytes_max: usize,
@@ -109,6 +115,7 @@ impl Default for Limits {
             open_grant_bytes_max: 256 << 20,
             grant_retry_ms: 250,
             grant_retry_max_ms: 4_000,
+            records_read_max: 64,
             batch_ids_commit: 1_000,
             batch_ids_max: 1_000,
             park_tasks_max: 256,
@@ -117,6 +124,7 @@ impl Default for Limits {
             ledger_interval_ms: 1_000,
             ledger_soon_ms: 200,
             ledger_pause_ms: 1,
+            ledger_awaited_ms: 100,
             ledger_bytes_max: 32 << 20,
             deaths_max: 3,
             drain_deadline_ms: 30_000,

@@ -42,6 +42,7 @@ pub struct NodeBuilder {
     workers: usize,
     memory_bytes: Option<u64>,
     labels: Labels,
+    near: Option<String>,
     listen: SocketAddr,
     advertise: Option<Address>,
     limits: Limits,
@@ -110,6 +111,7 @@ impl NodeBuilder {
             workers: thread::available_parallelism().map_or(1, NonZeroUsize::get),
             memory_bytes: None,
             labels: Labels::default(),
+            near: None,
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             advertise: None,
             limits: Limits::default(),
@@ -165,6 +167,14 @@ impl NodeBuilder {
         self
     }
 
+    /// Makes the node prefer to get tasks from nodes whose label of this name, such as `zone`, has the same
+    /// value as its own.
+    #[must_use]
+    pub fn near(mut self, label: impl Into<String>) -> Self {
+        self.near = Some(label.into());
+        self
+    }
+
     /// Sets the address to listen on for other nodes; port 0 selects any free one.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Self {
@@ -210,6 +220,12 @@ impl NodeBuilder {
         if self.kinds.is_empty() && self.workers > 0 {
             return Err(invalid("a node needs a type of task: NodeBuilder::task".to_owned()));
         }
+        if let Some(name) = self.near.as_ref().filter(|name| self.labels.get(name).is_none()) {
+            return Err(invalid(format!(
+                "the node is to prefer others by the label {name:?}, which it does not have itself: set it \
+                 by NodeBuilder::labels or --label {name}=VALUE"
+            )));
+        }
         let advertise = self.advertise.map(|Address(advertise)| advertise);
         let beyond = |ip: IpAddr| !ip.is_loopback();
         let reached = beyond(self.listen.ip()) || advertise.is_some_and(|at| beyond(at.ip));
@@ -224,6 +240,7 @@ impl NodeBuilder {
             workers: self.workers,
             memory_bytes: self.memory_bytes.unwrap_or_else(memory::available),
             labels: self.labels,
+            near: self.near,
             limits: self.limits,
         };
         // Further requests would have no effect, so a small capacity suffices.

@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time};
 use zk::{ClusterPaths, Labels, Release, Store, job::Share};
 
 pub use crate::pool::Pace;
@@ -67,11 +67,26 @@ pub trait World: Send + Sync + 'static {
 pub struct Inbox {
     arrivals: mpsc::Sender<Arrival>,
     rooms: Arc<Rooms>,
+    peers: Arc<Peers>,
 }
 
 impl Inbox {
-    /// Delivers a message. It is dropped when too many messages or bytes are queued.
+    /// Delivers a message. It is dropped when too many messages or bytes are queued. If the receiver knows
+    /// the sender only by name, it reads the sender's record first, as when a node is dialled.
     pub fn message(&self, from: NodeId, payload: Vec<u8>) {
+        if !self.peers.is_unread(from) {
+            return self.deliver(from, payload);
+        }
+        let inbox = self.clone();
+        tokio::spawn(async move {
+            if let Ok(Some(_)) = time::timeout(TransportLimits::default().dial, inbox.peers.find(from)).await
+            {
+                inbox.deliver(from, payload);
+            }
+        });
+    }
+
+    fn deliver(&self, from: NodeId, payload: Vec<u8>) {
         if let Some(room) = self.rooms.try_enter(payload.len()) {
             let _ = self.arrivals.try_send(Arrival::Message { from, payload, room });
         }
@@ -86,13 +101,24 @@ impl Inbox {
 struct Wire {
     node: NodeId,
     world: Arc<dyn World>,
+    inbox: Inbox,
 }
 
 impl Carrier for Wire {
     fn send(&self, to: NodeId, subject: Option<Subject>, payload: Payload) {
-        if subject.is_none_or(|subject| self.under_way(to, subject) == UnderWay::No) {
-            self.world.send(self.node, to, payload.to_vec());
+        if subject.is_some_and(|subject| self.under_way(to, subject) != UnderWay::No) {
+            return;
         }
+        if !self.inbox.peers.is_unread(to) {
+            return self.world.send(self.node, to, payload.to_vec());
+        }
+        let (node, world, inbox) = (self.node, Arc::clone(&self.world), self.inbox.clone());
+        tokio::spawn(async move {
+            match time::timeout(TransportLimits::default().dial, inbox.peers.find(to)).await {
+                Ok(Some(_)) => world.send(node, to, payload.to_vec()),
+                _ => inbox.unreachable(to),
+            }
+        });
     }
 
     fn under_way(&self, to: NodeId, Subject { job, grant, kind }: Subject) -> UnderWay {
@@ -124,13 +150,15 @@ impl Platform for OnWorld {
     fn open_endpoint(&self, node: NodeId) -> Result<Endpoint, SeatError> {
         let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let rooms = Arc::new(Rooms::new(&TransportLimits::default()));
-        self.0.listen(node, Inbox { arrivals: sender, rooms });
-        let carrier = Box::new(Wire { node, world: Arc::clone(&self.0) });
+        let peers = Arc::new(Peers::default());
+        let inbox = Inbox { arrivals: sender, rooms, peers: Arc::clone(&peers) };
+        self.0.listen(node, inbox.clone());
+        let carrier = Box::new(Wire { node, world: Arc::clone(&self.0), inbox });
         Ok(Endpoint {
             network: Network { carrier, arrivals },
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             fingerprint: "0".repeat(64),
-            peers: Arc::new(Peers::default()),
+            peers,
             // Not simulated: every node reads shared data from the tree.
             bulk: None,
         })
@@ -148,6 +176,8 @@ pub struct Setup {
     pub workers: usize,
     /// The labels.
     pub labels: Labels,
+    /// The label by whose value other nodes are near, if any.
+    pub near: Option<String>,
     /// The limits.
     pub limits: Limits,
 }
@@ -175,6 +205,7 @@ pub async fn run_node<T: Task>(
         workers: setup.workers,
         memory_bytes: 0,
         labels: setup.labels,
+        near: setup.near,
         limits: setup.limits,
     };
     serve(&setup, leave).await.map_err(|error: ServeError| error.to_string())
@@ -270,6 +301,8 @@ pub struct Stored<T: Task> {
     pub tasks: Vec<(T, T::Output)>,
     /// Whether the holder has more than stands there.
     pub unprotected: bool,
+    /// The maximum number of nodes in a row that were lost with one of the tasks.
+    pub deaths: u32,
 }
 
 /// Decodes a parked task.
@@ -284,7 +317,8 @@ pub fn held<T: Task>(bytes: &[u8]) -> Option<Stored<T>> {
 
 fn stored<T: Task>(Holdings { tasks, unprotected, .. }: &Holdings) -> Option<Stored<T>> {
     let open = |task: &Envelope| Some((codec::decode(&task.task).ok()?, codec::decode(&task.output).ok()?));
-    Some(Stored { tasks: tasks.iter().map(open).collect::<Option<_>>()?, unprotected: *unprotected })
+    let deaths = tasks.iter().map(|task| task.deaths).max().unwrap_or(0);
+    Some(Stored { tasks: tasks.iter().map(open).collect::<Option<_>>()?, unprotected: *unprotected, deaths })
 }
 
 /// Returns the job and the grant that a message is about, and the kind of the message; `None` if it is not

@@ -1,13 +1,16 @@
 //! Membership: which nodes are there (paper, 3.2 and 3.3).
 //!
 //! A node creates an ephemeral znode as the last step of its start, when it is ready to serve. All nodes
-//! watch the folder with one persistent recursive watch, which delivers increments: *n* nodes that join do
-//! not cost *n²* reads. Where events may have been lost (after a reconnect), a new watch is set, because the
-//! old one is dead, and then the folder is read once and compared with the known members.
+//! watch the folder with one persistent recursive watch, which delivers names: *n* nodes that join do not
+//! cost *n²* reads. What a member says of itself is read for the first members only, and for others on
+//! [request](MemberWatch::want): a node of a large cluster deals with few of the others. Where events may
+//! have been lost (after a reconnect), a new watch is set, because the old one is dead, and then the folder
+//! is read once and compared with the known members.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
+    hash::{DefaultHasher, Hasher as _},
     net::SocketAddr,
     sync::Arc,
 };
@@ -21,8 +24,14 @@ use crate::{
     labels::Labels,
     paths::ClusterPaths,
     record,
-    store::{CreateMode, Events, Store, WatchEvent, seen},
+    store::{Answer, CreateMode, Events, Stat, Store, WatchEvent, seen},
 };
+
+/// The content of a znode that is being read.
+type Content = Answer<(Vec<u8>, Stat)>;
+
+/// The number of records that are read at a time.
+const READS_AT_ONCE: usize = 16;
 
 /// What a member publishes about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,8 +102,10 @@ pub enum Lacks {
 /// A change of the membership.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A node has become a member.
+    /// A node has become a member, or the record of a member that was only named has been read.
     Joined(Member),
+    /// The node of this name has become a member. Its record is read on [request](MemberWatch::want).
+    Named(String),
     /// The node of this name is no longer a member.
     Left(String),
 }
@@ -141,11 +152,27 @@ pub struct MemberWatch {
     cluster: ClusterPaths,
     /// `None` while a new watch has to be set.
     events: Option<Box<dyn Events>>,
-    known: BTreeSet<String>,
+    /// The members that were reported.
+    known: BTreeMap<String, Known>,
     pending: VecDeque<Change>,
     /// Names whose znodes are to be read.
     unread: BTreeSet<String>,
+    /// The reads under way, in the order of their requests.
+    reading: VecDeque<(String, Content)>,
     rescan: bool,
+    /// The number of members up to which each one is read without a request.
+    read_max: usize,
+    /// Which ones these are, if there are more already.
+    choice: u64,
+}
+
+/// What is known of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// Its name.
+    Name,
+    /// Its record.
+    Record,
 }
 
 impl MemberWatch {
@@ -160,11 +187,30 @@ impl MemberWatch {
             store,
             cluster: cluster.clone(),
             events: Some(events),
-            known: BTreeSet::new(),
+            known: BTreeMap::new(),
             pending: VecDeque::new(),
             unread: BTreeSet::new(),
+            reading: VecDeque::new(),
             rescan: true,
+            read_max: usize::MAX,
+            choice: 0,
         })
+    }
+
+    /// Limits the number of members that are read without a request; further ones are only named. Of the
+    /// members that are already there, it reads some at random, depending on `choice`.
+    #[must_use]
+    pub fn reading_at_most(mut self, members: usize, choice: u64) -> Self {
+        (self.read_max, self.choice) = (members, choice);
+        self
+    }
+
+    /// Requests the record of a member that was only named. It is reported as [`Change::Joined`] or, if it
+    /// cannot be read, as [`Change::Left`]. For other nodes nothing happens.
+    pub fn want(&mut self, name: &str) {
+        if self.known.get(name) == Some(&Known::Name) {
+            self.unread.insert(name.to_owned());
+        }
     }
 
     /// Returns the next change.
@@ -191,13 +237,14 @@ impl MemberWatch {
             };
             if self.rescan {
                 self.scan().await?;
-            } else if let Some(name) = self.unread.first().cloned() {
-                self.read(&name).await?;
+            } else if !self.unread.is_empty() {
+                self.read_some().await?;
             } else {
                 match events.next().await {
                     WatchEvent::Created(path) => {
-                        let name = self.name_of(&path);
-                        self.unread.extend(name.filter(|name| !self.known.contains(name)));
+                        if let Some(name) = self.name_of(&path) {
+                            self.appeared(name);
+                        }
                     }
                     WatchEvent::Deleted(path) => {
                         if let Some(name) = self.name_of(&path) {
@@ -220,9 +267,21 @@ impl MemberWatch {
         path.strip_prefix(&self.cluster.members())?.strip_prefix('/').map(str::to_owned)
     }
 
+    fn appeared(&mut self, name: String) {
+        if self.known.contains_key(&name) || self.unread.contains(&name) {
+            return;
+        }
+        if self.known.len() + self.unread.len() < self.read_max {
+            self.unread.insert(name);
+        } else {
+            self.known.insert(name.clone(), Known::Name);
+            self.pending.push_back(Change::Named(name));
+        }
+    }
+
     fn gone(&mut self, name: String) {
         // A node that left before its znode was read may have taken part nevertheless.
-        if self.unread.remove(&name) | self.known.remove(&name) {
+        if self.unread.remove(&name) | self.known.remove(&name).is_some() {
             self.pending.push_back(Change::Left(name));
         }
     }
@@ -230,39 +289,80 @@ impl MemberWatch {
     async fn scan(&mut self) -> Result<()> {
         let names: BTreeSet<String> =
             self.store.children(&self.cluster.members()).await?.into_iter().collect();
-        let gone: Vec<String> = self.known.difference(&names).cloned().collect();
+        let gone: Vec<String> = self.known.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for name in gone {
             self.gone(name);
         }
-        self.unread = names.difference(&self.known).cloned().collect();
+        self.unread.retain(|name| names.contains(name));
+        let mut names: Vec<String> = names.into_iter().collect();
+        if names.len() > self.read_max {
+            names.sort_by_cached_key(|name| self.place(name));
+        }
+        for name in names {
+            self.appeared(name);
+        }
         self.rescan = false;
         Ok(())
     }
 
-    async fn read(&mut self, name: &str) -> Result<()> {
-        let path = self.cluster.member(name);
-        let content = match self.store.get(&path).await {
-            Ok((content, _)) => Some(content),
-            Err(Error::NoNode { .. }) => None,
-            Err(error) => return Err(error),
-        };
-        self.unread.remove(name);
-        match content.map(|content| record::read::<Member>(&path, &content)) {
-            Some(Ok(member)) if member.node == name => {
-                self.known.insert(name.to_owned());
-                self.pending.push_back(Change::Joined(member));
+    /// Returns the position of a member among those of which some are read.
+    fn place(&self, name: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.choice);
+        hasher.write(name.as_bytes());
+        hasher.finish()
+    }
+
+    /// Reads records, several at a time.
+    async fn read_some(&mut self) -> Result<()> {
+        if self.reading.is_empty() {
+            for name in self.unread.iter().take(READS_AT_ONCE) {
+                self.reading.push_back((name.clone(), self.store.get(&self.cluster.member(name))));
             }
-            Some(Ok(member)) => {
+        }
+        // If this future is dropped, the answers are awaited by the next call.
+        while let Some((_, answer)) = self.reading.front_mut() {
+            let answer = answer.await;
+            let Some((name, _)) = self.reading.pop_front() else { break };
+            let content = match answer {
+                Ok((content, _)) => Some(content),
+                Err(Error::NoNode { .. }) => None,
+                Err(error) => {
+                    self.reading.clear();
+                    return Err(error);
+                }
+            };
+            self.read(&name, content);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, name: &str, content: Option<Vec<u8>>) {
+        // It may have gone meanwhile.
+        if !self.unread.remove(name) {
+            return;
+        }
+        // It has gone; if it was reported, so will be that.
+        let Some(content) = content else { return };
+        let path = self.cluster.member(name);
+        match record::read::<Member>(&path, &content) {
+            Ok(member) if member.node == name => {
+                self.known.insert(name.to_owned(), Known::Record);
+                self.pending.push_back(Change::Joined(member));
+                return;
+            }
+            Ok(member) => {
                 tracing::warn!(
                     znode = path,
                     says = member.node,
                     "a member under a name not its own is passed over"
                 );
             }
-            Some(Err(error)) => tracing::warn!(%error, "a member that cannot be read is passed over"),
-            None => {}
+            Err(error) => tracing::warn!(%error, "a member that cannot be read is passed over"),
         }
-        Ok(())
+        if self.known.remove(name).is_some() {
+            self.pending.push_back(Change::Left(name.to_owned()));
+        }
     }
 }
 

@@ -30,6 +30,7 @@ fn dynamic(store: &Arc<MemoryStore>) -> Arc<dyn Store> {
 fn name(change: &Change) -> (&str, bool) {
     match change {
         Change::Joined(member) => (&member.node, true),
+        Change::Named(name) => (name, true),
         Change::Left(name) => (name, false),
     }
 }
@@ -57,6 +58,58 @@ async fn a_member_that_cannot_be_read_is_passed_over() {
     let _a = stage.member("a").await;
     let mut members = MemberWatch::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
     assert_eq!(name(&soon(members.next()).await.unwrap()), ("a", true));
+}
+
+#[tokio::test]
+async fn of_many_members_some_are_read_and_the_others_when_they_are_wanted() {
+    let stage = Stage::new().await;
+    let names: Vec<String> = (0..20).map(|number| format!("m{number:02}")).collect();
+    let mut kept = Vec::new();
+    for name in &names {
+        kept.push(stage.member(name).await);
+    }
+    let mut read_by = Vec::new();
+    for choice in 0..5 {
+        let members = MemberWatch::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
+        let (mut members, mut read, mut named) = (members.reading_at_most(4, choice), Vec::new(), Vec::new());
+        for _ in &names {
+            match soon(members.next()).await.unwrap() {
+                Change::Joined(member) => read.push(member.node),
+                Change::Named(name) => named.push(name),
+                Change::Left(name) => panic!("{name} has not left"),
+            }
+        }
+        assert_eq!((read.len(), named.len()), (4, 16));
+        let wanted = named.pop().unwrap();
+        members.want("nobody");
+        members.want(&read[0]);
+        members.want(&wanted);
+        assert_eq!(soon(members.next()).await, Ok(Change::Joined(member(&wanted))));
+        read_by.push(read);
+    }
+    read_by.sort();
+    read_by.dedup();
+    assert!(read_by.len() > 1, "not all read the same: {read_by:?}");
+}
+
+#[tokio::test]
+async fn a_member_that_was_named_and_cannot_be_read_counts_as_gone() {
+    let stage = Stage::new().await;
+    let path = stage.cluster.member("x");
+    stage.store.create(&path, b"garbage", CreateMode::Ephemeral).await.unwrap();
+    let members = MemberWatch::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
+    let mut members = members.reading_at_most(0, 0);
+    assert_eq!(soon(members.next()).await, Ok(Change::Named("x".to_owned())));
+    members.want("x");
+    assert_eq!(soon(members.next()).await, Ok(Change::Left("x".to_owned())));
+    // One that leaves while it is wanted has left once.
+    let y = stage.member("y").await;
+    assert_eq!(soon(members.next()).await, Ok(Change::Named("y".to_owned())));
+    members.want("y");
+    stage.tree.expire(y.id());
+    assert_eq!(soon(members.next()).await, Ok(Change::Left("y".to_owned())));
+    let _z = stage.member("z").await;
+    assert_eq!(soon(members.next()).await, Ok(Change::Named("z".to_owned())));
 }
 
 #[tokio::test]

@@ -64,8 +64,28 @@ impl Node {
         }
     }
 
+    /// Notes that a member works on jobs like this one, and whether it is near.
+    pub(super) fn known(&mut self, node: NodeId, near: bool) {
+        self.joined(node);
+        if node == self.around.id {
+            return;
+        }
+        self.around.known.insert(node);
+        if near {
+            self.around.near.insert(node);
+        }
+    }
+
+    /// Notes that a member does not work on jobs like this one. So it never had any of its tasks.
+    pub(super) fn apart(&mut self, node: NodeId) {
+        self.around.forget(node);
+        if let Phase::Active(run) = &mut self.phase {
+            run.thief.unreachable(self.around.now, node);
+        }
+    }
+
     pub(super) fn left(&mut self, node: NodeId, clean_in: Option<Attempt>) {
-        self.around.members.remove(&node);
+        self.around.forget(node);
         let Phase::Active(run) = &mut self.phase else { return };
         // It may have left another attempt cleanly than the one that this node still works on.
         let clean = clean_in == Some(run.attempt);

@@ -17,9 +17,15 @@ pub(crate) enum Event {
     Look,
     /// The time asked for by [`Node::deadline`](super::Node::deadline) has come.
     Tick,
-    /// Another node is a member now.
+    /// Another node is a member now. It may turn out that it cannot work on the job.
     Joined { node: NodeId },
-    /// There are this many other nodes of the release, also such as cannot work on the job.
+    /// Another node, perhaps joined before, works on jobs like this one. It is near by the label that says
+    /// so, or not.
+    Known { node: NodeId, near: bool },
+    /// A node that has joined does not work on jobs like this one.
+    Apart { node: NodeId },
+    /// There are this many other nodes, also such as cannot work on the job. Not among them are those that
+    /// are known to be of another release.
     Roster { nodes: usize },
     /// Another node is no longer a member.
     Left {

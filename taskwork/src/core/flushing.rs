@@ -15,7 +15,8 @@
 //! | the batch is large, or ids are owed | at once |
 //!
 //! All but the last are less frequent in a large cluster, so that all nodes together do not write more often
-//! than `ZooKeeper` likes. The first three also leave a pause after a flush that has taken long, and the first two
+//! than `ZooKeeper` likes; those that somebody waits for less so, since at the end of a job one waits for the
+//! other. The first three also leave a pause after a flush that has taken long, and the first two
 //! are less frequent on a node that holds much, so that it does not write too many bytes.
 
 use super::{
@@ -78,9 +79,9 @@ impl Run {
             return None;
         }
         let Surroundings { pool, limits, .. } = around;
-        let pause_ms = pause_ms(around);
+        let (pause_ms, awaited_ms) = (pause_ms(around), awaited_ms(around));
         let moved = self.moved_since();
-        let pressed_ms = pause_ms.max(PRESSED_MS);
+        let pressed_ms = awaited_ms.max(PRESSED_MS);
         let pressed = moved.filter(|_| self.pressed).map(|_| self.flushed_at + pressed_ms);
         let soon = moved.map(|at| (at + limits.ledger_soon_ms).max(self.flushed_at + pause_ms));
         let works = limits.ledger_interval_ms > 0 && !(pool.is_idle() && self.held_nothing);
@@ -91,7 +92,7 @@ impl Run {
         let paced = [pressed, soon.map(written), regular.map(written), trial].into_iter().flatten();
         let paced = paced.map(|at| at.max(self.flush_after));
         // Whoever leaves has no time.
-        let last_ms = if around.drain.is_some() || self.is_first_flush { 0 } else { pause_ms };
+        let last_ms = if around.drain.is_some() || self.is_first_flush { 0 } else { awaited_ms };
         let last = self.is_last_flush(around).then_some(self.flushed_at + last_ms);
         // Each of these writes many completions.
         let full = pool.batch_ids >= limits.batch_ids_commit || self.accounting.owes();
@@ -203,10 +204,15 @@ impl Run {
     }
 }
 
-/// Returns the minimum time between two flushes of a node, in milliseconds. All nodes share the servers, also those
-/// that work on another job.
+/// Returns the minimum time between two flushes of a node for which nobody waits, in milliseconds. All nodes
+/// share the servers, also those that work on another job.
 fn pause_ms(around: &Surroundings) -> u64 {
-    around.limits.ledger_pause_ms.saturating_mul(around.members.len().max(around.roster) as u64)
+    around.limits.ledger_pause_ms.saturating_mul(around.sharers())
+}
+
+/// Returns the same for flushes that somebody waits for.
+fn awaited_ms(around: &Surroundings) -> u64 {
+    pause_ms(around).min(around.limits.ledger_awaited_ms)
 }
 
 /// Tentative tasks.

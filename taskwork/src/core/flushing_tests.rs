@@ -133,6 +133,12 @@ fn a_thief_that_waits_is_served_at_once() {
 fn all_nodes_of_a_large_cluster_together_do_not_write_more_often_than_the_server_likes() {
     let limits = Limits { ledger_pause_ms: 2, ..Limits::default() };
     assert_eq!(pressed_after(50, limits, 1), 100, "each of 50 members at most every 50 × 2 ms");
+    let limits = Limits { ledger_pause_ms: 40, ..Limits::default() };
+    assert_eq!(pressed_after(50, limits.clone(), 1), limits.ledger_awaited_ms, "somebody waits for it");
+    let mut node = at_work(50, limits);
+    let (first, flush) = next_flush(&mut node, 101);
+    committed(&mut node, first + 1, &flush);
+    assert_eq!(next_flush(&mut node, first + 1).0 - first, 2_000, "if nobody waits, every 50 × 40 ms");
 }
 
 #[test]

@@ -57,6 +57,8 @@ impl Node {
             limits,
             random: SmallRng::seed_from_u64(seed),
             members: BTreeSet::new(),
+            known: BTreeSet::new(),
+            near: BTreeSet::new(),
             roster: 0,
             drain: None,
             figures: Figures::default(),
@@ -125,6 +127,8 @@ impl Node {
         match event {
             Event::Look | Event::Tick => {}
             Event::Joined { node } => self.joined(node),
+            Event::Known { node, near } => self.known(node, near),
+            Event::Apart { node } => self.apart(node),
             Event::Roster { nodes } => self.around.roster = nodes,
             Event::Left { node, clean_in } => self.left(node, clean_in),
             Event::Attempt { attempt } => self.begin_attempt(attempt),

@@ -20,6 +20,7 @@ use super::{
     receipts::{Granted, Receipt},
     run::{Enrolment, Run},
     surroundings::Surroundings,
+    thief::Members,
     victim::{Serving, Waiting},
 };
 use crate::{
@@ -71,7 +72,8 @@ impl Run {
         if self.enrolment == Enrolment::Asked {
             return;
         }
-        let Surroundings { now, pool, members, limits, random, .. } = around;
+        let Surroundings { now, pool, members, known, near, limits, random, .. } = around;
+        let members = Members { all: members, known, near };
         if let Some(request) = self.thief.step(*now, *pool, members, limits, random) {
             around.figures.requests += 1;
             self.asked_at = around.clock;

@@ -21,8 +21,12 @@ pub(super) struct Surroundings {
     pub(super) id: NodeId,
     pub(super) limits: Limits,
     pub(super) random: SmallRng,
-    /// The other members.
+    /// The other members. Some may turn out not to work on jobs like this one.
     pub(super) members: BTreeSet<NodeId>,
+    /// Those of them that do, as far as that is known.
+    pub(super) known: BTreeSet<NodeId>,
+    /// Those of these that are near.
+    pub(super) near: BTreeSet<NodeId>,
     /// The number of other nodes, also of those that cannot work on the job.
     pub(super) roster: usize,
     /// Set when the node is leaving.
@@ -42,6 +46,18 @@ impl Surroundings {
     /// Sends a message that belongs to an attempt.
     pub(super) fn send(&mut self, attempt: Attempt, to: NodeId, message: Message) {
         self.actions.push(Action::Send { to, attempt, message });
+    }
+
+    /// Forgets a node that is no longer a member, or not of those that work on jobs like this one.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        self.members.remove(&node);
+        self.known.remove(&node);
+        self.near.remove(&node);
+    }
+
+    /// Returns the number of other nodes that share the servers with this one.
+    pub(super) fn sharers(&self) -> u64 {
+        self.members.len().max(self.roster) as u64
     }
 
     /// Keeps tasks of this node: in its pool or, if it is leaving, on the pile to be handed on.

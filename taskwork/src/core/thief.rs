@@ -4,6 +4,10 @@
 //! moment, because usually one of its own tasks is split meanwhile. When denied, it asks the next member;
 //! after a round of denials it pauses, each time longer, so that hungry nodes do not disturb the last tasks
 //! of a job.
+//!
+//! It prefers members that are near, and then those that it knows: for the first message to another one,
+//! records are read and a connection is made. But some requests go to any member, so that work spreads
+//! everywhere.
 
 use std::collections::BTreeSet;
 
@@ -40,6 +44,19 @@ pub(super) struct Thief {
 /// milliseconds.
 const PATIENCE_MS: u64 = 1;
 
+/// One in so many requests goes to any member, and not to one that is preferred.
+const ANY_ONE_IN: u32 = 8;
+
+/// The members that can be asked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Members<'a> {
+    pub(super) all: &'a BTreeSet<NodeId>,
+    /// Those of them that are known to work on the job.
+    pub(super) known: &'a BTreeSet<NodeId>,
+    /// Those of these that are near.
+    pub(super) near: &'a BTreeSet<NodeId>,
+}
+
 /// A steal request to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Request {
@@ -69,7 +86,7 @@ impl Thief {
         &mut self,
         now: u64,
         pool: PoolView,
-        members: &BTreeSet<NodeId>,
+        members: Members<'_>,
         limits: &Limits,
         random: &mut SmallRng,
     ) -> Option<Request> {
@@ -109,24 +126,31 @@ impl Thief {
     fn ask(
         &mut self,
         now: u64,
-        members: &BTreeSet<NodeId>,
+        members: Members<'_>,
         limits: &Limits,
         random: &mut SmallRng,
     ) -> Option<Request> {
-        let left = members.difference(&self.asked).copied();
-        match left.choose(random) {
-            Some(victim) if self.asked.len() < limits.round_requests_max => {
-                let request = self.next_request;
-                self.next_request += 1;
-                self.asked.insert(victim);
-                self.state = State::Asking { request, victim, until: now + limits.steal_answer_ms };
-                Some(Request { to: victim, request })
-            }
-            _ => {
-                self.pause(now, limits, random);
-                None
-            }
-        }
+        let has_more = self.asked.len() < limits.round_requests_max;
+        let victim = if has_more { self.choose(members, random) } else { None };
+        let Some(victim) = victim else {
+            self.pause(now, limits, random);
+            return None;
+        };
+        let request = self.next_request;
+        self.next_request += 1;
+        self.asked.insert(victim);
+        self.state = State::Asking { request, victim, until: now + limits.steal_answer_ms };
+        Some(Request { to: victim, request })
+    }
+
+    /// Returns a member that was not asked in this round.
+    fn choose(&self, members: Members<'_>, random: &mut SmallRng) -> Option<NodeId> {
+        let Members { all, known, near } = members;
+        let preferred = if random.random_ratio(1, ANY_ONE_IN) { [all, all] } else { [near, known] };
+        let left = |members: &BTreeSet<NodeId>, random: &mut SmallRng| {
+            members.difference(&self.asked).copied().choose(random)
+        };
+        preferred.into_iter().chain([all]).find_map(|members| left(members, random))
     }
 
     /// Pauses for between half and the whole of a time that doubles, so that hungry nodes do not act in step.
@@ -189,17 +213,35 @@ mod tests {
     struct Desk {
         thief: Thief,
         members: BTreeSet<NodeId>,
+        known: BTreeSet<NodeId>,
+        near: BTreeSet<NodeId>,
         random: SmallRng,
     }
 
     impl Desk {
         fn with_members(members: impl IntoIterator<Item = u64>) -> Self {
             let members = members.into_iter().map(NodeId).collect();
-            Self { thief: Thief::new(0), members, random: SmallRng::seed_from_u64(7) }
+            let (known, near) = (BTreeSet::new(), BTreeSet::new());
+            Self { thief: Thief::new(0), members, known, near, random: SmallRng::seed_from_u64(7) }
+        }
+
+        /// Returns how many of the first requests of a thousand rounds go to nodes of each of these sets.
+        fn first_choices(&mut self, sets: [&[u64]; 2]) -> [usize; 2] {
+            let (mut now, mut counts) = (0, [0; 2]);
+            for _round in 0..1_000 {
+                let request = self.step(now, HUNGRY).unwrap();
+                for (count, set) in counts.iter_mut().zip(sets) {
+                    *count += usize::from(set.contains(&request.to.0));
+                }
+                self.thief.content();
+                now += 1;
+            }
+            counts
         }
 
         fn step(&mut self, now: u64, pool: PoolView) -> Option<Request> {
-            self.thief.step(now, pool, &self.members, &Limits::default(), &mut self.random)
+            let members = Members { all: &self.members, known: &self.known, near: &self.near };
+            self.thief.step(now, pool, members, &Limits::default(), &mut self.random)
         }
     }
 
@@ -262,6 +304,36 @@ mod tests {
         assert_eq!(desk.thief.commits_at(&limits), Some(11 + limits.commit_patience_ms));
         assert_eq!(desk.step(13, FED), None);
         assert_eq!(desk.thief.commits_at(&limits), None, "there is work again");
+    }
+
+    #[test]
+    fn near_members_are_asked_most_of_the_time_but_not_always() {
+        let mut desk = Desk::with_members(1..=20);
+        (desk.known, desk.near) = (desk.members.clone(), [1, 2].map(NodeId).into());
+        let far: Vec<u64> = (3..=20).collect();
+        let [near, far] = desk.first_choices([&[1, 2], &far]);
+        assert!(near > 800 && far > 50 && near + far == 1_000, "{near} near, {far} far");
+    }
+
+    #[test]
+    fn members_that_are_known_are_asked_rather_than_others_but_not_always() {
+        let mut desk = Desk::with_members(1..=20);
+        desk.known = [1, 2].map(NodeId).into();
+        let others: Vec<u64> = (3..=20).collect();
+        let [known, others] = desk.first_choices([&[1, 2], &others]);
+        assert!(known > 800 && others > 50 && known + others == 1_000, "{known} known, {others} others");
+    }
+
+    #[test]
+    fn a_round_goes_on_beyond_the_near_members() {
+        let mut desk = Desk::with_members([1, 2, 3, 4]);
+        (desk.known, desk.near) = ([1, 2, 3].map(NodeId).into(), [NodeId(1)].into());
+        let mut asked = BTreeSet::new();
+        while let Some(request) = desk.step(0, HUNGRY) {
+            asked.insert(request.to);
+            desk.thief.denied(0, request.request);
+        }
+        assert_eq!(asked, desk.members);
     }
 
     #[test]

@@ -241,6 +241,8 @@ impl Fleet<'_> {
                 crew: Crew::start(self.workers).map_err(JobError::Thread)?,
                 memory_bytes: 0,
                 labels: Labels::default(),
+                near: None,
+                records_read_max: self.limits.records_read_max,
                 endpoint,
                 resigned: Some(Arc::clone(&self.resigned)),
             };

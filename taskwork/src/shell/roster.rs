@@ -1,10 +1,11 @@
-//! The other members of the same release, as a seat knows them, for all of its jobs.
+//! The roster: the other members that may be of the same release, and what a seat knows of them, for all of its
+//! jobs.
 //!
 //! Those that wait for a change are woken in the order in which they began to wait: in the simulator, a run can be
 //! replayed.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -13,27 +14,115 @@ use zk::membership::Member;
 
 use crate::id::NodeId;
 
-/// The members at one moment.
-pub(crate) type Roster = Arc<BTreeMap<NodeId, Arc<Member>>>;
+/// What a node knows of another member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Its name; its record is read when it is needed.
+    Name,
+    /// It runs the same release.
+    Peer {
+        member: Arc<Member>,
+        /// Whether it has the same value of the label that says who is near.
+        near: bool,
+    },
+    /// It was known by its name, and cannot be a peer: it runs another release, for example.
+    Apart,
+}
 
-/// The present members.
+/// The other members that may be of the same release.
+#[derive(Debug, Default)]
+pub(crate) struct Roster {
+    members: BTreeMap<NodeId, Known>,
+    /// Those of them that cannot be peers.
+    apart: usize,
+    /// The members that have come, gone or changed lately, in this order, so that who follows a large roster
+    /// need not compare all of it each time.
+    changes: VecDeque<NodeId>,
+    /// The number of changes that were forgotten.
+    forgotten: u64,
+}
+
+/// The maximum number of changes that are remembered.
+const CHANGES_MAX: usize = 1024;
+
+/// A position among the changes of a roster.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place(Option<u64>);
+
+impl Roster {
+    /// Adds a member, or what is known of it now.
+    pub(crate) fn set(&mut self, node: NodeId, known: Known) {
+        self.note(node);
+        self.apart += usize::from(known == Known::Apart);
+        let before = self.members.insert(node, known);
+        self.apart -= usize::from(before == Some(Known::Apart));
+    }
+
+    /// Removes a member. Returns what was known of it.
+    pub(crate) fn remove(&mut self, node: NodeId) -> Option<Known> {
+        self.note(node);
+        let known = self.members.remove(&node);
+        self.apart -= usize::from(known == Some(Known::Apart));
+        known
+    }
+
+    fn note(&mut self, node: NodeId) {
+        if self.changes.len() >= CHANGES_MAX {
+            self.changes.pop_front();
+            self.forgotten += 1;
+        }
+        self.changes.push_back(node);
+    }
+
+    pub(crate) fn get(&self, node: NodeId) -> Option<&Known> {
+        self.members.get(&node)
+    }
+
+    /// Returns the member with the lowest id.
+    pub(crate) fn first(&self) -> Option<NodeId> {
+        self.members.keys().next().copied()
+    }
+
+    /// Returns the number of the other nodes of the release, as far as is known.
+    pub(crate) fn others(&self) -> usize {
+        self.members.len() - self.apart
+    }
+
+    /// Returns the nodes that may have changed since a place, and moves that to the end. `None` if all may
+    /// have.
+    pub(crate) fn changed_since(&self, place: &mut Place) -> Option<BTreeSet<NodeId>> {
+        let end = self.forgotten + self.changes.len() as u64;
+        let from = place.0.replace(end)?;
+        let first = usize::try_from(from.checked_sub(self.forgotten)?).ok()?;
+        Some(self.changes.iter().skip(first).copied().collect())
+    }
+
+    /// Returns all members.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.members.keys().copied()
+    }
+}
+
+/// The present roster of a seat.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
+    /// The number of changes so far, and the roster.
     now: Mutex<(u64, Roster)>,
     changed: Notify,
 }
 
 impl Members {
-    /// Returns the members, and the number of changes so far.
-    pub(crate) fn now(&self) -> (u64, Roster) {
-        self.lock().clone()
+    /// Returns the number of changes so far, and what `look` finds in the roster.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&Roster) -> R) -> (u64, R) {
+        let now = self.lock();
+        (now.0, look(&now.1))
     }
 
-    /// Changes the members.
-    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut BTreeMap<NodeId, Arc<Member>>) -> R) -> R {
+    /// Changes the roster.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Roster) -> R) -> R {
         let mut now = self.lock();
         now.0 += 1;
-        let done = change(Arc::make_mut(&mut now.1));
+        let done = change(&mut now.1);
         drop(now);
         self.changed.notify_waiters();
         done
@@ -57,5 +146,39 @@ impl Members {
 
     fn lock(&self) -> MutexGuard<'_, (u64, Roster)> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_follows_sees_each_change_and_everything_after_a_long_time() {
+        let (mut roster, mut place) = (Roster::default(), Place::default());
+        roster.set(NodeId(1), Known::Name);
+        assert_eq!(roster.changed_since(&mut place), None, "it has seen nothing yet");
+        assert_eq!(roster.changed_since(&mut place), Some(BTreeSet::new()));
+        roster.set(NodeId(1), Known::Apart);
+        roster.set(NodeId(2), Known::Name);
+        roster.remove(NodeId(2));
+        assert_eq!(roster.changed_since(&mut place), Some(BTreeSet::from([NodeId(1), NodeId(2)])));
+        for node in 0..=CHANGES_MAX as u64 {
+            roster.set(NodeId(node), Known::Name);
+        }
+        assert_eq!(roster.changed_since(&mut place), None);
+        assert_eq!(roster.changed_since(&mut place), Some(BTreeSet::new()));
+    }
+
+    #[test]
+    fn members_that_cannot_be_peers_do_not_count() {
+        let mut roster = Roster::default();
+        for (node, known) in [(1, Known::Name), (2, Known::Apart), (3, Known::Name)] {
+            roster.set(NodeId(node), known);
+        }
+        assert_eq!((roster.others(), roster.first()), (2, Some(NodeId(1))));
+        roster.set(NodeId(3), Known::Apart);
+        roster.remove(NodeId(2));
+        assert_eq!(roster.others(), 1);
     }
 }

@@ -21,7 +21,7 @@ use super::{
     dispatch::Dispatch,
     latch::Latch,
     platform::Endpoint,
-    roster::Members,
+    roster::{Known, Members, Roster},
     transport::{PeerAddress, Peers, TransportError, bulk::Bulk},
 };
 use crate::{
@@ -39,6 +39,10 @@ pub(crate) struct SeatSetup {
     pub(crate) crew: Crew,
     pub(crate) memory_bytes: u64,
     pub(crate) labels: Labels,
+    /// The label by whose value others are near, if any.
+    pub(crate) near: Option<String>,
+    /// The number of members whose records are read at once; those of others are read when they are needed.
+    pub(crate) records_read_max: usize,
     /// The endpoint; `None` for a node that will never have a peer.
     pub(crate) endpoint: Option<Endpoint>,
     /// As in [`Seat`].
@@ -99,18 +103,8 @@ pub(crate) enum SeatError {
 impl Seat {
     /// Takes a seat. The node becomes a member last, when it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
-        let SeatSetup {
-            node,
-            store,
-            cluster,
-            release,
-            workers,
-            crew,
-            memory_bytes,
-            labels,
-            endpoint,
-            resigned,
-        } = setup;
+        let SeatSetup { node, store, cluster, release, workers, crew, memory_bytes, labels, .. } = setup;
+        let SeatSetup { near, records_read_max, endpoint, resigned, .. } = setup;
         let member = Member {
             node: node.to_string(),
             address: endpoint.as_ref().map(|endpoint| endpoint.address),
@@ -122,6 +116,7 @@ impl Seat {
             program_version: release.version.clone(),
             started_ms: unix_ms(),
         };
+        let near = near.and_then(|name| Some((member.labels.get(&name)?.to_owned(), name)));
         let bulk = endpoint.as_ref().and_then(|endpoint| endpoint.bulk.clone());
         let (network, peers) = endpoint.map(|endpoint| (endpoint.network, endpoint.peers)).unzip();
         membership::join(&*store, &cluster, &member).await?;
@@ -131,9 +126,9 @@ impl Seat {
         let others = Arc::<Members>::default();
         let asked_to_leave = Arc::new(Notify::new());
         let mut loops = JoinSet::new();
-        let known = Arc::clone(&store);
-        let keeper =
-            KeepsRoster { node, release, peers: peers.unwrap_or_default(), others: Arc::clone(&others) };
+        let (known, peers) = (Arc::clone(&store), peers.unwrap_or_default());
+        let roster = Arc::clone(&others);
+        let keeper = KeepsRoster { node, release, near, records_read_max, peers, others: roster };
         loops.spawn(keeper.keep(Arc::clone(&known), cluster.clone()));
         loops.spawn(watch_for_drain(known, cluster.clone(), node, Arc::clone(&asked_to_leave)));
         loops.spawn(crew.keep_balance());
@@ -208,6 +203,9 @@ impl Seat {
 struct KeepsRoster {
     node: NodeId,
     release: Release,
+    /// The value and the name of the label by which others are near.
+    near: Option<(String, String)>,
+    records_read_max: usize,
     peers: Arc<Peers>,
     others: Arc<Members>,
 }
@@ -217,23 +215,37 @@ impl KeepsRoster {
         let mut retry = Retry::new(Policy::REQUEST, self.node.0);
         let mut members = loop {
             match MemberWatch::open(Arc::clone(&store), &cluster).await {
-                Ok(members) => break members,
+                Ok(members) => break members.reading_at_most(self.records_read_max, self.node.0),
                 Err(error) if retry.again(&*store, "reading the members", &error).await => {}
                 Err(_) => return,
             }
         };
         loop {
-            match members.next().await {
+            let change = tokio::select! {
+                biased;
+                wanted = self.peers.wanted() => {
+                    for node in wanted {
+                        members.want(&node.to_string());
+                    }
+                    continue;
+                }
+                change = members.next() => change,
+            };
+            match change {
                 Ok(Change::Joined(member)) => {
                     retry.succeeded();
                     self.joined(member);
+                }
+                Ok(Change::Named(name)) => {
+                    retry.succeeded();
+                    self.named(&name);
                 }
                 Ok(Change::Left(name)) => {
                     retry.succeeded();
                     self.left(&name);
                     // One node suffices; should it miss the change, the next node that joins removes the
                     // requests.
-                    if self.others.now().1.keys().next().is_none_or(|&first| self.node < first)
+                    if self.others.look(Roster::first).1.is_none_or(|first| self.node < first)
                         && let Err(error) = tidy_requests(&*store, &cluster).await
                     {
                         tracing::debug!(node = %self.node, %error, "requests to leave were not taken away");
@@ -245,26 +257,43 @@ impl KeepsRoster {
         }
     }
 
+    fn named(&self, name: &str) {
+        let Some(other) = self.other(name) else { return };
+        self.others.change(|roster| roster.set(other, Known::Name));
+        self.peers.name(other);
+    }
+
     fn joined(&self, member: Member) {
         let Some(other) = self.other(&member.node) else { return };
         // Members of other releases can do nothing for this node, and must not connect to it.
         if !self.release.matches(&member.program, &member.program_version) {
-            return;
+            return self.set_apart(other);
         }
         let (Some(address), Ok(fingerprint)) = (member.address, member.fingerprint.parse()) else {
             tracing::warn!(node = %self.node, member = %other, "a member without a usable address is passed over");
-            return;
+            return self.set_apart(other);
         };
-        self.peers.set(other, PeerAddress { address, fingerprint });
         tracing::info!(node = %self.node, member = %other, %address, "a node has joined");
-        self.others.change(|others| others.insert(other, Arc::new(member)));
+        let near = self.near.as_ref().is_some_and(|(value, name)| member.labels.get(name) == Some(value));
+        let known = Known::Peer { member: Arc::new(member), near };
+        // Before it can connect, so that its first message comes from a member.
+        self.others.change(|roster| roster.set(other, known));
+        self.peers.set(other, PeerAddress { address, fingerprint });
+    }
+
+    /// Notes that a member cannot be a peer. It need not be known unless it was named.
+    fn set_apart(&self, other: NodeId) {
+        if self.others.look(|roster| roster.get(other).is_some()).1 {
+            self.others.change(|roster| roster.set(other, Known::Apart));
+        }
+        self.peers.remove(other);
     }
 
     fn left(&self, name: &str) {
         let Some(other) = self.other(name) else { return };
         self.peers.remove(other);
         // Reported even if it was never known: it may have taken part for a moment.
-        if self.others.change(|others| others.remove(&other)).is_some() {
+        if let Some(Known::Peer { .. }) = self.others.change(|roster| roster.remove(other)) {
             tracing::info!(node = %self.node, member = %other, "a node has left");
         }
     }

@@ -38,6 +38,8 @@ pub(crate) struct ServeSetup {
     pub(crate) workers: usize,
     pub(crate) memory_bytes: u64,
     pub(crate) labels: Labels,
+    /// The label by whose value other nodes are near, if any.
+    pub(crate) near: Option<String>,
     pub(crate) limits: Limits,
 }
 
@@ -181,6 +183,8 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         crew: setup.platform.start_crew(setup.workers).map_err(SeatError::Thread)?,
         memory_bytes: setup.memory_bytes,
         labels: setup.labels.clone(),
+        near: setup.near.clone(),
+        records_read_max: setup.limits.records_read_max,
         endpoint: Some(setup.platform.open_endpoint(node)?),
         resigned: None,
     })

@@ -78,6 +78,7 @@ fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeErro
         workers: 1,
         memory_bytes: 0,
         labels: zk::Labels::default(),
+        near: None,
         limits: Limits::default(),
     };
     let (tell, leave) = mpsc::channel(1);

@@ -100,6 +100,8 @@ impl Stage {
             crew: Crew::start(1).unwrap(),
             memory_bytes: 0,
             labels: Labels::default(),
+            near: None,
+            records_read_max: 64,
             endpoint: Some(listen(node, SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), None).unwrap()),
             resigned: None,
         })

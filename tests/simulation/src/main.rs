@@ -106,7 +106,7 @@ fn report(tally: &Tally) {
         tally.attempts,
         tally.states,
     );
-    if tally.failures.len() > 3 {
+    if !tally.failures.is_empty() {
         let mut alike: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
         for failure in &tally.failures {
             let first = failure.violations.first().map_or("", String::as_str);

@@ -209,6 +209,8 @@ impl Plan {
         let newcomers = if kind == Kind::Reconnects { 2 } else { 0 };
         let faults = faults::draw(&mut random, kind, nodes, calm_ms);
         let mut limits = limits(&mut random);
+        // In most plans, there are members whose records are read when they are needed.
+        limits.records_read_max = [64, 0, 1, 3][usize::try_from(seed % 4).unwrap_or(0)];
         limits.deaths_max = [0, 0, 2, 3][random.random_range(0..4)];
         if kind == Kind::Deadly {
             limits.deaths_max = limits.deaths_max.max(2);
@@ -364,6 +366,7 @@ fn limits(random: &mut SmallRng) -> Limits {
     limits.ledger_interval_ms = random.random_range(20..2_000);
     limits.ledger_soon_ms = random.random_range(0..400);
     limits.ledger_pause_ms = random.random_range(0..20);
+    limits.ledger_awaited_ms = random.random_range(1..50);
     if random.random_range(0..20) == 0 {
         limits.ledger_bytes_max = random.random_range(0..4_000);
     }

@@ -75,6 +75,26 @@ const LOOK_MS: u64 = 20;
 /// # Panics
 /// If the operating system has no resources for a runtime.
 pub(crate) fn run(plan: &Plan, keep_trace: bool) -> Outcome {
+    play(plan, Keeps { trace: keep_trace, invariants: true })
+}
+
+/// Runs a plan without checking the invariants, to measure a large cluster.
+///
+/// # Panics
+/// As [`run`].
+pub(crate) fn run_unchecked(plan: &Plan) -> Outcome {
+    play(plan, Keeps { trace: false, invariants: false })
+}
+
+/// What is done beside a run.
+#[derive(Debug, Clone, Copy)]
+struct Keeps {
+    trace: bool,
+    /// Whether the invariants are checked.
+    invariants: bool,
+}
+
+fn play(plan: &Plan, keeps: Keeps) -> Outcome {
     catch_panics();
     let runtime = runtime::Builder::new_current_thread()
         .enable_time()
@@ -82,7 +102,7 @@ pub(crate) fn run(plan: &Plan, keep_trace: bool) -> Outcome {
         .build()
         .expect("a runtime of one thread can be built");
     let outcome = runtime.block_on(async {
-        let mut stage = Stage::new(plan, keep_trace).await;
+        let mut stage = Stage::new(plan, keeps).await;
         let outcome = stage.play().await;
         stage.world.end();
         outcome
@@ -114,7 +134,7 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    async fn new(plan: &'a Plan, keep_trace: bool) -> Self {
+    async fn new(plan: &'a Plan, keeps: Keeps) -> Self {
         let cluster = ClusterPaths::new("simulated").expect("the name is well formed");
         let mut facts = Facts::new(cluster.clone());
         facts.workers = plan.nodes * plan.workers;
@@ -129,13 +149,14 @@ impl<'a> Stage<'a> {
             rates: plan.rates,
             slice_ms: plan.slice_ms,
             slice_states: plan.slice_states,
-            keep_trace,
+            keep_trace: keeps.trace,
         };
-        let world = World::new(&birth, Invariants::new(facts));
+        let invariants = if keeps.invariants { Invariants::new(facts) } else { Invariants::unchecked(facts) };
+        let world = World::new(&birth, invariants);
         tokio::spawn(world.clone().turn());
         let release = Release { program: "simulated".to_owned(), version: "1".to_owned() };
         let (workers, limits) = (plan.workers, plan.limits.clone());
-        let setup = Setup { cluster, release, workers, labels: Labels::default(), limits };
+        let setup = Setup { cluster, release, workers, labels: Labels::default(), near: None, limits };
         let store = world.office().await;
         Self {
             plan,
@@ -425,7 +446,7 @@ impl<'a> Stage<'a> {
         match program {
             Program::This => {}
             Program::Other => "other".clone_into(&mut setup.release.program),
-            Program::Labelled => setup.labels = label(),
+            Program::Labelled => (setup.labels, setup.near) = (label(), Some("zone".to_owned())),
         }
         setup
     }

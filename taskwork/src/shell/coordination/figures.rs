@@ -8,7 +8,12 @@ use std::{
 use zk::figures::{self, Ledger, NodeFigures};
 
 use super::Coordination;
-use crate::{core::LedgerState, figures::Figures, outlook::Outlook, shell::clock::unix_ms};
+use crate::{
+    core::LedgerState,
+    figures::Figures,
+    outlook::Outlook,
+    shell::{clock::unix_ms, roster::Roster},
+};
 
 /// The time for which a task that has left a node still counts there, where figures are written: longer than
 /// the interval of writing.
@@ -79,7 +84,7 @@ impl Coordination {
             silent: self.silent(),
             last,
             ledger: self.ledger_state().filter(|_| !last).map(|state| self.dated(state)),
-            members_known: u32::try_from(self.others.now().1.len()).ok(),
+            members_known: u32::try_from(self.others.look(Roster::others).1).ok(),
             at_ms: unix_ms(),
         };
         let node = self.node.to_string();

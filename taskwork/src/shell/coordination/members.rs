@@ -1,6 +1,9 @@
 //! Turns changes of the seat's roster into events for a job.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use zk::{Labels, Store as _};
 
@@ -8,24 +11,52 @@ use super::Coordination;
 use crate::{
     core::Event,
     id::{Attempt, NodeId},
-    shell::roster::Roster,
+    shell::roster::{Known, Place, Roster},
 };
+
+/// What is known of a member that may work on the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// It may turn out that it does not.
+    Unread,
+    Known {
+        near: bool,
+    },
+}
+
+/// A change that the core is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// It is no longer a member.
+    Left(NodeId),
+    /// It is a member, and has no part in the job.
+    Apart(NodeId),
+    /// This is its part.
+    Is(NodeId, Part),
+}
 
 impl Coordination {
     pub(super) async fn follow_members(self: Arc<Self>) {
-        let mut known = BTreeSet::new();
+        let (mut place, mut told) = (Place::default(), BTreeMap::new());
         loop {
-            let (changes, all) = self.others.now();
-            self.tell(Event::Roster { nodes: all.len() }).await;
-            let now = with_a_part(&all, &self.require);
-            for &gone in known.difference(&now) {
-                let clean_in = self.left_cleanly(gone).await;
-                self.tell(Event::Left { node: gone, clean_in }).await;
+            let (changes, (others, changed)) = self.others.look(|roster| {
+                let changed = roster.changed_since(&mut place);
+                let changed = changed.unwrap_or_else(|| roster.nodes().chain(told.keys().copied()).collect());
+                (roster.others(), changes(roster, &changed, &mut told, &self.require))
+            });
+            self.tell(Event::Roster { nodes: others }).await;
+            for change in changed {
+                self.tell(match change {
+                    Change::Left(node) => {
+                        let clean_in = self.left_cleanly(node).await;
+                        Event::Left { node, clean_in }
+                    }
+                    Change::Apart(node) => Event::Apart { node },
+                    Change::Is(node, Part::Unread) => Event::Joined { node },
+                    Change::Is(node, Part::Known { near }) => Event::Known { node, near },
+                })
+                .await;
             }
-            for &new in now.difference(&known) {
-                self.tell(Event::Joined { node: new }).await;
-            }
-            known = now;
             // After any change: a node that came and went unseen may have taken part.
             self.member_gone.notify_one();
             self.others.changed(changes).await;
@@ -51,9 +82,35 @@ impl Coordination {
     }
 }
 
-/// Returns the members that work on jobs which require these labels.
-fn with_a_part(roster: &Roster, require: &Labels) -> BTreeSet<NodeId> {
-    roster.iter().filter(|(_, member)| member.has(require).is_ok()).map(|(node, _)| *node).collect()
+/// Returns what has changed for the job with these members, departures first, and updates what was told.
+fn changes(
+    roster: &Roster,
+    changed: &BTreeSet<NodeId>,
+    told: &mut BTreeMap<NodeId, Part>,
+    require: &Labels,
+) -> Vec<Change> {
+    let (mut gone, mut here) = (Vec::new(), Vec::new());
+    for &node in changed {
+        let known = roster.get(node);
+        match known.and_then(|known| part(known, require)) {
+            Some(part) if told.insert(node, part) != Some(part) => here.push(Change::Is(node, part)),
+            Some(_) => {}
+            None if told.remove(&node).is_none() => {}
+            None if known.is_some() => gone.push(Change::Apart(node)),
+            None => gone.push(Change::Left(node)),
+        }
+    }
+    gone.extend(here);
+    gone
+}
+
+/// Returns a member's part in jobs which require these labels, or what it may be.
+fn part(known: &Known, require: &Labels) -> Option<Part> {
+    match known {
+        Known::Name => Some(Part::Unread),
+        Known::Peer { member, near } => member.has(require).is_ok().then_some(Part::Known { near: *near }),
+        Known::Apart => None,
+    }
 }
 
 #[cfg(test)]
@@ -76,8 +133,32 @@ mod tests {
             started_ms: 0,
         };
         let members = [member("zone=a,gpu=yes", 1), member("zone=b", 1), member("zone=a", 0)];
-        let roster: Roster = Arc::new((1..).map(NodeId).zip(members.into_iter().map(Arc::new)).collect());
-        assert_eq!(with_a_part(&roster, &"zone=a".parse().unwrap()), BTreeSet::from([NodeId(1)]));
-        assert_eq!(with_a_part(&roster, Labels::NONE), BTreeSet::from([NodeId(1), NodeId(2)]));
+        let mut roster = Roster::default();
+        for (node, member) in (1..).zip(members) {
+            roster.set(NodeId(node), Known::Peer { member: Arc::new(member), near: node == 1 });
+        }
+        let all: BTreeSet<NodeId> = roster.nodes().collect();
+        let changes = |require: &Labels| changes(&roster, &all, &mut BTreeMap::new(), require);
+        let known = |node, near| Change::Is(NodeId(node), Part::Known { near });
+        assert_eq!(changes(&"zone=a".parse().unwrap()), [known(1, true)]);
+        assert_eq!(changes(Labels::NONE), [known(1, true), known(2, false)]);
+    }
+
+    #[test]
+    fn a_member_whose_record_was_not_read_may_have_a_part_until_it_is_known_that_it_has_none() {
+        let (mut roster, mut told) = (Roster::default(), BTreeMap::new());
+        let [a, b] = [NodeId(1), NodeId(2)];
+        let all = BTreeSet::from([a, b]);
+        let mut changes = |roster: &Roster| changes(roster, &all, &mut told, Labels::NONE);
+        for node in &all {
+            roster.set(*node, Known::Name);
+        }
+        assert_eq!(changes(&roster), [Change::Is(a, Part::Unread), Change::Is(b, Part::Unread)]);
+        assert_eq!(changes(&roster), []);
+        roster.set(a, Known::Apart);
+        roster.remove(b);
+        assert_eq!(changes(&roster), [Change::Apart(a), Change::Left(b)]);
+        roster.remove(a);
+        assert_eq!(changes(&roster), [], "it had no part any more");
     }
 }

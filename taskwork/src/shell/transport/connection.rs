@@ -42,15 +42,19 @@ pub(super) async fn greet(hub: &Hub, incoming: Incoming) -> Result<(NodeId, Conn
     let (mut answer, mut question) = connection.accept_bi().await.map_err(Refused::because)?;
     let bytes = question.read_to_end(HELLO_BYTES_MAX).await.map_err(Refused::because)?;
     let hello: Hello = codec::decode(&bytes).map_err(Refused::because)?;
-    let welcome = match fingerprint(&connection) {
-        _ if hello.version != VERSION => Welcome::Version(VERSION),
-        Some(fingerprint) if hub.peers.is_member(hello.node, fingerprint) => Welcome::Yes,
-        _ => Welcome::Stranger,
+    let welcome = if hello.version == VERSION {
+        // Its record may have to be read; that takes as long as the handshake may take at most.
+        let member = hub.peers.find(hello.node).await.map(|peer| peer.fingerprint);
+        let is_member = member.is_some() && member == fingerprint(&connection);
+        if is_member { Welcome::Yes } else { Welcome::Stranger }
+    } else {
+        Welcome::Version(VERSION)
     };
     let bytes = codec::encode(&welcome).map_err(Refused::because)?;
     answer.write_all(&bytes).await.map_err(Refused::because)?;
     answer.finish().map_err(Refused::because)?;
     if welcome == Welcome::Yes {
+        verify::admit(&connection, &hub.limits);
         return Ok((hello.node, connection));
     }
     // Waits until the answer has arrived, so that the other side learns the reason.
@@ -70,7 +74,8 @@ pub(super) async fn dial(hub: &Arc<Hub>, to: NodeId) -> Result<Connection, Refus
 
 /// Performs the dialling side of the hello.
 async fn introduce(hub: &Hub, to: NodeId) -> Result<Connection, Refused> {
-    let peer = hub.peers.get(to).ok_or_else(|| Refused("it is no member".to_owned()))?;
+    let peer =
+        hub.peers.find(to).await.ok_or_else(|| Refused("it is no member of this release".to_owned()))?;
     let config = verify::client_config(&hub.identity, &hub.peers, peer.fingerprint, &hub.limits);
     let config = config.map_err(Refused::because)?;
     let dialled = hub.endpoint.connect_with(config, peer.address, "node").map_err(Refused::because)?;

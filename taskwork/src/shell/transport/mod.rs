@@ -21,7 +21,8 @@
 //! member znode. Both sides of a connection accept only a fingerprint that a current member has published, so
 //! trust is rooted in write access to the tree. The sender of a message is the node with the connection's
 //! certificate, whatever the message says. When a member goes, its connections are closed, and its queue is
-//! removed.
+//! removed. A member's fingerprint may be read only when it is needed (see [`Peers::find`]); until then its
+//! connection can do nothing but introduce itself.
 
 mod accept;
 pub(crate) mod bulk;
@@ -219,7 +220,7 @@ impl Transport {
 
     /// Sends a message on a best-effort basis. Never blocks.
     pub(crate) fn send(&self, to: NodeId, subject: Option<Subject>, payload: impl Into<Payload>) {
-        if self.hub.peers.get(to).is_none() {
+        if !self.hub.peers.has(to) {
             tracing::debug!(node = %self.hub.me, %to, "a message could not be sent: it is no member");
             return self.hub.unreachable(to);
         }

@@ -1,12 +1,15 @@
 //! The members that a node accepts as peers, according to the znode tree.
+//!
+//! Of a large cluster, a node knows most members only by name. It reads their addresses and fingerprints when
+//! it first sends to them, or they first connect to it: who needs them waits, and the seat reads them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    sync::{PoisonError, RwLock},
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::Fingerprint;
 use crate::id::NodeId;
@@ -21,39 +24,125 @@ pub(crate) struct PeerAddress {
 /// The current members besides this node.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
-    table: RwLock<BTreeMap<NodeId, PeerAddress>>,
+    table: RwLock<Table>,
     /// Notified at each removal, so that connections can end.
     removals: watch::Sender<()>,
+    /// Notified when it is known of a member whether it can be a peer. It wakes those who wait in their order,
+    /// so that runs can be replayed.
+    answers: Notify,
+    /// Notified when somebody waits for that.
+    asked: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    peers: BTreeMap<NodeId, PeerAddress>,
+    /// The members that are known only by name.
+    unread: BTreeSet<NodeId>,
+    /// Those of them that are to be read.
+    wanted: BTreeSet<NodeId>,
 }
 
 impl Peers {
+    fn table(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds a member.
     pub(crate) fn set(&self, node: NodeId, address: PeerAddress) {
-        self.table.write().unwrap_or_else(PoisonError::into_inner).insert(node, address);
+        let mut table = self.change();
+        table.peers.insert(node, address);
+        let was_named = table.forget_name(node);
+        drop(table);
+        if was_named {
+            self.answers.notify_waiters();
+        }
+    }
+
+    /// Adds a member of which only the name is known. It is trusted once [`set`](Self::set) was called for
+    /// it.
+    pub(crate) fn name(&self, node: NodeId) {
+        self.change().unread.insert(node);
     }
 
     /// Removes a member, which is then no longer trusted.
     pub(crate) fn remove(&self, node: NodeId) {
-        self.table.write().unwrap_or_else(PoisonError::into_inner).remove(&node);
+        let mut table = self.change();
+        table.peers.remove(&node);
+        let was_named = table.forget_name(node);
+        drop(table);
         self.removals.send_replace(());
+        if was_named {
+            self.answers.notify_waiters();
+        }
     }
 
-    pub(super) fn get(&self, node: NodeId) -> Option<PeerAddress> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).get(&node).copied()
+    /// Waits for members whose records are needed, and returns all of them.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future loses none.
+    pub(crate) async fn wanted(&self) -> BTreeSet<NodeId> {
+        loop {
+            let wanted = std::mem::take(&mut self.change().wanted);
+            if !wanted.is_empty() {
+                return wanted;
+            }
+            self.asked.notified().await;
+        }
     }
 
-    /// Returns whether this certificate is that of a current member.
-    pub(super) fn knows(&self, fingerprint: Fingerprint) -> bool {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.values().any(|peer| peer.fingerprint == fingerprint)
+    /// Returns a member whose record was read.
+    pub(crate) fn get(&self, node: NodeId) -> Option<PeerAddress> {
+        self.table().peers.get(&node).copied()
+    }
+
+    /// Returns a member. If only its name is known, waits until its record is read, or it has gone; while
+    /// `ZooKeeper` is unavailable, that may take any time.
+    pub(crate) async fn find(&self, node: NodeId) -> Option<PeerAddress> {
+        let mut is_asked = false;
+        loop {
+            // Before the look, so that no answer is missed.
+            let answered = self.answers.notified();
+            let peer = self.get(node);
+            if peer.is_some() || !self.is_unread(node) {
+                // It may have been read in between.
+                return peer.or_else(|| self.get(node));
+            }
+            if !std::mem::replace(&mut is_asked, true) {
+                self.change().wanted.insert(node);
+                self.asked.notify_one();
+            }
+            answered.await;
+        }
+    }
+
+    /// Returns whether a member is known only by name.
+    pub(crate) fn is_unread(&self, node: NodeId) -> bool {
+        self.table().unread.contains(&node)
+    }
+
+    /// Returns whether this may be a member, as far as is known.
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        let table = self.table();
+        table.peers.contains_key(&node) || table.unread.contains(&node)
+    }
+
+    /// Returns whether this certificate is that of a current member, as far as is known: it may be that of
+    /// one whose record was not read.
+    pub(super) fn may_know(&self, fingerprint: Fingerprint) -> bool {
+        let table = self.table();
+        !table.unread.is_empty() || table.peers.values().any(|peer| peer.fingerprint == fingerprint)
     }
 
     /// Returns whether a current member listens at this address, so that it also dials from there, unless a
     /// NAT changes the address.
     pub(super) fn listens_at(&self, address: SocketAddr) -> bool {
         let canonical = |of: SocketAddr| (of.ip().to_canonical(), of.port());
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.values().any(|peer| canonical(peer.address) == canonical(address))
+        self.table().peers.values().any(|peer| canonical(peer.address) == canonical(address))
     }
 
     /// Returns whether this is a current member with this certificate.
@@ -68,7 +157,7 @@ impl Peers {
 
     /// Waits until there is no such member.
     pub(super) async fn absent(&self, node: NodeId) {
-        self.removed(|| self.get(node).is_none()).await;
+        self.removed(|| !self.has(node)).await;
     }
 
     async fn removed(&self, gone: impl Fn() -> bool) {
@@ -77,5 +166,65 @@ impl Peers {
             // The sender lives as long as `self`.
             let _ = removals.changed().await;
         }
+    }
+}
+
+impl Table {
+    /// Returns whether the member was known only by name.
+    fn forget_name(&mut self, node: NodeId) -> bool {
+        self.wanted.remove(&node);
+        self.unread.remove(&node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, net::Ipv4Addr, pin::pin, task::Poll};
+
+    use super::*;
+    use crate::shell::transport::Identity;
+
+    const NODE: NodeId = NodeId(7);
+
+    fn address() -> PeerAddress {
+        let fingerprint = Identity::generate(NODE).unwrap().fingerprint();
+        PeerAddress { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)), fingerprint }
+    }
+
+    /// Returns the output of a future that has it after one poll.
+    async fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn a_member_that_is_only_named_is_read_once_somebody_needs_it() {
+        let (peers, address) = (Peers::default(), address());
+        assert_eq!(now(peers.find(NODE)).await, Some(None), "nobody has named it");
+        peers.name(NODE);
+        assert!(peers.has(NODE) && !peers.is_member(NODE, address.fingerprint));
+        assert_eq!(now(peers.wanted()).await, None, "nobody needs it");
+        let mut finding = pin!(peers.find(NODE));
+        assert_eq!(now(finding.as_mut()).await, None);
+        assert_eq!(now(peers.wanted()).await, Some(BTreeSet::from([NODE])));
+        assert_eq!(now(peers.wanted()).await, None, "once is enough");
+        peers.set(NODE, address);
+        assert_eq!(finding.await, Some(address));
+        assert!(peers.is_member(NODE, address.fingerprint));
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_member_that_has_gone() {
+        let peers = Peers::default();
+        peers.name(NODE);
+        let mut finding = pin!(peers.find(NODE));
+        assert_eq!(now(finding.as_mut()).await, None);
+        peers.remove(NODE);
+        assert_eq!(finding.await, None);
+        assert_eq!(now(peers.wanted()).await, None);
     }
 }

@@ -84,6 +84,49 @@ async fn messages_go_both_ways_over_one_connection() {
     assert_eq!(a.transport.hub.endpoint.open_connections(), 1);
 }
 
+/// Reads whatever member is needed, as a seat does.
+async fn read_what_is_wanted(station: &Station, others: [&Station; 1]) -> usize {
+    let wanted = time::timeout(SOON, station.peers.wanted()).await.expect("somebody is needed");
+    for other in others.iter().filter(|other| wanted.contains(&other.node)) {
+        station.knows(other);
+    }
+    wanted.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_are_only_named_are_read_when_they_are_dialled_and_when_they_dial() {
+    let (a, mut b) = (Station::new(1), Station::new(2));
+    a.peers.name(b.node);
+    b.peers.name(a.node);
+    let large = vec![7; 100_000];
+    a.send(b.node, large.clone());
+    assert_eq!(read_what_is_wanted(&a, [&b]).await, 1);
+    assert_eq!(read_what_is_wanted(&b, [&a]).await, 1);
+    assert_eq!(b.arrival().await, message(1, &large), "more than a narrow connection takes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_under_the_name_of_a_member_that_was_not_read_is_refused() {
+    let (member, mut stranger, mut b) = (Station::new(1), Station::new(1), Station::new(2));
+    b.peers.name(member.node);
+    stranger.knows(&b);
+    stranger.send(b.node, b"a task".to_vec());
+    assert_eq!(read_what_is_wanted(&b, [&member]).await, 1);
+    assert_eq!(stranger.arrival().await, Heard::Unreachable { to: b.node });
+    member.knows(&b);
+    member.send(b.node, b"hungry".to_vec());
+    assert_eq!(b.arrival().await, message(1, b"hungry"), "nothing of the stranger has come before");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_named_by_nobody_is_refused_although_others_were_not_read() {
+    let (mut stranger, b) = (Station::new(1), Station::new(2));
+    b.peers.name(NodeId(3));
+    stranger.knows(&b);
+    stranger.send(b.node, b"a task".to_vec());
+    assert_eq!(stranger.arrival().await, Heard::Unreachable { to: b.node });
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_messages_all_arrive() {
     let (a, mut b) = pair();

@@ -1,5 +1,7 @@
 //! Mutual authentication: a certificate is accepted if a current member has published its fingerprint,
-//! whoever signed it.
+//! whoever signed it. While the records of some members were not read, any certificate passes on the
+//! accepting side at first: the hello says whose it should be, and is answered when that record was read.
+//! Until then the connection is [narrow](server_config).
 
 use std::sync::Arc;
 
@@ -27,7 +29,8 @@ struct Pinned {
     provider: Arc<CryptoProvider>,
 }
 
-/// Returns the configuration for accepting connections.
+/// Returns the configuration for accepting connections. Before the hello, the other side can send no
+/// messages, and no more than a hello takes.
 pub(super) fn server_config(
     identity: &Identity,
     peers: &Arc<Peers>,
@@ -40,13 +43,23 @@ pub(super) fn server_config(
         .with_single_cert(vec![identity.certificate()], identity.key())?;
     tls.alpn_protocols = vec![ALPN.to_vec()];
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
-    config.transport_config(Arc::new(transport_config(limits)));
+    let mut narrow = transport_config(limits);
+    narrow.max_concurrent_uni_streams(0_u32.into()).receive_window(NARROW_BYTES.into());
+    config.transport_config(Arc::new(narrow));
     // Connection attempts are examined at once; these are the limits for those in between.
     config.max_incoming(INCOMING_MAX).incoming_buffer_size(INCOMING_BYTES_MAX);
     config.incoming_buffer_size_total(INCOMING_ALL_BYTES_MAX);
     Ok(config)
 }
 
+/// Lets a peer whose hello was accepted send messages.
+pub(super) fn admit(connection: &quinn::Connection, limits: &TransportLimits) {
+    connection.set_receive_window(limits.unread_bytes_max.into());
+    connection.set_max_concurrent_uni_streams(limits.streams_max.into());
+}
+
+/// The maximum number of bytes that have arrived on a connection before its hello was accepted.
+const NARROW_BYTES: u32 = 4 << 10;
 /// The maximum number of connection attempts that were not yet examined.
 const INCOMING_MAX: usize = 1024;
 /// The maximum data received for one of these, in bytes.
@@ -95,7 +108,7 @@ impl Pinned {
         let fingerprint = Fingerprint::of(certificate);
         let trusted = match self.expected {
             Some(expected) => fingerprint == expected,
-            None => self.peers.knows(fingerprint),
+            None => self.peers.may_know(fingerprint),
         };
         if trusted { Ok(()) } else { Err(CertificateError::ApplicationVerificationFailure.into()) }
     }

@@ -54,6 +54,8 @@ struct Content {
     tasks: usize,
     states: Done,
     unprotected: bool,
+    /// The maximum number of nodes in a row that were lost with one of the tasks.
+    deaths: u32,
 }
 
 /// What stands in the tree for the attempts at one job.
@@ -127,6 +129,12 @@ impl Durable {
         Some(all)
     }
 
+    /// Returns the maximum number of deaths of the tasks in a znode.
+    pub(crate) fn deaths(&self, attempt: u32, path: &str) -> u32 {
+        let znode = self.attempts.get(&attempt).and_then(|znodes| znodes.get(path));
+        znode.map_or(0, |content| content.deaths)
+    }
+
     /// Returns whether a node that is not a member holds more than it has written.
     pub(crate) fn is_unprotected(&self, attempt: u32, node: &str) -> bool {
         let of_node = |path: &str| path.ends_with(&format!("/held/{node}"));
@@ -137,7 +145,7 @@ impl Durable {
 
 fn read(sizes: &Sizes, folder: &str, data: &[u8], servers: &Servers) -> Option<Content> {
     let data = blob(data, servers)?;
-    let Stored { tasks, unprotected } = match folder {
+    let Stored { tasks, unprotected, deaths } = match folder {
         "outputs" => {
             let states = if data.is_empty() { Done::default() } else { simulation::decode(&data)? };
             return Some(Content { states, ..Content::default() });
@@ -154,7 +162,7 @@ fn read(sizes: &Sizes, folder: &str, data: &[u8], servers: &Servers) -> Option<C
             }
         }
     }
-    Some(Content { tasks: tasks.len(), states, unprotected })
+    Some(Content { tasks: tasks.len(), states, unprotected, deaths })
 }
 
 /// Returns the data of a znode, or of the chunks that it names.

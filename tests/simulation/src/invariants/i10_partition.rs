@@ -1,14 +1,21 @@
 //! I10: at every moment, what stands in the tree for an attempt is a partition of the whole work: the states
 //! below the tasks there and the states in the committed outputs are exactly the states of the job's tree.
 //!
-//! In addition, a new attempt begins only if a node was lost that held more than it had written.
+//! In addition, a new attempt begins only if a node was lost that held more than it had written, and no task counts
+//! more deaths than nodes were lost.
+
+use std::collections::BTreeMap;
 
 use zk::job::JobState;
 
 use super::{Facts, Invariant, JobFacts, Seen, place, record};
 use crate::workload::Truth;
 
-pub(super) struct NothingIsLost;
+#[derive(Default)]
+pub(super) struct NothingIsLost {
+    /// The most recent attempt at each job whose beginning was checked: later there is less to see.
+    begun: BTreeMap<String, u32>,
+}
 
 impl Invariant for NothingIsLost {
     fn name(&self) -> &'static str {
@@ -23,6 +30,7 @@ impl Invariant for NothingIsLost {
                 && record.state == JobState::Running
                 && let Some(known) = facts.job(job)
                 && known.retried != Some(record.attempt)
+                && self.begun.insert(job.to_owned(), record.attempt) != Some(record.attempt)
             {
                 let before = record.attempt - 1;
                 let lost = record.lost.iter().filter(|lost| lost.attempt == before);
@@ -35,6 +43,7 @@ impl Invariant for NothingIsLost {
             let Some(at) = place(&facts.cluster, op.path()) else { continue };
             let (Some(attempt), Some(job)) = (at.attempt, facts.job(at.job)) else { continue };
             check(job, attempt)
+                .and_then(|()| check_deaths(job, attempt, op.path()))
                 .map_err(|what| format!("{}: {what}, after a write to {}", at.job, op.path()))?;
         }
         Ok(())
@@ -50,6 +59,15 @@ fn check(job: &JobFacts, attempt: u32) -> Result<(), String> {
     match job.durable.states(attempt) {
         Some(states) if states != whole.without(job.not_begun(attempt)) => {
             Err(format!("{} of {} states stand in the tree", states.states, whole.states))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_deaths(job: &JobFacts, attempt: u32, path: &str) -> Result<(), String> {
+    match job.durable.deaths(attempt, path) {
+        deaths if deaths > job.losses => {
+            Err(format!("a task has {deaths} deaths, and {} nodes were lost", job.losses))
         }
         _ => Ok(()),
     }
