@@ -309,6 +309,12 @@ const MUTANTS: &[Mutant] = &[
         "",
     ),
     mutant(
+        "count a clean leave as a loss",
+        "taskwork/src/shell/coordination/orders.rs",
+        "Ok((!had_nothing).then_some(node))",
+        "Ok(Some(node))",
+    ),
+    mutant(
         "miss a retry while leading",
         "taskwork/src/shell/coordination/leader.rs",
         "if !self.is_retried().await {",

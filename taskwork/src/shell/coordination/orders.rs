@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use tokio::sync::mpsc;
 use zk::{
+    AttemptPaths,
     accounting::{self, CommitError},
     figures::EventKind,
     quarantine,
@@ -212,12 +213,14 @@ impl Coordination {
             transit: Transit::claim(self.node, transaction.txn).to_string(),
             enrol: enrol.then(|| self.nothing_held()).transpose()?,
         };
+        let paths = self.job_paths().attempt(attempt.0);
+        let lost = self.lost_with(&paths, source).await?;
         let (unreadable, resigned) = (Mutex::new(None), AtomicBool::new(false));
         let adopt = |content: Vec<u8>| match adopted(source, &content) {
             Ok(holdings) if holdings.unprotected => None,
             Ok(mut holdings) => {
                 resigned.store(holdings.suspect.as_ref().is_some_and(|it| it.is_certain), Relaxed);
-                if source.lost_at(self.node).is_some_and(|node| self.counts_the_loss_of(node)) {
+                if lost.is_some_and(|node| self.counts_the_loss_of(node)) {
                     holdings.count_loss(self.deaths_max);
                 }
                 codec::encode(&holdings).ok()
@@ -228,7 +231,6 @@ impl Coordination {
                 Some(content)
             }
         };
-        let paths = self.job_paths().attempt(attempt.0);
         let written_before = self.written_before(&paths, source).await;
         let claiming = accounting::claim(&*self.store, &self.cluster, &paths, &claim, &adopt);
         let Some(bytes) = claiming.await? else { return Ok(TransactionResult::TooLate) };
@@ -243,7 +245,9 @@ impl Coordination {
         };
         match codec::decode::<Holdings>(&bytes) {
             Ok(holdings) if unreadable.is_none() => {
-                if let Some(detail) = continued(self.node, source, &holdings, last_written) {
+                let is_continued = lost.is_some() || source.lost_at(self.node).is_none();
+                let detail = continued(self.node, source, &holdings, last_written);
+                if let Some(detail) = detail.filter(|_| is_continued) {
                     tracing::info!(detail, "the node continues what a lost node had written");
                     self.timeline.note(EventKind::Continues, detail);
                 }
@@ -273,6 +277,14 @@ impl Coordination {
                 accounting::Source::Transit { name: transit.to_string(), gone: None }
             }
         }
+    }
+
+    /// Returns the lost node that may have worked on what is claimed. A node that has left cleanly, or never enrolled,
+    /// has not begun what was on its way to it. The answer is the same at every try: the node is gone.
+    async fn lost_with(&self, paths: &AttemptPaths, source: Source) -> Result<Option<NodeId>, CommitError> {
+        let Some(node) = source.lost_at(self.node) else { return Ok(None) };
+        let had_nothing = accounting::left_cleanly(&*self.store, paths, &node.to_string()).await?;
+        Ok((!had_nothing).then_some(node))
     }
 
     /// Returns the holdings of a node that has just enrolled, encoded.
