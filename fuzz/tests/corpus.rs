@@ -87,7 +87,7 @@ fn names_that_users_give() {
 
 #[test]
 fn the_corpus_of_messages_is_what_its_names_say() {
-    for name in ["steal", "deny", "ack", "settled", "grant"] {
+    for name in ["steal", "deny", "ack", "settled", "grant", "note"] {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/wire").join(name);
         let said = taskwork::fuzzing::describe(&fs::read(file).unwrap());
         assert!(said.starts_with(name), "{name} says {said}");

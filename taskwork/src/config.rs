@@ -87,6 +87,9 @@ pub struct Limits {
     /// The time that a node has to leave after a signal, in milliseconds. In the last third it parks the
     /// tasks that no other node has taken; at the end it terminates, even if it still waits for something.
     pub drain_deadline_ms: u64,
+    /// The maximum time for which a node that leaves a job waits for its [companion](crate::Companion) to rescue what
+    /// it has, in milliseconds. If the node leaves by its deadline, it is at most half of the time until then.
+    pub rescue_ms: u64,
 }
 
 impl Limits {
@@ -128,6 +131,7 @@ impl Default for Limits {
             ledger_bytes_max: 32 << 20,
             deaths_max: 3,
             drain_deadline_ms: 30_000,
+            rescue_ms: 30_000,
         }
     }
 }

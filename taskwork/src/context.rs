@@ -232,6 +232,12 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.worked_here()
     }
 
+    /// Returns the handle of the [companion](crate::Companion) on the node that the task is on now; `None` if the
+    /// program has none, or its handle is of another type.
+    pub fn companion<H: Send + Sync + 'static>(&self) -> Option<&'a H> {
+        self.pool.companion.as_deref()?.downcast_ref()
+    }
+
     /// Returns the node that the task is on now.
     pub fn node(&self) -> NodeId {
         self.pool.node

@@ -66,6 +66,12 @@ impl From<Vec<u8>> for Blob {
     }
 }
 
+impl From<Blob> for Vec<u8> {
+    fn from(blob: Blob) -> Self {
+        blob.0.into()
+    }
+}
+
 impl Deref for Blob {
     type Target = [u8];
 

@@ -35,7 +35,8 @@
 //! | `Serialize`, of a running task and its children, for a cut | a worker | of the worker |
 //! | `Serialize`, of outputs | `ready_cut`, or a worker | of the caller |
 //! | `Deserialize`, of tasks; `Task::outlook` | `put` | of the driver |
-//! | `Deserialize`, of the shared data | `Kind::open` | a separate one: it may be large |
+//! | `Deserialize`, of the shared data; `Task::companion` | `Kind::open` | a separate one: it may be large |
+//! | what the companion does | `Host::start` | of the companion; a panic fails the job |
 //! | `Output::merge`, for the result | `merge` | a separate one: it may take long |
 //! | `Task::suggest` | `suggest` | a separate one, with a time limit |
 //! | `Variable::improves`, and its values' serde | `variables` | of the caller that has the value |

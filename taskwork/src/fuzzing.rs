@@ -9,13 +9,23 @@ use crate::{
         bulk::{Answer, Ask, ObjectName},
         codec,
         hello::{Hello, Welcome},
+        packet::{Note, NoteContent, Packet},
         parcel::Parcel,
     },
 };
 
 /// Describes a message between nodes, for traces: its kind and the number of tasks in it.
 pub fn describe(payload: &[u8]) -> String {
-    let Ok(parcel) = codec::decode::<Parcel>(payload) else { return "?".to_owned() };
+    let parcel = match codec::decode::<Packet>(payload) {
+        Ok(Packet::Protocol(parcel)) => parcel,
+        Ok(Packet::Companion(Note { number, content, .. })) => {
+            return match content {
+                NoteContent::Message(bytes) => format!("note {number} of {} bytes", bytes.len()),
+                NoteContent::Refused(why) => format!("note {number} refused: {why:?}"),
+            };
+        }
+        Err(_) => return "?".to_owned(),
+    };
     match parcel.message {
         Message::Steal { request } => format!("steal {request}"),
         Message::Deny { request } => format!("deny {request}"),
@@ -40,7 +50,7 @@ pub fn check_wire(bytes: &[u8]) {
         let written = codec::encode(&value).expect("what was read can be written");
         assert_eq!(codec::decode::<V>(&written).ok(), Some(value));
     }
-    check::<Parcel>(bytes);
+    check::<Packet>(bytes);
     check::<(NodeId, Parcel)>(bytes);
     check::<Envelope>(bytes);
     check::<Holdings>(bytes);

@@ -77,6 +77,7 @@
 //! | [`Context::potential_split`] | marks a point where a part of the task could be split off | one load |
 //! | [`Context::get_var`], [`set_var`](Context::set_var) | the [`Variable`]s that all tasks share, such as the best solution | one load, one compare |
 //! | [`Context::output`] | what this task produces: an [`Output`], merged exactly once | nothing |
+//! | [`Context::companion`] | what the framework runs beside the pool on this node, if it has a [`Companion`] | nothing |
 //!
 //! A variable is declared in [`Task::variables`] and only ever improves:
 //!
@@ -99,6 +100,7 @@ mod task;
 mod output;
 mod variable;
 mod context;
+mod companion;
 mod job;
 mod local;
 mod report;
@@ -130,6 +132,7 @@ pub mod simulation;
 
 pub use crate::{
     client::{Client, ClientBuilder, ClientError},
+    companion::{Companion, CompanionContext, CompanionEvent, Messenger, NotSent, Refusal, Rescue},
     config::{Limits, NODES_MAX, WORKERS_MAX},
     context::Context,
     figures::{Figures, Histogram},

@@ -18,6 +18,7 @@ use zk::{ClusterPaths, Labels, Release, Store, job::Share};
 
 pub use crate::pool::Pace;
 use crate::{
+    companion::NotSent,
     config::Limits,
     core::{self, Message},
     envelope::Envelope,
@@ -36,7 +37,7 @@ use crate::{
         transport::{Arrival, Carrier, Peers, Rooms, Subject, TransportLimits, UnderWay},
     },
     task::Task,
-    wire::{codec, parcel::Parcel, payload::Payload},
+    wire::{codec, packet::Packet, parcel::Parcel, payload::Payload},
 };
 
 /// The future of a session on the tree of znodes.
@@ -119,6 +120,15 @@ impl Carrier for Wire {
                 _ => inbox.unreachable(to),
             }
         });
+    }
+
+    fn send_note(&self, to: NodeId, payload: Payload) -> Result<(), NotSent> {
+        // As the transport of a machine.
+        if !self.inbox.peers.has(to) {
+            return Err(NotSent::Unknown);
+        }
+        self.send(to, None, payload);
+        Ok(())
     }
 
     fn under_way(&self, to: NodeId, Subject { job, grant, kind }: Subject) -> UnderWay {
@@ -324,14 +334,16 @@ fn stored<T: Task>(Holdings { tasks, unprotected, .. }: &Holdings) -> Option<Sto
 /// Returns the job and the grant that a message is about, and the kind of the message; `None` if it is not
 /// about a grant.
 pub fn subject(payload: &[u8]) -> Option<(u64, u64, u8)> {
-    let parcel = codec::decode::<Parcel>(payload).ok()?;
+    let Packet::Protocol(parcel) = codec::decode::<Packet>(payload).ok()? else { return None };
     let Subject { job, grant, kind } = Mail::subject(parcel.job, &parcel.message)?;
     Some((job, grant, kind))
 }
 
 /// Returns whether a message carries tasks.
 pub fn carries_tasks(payload: &[u8]) -> bool {
-    codec::decode::<Parcel>(payload).is_ok_and(|parcel| matches!(parcel.message, Message::Grant { .. }))
+    let packet = codec::decode::<Packet>(payload);
+    packet
+        .is_ok_and(|packet| matches!(packet, Packet::Protocol(Parcel { message: Message::Grant { .. }, .. })))
 }
 
 /// Returns a grant of a task that no node has split off, for a job and an attempt, as a stranger could send
@@ -355,7 +367,7 @@ pub fn forged_steal(job: u64, attempt: u32) -> Vec<u8> {
 
 fn parcel(job: u64, attempt: u32, message: Message) -> Vec<u8> {
     let parcel = Parcel { job, attempt: Attempt(attempt), message, riders: Vec::new() };
-    codec::encode(&parcel).expect("a message can be encoded")
+    codec::encode(&Packet::Protocol(parcel)).expect("a message can be encoded")
 }
 
 /// Returns the violated invariants of nodes that were found on this thread since the last call.

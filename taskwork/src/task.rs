@@ -1,8 +1,11 @@
 //! What a program implements: a [`Task`] with its [`Output`] and [`Variables`].
 
+use std::sync::Arc;
+
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    companion::Companion,
     context::Context,
     output::Output,
     variable::{Suggested, Variables},
@@ -32,6 +35,11 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// this number, where less is better. `None` if it is not known. Must be cheap: it is called for queued
     /// tasks.
     fn outlook(&self) -> Option<f64> {
+        None
+    }
+
+    /// Returns what is to run beside the pool of a job, on each node that works on the job. By default nothing.
+    fn companion(_shared: &Arc<Self::Shared>) -> Option<Companion> {
         None
     }
 

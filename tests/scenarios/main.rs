@@ -7,6 +7,7 @@ mod after;
 mod client;
 mod cluster;
 mod commands;
+mod companions;
 mod conformance;
 mod doctor;
 mod elastic;

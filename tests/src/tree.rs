@@ -5,13 +5,17 @@ use std::{
     env,
     path::PathBuf,
     process::{self, ExitCode},
+    sync::Arc,
     thread,
     time::Duration,
 };
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Job, Limits, Node, Outcome, Release, Task, Variable, Variables, client::Connect};
+use taskwork::{
+    Companion, CompanionContext, CompanionEvent, Context, Job, Limits, Node, Outcome, Release, Task,
+    Variable, Variables, client::Connect,
+};
 use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
 
 /// A part of the tree: the states that are still to be visited.
@@ -31,6 +35,8 @@ pub struct Shape {
     pub silent_ms: u64,
     /// Whether a state is deadly.
     pub deadly: Option<Deadly>,
+    /// Whether each node has a companion, which says in the log what it sees.
+    pub companion: bool,
 }
 
 /// A state that no process survives: the leftmost of a level.
@@ -116,12 +122,39 @@ impl Tree {
     }
 }
 
+/// Greets every other node, and says what happens.
+async fn tell(mut cx: CompanionContext) -> Result<(), String> {
+    while let Some(event) = cx.next().await {
+        match event {
+            CompanionEvent::Joined { node } => {
+                // It may not be there yet: it greets, too.
+                let _ = cx.messenger().send(node, b"greeting".to_vec());
+            }
+            CompanionEvent::Message { from, bytes } => {
+                tracing::info!(%from, text = %String::from_utf8_lossy(&bytes), "a companion is heard");
+                if bytes == b"greeting" {
+                    let _ = cx.messenger().send(from, b"answer".to_vec());
+                }
+            }
+            CompanionEvent::Left { node } => tracing::info!(%node, "a companion is gone"),
+            CompanionEvent::Rescue(_) => tracing::info!("a companion is asked to rescue what it has"),
+            CompanionEvent::Attempt { .. } | CompanionEvent::Refused { .. } => {}
+        }
+    }
+    tracing::info!("a companion ends");
+    Ok(())
+}
+
 impl Task for Tree {
     type Shared = Shape;
     type Output = u64;
 
     fn variables(declare: &mut Variables) {
         declare.declare::<Largest>();
+    }
+
+    fn companion(shape: &Arc<Shape>) -> Option<Companion> {
+        shape.companion.then(|| Companion::new(Arc::new(()), tell))
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
@@ -170,6 +203,9 @@ pub struct Arguments {
     /// That state aborts the process instead.
     #[arg(long, requires = "deadly")]
     aborts: bool,
+    /// Each node has a companion.
+    #[arg(long)]
+    companion: bool,
 }
 
 /// The level of the deadly state.
@@ -191,9 +227,9 @@ impl Program for TreeProgram {
     }
 
     fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
-        let Arguments { depth, spin, silent_ms, deadly, aborts } = arguments;
+        let Arguments { depth, spin, silent_ms, deadly, aborts, companion } = arguments;
         let deadly = deadly.map(|file| Deadly { depth: DEADLY_DEPTH, file, aborts });
-        let job = Job::new(Tree::root(), Shape { depth, spin, silent_ms, deadly });
+        let job = Job::new(Tree::root(), Shape { depth, spin, silent_ms, deadly, companion });
         Ok(Prepared::new("tree", job, |report| {
             let largest = report.var::<Largest>().map(|largest| *largest);
             let json = serde_json::json!({

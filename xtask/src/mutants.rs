@@ -315,6 +315,12 @@ const MUTANTS: &[Mutant] = &[
         "Ok(Some(node))",
     ),
     mutant(
+        "leave before the companion was asked",
+        "taskwork/src/shell/coordination/leaving.rs",
+        "if !std::mem::replace(&mut was_asked, true) {",
+        "if std::mem::replace(&mut was_asked, false) {",
+    ),
+    mutant(
         "miss a retry while leading",
         "taskwork/src/shell/coordination/leader.rs",
         "if !self.is_retried().await {",

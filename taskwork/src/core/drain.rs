@@ -36,10 +36,11 @@ fn parking_ms(limits: &Limits) -> u64 {
 }
 
 impl Drain {
-    /// Begins to leave.
-    pub(super) fn begin(now: u64, kind: DrainKind, limits: &Limits) -> Self {
-        let deadline_ms = limits.drain_deadline_ms;
-        let handing_ms = if kind == DrainKind::Rest { 0 } else { deadline_ms - parking_ms(limits) };
+    /// Begins to leave. The node was told so `ms_ago`, since when the deadline counts.
+    pub(super) fn begin(now: u64, kind: DrainKind, ms_ago: u64, limits: &Limits) -> Self {
+        let deadline_ms = limits.drain_deadline_ms.saturating_sub(ms_ago);
+        let handing_ms =
+            if kind == DrainKind::Rest { 0 } else { deadline_ms.saturating_sub(parking_ms(limits)) };
         Self {
             park_at: now + handing_ms,
             abandon_at: (kind == DrainKind::Drain).then_some(now + deadline_ms),
@@ -50,12 +51,12 @@ impl Drain {
     }
 
     /// Leaves as soon as possible, on a further request.
-    pub(super) fn hurry(&mut self, now: u64, kind: DrainKind, limits: &Limits) {
+    pub(super) fn hurry(&mut self, now: u64, kind: DrainKind, ms_ago: u64, limits: &Limits) {
         self.park_at = self.park_at.min(now);
         if kind == DrainKind::Drain {
             // The first request with a deadline gets all of the time: until now there was none.
-            let last =
-                self.abandon_at.map_or(now + limits.drain_deadline_ms, |at| at.min(now + parking_ms(limits)));
+            let all_ms = limits.drain_deadline_ms.saturating_sub(ms_ago);
+            let last = self.abandon_at.map_or(now + all_ms, |at| at.min(now + parking_ms(limits)));
             self.abandon_at = Some(last);
         }
     }

@@ -267,7 +267,7 @@ impl Bench {
             }
             Step::Answered(answer) => self.answer(answer),
             Step::Begin | Step::Split | Step::Complete => self.work(&step),
-            Step::Drain => self.handle(Event::Drain),
+            Step::Drain => self.handle(Event::Drain { ms_ago: 0 }),
         }
     }
 

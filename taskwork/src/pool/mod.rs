@@ -65,6 +65,7 @@ pub(crate) use self::{
     work::{PoolFault, Work, merge},
 };
 use crate::{
+    companion::{Companion, Handle, Run},
     config::Limits,
     core::PoolView,
     envelope::{Envelope, TASK_BYTES_MAX},
@@ -104,6 +105,10 @@ pub(crate) struct Pool<T: Task> {
     merging: AtomicBool,
     fault: Mutex<Option<PoolFault>>,
     tasks_made: Arc<AtomicU64>,
+    /// What tasks reach of the companion, if there is one.
+    pub(crate) companion: Option<Handle>,
+    /// The companion itself, until it is started.
+    unstarted: Mutex<Option<Run>>,
     /// Units of work, one counter per worker.
     worked: Vec<Counter>,
     /// Units of work done in attempts before the present one.
@@ -158,6 +163,8 @@ impl<T: Task> Pool<T> {
     pub(crate) fn new(node: NodeId, shared: Arc<T::Shared>, workers: usize, limits: PoolLimits) -> Self {
         let mut variables = Variables::default();
         T::variables(&mut variables);
+        let (companion, unstarted) =
+            T::companion(&shared).map(|Companion { handle, run }| (handle, run)).unzip();
         Self {
             node,
             shared,
@@ -169,6 +176,8 @@ impl<T: Task> Pool<T> {
             merging: AtomicBool::new(false),
             fault: Mutex::default(),
             tasks_made: Arc::default(),
+            companion,
+            unstarted: Mutex::new(unstarted),
             worked: (0..workers).map(|_| Counter::default()).collect(),
             worked_earlier: Counter::default(),
             done: (0..workers).map(|_| Counter::default()).collect(),

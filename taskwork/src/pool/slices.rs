@@ -18,6 +18,7 @@ use super::{
     worker::Searched,
 };
 use crate::{
+    companion::{Run, Stage},
     context::Finished,
     core::Cut,
     envelope::Envelope,
@@ -244,6 +245,10 @@ impl<T: Task> Work for Slices<T> {
 
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String> {
         self.pool.suggest(given)
+    }
+
+    fn companion(&self) -> Option<(Run, Stage)> {
+        Some((self.pool.companion()?.0, Stage::Here))
     }
 
     fn close(&self) {

@@ -16,11 +16,12 @@ use super::{
     queue::Queued, worker::message,
 };
 use crate::{
+    companion::{Run, Stage},
     core::Cut,
     envelope::{Envelope, TASK_BYTES_MAX},
     figures::{Counter, Figures},
     holdings::Basis,
-    id::TaskId,
+    id::{NodeId, TaskId},
     outlook::Outlook,
     output::Output,
     task::Task,
@@ -48,6 +49,8 @@ pub(crate) enum PoolFault {
     Unencodable { reason: String },
     #[error("what the job has produced cannot be recorded: {reason}")]
     Unrecordable { reason: String },
+    #[error("the companion of the job on node {node} has failed: {reason}")]
+    Companion { node: NodeId, reason: String },
 }
 
 /// The future of merged outputs: as bytes and, if they are to be shown, as JSON.
@@ -103,6 +106,8 @@ pub(crate) trait Work: Workplace + 'static {
     fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging;
     /// Offers a user's suggestion. Returns whether it made a difference, and the answer.
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String>;
+    /// Returns what starts the companion of the pool, and where it runs; once.
+    fn companion(&self) -> Option<(Run, Stage)>;
     /// Closes the pool: running tasks are asked to stop, workers leave, and none comes any more.
     fn close(&self);
 }
@@ -310,6 +315,10 @@ impl<T: Task> Work for Pool<T> {
             said = format!("{said} is no better than what is known: {known}");
         }
         Ok((taken, said))
+    }
+
+    fn companion(&self) -> Option<(Run, Stage)> {
+        Some((lock(&self.unstarted).take()?, Stage::Thread))
     }
 
     fn close(&self) {

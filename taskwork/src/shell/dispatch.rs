@@ -10,7 +10,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use tokio::{sync::mpsc, task::JoinSet};
@@ -20,8 +20,14 @@ use super::{
     transport::{Arrival, Carrier, Room, Subject, UnderWay},
 };
 use crate::{
+    companion::{Desk, Refusal},
     id::NodeId,
-    wire::{codec, parcel::Parcel, payload::Payload},
+    wire::{
+        codec,
+        packet::{Note, NoteContent, Packet},
+        parcel::Parcel,
+        payload::Payload,
+    },
 };
 
 /// The maximum number of messages that wait for a job.
@@ -41,8 +47,8 @@ pub(crate) struct Dispatch {
 struct Table(Mutex<BTreeMap<u64, Entry>>);
 
 enum Entry {
-    /// The node works on it.
-    Open(mpsc::Sender<Delivery>),
+    /// The node works on it, perhaps with a companion.
+    Open(mpsc::Sender<Delivery>, Option<Arc<Desk>>),
     /// The node has left it cleanly, and holds nothing.
     Left,
 }
@@ -79,12 +85,17 @@ impl Dispatch {
         Self { carrier, table, receiving }
     }
 
-    /// Opens the line of a job.
-    pub(crate) fn open(&self, job: u64) -> Line {
+    /// Opens the line of a job, and of its companion if there is one.
+    pub(crate) fn open(&self, job: u64, companion: Option<Arc<Desk>>) -> Line {
         let (deliveries, inbox) = mpsc::channel(INBOX_MAX);
-        self.table.lock().insert(job, Entry::Open(deliveries));
+        self.table.lock().insert(job, Entry::Open(deliveries, companion));
         let (carrier, table) = (Arc::clone(&self.carrier), Arc::clone(&self.table));
         Line { job, carrier, inbox, table, has_left: false }
+    }
+
+    /// Returns the carrier, as long as the connections are open.
+    pub(crate) fn carrier(&self) -> Weak<Box<dyn Carrier>> {
+        Arc::downgrade(&self.carrier)
     }
 
     /// Delivers what is queued, as far as possible within a time limit, and closes all connections. All lines must
@@ -108,15 +119,16 @@ impl Table {
         let Arrival::Message { from, payload, room } = arrival else {
             let Arrival::Unreachable { to } = arrival else { return };
             for entry in self.lock().values() {
-                if let Entry::Open(deliveries) = entry {
+                if let Entry::Open(deliveries, _) = entry {
                     // If there is no room for it, the thief's timeout takes effect.
                     let _ = deliveries.try_send(Delivery::Unreachable { to });
                 }
             }
             return;
         };
-        let parcel = match codec::decode::<Parcel>(&payload) {
-            Ok(parcel) => parcel,
+        let parcel = match codec::decode::<Packet>(&payload) {
+            Ok(Packet::Protocol(parcel)) => parcel,
+            Ok(Packet::Companion(note)) => return self.deliver_note(from, note, carrier),
             // The sender is a member, but of another version.
             Err(error) => {
                 tracing::warn!(%from, %error, "a message could not be read and was dropped");
@@ -124,7 +136,7 @@ impl Table {
             }
         };
         let answer = match self.lock().get(&parcel.job) {
-            Some(Entry::Open(deliveries)) => {
+            Some(Entry::Open(deliveries, _)) => {
                 if deliveries.try_send(Delivery::Message { from, parcel, room }).is_err() {
                     tracing::debug!(%from, "a job has too many messages; one was dropped");
                 }
@@ -136,6 +148,32 @@ impl Table {
         // A lost answer does no lasting harm.
         if let Some(answer) = answer.and_then(|answer| answer.payload().ok()) {
             carrier.send(from, None, answer);
+        }
+    }
+}
+
+impl Table {
+    fn deliver_note(&self, from: NodeId, note: Note, carrier: &dyn Carrier) {
+        let Note { job, number, content } = note;
+        let desk = match self.lock().get(&job) {
+            Some(Entry::Open(_, desk)) => desk.clone(),
+            Some(Entry::Left) | None => None,
+        };
+        let refused = match (content, desk) {
+            (NoteContent::Message(bytes), Some(desk)) => desk.message(from, bytes.into()),
+            (NoteContent::Message(_), None) => Err(Refusal::Absent),
+            (NoteContent::Refused(why), desk) => {
+                if let Some(desk) = desk {
+                    desk.refused(from, number, why);
+                }
+                Ok(())
+            }
+        };
+        if let Err(why) = refused
+            && let Ok(answer) = (Note { job, number, content: NoteContent::Refused(why) }).payload()
+        {
+            // If it is lost, so is the message, for the sender.
+            let _ = carrier.send_note(from, answer);
         }
     }
 }
@@ -174,6 +212,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        companion::{CompanionEvent, NotSent},
         core::Message,
         id::Attempt,
         shell::transport::{Rooms, TransportLimits},
@@ -181,11 +220,16 @@ mod tests {
 
     /// Remembers what was sent.
     #[derive(Clone, Default)]
-    struct Sent(Arc<Mutex<Vec<(NodeId, Parcel)>>>);
+    struct Sent(Arc<Mutex<Vec<(NodeId, Packet)>>>);
 
     impl Carrier for Sent {
         fn send(&self, to: NodeId, _: Option<Subject>, payload: Payload) {
             self.0.lock().unwrap().push((to, codec::decode(&payload.to_vec()).unwrap()));
+        }
+
+        fn send_note(&self, to: NodeId, payload: Payload) -> Result<(), NotSent> {
+            self.send(to, None, payload);
+            Ok(())
         }
 
         fn under_way(&self, _: NodeId, _: Subject) -> UnderWay {
@@ -197,8 +241,12 @@ mod tests {
         }
     }
 
-    fn parcel(job: u64, message: Message) -> Parcel {
-        Parcel { job, attempt: Attempt(1), message, riders: Vec::new() }
+    fn parcel(job: u64, message: Message) -> Packet {
+        Packet::Protocol(Parcel { job, attempt: Attempt(1), message, riders: Vec::new() })
+    }
+
+    fn note(job: u64, content: NoteContent) -> Packet {
+        Packet::Companion(Note { job, number: 3, content })
     }
 
     fn grant() -> Message {
@@ -211,12 +259,13 @@ mod tests {
         let (network_in, arrivals) = mpsc::channel(8);
         let dispatch = Dispatch::start(Network { carrier: Box::new(sent.clone()), arrivals });
         let rooms = Rooms::new(&TransportLimits::default());
-        let arrive = |parcel: Parcel| {
-            let payload = codec::encode(&parcel).unwrap();
+        let arrive = |packet: Packet| {
+            let payload = codec::encode(&packet).unwrap();
             let room = rooms.try_enter(payload.len()).unwrap();
             network_in.try_send(Arrival::Message { from: NodeId(9), payload, room }).unwrap();
         };
-        let (mut first, second, mut third) = (dispatch.open(1), dispatch.open(2), dispatch.open(3));
+        let (mut first, second, mut third) =
+            (dispatch.open(1, None), dispatch.open(2, None), dispatch.open(3, None));
         third.leave();
         drop((second, third));
         let steal = || Message::Steal { request: 5 };
@@ -229,11 +278,51 @@ mod tests {
         let Some(Delivery::Message { from: NodeId(9), parcel: came, .. }) = first.inbox.recv().await else {
             panic!("it is for this job")
         };
-        assert_eq!(came, parcel(1, steal()));
+        assert_eq!(Packet::Protocol(came), parcel(1, steal()));
         let deny = || Message::Deny { request: 5 };
         let answers = [parcel(2, deny()), parcel(3, deny()), parcel(3, Message::Refuse { grant: 7 })];
         assert_eq!(*sent.0.lock().unwrap(), answers.map(|parcel| (NodeId(9), parcel)));
         drop(first);
         dispatch.close().await;
+    }
+
+    #[tokio::test]
+    async fn messages_for_a_companion_go_to_it_and_whoever_is_not_heard_is_told() {
+        let sent = Sent::default();
+        let (network_in, arrivals) = mpsc::channel(8);
+        let dispatch = Dispatch::start(Network { carrier: Box::new(sent.clone()), arrivals });
+        let rooms = Rooms::new(&TransportLimits::default());
+        let arrive = |packet: Packet| {
+            let payload = codec::encode(&packet).unwrap();
+            let room = rooms.try_enter(payload.len()).unwrap();
+            network_in.try_send(Arrival::Message { from: NodeId(9), payload, room }).unwrap();
+        };
+        let message = || NoteContent::Message(vec![5; 2].into());
+        let desk = Arc::new(Desk::default());
+        let (_with, _without) = (dispatch.open(1, Some(Arc::clone(&desk))), dispatch.open(2, None));
+        // What has not been accepted by another node, is said to nobody again.
+        arrive(note(2, NoteContent::Refused(Refusal::Full)));
+        arrive(note(2, message()));
+        arrive(note(3, message()));
+        arrive(note(1, NoteContent::Refused(Refusal::Full)));
+        arrive(note(1, message()));
+        let next = async || desk.next().await.unwrap();
+        let refused = next().await;
+        assert!(matches!(refused, CompanionEvent::Refused { to: NodeId(9), number: 3, why: Refusal::Full }));
+        let CompanionEvent::Message { from, bytes } = next().await else {
+            panic!("it is for this companion")
+        };
+        assert_eq!((from, bytes), (NodeId(9), vec![5; 2]));
+        let absent = |job| (NodeId(9), note(job, NoteContent::Refused(Refusal::Absent)));
+        assert_eq!(*sent.0.lock().unwrap(), [absent(2), absent(3)]);
+        desk.end();
+        arrive(note(1, message()));
+        let answered = async {
+            while sent.0.lock().unwrap().len() < 3 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), answered).await.expect("it is refused");
+        assert_eq!(sent.0.lock().unwrap()[2], absent(1));
     }
 }

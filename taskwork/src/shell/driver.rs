@@ -3,7 +3,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use tokio::{
@@ -51,6 +54,8 @@ pub(crate) struct Driver {
     pub(crate) shutdown: oneshot::Receiver<()>,
     /// Asks the node to leave and to hand on its unfinished tasks.
     pub(crate) drain: Arc<Notify>,
+    /// When it was first asked, on the clock of the node, in milliseconds.
+    pub(crate) told_to_drain_ms: Arc<AtomicU64>,
     /// The node's figures, for observers.
     pub(crate) figures: Arc<Mutex<Figures>>,
     /// What stands in `ZooKeeper` of what the node holds, for observers.
@@ -154,7 +159,10 @@ impl Driver {
         tokio::select! {
             biased;
             _ = &mut self.shutdown => Input::ShutDown,
-            () = self.drain.notified() => Input::Event(Event::Drain),
+            () = self.drain.notified() => {
+                let told = self.told_to_drain_ms.load(Relaxed);
+                Input::Event(Event::Drain { ms_ago: self.clock.now_ms().saturating_sub(told) })
+            },
             event = self.events.recv() => event.map_or(Input::ShutDown, Input::Event),
             Some(delivery) = receive(inbox) => Input::Delivery(delivery),
             Some((from, parcel)) = self.letters.recv() => Input::Letter(from, parcel),

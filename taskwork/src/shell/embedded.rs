@@ -196,7 +196,7 @@ impl EmbeddedNode {
     /// Leaves the cluster: hands on the unfinished tasks, and ends.
     async fn leave(mut self) -> Figures {
         // There is no deadline in an embedded run.
-        self.running.retire().await;
+        self.running.retire();
         let ended = self.running.ended().await;
         tracing::debug!(node = %self.seat.node, ?ended, "a node has left");
         self.end().await

@@ -51,12 +51,14 @@ impl<T: Task> Kind for Of<T> {
         Box::pin(async move {
             let PoolSetup { node, workers, limits, tasks_made, shared, .. } = setup;
             // Decoded by the program's own code, and possibly large: not on the thread that maintains the
-            // session.
-            let reading = tokio::task::spawn_blocking(move || codec::decode::<T::Shared>(&shared));
-            let read = reading.await.map_err(|panic| OpenError::Shared { reason: panic.to_string() })?;
-            let shared = read.map_err(|error| OpenError::unreadable(&error))?;
-            let pool = Pool::<T>::new(node, Arc::new(shared), workers, limits).numbered(tasks_made);
-            Ok(Arc::new(pool) as Arc<dyn Work>)
+            // session. The program may also prepare its companion.
+            let opening = tokio::task::spawn_blocking(move || {
+                let shared =
+                    codec::decode::<T::Shared>(&shared).map_err(|error| OpenError::unreadable(&error))?;
+                let pool = Pool::<T>::new(node, Arc::new(shared), workers, limits).numbered(tasks_made);
+                Ok(Arc::new(pool) as Arc<dyn Work>)
+            });
+            opening.await.unwrap_or_else(|panic| Err(OpenError::Shared { reason: panic.to_string() }))
         })
     }
 }

@@ -12,6 +12,7 @@
 //! waiting: there is no `.await` between an event and its actions, so no transition is ever half done.
 
 pub(crate) mod clock;
+mod companion;
 pub(crate) mod coordination;
 pub(crate) mod dispatch;
 pub(crate) mod driver;

@@ -16,12 +16,12 @@ use zk::{Counted, Labels, figures::EventKind, job::JobRecord};
 
 use super::{
     clock::{Clock, unix_ms},
-    coordination::{Coordination, LOOKS_MAX, ORDERS_MAX, Visibility},
+    companion::Host,
+    coordination::{Coordination, LEAVINGS_MAX, LOOKS_MAX, Leaving, ORDERS_MAX, Visibility},
     driver::{Driver, Ended},
     mail::Mail,
     seat::Seat,
     shared::{Shared, Source},
-    timeline::Timeline,
     transport::bulk::Offer,
 };
 use crate::{
@@ -29,10 +29,11 @@ use crate::{
     core::{self, Departure, Event},
     erased::{Kind, OpenError, PoolSetup},
     figures::{Counter, Figures},
-    id::JobId,
+    id::{JobId, NodeId},
     outlook::Window,
     pool::{Claim, PoolLimits, Work, Workers, Workplace},
     report::JobError,
+    wire::parcel::Parcel,
 };
 
 impl From<OpenError> for JobError {
@@ -67,7 +68,6 @@ pub(crate) struct RunningNode {
     loops: JoinSet<()>,
     workers: Workers,
     shutdown: oneshot::Sender<()>,
-    drain: Arc<Notify>,
     /// The shared data, which other nodes fetch as long as this one works on the job.
     _offer: Option<Offer>,
 }
@@ -123,77 +123,52 @@ pub(crate) fn open_pool<'k>(
 impl RunningNode {
     /// Begins to work on a job whose pool is open.
     pub(crate) fn start(seat: &Seat, part: Part) -> Self {
-        let Part { job, require, claim, pool, offer, limits, visibility } = part;
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
         let (letters_in, letters) = mpsc::channel(LETTERS_MAX);
+        let (leavings, leavings_out) = mpsc::channel(LEAVINGS_MAX);
         let (shutdown, told_to_shut_down) = oneshot::channel();
-        let (publish, drain, clock) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Clock::start());
         let (orphan_looks, orphans_wanted) = watch::channel(0);
-        let (figures, ledger, timeline) = (Arc::default(), Arc::default(), Arc::<Timeline>::default());
-        timeline.note_at(seat.joined_ms, EventKind::Joined, format!("with {} workers", seat.workers));
-        let coordination = Arc::new(Coordination {
-            store: Arc::new(Counted::new(Arc::clone(&seat.store))),
-            cluster: seat.cluster.clone(),
-            job: job.clone(),
-            require,
-            node: seat.node,
-            pool: Arc::clone(&pool),
-            others: Arc::clone(&seat.others),
-            expired: Arc::clone(&seat.expired),
-            events: events_in,
-            letters: letters_in,
-            publish: Arc::clone(&publish),
-            member_gone: Notify::new(),
-            figures: Arc::clone(&figures),
-            ledger_state: Arc::clone(&ledger),
-            clock,
-            outlook: Mutex::new(Window::new(visibility.window())),
-            timeline: Arc::clone(&timeline),
-            rebuilds: Counter::default(),
-            takes_part_in: AtomicU32::new(0),
-            letters_posted: AtomicU64::new(0),
-            attempt: AtomicU32::new(0),
-            suspended: AtomicBool::new(false),
-            silent: Mutex::default(),
-            silence: Notify::new(),
-            standing: AsyncMutex::default(),
-            looks: Arc::new(Semaphore::new(LOOKS_MAX)),
-            visibility,
-            orphans_wanted,
-            ledger_interval_ms: limits.ledger_interval_ms,
-            told_unprotected: AtomicBool::new(false),
-            deaths_max: limits.deaths_max,
-            resigned: seat.resigned.clone(),
-            alone: watch::Sender::new(true),
-            breaking: Notify::new(),
+        let Part { job, pool, limits, .. } = &part;
+        let companion = pool.companion().map(|run| {
+            let (desk, dispatch) = (Arc::default(), seat.dispatch.as_ref());
+            Arc::new(Host::start(run, job, seat.node, desk, dispatch))
         });
+        let desk = companion.as_ref().map(|host| Arc::clone(&host.desk));
+        let said = Said { events: events_in, letters: letters_in, leavings, orphans_wanted, companion };
+        let coordination = Arc::new(coordination(seat, &part, said));
+        coordination.timeline.note_at(
+            seat.joined_ms,
+            EventKind::Joined,
+            format!("with {} workers", seat.workers),
+        );
         let span = tracing::info_span!("job", id = %job, node = %seat.node);
-        let loops = span.in_scope(|| coordination.start(orders_out));
+        let loops = span.in_scope(|| coordination.start(orders_out, leavings_out));
         let driver = Driver {
-            core: core::Node::new(seat.node, limits, seat.node.0.wrapping_add(job.number())),
-            line: seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number())),
-            job,
-            pool,
+            core: core::Node::new(seat.node, limits.clone(), seat.node.0.wrapping_add(job.number())),
+            line: seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number(), desk)),
+            job: job.clone(),
+            pool: Arc::clone(pool),
             events,
             letters,
             mail: Mail::default(),
             orders,
-            publish,
+            publish: Arc::clone(&coordination.publish),
             orphan_looks,
             shutdown: told_to_shut_down,
-            drain: Arc::clone(&drain),
-            figures,
-            ledger,
-            timeline,
-            clock,
+            drain: Arc::clone(&coordination.drain),
+            told_to_drain_ms: Arc::clone(&coordination.told_to_drain_ms),
+            figures: Arc::clone(&coordination.figures),
+            ledger: Arc::clone(&coordination.ledger_state),
+            timeline: Arc::clone(&coordination.timeline),
+            clock: coordination.clock,
             fed: false,
             epoch: 0,
         };
         // Before the driver, which takes the pool out of the crew at its end.
-        let workers = seat.crew.add(claim, Arc::clone(&coordination.pool) as Arc<dyn Workplace>);
+        let workers = seat.crew.add(part.claim, Arc::clone(pool) as Arc<dyn Workplace>);
         let driver = tokio::spawn(driver.run().instrument(span));
-        Self { driver, ended: None, coordination, loops, workers, shutdown, drain, _offer: offer }
+        Self { driver, ended: None, coordination, loops, workers, shutdown, _offer: part.offer }
     }
 
     /// Returns the node's figures for the job so far.
@@ -205,7 +180,7 @@ impl RunningNode {
     /// parks them.
     pub(crate) fn drain(&self) {
         self.coordination.timeline.note(EventKind::ToldToLeave, "");
-        self.drain.notify_one();
+        self.coordination.leave(Leaving::Drain);
     }
 
     /// Returns whether the job was suspended.
@@ -230,9 +205,9 @@ impl RunningNode {
     }
 
     /// Asks the node to leave, however long it takes to hand on its unfinished tasks.
-    pub(crate) async fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.coordination.timeline.note(EventKind::ToldToLeave, "");
-        self.coordination.tell(Event::Retire).await;
+        self.coordination.leave(Leaving::Retire);
     }
 
     /// Waits until tasks have not stopped long after they were asked to.
@@ -265,6 +240,10 @@ impl RunningNode {
         let _ = shutdown.send(());
         let ended = self.ended().await;
         self.loops.shutdown().await;
+        if let Some(companion) = &self.coordination.companion {
+            companion.desk.end();
+            seat.see_off(&self.coordination.job, Arc::clone(companion));
+        }
         // Its tasks may take long to stop, and others that work on the job need a leader.
         let coordination = Arc::clone(&self.coordination);
         seat.run_errand(&self.coordination.job, async move { coordination.withdraw().await });
@@ -276,6 +255,62 @@ impl RunningNode {
         let mut stopping = self.stop(seat).await;
         stopping.workers_back().await;
         stopping.done().await
+    }
+}
+
+/// What the loops of a node's coordination say to others, and hear.
+struct Said {
+    events: mpsc::Sender<Event>,
+    letters: mpsc::Sender<(NodeId, Parcel)>,
+    leavings: mpsc::Sender<Leaving>,
+    orphans_wanted: watch::Receiver<u64>,
+    companion: Option<Arc<Host>>,
+}
+
+fn coordination(seat: &Seat, part: &Part, said: Said) -> Coordination {
+    let Said { events, letters, leavings, orphans_wanted, companion } = said;
+    let Part { job, require, pool, limits, visibility, .. } = part;
+    Coordination {
+        store: Arc::new(Counted::new(Arc::clone(&seat.store))),
+        cluster: seat.cluster.clone(),
+        job: job.clone(),
+        require: require.clone(),
+        node: seat.node,
+        pool: Arc::clone(pool),
+        others: Arc::clone(&seat.others),
+        expired: Arc::clone(&seat.expired),
+        events,
+        letters,
+        publish: Arc::default(),
+        member_gone: Notify::new(),
+        figures: Arc::default(),
+        ledger_state: Arc::default(),
+        clock: Clock::start(),
+        outlook: Mutex::new(Window::new(visibility.window())),
+        timeline: Arc::default(),
+        rebuilds: Counter::default(),
+        takes_part_in: AtomicU32::new(0),
+        letters_posted: AtomicU64::new(0),
+        attempt: AtomicU32::new(0),
+        suspended: AtomicBool::new(false),
+        silent: Mutex::default(),
+        silence: Notify::new(),
+        standing: AsyncMutex::default(),
+        looks: Arc::new(Semaphore::new(LOOKS_MAX)),
+        visibility: *visibility,
+        orphans_wanted,
+        ledger_interval_ms: limits.ledger_interval_ms,
+        told_unprotected: AtomicBool::new(false),
+        deaths_max: limits.deaths_max,
+        drain_deadline_ms: limits.drain_deadline_ms,
+        rescue_ms: limits.rescue_ms,
+        companion,
+        leavings,
+        drain: Arc::default(),
+        told_to_drain_ms: Arc::new(AtomicU64::new(u64::MAX)),
+        resigned: seat.resigned.clone(),
+        alone: watch::Sender::new(true),
+        breaking: Notify::new(),
     }
 }
 

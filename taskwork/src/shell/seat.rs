@@ -9,7 +9,7 @@ use std::{
 };
 
 use thiserror::Error;
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::{sync::Notify, task::JoinSet, time};
 use zk::{
     ClusterPaths, Labels, Release, Session, Store,
     membership::{self, Change, Member, MemberWatch},
@@ -18,6 +18,7 @@ use zk::{
 
 use super::{
     clock::unix_ms,
+    companion::{END_TIMEOUT, Host},
     dispatch::Dispatch,
     latch::Latch,
     platform::Endpoint,
@@ -82,6 +83,8 @@ pub(crate) struct Seat {
     loops: JoinSet<()>,
     /// What remains to be done for jobs in which the node's part has ended; nothing but that job waits for it.
     errands: BTreeMap<JobId, JoinSet<()>>,
+    /// Companions that are about to end.
+    companions: JoinSet<()>,
 }
 
 /// The reasons for which a node has no seat.
@@ -156,6 +159,7 @@ impl Seat {
             expired,
             loops,
             errands: BTreeMap::new(),
+            companions: JoinSet::new(),
         })
     }
 
@@ -166,6 +170,21 @@ impl Seat {
             !errands.is_empty()
         });
         self.errands.entry(job.clone()).or_default().spawn(errand);
+    }
+
+    /// Waits for the end of the companion of a job in which the node's part has ended, beside what follows: another
+    /// part in that job does not begin before, nor is the seat given up.
+    pub(crate) fn see_off(&mut self, job: &JobId, companion: Arc<Host>) {
+        let (node, its_job, its) = (self.node, job.clone(), Arc::clone(&companion));
+        self.run_errand(job, async move {
+            let _ = time::timeout(END_TIMEOUT, its.ended()).await;
+        });
+        while self.companions.try_join_next().is_some() {}
+        self.companions.spawn(async move {
+            if time::timeout(END_TIMEOUT, companion.ended()).await.is_err() {
+                tracing::error!(%node, job = %its_job, "the companion of the job does not end; it is left behind");
+            }
+        });
     }
 
     /// Returns what remains to be done for an earlier part in a job. It is to be waited for before another one
@@ -181,6 +200,7 @@ impl Seat {
 
     /// Gives the seat up: closes the connections and the session.
     pub(crate) async fn give_up(mut self) {
+        while self.companions.join_next().await.is_some() {}
         self.loops.shutdown().await;
         self.errands.clear();
         if let Some(dispatch) = self.dispatch {

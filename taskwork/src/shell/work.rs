@@ -265,7 +265,7 @@ impl Desk<'_> {
             }
             Input::Asked => {
                 self.begin_to(Intent::Leave);
-                self.retire_all().await;
+                self.retire_all();
             }
             Input::Expired => self.end = self.end.take().or(Some(End::Expired)),
             Input::Next(next) => return self.next(next).await,
@@ -295,7 +295,7 @@ impl Desk<'_> {
                 let deadline = Duration::from_millis(self.setup.limits.drain_deadline_ms);
                 self.breaking_until.get_or_insert(time::Instant::now() + deadline);
                 self.begin_to(Intent::Renew);
-                self.retire_all().await;
+                self.retire_all();
             }
             Input::BreakingIsDue => {
                 (self.breaking_until, self.breaks_now) = (None, true);
@@ -321,9 +321,9 @@ impl Desk<'_> {
     }
 
     /// Lets the node leave all jobs, except those for which it breaks down.
-    async fn retire_all(&mut self) {
+    fn retire_all(&self) {
         for active in self.active.iter().filter(|active| !active.breaks) {
-            active.running.retire().await;
+            active.running.retire();
         }
     }
 
@@ -339,7 +339,7 @@ impl Desk<'_> {
                     "a job goes on that was put aside; the node leaves the others, and joins anew"
                 );
                 self.begin_to(Intent::Renew);
-                self.retire_all().await;
+                self.retire_all();
             }
             Ok(Next::Job(name, record)) => match name.parse::<JobId>() {
                 Ok(job) => self.open(job, record).await,
@@ -511,7 +511,7 @@ impl Desk<'_> {
         // With no worker left, other jobs would only wait.
         if self.seat.crew.available() == 0 && !self.active.is_empty() {
             self.begin_to(Intent::Renew);
-            self.retire_all().await;
+            self.retire_all();
         }
     }
 

@@ -3,8 +3,9 @@
 pub(crate) mod bulk;
 pub(crate) mod codec;
 pub(crate) mod hello;
+pub(crate) mod packet;
 pub(crate) mod parcel;
 pub(crate) mod payload;
 
 /// The version of the wire format. Nodes of different versions do not communicate.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     codec::{self, DecodeError, ENCODED_BYTES_MAX, EncodeError},
+    packet::Packet,
     payload::Payload,
 };
 use crate::{
@@ -64,7 +65,7 @@ impl Parcel {
         };
         let shared: Vec<_> =
             tasks.iter().flat_map(|task| [task.output.shared(), task.task.shared()]).collect();
-        codec::encode_sharing(self, &shared).map(Payload::from)
+        codec::encode_sharing(&Packet::Protocol(self), &shared).map(Payload::from)
     }
 
     /// Encodes the parcel for a mailbox: preceded by the name of its sender.

@@ -367,6 +367,7 @@ fn limits(random: &mut SmallRng) -> Limits {
     limits.ledger_soon_ms = random.random_range(0..400);
     limits.ledger_pause_ms = random.random_range(0..20);
     limits.ledger_awaited_ms = random.random_range(1..50);
+    limits.rescue_ms = random.random_range(50..800);
     if random.random_range(0..20) == 0 {
         limits.ledger_bytes_max = random.random_range(0..4_000);
     }

@@ -24,7 +24,7 @@ use zk::{
 use crate::{
     invariants::{Facts, Invariants, JobFacts, Seen, Violation},
     plan::{LaterJob, Plan, Program, Rates},
-    workload::{self, Shape, Walk},
+    workload::{self, Shape, Walk, companion},
     world::{Birth, Counts, MachineId, Process, SESSION_MS, World, on},
 };
 
@@ -105,6 +105,7 @@ fn play(plan: &Plan, keeps: Keeps) -> Outcome {
         let mut stage = Stage::new(plan, keeps).await;
         let outcome = stage.play().await;
         stage.world.end();
+        companion::observe(None);
         outcome
     });
     drop(runtime);
@@ -153,6 +154,10 @@ impl<'a> Stage<'a> {
         };
         let invariants = if keeps.invariants { Invariants::new(facts) } else { Invariants::unchecked(facts) };
         let world = World::new(&birth, invariants);
+        let its = world.clone();
+        companion::observe(Some(Box::new(move |node, job, step| {
+            its.with(|state| state.see(&Seen::Companion { node, job, step }));
+        })));
         tokio::spawn(world.clone().turn());
         let release = Release { program: "simulated".to_owned(), version: "1".to_owned() };
         let (workers, limits) = (plan.workers, plan.limits.clone());

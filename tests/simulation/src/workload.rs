@@ -1,13 +1,14 @@
 //! The tasks of the simulated nodes: trees of states, of which each task holds some. Every state has a number
 //! of its own, so that the invariants can observe which states were visited, where, and how often.
 
+pub(crate) mod companion;
 mod shapes;
 pub(crate) mod tour;
 
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Outcome, Task, Variable, Variables};
+use taskwork::{Companion, Context, Outcome, Task, Variable, Variables};
 
 pub(crate) use self::shapes::{Shape, State};
 use self::tour::Tour;
@@ -104,6 +105,11 @@ impl Task for Walk {
 
     fn variables(declare: &mut Variables) {
         declare.declare::<Shortest>();
+    }
+
+    fn companion(shape: &Arc<Shape>) -> Option<Companion> {
+        let has_one = shape.root().number % 3 == 1 || matches!(**shape, Shape::Deadly { .. });
+        has_one.then(|| Companion::new(Arc::new(()), companion::run))
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {

@@ -13,7 +13,7 @@ use zk::{
     parked_id,
 };
 
-use super::Coordination;
+use super::{Coordination, leaving::Leaving};
 use crate::{
     core::Event,
     id::{Attempt, NodeId, TaskId},
@@ -44,13 +44,14 @@ impl Coordination {
             }
             if record.state == JobState::Suspended && !self.suspended.swap(true, Relaxed) {
                 tracing::info!("the job is put aside; its tasks are parked");
-                self.tell(Event::Rest).await;
+                self.leave(Leaving::Rest);
             }
             let attempt = Attempt(record.attempt);
             if record.state.is_running() && current.replace(attempt) != Some(attempt) {
                 self.attempt.store(attempt.0, Relaxed);
                 tracing::info!(%attempt, "an attempt begins");
                 self.tell(Event::Attempt { attempt }).await;
+                self.tell_companion(attempt);
                 of_attempt.abort_all();
                 of_attempt.spawn(Arc::clone(&self).follow_parked(attempt).in_current_span());
                 of_attempt.spawn(Arc::clone(&self).follow_mail(attempt).in_current_span());
@@ -70,6 +71,7 @@ impl Coordination {
             let left: Vec<NodeId> = names.iter().filter_map(|name| name.parse().ok()).collect();
             for node in left {
                 if told.insert(node) {
+                    self.tell_companion_of(node, false);
                     self.tell(Event::Left { node, clean_in: Some(attempt) }).await;
                 }
             }

@@ -10,6 +10,7 @@
 //! | [`orders`] | transactions, one at a time | completions, claims, the clean leave |
 //! | [`variables`] | `vars/` | the incumbent, both ways |
 //! | [`mail`] | `mail/` | nodes that the network does not connect |
+//! | [`leaving`] | nothing | the companion, before the node leaves |
 //! | [`figures`] | `figures/` | people who look at the job |
 //! | [`silence`] | the pool | tasks that do not ask whether they are to stop |
 //! | [`orphans`] | `held/`, `transit/` | what lost nodes have left behind |
@@ -24,6 +25,7 @@ mod deaths;
 mod figures;
 mod job;
 mod leader;
+mod leaving;
 mod mail;
 mod members;
 mod orders;
@@ -54,16 +56,19 @@ use zk::{
 
 pub(crate) use self::{
     leader::Standing,
+    leaving::{LEAVINGS_MAX, Leaving},
     orders::{ORDERS_MAX, Order},
     suggestions::LOOKS_MAX,
 };
-use super::{clock::Clock, latch::Latch, roster::Members, seat::Resigned, timeline::Timeline};
+use super::{
+    clock::Clock, companion::Host, latch::Latch, roster::Members, seat::Resigned, timeline::Timeline,
+};
 use crate::{
     core::{Event, LedgerState},
     figures::{Counter, Figures},
     id::{JobId, NodeId},
     outlook::Window,
-    pool::Work,
+    pool::{PoolFault, Work},
     wire::parcel::Parcel,
 };
 
@@ -129,6 +134,18 @@ pub(crate) struct Coordination {
     pub(crate) alone: watch::Sender<bool>,
     /// Notified when the node has to break down and is not alone.
     pub(crate) breaking: Notify,
+    /// The companion of the job on this node, if there is one.
+    pub(crate) companion: Option<Arc<Host>>,
+    /// Requests to leave the job, for the loop that passes them on.
+    pub(crate) leavings: mpsc::Sender<Leaving>,
+    /// Tells the driver to leave by its deadline.
+    pub(crate) drain: Arc<Notify>,
+    /// When the node was first asked to leave by its deadline, on its clock, in milliseconds.
+    pub(crate) told_to_drain_ms: Arc<AtomicU64>,
+    /// As in [`Limits`](crate::Limits).
+    pub(crate) drain_deadline_ms: u64,
+    /// As in [`Limits`](crate::Limits).
+    pub(crate) rescue_ms: u64,
     /// Whether it was said that the node holds more than it writes.
     pub(crate) told_unprotected: AtomicBool,
     /// The number of deaths after which a task is set aside, 0 for any number.
@@ -161,13 +178,21 @@ impl Visibility {
 
 impl Coordination {
     /// Starts the loops. They end when the set is dropped.
-    pub(crate) fn start(self: &Arc<Self>, orders: mpsc::Receiver<Order>) -> JoinSet<()> {
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        orders: mpsc::Receiver<Order>,
+        leavings: mpsc::Receiver<Leaving>,
+    ) -> JoinSet<()> {
         let mut loops = JoinSet::new();
         let me = || Arc::clone(self);
         loops.spawn(me().follow_session().in_current_span());
         loops.spawn(me().follow_members().in_current_span());
         loops.spawn(me().follow_job().in_current_span());
         loops.spawn(me().perform_orders(orders).in_current_span());
+        loops.spawn(me().pass_on_leavings(leavings).in_current_span());
+        if let Some(companion) = &self.companion {
+            loops.spawn(me().follow_companion(Arc::clone(companion)).in_current_span());
+        }
         loops.spawn(me().look_for_orphans().in_current_span());
         loops.spawn(me().publish_variables().in_current_span());
         for slot in 0..self.pool.variables().len() {
@@ -203,6 +228,13 @@ impl Coordination {
             "the session is over; the node gives up its seat, though the servers may list it for a while yet"
         );
         self.tell(Event::Expired).await;
+    }
+
+    /// Fails the job if its companion here fails.
+    async fn follow_companion(self: Arc<Self>, companion: Arc<Host>) {
+        if let Some(reason) = companion.ended().await {
+            self.fail(&PoolFault::Companion { node: self.node, reason }).await;
+        }
     }
 
     /// Returns a retry state without failures.

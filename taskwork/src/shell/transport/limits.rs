@@ -16,6 +16,10 @@ pub(crate) struct TransportLimits {
     /// The maximum size of the large messages queued for one peer or being sent to it, in bytes; more are
     /// dropped. At least `message_bytes_max`.
     pub(crate) queued_bytes_max: usize,
+    /// The maximum number of messages of companions that are queued for a peer.
+    pub(crate) queued_notes_max: usize,
+    /// The maximum size of these messages, in bytes.
+    pub(crate) queued_notes_bytes_max: usize,
     /// The maximum size of small messages being read or waiting to be taken, in bytes; beyond it, no others
     /// are read.
     pub(crate) arriving_small_bytes_max: usize,
@@ -72,6 +76,8 @@ impl Default for TransportLimits {
             message_bytes_max: ENCODED_BYTES_MAX,
             small_bytes_max: 64 << 10,
             queued_messages_max: 256,
+            queued_notes_max: 1_024,
+            queued_notes_bytes_max: 8 << 20,
             queued_bytes_max: 128 << 20,
             arriving_small_bytes_max: 32 << 20,
             arriving_large_bytes_max: 256 << 20,

@@ -69,7 +69,7 @@ pub(crate) use self::{
     peers::{PeerAddress, Peers},
     rooms::{Room, Rooms},
 };
-use crate::{id::NodeId, wire::payload::Payload};
+use crate::{companion::NotSent, id::NodeId, wire::payload::Payload};
 
 /// The reasons for which a node cannot listen.
 #[derive(Debug, Error)]
@@ -139,6 +139,8 @@ pub(crate) trait Carrier: Send + Sync {
     /// Sends a message, unless one about the same subject is under way to that node. Never blocks; the
     /// message may be lost.
     fn send(&self, to: NodeId, subject: Option<Subject>, payload: Payload);
+    /// Sends a message of a companion. Never blocks; the message may be lost.
+    fn send_note(&self, to: NodeId, payload: Payload) -> Result<(), NotSent>;
     /// Returns the progress of the message to a node about a subject.
     fn under_way(&self, to: NodeId, subject: Subject) -> UnderWay;
     /// Delivers queued messages, as far as possible within a time limit, and closes all connections.
@@ -265,6 +267,23 @@ impl Transport {
 impl Carrier for Transport {
     fn send(&self, to: NodeId, subject: Option<Subject>, payload: Payload) {
         Self::send(self, to, subject, payload);
+    }
+
+    fn send_note(&self, to: NodeId, payload: Payload) -> Result<(), NotSent> {
+        if !self.hub.peers.has(to) {
+            return Err(NotSent::Unknown);
+        }
+        let mut queues = lock(&self.hub.queues);
+        let queue = queues.entry(to).or_insert_with(|| self.link(to));
+        match queue.push_note(payload, &self.hub.limits) {
+            Ok(()) => Ok(()),
+            Err(NotQueued::Full | NotQueued::UnderWay) => Err(NotSent::Full),
+            // Its link has panicked or was aborted. The message is lost, as others in its queue.
+            Err(NotQueued::Closed) => {
+                *queue = self.link(to);
+                Ok(())
+            }
+        }
     }
 
     fn under_way(&self, to: NodeId, subject: Subject) -> UnderWay {

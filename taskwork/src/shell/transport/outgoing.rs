@@ -1,6 +1,6 @@
 //! The messages queued for one peer or being sent to it: never two about the same subject, and bounded. Small
 //! messages are limited by number and large ones by bytes, so that no small one is dropped because of large
-//! ones.
+//! ones. Those of companions have limits of their own, so that they crowd out none of the protocol.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,15 @@ pub(super) struct Outgoing {
     pub(super) payload: Payload,
     subject: Option<Subject>,
     size: Size,
+    lane: Lane,
     load: Arc<Mutex<Load>>,
+}
+
+/// Whose limits a message counts for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    Protocol,
+    Companions,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +47,9 @@ enum Size {
 struct Load {
     small_messages: usize,
     large_bytes: usize,
+    /// The messages of companions.
+    notes: usize,
+    notes_bytes: usize,
     /// The subjects of the messages, and their progress.
     subjects: BTreeMap<Subject, UnderWay>,
 }
@@ -63,30 +74,48 @@ impl Queue {
         (Self { messages, load: Arc::default() }, waiting)
     }
 
-    /// Queues a message.
+    /// Queues a message of the protocol.
     pub(super) fn push(
         &self,
         payload: impl Into<Payload>,
         subject: Option<Subject>,
         limits: &TransportLimits,
     ) -> Result<(), NotQueued> {
-        let payload = payload.into();
+        self.queue(payload.into(), subject, Lane::Protocol, limits)
+    }
+
+    /// Queues a message of a companion.
+    pub(super) fn push_note(&self, payload: Payload, limits: &TransportLimits) -> Result<(), NotQueued> {
+        self.queue(payload, None, Lane::Companions, limits)
+    }
+
+    fn queue(
+        &self,
+        payload: Payload,
+        subject: Option<Subject>,
+        lane: Lane,
+        limits: &TransportLimits,
+    ) -> Result<(), NotQueued> {
         let mut load = lock(&self.load);
         if subject.is_some_and(|subject| load.subjects.contains_key(&subject)) {
             return Err(NotQueued::UnderWay);
         }
-        let size = if payload.len() > limits.small_bytes_max { Size::Large } else { Size::Small };
-        match size {
-            Size::Small if load.small_messages >= limits.queued_messages_max => return Err(NotQueued::Full),
-            Size::Large if load.large_bytes + payload.len() > limits.queued_bytes_max => {
-                return Err(NotQueued::Full);
+        let (size, bytes) = (Size::of(payload.len(), limits), payload.len());
+        let is_full = match (lane, size) {
+            (Lane::Protocol, Size::Small) => load.small_messages >= limits.queued_messages_max,
+            (Lane::Protocol, Size::Large) => load.large_bytes + bytes > limits.queued_bytes_max,
+            (Lane::Companions, _) => {
+                load.notes >= limits.queued_notes_max
+                    || load.notes_bytes + bytes > limits.queued_notes_bytes_max
             }
-            Size::Small => load.small_messages += 1,
-            Size::Large => load.large_bytes += payload.len(),
+        };
+        if is_full {
+            return Err(NotQueued::Full);
         }
+        load.add(lane, size, bytes);
         load.subjects.extend(subject.map(|subject| (subject, UnderWay::Waits)));
         drop(load);
-        let message = Outgoing { payload, subject, size, load: Arc::clone(&self.load) };
+        let message = Outgoing { payload, subject, size, lane, load: Arc::clone(&self.load) };
         self.messages.send(message).map_err(|_| NotQueued::Closed)
     }
 
@@ -100,6 +129,34 @@ impl Queue {
     pub(super) fn load(&self) -> (usize, usize) {
         let load = lock(&self.load);
         (load.small_messages, load.large_bytes)
+    }
+}
+
+impl Size {
+    fn of(bytes: usize, limits: &TransportLimits) -> Self {
+        if bytes > limits.small_bytes_max { Self::Large } else { Self::Small }
+    }
+}
+
+impl Load {
+    fn add(&mut self, lane: Lane, size: Size, bytes: usize) {
+        match (lane, size) {
+            (Lane::Protocol, Size::Small) => self.small_messages += 1,
+            (Lane::Protocol, Size::Large) => self.large_bytes += bytes,
+            (Lane::Companions, _) => {
+                (self.notes, self.notes_bytes) = (self.notes + 1, self.notes_bytes + bytes);
+            }
+        }
+    }
+
+    fn remove(&mut self, lane: Lane, size: Size, bytes: usize) {
+        match (lane, size) {
+            (Lane::Protocol, Size::Small) => self.small_messages -= 1,
+            (Lane::Protocol, Size::Large) => self.large_bytes -= bytes,
+            (Lane::Companions, _) => {
+                (self.notes, self.notes_bytes) = (self.notes - 1, self.notes_bytes - bytes);
+            }
+        }
     }
 }
 
@@ -119,10 +176,7 @@ impl Outgoing {
 impl Drop for Outgoing {
     fn drop(&mut self) {
         let mut load = lock(&self.load);
-        match self.size {
-            Size::Small => load.small_messages -= 1,
-            Size::Large => load.large_bytes -= self.payload.len(),
-        }
+        load.remove(self.lane, self.size, self.payload.len());
         if let Some(subject) = self.subject {
             load.subjects.remove(&subject);
         }
@@ -160,6 +214,20 @@ mod tests {
         drop(message);
         assert_eq!(queue.under_way(about(7)), UnderWay::No);
         assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Ok(()));
+    }
+
+    #[test]
+    fn messages_of_companions_take_no_place_of_others() {
+        let limits = TransportLimits { queued_notes_max: 2, queued_notes_bytes_max: 30, ..limits() };
+        let (queue, mut waiting) = Queue::new();
+        let note = |bytes| queue.push_note(vec![0; bytes].into(), &limits);
+        assert_eq!([note(9), note(20), note(1)], [Ok(()), Ok(()), Err(NotQueued::Full)]);
+        for _ in 0..3 {
+            assert_eq!(queue.push(vec![0; 10], None, &limits), Ok(()));
+        }
+        assert_eq!(queue.push(vec![0; 100], None, &limits), Ok(()));
+        drop(waiting.try_recv());
+        assert_eq!([note(11), note(1)], [Err(NotQueued::Full), Ok(())], "bounded in bytes, too");
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Peers {
     }
 
     /// Returns whether this may be a member, as far as is known.
-    pub(super) fn has(&self, node: NodeId) -> bool {
+    pub(crate) fn has(&self, node: NodeId) -> bool {
         let table = self.table();
         table.peers.contains_key(&node) || table.unread.contains(&node)
     }

@@ -5,6 +5,7 @@
 //! None of them depends on what the code under test believes.
 
 mod candidates;
+mod companions;
 mod durable;
 mod i10_partition;
 mod i1_once;
@@ -33,7 +34,7 @@ use zk::{
 use self::durable::{Durable, Sizes};
 pub(crate) use self::i7_strangers::STRANGER;
 use crate::{
-    workload::{self, Done, Shape, Slice, Truth, Walk},
+    workload::{self, Done, Shape, Slice, Truth, Walk, companion::Step},
     world::Servers,
 };
 
@@ -42,6 +43,8 @@ use crate::{
 pub(crate) enum Seen<'a> {
     /// A node's worker has completed a slice of a task of the job with this number.
     Worked { node: NodeId, job: u64, done: &'a Slice },
+    /// The companion of a job on a node has done something.
+    Companion { node: NodeId, job: &'a str, step: Step },
     /// A session's operations are committed; an empty list means that the session has ended. `servers` is the
     /// state after that.
     Wrote { session: SessionId, ops: &'a [Op], servers: &'a Servers },
@@ -497,6 +500,7 @@ impl Invariants {
             Box::new(i10_partition::NothingIsLost::default()),
             Box::new(candidates::CandidatesCanLead::default()),
             Box::new(membership::EverybodyIsKnown::default()),
+            Box::new(companions::CompanionsAreKept::default()),
         ];
         Self { facts, all, violations: Vec::new(), are_checked: true }
     }

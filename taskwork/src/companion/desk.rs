@@ -1,0 +1,257 @@
+//! What waits for a companion: its messages, and what it was not told yet. Everything here is bounded, whether the
+//! companion reads or not.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    future::Future,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
+
+use super::{CompanionEvent, Refusal, Rescue};
+use crate::id::NodeId;
+
+/// The maximum number of messages that wait for a companion.
+const MESSAGES_MAX: usize = 1_024;
+
+/// The maximum size of all messages that wait for a companion, in bytes.
+const MESSAGES_BYTES_MAX: usize = 16 << 20;
+
+/// The maximum number of refusals that wait for a companion. Further ones are not told.
+const REFUSALS_MAX: usize = 1_024;
+
+/// What waits for a companion.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_over: bool,
+    /// An attempt that the companion was not told of.
+    attempt: Option<u32>,
+    /// The nodes that are there.
+    nodes: BTreeSet<NodeId>,
+    /// The nodes that are there as far as the companion was told.
+    told: BTreeSet<NodeId>,
+    /// The nodes about which there may be something to tell.
+    changed: BTreeSet<NodeId>,
+    rescue: Option<Rescue>,
+    refusals: VecDeque<(NodeId, u64, Refusal)>,
+    messages: VecDeque<(NodeId, Vec<u8>)>,
+    messages_bytes: usize,
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let done = change(&mut self.lock());
+        self.changed.notify_one();
+        done
+    }
+
+    /// Delivers a message.
+    pub(crate) fn message(&self, from: NodeId, bytes: Vec<u8>) -> Result<(), Refusal> {
+        self.change(|state| {
+            if state.is_over {
+                return Err(Refusal::Absent);
+            }
+            let bytes_then = state.messages_bytes + bytes.len();
+            if state.messages.len() >= MESSAGES_MAX || bytes_then > MESSAGES_BYTES_MAX {
+                return Err(Refusal::Full);
+            }
+            state.messages_bytes = bytes_then;
+            state.messages.push_back((from, bytes));
+            Ok(())
+        })
+    }
+
+    /// Tells that a message was not accepted.
+    pub(crate) fn refused(&self, to: NodeId, number: u64, why: Refusal) {
+        self.change(|state| {
+            if state.refusals.len() < REFUSALS_MAX && !state.is_over {
+                state.refusals.push_back((to, number, why));
+            }
+        });
+    }
+
+    /// Tells that a node is there, or not any more.
+    pub(crate) fn node(&self, node: NodeId, is_there: bool) {
+        self.change(|state| {
+            if is_there {
+                state.nodes.insert(node);
+            } else {
+                state.nodes.remove(&node);
+            }
+            state.changed.insert(node);
+        });
+    }
+
+    /// Tells which attempt has begun.
+    pub(crate) fn attempt(&self, number: u32) {
+        self.change(|state| state.attempt = Some(number));
+    }
+
+    /// Asks the companion to rescue what it has. The future ends when that is done, or the companion has ended.
+    pub(crate) fn rescue(&self, until: Instant) -> impl Future<Output = ()> + Send + use<> {
+        let (done, rescued) = oneshot::channel();
+        self.change(|state| {
+            state.rescue = Some(Rescue { until, _done: done }).filter(|_| !state.is_over);
+        });
+        async move {
+            // It is never sent, but dropped.
+            let _ = rescued.await;
+        }
+    }
+
+    /// Ends the companion, or notes that it has ended: everything that it was not told is dropped.
+    pub(crate) fn end(&self) {
+        self.change(|state| *state = State { is_over: true, ..State::default() });
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.lock().is_over
+    }
+
+    /// Waits for the next event; `None` when it is over.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future loses no event.
+    pub(crate) async fn next(&self) -> Option<CompanionEvent> {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let mut state = self.lock();
+                if state.is_over {
+                    return None;
+                }
+                if let Some(event) = state.next() {
+                    return Some(event);
+                }
+            }
+            changed.await;
+        }
+    }
+}
+
+impl State {
+    /// Returns the next event. Nodes come before their messages.
+    fn next(&mut self) -> Option<CompanionEvent> {
+        if let Some(number) = self.attempt.take() {
+            return Some(CompanionEvent::Attempt { number });
+        }
+        while let Some(node) = self.changed.pop_first() {
+            let is_there = self.nodes.contains(&node);
+            if is_there && self.told.insert(node) {
+                return Some(CompanionEvent::Joined { node });
+            }
+            if !is_there && self.told.remove(&node) {
+                return Some(CompanionEvent::Left { node });
+            }
+        }
+        if let Some(rescue) = self.rescue.take() {
+            return Some(CompanionEvent::Rescue(rescue));
+        }
+        if let Some((to, number, why)) = self.refusals.pop_front() {
+            return Some(CompanionEvent::Refused { to, number, why });
+        }
+        let (from, bytes) = self.messages.pop_front()?;
+        self.messages_bytes -= bytes.len();
+        Some(CompanionEvent::Message { from, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+        time::Duration,
+    };
+
+    use super::*;
+
+    const A: NodeId = NodeId(1);
+    const B: NodeId = NodeId(2);
+
+    /// Returns the output of a future that has it at once.
+    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Returns all events that are there, in words.
+    fn events(desk: &Desk) -> Vec<String> {
+        let next = || {
+            Some(match now(desk.next())?? {
+                CompanionEvent::Attempt { number } => format!("attempt {number}"),
+                CompanionEvent::Joined { node } => format!("joined {}", node.0),
+                CompanionEvent::Left { node } => format!("left {}", node.0),
+                CompanionEvent::Message { from, bytes } => format!("{} bytes of {}", bytes.len(), from.0),
+                CompanionEvent::Refused { to, number, why } => format!("{} refused {number}: {why:?}", to.0),
+                CompanionEvent::Rescue(_) => "rescue".to_owned(),
+            })
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn a_companion_is_told_of_nodes_before_it_gets_their_messages() {
+        let desk = Desk::default();
+        assert_eq!(desk.message(B, vec![0; 3]), Ok(()));
+        desk.node(B, true);
+        desk.refused(A, 7, Refusal::Absent);
+        desk.attempt(1);
+        assert_eq!(events(&desk), ["attempt 1", "joined 2", "1 refused 7: Absent", "3 bytes of 2"]);
+        desk.node(A, true);
+        desk.node(A, false);
+        desk.node(B, true);
+        assert_eq!(events(&desk), [""; 0], "nothing has changed");
+        desk.node(B, false);
+        assert_eq!(events(&desk), ["left 2"]);
+    }
+
+    #[test]
+    fn a_companion_that_does_not_read_fills_a_bounded_space() {
+        let desk = Desk::default();
+        for _ in 0..MESSAGES_MAX {
+            assert_eq!(desk.message(A, vec![0; 1]), Ok(()));
+        }
+        assert_eq!(desk.message(A, vec![0; 1]), Err(Refusal::Full));
+        assert_eq!(events(&desk).len(), MESSAGES_MAX);
+        assert_eq!(desk.message(A, vec![0; MESSAGES_BYTES_MAX]), Ok(()));
+        assert_eq!(desk.message(A, vec![0; 1]), Err(Refusal::Full));
+        for number in 0..2 * REFUSALS_MAX as u64 {
+            desk.refused(A, number, Refusal::Full);
+        }
+        assert_eq!(events(&desk).len(), 1 + REFUSALS_MAX);
+    }
+
+    #[test]
+    fn a_rescue_ends_when_the_companion_has_done_it_or_has_ended() {
+        let desk = Desk::default();
+        let until = Instant::now() + Duration::from_secs(1);
+        let mut rescued = pin!(desk.rescue(until));
+        assert_eq!(now(rescued.as_mut()), None);
+        let Some(Some(CompanionEvent::Rescue(rescue))) = now(desk.next()) else { panic!("it is asked") };
+        assert_eq!((rescue.until(), now(rescued.as_mut())), (until, None));
+        drop(rescue);
+        assert_eq!(now(rescued), Some(()));
+        let unheard = desk.rescue(until);
+        desk.end();
+        assert_eq!((now(unheard), now(desk.rescue(until))), (Some(()), Some(())));
+        assert!(matches!(now(desk.next()), Some(None)));
+        assert_eq!(desk.message(A, Vec::new()), Err(Refusal::Absent));
+    }
+}

@@ -1,0 +1,147 @@
+//! The companion of a job on this node: where it runs, and the way of its messages.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use tokio::{runtime, time::Duration};
+
+use super::{dispatch::Dispatch, latch::Latch, transport::Carrier};
+use crate::{
+    companion::{CompanionContext, Desk, NotSent, Outbox, Run, Stage},
+    id::{JobId, NodeId},
+    wire::packet::{Note, NoteContent},
+};
+
+/// The time for which it is waited for a companion whose job is over for the node.
+pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A companion that was started.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) desk: Arc<Desk>,
+    end: Arc<End>,
+}
+
+/// The end of a companion.
+#[derive(Debug, Default)]
+struct End {
+    is_reached: Latch,
+    outcome: Mutex<Option<String>>,
+}
+
+impl Host {
+    /// Starts a companion.
+    pub(crate) fn start(
+        (run, stage): (Run, Stage),
+        job: &JobId,
+        node: NodeId,
+        desk: Arc<Desk>,
+        dispatch: Option<&Dispatch>,
+    ) -> Self {
+        let outbox = Arc::new(ToNodes {
+            job: job.number(),
+            node,
+            desk: Arc::clone(&desk),
+            carrier: dispatch.map(Dispatch::carrier),
+            sent: AtomicU64::new(0),
+        });
+        let context = CompanionContext::new(job.clone(), node, Arc::clone(&desk), outbox);
+        let host = Self { desk, end: Arc::default() };
+        let (end, its_desk) = (Arc::clone(&host.end), Arc::clone(&host.desk));
+        let over = move |outcome: Result<(), String>| {
+            its_desk.end();
+            *end.outcome.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
+            end.is_reached.set();
+        };
+        match stage {
+            Stage::Thread => {
+                let its_over = over.clone();
+                let running =
+                    thread::Builder::new().name(format!("companion {}", job.number())).spawn(move || {
+                        let outcome = catch_unwind(AssertUnwindSafe(|| run_here(run, context)));
+                        its_over(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))));
+                    });
+                if let Err(error) = running {
+                    over(Err(format!("no thread could be started: {error}")));
+                }
+            }
+            #[cfg(feature = "simulation")]
+            Stage::Here => {
+                tokio::spawn(async move {
+                    let running = tokio::spawn(async move { run(context).await });
+                    over(running.await.unwrap_or_else(|error| Err(error.to_string())));
+                });
+            }
+        }
+        host
+    }
+
+    /// Waits until the companion has ended. Returns why it has failed, unless it has not.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future has no effect.
+    pub(crate) async fn ended(&self) -> Option<String> {
+        self.end.is_reached.wait().await;
+        self.end.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // The node may have broken down.
+        self.desk.end();
+    }
+}
+
+fn run_here(run: Run, context: CompanionContext) -> Result<(), String> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("no runtime could be started: {error}"))?;
+    let outcome = runtime.block_on(async { run(context).await });
+    // What it may still run on other threads is not waited for.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("it panicked: {}", text.unwrap_or("without a message"))
+}
+
+/// The way of a companion's messages.
+struct ToNodes {
+    /// The number of the job.
+    job: u64,
+    node: NodeId,
+    desk: Arc<Desk>,
+    /// `None` for a node that will never have a peer.
+    carrier: Option<Weak<Box<dyn Carrier>>>,
+    sent: AtomicU64,
+}
+
+impl Outbox for ToNodes {
+    fn send(&self, to: NodeId, bytes: Vec<u8>) -> Result<u64, NotSent> {
+        if self.desk.is_over() {
+            return Err(NotSent::Over);
+        }
+        let number = self.sent.fetch_add(1, Relaxed);
+        if to == self.node {
+            if let Err(why) = self.desk.message(to, bytes) {
+                self.desk.refused(to, number, why);
+            }
+            return Ok(number);
+        }
+        let carrier = self.carrier.as_ref().ok_or(NotSent::Unknown)?.upgrade().ok_or(NotSent::Over)?;
+        let note = Note { job: self.job, number, content: NoteContent::Message(bytes.into()) };
+        let size = note.content.bytes();
+        let payload = note.payload().map_err(|_| NotSent::TooLarge { bytes: size })?;
+        carrier.send_note(to, payload).map(|()| number)
+    }
+}

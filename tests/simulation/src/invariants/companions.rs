@@ -1,0 +1,82 @@
+//! Companions: there is at most one for a job on a node; it hears only what another one of the same job has sent to it;
+//! and it is asked to rescue what it has before its node leaves the job.
+
+use std::collections::BTreeSet;
+
+use taskwork::NodeId;
+use zk::Op;
+
+use super::{Facts, Invariant, Place, Seen, place};
+use crate::workload::companion::Step;
+
+#[derive(Debug, Default)]
+pub(super) struct CompanionsAreKept {
+    /// Those that run, with whether they read at once.
+    run: BTreeSet<(NodeId, String)>,
+    willing: BTreeSet<(NodeId, String)>,
+    asked: BTreeSet<(NodeId, String)>,
+    /// The messages: from where, to where, in which job, with which content.
+    sent: BTreeSet<(NodeId, NodeId, String, u64)>,
+}
+
+impl Invariant for CompanionsAreKept {
+    fn name(&self) -> &'static str {
+        "companions"
+    }
+
+    fn see(&mut self, facts: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
+        match seen {
+            Seen::Companion { node, job, step } => self.step(*node, job, *step),
+            Seen::Wrote { ops, .. } => {
+                for op in *ops {
+                    if let Op::Create { path, .. } = op
+                        && let Some(Place { job, attempt: Some(_), rest }) = place(&facts.cluster, path)
+                        && let ["left", node] = rest[..]
+                        && let Ok(node) = node.parse()
+                    {
+                        self.leaves(node, job)?;
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl CompanionsAreKept {
+    fn step(&mut self, node: NodeId, job: &str, step: Step) -> Result<(), String> {
+        let its = (node, job.to_owned());
+        match step {
+            Step::Begins { willing } => {
+                if willing {
+                    self.willing.insert(its.clone());
+                }
+                if !self.run.insert(its) {
+                    return Err(format!("{node} has two companions for {job}"));
+                }
+            }
+            Step::Sends { to, content } => drop(self.sent.insert((node, to, its.1, content))),
+            Step::Hears { from, content } => {
+                if !self.sent.contains(&(from, node, its.1, content)) {
+                    return Err(format!("{node} hears {content} of {from} for {job}, which was not sent"));
+                }
+            }
+            Step::Rescues => drop(self.asked.insert(its)),
+            Step::Ends => {
+                self.run.remove(&its);
+                self.willing.remove(&its);
+                self.asked.remove(&its);
+            }
+        }
+        Ok(())
+    }
+
+    fn leaves(&self, node: NodeId, job: &str) -> Result<(), String> {
+        let its = (node, job.to_owned());
+        if self.willing.contains(&its) && !self.asked.contains(&its) {
+            return Err(format!("{node} leaves {job}, and its companion was not asked to rescue anything"));
+        }
+        Ok(())
+    }
+}

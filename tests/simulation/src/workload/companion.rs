@@ -1,0 +1,115 @@
+//! The companions of the simulated jobs: they greet each other and answer, and rescue nothing but take their time for
+//! it. Some do not read for a while, and some never say that they have rescued everything.
+
+use std::{cell::RefCell, time::Duration};
+
+use taskwork::{CompanionContext, CompanionEvent, NodeId};
+use tokio::time;
+
+/// What a companion does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Begins {
+        /// Whether it does everything at once that it is asked for.
+        willing: bool,
+    },
+    /// It sends a message with this content.
+    Sends {
+        to: NodeId,
+        content: u64,
+    },
+    /// It has received such a message.
+    Hears {
+        from: NodeId,
+        content: u64,
+    },
+    /// It is asked to rescue what it has.
+    Rescues,
+    Ends,
+}
+
+/// Receives the steps of the companions on a node for a job.
+pub(crate) type Observer = Box<dyn Fn(NodeId, &str, Step)>;
+
+thread_local! {
+    static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
+}
+
+/// Tells `observer` what the companions on this thread do, until the next call.
+pub(crate) fn observe(observer: Option<Observer>) {
+    OBSERVER.set(observer);
+}
+
+/// Takes note of the end of a companion, however it ends.
+struct Note {
+    node: NodeId,
+    job: String,
+}
+
+impl Note {
+    fn of(&self, step: Step) {
+        OBSERVER.with_borrow(|observer| {
+            if let Some(observer) = observer {
+                observer(self.node, &self.job, step);
+            }
+        });
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        self.of(Step::Ends);
+    }
+}
+
+/// The number of answers to a greeting: it goes to and fro.
+const ANSWERS: u64 = 3;
+
+/// The time for which a companion that is not willing reads nothing, in milliseconds.
+const DEAF_MS: u64 = 400;
+
+/// Runs a companion to its end.
+pub(super) async fn run(mut cx: CompanionContext) -> Result<(), String> {
+    let (node, job) = (cx.node(), cx.job().to_string());
+    let note = Note { node, job };
+    let mood = node.0 % 8;
+    let willing = mood > 1;
+    note.of(Step::Begins { willing });
+    let messenger = cx.messenger().clone();
+    // The lowest bits count the answers.
+    let send = |to: NodeId, content: u64| {
+        note.of(Step::Sends { to, content });
+        // Whoever is not there any more is not told.
+        let _ = messenger.send(to, content.to_le_bytes().to_vec());
+    };
+    let (mut greetings, mut kept) = (0, Vec::new());
+    while let Some(event) = cx.next().await {
+        match event {
+            CompanionEvent::Joined { node } => {
+                greetings += 1;
+                send(node, (greetings << 8) | ANSWERS);
+            }
+            CompanionEvent::Message { from, bytes } => {
+                let content = bytes.try_into().map(u64::from_le_bytes).map_err(|_| "a garbled message")?;
+                note.of(Step::Hears { from, content });
+                if content & 0xff > 0 {
+                    send(from, content - 1);
+                }
+            }
+            CompanionEvent::Rescue(rescue) => {
+                note.of(Step::Rescues);
+                if willing {
+                    time::sleep(Duration::from_millis(node.0 % 50)).await;
+                } else {
+                    kept.push(rescue);
+                }
+            }
+            CompanionEvent::Attempt { .. } | CompanionEvent::Left { .. } | CompanionEvent::Refused { .. } => {
+            }
+        }
+        if mood == 0 {
+            time::sleep(Duration::from_millis(DEAF_MS)).await;
+        }
+    }
+    Ok(())
+}
