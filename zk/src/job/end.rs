@@ -62,6 +62,8 @@ async fn turn(
     from: JobState,
     to: JobState,
 ) -> Result<bool> {
+    // What an earlier request has done, whose answer was lost, must be seen.
+    store.sync(&cluster.job(job).record()).await?;
     for _ in 0..END_TRIES_MAX {
         let (mut record, version) = read(store, cluster, job).await?;
         if record.state != from {
@@ -87,6 +89,8 @@ async fn end(
     reason: &str,
     now_ms: u64,
 ) -> Result<()> {
+    // What is over may have been retried since.
+    store.sync(&cluster.job(job).record()).await?;
     for _ in 0..END_TRIES_MAX {
         let (mut record, version) = read(store, cluster, job).await?;
         if record.state.is_over() {

@@ -25,6 +25,22 @@ async fn leader(stage: &Stage, node: &str) -> (Arc<crate::MemoryStore>, Fence) {
 }
 
 #[tokio::test]
+async fn a_job_is_resumed_although_the_server_does_not_show_yet_that_it_was_suspended() {
+    for countdown in 1..5 {
+        let stage = Stage::new().await;
+        let (_, _fence) = leader(&stage, "a").await;
+        let (operator, other) = (stage.tree.connect(), stage.tree.connect());
+        let fate = Fate::LostBehind;
+        stage.tree.set_faults(LoseOne { session: operator.id(), countdown, fate });
+        let suspended = suspend(&*operator, &stage.cluster, &stage.job).await;
+        assert!(suspended.is_err() || countdown > 3, "request {countdown}");
+        while !matches!(resume(&*operator, &stage.cluster, &stage.job).await, Ok(resumed) if resumed) {}
+        let (record, _) = read(&*other, &stage.cluster, &stage.job).await.unwrap();
+        assert_eq!(record.state, JobState::Running, "request {countdown}");
+    }
+}
+
+#[tokio::test]
 async fn a_submitted_job_runs_with_its_root_parked() {
     let stage = Stage::new().await;
     let (record, _) = read(&*stage.store, &stage.cluster, &stage.job).await.unwrap();
