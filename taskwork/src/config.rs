@@ -57,6 +57,10 @@ pub struct Limits {
     pub records_read_max: usize,
     /// The number of ids at which a batch is committed although the node has work left.
     pub batch_ids_commit: usize,
+    /// The number of tasks of a job that are queued or wait on a node from which on tasks that spawn others are
+    /// interrupted at their next `migrate()`, so that what they have spawned is searched first. The job fails if a
+    /// task spawns as many more without heeding that.
+    pub spawned_tasks_max: usize,
     /// The maximum number of ids in one transaction; more are committed by several. Capped at 1,000.
     pub batch_ids_max: usize,
     /// The maximum number of tasks that one transaction of a leaving node parks; more are parked by several.
@@ -120,6 +124,7 @@ impl Default for Limits {
             grant_retry_max_ms: 4_000,
             records_read_max: 64,
             batch_ids_commit: 1_000,
+            spawned_tasks_max: 10_000,
             batch_ids_max: 1_000,
             park_tasks_max: 256,
             task_children_max: 256,

@@ -6,7 +6,8 @@ use crate::{
     figures::Figures,
     holdings::Basis,
     id::{NodeId, TaskId},
-    pool::{Entry, Pool, Signals, Source},
+    pool::{Deaths, Entry, Pool, Signals, Source, Waker},
+    scope::{Completed, Scope, Spawned},
     task::Task,
     variable::{AnyValue, Variable, value},
 };
@@ -19,11 +20,11 @@ use crate::{
 pub struct Context<'a, T: Task> {
     pool: &'a Pool<T>,
     worker: usize,
-    id: TaskId,
-    children: Vec<TaskId>,
-    output: T::Output,
-    /// On which the task and its children are this node's.
-    basis: Basis,
+    part: Part<T::Output>,
+    /// Taken in this call.
+    waker: Option<Waker>,
+    /// The number of tasks that were spawned since the task was asked to let others begin.
+    unheeded: usize,
     requested: Cell<Requested>,
     /// The task's copies of the variables, as they were in this epoch of the node.
     copies: Vec<TaskCopy>,
@@ -47,30 +48,41 @@ pub(crate) struct Requested {
     pub(crate) snapshot: bool,
 }
 
+/// What belongs to a running task beside the task itself.
+pub(crate) struct Part<O> {
+    pub(crate) id: TaskId,
+    /// The scope that it is in.
+    pub(crate) scope: Option<Scope>,
+    pub(crate) children: Vec<TaskId>,
+    pub(crate) spawned: Spawned,
+    pub(crate) output: O,
+    /// On which the task and its children are this node's.
+    pub(crate) basis: Basis,
+}
+
 /// What remains of a context when its search has returned.
 pub(crate) struct Finished<O> {
-    pub(crate) id: TaskId,
-    pub(crate) children: Vec<TaskId>,
-    pub(crate) output: O,
-    pub(crate) basis: Basis,
+    pub(crate) part: Part<O>,
     pub(crate) requested: Requested,
+    pub(crate) waker: Option<Waker>,
+}
+
+impl<O> Part<O> {
+    /// Returns the entry of the task, which has stopped.
+    pub(crate) fn stopped<T: Task<Output = O>>(self, deaths: Deaths, task: T) -> Entry<T> {
+        let Self { id, scope, children, spawned, output, basis } = self;
+        Entry { scope, spawned, deaths, basis, ..Entry::resume(id, children, output, task) }
+    }
 }
 
 impl<'a, T: Task> Context<'a, T> {
-    pub(crate) fn new(
-        pool: &'a Pool<T>,
-        worker: usize,
-        id: TaskId,
-        children: Vec<TaskId>,
-        output: T::Output,
-        basis: Basis,
-    ) -> Self {
+    pub(crate) fn new(pool: &'a Pool<T>, worker: usize, part: Part<T::Output>) -> Self {
         let copies = pool.variables.types().map(|variable| TaskCopy { variable, value: None }).collect();
         // An epoch that never occurs, so that the first call reads the variables.
         let epoch = Signals::NO_EPOCH;
         let quiet = Signals::quiet(epoch);
         let requested = Cell::default();
-        Self { pool, worker, id, children, output, basis, requested, copies, epoch, quiet }
+        Self { pool, worker, part, waker: None, unheeded: 0, requested, copies, epoch, quiet }
     }
 
     /// Returns the read-only data of the job.
@@ -128,12 +140,123 @@ impl<'a, T: Task> Context<'a, T> {
     #[cold]
     fn split(&mut self, task: &mut T) {
         let Some(child) = task.split(&self.pool.shared) else { return };
-        let child = Entry { basis: self.basis, ..Entry::new(self.pool.new_id(), child) };
-        if self.children.len() >= self.pool.limits.task_children_max {
+        let child = self.child(child);
+        self.pool.put_split(self.worker, child);
+    }
+
+    /// Makes a task a child of this one, in the same scope.
+    fn child(&mut self, task: T) -> Entry<T> {
+        let Part { scope, basis, .. } = self.part;
+        let child = Entry { scope, basis, ..Entry::new(self.pool.new_id(), task) };
+        if self.part.children.len() >= self.pool.limits.task_children_max {
             self.renew();
         }
-        self.children.push(child.id);
-        self.pool.put_split(self.worker, child);
+        self.part.children.push(child.id);
+        child
+    }
+
+    /// Spawns a task: a child with work of its own, for which this task can [wait](crate::Outcome::Wait). It is
+    /// queued at once, and may be run on any node.
+    ///
+    /// This task is not complete before everything is that it has spawned. If it returns
+    /// [`Outcome::Complete`](crate::Outcome::Complete) before, it is not called again, but waits in memory without a
+    /// worker, provided that another task may wait for it. In a chain of tasks of which each spawns the next one that
+    /// would fill the memory: such tasks [spawn siblings](Self::spawn_sibling).
+    ///
+    /// Call [`migrate`](Self::migrate) from time to time while spawning. When `spawned_tasks_max` tasks (see
+    /// [`Limits`](crate::Limits)) are queued or wait on the node it returns true, so that some of them are searched
+    /// first. If the task does not heed that, and spawns as many more in the same call, the job fails.
+    ///
+    /// # Examples
+    /// ```
+    /// use serde::{Deserialize, Serialize};
+    /// use taskwork::{Context, Job, Outcome, Task};
+    ///
+    /// /// Adds up a range by its halves.
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Sum {
+    ///     from: u64,
+    ///     to: u64,
+    ///     waits: bool,
+    /// }
+    ///
+    /// impl Task for Sum {
+    ///     type Shared = ();
+    ///     type Output = u64;
+    ///
+    ///     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+    ///         if self.waits {
+    ///             // Both halves are complete.
+    ///             return Outcome::Complete;
+    ///         }
+    ///         if self.to - self.from <= 8 {
+    ///             *cx.output() += (self.from..self.to).sum::<u64>();
+    ///             return Outcome::Complete;
+    ///         }
+    ///         let middle = u64::midpoint(self.from, self.to);
+    ///         cx.spawn(Self { from: self.from, to: middle, waits: false });
+    ///         cx.spawn(Self { from: middle, to: self.to, waits: false });
+    ///         self.waits = true;
+    ///         Outcome::Wait
+    ///     }
+    ///
+    ///     fn split(&mut self, (): &()) -> Option<Self> {
+    ///         None
+    ///     }
+    /// }
+    ///
+    /// let report = Job::new(Sum { from: 0, to: 1000, waits: false }, ()).run()?;
+    /// assert_eq!(report.output, 499_500);
+    /// # Ok::<(), taskwork::JobError>(())
+    /// ```
+    pub fn spawn(&mut self, task: T) {
+        let scope = match self.part.spawned {
+            Spawned::Tasks { scope, .. } => scope,
+            Spawned::Nothing | Spawned::Awaited { .. } => {
+                let scope = self.pool.open_scope(self.part.basis);
+                self.part.spawned = Spawned::Tasks { scope, tasks: Vec::new() };
+                scope
+            }
+        };
+        let child =
+            Entry { scope: Some(scope), basis: self.part.basis, ..Entry::new(self.pool.new_id(), task) };
+        if let Spawned::Tasks { tasks, .. } = &mut self.part.spawned {
+            if tasks.len() >= self.pool.limits.task_children_max {
+                // As if all of them had been split off from one task that was spawned and is complete.
+                let id = self.pool.new_id();
+                let before = std::mem::replace(tasks, vec![id]);
+                let bundle = Completed { scope: Some(scope), ..Completed::plain(id, &before) };
+                self.pool.complete(self.worker, self.part.basis, &bundle, T::Output::default());
+            }
+            tasks.push(child.id);
+        }
+        self.put_spawned(child);
+    }
+
+    fn put_spawned(&mut self, task: Entry<T>) {
+        if self.pool.put_spawned(self.worker, task) {
+            self.unheeded += 1;
+            if self.unheeded > self.pool.limits.spawned_tasks_max {
+                self.pool.fail_spawner(self.part.id);
+            }
+        }
+    }
+
+    /// Spawns a task for which this one does not wait, and need not stay until that is complete. Whoever waits for
+    /// this task waits for the other one, too, as for one that was split off. Otherwise as [`spawn`](Self::spawn).
+    pub fn spawn_sibling(&mut self, task: T) {
+        let sibling = self.child(task);
+        self.put_spawned(sibling);
+    }
+
+    /// Returns a waker. If this call of [`Task::search`] returns [`Outcome::Wait`](crate::Outcome::Wait), the task
+    /// waits until the waker is used, by whomever: another thread, the answer to a request.
+    ///
+    /// A wake-up that comes before the task waits is not lost. The task may also be called again without any, for
+    /// example after it was moved to another node, where the waker has no effect on it: so it must look whether what
+    /// it waits for has happened, and take another waker if not, like a future that is polled.
+    pub fn waker(&mut self) -> Waker {
+        self.waker.get_or_insert_with(|| self.pool.waker()).clone()
     }
 
     /// Continues under a new id, as if the whole rest had been split off: the old id completes with its
@@ -141,10 +264,12 @@ impl<'a, T: Task> Context<'a, T> {
     /// runs.
     fn renew(&mut self) {
         let renewed = self.pool.new_id();
-        self.children.push(renewed);
-        self.pool.complete(self.worker, (self.id, self.basis), &self.children, T::Output::default());
-        self.children.clear();
-        self.id = renewed;
+        let Part { id, scope, children, basis, .. } = &mut self.part;
+        children.push(renewed);
+        let completed = Completed { scope: *scope, ..Completed::plain(*id, children) };
+        self.pool.complete(self.worker, *basis, &completed, T::Output::default());
+        children.clear();
+        *id = renewed;
         self.pool.runs(self.worker, Some(renewed));
     }
 
@@ -205,7 +330,7 @@ impl<'a, T: Task> Context<'a, T> {
     /// completes.
     #[inline]
     pub fn output(&mut self) -> &mut T::Output {
-        &mut self.output
+        &mut self.part.output
     }
 
     /// Reports progress in units of the program's choice, such as states visited. The cost of batched calls,
@@ -245,8 +370,7 @@ impl<'a, T: Task> Context<'a, T> {
 
     pub(crate) fn finish(self) -> Finished<T::Output> {
         let requested = self.requested.get();
-        let Self { id, children, output, basis, .. } = self;
-        Finished { id, children, output, basis, requested }
+        Finished { part: self.part, requested, waker: self.waker }
     }
 }
 
@@ -258,9 +382,9 @@ fn undeclared<V: Variable>() -> ! {
 impl<T: Task> fmt::Debug for Context<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
-            .field("id", &self.id)
+            .field("id", &self.part.id)
             .field("worker", &self.worker)
-            .field("children", &self.children)
+            .field("children", &self.part.children)
             .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,10 @@ use serde::{
     de::{Error, Visitor},
 };
 
-use crate::id::TaskId;
+use crate::{
+    id::TaskId,
+    scope::{Completed, Scope, Spawned},
+};
 
 /// The maximum size of a task in transit by [`Envelope::bytes`], in bytes: the limit of one message less the
 /// message's other contents.
@@ -19,9 +22,13 @@ pub(crate) const TASK_BYTES_MAX: usize = (64 << 20) - (128 << 10);
 pub(crate) struct Envelope {
     /// The task's id, which it keeps wherever it goes.
     pub(crate) id: TaskId,
+    /// The scope that the task is in, because it was spawned or split off from a task there.
+    pub(crate) scope: Option<Scope>,
     /// The ids of the tasks that were split from it so far. They are toggled when it completes, wherever that
     /// is: if they were toggled where the split happened, the list could be empty while a child still runs.
     pub(crate) children: Vec<TaskId>,
+    /// What it has spawned, or waits for.
+    pub(crate) spawned: Spawned,
     /// The number of nodes in a row that were lost while they held it, and before it had run there for long.
     pub(crate) deaths: u32,
     /// The output so far, encoded.
@@ -31,20 +38,37 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
+    /// Creates the envelope of a task that has just begun.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn new(id: TaskId, output: Blob, task: Blob) -> Self {
+        let (scope, children, spawned) = (None, Vec::new(), Spawned::Nothing);
+        Self { id, scope, children, spawned, deaths: 0, output, task }
+    }
+
+    /// Returns the completion of the task as it is here.
+    pub(crate) fn completed(&self) -> Completed<'_> {
+        let Self { id, scope, children, spawned, .. } = self;
+        Completed { id: *id, scope: *scope, children, renewed: None, spawned }
+    }
+
     /// The maximum size of an encoded id, in bytes: two numbers.
     const ID_BYTES_MAX: usize = 18;
     /// The maximum size of the encoded number of deaths, in bytes.
     const DEATHS_BYTES_MAX: usize = 5;
+    /// The maximum size of what precedes the ids of a scope, in bytes.
+    const SCOPED_BYTES_MAX: usize = 10;
 
     /// Returns an upper bound on its encoded size, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        Self::bytes_of(self.children.len(), self.output.len(), self.task.len())
+        let scoped = usize::from(self.scope.is_some()) + self.spawned.ids();
+        let bytes = Self::bytes_of(self.children.len() + scoped, self.output.len(), self.task.len());
+        bytes + if scoped > 0 { Self::SCOPED_BYTES_MAX } else { 0 }
     }
 
-    /// Returns the same bound for an envelope with these numbers of children and bytes. Each of its three
-    /// parts is preceded by its length.
+    /// Returns the same bound for an envelope with these numbers of ids beside its own, and of bytes, that has to do
+    /// with no scope. Each of its three parts is preceded by its length, two more by whether there is anything.
     pub(crate) fn bytes_of(children: usize, output_bytes: usize, task_bytes: usize) -> usize {
-        (1 + children) * Self::ID_BYTES_MAX + Self::DEATHS_BYTES_MAX + 3 * 9 + output_bytes + task_bytes
+        (1 + children) * Self::ID_BYTES_MAX + Self::DEATHS_BYTES_MAX + 3 * 9 + 2 + output_bytes + task_bytes
     }
 }
 
@@ -122,18 +146,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{id::NodeId, wire::codec};
+    use crate::{id::NodeId, scope::Then, wire::codec};
 
     proptest! {
         #[test]
         fn no_envelope_has_more_bytes_than_it_says(
             ids in prop::collection::vec(any::<(u64, u64)>(), 1..300),
             (deaths, output, task) in any::<(u32, Vec<u8>, Vec<u8>)>(),
+            (in_scope, has_spawned) in any::<(bool, bool)>(),
         ) {
             let mut ids = ids.into_iter().map(|(node, number)| TaskId { node: NodeId(node), number });
             let id = ids.next().unwrap();
             let (output, task) = (output.into(), task.into());
-            let envelope = Envelope { id, children: ids.collect(), deaths, output, task };
+            let scope = in_scope.then_some(Scope(id));
+            let children = ids.by_ref().step_by(2).collect();
+            let spawned = match ids.next() {
+                Some(first) if has_spawned => Spawned::Tasks { scope: Scope(first), tasks: ids.collect() },
+                Some(scope) => Spawned::Awaited { scope: Scope(scope), then: Then::GoesOn },
+                None => Spawned::Nothing,
+            };
+            let envelope = Envelope { id, scope, children, spawned, deaths, output, task };
             let written = codec::encode(&envelope).unwrap();
             prop_assert!(written.len() <= envelope.bytes());
             prop_assert_eq!(codec::decode::<Envelope>(&written).unwrap(), envelope);

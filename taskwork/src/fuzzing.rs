@@ -5,6 +5,7 @@ use crate::{
     envelope::Envelope,
     holdings::Holdings,
     id::NodeId,
+    scope::Mark,
     wire::{
         bulk::{Answer, Ask, ObjectName},
         codec,
@@ -58,8 +59,11 @@ pub fn check_wire(bytes: &[u8]) {
     check::<Welcome>(bytes);
     check::<Ask>(bytes);
     check::<Answer>(bytes);
-    let name = std::str::from_utf8(bytes).ok().and_then(|text| text.parse::<ObjectName>().ok());
-    if let Some(name) = name {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(name) = text.parse::<ObjectName>() {
         assert_eq!(name.to_string().parse(), Ok(name));
+    }
+    if let Ok(mark) = text.parse::<Mark>() {
+        assert_eq!(mark.to_string().parse(), Ok(mark));
     }
 }

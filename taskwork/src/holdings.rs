@@ -166,7 +166,7 @@ mod tests {
 
     fn task(number: u64, deaths: u32) -> Envelope {
         let id = TaskId { node: NodeId(1), number };
-        Envelope { id, children: Vec::new(), deaths, output: Blob::default(), task: Blob::default() }
+        Envelope { deaths, ..Envelope::new(id, Blob::default(), Blob::default()) }
     }
 
     fn deaths(held: &Holdings) -> Vec<u32> {

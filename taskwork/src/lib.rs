@@ -78,6 +78,8 @@
 //! | [`Context::get_var`], [`set_var`](Context::set_var) | the [`Variable`]s that all tasks share, such as the best solution | one load, one compare |
 //! | [`Context::output`] | what this task produces: an [`Output`], merged exactly once | nothing |
 //! | [`Context::companion`] | what the framework runs beside the pool on this node, if it has a [`Companion`] | nothing |
+//! | [`Context::spawn`] | makes a task of a part that the program knows; [`Outcome::Wait`] waits for all of them | |
+//! | [`Context::waker`] | lets something outside end the task's waiting | |
 //!
 //! A variable is declared in [`Task::variables`] and only ever improves:
 //!
@@ -113,6 +115,7 @@ mod figures;
 mod outlook;
 mod envelope;
 mod holdings;
+mod scope;
 mod toggles;
 mod pool;
 mod erased;
@@ -142,6 +145,7 @@ pub use crate::{
     node::{Address, Node, NodeBuilder, NodeError},
     outlook::Outlook,
     output::Output,
+    pool::Waker,
     release::{Release, ReleaseError},
     report::{CoordinationError, JobError, Progress, Report, Scaler, SetAside, StateError, Stopper},
     shell::kinds::Kinds,

@@ -355,7 +355,7 @@ pub fn forged_grant<T: Task>(job: u64, attempt: u32, from: NodeId, task: &T) -> 
     let task = codec::encode(task).expect("the simulator's tasks can be encoded").into();
     let id = TaskId { node: from, number: 0 };
     let output = codec::encode(&T::Output::default()).expect("an output can be encoded").into();
-    let tasks = vec![Envelope { id, children: Vec::new(), deaths: 0, output, task }];
+    let tasks = vec![Envelope::new(id, output, task)];
     let message = Message::Grant { grant: 1, request: None, settled_below: 0, tasks };
     parcel(job, attempt, message)
 }

@@ -65,4 +65,14 @@ pub enum Outcome {
     Complete,
     /// The task stopped as requested, with work left in it.
     Migrate,
+    /// The task waits. Its worker goes on with other tasks, and [`Task::search`] is called again, possibly on another
+    /// machine, with `self` as it was left,
+    ///
+    /// - if the task has taken a [`waker`](Context::waker) in this call: when that is used, or when the task was
+    ///   moved to another node;
+    /// - otherwise: when everything is complete that the task has [spawned](Context::spawn) since it last waited for
+    ///   that, and all that has come of it.
+    ///
+    /// If the task has neither taken a waker nor spawned anything, the job fails.
+    Wait,
 }

@@ -6,41 +6,57 @@
 //! A set that is too large for one transaction is divided, the parents' halves first. So as long as an own
 //! half is still to be toggled, every child of that task is in the list or complete, and as long as a parent's
 //! half is, the parent's own half is: the list is not empty before everything is complete.
+//!
+//! Of the parents' halves, those of tasks that wait go last, and none before the others in the scope that the task
+//! waits for: when such a task is in the list, so is everything in that scope, unless it is complete.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::TaskId;
+use crate::scope::{Completed, Mark, Scope};
 
 /// Ids to be toggled, each once.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Toggles {
     /// The parents' halves: children of completed tasks.
-    children: BTreeSet<TaskId>,
+    children: BTreeSet<Mark>,
+    /// The parents' halves of tasks that wait, or have waited, with the scopes for which they do.
+    waiting: BTreeMap<Mark, Scope>,
     /// The own halves: completed tasks.
-    completed: BTreeSet<TaskId>,
+    completed: BTreeSet<Mark>,
 }
 
 impl Toggles {
-    /// Adds a completed task with the tasks that were split off from it.
-    pub(crate) fn complete(&mut self, id: TaskId, children: &[TaskId]) {
-        self.add_completed(id);
-        for &child in children {
-            self.add_child(child);
-        }
+    /// Adds a completed task with the tasks that it names.
+    pub(crate) fn add(&mut self, completed: &Completed<'_>) {
+        self.add_completed(completed.own());
+        completed.named().for_each(|child| self.add_child(child));
+        completed.renewed().into_iter().for_each(|(renewed, scope)| self.add_waiting(renewed, scope));
     }
 
-    fn add_completed(&mut self, id: TaskId) {
-        if !self.children.remove(&id) {
+    /// Adds a completed task with the tasks that were split off from it.
+    #[cfg(test)]
+    pub(crate) fn complete(&mut self, id: crate::id::TaskId, children: &[crate::id::TaskId]) {
+        self.add(&Completed::plain(id, children));
+    }
+
+    fn add_completed(&mut self, id: Mark) {
+        if !self.children.remove(&id) && self.waiting.remove(&id).is_none() {
             let is_new = self.completed.insert(id);
             debug_assert!(is_new, "{id} is completed twice");
         }
     }
 
-    fn add_child(&mut self, id: TaskId) {
+    fn add_child(&mut self, id: Mark) {
         if !self.completed.remove(&id) {
             self.children.insert(id);
+        }
+    }
+
+    fn add_waiting(&mut self, id: Mark, scope: Scope) {
+        if !self.completed.remove(&id) {
+            self.waiting.insert(id, scope);
         }
     }
 
@@ -48,11 +64,12 @@ impl Toggles {
     pub(crate) fn merge(&mut self, other: Self) {
         other.completed.into_iter().for_each(|id| self.add_completed(id));
         other.children.into_iter().for_each(|id| self.add_child(id));
+        other.waiting.into_iter().for_each(|(id, scope)| self.add_waiting(id, scope));
     }
 
     /// Returns the number of ids.
     pub(crate) fn len(&self) -> usize {
-        self.children.len() + self.completed.len()
+        self.children.len() + self.waiting.len() + self.completed.len()
     }
 
     /// Returns whether there are none.
@@ -61,16 +78,35 @@ impl Toggles {
     }
 
     /// Removes the first ids to be toggled, at most `max`, and returns them.
-    pub(crate) fn take(&mut self, max: usize) -> Vec<TaskId> {
-        let mut taken: Vec<TaskId> = Vec::with_capacity(self.len().min(max));
-        for half in [&mut self.children, &mut self.completed] {
-            while taken.len() < max
-                && let Some(id) = half.pop_first()
-            {
+    pub(crate) fn take(&mut self, max: usize) -> Vec<Mark> {
+        let mut taken: Vec<Mark> = Vec::with_capacity(self.len().min(max));
+        take_first(&mut self.children, max, &mut taken);
+        while taken.len() < max && !self.waiting.is_empty() {
+            for id in self.innermost().into_iter().take(max - taken.len()) {
+                self.waiting.remove(&id);
                 taken.push(id);
             }
         }
+        take_first(&mut self.completed, max, &mut taken);
         taken
+    }
+
+    /// Returns the tasks that wait for a scope in which nobody else waits.
+    fn innermost(&self) -> Vec<Mark> {
+        let others: BTreeSet<Scope> = self.waiting.keys().filter_map(|id| id.scope).collect();
+        let is_innermost = |(_, scope): &(&Mark, &Scope)| !others.contains(scope);
+        let innermost: Vec<Mark> = self.waiting.iter().filter(is_innermost).map(|(id, _)| *id).collect();
+        // Nobody waits in a circle, unless what was read was not written by a node.
+        if innermost.is_empty() { self.waiting.keys().copied().collect() } else { innermost }
+    }
+}
+
+/// Moves the first ids, until `max` are taken.
+fn take_first(ids: &mut BTreeSet<Mark>, max: usize, taken: &mut Vec<Mark>) {
+    while taken.len() < max
+        && let Some(id) = ids.pop_first()
+    {
+        taken.push(id);
     }
 }
 
@@ -79,7 +115,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::id::NodeId;
+    use crate::{
+        id::{NodeId, TaskId},
+        scope::{Spawned, complete},
+    };
 
     fn task(number: u64) -> TaskId {
         TaskId { node: NodeId(1), number }
@@ -98,11 +137,112 @@ mod tests {
     fn the_halves_of_the_parents_go_first() {
         let mut toggles = Toggles::default();
         toggles.complete(task(1), &[task(7), task(8)]);
-        assert_eq!((toggles.take(1), toggles.take(2)), (vec![task(7)], vec![task(8), task(1)]));
+        assert_eq!(toggles.take(1), [task(7)]);
+        assert_eq!(toggles.take(2), [task(8), task(1)]);
         assert!(toggles.is_empty());
     }
 
+    /// A task that is completed in the test below, with everything that its completion toggles.
+    struct Step {
+        id: u64,
+        scope: Option<Scope>,
+        children: Vec<TaskId>,
+        renewed: Option<TaskId>,
+        spawned: Spawned,
+    }
+
+    /// Returns the steps of a tree of tasks in which every task spawns its children and waits for them: it completes
+    /// under its own number, and again under that number plus 1,000.
+    fn forks(parents: &[usize]) -> Vec<Step> {
+        let scope_of = |number: u64| Scope(task(10_000 + number));
+        let in_scope = |number: usize| {
+            let parent = number.checked_sub(1).map(|place| parents[place])?;
+            Some(scope_of(parent as u64))
+        };
+        let mut steps = Vec::new();
+        for number in 0..=parents.len() {
+            let children = (1..=parents.len()).filter(|child| parents[child - 1] == number);
+            let tasks: Vec<TaskId> = children.map(|child| task(child as u64)).collect();
+            let (id, scope) = (number as u64, in_scope(number));
+            let plain = Step { id, scope, children: Vec::new(), renewed: None, spawned: Spawned::Nothing };
+            if tasks.is_empty() {
+                steps.push(plain);
+                continue;
+            }
+            let spawned = Spawned::Tasks { scope: scope_of(id), tasks };
+            steps.push(Step { id: id + 1_000, scope, ..plain });
+            steps.push(Step { id, scope, children: Vec::new(), renewed: Some(task(id + 1_000)), spawned });
+        }
+        steps
+    }
+
     proptest! {
+        /// Whoever waits is in the list without a name of its scope only when everything in the scope is complete:
+        /// tasks complete in any order in which that is possible, on a few nodes, each of which toggles a few ids
+        /// at a time.
+        #[test]
+        fn a_scope_is_complete_when_the_list_says_so(
+            parents in prop::collection::vec(any::<prop::sample::Index>(), 1..25),
+            order in prop::collection::vec(any::<prop::sample::Index>(), 200),
+            nodes in 1_usize..4,
+            max in 1_usize..4,
+        ) {
+            let parents: Vec<usize> =
+                parents.iter().enumerate().map(|(child, parent)| parent.index(child + 1)).collect();
+            let (mut steps, mut done) = (forks(&parents), BTreeSet::new());
+            let mut list = BTreeSet::from([Mark::from(task(0))]);
+            let mut owed = vec![Toggles::default(); nodes];
+            let mut order = order.into_iter().cycle();
+            // Everything below a task is complete when it goes on under its second number.
+            let is_below = |below: usize, above: usize| {
+                std::iter::successors(Some(below), |&at| at.checked_sub(1).map(|place| parents[place]))
+                    .any(|at| at == above)
+            };
+            while !steps.is_empty() || owed.iter().any(|owed| !owed.is_empty()) {
+                let node = order.next().unwrap().index(nodes);
+                let names: Vec<String> = list.iter().map(Mark::to_string).collect();
+                for step in &steps {
+                    if let Some(first) = step.id.checked_sub(1_000) {
+                        let first = usize::try_from(first).unwrap();
+                        let waiting = Mark { scope: step.scope, task: task(step.id) };
+                        let scope = Scope(task(10_000 + first as u64));
+                        let is_said = !complete(&[(waiting, scope)], &names).is_empty();
+                        let open = steps.iter().find(|other| {
+                            let number = usize::try_from(other.id % 1_000).unwrap();
+                            number != first && is_below(number, first)
+                        });
+                        prop_assert!(!is_said || open.is_none(), "{first}: {names:?}, {:?}", open.map(|it| it.id));
+                    }
+                }
+                // A task runs after its parent has spawned it, and goes on when all below it is complete.
+                let can_run = |step: &Step| {
+                    let number = usize::try_from(step.id % 1_000).unwrap();
+                    let known = number == 0 || done.contains(&(parents[number - 1] as u64));
+                    known && (step.id < 1_000 || !steps.iter().any(|other| {
+                        let below = usize::try_from(other.id % 1_000).unwrap();
+                        other.id != step.id && is_below(below, number)
+                    }))
+                };
+                let ready: Vec<usize> = (0..steps.len()).filter(|&place| can_run(&steps[place])).collect();
+                let what = order.next().unwrap();
+                if !ready.is_empty() && what.index(3) > 0 {
+                    let Step { id, scope, children, renewed, spawned } =
+                        steps.swap_remove(ready[what.index(ready.len())]);
+                    done.insert(id);
+                    let (children, spawned) = (&children[..], &spawned);
+                    owed[node].add(&Completed { id: task(id), scope, children, renewed, spawned });
+                } else {
+                    for id in owed[node].take(max) {
+                        if !list.remove(&id) {
+                            list.insert(id);
+                        }
+                    }
+                }
+                prop_assert!(!list.is_empty() || steps.is_empty(), "{} tasks are left", steps.len());
+            }
+            prop_assert!(list.is_empty());
+        }
+
         /// A random tree of tasks is completed in a random order on a few nodes, each of which toggles a few
         /// ids at a time.
         #[test]
@@ -116,7 +256,7 @@ mod tests {
             for (child, parent) in parents.iter().enumerate() {
                 children[parent.index(child + 1)].push(task(child as u64 + 1));
             }
-            let mut list = BTreeSet::from([task(0)]);
+            let mut list = BTreeSet::from([Mark::from(task(0))]);
             let mut owed = vec![Toggles::default(); nodes];
             let mut left: Vec<usize> = (0..children.len()).collect();
             let mut order = order.into_iter().cycle();

@@ -22,6 +22,7 @@ mod published_on_a_cluster;
 mod reconnect;
 mod set_aside;
 mod shares;
+mod spawn;
 mod state;
 mod stuck;
 mod tls;

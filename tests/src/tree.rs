@@ -22,6 +22,8 @@ use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tree {
     open: Vec<(u64, u32)>,
+    /// The state whose children were spawned, while the task waits for them.
+    awaited: Option<(u64, u32)>,
 }
 
 /// The shape of the tree.
@@ -33,6 +35,8 @@ pub struct Shape {
     pub spin: u32,
     /// How long the first state below the root blocks without checking whether to stop, in milliseconds.
     pub silent_ms: u64,
+    /// Whether tasks spawn the children of some states and wait for them.
+    pub forks: bool,
     /// Whether a state is deadly.
     pub deadly: Option<Deadly>,
     /// Whether each node has a companion, which says in the log what it sees.
@@ -86,9 +90,13 @@ fn hash(value: u64) -> u64 {
 const STATES_BETWEEN: u64 = 64;
 
 impl Tree {
+    fn of(open: Vec<(u64, u32)>) -> Self {
+        Self { open, awaited: None }
+    }
+
     /// Returns the whole tree.
     pub fn root() -> Self {
-        Self { open: vec![(1, 0)] }
+        Self::of(vec![(1, 0)])
     }
 
     fn visit(&mut self, shape: &Shape) -> Option<u64> {
@@ -112,13 +120,36 @@ impl Tree {
 
     /// Returns the number of states and the largest hash, by a sequential loop.
     pub fn sequential(depth: u32) -> (u64, u64) {
-        let (mut tree, shape) = (Self::root(), Shape { depth, ..Shape::default() });
+        Self::root().count(depth)
+    }
+
+    fn count(mut self, depth: u32) -> (u64, u64) {
+        let shape = Shape { depth, ..Shape::default() };
         let (mut count, mut largest) = (0, 0);
-        while let Some(state) = tree.visit(&shape) {
+        while let Some(state) = self.visit(&shape) {
             count += 1;
             largest = largest.max(state);
         }
         (count, largest)
+    }
+
+    /// Spawns the children of a state that was just visited, which are the last open states.
+    fn fork(&mut self, cx: &mut Context<'_, Self>, state: (u64, u32), children: usize) {
+        for child in self.open.split_off(self.open.len() - children) {
+            cx.spawn(Self::of(vec![child]));
+        }
+        self.awaited = Some(state);
+    }
+
+    /// Checks that everything is done that was waited for: then its largest hash is known.
+    fn join(&mut self, cx: &mut Context<'_, Self>) {
+        let Some(state) = self.awaited.take() else { return };
+        let depth = cx.shared().depth;
+        if state.1 + SMALL_DEPTH >= depth {
+            let (_, largest) = Self::of(vec![state]).count(depth);
+            let known = cx.get_var::<Largest>().copied();
+            assert!(known >= Some(largest), "state {state:?} was waited for, and is not complete");
+        }
     }
 }
 
@@ -144,6 +175,8 @@ async fn tell(mut cx: CompanionContext) -> Result<(), String> {
     tracing::info!("a companion ends");
     Ok(())
 }
+/// The depth of a subtree that is small enough to be counted again.
+const SMALL_DEPTH: u32 = 6;
 
 impl Task for Tree {
     type Shared = Shape;
@@ -159,21 +192,32 @@ impl Task for Tree {
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let shape = cx.shared();
+        self.join(cx);
         loop {
             if cx.migrate() {
                 return Outcome::Migrate;
             }
-            let mut visited = 0;
+            let (mut visited, mut waits) = (0, false);
             while visited < STATES_BETWEEN
+                && !waits
+                && let Some(&(_, depth)) = self.open.last()
+                && let others = self.open.len() - 1
                 && let Some(state) = self.visit(shape)
             {
                 visited += 1;
+                waits = shape.forks && depth % 4 == 3 && self.open.len() > others;
+                if waits {
+                    self.fork(cx, (state, depth), self.open.len() - others);
+                }
                 if cx.get_var::<Largest>().is_none_or(|largest| state > *largest) {
                     cx.set_var::<Largest>(state);
                 }
             }
             *cx.output() += visited;
             cx.worked(visited);
+            if waits {
+                return Outcome::Wait;
+            }
             if visited < STATES_BETWEEN {
                 return Outcome::Complete;
             }
@@ -182,7 +226,7 @@ impl Task for Tree {
     }
 
     fn split(&mut self, _: &Shape) -> Option<Self> {
-        (self.open.len() > 1).then(|| Self { open: vec![self.open.remove(0)] })
+        (self.open.len() > 1).then(|| Self::of(vec![self.open.remove(0)]))
     }
 }
 
@@ -197,6 +241,9 @@ pub struct Arguments {
     /// How long the first state below the root blocks without checking whether to stop, in milliseconds.
     #[arg(long, default_value_t = 0)]
     silent_ms: u64,
+    /// Tasks spawn the children of some states and wait for them.
+    #[arg(long)]
+    forks: bool,
     /// As long as this file exists, a state panics.
     #[arg(long, value_name = "FILE")]
     deadly: Option<PathBuf>,
@@ -227,9 +274,9 @@ impl Program for TreeProgram {
     }
 
     fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
-        let Arguments { depth, spin, silent_ms, deadly, aborts, companion } = arguments;
+        let Arguments { depth, spin, silent_ms, forks, deadly, aborts, companion } = arguments;
         let deadly = deadly.map(|file| Deadly { depth: DEADLY_DEPTH, file, aborts });
-        let job = Job::new(Tree::root(), Shape { depth, spin, silent_ms, deadly, companion });
+        let job = Job::new(Tree::root(), Shape { depth, spin, silent_ms, forks, deadly, companion });
         Ok(Prepared::new("tree", job, |report| {
             let largest = report.var::<Largest>().map(|largest| *largest);
             let json = serde_json::json!({

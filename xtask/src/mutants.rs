@@ -35,8 +35,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "forget a child",
         "taskwork/src/toggles.rs",
-        "        for &child in children {\n",
-        "        for &child in children.iter().skip(1) {\n",
+        "        completed.named().for_each(",
+        "        completed.named().skip(1).for_each(",
     ),
     mutant(
         "commit twice on unknown outcome",
@@ -245,7 +245,7 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "set a task aside that still counts",
         "taskwork/src/core/accounting.rs",
-        "            self.owed.complete(task.id, &task.children);\n",
+        "            self.owed.add(&task.completed());\n",
         "            let _ = task;\n",
     ),
     mutant(
@@ -281,8 +281,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "go on under an id that was completed",
         "taskwork/src/context.rs",
-        "        self.id = renewed;\n",
-        "",
+        "        *id = renewed;\n",
+        "        let _ = id;\n",
     ),
     mutant(
         "count what is done after the cut in it",
@@ -299,7 +299,7 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "drop a task whose worker is recalled",
         "taskwork/src/pool/worker.rs",
-        "            self.put_by(worker, entry, End::Front);\n            return None;\n",
+        "            self.put_by(worker, entry, if yields { End::Second } else { End::Front });\n            return None;\n",
         "            return None;\n",
     ),
     mutant(
@@ -325,6 +325,48 @@ const MUTANTS: &[Mutant] = &[
         "taskwork/src/shell/coordination/leader.rs",
         "if !self.is_retried().await {",
         "if true {",
+    ),
+    mutant(
+        "wake a waiting task before what it has spawned is complete",
+        "taskwork/src/pool/queue/waiting.rs",
+        "        self.named && self.odd.is_empty()\n",
+        "        self.named\n",
+    ),
+    mutant(
+        "forget the scope of a split",
+        "taskwork/src/context.rs",
+        "        let child = Entry { scope, basis, ..Entry::new(self.pool.new_id(), task) };\n",
+        "        let child = Entry { scope: scope.and(None), basis, ..Entry::new(self.pool.new_id(), task) };\n",
+    ),
+    mutant(
+        "end a wait by a list in which nothing is named yet",
+        "taskwork/src/scope.rs",
+        "listed.contains(waiting) && !open.contains(scope)",
+        "(listed.contains(waiting) || true) && !open.contains(scope)",
+    ),
+    mutant(
+        "name waiting tasks in any order",
+        "taskwork/src/toggles.rs",
+        "        let is_innermost = |(_, scope): &(&Mark, &Scope)| !others.contains(scope);\n",
+        "        let is_innermost = |(_, scope): &(&Mark, &Scope)| others.is_empty() || !others.is_empty() || others.contains(scope);\n",
+    ),
+    mutant(
+        "leave waiting tasks out of what is written",
+        "taskwork/src/pool/queue/cuts.rs",
+        "        counting.extend(waiting.take(|basis| cut.counts(basis)));\n",
+        "        let _ = (cut, waiting);\n",
+    ),
+    mutant(
+        "drain that forgets the tasks that wait",
+        "taskwork/src/pool/queue.rs",
+        "        taken.extend(state.waiting.take(|_| true));\n",
+        "        state.waiting.take(|_| true);\n",
+    ),
+    mutant(
+        "count what is tentative for a task that is not",
+        "taskwork/src/pool/queue/waiting.rs",
+        "        if !counts && mirror.basis != basis {\n",
+        "        if !counts && mirror.basis != basis && false {\n",
     ),
 ];
 

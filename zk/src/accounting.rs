@@ -258,6 +258,14 @@ pub async fn wait_until_empty(store: &dyn Store, attempt: &AttemptPaths) -> Resu
     }
 }
 
+/// Returns the names in the global task list, which may be a little old.
+///
+/// # Errors
+/// Any error from the store; [`Error::NoNode`] if the attempt no longer exists.
+pub async fn list(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<String>> {
+    store.children(&attempt.list()).await
+}
+
 /// Returns the operations that every transaction begins with.
 fn opening(cluster: &ClusterPaths, attempt: &AttemptPaths, node: &str, txn: &str) -> Vec<Op> {
     vec![

@@ -64,8 +64,21 @@ async fn a_commit_toggles_and_leaves_at_most_two_transaction_ids() {
         commit(&*node, &stage.cluster, &paths, &transaction("a", number as u64, toggles)).await.unwrap();
     }
     assert_eq!(stage.names(&paths.list()), ["x", "z"]);
+    assert_eq!(list(&*node, &paths).await.unwrap().len(), 2);
     assert_eq!(stage.names(&paths.txns()), ["a-2"]);
     assert_eq!(job::outputs(&*node, &paths).await.unwrap(), [("a".to_owned(), b"output 2".to_vec())]);
+}
+
+#[tokio::test]
+async fn a_task_in_a_scope_is_another_entry_than_one_outside_until_both_its_halves_are_toggled() {
+    let stage = Stage::new().await;
+    let (a, b) = (stage.member("a").await, stage.member("b").await);
+    let paths = stage.attempt(1);
+    commit(&*a, &stage.cluster, &paths, &transaction("a", 0, &["x~s", "x~t", "w"])).await.unwrap();
+    commit(&*b, &stage.cluster, &paths, &transaction("b", 0, &["x~s", "y~s", "x"])).await.unwrap();
+    assert_eq!(stage.names(&paths.list()), [ROOT, "w", "x", "x~t", "y~s"]);
+    commit(&*a, &stage.cluster, &paths, &transaction("a", 1, &["y~s"])).await.unwrap();
+    assert_eq!(stage.names(&paths.list()), [ROOT, "w", "x", "x~t"], "nothing of the scope s is left");
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@
 //!     result                    written once: the attempt whose chunks are the result
 //!     attempts/<k>/
 //!       list/<task>             the global task list
+//!       list/<task>~<scope>     the same, for tasks that were spawned and that another one may wait for
 //!       list/open               keeps the list from being empty as long as root tasks may be added
 //!       begun/<task>            an added root task that has been in the list
 //!       parked/<task>           the root's envelope, until it is claimed

@@ -160,7 +160,7 @@ impl Accounting {
         let Cut { mut tasks, unprotected, toggles, output } = cut;
         self.owed.merge(toggles);
         for Condemned { task, .. } in &condemned {
-            self.owed.complete(task.id, &task.children);
+            self.owed.add(&task.completed());
         }
         let toggles = self.owed.take(limits.batch_ids_max.min(TOGGLES_MAX));
         tasks.extend(beside);

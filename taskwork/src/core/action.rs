@@ -6,7 +6,8 @@ use super::{given::Gift, message::Message};
 use crate::{
     envelope::Envelope,
     holdings::{Basis, Holdings, Source, Transit},
-    id::{Attempt, NodeId, TaskId},
+    id::{Attempt, NodeId},
+    scope::Mark,
 };
 
 /// An action. The shell performs the actions for one event in order.
@@ -76,7 +77,7 @@ pub(crate) enum TransactionKind {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Flush {
     /// The ids to be toggled in the global task list.
-    pub(crate) toggles: Vec<TaskId>,
+    pub(crate) toggles: Vec<Mark>,
     /// The output of all tasks completed here so far.
     pub(crate) output: Vec<u8>,
     pub(crate) held: Holdings,

@@ -19,6 +19,7 @@ use crate::{
     envelope::Envelope,
     holdings::{Basis, Holdings, Source, Transit},
     id::{Attempt, NodeId, TaskId},
+    scope::Mark,
     toggles::Toggles,
 };
 
@@ -50,7 +51,11 @@ impl Work {
     fn seal(&self) -> Envelope {
         let output = self.done.to_le_bytes().to_vec().into();
         let task = [&self.left.to_le_bytes()[..], &[u8::from(self.deadly)]].concat().into();
-        Envelope { id: self.id, children: self.children.clone(), deaths: self.deaths, output, task }
+        Envelope {
+            children: self.children.clone(),
+            deaths: self.deaths,
+            ..Envelope::new(self.id, output, task)
+        }
     }
 
     fn open(envelope: Envelope, basis: Basis) -> Self {
@@ -89,7 +94,7 @@ impl Pool {
     fn view(&self) -> PoolView {
         let idle = WORKERS - self.running.len();
         let (queued, batch_ids) = (self.queue.len(), self.done.toggles.len());
-        PoolView { workers: WORKERS, idle, queued, staying: 0, stopped: self.stopped, batch_ids }
+        PoolView { workers: WORKERS, idle, queued, waiting: 0, staying: 0, stopped: self.stopped, batch_ids }
     }
 
     fn counts(&self, basis: Basis) -> bool {
@@ -165,7 +170,7 @@ impl Pool {
 #[derive(Debug)]
 struct Znodes {
     members: BTreeSet<NodeId>,
-    list: BTreeSet<TaskId>,
+    list: BTreeSet<Mark>,
     parked: BTreeMap<TaskId, Envelope>,
     set_aside: BTreeMap<TaskId, Envelope>,
     held: BTreeMap<NodeId, Holdings>,
@@ -326,7 +331,7 @@ impl Cluster {
         let root = root.seal();
         let znodes = Znodes {
             members: BTreeSet::new(),
-            list: [TaskId::ROOT].into(),
+            list: [Mark::from(TaskId::ROOT)].into(),
             parked: [(TaskId::ROOT, root)].into(),
             set_aside: BTreeMap::new(),
             held: BTreeMap::new(),

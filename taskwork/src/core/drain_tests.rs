@@ -20,11 +20,13 @@ const PARK_MS: u64 = 2_000;
 const FAR_MS: u64 = 1_000_000;
 
 /// A worker runs a task that does not stop, and nothing is queued.
-const SILENT: PoolView = PoolView { workers: 2, idle: 1, queued: 0, staying: 0, stopped: true, batch_ids: 0 };
+const SILENT: PoolView =
+    PoolView { workers: 2, idle: 1, queued: 0, waiting: 0, staying: 0, stopped: true, batch_ids: 0 };
 /// All tasks have stopped and were unloaded.
-const QUIET: PoolView = PoolView { workers: 2, idle: 2, queued: 0, staying: 0, stopped: true, batch_ids: 0 };
+const QUIET: PoolView =
+    PoolView { workers: 2, idle: 2, queued: 0, waiting: 0, staying: 0, stopped: true, batch_ids: 0 };
 const AT_WORK: PoolView =
-    PoolView { workers: 2, idle: 0, queued: 1, staying: 0, stopped: false, batch_ids: 0 };
+    PoolView { workers: 2, idle: 0, queued: 1, waiting: 0, staying: 0, stopped: false, batch_ids: 0 };
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -69,7 +71,7 @@ fn at_work_unheard(others: u64) -> Node {
 
 fn sealed(number: u64) -> Envelope {
     let id = TaskId { node: NodeId(1), number };
-    Envelope { id, children: Vec::new(), deaths: 0, output: Blob::default(), task: Blob::default() }
+    Envelope::new(id, Blob::default(), Blob::default())
 }
 
 fn departure(actions: &[Action]) -> Option<Departure> {

@@ -84,7 +84,8 @@ impl Run {
         let pressed_ms = awaited_ms.max(PRESSED_MS);
         let pressed = moved.filter(|_| self.pressed).map(|_| self.flushed_at + pressed_ms);
         let soon = moved.map(|at| (at + limits.ledger_soon_ms).max(self.flushed_at + pause_ms));
-        let works = limits.ledger_interval_ms > 0 && !(pool.is_idle() && self.held_nothing);
+        let has_tasks = !pool.is_idle() || pool.waiting > 0;
+        let works = limits.ledger_interval_ms > 0 && (has_tasks || !self.held_nothing);
         let regular = works.then(|| self.flushed_at + limits.ledger_interval_ms.max(pause_ms));
         let trial = self.trials.are_due(pool.is_hungry() && pool.batch_ids > 0);
         let trial = trial.then_some(self.flushed_at + pressed_ms);
@@ -185,6 +186,7 @@ impl Run {
         let Surroundings { pool, drain, .. } = around;
         self.held_nothing
             && pool.is_idle()
+            && pool.waiting == 0
             && pool.batch_ids == 0
             && drain.as_ref().is_none_or(|drain| drain.pile.is_empty())
             && !self.bases.any_open()

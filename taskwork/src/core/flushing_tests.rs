@@ -16,7 +16,8 @@ use crate::{
 
 const ATTEMPT: Attempt = Attempt(1);
 const THIEF: NodeId = NodeId(2);
-const IDLE: PoolView = PoolView { workers: 1, idle: 1, queued: 0, staying: 0, stopped: false, batch_ids: 0 };
+const IDLE: PoolView =
+    PoolView { workers: 1, idle: 1, queued: 0, waiting: 0, staying: 0, stopped: false, batch_ids: 0 };
 const BUSY: PoolView = PoolView { idle: 0, queued: 4, ..IDLE };
 
 fn at(ms: u64) -> Duration {
@@ -25,7 +26,7 @@ fn at(ms: u64) -> Duration {
 
 fn envelope(number: u64) -> Envelope {
     let id = TaskId { node: NodeId(1), number };
-    Envelope { id, children: Vec::new(), deaths: 0, output: Blob::default(), task: Blob::default() }
+    Envelope::new(id, Blob::default(), Blob::default())
 }
 
 fn transaction(actions: &[Action]) -> Option<Transaction> {

@@ -225,7 +225,7 @@ mod tests {
 
     fn task(number: u64) -> Envelope {
         let (output, task) = (Vec::new().into(), Vec::new().into());
-        Envelope { id: TaskId { node: ME, number }, children: Vec::new(), deaths: 0, output, task }
+        Envelope::new(TaskId { node: ME, number }, output, task)
     }
 
     fn given(grants: u64) -> Given {

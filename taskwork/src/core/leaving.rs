@@ -96,8 +96,8 @@ impl Run {
         if let Some(drain) = &mut around.drain {
             drain.pile.extend(self.trials.give_up().map(|task| (Basis::FIRM, task)));
         }
-        if around.pool.stopped && around.pool.queued > 0 {
-            // The step is repeated after the answer with the queued tasks.
+        if around.pool.stopped && around.pool.queued + around.pool.waiting > 0 {
+            // The step is repeated after the answer with the queued and waiting tasks.
             around.actions.push(Action::Unload);
             return;
         }

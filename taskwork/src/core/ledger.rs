@@ -79,12 +79,12 @@ mod tests {
 
     const ATTEMPT: Attempt = Attempt(1);
     const IDLE: PoolView =
-        PoolView { workers: 1, idle: 1, queued: 0, staying: 0, stopped: false, batch_ids: 0 };
+        PoolView { workers: 1, idle: 1, queued: 0, waiting: 0, staying: 0, stopped: false, batch_ids: 0 };
     const BUSY: PoolView = PoolView { idle: 0, ..IDLE };
 
     fn envelope(bytes: usize) -> Envelope {
         let task = Blob::from(vec![0; bytes]);
-        Envelope { id: TaskId::ROOT, children: Vec::new(), deaths: 0, output: Blob::default(), task }
+        Envelope::new(TaskId::ROOT, Blob::default(), task)
     }
 
     fn cut(tasks: Vec<Envelope>, unprotected: bool) -> Cut {

@@ -9,6 +9,8 @@ pub(crate) struct PoolView {
     pub(crate) idle: usize,
     /// The number of queued tasks.
     pub(crate) queued: usize,
+    /// The number of tasks that wait for others, or for something outside.
+    pub(crate) waiting: usize,
     /// The number of queued tasks that are too large to be sent.
     pub(crate) staying: usize,
     /// Whether no task may begin.

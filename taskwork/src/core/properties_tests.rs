@@ -147,7 +147,7 @@ struct Granted {
 fn sealed(id: TaskId) -> Envelope {
     // Of different sizes, so that some fit together into a grant and some do not.
     let task = vec![0; usize::try_from(id.number % 3).unwrap() * 40].into();
-    Envelope { id, children: Vec::new(), deaths: 0, output: Blob::default(), task }
+    Envelope::new(id, Blob::default(), task)
 }
 
 impl Bench {
@@ -187,6 +187,7 @@ impl Bench {
             workers: WORKERS,
             idle,
             queued: self.queue.len(),
+            waiting: 0,
             staying: 0,
             stopped: self.stopped,
             batch_ids: 1,

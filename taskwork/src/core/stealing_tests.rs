@@ -13,13 +13,13 @@ use crate::{
 const ATTEMPT: Attempt = Attempt(1);
 const OTHER: NodeId = NodeId(2);
 const HUNGRY: PoolView =
-    PoolView { workers: 1, idle: 1, queued: 0, staying: 0, stopped: false, batch_ids: 0 };
+    PoolView { workers: 1, idle: 1, queued: 0, waiting: 0, staying: 0, stopped: false, batch_ids: 0 };
 const ASKED_AT: Duration = Duration::from_micros(1_250);
 const LATER: Duration = Duration::from_micros(3_700);
 
 fn sealed(number: u64) -> Envelope {
     let id = TaskId { node: OTHER, number };
-    Envelope { id, children: Vec::new(), deaths: 0, output: Blob::default(), task: Blob::default() }
+    Envelope::new(id, Blob::default(), Blob::default())
 }
 
 /// Returns a node that has asked another one for tasks, by request 0.

@@ -11,7 +11,8 @@ use crate::{
 };
 
 const ATTEMPT: Attempt = Attempt(1);
-const QUIET: PoolView = PoolView { workers: 2, idle: 2, queued: 0, staying: 0, stopped: true, batch_ids: 0 };
+const QUIET: PoolView =
+    PoolView { workers: 2, idle: 2, queued: 0, waiting: 0, staying: 0, stopped: true, batch_ids: 0 };
 const HUNGRY: PoolView = PoolView { stopped: false, ..QUIET };
 
 fn task(number: u64) -> TaskId {
@@ -53,13 +54,7 @@ fn after(result: TransactionResult) -> (usize, Option<Transaction>) {
 
 #[test]
 fn a_claim_is_settled_if_it_was_written_and_only_then() {
-    let claimed = Envelope {
-        id: task(7),
-        children: Vec::new(),
-        deaths: 0,
-        output: Blob::default(),
-        task: Blob::default(),
-    };
+    let claimed = Envelope::new(task(7), Blob::default(), Blob::default());
     let (put, next) = after(TransactionResult::Claimed(Holdings::of(vec![claimed])));
     assert_eq!((put, next.unwrap().settled), (1, Some(0)));
     let (put, next) = after(TransactionResult::TooLate);

@@ -72,10 +72,12 @@ impl Trials {
         can_begin || !self.condemned.is_empty()
     }
 
-    /// Returns the suspect to be named together with this cut. A trial whose task is no longer in the cut, or
-    /// has run for long, is over; then the next task is named, if it is among those that are written.
+    /// Returns the suspect to be named together with this cut. A trial whose task is no longer in the cut, has run
+    /// for long, or waits for others, which may have to be tried first, is over; then the next task is named, if it
+    /// is among those that are written.
     pub(super) fn name(&mut self, cut: &Cut, beside: &[Envelope]) -> Option<Suspect> {
-        let is_tried = |task: &Envelope| Some(task.id) == self.tried && task.deaths > 0;
+        let waits = |task: &Envelope| task.spawned.awaited().is_some();
+        let is_tried = |task: &Envelope| Some(task.id) == self.tried && task.deaths > 0 && !waits(task);
         if !cut.tasks.iter().any(is_tried) {
             self.tried = None;
         }
@@ -107,13 +109,17 @@ impl Trials {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{envelope::Blob, id::NodeId};
+    use crate::{
+        envelope::Blob,
+        id::NodeId,
+        scope::{Scope, Spawned, Then},
+    };
 
     const MAX: u32 = 3;
 
     fn task(number: u64, deaths: u32) -> Envelope {
         let id = TaskId { node: NodeId(1), number };
-        Envelope { id, children: Vec::new(), deaths, output: Blob::default(), task: Blob::default() }
+        Envelope { deaths, ..Envelope::new(id, Blob::default(), Blob::default()) }
     }
 
     fn cut(tasks: Vec<Envelope>) -> Cut {
@@ -146,6 +152,23 @@ mod tests {
         );
         assert_eq!(trials.begin(&written(4)), Some(task(4, 2)));
         assert_eq!(named(trials.name(&cut(Vec::new()), &[])), None, "it is complete");
+    }
+
+    #[test]
+    fn a_task_on_trial_that_waits_lets_others_be_tried_for_which_it_may_wait() {
+        let (parent, child) = (task(2, 2), task(4, 2));
+        let spawned = Spawned::Awaited { scope: Scope(task(9, 0).id), then: Then::GoesOn };
+        let parent = Envelope { spawned, ..parent };
+        let mut trials = Trials::default();
+        trials.receive(Holdings::of(vec![parent.clone(), child.clone()]), MAX);
+        assert_eq!(
+            trials.begin(&written(2)),
+            Some(parent.clone()),
+            "others may be complete: then it goes on"
+        );
+        let beside = [child.clone()];
+        assert_eq!(named(trials.name(&cut(vec![parent]), &beside)), Some(4));
+        assert_eq!(trials.begin(&written(4)), Some(child));
     }
 
     #[test]

@@ -292,7 +292,7 @@ mod tests {
     fn task(bytes: usize) -> Envelope {
         let id = TaskId { node: NodeId(1), number: 0 };
         let task = vec![0; bytes - Envelope::bytes_of(0, 0, 0)].into();
-        Envelope { id, children: Vec::new(), deaths: 0, output: Vec::new().into(), task }
+        Envelope::new(id, Vec::new().into(), task)
     }
 
     fn granted(victim: &mut Victim, to: NodeId, bytes: usize) -> u64 {

@@ -18,7 +18,7 @@ use std::{
 };
 
 use super::{PoolFault, cut::Standing, ledger::Ledger, lock, queue::Queue, worker::message};
-use crate::{core::Cut, id::TaskId, output::Output, task::Task};
+use crate::{core::Cut, output::Output, scope::Completed, task::Task};
 
 /// The ledger of a pool, and the hand-over of its cuts.
 #[derive(Debug, Default)]
@@ -54,11 +54,11 @@ impl<O: Output> Batches<O> {
         &self,
         queue: &Queue<T>,
         standing: impl FnOnce() -> Standing,
-        (id, children): (TaskId, &[TaskId]),
+        completed: &Completed<'_>,
         output: O,
     ) -> bool {
         let mut ledger = lock(&self.ledger);
-        ledger.complete(standing(), id, children, output);
+        ledger.complete(standing(), completed, output);
         self.ids.store(ledger.ids(), Relaxed);
         let finished = self.wanted.load(Relaxed).then(|| self.finish(queue, &mut ledger)).flatten();
         let handed_out = finished.is_some();
@@ -148,7 +148,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::{context::Context, pool::signals::Signals, task::Outcome};
+    use crate::{context::Context, id::TaskId, pool::signals::Signals, task::Outcome};
 
     #[derive(Serialize, Deserialize)]
     struct Nothing;
@@ -188,8 +188,8 @@ mod tests {
     fn a_merge_that_takes_long_is_not_waited_for() {
         let batches = Arc::new((Batches::<Slow>::default(), Queue::<Nothing>::new(1)));
         let its = Arc::clone(&batches);
-        let done = (TaskId::ROOT, [].as_slice());
-        let worker = thread::spawn(move || its.0.complete(&its.1, || Standing::Before, done, Slow(7)));
+        let done = Completed::plain(TaskId::ROOT, &[]);
+        let worker = thread::spawn(move || its.0.complete(&its.1, || Standing::Before, &done, Slow(7)));
         let (batches, queue) = &*batches;
         let (stands, changed) = &GATE;
         drop(changed.wait_while(stands.lock().unwrap(), |s| !s.0).unwrap());

@@ -24,6 +24,7 @@ use crate::{
 const LIMITS: PoolLimits = PoolLimits {
     task_children_max: 3,
     batch_ids_commit: usize::MAX,
+    spawned_tasks_max: 1_000,
     ledger: true,
     ledger_bytes_max: usize::MAX,
 };
@@ -166,7 +167,7 @@ fn a_panic_where_a_task_arrives_is_that_of_the_task() {
         let pool = Pool::<Unreadable>::new(NodeId(1), Arc::new(()), 1, LIMITS);
         let task = codec::encode(&Unreadable { at_outlook }).unwrap().into();
         let (output, children) = (codec::encode(&()).unwrap().into(), Vec::new());
-        let envelope = Envelope { id: TaskId::ROOT, children, deaths: 0, output, task };
+        let envelope = Envelope { children, ..Envelope::new(TaskId::ROOT, output, task) };
         let fault = pool.put(vec![envelope], Basis::FIRM, None).unwrap_err();
         assert_eq!(fault, PoolFault::Panicked { task: TaskId::ROOT, message: said.to_owned() });
         assert_eq!(pool.fault(), Some(fault), "no cut is finished any more");

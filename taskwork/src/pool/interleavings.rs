@@ -14,11 +14,17 @@ use loom::{
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::{Entry, Pool, PoolLimits, Work, cut::Standing, queue::Queue, signals::Signals};
+use super::{
+    Entry, Pool, PoolLimits, Work,
+    cut::Standing,
+    queue::{Queue, Waits},
+    signals::Signals,
+};
 use crate::{
     context::Context,
     holdings::Basis,
     id::{NodeId, TaskId},
+    scope::{Completed, Scope, Spawned, Then},
     task::{Outcome, Task},
 };
 
@@ -151,6 +157,7 @@ fn an_idle_pool_shows_everything_that_it_has_completed() {
         let limits = PoolLimits {
             task_children_max: 1,
             batch_ids_commit: 1,
+            spawned_tasks_max: 1_000,
             ledger: true,
             ledger_bytes_max: usize::MAX,
         };
@@ -159,7 +166,7 @@ fn an_idle_pool_shows_everything_that_it_has_completed() {
         let its = Arc::clone(&pool);
         let worker = thread::spawn(move || {
             while let Some(entry) = its.queue.next(0, &its.signals, || {}) {
-                its.complete(0, (entry.id, entry.basis), &entry.children, ());
+                its.complete(0, entry.basis, &Completed::plain(entry.id, &entry.children), ());
             }
         });
         let view = Work::view(&*pool);
@@ -232,5 +239,58 @@ fn a_cut_waits_for_every_worker_with_a_task_and_for_no_other() {
             other => panic!("{other:?}"),
         }
         assert!(desk.queue.cut_is_collected() || sealed.is_empty());
+    });
+}
+
+const SCOPE: Scope = Scope(TaskId { node: NodeId(1), number: 9 });
+
+impl Desk {
+    /// Lets a task wait for the only task of its scope.
+    fn wait(&self) {
+        let spawned = Spawned::Awaited { scope: SCOPE, then: Then::GoesOn };
+        let (waiting, child) = (Entry { spawned, ..task(2) }, task(1).id);
+        let waits = self.queue.wait_by(0, (waiting, Waits::Scope), &[child], None, &self.signals);
+        assert!(waits.is_ok(), "there is no cut in which it has to be");
+    }
+
+    /// Notes that this task is complete.
+    fn complete_child(&self) {
+        let done = Completed { scope: Some(SCOPE), ..Completed::plain(task(1).id, &[]) };
+        self.queue.note_completed(Basis::FIRM, &done, &self.signals);
+    }
+
+    fn assert_woken(&self) {
+        let view = self.queue.view();
+        assert_eq!((view.queued, view.waiting), (1, 0), "it waits for nothing");
+    }
+}
+
+#[test]
+fn a_task_that_begins_to_wait_hears_of_the_last_completion() {
+    every_interleaving(|| {
+        let desk = Desk::new(2);
+        desk.queue.open_scope(SCOPE, Basis::FIRM);
+        let its = Arc::clone(&desk);
+        let child = thread::spawn(move || its.complete_child());
+        desk.wait();
+        child.join().unwrap();
+        desk.assert_woken();
+    });
+}
+
+#[test]
+fn a_task_that_is_being_written_hears_of_the_last_completion() {
+    every_interleaving(|| {
+        let desk = Desk::new(2);
+        desk.queue.open_scope(SCOPE, Basis::FIRM);
+        desk.wait();
+        let its = Arc::clone(&desk);
+        let child = thread::spawn(move || its.complete_child());
+        // The driver takes it out of the pool for a moment.
+        let taken = desk.queue.begin_cut(&[], true, &desk.signals);
+        assert_eq!(taken.len(), 1);
+        desk.queue.sealed(taken.into_iter().map(|queued| (queued, None)).collect(), &desk.signals);
+        child.join().unwrap();
+        desk.assert_woken();
     });
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use super::{cut::Standing, queue::Judgement};
 use crate::{
     holdings::Basis,
-    id::TaskId,
     output::Output,
+    scope::Completed,
     toggles::Toggles,
     wire::codec::{self, EncodeError},
 };
@@ -38,27 +38,27 @@ struct Part<O> {
 }
 
 impl<O: Output> Part<O> {
-    fn complete(&mut self, id: TaskId, children: &[TaskId], output: O) {
+    fn complete(&mut self, completed: &Completed<'_>, output: O) {
         // The program's own code: if it panics, the task is not complete.
         self.output.merge(output);
-        self.toggles.complete(id, children);
+        self.toggles.add(completed);
     }
 }
 
 impl<O: Output> Ledger<O> {
     /// Records a completed task: its own half, its children's halves, and its output.
-    pub(super) fn complete(&mut self, standing: Standing, id: TaskId, children: &[TaskId], output: O) {
+    pub(super) fn complete(&mut self, standing: Standing, completed: &Completed<'_>, output: O) {
         match standing {
             Standing::Void => {}
             Standing::Tentative(basis) => {
-                self.parts.entry(basis).or_default().complete(id, children, output);
+                self.parts.entry(basis).or_default().complete(completed, output);
             }
             Standing::After(cut) if cut > self.finished => {
-                self.after.get_or_insert_default().complete(id, children, output);
+                self.after.get_or_insert_default().complete(completed, output);
             }
             Standing::Before | Standing::After(_) => {
                 self.total.merge(output);
-                self.toggles.complete(id, children);
+                self.toggles.add(completed);
             }
         }
     }
@@ -107,7 +107,7 @@ impl<O: Output> Ledger<O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::NodeId;
+    use crate::id::{NodeId, TaskId};
 
     const BASIS: Basis = Basis(7);
 
@@ -117,18 +117,19 @@ mod tests {
 
     fn finish(ledger: &mut Ledger<u64>, cut: u64, judgement: Judgement) -> (Vec<TaskId>, u64) {
         let (mut toggles, output) = ledger.finish(cut, |_| judgement).unwrap();
-        (toggles.take(99), codec::decode(&output).unwrap())
+        let ids = toggles.take(99).into_iter().map(|mark| mark.task).collect();
+        (ids, codec::decode(&output).unwrap())
     }
 
     #[test]
     fn what_is_completed_after_the_cut_is_in_the_next_one() {
         let mut ledger = Ledger::<u64>::default();
-        ledger.complete(Standing::Before, task(0), &[], 1);
-        ledger.complete(Standing::After(1), task(1), &[], 2);
+        ledger.complete(Standing::Before, &Completed::plain(task(0), &[]), 1);
+        ledger.complete(Standing::After(1), &Completed::plain(task(1), &[]), 2);
         assert_eq!(ledger.ids(), 2);
         assert_eq!(finish(&mut ledger, 1, Judgement::Firm), (vec![task(0)], 1));
         // It asked where to count before the cut was finished, and comes after it.
-        ledger.complete(Standing::After(1), task(2), &[], 4);
+        ledger.complete(Standing::After(1), &Completed::plain(task(2), &[]), 4);
         assert_eq!(finish(&mut ledger, 2, Judgement::Firm), (vec![task(1), task(2)], 7));
         assert_eq!(ledger.ids(), 0);
     }
@@ -136,11 +137,11 @@ mod tests {
     #[test]
     fn what_is_tentative_counts_with_its_basis() {
         let mut ledger = Ledger::<u64>::default();
-        ledger.complete(Standing::Tentative(BASIS), task(0), &[], 1);
+        ledger.complete(Standing::Tentative(BASIS), &Completed::plain(task(0), &[]), 1);
         assert_eq!(finish(&mut ledger, 1, Judgement::Tentative), (vec![], 0));
         assert_eq!(finish(&mut ledger, 2, Judgement::Firm), (vec![task(0)], 1));
-        ledger.complete(Standing::Tentative(BASIS), task(1), &[], 2);
-        ledger.complete(Standing::Void, task(2), &[], 4);
+        ledger.complete(Standing::Tentative(BASIS), &Completed::plain(task(1), &[]), 2);
+        ledger.complete(Standing::Void, &Completed::plain(task(2), &[]), 4);
         assert_eq!(finish(&mut ledger, 3, Judgement::Void), (vec![], 1));
         assert_eq!(finish(&mut ledger, 4, Judgement::Firm), (vec![], 1), "it is dropped for good");
     }

@@ -27,12 +27,15 @@ mod slices;
 mod ledger;
 mod batches;
 mod variables;
+mod wakers;
 mod work;
 mod sync;
 #[cfg(test)]
 mod faults_tests;
 #[cfg(test)]
 mod stress;
+#[cfg(test)]
+mod waiting_tests;
 #[cfg(all(test, feature = "loom"))]
 mod interleavings;
 
@@ -45,20 +48,20 @@ use std::{
     },
 };
 
-use tokio::sync::Notify;
-
 #[cfg(feature = "simulation")]
 pub use self::slices::Pace;
 #[cfg(feature = "simulation")]
 pub(crate) use self::slices::Slices;
+pub use self::wakers::Waker;
 use self::{
     batches::Batches,
     cut::Seal,
-    deaths::Deaths,
-    queue::{End, Queue},
+    queue::{End, Queue, Waits},
+    wakers::Desk,
 };
 pub(crate) use self::{
     crew::{Crew, Workers, Workplace},
+    deaths::Deaths,
     shares::Claim,
     signals::Signals,
     variables::{Source, Unpublished, VariableTable},
@@ -73,6 +76,7 @@ use crate::{
     holdings::Basis,
     id::{NodeId, TaskId},
     outlook::{AtWork, Outlook},
+    scope::{Completed, Scope, Spawned},
     task::Task,
     variable::Variables,
     wire::codec::{self, DecodeError, EncodeError},
@@ -81,7 +85,10 @@ use crate::{
 /// A task with the runtime's data about it.
 pub(crate) struct Entry<T: Task> {
     pub(crate) id: TaskId,
+    /// The scope that it is in.
+    pub(crate) scope: Option<Scope>,
     pub(crate) children: Vec<TaskId>,
+    pub(crate) spawned: Spawned,
     pub(crate) deaths: Deaths,
     pub(crate) output: T::Output,
     /// The task's outlook when it was queued: it does not change while the task waits, and the program's code
@@ -121,7 +128,7 @@ pub(crate) struct Pool<T: Task> {
     running: Vec<Mutex<Option<TaskId>>>,
     completed: Counter,
     splits: Counter,
-    changed: Notify,
+    desk: Arc<Desk>,
 }
 
 impl<T: Task> fmt::Debug for Pool<T> {
@@ -138,6 +145,7 @@ impl<T: Task> fmt::Debug for Pool<T> {
 pub(crate) struct PoolLimits {
     pub(crate) task_children_max: usize,
     pub(crate) batch_ids_commit: usize,
+    pub(crate) spawned_tasks_max: usize,
     /// Whether running tasks are written from time to time.
     pub(crate) ledger: bool,
     /// The size of the tasks of a cut beyond which further queued tasks need not be in it, in bytes.
@@ -149,10 +157,12 @@ const CHILDREN_MAX: usize = 500;
 
 impl PoolLimits {
     pub(crate) fn of(limits: &Limits) -> Self {
-        let Limits { task_children_max, batch_ids_commit, ledger_interval_ms, .. } = *limits;
+        let Limits { task_children_max, batch_ids_commit, ledger_interval_ms, spawned_tasks_max, .. } =
+            *limits;
         Self {
             task_children_max: task_children_max.min(CHILDREN_MAX),
             batch_ids_commit,
+            spawned_tasks_max,
             ledger: ledger_interval_ms > 0,
             ledger_bytes_max: limits.ledger_bytes(),
         }
@@ -185,7 +195,7 @@ impl<T: Task> Pool<T> {
             running: (0..workers).map(|_| Mutex::default()).collect(),
             completed: Counter::default(),
             splits: Counter::default(),
-            changed: Notify::new(),
+            desk: Arc::default(),
         }
     }
 
@@ -205,15 +215,52 @@ impl<T: Task> Pool<T> {
         self.put_by(worker, entry, End::Back);
     }
 
+    /// Queues a task that was just spawned by a worker's task. Returns whether there are so many that the worker's
+    /// task is asked to let them begin first.
+    pub(crate) fn put_spawned(&self, worker: usize, entry: Entry<T>) -> bool {
+        self.put_by(worker, entry, End::Spawned);
+        self.queue.is_crowded(worker, self.limits.spawned_tasks_max, &self.signals)
+    }
+
+    /// Fails the job because a task spawns more and more.
+    pub(crate) fn fail_spawner(&self, task: TaskId) {
+        self.fail(PoolFault::TooManySpawned { task, max: self.limits.spawned_tasks_max });
+    }
+
+    /// Opens a scope for what a task with this basis spawns.
+    pub(crate) fn open_scope(&self, basis: Basis) -> Scope {
+        let scope = Scope(self.new_id());
+        self.queue.open_scope(scope, basis);
+        scope
+    }
+
+    /// Returns a waker for one wait of a task.
+    pub(crate) fn waker(&self) -> Waker {
+        self.desk.waker()
+    }
+
     /// Queues a task of a worker.
     fn put_by(&self, worker: usize, entry: Entry<T>, end: End) {
         let put = self.queue.put_by(worker, entry, end, None, &self.signals).or_else(|entry| {
             // The entry is a part of what the cut that is being taken is to contain.
             let sealed = self.seal_for_cut(&entry);
-            self.queue.put_by(worker, entry, end, Some(sealed), &self.signals)
+            self.queue.put_by(worker, *entry, end, Some(sealed), &self.signals)
         });
         if matches!(put, Ok(true)) {
-            self.changed.notify_one();
+            self.notify_changed();
+        }
+    }
+
+    /// Lets a worker's task wait, which names these tasks of the scope that it waits for.
+    fn wait_by(&self, worker: usize, entry: Entry<T>, waits: Waits, named: &[TaskId]) {
+        let again = waits.clone();
+        let waiting =
+            self.queue.wait_by(worker, (entry, waits), named, None, &self.signals).or_else(|entry| {
+                let sealed = self.seal_for_cut(&entry);
+                self.queue.wait_by(worker, (*entry, again), named, Some(sealed), &self.signals)
+            });
+        if matches!(waiting, Ok(true)) {
+            self.notify_changed();
         }
     }
 
@@ -241,18 +288,13 @@ impl<T: Task> Pool<T> {
 
     /// Records a task that a worker has completed, and notifies the driver if it waits for the batch or the
     /// batch has grown enough to be committed.
-    pub(crate) fn complete(
-        &self,
-        worker: usize,
-        (id, basis): (TaskId, Basis),
-        children: &[TaskId],
-        output: T::Output,
-    ) {
+    pub(crate) fn complete(&self, worker: usize, basis: Basis, completed: &Completed<'_>, output: T::Output) {
         let standing = || self.queue.standing(worker, basis);
-        let waited_for = self.batches.complete(&self.queue, standing, (id, children), output);
+        let waited_for = self.batches.complete(&self.queue, standing, completed, output);
         self.completed.add(1);
-        if waited_for || self.batches.ids() >= self.limits.batch_ids_commit {
-            self.changed.notify_one();
+        let woken = completed.scope.is_some() && self.queue.note_completed(basis, completed, &self.signals);
+        if woken || waited_for || self.batches.ids() >= self.limits.batch_ids_commit {
+            self.notify_changed();
         }
     }
 
@@ -292,12 +334,12 @@ impl<T: Task> Pool<T> {
     }
 
     pub(crate) fn notify_changed(&self) {
-        self.changed.notify_one();
+        self.desk.changed.notify_one();
     }
 
     fn fail(&self, fault: PoolFault) {
         lock(&self.fault).get_or_insert(fault);
-        self.changed.notify_one();
+        self.notify_changed();
     }
 
     fn figures(&self) -> Figures {
@@ -322,7 +364,9 @@ impl<T: Task> Entry<T> {
     pub(crate) fn resume(id: TaskId, children: Vec<TaskId>, output: T::Output, task: T) -> Self {
         Self {
             id,
+            scope: None,
             children,
+            spawned: Spawned::Nothing,
             deaths: Deaths::default(),
             output,
             outlook: task.outlook(),
@@ -338,7 +382,9 @@ impl<T: Task> Entry<T> {
     pub(crate) fn seal(&self) -> Result<Envelope, EncodeError> {
         let envelope = Envelope {
             id: self.id,
+            scope: self.scope,
             children: self.children.clone(),
+            spawned: self.spawned.clone(),
             deaths: self.deaths.count(),
             output: codec::encode(&self.output)?.into(),
             task: codec::encode(&self.task)?.into(),
@@ -352,8 +398,9 @@ impl<T: Task> Entry<T> {
     /// Unpacks a task that came from another node.
     pub(crate) fn open(envelope: Envelope) -> Result<Self, DecodeError> {
         let (output, task) = (codec::decode(&envelope.output)?, codec::decode(&envelope.task)?);
-        let Envelope { id, children, deaths, .. } = envelope;
-        Ok(Self { deaths: Deaths::new(deaths), ..Self::resume(id, children, output, task) })
+        let Envelope { id, scope, children, spawned, deaths, .. } = envelope;
+        let deaths = Deaths::new(deaths);
+        Ok(Self { scope, spawned, deaths, ..Self::resume(id, children, output, task) })
     }
 }
 

@@ -6,6 +6,8 @@
 
 mod cuts;
 mod sharing;
+mod stealing;
+mod waiting;
 
 use std::{
     collections::VecDeque,
@@ -19,6 +21,8 @@ use std::{
 
 use tokio::time::Instant;
 
+use self::waiting::Waiting;
+pub(super) use self::waiting::Waits;
 use super::{
     Entry, PoolView,
     crew::Post,
@@ -43,6 +47,8 @@ pub(super) struct Queue<T: Task> {
     interrupted: Box<[AtomicBool]>,
     /// For each worker, whether it is to leave for another pool.
     recalled: Box<[AtomicBool]>,
+    /// For each worker, whether its task is to let others begin that it has spawned.
+    yields: Box<[AtomicBool]>,
     /// The connection to the crew, from which workers come.
     post: OnceLock<Post>,
 }
@@ -81,6 +87,10 @@ pub(super) enum Interruption {
 pub(super) enum End {
     /// It begins before all others.
     Front,
+    /// The same; and thieves take it after those that were put there before.
+    Spawned,
+    /// It begins after the task that was put to the front last.
+    Second,
     Back,
 }
 
@@ -99,10 +109,16 @@ pub(super) struct Queued<T: Task> {
     pub(super) bytes: Option<usize>,
     /// The time of the steal request, for the first task of a grant.
     pub(super) asked: Option<Instant>,
+    /// What it waits for, if it does not wait for a worker.
+    pub(super) waits: Waits,
+    /// Whether it was spawned here and has not run: such tasks are queued the other way round, the last first, so
+    /// that a tree of them is searched depth first.
+    pub(super) spawned: bool,
 }
 
 struct State<T: Task> {
     tasks: VecDeque<Queued<T>>,
+    waiting: Waiting<T>,
     /// The number of queued tasks that are too large to be sent.
     staying: usize,
     /// The number of workers that could be here.
@@ -135,6 +151,7 @@ impl<T: Task> Queue<T> {
     pub(super) fn new(workers: usize) -> Self {
         let state = State {
             tasks: VecDeque::new(),
+            waiting: Waiting::default(),
             staying: 0,
             slots: workers,
             busy: 0,
@@ -153,6 +170,7 @@ impl<T: Task> Queue<T> {
             stirred: Stirred(AtomicU64::new(0)),
             interrupted: flags(),
             recalled: flags(),
+            yields: flags(),
             post: OnceLock::new(),
         }
     }
@@ -169,20 +187,6 @@ impl<T: Task> Queue<T> {
         self.put_locked(self.lock(), entries, End::Back, None, signals)
     }
 
-    /// Queues tasks that were requested from another node at the time `asked`; the steal is timed until the
-    /// first of them begins. Their basis is open from now on.
-    pub(super) fn put_stolen(
-        &self,
-        entries: impl IntoIterator<Item = Entry<T>>,
-        basis: Basis,
-        asked: Option<Instant>,
-        signals: &Signals,
-    ) -> bool {
-        let mut state = self.lock();
-        state.cut.open(basis);
-        self.put_locked(state, entries, End::Back, asked, signals)
-    }
-
     fn put_locked(
         &self,
         mut state: MutexGuard<'_, State<T>>,
@@ -196,9 +200,14 @@ impl<T: Task> Queue<T> {
             if state.cut.is_void(entry.basis) {
                 continue;
             }
-            let queued = Queued { entry, bytes: None, asked: asked.take() };
+            let spawned = end == End::Spawned;
+            let queued = Queued { asked: asked.take(), spawned, ..Queued::new(entry) };
             match end {
-                End::Front => state.tasks.push_front(queued),
+                End::Front | End::Spawned => state.tasks.push_front(queued),
+                End::Second => {
+                    let place = 1.min(state.tasks.len());
+                    state.tasks.insert(place, queued);
+                }
                 End::Back => state.tasks.push_back(queued),
             }
         }
@@ -218,30 +227,13 @@ impl<T: Task> Queue<T> {
         end: End,
         sealed: Option<Seal>,
         signals: &Signals,
-    ) -> Result<bool, Entry<T>> {
+    ) -> Result<bool, Box<Entry<T>>> {
         let mut state = self.lock();
         if state.cut.awaits(worker) && state.cut.counts(entry.basis) {
-            let Some(sealed) = sealed else { return Err(entry) };
+            let Some(sealed) = sealed else { return Err(Box::new(entry)) };
             state.cut.add(sealed);
         }
         Ok(self.put_locked(state, [entry], end, None, signals))
-    }
-
-    /// Puts tasks back to the front, from which they were [taken for a thief](Self::take_for_thief) or for a
-    /// cut.
-    pub(super) fn put_back(&self, kept: Vec<Queued<T>>, signals: &Signals) {
-        if kept.is_empty() {
-            return;
-        }
-        let mut state = self.lock();
-        let added = kept.len();
-        for queued in kept.into_iter().rev() {
-            if !state.cut.is_void(queued.entry.basis) {
-                state.staying += usize::from(queued.stays());
-                state.tasks.push_front(queued);
-            }
-        }
-        self.added(added, state, signals);
     }
 
     fn added(&self, added: usize, state: MutexGuard<'_, State<T>>, signals: &Signals) {
@@ -252,11 +244,6 @@ impl<T: Task> Queue<T> {
         for _ in 0..to_wake {
             self.wake.notify_one();
         }
-    }
-
-    /// Returns the durations of steals.
-    pub(super) fn steal_times(&self) -> Histogram {
-        self.lock().steal_times
     }
 
     /// Waits for a task for a worker that has none; `None` when the worker is to leave, because the pool is closed
@@ -358,52 +345,18 @@ impl<T: Task> Queue<T> {
         if shared { Next::Leave } else { Next::Nothing }
     }
 
-    /// Takes all tasks out, oldest first: those nearest to the root.
+    /// Takes all tasks out, also those that wait; the others are oldest first: those nearest to the root.
     pub(super) fn take_all(&self, signals: &Signals) -> Vec<Entry<T>> {
         let mut state = self.lock();
         state.staying = 0;
-        let taken = std::mem::take(&mut state.tasks);
+        let mut taken = std::mem::take(&mut state.tasks);
+        taken.extend(state.waiting.take(|_| true));
+        for queued in &taken {
+            state.waiting.left(&queued.entry);
+        }
         state.signal(signals);
         drop(state);
         taken.into_iter().map(|queued| queued.entry).collect()
-    }
-
-    /// Takes up to `tasks_max` tasks for a thief, oldest first, but at most half of the queue unless it has a
-    /// single task, so that local workers do not starve. They have one basis. As far as their sizes are known,
-    /// they have at most `bytes_max` bytes together, or are a single larger one; tasks that are too large to be
-    /// sent remain.
-    pub(super) fn take_for_thief(
-        &self,
-        tasks_max: usize,
-        bytes_max: usize,
-        signals: &Signals,
-    ) -> Vec<Queued<T>> {
-        let mut state = self.lock();
-        let tasks_max = state.tasks.len().div_ceil(2).min(tasks_max);
-        let (mut taken, mut bytes, mut place) = (Vec::<Queued<T>>::new(), 0, 0);
-        while taken.len() < tasks_max
-            && let Some(next) = state.tasks.get(place)
-        {
-            if next.stays() {
-                place += 1;
-                continue;
-            }
-            bytes += next.bytes.unwrap_or(0);
-            let basis = taken.first().map_or(next.entry.basis, |first| first.entry.basis);
-            if next.entry.basis != basis || (bytes > bytes_max && !taken.is_empty()) {
-                break;
-            }
-            taken.extend(state.tasks.remove(place));
-        }
-        state.signal(signals);
-        taken
-    }
-
-    /// Sets the number of thieves that wait at this node; each adds to the demand.
-    pub(super) fn set_thieves(&self, thieves: usize, signals: &Signals) {
-        let mut state = self.lock();
-        state.thieves = thieves;
-        state.signal(signals);
     }
 
     /// Prevents workers from beginning tasks, and asks running tasks to stop.
@@ -443,7 +396,7 @@ impl<T: Task> Queue<T> {
     /// Returns the number of workers that have a task, and the outlook of the queued tasks.
     pub(super) fn outlook(&self) -> (usize, Outlook) {
         let state = self.lock();
-        let waiting = state.tasks.iter().map(|queued| queued.entry.outlook);
+        let waiting = state.tasks.iter().chain(state.waiting.tasks()).map(|queued| queued.entry.outlook);
         (state.busy, outlook::of_all(waiting))
     }
 
@@ -453,6 +406,7 @@ impl<T: Task> Queue<T> {
             workers: state.slots.max(state.busy),
             idle: state.idle(),
             queued: state.tasks.len(),
+            waiting: state.waiting.len(),
             staying: state.staying,
             stopped: state.gate != Gate::Open,
             batch_ids: 0,
@@ -461,6 +415,10 @@ impl<T: Task> Queue<T> {
 }
 
 impl<T: Task> Queued<T> {
+    fn new(entry: Entry<T>) -> Self {
+        Self { entry, bytes: None, asked: None, waits: Waits::No, spawned: false }
+    }
+
     /// Returns whether it is too large to be sent.
     fn stays(&self) -> bool {
         self.bytes.is_some_and(|bytes| bytes > TASK_BYTES_MAX)

@@ -19,13 +19,13 @@ use super::{
 };
 use crate::{
     companion::{Run, Stage},
-    context::Finished,
     core::Cut,
     envelope::Envelope,
     figures::Figures,
     holdings::Basis,
     id::{NodeId, TaskId},
     outlook::Outlook,
+    scope::{Mark, Scope},
     task::{Outcome, Task},
 };
 
@@ -93,11 +93,9 @@ impl<T: Task> Slices<T> {
             Searched { outcome: Ok(Outcome::Migrate), finished, deaths, task }
                 if !finished.requested.stop =>
             {
-                let Finished { id, children, output, basis, .. } = finished;
-                let deaths = deaths.polled(Instant::now());
-                let entry = Entry { deaths, basis, ..Entry::resume(id, children, output, task) };
+                let entry = finished.part.stopped(deaths.polled(Instant::now()), task);
                 // After the slice: otherwise a quantum that is shorter than a slice would let nothing run.
-                let goes_on = self.pool.yield_if_recalled(worker, entry);
+                let goes_on = self.pool.yield_if_asked(worker, entry);
                 if goes_on.is_none() {
                     self.pool.runs(worker, None);
                 }
@@ -190,6 +188,20 @@ impl<T: Task> Work for Slices<T> {
         // Tasks that do not fit are put back.
         self.look.notify_waiters();
         taken
+    }
+
+    fn awaited_scopes(&self) -> Vec<(Mark, Scope)> {
+        self.pool.awaited_scopes()
+    }
+
+    fn wake(&self, scopes: &[Scope]) {
+        self.pool.wake(scopes);
+        self.look.notify_waiters();
+    }
+
+    fn wake_rung(&self) {
+        self.pool.wake_rung();
+        self.look.notify_waiters();
     }
 
     fn set_thieves(&self, thieves: usize) {

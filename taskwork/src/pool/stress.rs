@@ -20,6 +20,7 @@ use crate::{
     envelope::Envelope,
     holdings::Basis,
     id::{NodeId, TaskId},
+    scope::Mark,
     task::{Outcome, Task},
     wire::codec,
 };
@@ -58,6 +59,7 @@ impl Task for Leaves {
 const LIMITS: PoolLimits = PoolLimits {
     task_children_max: 3,
     batch_ids_commit: usize::MAX,
+    spawned_tasks_max: 1_000,
     ledger: true,
     ledger_bytes_max: usize::MAX,
 };
@@ -220,7 +222,7 @@ fn every_cut_through_a_pool_at_work_is_the_whole_of_it() {
         let bench = Bench::start(1 + round % 4);
         bench.pool.set_thieves(round % 3);
         bench.put_root();
-        let mut list = BTreeSet::from([TaskId::ROOT]);
+        let mut list = BTreeSet::from([Mark::from(TaskId::ROOT)]);
         while !bench.pool.view().is_idle() {
             let mut cut = cut(&bench.pool);
             assert_eq!(leaves(&cut), LEAVES, "round {round}");

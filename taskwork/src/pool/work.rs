@@ -24,6 +24,7 @@ use crate::{
     id::{NodeId, TaskId},
     outlook::Outlook,
     output::Output,
+    scope::{Mark, Scope},
     task::Task,
     variable::Suggested,
     wire::codec::{self, EncodeError},
@@ -39,6 +40,16 @@ pub(crate) enum PoolFault {
     Panicked { task: TaskId, message: String },
     #[error("task {task} returned Migrate although nothing asked it to")]
     Deserted { task: TaskId },
+    #[error(
+        "task {task} returned Wait, but nothing can end that: it has spawned nothing since it last waited, and has \
+         taken no waker in this call"
+    )]
+    WaitsForNothing { task: TaskId },
+    #[error(
+        "task {task} has spawned {max} tasks (spawned_tasks_max) after it was asked to stop, because as many were queued \
+         on its node. Call migrate() between two calls of spawn(), and return Migrate when it returns true"
+    )]
+    TooManySpawned { task: TaskId, max: usize },
     #[error("task {task} cannot be sent: {reason}")]
     Unsendable { task: TaskId, reason: String },
     #[error("task {task} cannot be read as it was sent: {reason}")]
@@ -82,6 +93,12 @@ pub(crate) trait Work: Workplace + 'static {
     /// Takes queued tasks for a thief, with one basis and at most `bytes_max` bytes together; a larger one goes
     /// alone. Tasks that are too large to be sent remain.
     fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<(Basis, Vec<Envelope>), PoolFault>;
+    /// Returns the scopes that tasks here wait for, each with the id of the task that waits.
+    fn awaited_scopes(&self) -> Vec<(Mark, Scope)>;
+    /// Queues the tasks that wait for these scopes, which are complete.
+    fn wake(&self, scopes: &[Scope]);
+    /// Queues the tasks for which a wake-up has come from outside.
+    fn wake_rung(&self);
     /// Sets the number of thieves that wait for a split.
     fn set_thieves(&self, thieves: usize);
     /// Asks running tasks to stop and lets none begin.
@@ -114,7 +131,7 @@ pub(crate) trait Work: Workplace + 'static {
 
 impl<T: Task> Work for Pool<T> {
     fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.changed.notified())
+        Box::pin(self.desk.changed.notified())
     }
 
     fn view(&self) -> PoolView {
@@ -198,6 +215,23 @@ impl<T: Task> Work for Pool<T> {
         }
         self.queue.put_back(kept, &self.signals);
         Ok((basis, envelopes))
+    }
+
+    fn awaited_scopes(&self) -> Vec<(Mark, Scope)> {
+        self.queue.awaited_scopes()
+    }
+
+    fn wake(&self, scopes: &[Scope]) {
+        if self.queue.wake(scopes, &self.signals) > 0 {
+            self.notify_changed();
+        }
+    }
+
+    fn wake_rung(&self) {
+        let rung = self.desk.take_rung();
+        if !rung.is_empty() {
+            self.queue.wake_rung(&rung, &self.signals);
+        }
     }
 
     fn set_thieves(&self, thieves: usize) {
@@ -348,7 +382,7 @@ impl<T: Task> Pool<T> {
         while pieces.len() < PIECES_MAX && entry.children.len() < CHILDREN_MAX {
             let split = || {
                 let task = entry.task.split(&self.shared)?;
-                Some(Entry { basis: entry.basis, ..Entry::new(self.new_id(), task) })
+                Some(Entry { scope: entry.scope, basis: entry.basis, ..Entry::new(self.new_id(), task) })
             };
             let Some(piece) = self.guarded(entry.id, split)? else { break };
             entry.children.push(piece.id);

@@ -13,10 +13,11 @@ use super::{
     Entry, Pool, PoolFault,
     crew::{Post, Stint, Workplace},
     deaths::Deaths,
-    queue::{End, Interruption},
+    queue::{End, Interruption, Waits},
 };
 use crate::{
-    context::{Context, Finished},
+    context::{Context, Finished, Part},
+    scope::{Completed, Spawned, Then},
     task::{Outcome, Task},
 };
 
@@ -73,19 +74,23 @@ impl<T: Task> Pool<T> {
 
     /// Calls the program's search once.
     pub(super) fn search(&self, entry: Entry<T>, worker: usize) -> Searched<T> {
-        let Entry { id, children, deaths, output, outlook, basis, mut task } = entry;
+        let Entry { id, scope, children, spawned, deaths, output, outlook, basis, mut task } = entry;
         self.runs(worker, Some(id));
         self.at_work(worker).set(outlook);
         let deaths = deaths.running(Instant::now());
-        let mut cx = Context::new(self, worker, id, children, output, basis);
-        let outcome = catch_unwind(AssertUnwindSafe(|| task.search(&mut cx)));
+        // It has only waited for what it has spawned: there is nothing to be searched any more.
+        let is_done = spawned.awaited().is_some();
+        let spawned = if is_done { Spawned::Nothing } else { spawned };
+        let mut cx = Context::new(self, worker, Part { id, scope, children, spawned, output, basis });
+        let mut search = || if is_done { Outcome::Complete } else { task.search(&mut cx) };
+        let outcome = catch_unwind(AssertUnwindSafe(&mut search));
         Searched { outcome, finished: cx.finish(), deaths, task }
     }
 
     /// Handles the outcome of a search. Returns the task if it goes on at once. A panic of the program's code, also
     /// where it encodes a task, is that of the task.
     pub(super) fn conclude(&self, searched: Searched<T>, worker: usize) -> Option<Entry<T>> {
-        let task = searched.finished.id;
+        let task = searched.finished.part.id;
         let concluding = AssertUnwindSafe(|| self.conclude_unguarded(searched, worker));
         catch_unwind(concluding).unwrap_or_else(|panic| {
             self.fail(PoolFault::Panicked { task, message: message(&*panic) });
@@ -95,18 +100,22 @@ impl<T: Task> Pool<T> {
 
     fn conclude_unguarded(&self, searched: Searched<T>, worker: usize) -> Option<Entry<T>> {
         let Searched { outcome, finished, deaths, task } = searched;
-        let Finished { id, children, output, basis, requested } = finished;
+        let Finished { part, requested, waker } = finished;
+        let id = part.id;
         match outcome {
-            Ok(Outcome::Complete) => self.complete(worker, (id, basis), &children, output),
+            Ok(Outcome::Complete) => self.complete_or_join(worker, part, deaths, task),
+            Ok(Outcome::Wait) => {
+                let entry = part.stopped(deaths.polled(Instant::now()), task);
+                match waker {
+                    Some(waker) => self.wait_by(worker, entry, Waits::Outside(waker.bell()), &[]),
+                    None => self.wait_for_spawned(worker, entry, Then::GoesOn),
+                }
+            }
             Ok(Outcome::Migrate) if requested.stop => {
-                let deaths = deaths.polled(Instant::now());
-                let entry = Entry { deaths, basis, ..Entry::resume(id, children, output, task) };
-                self.put_by(worker, entry, End::Back);
+                self.put_by(worker, part.stopped(deaths.polled(Instant::now()), task), End::Back);
             }
             Ok(Outcome::Migrate) if requested.snapshot => {
-                let deaths = deaths.polled(Instant::now());
-                let entry = Entry { deaths, basis, ..Entry::resume(id, children, output, task) };
-                return self.interrupt(worker, entry);
+                return self.interrupt(worker, part.stopped(deaths.polled(Instant::now()), task));
             }
             // A task that stops without a request would be begun and stop again for ever.
             Ok(Outcome::Migrate) => self.fail(PoolFault::Deserted { task: id }),
@@ -115,15 +124,56 @@ impl<T: Task> Pool<T> {
         None
     }
 
-    /// Handles a running task that was interrupted. Returns it if it goes on.
-    fn interrupt(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
-        self.yield_if_recalled(worker, self.heed(worker, entry)?)
+    /// Completes a task. If others may wait for it, it waits itself for what it has spawned, and is complete then.
+    fn complete_or_join(&self, worker: usize, part: Part<T::Output>, deaths: Deaths, task: T) {
+        if let Spawned::Tasks { scope, tasks } = &part.spawned {
+            if part.scope.is_none() {
+                self.queue.forget_scope(*scope);
+            } else if !self.queue.close_scope(*scope, tasks) {
+                return self.wait_for_spawned(worker, part.stopped(deaths, task), Then::Completes);
+            }
+        }
+        let Part { id, scope, children, spawned, output, basis } = part;
+        let completed = Completed { id, scope, children: &children, renewed: None, spawned: &spawned };
+        self.complete(worker, basis, &completed, output);
     }
 
-    /// Queues a running task if its worker is to leave. Returns it otherwise.
-    pub(super) fn yield_if_recalled(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
-        if self.queue.is_recalled(worker) {
-            self.put_by(worker, entry, End::Front);
+    /// Lets a task wait for what it has spawned. It goes on under a new id: that names what it has spawned, and is
+    /// seen in the global task list when that is known there.
+    fn wait_for_spawned(&self, worker: usize, entry: Entry<T>, then: Then) {
+        let Entry { id, scope, children, spawned, basis, .. } = entry;
+        let Spawned::Tasks { scope: own, ref tasks } = spawned else {
+            return self.fail(PoolFault::WaitsForNothing { task: id });
+        };
+        let renewed = self.new_id();
+        let completed =
+            Completed { id, scope, children: &children, renewed: Some(renewed), spawned: &spawned };
+        self.complete(worker, basis, &completed, T::Output::default());
+        let waiting = Entry {
+            id: renewed,
+            scope,
+            children: Vec::new(),
+            spawned: Spawned::Awaited { scope: own, then },
+            deaths: entry.deaths,
+            output: entry.output,
+            outlook: entry.outlook,
+            basis,
+            task: entry.task,
+        };
+        self.wait_by(worker, waiting, Waits::Scope, tasks);
+    }
+
+    /// Handles a running task that was interrupted. Returns it if it goes on.
+    fn interrupt(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
+        self.yield_if_asked(worker, self.heed(worker, entry)?)
+    }
+
+    /// Queues a running task if its worker is to leave, or has to run what the task has spawned. Returns it
+    /// otherwise.
+    pub(super) fn yield_if_asked(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
+        let yields = self.queue.yields(worker);
+        if self.queue.is_recalled(worker) || yields {
+            self.put_by(worker, entry, if yields { End::Second } else { End::Front });
             return None;
         }
         Some(entry)

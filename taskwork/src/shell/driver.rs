@@ -47,6 +47,8 @@ pub(crate) struct Driver {
     pub(crate) orders: mpsc::Sender<Order>,
     /// Wakes the loop that writes improved variables to their znodes.
     pub(crate) publish: Arc<Notify>,
+    /// Wakes the loop that finds out for which tasks the waiting is over.
+    pub(crate) waits: Arc<Notify>,
     /// Wakes the loop that looks for what lost nodes have left behind.
     pub(crate) orphan_looks: watch::Sender<u64>,
     /// `None` for a single node within one process, which has no peers.
@@ -137,8 +139,9 @@ impl Driver {
         ended
     }
 
-    /// Returns the event for a change of the pool.
+    /// Returns the event for a change of the pool, which may be a wake-up from outside.
     fn look(&self) -> Event {
+        self.pool.wake_rung();
         match Arc::clone(&self.pool).ready_cut() {
             Ok(cut) => cut.map_or(Event::Look, Event::Cut),
             Err(fault) => {
@@ -231,6 +234,9 @@ impl Driver {
             if look_again && events.is_empty() {
                 events.push_back(Event::Look);
             }
+        }
+        if self.pool.view().waiting > 0 {
+            self.waits.notify_one();
         }
         self.show_figures();
         None

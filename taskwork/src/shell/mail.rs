@@ -151,7 +151,7 @@ mod tests {
         let mut mail = Mail::default();
         mail.letter_from(FAR, 5_000);
         let (id, task) = (TaskId::ROOT, vec![0; 40 << 20].into());
-        let tasks = vec![Envelope { id, children: Vec::new(), deaths: 0, output: Vec::new().into(), task }];
+        let tasks = vec![Envelope::new(id, Vec::new().into(), task)];
         let grant = Message::Grant { grant: 3, request: None, settled_below: 0, tasks };
         assert!(mail.is_due(FAR, &grant, 5_000));
         assert!(!mail.is_due(FAR, &grant, 5_000 + 40 * 1024));

@@ -101,7 +101,7 @@ mod tests {
 
     fn envelope(task: Vec<u8>, output: Vec<u8>) -> Envelope {
         let id = TaskId { node: NodeId(u64::MAX), number: u64::MAX };
-        Envelope { id, children: vec![id; 2], deaths: 0, output: output.into(), task: task.into() }
+        Envelope { children: vec![id; 2], ..Envelope::new(id, output.into(), task.into()) }
     }
 
     #[test]

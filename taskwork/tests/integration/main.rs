@@ -6,4 +6,5 @@ mod companions;
 mod embedded;
 mod large;
 mod layers;
+mod spawn;
 mod state;

@@ -208,9 +208,7 @@ impl Plan {
         let calm_ms = if kind == Kind::Reconnects { job_ms / 6 } else { job_ms + AFTER_MS };
         let newcomers = if kind == Kind::Reconnects { 2 } else { 0 };
         let faults = faults::draw(&mut random, kind, nodes, calm_ms);
-        let mut limits = limits(&mut random);
-        // In most plans, there are members whose records are read when they are needed.
-        limits.records_read_max = [64, 0, 1, 3][usize::try_from(seed % 4).unwrap_or(0)];
+        let mut limits = limits(&mut random, seed);
         limits.deaths_max = [0, 0, 2, 3][random.random_range(0..4)];
         if kind == Kind::Deadly {
             limits.deaths_max = limits.deaths_max.max(2);
@@ -318,7 +316,7 @@ fn added(random: &mut SmallRng, kind: Kind, shape: &Shape, calm_ms: u64) -> Vec<
 fn shape(random: &mut SmallRng, workers: usize) -> Shape {
     let (seed, scale) = (random.random(), u32::try_from(workers).unwrap_or(u32::MAX));
     match random.random_range(0..10) {
-        0..4 => Shape::Random { seed, mean: 3, depth: 7 },
+        0..4 => Shape::Random { seed, mean: 3, depth: 7 }.or_forking(),
         4 | 5 => Shape::Uts { seed: random.random_range(0..1000), mean: 4.0, depth: 5 },
         6 => Shape::Star { leaves: 100 + 40 * scale },
         7 => match random.random_range(0..3) {
@@ -351,7 +349,7 @@ fn rates(random: &mut SmallRng, kind: Kind) -> Rates {
     }
 }
 
-fn limits(random: &mut SmallRng) -> Limits {
+fn limits(random: &mut SmallRng, seed: u64) -> Limits {
     let mut limits = Limits::default();
     limits.drain_deadline_ms = random.random_range(200..3_000);
     limits.batch_ids_commit = random.random_range(2..200);
@@ -363,6 +361,11 @@ fn limits(random: &mut SmallRng) -> Limits {
     limits.open_grant_bytes_max = random.random_range(1..16_000);
     limits.batch_ids_max = random.random_range(2..1_000);
     limits.park_tasks_max = random.random_range(1..8);
+    // In most plans, there are members whose records are read when they are needed.
+    limits.records_read_max = [64, 0, 1, 3][usize::try_from(seed % 4).unwrap_or(0)];
+    if seed.is_multiple_of(2) {
+        limits.spawned_tasks_max = 20;
+    }
     limits.ledger_interval_ms = random.random_range(20..2_000);
     limits.ledger_soon_ms = random.random_range(0..400);
     limits.ledger_pause_ms = random.random_range(0..20);

@@ -5,7 +5,7 @@ pub(crate) mod companion;
 mod shapes;
 pub(crate) mod tour;
 
-use std::{cell::RefCell, sync::Arc};
+use std::{cell::RefCell, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use taskwork::{Companion, Context, Outcome, Task, Variable, Variables};
@@ -17,7 +17,30 @@ use self::tour::Tour;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Walk {
     open: Vec<State>,
+    /// The roots of the parts that it has spawned and will wait for.
+    awaited: Vec<State>,
+    /// Whether it has begun to wait for them.
+    waits: bool,
 }
+
+/// How a walk goes on after a state of a tree that [forks](Shape::forks).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fork {
+    /// It spawns all of the state's children and waits for them.
+    All,
+    /// It spawns one child, for which it waits at its end, or when it waits for another reason.
+    Later,
+    /// It spawns one child, for which it does not wait: but whoever waits for this walk does.
+    Never,
+    /// The same, as a sibling.
+    Sibling,
+    /// It waits for something outside.
+    Outside,
+    No,
+}
+
+/// The time until something outside has happened for which a walk waits.
+const OUTSIDE: Duration = Duration::from_millis(30);
 
 /// The output of a walk: the number of visited states, and the sum of their numbers, which detects a wrong
 /// state.
@@ -59,6 +82,8 @@ pub(crate) struct Slice {
     pub(crate) opened: Vec<u64>,
     /// The states that were visited.
     pub(crate) consumed: Vec<u64>,
+    /// The roots of the parts for which the task has waited.
+    pub(crate) joined: Vec<State>,
     /// Whether it has killed its machine.
     pub(crate) deadly: bool,
     left: usize,
@@ -79,13 +104,17 @@ pub(crate) fn slice(states: usize, run: &mut dyn FnMut()) -> Slice {
 }
 
 impl Walk {
+    fn of(open: Vec<State>) -> Self {
+        Self { open, awaited: Vec::new(), waits: false }
+    }
+
     pub(crate) fn root(shape: &Shape) -> Self {
-        Self { open: vec![shape.root()] }
+        Self::of(vec![shape.root()])
     }
 
     /// Returns the root task with this number that is added to a job: a tree of its own.
     pub(crate) fn added(shape: &Shape, number: u64) -> Self {
-        Self { open: vec![shape.root_numbered(number)] }
+        Self::of(vec![shape.root_numbered(number)])
     }
 
     /// Returns its open states.
@@ -95,7 +124,44 @@ impl Walk {
 
     /// Creates a task that was never split off from another one.
     pub(crate) fn forged() -> Self {
-        Self { open: vec![State { number: 0xbad, depth: 60, seed: 0, path: Vec::new() }] }
+        Self::of(vec![State { number: 0xbad, depth: 60, seed: 0, path: Vec::new() }])
+    }
+}
+
+impl Walk {
+    /// Spawns some of the children of the state that was visited. Returns whether the walk waits now.
+    fn fork(&mut self, cx: &mut Context<'_, Self>, fork: Fork, children: &mut Vec<State>) -> bool {
+        match fork {
+            Fork::All => {
+                for child in children.drain(..) {
+                    self.awaited.push(child.clone());
+                    cx.spawn(Self::of(vec![child]));
+                }
+                self.waits = true;
+                return true;
+            }
+            Fork::Later | Fork::Never => {
+                let Some(child) = children.pop() else { return false };
+                if fork == Fork::Later {
+                    self.awaited.push(child.clone());
+                }
+                cx.spawn(Self::of(vec![child]));
+            }
+            Fork::Sibling => {
+                let Some(child) = children.pop() else { return false };
+                cx.spawn_sibling(Self::of(vec![child]));
+            }
+            Fork::Outside => {
+                let waker = cx.waker();
+                tokio::spawn(async move {
+                    tokio::time::sleep(OUTSIDE).await;
+                    waker.wake();
+                });
+                return true;
+            }
+            Fork::No => {}
+        }
+        false
     }
 }
 
@@ -113,6 +179,10 @@ impl Task for Walk {
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        if self.waits {
+            SLICE.with_borrow_mut(|slice| slice.joined.append(&mut self.awaited));
+            self.waits = false;
+        }
         while let Some(state) = self.open.last() {
             if cx.migrate() {
                 return Outcome::Migrate;
@@ -136,7 +206,7 @@ impl Task for Walk {
             }
             let Some(state) = self.open.pop() else { break };
             let shortest = cx.get_var::<Shortest>().copied();
-            let children = match cx.shared() {
+            let mut children = match cx.shared() {
                 Shape::Tour(tour) => {
                     let (found, children) = tour.branch(&state, shortest);
                     if let Some(length) = found {
@@ -154,10 +224,16 @@ impl Task for Walk {
             done.states += 1;
             done.sum = done.sum.wrapping_add(number);
             cx.worked(1);
+            let fork = if children.is_empty() { Fork::No } else { cx.shared().fork(number) };
+            let waits = self.fork(cx, fork, &mut children);
             self.open.extend(children);
+            if waits {
+                return Outcome::Wait;
+            }
             cx.potential_split(self);
         }
-        Outcome::Complete
+        self.waits = !self.awaited.is_empty();
+        if self.waits { Outcome::Wait } else { Outcome::Complete }
     }
 
     fn split(&mut self, shape: &Shape) -> Option<Self> {
@@ -165,7 +241,7 @@ impl Task for Walk {
         let refuses = matches!(shape, Shape::Refusing { .. }) && shallowest.number % 8 != 0;
         // In a star all states are alike, and there may be many.
         let first = if matches!(shape, Shape::Star { .. }) { self.open.len() - 1 } else { 0 };
-        (!refuses).then(|| Self { open: vec![self.open.remove(first)] })
+        (!refuses).then(|| Self::of(vec![self.open.remove(first)]))
     }
 }
 

@@ -13,7 +13,8 @@ fn a_transaction_fills_its_request_and_no_more() {
         node: node.to_owned(),
         txn: id(0),
         settled: Some(id(1)),
-        toggles: (0..1_000).map(id).collect(),
+        // In scopes.
+        toggles: (0..1_000).map(|number| format!("{}~{}", id(number), id(number))).collect(),
         take: (0..256).map(transit).collect(),
         ..Transaction::default()
     };

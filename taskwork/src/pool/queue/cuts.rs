@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Interruption, Judgement, Queue, Queued, State};
+use super::{Interruption, Judgement, Queue, Queued, State, Waiting};
 use crate::{
     holdings::Basis,
     pool::{
@@ -22,11 +22,11 @@ impl<T: Task> Queue<T> {
         signals: &Signals,
     ) -> Vec<Queued<T>> {
         let mut state = self.lock();
-        let State { running, cut, tasks, .. } = &mut *state;
+        let State { running, cut, tasks, waiting, .. } = &mut *state;
         cut.begin(firm);
         if !ledger {
             // What is here is not written.
-            if !tasks.is_empty() || running.iter().any(Option::is_some) {
+            if !tasks.is_empty() || waiting.len() > 0 || running.iter().any(Option::is_some) {
                 cut.add(None);
             }
             return Vec::new();
@@ -44,8 +44,11 @@ impl<T: Task> Queue<T> {
         let (counting, others) = tasks.into_iter().partition(|queued| state.cut.counts(queued.entry.basis));
         state.tasks = others;
         state.staying = state.tasks.iter().filter(|queued| queued.stays()).count();
+        let State { cut, waiting, .. } = &mut *state;
+        let mut counting = Vec::from(counting);
+        counting.extend(waiting.take(|basis| cut.counts(basis)));
         state.signal(signals);
-        Vec::from(counting)
+        counting
     }
 
     /// Adds queued tasks to the cut, and puts them back. Returns whether the cut is collected.
@@ -108,6 +111,7 @@ impl<T: Task> Queue<T> {
         if self.interrupted[worker].swap(false, Relaxed) {
             self.signal_interrupts(signals);
         }
+        self.yields[worker].store(false, Relaxed);
         state.cut.pass(worker)
     }
 
@@ -148,6 +152,7 @@ impl<T: Task> Queue<T> {
         let mut state = self.lock();
         state.cut.void(bases);
         state.tasks.retain(|queued| !bases.contains(&queued.entry.basis));
+        state.waiting.void(bases);
         state.staying = state.tasks.iter().filter(|queued| queued.stays()).count();
         for (worker, basis) in state.running.iter().enumerate() {
             if basis.is_some_and(|basis| bases.contains(&basis)) {
@@ -162,6 +167,7 @@ impl<T: Task> Queue<T> {
     pub(in crate::pool) fn reset(&self, signals: &Signals) {
         let mut state = self.lock();
         state.cut.reset();
+        state.waiting = Waiting::default();
         for interrupted in &self.interrupted {
             interrupted.store(false, Relaxed);
         }

@@ -77,7 +77,7 @@ mod tests {
     fn held(tasks: u64) -> Holdings {
         let envelope = |number| {
             let (output, task) = (Blob::default(), Blob::default());
-            Envelope { id: TaskId { node: LOST, number }, children: Vec::new(), deaths: 0, output, task }
+            Envelope::new(TaskId { node: LOST, number }, output, task)
         };
         Holdings::of((0..tasks).map(envelope).collect())
     }

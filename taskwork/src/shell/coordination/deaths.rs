@@ -19,6 +19,7 @@ use crate::{
     holdings::{Holdings, Suspect},
     id::{NodeId, TaskId},
     pool::PoolFault,
+    scope::Spawned,
     shell::clock::unix_ms,
     wire::codec,
 };
@@ -78,12 +79,18 @@ impl Coordination {
     }
 
     /// Returns condemned tasks as they are set aside: with nothing but what is left of them, since their
-    /// children are accounted for in the same transaction.
+    /// children are accounted for in the same transaction. If a task was to wait for what it has spawned, it finds
+    /// that complete when it is tried again.
     pub(super) async fn set_aside(&self, condemned: &[Condemned]) -> Result<Vec<SetAside>, CommitError> {
         let mut all = Vec::new();
         for Condemned { task, reason } in condemned {
             let about = AboutTask { deaths: task.deaths, reason: reason.clone(), at_ms: unix_ms() };
-            let envelope = Envelope { children: Vec::new(), deaths: 0, ..task.clone() };
+            let (scope, children) = (None, Vec::new());
+            let spawned = match &task.spawned {
+                Spawned::Tasks { scope, .. } => Spawned::Tasks { scope: *scope, tasks: Vec::new() },
+                other => other.clone(),
+            };
+            let envelope = Envelope { scope, children, spawned, deaths: 0, ..task.clone() };
             let envelope = self.encoded(&envelope, task.id).await?;
             all.push(SetAside { task: task.id.to_string(), envelope, about });
         }
@@ -137,13 +144,7 @@ mod tests {
     }
 
     fn held(suspect: Option<u64>) -> Vec<u8> {
-        let task = |number| Envelope {
-            id: id(number),
-            children: Vec::new(),
-            deaths: 0,
-            output: Blob::default(),
-            task: Blob::default(),
-        };
+        let task = |number| Envelope::new(id(number), Blob::default(), Blob::default());
         let suspect =
             suspect.map(|number| Suspect { task: id(number), reason: String::new(), is_certain: false });
         codec::encode(&Holdings { suspect, ..Holdings::of(vec![task(1), task(2)]) }).unwrap()

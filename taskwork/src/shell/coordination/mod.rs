@@ -14,6 +14,7 @@
 //! | [`figures`] | `figures/` | people who look at the job |
 //! | [`silence`] | the pool | tasks that do not ask whether they are to stop |
 //! | [`orphans`] | `held/`, `transit/` | what lost nodes have left behind |
+//! | [`waits`] | the global task list | tasks that wait for what they have spawned |
 //! | [`leader`] | `election/`, the global task list | the end of the job, and lost nodes |
 //! | [`suggestions`] | `suggestions/`, as long as the node leads | users' suggestions to the job |
 //!
@@ -33,6 +34,7 @@ mod orphans;
 mod silence;
 mod suggestions;
 mod variables;
+mod waits;
 
 use std::{
     future::Future,
@@ -92,6 +94,8 @@ pub(crate) struct Coordination {
     pub(crate) letters: mpsc::Sender<(NodeId, Parcel)>,
     /// Notified when variables of the pool have improved.
     pub(crate) publish: Arc<Notify>,
+    /// Notified when tasks wait.
+    pub(crate) waits: Arc<Notify>,
     /// Notified when a member has gone: the leader checks whether it was lost.
     pub(crate) member_gone: Notify,
     /// The node's figures, as the driver has published them.
@@ -194,6 +198,7 @@ impl Coordination {
             loops.spawn(me().follow_companion(Arc::clone(companion)).in_current_span());
         }
         loops.spawn(me().look_for_orphans().in_current_span());
+        loops.spawn(me().end_waits().in_current_span());
         loops.spawn(me().publish_variables().in_current_span());
         for slot in 0..self.pool.variables().len() {
             loops.spawn(me().follow_variable(slot).in_current_span());

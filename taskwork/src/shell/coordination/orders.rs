@@ -28,6 +28,7 @@ use crate::{
     holdings::{Holdings, Source, Transit},
     id::{Attempt, NodeId, TaskId},
     pool::PoolFault,
+    scope::Mark,
     shell::clock::unix_ms,
     wire::{
         codec::{self, DecodeError, EncodeError},
@@ -316,7 +317,7 @@ impl Coordination {
             node: self.node.to_string(),
             txn: self.txn(transaction.txn),
             settled: transaction.settled.map(|txn| self.txn(txn)),
-            toggles: toggles.iter().map(TaskId::to_string).collect(),
+            toggles: toggles.iter().map(Mark::to_string).collect(),
             output: output.clone(),
             held: self.encoded(held, TaskId::ROOT).await?,
             give: given,

@@ -196,6 +196,9 @@ pub(crate) struct Invariants {
     are_checked: bool,
 }
 
+/// The name of the invariant that is checked where the work is noted.
+const JOINED: &str = "waiting";
+
 /// The maximum number of violations kept: the first one is the most informative.
 const VIOLATIONS_MAX: usize = 8;
 
@@ -464,6 +467,25 @@ impl Facts {
         }
     }
 
+    /// Returns a state that is not visited although a task has gone on that waits for it. After a loss states that
+    /// were visited may have to be visited again; what was set aside is not waited for.
+    fn joined_too_early(&self, node: NodeId, job: u64, done: &Slice) -> Option<u64> {
+        let name = format!("j-{job:010}");
+        let (job, attempt) = (self.jobs.get(&name)?, *self.attempt_of.get(&(node, name))?);
+        let visited = job.visited.get(&attempt)?;
+        if job.durable.set_aside(attempt).0 > 0 || job.retried == Some(attempt) {
+            return None;
+        }
+        let mut open = done.joined.clone();
+        while let Some(state) = open.pop() {
+            if !visited.contains(&state.number) {
+                return Some(state.number);
+            }
+            open.extend(job.shape.children(&state));
+        }
+        None
+    }
+
     /// Records the visited and created states. Returns those that were visited without being open, unless they
     /// may be visited again because of a loss.
     fn work(&mut self, node: NodeId, job: u64, done: &Slice) -> Vec<u64> {
@@ -521,6 +543,11 @@ impl Invariants {
             let unknown = self.facts.work(*node, *job, done);
             if let Some(broken) = i1_once::check(*node, &unknown) {
                 self.add(now, i1_once::NAME, broken);
+            }
+            if let Some(state) = self.facts.joined_too_early(*node, *job, done) {
+                let what =
+                    format!("{node} goes on with a task that waits, and state {state:016x} is not visited");
+                self.add(now, JOINED, what);
             }
         }
         for place in 0..self.all.len() {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 
-use super::tour::Tour;
+use super::{Fork, tour::Tour};
 
 /// The shape of a tree, which determines it completely.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,7 +27,9 @@ pub(crate) enum Shape {
     Heavy { seed: u64, mean: u64, depth: u32, bytes: usize },
     /// As `Random`, but the state with this number is never visited: whoever begins it panics, or dies with its
     /// machine.
-    Deadly { seed: u64, mean: u64, depth: u32, state: u64, panics: bool },
+    Deadly { seed: u64, mean: u64, depth: u32, state: u64, panics: bool, forks: bool },
+    /// As `Random`, but walks spawn others and wait for them.
+    Forking { seed: u64, mean: u64, depth: u32 },
     /// The shortest round trip, by branch and bound.
     Tour(Tour),
 }
@@ -63,6 +65,7 @@ impl Shape {
             Self::Random { seed, .. }
             | Self::Refusing { seed, .. }
             | Self::Heavy { seed, .. }
+            | Self::Forking { seed, .. }
             | Self::Deadly { seed, .. } => (*seed, Vec::new()),
             Self::Uts { seed, .. } => {
                 let mut bytes = [0; 20];
@@ -81,6 +84,7 @@ impl Shape {
             Self::Random { mean, depth, .. }
             | Self::Refusing { mean, depth, .. }
             | Self::Heavy { mean, depth, .. }
+            | Self::Forking { mean, depth, .. }
             | Self::Deadly { mean, depth, .. } => match state.depth {
                 0 => 2 * mean,
                 at if at >= depth => 0,
@@ -110,6 +114,7 @@ impl Shape {
 impl Shape {
     /// Makes a random tree deadly, in a state that depends on `place`.
     pub(crate) fn deadly(seed: u64, mean: u64, depth: u32, place: u64, panics: bool) -> Self {
+        let forks = panics && mix(seed, 5).is_multiple_of(2);
         let tree = Self::Random { seed, mean, depth };
         let mut state = tree.root();
         for level in 0..=place % u64::from(depth) {
@@ -120,7 +125,32 @@ impl Shape {
             let which = mix(place, level) % children.len() as u64;
             state = children.swap_remove(usize::try_from(which).unwrap_or(0));
         }
-        Self::Deadly { seed, mean, depth, state: state.number, panics }
+        Self::Deadly { seed, mean, depth, state: state.number, panics, forks }
+    }
+
+    /// Returns the tree whose walks spawn others, for some of the random trees.
+    pub(crate) fn or_forking(self) -> Self {
+        match self {
+            Self::Random { seed, mean, depth } if mix(seed, 3).is_multiple_of(3) => {
+                Self::Forking { seed, mean, depth }
+            }
+            other => other,
+        }
+    }
+
+    /// Returns how a walk goes on after a state that has children.
+    pub(super) fn fork(&self, number: u64) -> Fork {
+        if !matches!(self, Self::Forking { .. } | Self::Deadly { forks: true, .. }) {
+            return Fork::No;
+        }
+        match mix(number, 13) % 8 {
+            0 | 1 => Fork::All,
+            2 => Fork::Later,
+            3 => Fork::Never,
+            4 => Fork::Sibling,
+            5 => Fork::Outside,
+            _ => Fork::No,
+        }
     }
 }
 
@@ -159,8 +189,12 @@ impl fmt::Display for Shape {
             Self::Lopsided { length, .. } => write!(f, "one leaf with a chain of {length}"),
             Self::Refusing { .. } => f.write_str("a random tree whose tasks mostly refuse to split"),
             Self::Heavy { bytes, .. } => write!(f, "a random tree whose states take {bytes} bytes"),
+            Self::Deadly { forks: true, .. } => {
+                f.write_str("a random tree with a state that panics, whose walks spawn others")
+            }
             Self::Deadly { panics: true, .. } => f.write_str("a random tree with a state that panics"),
             Self::Deadly { .. } => f.write_str("a random tree with a state that kills its machine"),
+            Self::Forking { .. } => f.write_str("a random tree whose walks spawn others and wait for them"),
             Self::Tour(tour) => write!(f, "the shortest tour of {} towns", tour.towns()),
         }
     }

@@ -1,0 +1,314 @@
+//! The tasks of a pool that wait: for the tasks that they have spawned, or for something outside.
+//!
+//! They are outside of the queue, so no worker and no thief takes them; but they are in every
+//! [cut](crate::pool::cut), and leave with the queued tasks.
+//!
+//! For each scope that was opened here the pool keeps a *mirror*: the ids of the scope that were toggled once by
+//! what was completed here. When all tasks that were spawned are named, and no id is left, everything in the scope
+//! is complete, and the task that waits for it is queued without any I/O. If a part of the scope went to another
+//! node the mirror never becomes empty; then the global task list tells that the scope is complete.
+//!
+//! A mirror counts what has the same fate as the task that opened the scope: completions on its basis, and those
+//! that are the node's own. It is dropped when that task leaves the pool, since more may be named elsewhere then.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use super::{Gate, Queue, Queued, State};
+use crate::{
+    holdings::Basis,
+    id::TaskId,
+    pool::{Entry, cut::Seal, signals::Signals, wakers::Bell},
+    scope::{Completed, Mark, Scope, Spawned, Then},
+    task::Task,
+};
+
+/// What a task waits for.
+#[derive(Clone)]
+pub(in crate::pool) enum Waits {
+    /// For nothing.
+    No,
+    /// Until its scope is complete.
+    Scope,
+    /// For a wake-up.
+    Outside(Arc<Bell>),
+}
+
+/// The tasks that wait, and the mirrors.
+pub(super) struct Waiting<T: Task> {
+    /// By their scopes and bases: a task that was handed over may be here twice until one of the two is void.
+    scopes: BTreeMap<(Scope, Basis), Queued<T>>,
+    outside: BTreeMap<u64, Queued<T>>,
+    mirrors: HashMap<Scope, Mirror>,
+}
+
+/// The ids of a scope that were toggled once here.
+struct Mirror {
+    /// That of the task that has opened the scope.
+    basis: Basis,
+    odd: HashSet<TaskId>,
+    /// Whether all tasks that were spawned are named.
+    named: bool,
+}
+
+impl Mirror {
+    fn toggle(&mut self, id: TaskId) {
+        if !self.odd.remove(&id) {
+            self.odd.insert(id);
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.named && self.odd.is_empty()
+    }
+}
+
+impl<T: Task> Default for Waiting<T> {
+    fn default() -> Self {
+        Self { scopes: BTreeMap::new(), outside: BTreeMap::new(), mirrors: HashMap::new() }
+    }
+}
+
+impl<T: Task> Waiting<T> {
+    /// Returns the number of tasks that wait.
+    pub(super) fn len(&self) -> usize {
+        self.scopes.len() + self.outside.len()
+    }
+
+    /// Returns the tasks that wait.
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &Queued<T>> {
+        self.scopes.values().chain(self.outside.values())
+    }
+
+    /// Adds a task that waits. Returns it if it need not wait.
+    fn add(&mut self, queued: Queued<T>) -> Option<Queued<T>> {
+        match &queued.waits {
+            Waits::No => return Some(queued),
+            Waits::Outside(bell) if bell.has_rung() => return Some(queued),
+            Waits::Outside(bell) => {
+                self.outside.insert(bell.number, queued);
+            }
+            Waits::Scope => {
+                let Some(scope) = queued.entry.spawned.awaited() else { return Some(queued) };
+                let basis = queued.entry.basis;
+                let mirror = self.mirrors.get(&scope).filter(|mirror| mirror.basis == basis);
+                if mirror.is_some_and(Mirror::is_complete) {
+                    self.mirrors.remove(&scope);
+                    return Some(queued);
+                }
+                let before = self.scopes.insert((scope, basis), queued);
+                debug_assert!(before.is_none(), "two tasks wait for {scope:?}");
+            }
+        }
+        None
+    }
+
+    /// Takes out the waiting tasks for which this is true.
+    pub(super) fn take(&mut self, which: impl Fn(Basis) -> bool) -> Vec<Queued<T>> {
+        let scopes = std::mem::take(&mut self.scopes);
+        let (mut taken, kept) = divide(scopes, &which);
+        self.scopes = kept;
+        let outside = std::mem::take(&mut self.outside);
+        let (others, kept) = divide(outside, &which);
+        self.outside = kept;
+        taken.extend(others);
+        taken
+    }
+
+    /// Forgets the mirror of a task that leaves the pool.
+    pub(super) fn left(&mut self, entry: &Entry<T>) {
+        if let Some(scope) = entry.spawned.scope() {
+            self.mirrors.remove(&scope);
+        }
+    }
+
+    /// Drops what is on these bases.
+    pub(super) fn void(&mut self, bases: &[Basis]) {
+        self.take(|basis| bases.contains(&basis));
+        self.mirrors.retain(|_, mirror| !bases.contains(&mirror.basis));
+    }
+}
+
+/// Divides tasks that wait by their bases.
+fn divide<K: Ord, T: Task>(
+    tasks: BTreeMap<K, Queued<T>>,
+    which: &impl Fn(Basis) -> bool,
+) -> (Vec<Queued<T>>, BTreeMap<K, Queued<T>>) {
+    let (mut taken, mut kept) = (Vec::new(), BTreeMap::new());
+    for (key, queued) in tasks {
+        if which(queued.entry.basis) {
+            taken.push(queued);
+        } else {
+            kept.insert(key, queued);
+        }
+    }
+    (taken, kept)
+}
+
+impl<T: Task> State<T> {
+    /// Queues a task that need not wait any more, before all others.
+    fn queue_woken(&mut self, mut queued: Queued<T>) {
+        if let Spawned::Awaited { then: Then::GoesOn, .. } = queued.entry.spawned {
+            queued.entry.spawned = Spawned::Nothing;
+        }
+        queued.waits = Waits::No;
+        self.staying += usize::from(queued.stays());
+        self.tasks.push_front(queued);
+    }
+
+    /// Lets a task wait, or queues it if it need not. Returns the number of tasks that were queued.
+    pub(super) fn let_wait(&mut self, queued: Queued<T>) -> usize {
+        let woken = self.waiting.add(queued);
+        let count = usize::from(woken.is_some());
+        if let Some(woken) = woken {
+            self.queue_woken(woken);
+        }
+        count
+    }
+}
+
+impl<T: Task> Queue<T> {
+    /// Begins to mirror a scope that a task with this basis opens.
+    pub(in crate::pool) fn open_scope(&self, scope: Scope, basis: Basis) {
+        let mirror = Mirror { basis, odd: HashSet::new(), named: false };
+        self.lock().waiting.mirrors.insert(scope, mirror);
+    }
+
+    /// Returns whether a scope in which these tasks were spawned is complete, and its mirror is not needed any
+    /// more.
+    pub(in crate::pool) fn close_scope(&self, scope: Scope, tasks: &[TaskId]) -> bool {
+        let mut state = self.lock();
+        let Some(mirror) = state.waiting.mirrors.get(&scope) else { return false };
+        let spawned: HashSet<TaskId> = tasks.iter().copied().collect();
+        let is_complete = mirror.odd == spawned;
+        if is_complete {
+            state.waiting.mirrors.remove(&scope);
+        }
+        is_complete
+    }
+
+    /// Forgets the mirror of a scope for which no task will wait.
+    pub(in crate::pool) fn forget_scope(&self, scope: Scope) {
+        self.lock().waiting.mirrors.remove(&scope);
+    }
+
+    /// Lets a worker's task wait, which names these tasks of the scope that it waits for. As with [`put_by`](Self::put_by), it may have to come with its sealed form.
+    /// Returns whether the driver is to be notified.
+    pub(in crate::pool) fn wait_by(
+        &self,
+        worker: usize,
+        (entry, waits): (Entry<T>, Waits),
+        named: &[TaskId],
+        sealed: Option<Seal>,
+        signals: &Signals,
+    ) -> Result<bool, Box<Entry<T>>> {
+        let mut state = self.lock();
+        if state.cut.awaits(worker) && state.cut.counts(entry.basis) {
+            let Some(sealed) = sealed else { return Err(Box::new(entry)) };
+            state.cut.add(sealed);
+        }
+        if state.cut.is_void(entry.basis) {
+            return Ok(false);
+        }
+        if let Some(scope) = entry.spawned.awaited()
+            && let Some(mirror) = state.waiting.mirrors.get_mut(&scope)
+            && mirror.basis == entry.basis
+        {
+            for &id in named {
+                mirror.toggle(id);
+            }
+            mirror.named = true;
+        }
+        let woken = state.let_wait(Queued { waits, ..Queued::new(entry) });
+        let first = state.waiting.len() == 1;
+        let notify = state.gate != Gate::Open || (woken == 0 && first) || (woken > 0 && state.thieves > 0);
+        self.added(woken, state, signals);
+        Ok(notify)
+    }
+
+    /// Notes a completion in the mirror of its scope, after it is recorded. Returns whether the driver is to be
+    /// notified.
+    pub(in crate::pool) fn note_completed(
+        &self,
+        basis: Basis,
+        completed: &Completed<'_>,
+        signals: &Signals,
+    ) -> bool {
+        let Some(scope) = completed.scope else { return false };
+        let mut state = self.lock();
+        let counts = state.cut.counts(basis);
+        let Some(mirror) = state.waiting.mirrors.get_mut(&scope) else { return false };
+        if !counts && mirror.basis != basis {
+            return false;
+        }
+        mirror.toggle(completed.id);
+        let named = completed.named().chain(completed.renewed().map(|(renewed, _)| renewed));
+        named.filter(|mark| mark.scope == Some(scope)).for_each(|mark| mirror.toggle(mark.task));
+        if !mirror.is_complete() {
+            return false;
+        }
+        let of = (scope, mirror.basis);
+        let Some(waiting) = state.waiting.scopes.remove(&of) else { return false };
+        state.waiting.mirrors.remove(&scope);
+        state.queue_woken(waiting);
+        let notify = state.thieves > 0 || state.gate != Gate::Open;
+        self.added(1, state, signals);
+        notify
+    }
+
+    /// Returns the scopes that are awaited, each with the id of the task that waits for it.
+    pub(in crate::pool) fn awaited_scopes(&self) -> Vec<(Mark, Scope)> {
+        let state = self.lock();
+        let mark = |entry: &Entry<T>| Mark { scope: entry.scope, task: entry.id };
+        state.waiting.scopes.iter().map(|(&(scope, _), queued)| (mark(&queued.entry), scope)).collect()
+    }
+
+    /// Queues the tasks that wait for these scopes, which are complete. Returns how many.
+    pub(in crate::pool) fn wake(&self, scopes: &[Scope], signals: &Signals) -> usize {
+        let mut state = self.lock();
+        let mut woken = Vec::new();
+        for &scope in scopes {
+            let of_it = state.waiting.scopes.range((scope, Basis::FIRM)..=(scope, Basis(u64::MAX)));
+            let of_it: Vec<(Scope, Basis)> = of_it.map(|(key, _)| *key).collect();
+            woken.extend(of_it.iter().filter_map(|key| state.waiting.scopes.remove(key)));
+            state.waiting.mirrors.remove(&scope);
+        }
+        let count = woken.len();
+        for woken in woken {
+            state.queue_woken(woken);
+        }
+        self.added(count, state, signals);
+        count
+    }
+
+    /// Queues the tasks for which a wake-up has come.
+    pub(in crate::pool) fn wake_rung(&self, rung: &[Arc<Bell>], signals: &Signals) {
+        let mut state = self.lock();
+        let woken: Vec<Queued<T>> =
+            rung.iter().filter_map(|bell| state.waiting.outside.remove(&bell.number)).collect();
+        let count = woken.len();
+        for woken in woken {
+            state.queue_woken(woken);
+        }
+        self.added(count, state, signals);
+    }
+
+    /// Returns whether so many tasks are queued or wait that a worker's task is to let those begin that it has
+    /// spawned, and asks it to.
+    pub(in crate::pool) fn is_crowded(&self, worker: usize, tasks_max: usize, signals: &Signals) -> bool {
+        let state = self.lock();
+        let is_crowded = state.tasks.len() + state.waiting.len() >= tasks_max;
+        if is_crowded && state.running[worker].is_some() && !self.yields[worker].swap(true, Relaxed) {
+            self.interrupted[worker].store(true, Relaxed);
+            signals.announce_snapshot();
+        }
+        is_crowded
+    }
+
+    /// Returns whether a worker's task is to let those begin that it has spawned, once.
+    pub(in crate::pool) fn yields(&self, worker: usize) -> bool {
+        self.yields[worker].swap(false, Relaxed)
+    }
+}

@@ -1,0 +1,196 @@
+//! Tasks that other tasks have spawned and may wait for.
+//!
+//! All that a task spawns before it waits is in one *scope*, and so is what is split off from it. When the task
+//! waits it is renewed: its old id completes, with the spawned tasks among its children, and the task is called
+//! again, under its new id, when everything in the scope is complete.
+//!
+//! Ids in a scope are toggled under names that contain the scope. So anyone who sees the new id in the global
+//! task list, and no name of the scope, knows that the scope is complete, however old the list is that it sees.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{IdError, TaskId};
+
+/// What a task spawns before it waits, and what is split off from that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Scope(pub(crate) TaskId);
+
+/// The id of a task as it is toggled: with the scope that the task is in, if it is in one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    pub(crate) scope: Option<Scope>,
+    pub(crate) task: TaskId,
+}
+
+/// What a task has to do with a scope of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) enum Spawned {
+    /// It has none.
+    #[default]
+    Nothing,
+    /// It has spawned these tasks, which are named when it waits or completes.
+    Tasks { scope: Scope, tasks: Vec<TaskId> },
+    /// It waits until the scope is complete. All tasks that it has spawned there are named.
+    Awaited { scope: Scope, then: Then },
+}
+
+/// What a task does when its scope is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Then {
+    /// It is searched again.
+    GoesOn,
+    /// It is complete, too.
+    Completes,
+}
+
+/// The ids that one completion toggles.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Completed<'a> {
+    pub(crate) id: TaskId,
+    /// The scope of the task, and of its children.
+    pub(crate) scope: Option<Scope>,
+    pub(crate) children: &'a [TaskId],
+    /// The id under which the task goes on after it has waited.
+    pub(crate) renewed: Option<TaskId>,
+    pub(crate) spawned: &'a Spawned,
+}
+
+impl<'a> Completed<'a> {
+    /// Returns a completion that has nothing to do with any scope.
+    pub(crate) fn plain(id: TaskId, children: &'a [TaskId]) -> Self {
+        Self { id, scope: None, children, renewed: None, spawned: &Spawned::Nothing }
+    }
+
+    pub(crate) fn own(&self) -> Mark {
+        Mark { scope: self.scope, task: self.id }
+    }
+
+    /// Returns the children, and what was spawned.
+    pub(crate) fn named(&self) -> impl Iterator<Item = Mark> + 'a {
+        let scope = self.scope;
+        let children = self.children.iter().map(move |&task| Mark { scope, task });
+        let spawned = match self.spawned {
+            Spawned::Tasks { scope, tasks } => Some((*scope, tasks)),
+            Spawned::Nothing | Spawned::Awaited { .. } => None,
+        };
+        children.chain(
+            spawned
+                .into_iter()
+                .flat_map(|(scope, tasks)| tasks.iter().map(move |&task| Mark { scope: Some(scope), task })),
+        )
+    }
+
+    /// Returns the task that goes on after it has waited, with the scope for which it does.
+    pub(crate) fn renewed(&self) -> Option<(Mark, Scope)> {
+        Some((Mark { scope: self.scope, task: self.renewed? }, self.spawned.scope()?))
+    }
+}
+
+impl Spawned {
+    /// Returns the scope that the task has opened, if there is one.
+    pub(crate) fn scope(&self) -> Option<Scope> {
+        match self {
+            Self::Nothing => None,
+            Self::Tasks { scope, .. } | Self::Awaited { scope, .. } => Some(*scope),
+        }
+    }
+
+    /// Returns the scope that the task waits for.
+    pub(crate) fn awaited(&self) -> Option<Scope> {
+        match self {
+            Self::Nothing | Self::Tasks { .. } => None,
+            Self::Awaited { scope, .. } => Some(*scope),
+        }
+    }
+
+    /// Returns the number of ids in it.
+    pub(crate) fn ids(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Tasks { tasks, .. } => 1 + tasks.len(),
+            Self::Awaited { .. } => 1,
+        }
+    }
+}
+
+impl From<TaskId> for Mark {
+    fn from(task: TaskId) -> Self {
+        Self { scope: None, task }
+    }
+}
+
+impl PartialEq<TaskId> for Mark {
+    fn eq(&self, other: &TaskId) -> bool {
+        *self == Self::from(*other)
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.scope {
+            Some(Scope(scope)) => write!(f, "{}~{scope}", self.task),
+            None => self.task.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Mark {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        match text.split_once('~') {
+            Some((task, scope)) => Ok(Self { scope: Some(Scope(scope.parse()?)), task: task.parse()? }),
+            None => Ok(Self::from(text.parse::<TaskId>()?)),
+        }
+    }
+}
+
+/// Returns which of these scopes are complete according to the names in the global task list. Each comes with the
+/// id of the task that waits for it. The list may be as old as it likes.
+pub(crate) fn complete(awaited: &[(Mark, Scope)], list: &[String]) -> Vec<Scope> {
+    // What is not a mark was not made by a task.
+    let marks: Vec<Mark> = list.iter().filter_map(|name| name.parse().ok()).collect();
+    let open: std::collections::BTreeSet<Scope> = marks.iter().filter_map(|mark| mark.scope).collect();
+    let listed: std::collections::BTreeSet<Mark> = marks.into_iter().collect();
+    let is_complete = |(waiting, scope): &&(Mark, Scope)| listed.contains(waiting) && !open.contains(scope);
+    awaited.iter().filter(is_complete).map(|(_, scope)| *scope).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::NodeId;
+
+    fn task(number: u64) -> TaskId {
+        TaskId { node: NodeId(1), number }
+    }
+
+    #[test]
+    fn a_mark_reads_back_as_it_is_written() {
+        let plain = Mark::from(task(7));
+        let scoped = Mark { scope: Some(Scope(task(3))), ..plain };
+        assert_eq!(plain.to_string(), "n0000000000000001-7");
+        assert_eq!(scoped.to_string(), "n0000000000000001-7~n0000000000000001-3");
+        for mark in [plain, scoped] {
+            assert_eq!(mark.to_string().parse(), Ok(mark));
+        }
+        for garbage in ["", "~", "open", "n0000000000000001-7~", "n0000000000000001-7~x"] {
+            assert!(garbage.parse::<Mark>().is_err(), "{garbage}");
+        }
+    }
+
+    #[test]
+    fn a_scope_is_complete_when_its_tasks_are_named_and_none_is_in_the_list() {
+        let scope = Scope(task(3));
+        let awaited = [(Mark::from(task(9)), scope)];
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let of = |names: &[&str]| complete(&awaited, &list(names));
+        let (waiting, open) = ("n0000000000000001-9", "n0000000000000001-5~n0000000000000001-3");
+        assert_eq!(of(&[]), [], "it is not named yet");
+        assert_eq!(of(&[open]), []);
+        assert_eq!(of(&[waiting, open]), []);
+        assert_eq!(of(&[waiting, "n0000000000000001-5", "open"]), [scope]);
+    }
+}
