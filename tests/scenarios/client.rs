@@ -43,7 +43,8 @@ async fn two_nodes_within_the_process_do_three_jobs() {
         (0..2).map(|_| Node::builder(&client).task::<Tree>().workers(1).serve().unwrap()).collect();
 
     let counted = can_be_spawned(client.submit(job(10, 0).name("counted"))).await.unwrap();
-    let watched = client.submit(job(12, 100)).await.unwrap();
+    // All run side by side: it has to last longer than the first.
+    let watched = client.submit(job(13, 4_000)).await.unwrap();
     let endless = client.submit(job(40, 100)).await.unwrap();
 
     let report = timeout(PATIENCE, can_be_spawned(counted.result())).await.unwrap().unwrap();
@@ -60,7 +61,7 @@ async fn two_nodes_within_the_process_do_three_jobs() {
         (last, readings) = (worked, readings + 1);
     }
     assert!(readings > 0, "the first reading is at once");
-    assert_eq!(timeout(PATIENCE, watched.result()).await.unwrap().unwrap().output, Tree::sequential(12).0);
+    assert_eq!(timeout(PATIENCE, watched.result()).await.unwrap().unwrap().output, Tree::sequential(13).0);
 
     timeout(PATIENCE, endless.cancel("enough")).await.unwrap().unwrap();
     let report = timeout(PATIENCE, endless.result()).await.unwrap().unwrap();

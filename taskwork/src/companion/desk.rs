@@ -40,8 +40,10 @@ struct State {
     nodes: BTreeSet<NodeId>,
     /// The nodes that are there as far as the companion was told.
     told: BTreeSet<NodeId>,
-    /// The nodes about which there may be something to tell.
+    /// The nodes that are in one of these and not in the other.
     changed: BTreeSet<NodeId>,
+    /// The members that have left the attempt.
+    left: BTreeSet<NodeId>,
     rescue: Option<Rescue>,
     refusals: VecDeque<(NodeId, u64, Refusal)>,
     messages: VecDeque<(NodeId, Vec<u8>)>,
@@ -84,21 +86,35 @@ impl Desk {
         });
     }
 
-    /// Tells that a node is there, or not any more.
+    /// Tells that a node is a member that may work on the job, or not any more.
     pub(crate) fn node(&self, node: NodeId, is_there: bool) {
         self.change(|state| {
-            if is_there {
-                state.nodes.insert(node);
-            } else {
-                state.nodes.remove(&node);
+            if !is_there {
+                state.left.remove(&node);
             }
-            state.changed.insert(node);
+            let takes_part = is_there && !state.left.contains(&node);
+            state.set(node, takes_part);
         });
     }
 
-    /// Tells which attempt has begun.
+    /// Tells that a member has left the attempt.
+    pub(crate) fn left(&self, node: NodeId) {
+        self.change(|state| {
+            if state.nodes.contains(&node) {
+                state.left.insert(node);
+            }
+            state.set(node, false);
+        });
+    }
+
+    /// Tells which attempt has begun, in which all members may take part.
     pub(crate) fn attempt(&self, number: u32) {
-        self.change(|state| state.attempt = Some(number));
+        self.change(|state| {
+            state.attempt = Some(number);
+            for node in std::mem::take(&mut state.left) {
+                state.set(node, true);
+            }
+        });
     }
 
     /// Asks the companion to rescue what it has. The future ends when that is done, or the companion has ended.
@@ -144,19 +160,30 @@ impl Desk {
 }
 
 impl State {
+    fn set(&mut self, node: NodeId, is_there: bool) {
+        if is_there {
+            self.nodes.insert(node);
+        } else {
+            self.nodes.remove(&node);
+        }
+        if self.told.contains(&node) == is_there {
+            self.changed.remove(&node);
+        } else {
+            self.changed.insert(node);
+        }
+    }
+
     /// Returns the next event. Nodes come before their messages.
     fn next(&mut self) -> Option<CompanionEvent> {
         if let Some(number) = self.attempt.take() {
             return Some(CompanionEvent::Attempt { number });
         }
-        while let Some(node) = self.changed.pop_first() {
-            let is_there = self.nodes.contains(&node);
-            if is_there && self.told.insert(node) {
-                return Some(CompanionEvent::Joined { node });
-            }
-            if !is_there && self.told.remove(&node) {
+        if let Some(node) = self.changed.pop_first() {
+            if self.told.remove(&node) {
                 return Some(CompanionEvent::Left { node });
             }
+            self.told.insert(node);
+            return Some(CompanionEvent::Joined { node });
         }
         if let Some(rescue) = self.rescue.take() {
             return Some(CompanionEvent::Rescue(rescue));
@@ -220,6 +247,36 @@ mod tests {
         assert_eq!(events(&desk), [""; 0], "nothing has changed");
         desk.node(B, false);
         assert_eq!(events(&desk), ["left 2"]);
+    }
+
+    #[test]
+    fn a_member_that_has_left_the_attempt_is_there_again_in_the_next_one() {
+        let desk = Desk::default();
+        desk.attempt(1);
+        desk.node(A, true);
+        desk.left(A);
+        desk.left(B);
+        // Its record was read, which says nothing new.
+        desk.node(A, true);
+        assert_eq!(events(&desk), ["attempt 1"]);
+        desk.attempt(2);
+        assert_eq!(events(&desk), ["attempt 2", "joined 1"]);
+        desk.left(A);
+        desk.node(A, false);
+        desk.attempt(3);
+        assert_eq!(events(&desk), ["attempt 3", "left 1"]);
+    }
+
+    #[test]
+    fn nodes_that_come_and_go_take_no_space() {
+        let desk = Desk::default();
+        for number in 0..10_000 {
+            desk.node(NodeId(number), true);
+            desk.left(NodeId(number));
+            desk.node(NodeId(number), false);
+        }
+        let state = desk.lock();
+        assert_eq!((state.nodes.len(), state.changed.len(), state.left.len()), (0, 0, 0));
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! async fn greet(mut cx: CompanionContext, heard: Arc<AtomicUsize>) -> Result<(), String> {
 //!     while let Some(event) = cx.next().await {
 //!         match event {
-//!             // Whoever is not greeted joins again, or is lost: nothing depends on it.
+//!             // A companion that begins later greets, too.
 //!             CompanionEvent::Joined { node } => drop(cx.messenger().send(node, b"hello".to_vec())),
 //!             CompanionEvent::Message { .. } => drop(heard.fetch_add(1, Relaxed)),
 //!             _ => {}
@@ -153,7 +153,8 @@ pub enum CompanionEvent {
         /// Its number, from 1.
         number: u32,
     },
-    /// A node is there that works on the job, or is about to; or that could.
+    /// A node is there that works on the job, or is about to; or that could. Its companion may begin later: then
+    /// messages to it are [refused](Refusal::Absent).
     Joined {
         /// The node.
         node: NodeId,
@@ -164,7 +165,7 @@ pub enum CompanionEvent {
         node: NodeId,
     },
     /// The companion on another node, or this one, has sent a message. What is under way when a connection breaks
-    /// is lost, and messages may overtake each other.
+    /// is lost, and messages may overtake each other, and the news of their node and attempt.
     Message {
         /// The node from which it comes.
         from: NodeId,
@@ -193,8 +194,11 @@ pub enum Refusal {
     Absent,
 }
 
-/// The request to bring everything to other nodes that would be lost with this one. Tasks run on meanwhile. The node
-/// leaves when this is dropped, or when its time is up.
+/// The request to bring everything to other nodes that would be lost with this one. The node leaves when this is
+/// dropped, or when its time is up.
+///
+/// Tasks run on meanwhile, and until they are next polled after that. So from this event on a companion should pass on
+/// at once what comes from them.
 #[derive(Debug)]
 pub struct Rescue {
     until: Instant,
@@ -203,7 +207,7 @@ pub struct Rescue {
 }
 
 impl Rescue {
-    /// Returns the time at which the node does not wait any longer.
+    /// Returns the time until which the node waits. It waits shorter if it is told meanwhile to leave by a deadline.
     pub fn until(&self) -> Instant {
         self.until
     }
@@ -224,7 +228,7 @@ pub(crate) trait Outbox: Send + Sync {
 
 impl Messenger {
     /// Sends a message of up to 1 MiB to the companion on a node, which may be this one, and returns its number on
-    /// this node. Never blocks.
+    /// this node. Never blocks, and works on any thread.
     ///
     /// The message may be lost, as with a connection, and is not repeated. If the receiver does not accept it,
     /// [`CompanionEvent::Refused`] tells that, unless that is lost.

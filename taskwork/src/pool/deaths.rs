@@ -33,6 +33,11 @@ impl Deaths {
         Self { since: self.since.or(Some(now)), ..self }
     }
 
+    /// Returns the deaths of a task that waits: it does not run meanwhile.
+    pub(super) fn resting(self) -> Self {
+        Self { since: None, ..self }
+    }
+
     /// Returns the deaths of a task that was polled now.
     pub(super) fn polled(self, now: Instant) -> Self {
         match self.since {
@@ -56,5 +61,7 @@ mod tests {
         let deaths = deaths.polled(half).running(half);
         assert_eq!(deaths.count(), 2, "not for long");
         assert_eq!(deaths.polled(start + SURVIVED_AFTER).count(), 0);
+        let (later, rested) = (start + 3 * SURVIVED_AFTER, deaths.resting());
+        assert_eq!(rested.running(later).polled(later + SURVIVED_AFTER / 2).count(), 2, "it has waited");
     }
 }

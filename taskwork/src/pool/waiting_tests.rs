@@ -20,7 +20,7 @@ use crate::{
     holdings::Basis,
     id::{NodeId, TaskId},
     output::Output,
-    scope::{self, Mark, Spawned},
+    scope::{self, Mark, Scope, Spawned},
     task::{Outcome, Task},
     wire::codec,
 };
@@ -519,4 +519,34 @@ fn a_task_that_waits_for_something_outside_goes_on_when_it_is_woken_before_or_af
         crew.join();
     }
     last.wake();
+}
+
+#[test]
+fn a_spawner_is_not_complete_in_a_cut_in_which_what_it_has_spawned_is_not() {
+    let pool = Arc::new(Pool::<Fork>::new(NodeId(1), Arc::default(), 2, LIMITS));
+    let next = |worker| pool.queue.next(worker, &pool.signals, || {}).unwrap();
+    // It does not wait itself, and is in a scope for which another one waits.
+    let spawner = Fork::new(3, 1, 1);
+    let outer = Some(Scope(pool.new_id()));
+    let entry = Entry { scope: outer, ..Entry::new(TaskId::ROOT, spawner) };
+    pool.put(vec![entry.seal().unwrap()], Basis::FIRM, None).unwrap();
+    let searched = pool.search(next(0), 0);
+    pool.begin_cut(&[]).unwrap();
+    pool.run(next(1), 1);
+    assert!(pool.conclude(searched, 0).is_none());
+    // It is called again at once, after the cut.
+    let again = next(0);
+    let give_up = Instant::now() + PATIENCE;
+    let cut = loop {
+        if let Some(cut) = Arc::clone(&pool).ready_cut().unwrap() {
+            break cut;
+        }
+        assert!(Instant::now() < give_up, "both workers have passed their points");
+        std::thread::yield_now();
+    };
+    let waits = cut.tasks.iter().filter(|task| task.spawned.awaited().is_some()).count();
+    assert_eq!((cut.tasks.len(), waits), (2, 1), "what was spawned, and the spawner that waits for it");
+    pool.run(again, 0);
+    let view = pool.queue.view();
+    assert_eq!((view.queued, view.waiting), (0, 0), "everything is complete");
 }

@@ -105,7 +105,7 @@ impl<T: Task> Pool<T> {
         match outcome {
             Ok(Outcome::Complete) => self.complete_or_join(worker, part, deaths, task),
             Ok(Outcome::Wait) => {
-                let entry = part.stopped(deaths.polled(Instant::now()), task);
+                let entry = part.stopped(deaths.polled(Instant::now()).resting(), task);
                 match waker {
                     Some(waker) => self.wait_by(worker, entry, Waits::Outside(waker.bell()), &[]),
                     None => self.wait_for_spawned(worker, entry, Then::GoesOn),
@@ -129,8 +129,8 @@ impl<T: Task> Pool<T> {
         if let Spawned::Tasks { scope, tasks } = &part.spawned {
             if part.scope.is_none() {
                 self.queue.forget_scope(*scope);
-            } else if !self.queue.close_scope(*scope, tasks) {
-                return self.wait_for_spawned(worker, part.stopped(deaths, task), Then::Completes);
+            } else if !self.queue.close_scope(worker, *scope, tasks) {
+                return self.wait_for_spawned(worker, part.stopped(deaths.resting(), task), Then::Completes);
             }
         }
         let Part { id, scope, children, spawned, output, basis } = part;

@@ -5,7 +5,10 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Relaxed, Release},
+        },
     },
     thread,
 };
@@ -22,6 +25,13 @@ use crate::{
 /// The time for which it is waited for a companion whose job is over for the node.
 pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The maximum number of companions of this process that have not ended although their jobs are over. Beyond it no
+/// other is started.
+const LEFT_BEHIND_MAX: usize = 16;
+
+/// The number of these companions.
+static LEFT_BEHIND: AtomicUsize = AtomicUsize::new(0);
+
 /// A companion that was started.
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -33,6 +43,7 @@ pub(crate) struct Host {
 #[derive(Debug, Default)]
 struct End {
     is_reached: Latch,
+    is_left_behind: AtomicBool,
     outcome: Mutex<Option<String>>,
 }
 
@@ -59,14 +70,21 @@ impl Host {
             its_desk.end();
             *end.outcome.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
             end.is_reached.set();
+            if end.is_left_behind.swap(false, AcqRel) {
+                LEFT_BEHIND.fetch_sub(1, Relaxed);
+            }
         };
+        let left_behind = LEFT_BEHIND.load(Relaxed);
+        if left_behind >= LEFT_BEHIND_MAX {
+            over(Err(format!("{left_behind} companions of earlier jobs on this node have not ended")));
+            return host;
+        }
         match stage {
             Stage::Thread => {
                 let its_over = over.clone();
                 let running =
                     thread::Builder::new().name(format!("companion {}", job.number())).spawn(move || {
-                        let outcome = catch_unwind(AssertUnwindSafe(|| run_here(run, context)));
-                        its_over(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))));
+                        its_over(run_here(run, context));
                     });
                 if let Err(error) = running {
                     over(Err(format!("no thread could be started: {error}")));
@@ -81,6 +99,12 @@ impl Host {
             }
         }
         host
+    }
+
+    /// Does not wait for the companion any more.
+    pub(crate) fn leave_behind(&self) {
+        LEFT_BEHIND.fetch_add(1, Relaxed);
+        self.end.is_left_behind.store(true, Release);
     }
 
     /// Waits until the companion has ended. Returns why it has failed, unless it has not.
@@ -103,8 +127,9 @@ impl Drop for Host {
 fn run_here(run: Run, context: CompanionContext) -> Result<(), String> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no runtime could be started: {error}"))?;
-    let outcome = runtime.block_on(async { run(context).await });
-    // What it may still run on other threads is not waited for.
+    let running = AssertUnwindSafe(|| runtime.block_on(async { run(context).await }));
+    let outcome = catch_unwind(running).unwrap_or_else(|panic| Err(panicked(&*panic)));
+    // What it may still run on other threads is not waited for, also after a panic.
     runtime.shutdown_background();
     outcome
 }

@@ -20,7 +20,7 @@ use super::{
     transport::{Arrival, Carrier, Room, Subject, UnderWay},
 };
 use crate::{
-    companion::{Desk, Refusal},
+    companion::{COMPANION_MESSAGE_BYTES_MAX, Desk, Refusal},
     id::NodeId,
     wire::{
         codec,
@@ -160,6 +160,10 @@ impl Table {
             Some(Entry::Left) | None => None,
         };
         let refused = match (content, desk) {
+            (NoteContent::Message(bytes), _) if bytes.len() > COMPANION_MESSAGE_BYTES_MAX => {
+                tracing::warn!(%from, bytes = bytes.len(), "a message that is too large was dropped");
+                Ok(())
+            }
             (NoteContent::Message(bytes), Some(desk)) => desk.message(from, bytes.into()),
             (NoteContent::Message(_), None) => Err(Refusal::Absent),
             (NoteContent::Refused(why), desk) => {

@@ -3,10 +3,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use tokio::{
@@ -54,10 +51,9 @@ pub(crate) struct Driver {
     /// `None` for a single node within one process, which has no peers.
     pub(crate) line: Option<Line>,
     pub(crate) shutdown: oneshot::Receiver<()>,
-    /// Asks the node to leave and to hand on its unfinished tasks.
-    pub(crate) drain: Arc<Notify>,
-    /// When it was first asked, on the clock of the node, in milliseconds.
-    pub(crate) told_to_drain_ms: Arc<AtomicU64>,
+    /// Asks the node to leave and to hand on its unfinished tasks: when somebody asked for that, on the clock of the
+    /// node, in milliseconds.
+    pub(crate) drain: mpsc::Receiver<u64>,
     /// The node's figures, for observers.
     pub(crate) figures: Arc<Mutex<Figures>>,
     /// What stands in `ZooKeeper` of what the node holds, for observers.
@@ -162,8 +158,7 @@ impl Driver {
         tokio::select! {
             biased;
             _ = &mut self.shutdown => Input::ShutDown,
-            () = self.drain.notified() => {
-                let told = self.told_to_drain_ms.load(Relaxed);
+            Some(told) = self.drain.recv() => {
                 Input::Event(Event::Drain { ms_ago: self.clock.now_ms().saturating_sub(told) })
             },
             event = self.events.recv() => event.map_or(Input::ShutDown, Input::Event),

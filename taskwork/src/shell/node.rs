@@ -17,7 +17,7 @@ use zk::{Counted, Labels, figures::EventKind, job::JobRecord};
 use super::{
     clock::{Clock, unix_ms},
     companion::Host,
-    coordination::{Coordination, LEAVINGS_MAX, LOOKS_MAX, Leaving, ORDERS_MAX, Visibility},
+    coordination::{Coordination, LEAVINGS_MAX, LOOKS_MAX, Leaving, ORDERS_MAX, Told, Visibility},
     driver::{Driver, Ended},
     mail::Mail,
     seat::Seat,
@@ -25,6 +25,7 @@ use super::{
     transport::bulk::Offer,
 };
 use crate::{
+    companion::Desk,
     config::Limits,
     core::{self, Departure, Event},
     erased::{Kind, OpenError, PoolSetup},
@@ -127,15 +128,19 @@ impl RunningNode {
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
         let (letters_in, letters) = mpsc::channel(LETTERS_MAX);
         let (leavings, leavings_out) = mpsc::channel(LEAVINGS_MAX);
+        let (drain, drain_out) = mpsc::channel(LEAVINGS_MAX);
         let (shutdown, told_to_shut_down) = oneshot::channel();
         let (orphan_looks, orphans_wanted) = watch::channel(0);
         let Part { job, pool, limits, .. } = &part;
-        let companion = pool.companion().map(|run| {
-            let (desk, dispatch) = (Arc::default(), seat.dispatch.as_ref());
-            Arc::new(Host::start(run, job, seat.node, desk, dispatch))
-        });
-        let desk = companion.as_ref().map(|host| Arc::clone(&host.desk));
-        let said = Said { events: events_in, letters: letters_in, leavings, orphans_wanted, companion };
+        let run = pool.companion();
+        let desk = run.is_some().then(Arc::<Desk>::default);
+        // Before the companion begins, so that the first answers to it are heard.
+        let line = seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number(), desk.clone()));
+        let companion = run
+            .zip(desk)
+            .map(|(run, desk)| Arc::new(Host::start(run, job, seat.node, desk, seat.dispatch.as_ref())));
+        let said =
+            Said { events: events_in, letters: letters_in, leavings, drain, orphans_wanted, companion };
         let coordination = Arc::new(coordination(seat, &part, said));
         coordination.timeline.note_at(
             seat.joined_ms,
@@ -146,7 +151,7 @@ impl RunningNode {
         let loops = span.in_scope(|| coordination.start(orders_out, leavings_out));
         let driver = Driver {
             core: core::Node::new(seat.node, limits.clone(), seat.node.0.wrapping_add(job.number())),
-            line: seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number(), desk)),
+            line,
             job: job.clone(),
             pool: Arc::clone(pool),
             events,
@@ -157,8 +162,7 @@ impl RunningNode {
             waits: Arc::clone(&coordination.waits),
             orphan_looks,
             shutdown: told_to_shut_down,
-            drain: Arc::clone(&coordination.drain),
-            told_to_drain_ms: Arc::clone(&coordination.told_to_drain_ms),
+            drain: drain_out,
             figures: Arc::clone(&coordination.figures),
             ledger: Arc::clone(&coordination.ledger_state),
             timeline: Arc::clone(&coordination.timeline),
@@ -209,6 +213,12 @@ impl RunningNode {
     pub(crate) fn retire(&self) {
         self.coordination.timeline.note(EventKind::ToldToLeave, "");
         self.coordination.leave(Leaving::Retire);
+    }
+
+    /// The same, because of another job that does not wait for long.
+    pub(crate) fn give_way(&self) {
+        self.coordination.timeline.note(EventKind::ToldToLeave, "");
+        self.coordination.leave(Leaving::GiveWay);
     }
 
     /// Waits until tasks have not stopped long after they were asked to.
@@ -263,13 +273,14 @@ impl RunningNode {
 struct Said {
     events: mpsc::Sender<Event>,
     letters: mpsc::Sender<(NodeId, Parcel)>,
-    leavings: mpsc::Sender<Leaving>,
+    leavings: mpsc::Sender<Told>,
+    drain: mpsc::Sender<u64>,
     orphans_wanted: watch::Receiver<u64>,
     companion: Option<Arc<Host>>,
 }
 
 fn coordination(seat: &Seat, part: &Part, said: Said) -> Coordination {
-    let Said { events, letters, leavings, orphans_wanted, companion } = said;
+    let Said { events, letters, leavings, drain, orphans_wanted, companion } = said;
     let Part { job, require, pool, limits, visibility, .. } = part;
     Coordination {
         store: Arc::new(Counted::new(Arc::clone(&seat.store))),
@@ -308,8 +319,7 @@ fn coordination(seat: &Seat, part: &Part, said: Said) -> Coordination {
         rescue_ms: limits.rescue_ms,
         companion,
         leavings,
-        drain: Arc::default(),
-        told_to_drain_ms: Arc::new(AtomicU64::new(u64::MAX)),
+        drain,
         resigned: seat.resigned.clone(),
         alone: watch::Sender::new(true),
         breaking: Notify::new(),

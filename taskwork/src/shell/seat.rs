@@ -182,6 +182,7 @@ impl Seat {
         while self.companions.try_join_next().is_some() {}
         self.companions.spawn(async move {
             if time::timeout(END_TIMEOUT, companion.ended()).await.is_err() {
+                companion.leave_behind();
                 tracing::error!(%node, job = %its_job, "the companion of the job does not end; it is left behind");
             }
         });

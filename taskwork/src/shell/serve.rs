@@ -80,7 +80,7 @@ pub(super) enum Fate {
 }
 
 /// The time limit for giving up a seat: the session also ends by itself.
-const FAREWELL_TIMEOUT: Duration = Duration::from_secs(3);
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs a node until it is told to leave.
 ///

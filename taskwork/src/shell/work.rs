@@ -295,7 +295,9 @@ impl Desk<'_> {
                 let deadline = Duration::from_millis(self.setup.limits.drain_deadline_ms);
                 self.breaking_until.get_or_insert(time::Instant::now() + deadline);
                 self.begin_to(Intent::Renew);
-                self.retire_all();
+                for active in self.active.iter().filter(|active| !active.breaks) {
+                    active.running.give_way();
+                }
             }
             Input::BreakingIsDue => {
                 (self.breaking_until, self.breaks_now) = (None, true);

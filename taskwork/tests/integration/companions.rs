@@ -292,5 +292,5 @@ fn a_node_that_leaves_lets_its_companion_rescue_what_it_has() {
     let seen = seen(6);
     let (left, stayed): (Vec<_>, Vec<_>) = seen.iter().partition(|seen| !seen.rescued.is_empty());
     let ([left], [stayed]) = (&left[..], &stayed[..]) else { panic!("one has left: {seen:?}") };
-    assert!(left.rescued.is_subset(&stayed.kept), "the other one has everything");
+    assert!(left.rescued.is_subset(&stayed.kept), "the other one has everything that was rescued");
 }

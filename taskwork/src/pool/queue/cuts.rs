@@ -111,7 +111,9 @@ impl<T: Task> Queue<T> {
         if self.interrupted[worker].swap(false, Relaxed) {
             self.signal_interrupts(signals);
         }
-        self.yields[worker].store(false, Relaxed);
+        if self.yields[worker].load(Relaxed) {
+            self.yields[worker].store(false, Relaxed);
+        }
         state.cut.pass(worker)
     }
 

@@ -44,6 +44,9 @@ pub(super) struct Waiting<T: Task> {
     mirrors: HashMap<Scope, Mirror>,
 }
 
+/// The maximum number of ids in a mirror. A larger scope is left to the global task list.
+const MIRRORED_MAX: usize = 100_000;
+
 /// The ids of a scope that were toggled once here.
 struct Mirror {
     /// That of the task that has opened the scope.
@@ -173,13 +176,20 @@ impl<T: Task> Queue<T> {
     /// Begins to mirror a scope that a task with this basis opens.
     pub(in crate::pool) fn open_scope(&self, scope: Scope, basis: Basis) {
         let mirror = Mirror { basis, odd: HashSet::new(), named: false };
-        self.lock().waiting.mirrors.insert(scope, mirror);
+        let mut state = self.lock();
+        if !state.cut.is_void(basis) {
+            state.waiting.mirrors.insert(scope, mirror);
+        }
     }
 
-    /// Returns whether a scope in which these tasks were spawned is complete, and its mirror is not needed any
-    /// more.
-    pub(in crate::pool) fn close_scope(&self, scope: Scope, tasks: &[TaskId]) -> bool {
+    /// Returns whether a scope in which these tasks were spawned is complete, so that their spawner on this worker can
+    /// be complete, too, and its mirror is not needed any more.
+    pub(in crate::pool) fn close_scope(&self, worker: usize, scope: Scope, tasks: &[TaskId]) -> bool {
         let mut state = self.lock();
+        // The spawner would be complete in the cut, and what it has spawned may be complete only after it.
+        if state.cut.awaits(worker) {
+            return false;
+        }
         let Some(mirror) = state.waiting.mirrors.get(&scope) else { return false };
         let spawned: HashSet<TaskId> = tasks.iter().copied().collect();
         let is_complete = mirror.odd == spawned;
@@ -222,7 +232,8 @@ impl<T: Task> Queue<T> {
             mirror.named = true;
         }
         let woken = state.let_wait(Queued { waits, ..Queued::new(entry) });
-        let first = state.waiting.len() == 1;
+        // Whoever reads the list has to know of the first.
+        let first = state.waiting.scopes.len() == 1;
         let notify = state.gate != Gate::Open || (woken == 0 && first) || (woken > 0 && state.thieves > 0);
         self.added(woken, state, signals);
         Ok(notify)
@@ -245,7 +256,14 @@ impl<T: Task> Queue<T> {
         }
         mirror.toggle(completed.id);
         let named = completed.named().chain(completed.renewed().map(|(renewed, _)| renewed));
-        named.filter(|mark| mark.scope == Some(scope)).for_each(|mark| mirror.toggle(mark.task));
+        for mark in named.filter(|mark| mark.scope == Some(scope)) {
+            mirror.toggle(mark.task);
+        }
+        if mirror.odd.len() > MIRRORED_MAX {
+            // Most of it went to other nodes, or came from there.
+            state.waiting.mirrors.remove(&scope);
+            return false;
+        }
         if !mirror.is_complete() {
             return false;
         }

@@ -51,7 +51,9 @@ impl Coordination {
                 self.attempt.store(attempt.0, Relaxed);
                 tracing::info!(%attempt, "an attempt begins");
                 self.tell(Event::Attempt { attempt }).await;
-                self.tell_companion(attempt);
+                if let Some(host) = &self.companion {
+                    host.desk.attempt(attempt.0);
+                }
                 of_attempt.abort_all();
                 of_attempt.spawn(Arc::clone(&self).follow_parked(attempt).in_current_span());
                 of_attempt.spawn(Arc::clone(&self).follow_mail(attempt).in_current_span());
@@ -71,7 +73,9 @@ impl Coordination {
             let left: Vec<NodeId> = names.iter().filter_map(|name| name.parse().ok()).collect();
             for node in left {
                 if told.insert(node) {
-                    self.tell_companion_of(node, false);
+                    if let Some(host) = &self.companion {
+                        host.desk.left(node);
+                    }
                     self.tell(Event::Left { node, clean_in: Some(attempt) }).await;
                 }
             }

@@ -1,9 +1,6 @@
 //! Tells the driver to leave the job, after the companion of the job has rescued what it has.
 
-use std::{
-    pin::pin,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::{pin::pin, sync::Arc};
 
 use tokio::{
     sync::mpsc,
@@ -20,8 +17,17 @@ pub(crate) enum Leaving {
     Drain,
     /// However long it takes.
     Retire,
+    /// The same, but another job does not wait for long.
+    GiveWay,
     /// However long it takes: the job is suspended.
     Rest,
+}
+
+/// A request to leave, with the time at which it came, on the clock of the node, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) leaving: Leaving,
+    pub(crate) at_ms: u64,
 }
 
 /// The maximum number of requests to leave that wait. Further ones say nothing new.
@@ -30,37 +36,36 @@ pub(crate) const LEAVINGS_MAX: usize = 8;
 impl Coordination {
     /// Asks the node to leave the job. Does not wait.
     pub(crate) fn leave(&self, leaving: Leaving) {
-        let _ = self.leavings.try_send(leaving);
+        let _ = self.leavings.try_send(Told { leaving, at_ms: self.clock.now_ms() });
     }
 
-    pub(super) async fn pass_on_leavings(self: Arc<Self>, mut leavings: mpsc::Receiver<Leaving>) {
+    pub(super) async fn pass_on_leavings(self: Arc<Self>, mut leavings: mpsc::Receiver<Told>) {
         let mut was_asked = false;
-        while let Some(leaving) = leavings.recv().await {
-            let since = self.clock.now_ms();
-            let mut all = vec![leaving];
+        while let Some(told) = leavings.recv().await {
+            let mut all = vec![told];
             if !std::mem::replace(&mut was_asked, true) {
                 self.rescue(&mut all, &mut leavings).await;
             }
-            for leaving in all {
+            for Told { leaving, at_ms } in all {
                 match leaving {
                     Leaving::Drain => {
-                        self.told_to_drain_ms.fetch_min(since, Relaxed);
-                        self.drain.notify_one();
+                        // If there is no room, the driver has been told often enough.
+                        let _ = self.drain.try_send(at_ms);
                     }
-                    Leaving::Retire => self.tell(Event::Retire).await,
+                    Leaving::Retire | Leaving::GiveWay => self.tell(Event::Retire).await,
                     Leaving::Rest => self.tell(Event::Rest).await,
                 }
             }
         }
     }
 
-    /// Lets the companion rescue what it has, until its time is up, or the node is told to leave at once. Adds further
-    /// requests to leave to `all`.
-    async fn rescue(&self, all: &mut Vec<Leaving>, leavings: &mut mpsc::Receiver<Leaving>) {
+    /// Lets the companion rescue what it has, until its time is up, or the node is told a second time to leave by its
+    /// deadline. Adds further requests to leave to `all`.
+    async fn rescue(&self, all: &mut Vec<Told>, leavings: &mut mpsc::Receiver<Told>) {
         let Some(host) = &self.companion else { return };
-        let mut until = Instant::now() + self.rescue_time(all[0]);
+        let mut until = Instant::now() + self.rescue_time(all[0].leaving);
         let mut rescued = pin!(host.desk.rescue(until));
-        loop {
+        while all.len() < LEAVINGS_MAX {
             let further = tokio::select! {
                 biased;
                 () = &mut rescued => return,
@@ -70,8 +75,9 @@ impl Coordination {
                 }
                 Some(further) = leavings.recv() => further,
             };
-            let is_second = further == Leaving::Drain && all.contains(&further);
-            until = until.min(Instant::now() + self.rescue_time(further));
+            let drains = |told: &Told| told.leaving == Leaving::Drain;
+            let is_second = drains(&further) && all.iter().any(drains);
+            until = until.min(Instant::now() + self.rescue_time(further.leaving));
             all.push(further);
             if is_second {
                 return;
@@ -79,10 +85,10 @@ impl Coordination {
         }
     }
 
-    /// Returns the time that a companion has: half of that until the node's deadline, if there is one.
+    /// Returns the time that a companion has: half of that until a deadline, if there is one.
     fn rescue_time(&self, leaving: Leaving) -> Duration {
         let rescue_ms = match leaving {
-            Leaving::Drain => self.rescue_ms.min(self.drain_deadline_ms / 2),
+            Leaving::Drain | Leaving::GiveWay => self.rescue_ms.min(self.drain_deadline_ms / 2),
             Leaving::Retire | Leaving::Rest => self.rescue_ms,
         };
         Duration::from_millis(rescue_ms)

@@ -42,14 +42,12 @@ impl Coordination {
             let (changes, (others, changed)) = self.others.look(|roster| {
                 let changed = roster.changed_since(&mut place);
                 let changed = changed.unwrap_or_else(|| roster.nodes().chain(told.keys().copied()).collect());
-                (roster.others(), changes(roster, &changed, &mut told, &self.require))
+                let changes = changes(roster, &changed, &mut told, &self.require);
+                self.tell_companion(&changes);
+                (roster.others(), changes)
             });
             self.tell(Event::Roster { nodes: others }).await;
             for change in changed {
-                match change {
-                    Change::Left(node) | Change::Apart(node) => self.tell_companion_of(node, false),
-                    Change::Is(node, _) => self.tell_companion_of(node, true),
-                }
                 self.tell(match change {
                     Change::Left(node) => {
                         let clean_in = self.left_cleanly(node).await;
@@ -67,24 +65,13 @@ impl Coordination {
         }
     }
 
-    /// Tells the companion that a node is there, or not any more.
-    pub(super) fn tell_companion_of(&self, node: NodeId, is_there: bool) {
-        if let Some(host) = &self.companion {
-            host.desk.node(node, is_there);
-        }
-    }
-
-    /// Tells the companion of an attempt, in which every member may take part that can work on the job.
-    pub(super) fn tell_companion(&self, attempt: Attempt) {
+    fn tell_companion(&self, changes: &[Change]) {
         let Some(host) = &self.companion else { return };
-        host.desk.attempt(attempt.0);
-        let (_, nodes) = self.others.look(|roster| {
-            let has_part =
-                |node: &NodeId| roster.get(*node).is_some_and(|known| part(known, &self.require).is_some());
-            roster.nodes().filter(has_part).collect::<Vec<_>>()
-        });
-        for node in nodes {
-            host.desk.node(node, true);
+        for change in changes {
+            match *change {
+                Change::Left(node) | Change::Apart(node) => host.desk.node(node, false),
+                Change::Is(node, _) => host.desk.node(node, true),
+            }
         }
     }
 

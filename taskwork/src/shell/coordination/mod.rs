@@ -58,7 +58,7 @@ use zk::{
 
 pub(crate) use self::{
     leader::Standing,
-    leaving::{LEAVINGS_MAX, Leaving},
+    leaving::{LEAVINGS_MAX, Leaving, Told},
     orders::{ORDERS_MAX, Order},
     suggestions::LOOKS_MAX,
 };
@@ -141,11 +141,9 @@ pub(crate) struct Coordination {
     /// The companion of the job on this node, if there is one.
     pub(crate) companion: Option<Arc<Host>>,
     /// Requests to leave the job, for the loop that passes them on.
-    pub(crate) leavings: mpsc::Sender<Leaving>,
-    /// Tells the driver to leave by its deadline.
-    pub(crate) drain: Arc<Notify>,
-    /// When the node was first asked to leave by its deadline, on its clock, in milliseconds.
-    pub(crate) told_to_drain_ms: Arc<AtomicU64>,
+    pub(crate) leavings: mpsc::Sender<Told>,
+    /// Tells the driver to leave by its deadline, and when the node was asked to, on its clock, in milliseconds.
+    pub(crate) drain: mpsc::Sender<u64>,
     /// As in [`Limits`](crate::Limits).
     pub(crate) drain_deadline_ms: u64,
     /// As in [`Limits`](crate::Limits).
@@ -185,7 +183,7 @@ impl Coordination {
     pub(crate) fn start(
         self: &Arc<Self>,
         orders: mpsc::Receiver<Order>,
-        leavings: mpsc::Receiver<Leaving>,
+        leavings: mpsc::Receiver<Told>,
     ) -> JoinSet<()> {
         let mut loops = JoinSet::new();
         let me = || Arc::clone(self);

@@ -3,17 +3,17 @@
 //! The global task list tells. How old it is does not matter: what it has once said of a scope stays true, and
 //! before the spawned tasks are named in it the waiting task is not in it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use zk::accounting;
 
 use super::Coordination;
 use crate::{scope, shell::roster::Roster};
 
-/// The pause before the list is read. It doubles as long as nobody's waiting is over: most tasks wait for others in
-/// the same pool, for which the list is not needed.
+/// The pause before the list is read. It doubles as long as it tells nothing: most tasks wait for others in the same
+/// pool, for which the list is not needed. It is not read for a task that has waited for less than a pause.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// The same for each member: all nodes together read the list 500 times a second at most.
 const PAUSE_EACH: Duration = Duration::from_millis(2);
@@ -24,13 +24,15 @@ impl Coordination {
         let others = || u32::try_from(self.others.look(Roster::others).1).unwrap_or(0);
         let pause_first = || PAUSE_FIRST.max(PAUSE_EACH * others());
         let mut pause = pause_first();
-        let mut before = Vec::new();
+        let mut before = BTreeSet::new();
         loop {
             if self.pool.awaited_scopes().is_empty() {
                 self.waits.notified().await;
             }
             tokio::time::sleep(pause).await;
-            let awaited = self.pool.awaited_scopes();
+            let now = self.pool.awaited_scopes();
+            let awaited: Vec<_> = now.iter().copied().filter(|scope| before.contains(scope)).collect();
+            before = now.into_iter().collect();
             if awaited.is_empty() {
                 pause = pause_first();
                 continue;
@@ -52,10 +54,8 @@ impl Coordination {
                 };
                 self.pool.wake(&complete);
             }
-            let is_new = awaited != before;
-            before = awaited;
-            let in_vain = complete.is_empty() && !is_new;
-            pause = if in_vain { PAUSE_MAX.max(pause_first()).min(2 * pause) } else { pause_first() };
+            pause =
+                if complete.is_empty() { PAUSE_MAX.max(pause_first()).min(2 * pause) } else { pause_first() };
         }
     }
 }

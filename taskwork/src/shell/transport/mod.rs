@@ -55,7 +55,7 @@ use std::{
 
 use quinn::{Connection, Endpoint, crypto::rustls::NoInitialCipherSuite};
 use thiserror::Error;
-use tokio::{sync::mpsc, task::JoinSet, time};
+use tokio::{runtime::Handle, sync::mpsc, task::JoinSet, time};
 
 use self::{
     bulk::{Bulk, BulkState},
@@ -152,6 +152,8 @@ pub(crate) trait Carrier: Send + Sync {
 pub(crate) struct Transport {
     hub: Arc<Hub>,
     links: Mutex<JoinSet<()>>,
+    /// Runs the links: messages are also sent from threads that have another runtime, or none.
+    runtime: Handle,
     accepting: JoinSet<()>,
     local: SocketAddr,
 }
@@ -180,6 +182,9 @@ impl Transport {
     ///
     /// # Errors
     /// If the address is in use or does not belong to this machine.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
     pub(crate) fn bind(
         me: NodeId,
         identity: Identity,
@@ -207,7 +212,7 @@ impl Transport {
         });
         let mut accepting = JoinSet::new();
         accepting.spawn(accept::accept_all(Arc::clone(&hub)));
-        Ok(Self { hub, links: Mutex::default(), accepting, local })
+        Ok(Self { hub, links: Mutex::default(), runtime: Handle::current(), accepting, local })
     }
 
     /// Returns the address that this node listens on.
@@ -245,7 +250,7 @@ impl Transport {
         let (queue, waiting) = Queue::new();
         let mut links = lock(&self.links);
         while links.try_join_next().is_some() {}
-        links.spawn(Link::new(Arc::clone(&self.hub), to, waiting).run());
+        links.spawn_on(Link::new(Arc::clone(&self.hub), to, waiting).run(), &self.runtime);
         queue
     }
 

@@ -42,6 +42,9 @@ enum Size {
     Large,
 }
 
+/// The maximum size of a refusal of a companion's message, in bytes.
+const REFUSAL_BYTES_MAX: usize = 32;
+
 /// The load of a queue.
 #[derive(Debug, Default)]
 struct Load {
@@ -105,7 +108,9 @@ impl Queue {
             (Lane::Protocol, Size::Small) => load.small_messages >= limits.queued_messages_max,
             (Lane::Protocol, Size::Large) => load.large_bytes + bytes > limits.queued_bytes_max,
             (Lane::Companions, _) => {
-                load.notes >= limits.queued_notes_max
+                // Those who flood each other are told so.
+                let reserve = if bytes <= REFUSAL_BYTES_MAX { limits.queued_notes_max } else { 0 };
+                load.notes >= limits.queued_notes_max + reserve
                     || load.notes_bytes + bytes > limits.queued_notes_bytes_max
             }
         };
@@ -218,16 +223,19 @@ mod tests {
 
     #[test]
     fn messages_of_companions_take_no_place_of_others() {
-        let limits = TransportLimits { queued_notes_max: 2, queued_notes_bytes_max: 30, ..limits() };
+        let limits = TransportLimits { queued_notes_max: 2, queued_notes_bytes_max: 200, ..limits() };
         let (queue, mut waiting) = Queue::new();
         let note = |bytes| queue.push_note(vec![0; bytes].into(), &limits);
-        assert_eq!([note(9), note(20), note(1)], [Ok(()), Ok(()), Err(NotQueued::Full)]);
+        assert_eq!([note(90), note(40), note(33)], [Ok(()), Ok(()), Err(NotQueued::Full)]);
+        assert_eq!([note(32), note(8), note(1)], [Ok(()), Ok(()), Err(NotQueued::Full)], "a reserve");
         for _ in 0..3 {
             assert_eq!(queue.push(vec![0; 10], None, &limits), Ok(()));
         }
         assert_eq!(queue.push(vec![0; 100], None, &limits), Ok(()));
-        drop(waiting.try_recv());
-        assert_eq!([note(11), note(1)], [Err(NotQueued::Full), Ok(())], "bounded in bytes, too");
+        for _ in 0..3 {
+            drop(waiting.try_recv());
+        }
+        assert_eq!([note(193), note(192)], [Err(NotQueued::Full), Ok(())], "bounded in bytes, too");
     }
 
     #[test]
