@@ -362,12 +362,6 @@ const MUTANTS: &[Mutant] = &[
         "        taken.extend(state.waiting.take(|_| true));\n",
         "        state.waiting.take(|_| true);\n",
     ),
-    mutant(
-        "count what is tentative for a task that is not",
-        "taskwork/src/pool/queue/waiting.rs",
-        "        if !counts && mirror.basis != basis {\n",
-        "        if !counts && mirror.basis != basis && false {\n",
-    ),
 ];
 
 /// The number of seeds to run before a bug counts as not found.
