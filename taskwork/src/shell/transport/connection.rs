@@ -107,7 +107,7 @@ pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection
     // Until the hello, there is one stream for it.
     let requests_max = hub.limits.bulk_streams_max;
     connection.set_max_concurrent_bi_streams(requests_max.into());
-    let mut requests = JoinSet::new();
+    let (mut requests, mut asks) = (JoinSet::new(), true);
     loop {
         tokio::select! {
             stream = connection.accept_uni(), if messages.len() < streams_max => match stream {
@@ -118,13 +118,16 @@ pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection
                 Err(_) => break,
             },
             Some(_) = messages.join_next() => {}
-            stream = connection.accept_bi(), if requests.len() < requests_max as usize => match stream {
-                Ok((answer, question)) => {
-                    let hub = Arc::clone(&hub);
-                    requests.spawn(async move { bulk::serve(&hub, from, answer, question).await });
+            stream = connection.accept_bi(), if asks && requests.len() < requests_max as usize => {
+                match stream {
+                    Ok((answer, question)) => {
+                        let hub = Arc::clone(&hub);
+                        requests.spawn(async move { bulk::serve(&hub, from, answer, question).await });
+                    }
+                    // Messages may have arrived that were not accepted yet.
+                    Err(_) => asks = false,
                 }
-                Err(_) => break,
-            },
+            }
             Some(_) = requests.join_next() => {}
             () = hub.peers.gone(from, fingerprint) => {
                 connection.close(1_u32.into(), b"no member");

@@ -290,7 +290,11 @@ async fn nobody_at_the_address_is_unreachable_within_the_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_queued_is_delivered_before_the_end() {
-    let (a, mut b) = pair();
+    // On a busy machine, the connection alone may take longer than a node waits at its end.
+    let limits = TransportLimits { dial: SOON, close: SOON, ..TransportLimits::default() };
+    let (a, mut b) = (Station::with(1, limits), Station::new(2));
+    a.knows(&b);
+    b.knows(&a);
     for number in 0..50_u8 {
         a.send(b.node, vec![number]);
     }
@@ -299,4 +303,31 @@ async fn what_was_queued_is_delivered_before_the_end() {
         assert!(matches!(b.arrival().await, Heard::Message { .. }));
     }
     time::timeout(SOON, closing).await.expect("an end in time").unwrap();
+}
+
+/// What was acknowledged is not sent again, so it must be delivered, however late its recipient is.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_arrived_is_delivered_after_the_end_of_its_connection() {
+    let limits = TransportLimits { dial: SOON, close: SOON, streams_max: 1, ..TransportLimits::default() };
+    let (a, mut b) = (Station::with(1, limits.clone()), Station::with(2, limits));
+    a.knows(&b);
+    b.knows(&a);
+    // As many as wait to be taken, one that waits for a place among them, and one whose stream is not even
+    // accepted.
+    let count = b.transport.hub.arrivals.max_capacity() + 2;
+    for _ in 0..count {
+        a.send(b.node, b"acknowledged".to_vec());
+    }
+    let connected = async {
+        while b.transport.hub.connection(a.node).is_none() {
+            tokio::task::yield_now().await;
+        }
+        b.transport.hub.connection(a.node)
+    };
+    let connection = time::timeout(SOON, connected).await.expect("a connection in time").expect("it is open");
+    time::timeout(SOON, a.transport.close()).await.expect("an end in time");
+    time::timeout(SOON, connection.closed()).await.expect("its end is noticed in time");
+    for _ in 0..count {
+        assert_eq!(b.arrival().await, message(1, b"acknowledged"));
+    }
 }
