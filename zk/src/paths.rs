@@ -124,11 +124,18 @@ impl ClusterPaths {
             self.drains(),
             self.jobs(),
         ];
-        for path in skeleton {
-            match store.create(&path, b"", CreateMode::Persistent).await {
-                Err(Error::NodeExists { .. }) if path != Self::ALL => store.check_access(&path).await?,
-                Ok(_) | Err(Error::NodeExists { .. }) => {}
-                Err(error) => return Err(error),
+        // Usually all of them are there, which reads tell sooner than writes: they go together, and need no
+        // disk. A server that lags behind may miss some.
+        let seen: Vec<_> = skeleton.iter().map(|path| store.exists(path)).collect();
+        for (path, seen) in skeleton.into_iter().zip(seen) {
+            let is_there = seen.await?.is_some()
+                || match store.create(&path, b"", CreateMode::Persistent).await {
+                    Ok(_) => false,
+                    Err(Error::NodeExists { .. }) => true,
+                    Err(error) => return Err(error),
+                };
+            if is_there && path != Self::ALL {
+                store.check_access(&path).await?;
             }
         }
         Ok(())

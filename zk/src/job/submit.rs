@@ -5,8 +5,8 @@
 //! known to be done, and creates exactly one job.
 //!
 //! ```text
-//!   create the record, sequential ─▶ write the data in chunks ─▶ one multi: the record says running, the root is parked
-//!     answer lost: look for the key    answer lost: repeat          answer lost: repeat, unless it has begun
+//!   create the record, sequential ─▶ write large data in chunks ─▶ one multi: the record says running, the root is parked
+//!     answer lost: look for the key    answer lost: repeat           answer lost: repeat, unless it has begun
 //! ```
 
 use super::{JobRecord, JobState, Share, create, forget, list};
@@ -89,6 +89,9 @@ enum Stage {
     /// The answer to the multi that makes it a job was lost: it may be one.
     Begun(String),
 }
+
+/// The maximum size of shared data that is written together with the record and the root task, in bytes.
+const SHARED_INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// How often others may remove a record while its data is written.
 const REMOVED_TIMES_MAX: usize = 4;
@@ -208,9 +211,14 @@ impl<'a> Submission<'a> {
             return Ok(());
         }
         let mut record = self.record();
+        // Little data goes into the multi: each write takes as long as the servers' disks.
+        let is_small = new.shared.len() <= SHARED_INLINE_BYTES_MAX;
         if !new.shared.is_empty() {
-            record.shared_chunks =
-                chunks::write(store, &job.shared(), |k| job.shared_chunk(k), new.shared, None).await?;
+            record.shared_chunks = if is_small {
+                1
+            } else {
+                chunks::write(store, &job.shared(), |k| job.shared_chunk(k), new.shared, None).await?
+            };
         }
         let root = blob::put(store, job.large_root(), new.root, blob::INLINE_BYTES_MAX, None).await?;
         record.state = JobState::Running;
@@ -222,6 +230,9 @@ impl<'a> Submission<'a> {
             create(job.suggestions(), b""),
             create(job.attempts(), b""),
         ];
+        if is_small && !new.shared.is_empty() {
+            ops.extend([create(job.shared(), b""), create(job.shared_chunk(0), new.shared)]);
+        }
         if new.stays_open {
             ops.extend([create(job.open(), b""), create(job.roots(), b"")]);
         }
