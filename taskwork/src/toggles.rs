@@ -10,7 +10,7 @@
 //! Of the parents' halves, those of tasks that wait go last, and none before the others in the scope that the task
 //! waits for: when such a task is in the list, so is everything in that scope, unless it is complete.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -81,23 +81,38 @@ impl Toggles {
     pub(crate) fn take(&mut self, max: usize) -> Vec<Mark> {
         let mut taken: Vec<Mark> = Vec::with_capacity(self.len().min(max));
         take_first(&mut self.children, max, &mut taken);
-        while taken.len() < max && !self.waiting.is_empty() {
-            for id in self.innermost().into_iter().take(max - taken.len()) {
-                self.waiting.remove(&id);
-                taken.push(id);
-            }
-        }
+        self.take_waiting(max, &mut taken);
         take_first(&mut self.completed, max, &mut taken);
         taken
     }
 
-    /// Returns the tasks that wait for a scope in which nobody else waits.
-    fn innermost(&self) -> Vec<Mark> {
-        let others: BTreeSet<Scope> = self.waiting.keys().filter_map(|id| id.scope).collect();
-        let is_innermost = |(_, scope): &(&Mark, &Scope)| !others.contains(scope);
-        let innermost: Vec<Mark> = self.waiting.iter().filter(is_innermost).map(|(id, _)| *id).collect();
-        // Nobody waits in a circle, unless what was read was not written by a node.
-        if innermost.is_empty() { self.waiting.keys().copied().collect() } else { innermost }
+    /// Moves tasks that wait, until `max` ids are taken: each before those that wait for the scope that it is in.
+    fn take_waiting(&mut self, max: usize, taken: &mut Vec<Mark>) {
+        let mut within: BTreeMap<Scope, usize> = BTreeMap::new();
+        let mut waiters: BTreeMap<Scope, Vec<Mark>> = BTreeMap::new();
+        for (&id, &scope) in &self.waiting {
+            id.scope.into_iter().for_each(|its| *within.entry(its).or_default() += 1);
+            waiters.entry(scope).or_default().push(id);
+        }
+        let is_innermost = |(_, scope): &(&Mark, &Scope)| !within.contains_key(scope);
+        let mut ready: VecDeque<Mark> = self.waiting.iter().filter(is_innermost).map(|(id, _)| *id).collect();
+        while taken.len() < max {
+            // Nobody waits in a circle, unless what was read was not written by a node.
+            let first = || self.waiting.keys().next().copied();
+            let Some(id) = ready.pop_front().or_else(first) else { return };
+            if self.waiting.remove(&id).is_none() {
+                continue;
+            }
+            taken.push(id);
+            if let Some(its) = id.scope
+                && let Some(others) = within.get_mut(&its)
+            {
+                *others -= 1;
+                if *others == 0 {
+                    ready.extend(waiters.remove(&its).into_iter().flatten());
+                }
+            }
+        }
     }
 }
 

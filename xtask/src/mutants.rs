@@ -347,8 +347,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "name waiting tasks in any order",
         "taskwork/src/toggles.rs",
-        "        let is_innermost = |(_, scope): &(&Mark, &Scope)| !others.contains(scope);\n",
-        "        let is_innermost = |(_, scope): &(&Mark, &Scope)| others.is_empty() || !others.is_empty() || others.contains(scope);\n",
+        "        let is_innermost = |(_, scope): &(&Mark, &Scope)| !within.contains_key(scope);\n",
+        "        let is_innermost = |(_, scope): &(&Mark, &Scope)| !within.contains_key(scope) || true;\n",
     ),
     mutant(
         "leave waiting tasks out of what is written",

@@ -157,7 +157,7 @@ impl Accounting {
     /// leave with it.
     pub(super) fn flush(&mut self, draft: Draft, cut: Cut, limits: &Limits) -> Transaction {
         let Draft { take, give, beside, park, condemned, suspect, leave } = draft;
-        let Cut { mut tasks, unprotected, toggles, output } = cut;
+        let Cut { mut tasks, unprotected, toggles, output, .. } = cut;
         self.owed.merge(toggles);
         for Condemned { task, .. } in &condemned {
             self.owed.add(&task.completed());

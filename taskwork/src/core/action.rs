@@ -6,7 +6,7 @@ use super::{given::Gift, message::Message};
 use crate::{
     envelope::Envelope,
     holdings::{Basis, Holdings, Source, Transit},
-    id::{Attempt, NodeId},
+    id::{Attempt, NodeId, TaskId},
     scope::Mark,
 };
 
@@ -38,6 +38,8 @@ pub(crate) enum Action {
     /// Makes tasks and completions on these bases the node's own, then takes a cut of everything that is its
     /// own; answered by `Event::Cut`.
     Cut { firm: Vec<Basis> },
+    /// Lets a task go on that has waited for its trial.
+    Try { task: TaskId },
     /// Drops all tasks and completions on these bases.
     Void { bases: Vec<Basis> },
     /// Looks for what nodes that are gone have left behind; answered by `Event::Orphans`. Several looks may be
@@ -113,7 +115,8 @@ pub(crate) enum Departure {
 }
 
 impl Action {
-    /// Returns whether the action changes the pool, so that the protocol must look at it again.
+    /// Returns whether the action changes the pool, so that the protocol must look at it again. A task that goes on
+    /// stays in it.
     pub(crate) fn touches_pool(&self) -> bool {
         !matches!(
             self,
@@ -121,6 +124,7 @@ impl Action {
                 | Self::Transact { .. }
                 | Self::Enrol { .. }
                 | Self::LookForOrphans { .. }
+                | Self::Try { .. }
                 | Self::Leave { .. }
         )
     }

@@ -94,7 +94,7 @@ impl Pool {
     fn view(&self) -> PoolView {
         let idle = WORKERS - self.running.len();
         let (queued, batch_ids) = (self.queue.len(), self.done.toggles.len());
-        PoolView { workers: WORKERS, idle, queued, waiting: 0, staying: 0, stopped: self.stopped, batch_ids }
+        PoolView { idle, queued, stopped: self.stopped, batch_ids, ..PoolView::idle(WORKERS) }
     }
 
     fn counts(&self, basis: Basis) -> bool {
@@ -152,6 +152,8 @@ impl Pool {
         let tasks = self.queue.iter().chain(&self.running).filter(|task| self.counts(task.basis));
         Cut {
             tasks: tasks.map(Work::seal).collect(),
+            waiting_outside: BTreeSet::new(),
+            untried: BTreeSet::new(),
             unprotected: false,
             output: self.done.total.to_le_bytes().to_vec(),
             toggles: std::mem::take(&mut self.done.toggles),
@@ -460,6 +462,8 @@ impl Cluster {
                 }
                 self.send(id, 5, cut);
             }
+            // No task waits here.
+            Action::Try { .. } => {}
             Action::Void { bases } => pool.drop_void(&bases),
             Action::LookForOrphans { look } => {
                 let Znodes { members, transit, held, .. } = &self.znodes;

@@ -20,13 +20,10 @@ const PARK_MS: u64 = 2_000;
 const FAR_MS: u64 = 1_000_000;
 
 /// A worker runs a task that does not stop, and nothing is queued.
-const SILENT: PoolView =
-    PoolView { workers: 2, idle: 1, queued: 0, waiting: 0, staying: 0, stopped: true, batch_ids: 0 };
+const SILENT: PoolView = PoolView { idle: 1, stopped: true, ..PoolView::idle(2) };
 /// All tasks have stopped and were unloaded.
-const QUIET: PoolView =
-    PoolView { workers: 2, idle: 2, queued: 0, waiting: 0, staying: 0, stopped: true, batch_ids: 0 };
-const AT_WORK: PoolView =
-    PoolView { workers: 2, idle: 0, queued: 1, waiting: 0, staying: 0, stopped: false, batch_ids: 0 };
+const QUIET: PoolView = PoolView { stopped: true, ..PoolView::idle(2) };
+const AT_WORK: PoolView = PoolView { idle: 0, queued: 1, ..PoolView::idle(2) };
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

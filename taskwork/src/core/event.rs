@@ -82,6 +82,10 @@ pub(crate) enum Event {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Cut {
     pub(crate) tasks: Vec<Envelope>,
+    /// Those of them that wait for something outside: nobody knows for how long.
+    pub(crate) waiting_outside: BTreeSet<TaskId>,
+    /// Those of them that have waited, could go on, and wait for their trials.
+    pub(crate) untried: BTreeSet<TaskId>,
     /// Whether there are tasks that are too large to be written.
     pub(crate) unprotected: bool,
     /// The ids to be toggled since the last cut.

@@ -26,6 +26,7 @@ use super::{
     message::Message,
     run::Run,
     surroundings::Surroundings,
+    trials::Begun,
 };
 use crate::{
     envelope::Envelope,
@@ -43,6 +44,9 @@ const BYTES_BY_MS: u64 = 4 << 10;
 impl Run {
     /// Begins a flush if one is due.
     pub(super) fn flush_if_due(&mut self, around: &mut Surroundings) {
+        if let Some(task) = self.trials.goes_on(around.pool.untried.is_some()) {
+            around.actions.push(Action::Try { task });
+        }
         // Tasks that are just being taken out of the pool would be in neither the cut nor the grants. The look
         // that follows will flush.
         if around.actions.iter().any(Action::touches_pool) {
@@ -87,7 +91,7 @@ impl Run {
         let has_tasks = !pool.is_idle() || pool.waiting > 0;
         let works = limits.ledger_interval_ms > 0 && (has_tasks || !self.held_nothing);
         let regular = works.then(|| self.flushed_at + limits.ledger_interval_ms.max(pause_ms));
-        let trial = self.trials.are_due(pool.is_hungry() && pool.batch_ids > 0);
+        let trial = self.trials.are_due(pool.untried.is_some(), pool.is_hungry() && pool.batch_ids > 0);
         let trial = trial.then_some(self.flushed_at + pressed_ms);
         let written = |at: u64| at.max(self.written_after);
         let paced = [pressed, soon.map(written), regular.map(written), trial].into_iter().flatten();
@@ -171,8 +175,10 @@ impl Run {
         let bytes = if flush.held.unprotected { 0 } else { self.cut_bytes };
         self.written_after = self.flushed_at + bytes / BYTES_BY_MS;
         self.note_written(flush, &around.limits);
-        if let Some(task) = self.trials.begin(&flush.held) {
-            around.keep(Basis::FIRM, vec![task]);
+        match self.trials.begin(&flush.held) {
+            Some(Begun::Here(task)) => around.keep(Basis::FIRM, vec![*task]),
+            Some(Begun::InPool(task)) => around.actions.push(Action::Try { task }),
+            None => {}
         }
         let written = self.given.written(around.id, &flush.give);
         for (thief, grants) in written.confirmed {

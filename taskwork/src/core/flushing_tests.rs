@@ -16,8 +16,7 @@ use crate::{
 
 const ATTEMPT: Attempt = Attempt(1);
 const THIEF: NodeId = NodeId(2);
-const IDLE: PoolView =
-    PoolView { workers: 1, idle: 1, queued: 0, waiting: 0, staying: 0, stopped: false, batch_ids: 0 };
+const IDLE: PoolView = PoolView::idle(1);
 const BUSY: PoolView = PoolView { idle: 0, queued: 4, ..IDLE };
 
 fn at(ms: u64) -> Duration {

@@ -78,8 +78,7 @@ mod tests {
     };
 
     const ATTEMPT: Attempt = Attempt(1);
-    const IDLE: PoolView =
-        PoolView { workers: 1, idle: 1, queued: 0, waiting: 0, staying: 0, stopped: false, batch_ids: 0 };
+    const IDLE: PoolView = PoolView::idle(1);
     const BUSY: PoolView = PoolView { idle: 0, ..IDLE };
 
     fn envelope(bytes: usize) -> Envelope {

@@ -1,5 +1,7 @@
 //! The protocol's view of a node's pool, which comes with each event.
 
+use crate::id::TaskId;
+
 /// A pool at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PoolView {
@@ -11,6 +13,8 @@ pub(crate) struct PoolView {
     pub(crate) queued: usize,
     /// The number of tasks that wait for others, or for something outside.
     pub(crate) waiting: usize,
+    /// The first of those that could go on, and wait for their trials.
+    pub(crate) untried: Option<TaskId>,
     /// The number of queued tasks that are too large to be sent.
     pub(crate) staying: usize,
     /// Whether no task may begin.
@@ -20,6 +24,21 @@ pub(crate) struct PoolView {
 }
 
 impl PoolView {
+    /// Returns that of an empty pool.
+    #[cfg(test)]
+    pub(crate) const fn idle(workers: usize) -> Self {
+        Self {
+            workers,
+            idle: workers,
+            queued: 0,
+            waiting: 0,
+            untried: None,
+            staying: 0,
+            stopped: false,
+            batch_ids: 0,
+        }
+    }
+
     /// Returns whether a worker waits, and nothing is queued for it.
     pub(crate) fn is_hungry(&self) -> bool {
         self.queued == 0 && self.idle > 0 && !self.stopped

@@ -188,6 +188,7 @@ impl Bench {
             idle,
             queued: self.queue.len(),
             waiting: 0,
+            untried: None,
             staying: 0,
             stopped: self.stopped,
             batch_ids: 1,
@@ -423,7 +424,8 @@ impl Bench {
             Action::Enrol { attempt } => self.enrolling = Some(attempt),
             Action::Transact { transaction, .. } => self.begin(transaction),
             Action::Leave { .. } => self.gone = true,
-            Action::LookForOrphans { .. } | Action::Thieves { .. } => {}
+            // No task waits here.
+            Action::LookForOrphans { .. } | Action::Thieves { .. } | Action::Try { .. } => {}
         }
         None
     }

@@ -12,8 +12,7 @@ use crate::{
 
 const ATTEMPT: Attempt = Attempt(1);
 const OTHER: NodeId = NodeId(2);
-const HUNGRY: PoolView =
-    PoolView { workers: 1, idle: 1, queued: 0, waiting: 0, staying: 0, stopped: false, batch_ids: 0 };
+const HUNGRY: PoolView = PoolView::idle(1);
 const ASKED_AT: Duration = Duration::from_micros(1_250);
 const LATER: Duration = Duration::from_micros(3_700);
 

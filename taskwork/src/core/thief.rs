@@ -205,8 +205,7 @@ mod tests {
 
     use super::*;
 
-    const HUNGRY: PoolView =
-        PoolView { workers: 2, idle: 2, queued: 0, waiting: 0, staying: 0, stopped: false, batch_ids: 0 };
+    const HUNGRY: PoolView = PoolView::idle(2);
     const ONE_IDLE: PoolView = PoolView { idle: 1, ..HUNGRY };
     const FED: PoolView = PoolView { idle: 0, ..HUNGRY };
 

@@ -11,8 +11,7 @@ use crate::{
 };
 
 const ATTEMPT: Attempt = Attempt(1);
-const QUIET: PoolView =
-    PoolView { workers: 2, idle: 2, queued: 0, waiting: 0, staying: 0, stopped: true, batch_ids: 0 };
+const QUIET: PoolView = PoolView { stopped: true, ..PoolView::idle(2) };
 const HUNGRY: PoolView = PoolView { stopped: false, ..QUIET };
 
 fn task(number: u64) -> TaskId {

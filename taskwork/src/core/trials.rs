@@ -1,8 +1,8 @@
 //! Tasks that may be to blame for the loss of the nodes that held them.
 //!
 //! What a lost node was working on is not known: it may have begun a task since it last wrote. So a loss counts
-//! as a death for everything that the node held, but condemns nothing. A task that has run for long is cleared, because if it fails later it is continued from there. One that
-//! is a single death short of the limit is *on trial*: it waits outside of the pool until no other task is on
+//! as a death for everything that the node held, but condemns nothing. A task that has run for long is cleared,
+//! because if it fails later it is continued from there. One that is a single death short of the limit is *on trial*: it waits outside of the pool until no other task is on
 //! trial here and it stands in `ZooKeeper` as this node's suspect. If the node is lost then, the task is
 //! *condemned*: whoever claims it writes it to the quarantine, and the job goes on without it.
 //!
@@ -11,6 +11,9 @@
 //!     │                                           │ the node is lost, or the task panics
 //!     └─condemned─▶ quarantine, with the next flush ◀── claimed by another node
 //! ```
+//!
+//! The trial of a task that begins to wait is over, since it may wait for the others. When it could go on, it waits
+//! in the pool until it is tried again.
 //!
 //! Only one task is on trial on a node at a time, so that the others that wait are not blamed for it.
 
@@ -25,6 +28,15 @@ use crate::{
 
 /// The maximum number of tasks that one flush sets aside.
 pub(crate) const CONDEMNED_MAX: usize = 8;
+
+/// A task whose trial begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Begun {
+    /// It is not in the pool yet.
+    Here(Box<Envelope>),
+    /// It waits there.
+    InPool(TaskId),
+}
 
 /// The trials of one node in one attempt.
 #[derive(Debug, Default)]
@@ -66,17 +78,20 @@ impl Trials {
         self.waiting.is_empty() && self.condemned.is_empty()
     }
 
-    /// Returns whether a flush would begin a trial, or end the only one that others wait for.
-    pub(super) fn are_due(&self, has_completed: bool) -> bool {
-        let can_begin = !self.waiting.is_empty() && (self.tried.is_none() || has_completed);
+    /// Returns whether a flush would begin a trial, or end the only one that others wait for. In the pool,
+    /// there may be an untried task, too.
+    pub(super) fn are_due(&self, any_untried: bool, has_completed: bool) -> bool {
+        let any = any_untried || !self.waiting.is_empty();
+        let can_begin = any && (self.tried.is_none() || has_completed);
         can_begin || !self.condemned.is_empty()
     }
 
     /// Returns the suspect to be named together with this cut. A trial whose task is no longer in the cut, has run
-    /// for long, or waits for others, which may have to be tried first, is over; then the next task is named, if it
-    /// is among those that are written.
+    /// for long, or waits is over: the others may have to be tried first, or nobody knows when it goes on. Then the
+    /// next task is named, if it is among those that are written.
     pub(super) fn name(&mut self, cut: &Cut, beside: &[Envelope]) -> Option<Suspect> {
-        let waits = |task: &Envelope| task.spawned.awaited().is_some();
+        let waits =
+            |task: &Envelope| task.spawned.awaited().is_some() || cut.waiting_outside.contains(&task.id);
         let is_tried = |task: &Envelope| Some(task.id) == self.tried && task.deaths > 0 && !waits(task);
         if !cut.tasks.iter().any(is_tried) {
             self.tried = None;
@@ -85,18 +100,27 @@ impl Trials {
             let first = self.waiting.front()?.id;
             beside.iter().any(|task| task.id == first).then_some(first)
         };
-        let task = self.tried.or_else(next)?;
+        let task = self.tried.or_else(next).or_else(|| cut.untried.first().copied())?;
         Some(Suspect { task, reason: String::new(), is_certain: false })
     }
 
     /// Returns the task that a committed flush has named, if it is to run now.
-    pub(super) fn begin(&mut self, written: &Holdings) -> Option<Envelope> {
+    pub(super) fn begin(&mut self, written: &Holdings) -> Option<Begun> {
         let named = written.suspect.as_ref()?.task;
-        if self.tried.is_some() || self.waiting.front()?.id != named {
+        if self.tried.is_some() {
             return None;
         }
         self.tried = Some(named);
-        self.waiting.pop_front()
+        if self.waiting.front().is_none_or(|first| first.id != named) {
+            return Some(Begun::InPool(named));
+        }
+        self.waiting.pop_front().map(|task| Begun::Here(Box::new(task)))
+    }
+
+    /// Returns the task that is on trial if untried ones are in the pool: it may be among them, since it has waited
+    /// for a moment.
+    pub(super) fn goes_on(&self, any_untried: bool) -> Option<TaskId> {
+        self.tried.filter(|_| any_untried)
     }
 
     /// Gives up all trials of a node that leaves. Returns the tasks that have not begun.
@@ -108,6 +132,8 @@ impl Trials {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::{
         envelope::Blob,
@@ -130,6 +156,10 @@ mod tests {
         suspect.map(|suspect| suspect.task.number)
     }
 
+    fn here(task: Envelope) -> Begun {
+        Begun::Here(Box::new(task))
+    }
+
     fn written(number: u64) -> Holdings {
         let suspect = Suspect { task: task(number, 0).id, reason: String::new(), is_certain: false };
         Holdings { suspect: Some(suspect), ..Holdings::default() }
@@ -141,7 +171,7 @@ mod tests {
         let claimed = Holdings::of(vec![task(1, 0), task(2, 2), task(3, 1), task(4, 2)]);
         assert_eq!(trials.receive(claimed, MAX), [task(1, 0), task(3, 1)]);
         let beside: Vec<Envelope> = trials.take_condemned().1.cloned().collect();
-        assert_eq!(trials.begin(&written(2)), Some(task(2, 2)), "named by the flush");
+        assert_eq!(trials.begin(&written(2)), Some(here(task(2, 2))), "named by the flush");
         assert_eq!(named(trials.name(&cut(vec![task(2, 2)]), &beside)), Some(2), "it has not run yet");
         assert_eq!(trials.begin(&written(2)), None, "once");
         assert_eq!(trials.begin(&written(4)), None, "another is on trial");
@@ -150,7 +180,7 @@ mod tests {
             Some(4),
             "the first has run for long"
         );
-        assert_eq!(trials.begin(&written(4)), Some(task(4, 2)));
+        assert_eq!(trials.begin(&written(4)), Some(here(task(4, 2))));
         assert_eq!(named(trials.name(&cut(Vec::new()), &[])), None, "it is complete");
     }
 
@@ -163,12 +193,40 @@ mod tests {
         trials.receive(Holdings::of(vec![parent.clone(), child.clone()]), MAX);
         assert_eq!(
             trials.begin(&written(2)),
-            Some(parent.clone()),
+            Some(here(parent.clone())),
             "others may be complete: then it goes on"
         );
         let beside = [child.clone()];
         assert_eq!(named(trials.name(&cut(vec![parent]), &beside)), Some(4));
-        assert_eq!(trials.begin(&written(4)), Some(child));
+        assert_eq!(trials.begin(&written(4)), Some(here(child)));
+    }
+
+    #[test]
+    fn a_task_on_trial_that_waits_for_something_outside_blocks_no_other() {
+        let (first, second) = (task(2, 2), task(4, 2));
+        let mut trials = Trials::default();
+        trials.receive(Holdings::of(vec![first.clone(), second.clone()]), MAX);
+        assert_eq!(trials.begin(&written(2)), Some(here(first.clone())));
+        let beside = [second.clone()];
+        assert_eq!(named(trials.name(&cut(vec![first.clone()]), &beside)), Some(2), "it runs");
+        let waits = Cut { waiting_outside: BTreeSet::from([first.id]), ..cut(vec![first]) };
+        assert_eq!(named(trials.name(&waits, &beside)), Some(4));
+        assert_eq!(trials.begin(&written(4)), Some(here(second)));
+    }
+
+    #[test]
+    fn a_task_that_has_waited_is_tried_again_before_it_goes_on() {
+        let one = task(2, 2);
+        let mut trials = Trials::default();
+        assert!(trials.are_due(true, false) && !trials.are_due(false, false));
+        let untried = Cut { untried: BTreeSet::from([one.id]), ..cut(vec![one.clone()]) };
+        assert_eq!(trials.goes_on(true), None, "nobody would be to blame");
+        assert_eq!(named(trials.name(&untried, &[])), Some(2));
+        assert_eq!(trials.begin(&written(2)), Some(Begun::InPool(one.id)));
+        assert!(!trials.are_due(true, false), "one at a time");
+        // It has waited for a moment.
+        assert_eq!(named(trials.name(&untried, &[])), Some(2));
+        assert_eq!((trials.goes_on(true), trials.goes_on(false)), (Some(one.id), None));
     }
 
     #[test]
@@ -186,7 +244,7 @@ mod tests {
         let claimed =
             Holdings { suspect: Some(suspect), ..Holdings::of(vec![task(7, MAX), task(8, MAX), task(9, 0)]) };
         assert_eq!(trials.receive(claimed, MAX), [task(9, 0)]);
-        assert!(trials.are_due(false));
+        assert!(trials.are_due(false, false));
         let condemned = trials.take_condemned().0;
         let reasons: Vec<&str> = condemned.iter().map(|condemned| condemned.reason.as_str()).collect();
         assert_eq!(reasons, ["it panicked", ""]);
@@ -200,7 +258,7 @@ mod tests {
         assert_eq!(trials.receive(Holdings::of(all), MAX), []);
         let (taken, rest) = trials.take_condemned();
         assert_eq!((taken.len(), rest.count()), (CONDEMNED_MAX, 12 - CONDEMNED_MAX));
-        assert!(trials.are_due(false));
+        assert!(trials.are_due(false, false));
         assert_eq!(trials.take_condemned().0.len(), 12 - CONDEMNED_MAX);
     }
 

@@ -17,7 +17,14 @@ use std::{
     },
 };
 
-use super::{PoolFault, cut::Standing, ledger::Ledger, lock, queue::Queue, worker::message};
+use super::{
+    PoolFault,
+    cut::{Sealed, Standing},
+    ledger::Ledger,
+    lock,
+    queue::Queue,
+    worker::message,
+};
 use crate::{core::Cut, output::Output, scope::Completed, task::Task};
 
 /// The ledger of a pool, and the hand-over of its cuts.
@@ -120,7 +127,8 @@ impl<O: Output> Batches<O> {
         self.ids.store(ledger.ids(), Relaxed);
         Some(match finished {
             Ok(Ok((toggles, output))) => {
-                Ok(Cut { tasks: sealed.tasks, unprotected: sealed.incomplete, toggles, output })
+                let Sealed { tasks, waiting_outside, untried, incomplete } = sealed;
+                Ok(Cut { tasks, waiting_outside, untried, unprotected: incomplete, toggles, output })
             }
             Ok(Err(error)) => Err(PoolFault::Unencodable { reason: error.to_string() }),
             Err(panic) => Err(PoolFault::Unmergeable { message: message(&*panic) }),
@@ -186,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_merge_that_takes_long_is_not_waited_for() {
-        let batches = Arc::new((Batches::<Slow>::default(), Queue::<Nothing>::new(1)));
+        let batches = Arc::new((Batches::<Slow>::default(), Queue::<Nothing>::new(1, 0)));
         let its = Arc::clone(&batches);
         let done = Completed::plain(TaskId::ROOT, &[]);
         let worker = thread::spawn(move || its.0.complete(&its.1, || Standing::Before, &done, Slow(7)));

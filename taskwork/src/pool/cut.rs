@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{envelope::Envelope, holdings::Basis};
+use crate::{envelope::Envelope, holdings::Basis, id::TaskId};
 
 /// A task in its sealed form, unless it is too large.
 pub(super) type Seal = Option<Envelope>;
@@ -33,6 +33,10 @@ pub(super) enum Standing {
 #[derive(Debug, Default)]
 pub(super) struct Sealed {
     pub(super) tasks: Vec<Envelope>,
+    /// Those of them that wait for something outside.
+    pub(super) waiting_outside: BTreeSet<TaskId>,
+    /// Those that wait for their trials.
+    pub(super) untried: BTreeSet<TaskId>,
     /// Whether tasks are missing because they are too large.
     pub(super) incomplete: bool,
 }
@@ -120,6 +124,20 @@ impl Collecting {
         match task {
             Some(task) => current.sealed.tasks.push(task),
             None => current.sealed.incomplete = true,
+        }
+    }
+
+    /// Notes that a task in the cut waits for something outside.
+    pub(super) fn note_waiting_outside(&mut self, task: TaskId) {
+        if let Some(current) = &mut self.current {
+            current.sealed.waiting_outside.insert(task);
+        }
+    }
+
+    /// Notes that a task in the cut waits for its trial.
+    pub(super) fn note_untried(&mut self, task: TaskId) {
+        if let Some(current) = &mut self.current {
+            current.sealed.untried.insert(task);
         }
     }
 

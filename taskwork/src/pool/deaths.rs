@@ -25,6 +25,11 @@ impl Deaths {
         self.count
     }
 
+    /// Returns whether there were some, and the next one is the last before the task is set aside.
+    pub(super) fn may_be_last(self, deaths_max: u32) -> bool {
+        self.count > 0 && deaths_max > 0 && self.count.saturating_add(1) >= deaths_max
+    }
+
     /// Returns the deaths of a task that runs from now on, if it has not run before.
     pub(super) fn running(self, now: Instant) -> Self {
         if self.count == 0 {

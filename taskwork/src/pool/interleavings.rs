@@ -57,7 +57,11 @@ struct Desk {
 
 impl Desk {
     fn new(workers: usize) -> Arc<Self> {
-        Arc::new(Self { queue: Queue::new(workers), signals: Signals::default(), taken: AtomicUsize::new(0) })
+        Arc::new(Self {
+            queue: Queue::new(workers, 0),
+            signals: Signals::default(),
+            taken: AtomicUsize::new(0),
+        })
     }
 
     /// A worker: takes tasks until the queue is closed.
@@ -158,6 +162,7 @@ fn an_idle_pool_shows_everything_that_it_has_completed() {
             task_children_max: 1,
             batch_ids_commit: 1,
             spawned_tasks_max: 1_000,
+            deaths_max: 0,
             ledger: true,
             ledger_bytes_max: usize::MAX,
         };

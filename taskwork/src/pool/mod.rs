@@ -146,6 +146,8 @@ pub(crate) struct PoolLimits {
     pub(crate) task_children_max: usize,
     pub(crate) batch_ids_commit: usize,
     pub(crate) spawned_tasks_max: usize,
+    /// The number of nodes in a row that may be lost with a task, 0 for any.
+    pub(crate) deaths_max: u32,
     /// Whether running tasks are written from time to time.
     pub(crate) ledger: bool,
     /// The size of the tasks of a cut beyond which further queued tasks need not be in it, in bytes.
@@ -163,6 +165,7 @@ impl PoolLimits {
             task_children_max: task_children_max.min(CHILDREN_MAX),
             batch_ids_commit,
             spawned_tasks_max,
+            deaths_max: limits.deaths_max,
             ledger: ledger_interval_ms > 0,
             ledger_bytes_max: limits.ledger_bytes(),
         }
@@ -181,7 +184,7 @@ impl<T: Task> Pool<T> {
             signals: Signals::default(),
             variables: VariableTable::new(variables),
             limits,
-            queue: Queue::new(workers),
+            queue: Queue::new(workers, limits.deaths_max),
             batches: Batches::default(),
             merging: AtomicBool::new(false),
             fault: Mutex::default(),

@@ -135,6 +135,8 @@ struct State<T: Task> {
     /// For each worker that has a task, the basis of the task.
     running: Vec<Option<Basis>>,
     cut: Collecting,
+    /// The number of nodes in a row that may be lost with a task, 0 for any.
+    deaths_max: u32,
 }
 
 /// Whether workers may begin tasks.
@@ -148,7 +150,7 @@ enum Gate {
 }
 
 impl<T: Task> Queue<T> {
-    pub(super) fn new(workers: usize) -> Self {
+    pub(super) fn new(workers: usize, deaths_max: u32) -> Self {
         let state = State {
             tasks: VecDeque::new(),
             waiting: Waiting::default(),
@@ -162,6 +164,7 @@ impl<T: Task> Queue<T> {
             steal_times: Histogram::default(),
             running: vec![None; workers],
             cut: Collecting::default(),
+            deaths_max,
         };
         let flags = || (0..workers).map(|_| AtomicBool::new(false)).collect();
         Self {
@@ -407,6 +410,7 @@ impl<T: Task> Queue<T> {
             idle: state.idle(),
             queued: state.tasks.len(),
             waiting: state.waiting.len(),
+            untried: state.untried(),
             staying: state.staying,
             stopped: state.gate != Gate::Open,
             batch_ids: 0,

@@ -204,6 +204,11 @@ impl<T: Task> Work for Slices<T> {
         self.look.notify_waiters();
     }
 
+    fn begin_trial(&self, task: TaskId) {
+        self.pool.begin_trial(task);
+        self.look.notify_waiters();
+    }
+
     fn set_thieves(&self, thieves: usize) {
         self.pool.set_thieves(thieves);
     }

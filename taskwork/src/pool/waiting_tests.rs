@@ -17,6 +17,7 @@ use super::{Claim, Crew, Entry, Pool, PoolFault, PoolLimits, Waker, Work, Workpl
 use crate::{
     context::Context,
     core::Cut,
+    envelope::Envelope,
     holdings::Basis,
     id::{NodeId, TaskId},
     output::Output,
@@ -29,6 +30,7 @@ const LIMITS: PoolLimits = PoolLimits {
     task_children_max: 3,
     batch_ids_commit: usize::MAX,
     spawned_tasks_max: 1_000,
+    deaths_max: 3,
     ledger: true,
     ledger_bytes_max: usize::MAX,
 };
@@ -489,6 +491,7 @@ fn a_task_that_waits_for_something_outside_goes_on_when_it_is_woken_before_or_af
     pool.begin_cut(&[]).unwrap();
     let cut = Arc::clone(&pool).ready_cut().unwrap().unwrap();
     assert_eq!((cut.tasks.len(), &cut.tasks[0].spawned), (1, &Spawned::Nothing));
+    assert_eq!(cut.waiting_outside, BTreeSet::from([TaskId::ROOT]), "it can kill nobody now");
     let (old, new) = {
         let bells = DOORBELLS.lock().unwrap();
         (bells[0].clone(), bells[1].clone())
@@ -519,6 +522,54 @@ fn a_task_that_waits_for_something_outside_goes_on_when_it_is_woken_before_or_af
         crew.join();
     }
     last.wake();
+}
+
+/// A task that is woken at once, and then complete.
+#[derive(Debug, Serialize, Deserialize)]
+struct Woken(bool);
+
+impl Task for Woken {
+    type Shared = ();
+    type Output = u64;
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        if std::mem::replace(&mut self.0, true) {
+            *cx.output() += 1;
+            return Outcome::Complete;
+        }
+        cx.waker().wake();
+        Outcome::Wait
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+/// While it waited, its trial may have ended: nobody would be to blame if it killed the node now.
+#[test]
+fn a_task_that_nodes_were_lost_with_waits_for_its_trial_before_it_goes_on() {
+    for (deaths, is_tried) in [(0, false), (1, false), (2, true)] {
+        let pool = Arc::new(Pool::<Woken>::new(NodeId(1), Arc::default(), 1, LIMITS));
+        let crew = Crew::start(1).unwrap();
+        crew.add(Claim::default(), Arc::clone(&pool) as Arc<dyn Workplace>);
+        let task = Entry::new(TaskId::ROOT, Woken(false)).seal().unwrap();
+        pool.put(vec![Envelope { deaths, ..task }], Basis::FIRM, None).unwrap();
+        if is_tried {
+            // It is woken at once, and no worker takes it.
+            let is_untried = |pool: &Pool<Woken>| pool.view().untried.is_some() && pool.view().is_idle();
+            wait_for(&pool, "the wake-up", is_untried);
+            pool.begin_cut(&[]).unwrap();
+            let cut = Arc::clone(&pool).ready_cut().unwrap().unwrap();
+            assert_eq!((cut.tasks.len(), cut.untried.len()), (1, 1));
+            assert!(is_untried(&pool), "it waits as before");
+            pool.begin_trial(TaskId::ROOT);
+        }
+        wait_for(&pool, "the end", |pool| pool.view().batch_ids > 0);
+        assert_eq!(pool.view().waiting, 0);
+        pool.close();
+        crew.join();
+    }
 }
 
 #[test]

@@ -99,6 +99,8 @@ pub(crate) trait Work: Workplace + 'static {
     fn wake(&self, scopes: &[Scope]);
     /// Queues the tasks for which a wake-up has come from outside.
     fn wake_rung(&self);
+    /// Lets a task go on that has waited for its trial.
+    fn begin_trial(&self, task: TaskId);
     /// Sets the number of thieves that wait for a split.
     fn set_thieves(&self, thieves: usize);
     /// Asks running tasks to stop and lets none begin.
@@ -232,6 +234,10 @@ impl<T: Task> Work for Pool<T> {
         if !rung.is_empty() {
             self.queue.wake_rung(&rung, &self.signals);
         }
+    }
+
+    fn begin_trial(&self, task: TaskId) {
+        self.queue.begin_trial(task, &self.signals);
     }
 
     fn set_thieves(&self, thieves: usize) {

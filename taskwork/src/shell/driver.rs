@@ -262,6 +262,7 @@ impl Driver {
                 // Otherwise the pool notifies the driver when it is ready.
                 return Ok(Arc::clone(&self.pool).ready_cut()?.map(Event::Cut));
             }
+            Action::Try { task } => self.pool.begin_trial(task),
             Action::Void { bases } => self.pool.void(&bases),
             Action::LookForOrphans { look } => {
                 let _ = self.orphan_looks.send(look);

@@ -14,6 +14,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
     (5318, "a task that was parked, claimed and parked again was claimed from an old read, and done twice"),
     (5612, "a node of another program was taken for one that starves"),
     (5842, "the last task went from one idle node to another for ever"),
+    (
+        401_654,
+        "a task that had waited killed its nodes for ever: its trial was over, and nobody was to blame",
+    ),
 ];
 
 fn run(seeds: std::ops::Range<u64>, nodes: Option<usize>) {
@@ -35,6 +39,29 @@ fn small_clusters_keep_every_promise() {
 #[test]
 fn a_large_cluster_keeps_every_promise() {
     run(100_000..100_004, Some(60));
+}
+
+/// Checks the mean shares of three jobs in runs of this kind.
+fn share_by_weight(kind: &str, tolerance: f64) {
+    let kind = Some(kind.to_owned());
+    let campaign = Campaign { seeds: 200_000..200_640, nodes: None, time: None, keep_going: false, kind };
+    let tally = campaign::run(&campaign, &|_| {});
+    assert!(tally.failures.is_empty(), "{:#?}", tally.failures);
+    println!("{}", tally.shares);
+    assert!(tally.shares.runs >= 10, "{}", tally.shares);
+    for (share, due) in tally.shares.mean().into_iter().zip([0.125, 0.25, 0.625]) {
+        assert!((share - due).abs() < tolerance, "{}", tally.shares);
+    }
+}
+
+#[test]
+fn jobs_share_the_workers_by_their_weights() {
+    share_by_weight("Weights", 0.01);
+}
+
+#[test]
+fn faults_hardly_change_the_shares_of_jobs() {
+    share_by_weight("WeightsAndFaults", 0.08);
 }
 
 #[test]

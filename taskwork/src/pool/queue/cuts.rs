@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Interruption, Judgement, Queue, Queued, State, Waiting};
+use super::{Interruption, Judgement, Queue, Queued, State, Waiting, Waits};
 use crate::{
     holdings::Basis,
     pool::{
@@ -57,6 +57,11 @@ impl<T: Task> Queue<T> {
         let mut kept = Vec::with_capacity(sealed.len());
         for (queued, seal) in sealed {
             state.cut.add(seal);
+            match queued.waits {
+                Waits::Outside(_) => state.cut.note_waiting_outside(queued.entry.id),
+                Waits::Trial => state.cut.note_untried(queued.entry.id),
+                Waits::No | Waits::Scope => {}
+            }
             kept.push(queued);
         }
         drop(state);

@@ -34,6 +34,8 @@ pub(in crate::pool) enum Waits {
     Scope,
     /// For a wake-up.
     Outside(Arc<Bell>),
+    /// It could go on, but nodes were lost with it, and its [trial](crate::core) was over while it waited.
+    Trial,
 }
 
 /// The tasks that wait, and the mirrors.
@@ -41,6 +43,8 @@ pub(super) struct Waiting<T: Task> {
     /// By their scopes and bases: a task that was handed over may be here twice until one of the two is void.
     scopes: BTreeMap<(Scope, Basis), Queued<T>>,
     outside: BTreeMap<u64, Queued<T>>,
+    /// Those that wait for their trials.
+    untried: BTreeMap<(TaskId, Basis), Queued<T>>,
     mirrors: HashMap<Scope, Mirror>,
 }
 
@@ -70,19 +74,20 @@ impl Mirror {
 
 impl<T: Task> Default for Waiting<T> {
     fn default() -> Self {
-        Self { scopes: BTreeMap::new(), outside: BTreeMap::new(), mirrors: HashMap::new() }
+        let (scopes, outside, untried) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { scopes, outside, untried, mirrors: HashMap::new() }
     }
 }
 
 impl<T: Task> Waiting<T> {
     /// Returns the number of tasks that wait.
     pub(super) fn len(&self) -> usize {
-        self.scopes.len() + self.outside.len()
+        self.scopes.len() + self.outside.len() + self.untried.len()
     }
 
     /// Returns the tasks that wait.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Queued<T>> {
-        self.scopes.values().chain(self.outside.values())
+        self.scopes.values().chain(self.outside.values()).chain(self.untried.values())
     }
 
     /// Adds a task that waits. Returns it if it need not wait.
@@ -92,6 +97,9 @@ impl<T: Task> Waiting<T> {
             Waits::Outside(bell) if bell.has_rung() => return Some(queued),
             Waits::Outside(bell) => {
                 self.outside.insert(bell.number, queued);
+            }
+            Waits::Trial => {
+                self.untried.insert((queued.entry.id, queued.entry.basis), queued);
             }
             Waits::Scope => {
                 let Some(scope) = queued.entry.spawned.awaited() else { return Some(queued) };
@@ -116,6 +124,10 @@ impl<T: Task> Waiting<T> {
         let outside = std::mem::take(&mut self.outside);
         let (others, kept) = divide(outside, &which);
         self.outside = kept;
+        taken.extend(others);
+        let untried = std::mem::take(&mut self.untried);
+        let (others, kept) = divide(untried, &which);
+        self.untried = kept;
         taken.extend(others);
         taken
     }
@@ -151,24 +163,36 @@ fn divide<K: Ord, T: Task>(
 }
 
 impl<T: Task> State<T> {
-    /// Queues a task that need not wait any more, before all others.
-    fn queue_woken(&mut self, mut queued: Queued<T>) {
+    /// Queues a task that need not wait any more, before all others. Returns whether it has: one that is a death
+    /// short of the limit goes on when it is on trial.
+    fn queue_woken(&mut self, mut queued: Queued<T>) -> bool {
         if let Spawned::Awaited { then: Then::GoesOn, .. } = queued.entry.spawned {
             queued.entry.spawned = Spawned::Nothing;
         }
-        queued.waits = Waits::No;
+        let is_tried = queued.entry.deaths.may_be_last(self.deaths_max);
+        queued.waits = if is_tried { Waits::Trial } else { Waits::No };
+        match self.waiting.add(queued) {
+            Some(queued) => self.queue_first(queued),
+            None => return false,
+        }
+        true
+    }
+
+    /// Queues a task before all others.
+    fn queue_first(&mut self, queued: Queued<T>) {
         self.staying += usize::from(queued.stays());
-        self.tasks.push_front(queued);
+        self.tasks.push_front(Queued { waits: Waits::No, ..queued });
+    }
+
+    /// Returns the first task of the node's own that waits for its trial.
+    pub(super) fn untried(&self) -> Option<TaskId> {
+        self.waiting.untried.keys().find(|(_, basis)| self.cut.counts(*basis)).map(|(task, _)| *task)
     }
 
     /// Lets a task wait, or queues it if it need not. Returns the number of tasks that were queued.
     pub(super) fn let_wait(&mut self, queued: Queued<T>) -> usize {
         let woken = self.waiting.add(queued);
-        let count = usize::from(woken.is_some());
-        if let Some(woken) = woken {
-            self.queue_woken(woken);
-        }
-        count
+        usize::from(woken.is_some_and(|woken| self.queue_woken(woken)))
     }
 }
 
@@ -204,8 +228,9 @@ impl<T: Task> Queue<T> {
         self.lock().waiting.mirrors.remove(&scope);
     }
 
-    /// Lets a worker's task wait, which names these tasks of the scope that it waits for. As with [`put_by`](Self::put_by), it may have to come with its sealed form.
-    /// Returns whether the driver is to be notified.
+    /// Lets a worker's task wait, which names these tasks of the scope that it waits for. As with
+    /// [`put_by`](Self::put_by), it may have to come with its sealed form. Returns whether the driver is to be
+    /// notified.
     pub(in crate::pool) fn wait_by(
         &self,
         worker: usize,
@@ -218,6 +243,9 @@ impl<T: Task> Queue<T> {
         if state.cut.awaits(worker) && state.cut.counts(entry.basis) {
             let Some(sealed) = sealed else { return Err(Box::new(entry)) };
             state.cut.add(sealed);
+            if matches!(waits, Waits::Outside(_)) {
+                state.cut.note_waiting_outside(entry.id);
+            }
         }
         if state.cut.is_void(entry.basis) {
             return Ok(false);
@@ -234,7 +262,9 @@ impl<T: Task> Queue<T> {
         let woken = state.let_wait(Queued { waits, ..Queued::new(entry) });
         // Whoever reads the list has to know of the first.
         let first = state.waiting.scopes.len() == 1;
-        let notify = state.gate != Gate::Open || (woken == 0 && first) || (woken > 0 && state.thieves > 0);
+        let notify = state.gate != Gate::Open
+            || (woken == 0 && (first || state.untried().is_some()))
+            || (woken > 0 && state.thieves > 0);
         self.added(woken, state, signals);
         Ok(notify)
     }
@@ -270,9 +300,9 @@ impl<T: Task> Queue<T> {
         let of = (scope, mirror.basis);
         let Some(waiting) = state.waiting.scopes.remove(&of) else { return false };
         state.waiting.mirrors.remove(&scope);
-        state.queue_woken(waiting);
-        let notify = state.thieves > 0 || state.gate != Gate::Open;
-        self.added(1, state, signals);
+        let queued = state.queue_woken(waiting);
+        let notify = !queued || state.thieves > 0 || state.gate != Gate::Open;
+        self.added(usize::from(queued), state, signals);
         notify
     }
 
@@ -283,7 +313,8 @@ impl<T: Task> Queue<T> {
         state.waiting.scopes.iter().map(|(&(scope, _), queued)| (mark(&queued.entry), scope)).collect()
     }
 
-    /// Queues the tasks that wait for these scopes, which are complete. Returns how many.
+    /// Queues the tasks that wait for these scopes, which are complete, or lets them wait for their trials. Returns
+    /// how many there are.
     pub(in crate::pool) fn wake(&self, scopes: &[Scope], signals: &Signals) -> usize {
         let mut state = self.lock();
         let mut woken = Vec::new();
@@ -294,11 +325,22 @@ impl<T: Task> Queue<T> {
             state.waiting.mirrors.remove(&scope);
         }
         let count = woken.len();
-        for woken in woken {
-            state.queue_woken(woken);
-        }
-        self.added(count, state, signals);
+        let queued: usize = woken.into_iter().map(|woken| usize::from(state.queue_woken(woken))).sum();
+        self.added(queued, state, signals);
         count
+    }
+
+    /// Lets a task go on that has waited for its trial.
+    pub(in crate::pool) fn begin_trial(&self, task: TaskId, signals: &Signals) {
+        let mut state = self.lock();
+        let State { waiting, cut, .. } = &mut *state;
+        let of_it = waiting.untried.range((task, Basis::FIRM)..=(task, Basis(u64::MAX)));
+        let key = of_it.map(|(key, _)| *key).find(|(_, basis)| cut.counts(*basis));
+        let queued = key.and_then(|key| waiting.untried.remove(&key));
+        if let Some(queued) = queued {
+            state.queue_first(queued);
+            self.added(1, state, signals);
+        }
     }
 
     /// Queues the tasks for which a wake-up has come.
@@ -306,11 +348,8 @@ impl<T: Task> Queue<T> {
         let mut state = self.lock();
         let woken: Vec<Queued<T>> =
             rung.iter().filter_map(|bell| state.waiting.outside.remove(&bell.number)).collect();
-        let count = woken.len();
-        for woken in woken {
-            state.queue_woken(woken);
-        }
-        self.added(count, state, signals);
+        let queued: usize = woken.into_iter().map(|woken| usize::from(state.queue_woken(woken))).sum();
+        self.added(queued, state, signals);
     }
 
     /// Returns whether so many tasks are queued or wait that a worker's task is to let those begin that it has
