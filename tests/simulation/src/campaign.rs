@@ -15,6 +15,7 @@ use crate::{
     invariants::i9_history,
     plan::{Fault, Plan, Rates, Without},
     run::{self, Outcome},
+    shares::SharesSeen,
     workload::{self, Shape},
 };
 
@@ -59,6 +60,8 @@ pub struct Tally {
     pub attempts: u64,
     /// The virtual time, in milliseconds.
     pub virtual_ms: u64,
+    /// The shares of jobs that differ in their weights.
+    pub shares: SharesSeen,
     /// Real time, in seconds.
     pub seconds: f64,
 }
@@ -78,6 +81,8 @@ pub struct Replay {
     pub over_ms: u64,
     /// The number of attempts.
     pub attempts: u32,
+    /// The shares of jobs that differ in their weights.
+    pub shares: SharesSeen,
 }
 
 /// Runs one seed, leaving out a part of its plan. `without_faults` are indices into the plan's list of
@@ -97,8 +102,12 @@ pub fn replay(
 impl Replay {
     fn of(plan: &Plan, outcome: Outcome) -> Self {
         let violations = outcome.violations.iter().map(ToString::to_string).collect();
-        let Outcome { trace, fingerprint, over_ms, attempts, .. } = outcome;
-        Self { plan: plan.to_string(), violations, trace, fingerprint, over_ms, attempts }
+        let mut seen = SharesSeen::default();
+        let Outcome { trace, fingerprint, over_ms, attempts, shares, .. } = outcome;
+        if let Some(shares) = shares {
+            seen.add(shares);
+        }
+        Self { plan: plan.to_string(), violations, trace, fingerprint, over_ms, attempts, shares: seen }
     }
 }
 
@@ -180,6 +189,9 @@ impl Tally {
         self.states += outcome.counts.states;
         self.attempts += u64::from(outcome.attempts);
         self.virtual_ms += outcome.over_ms;
+        if let Some(shares) = outcome.shares {
+            self.shares.add(shares);
+        }
         if !outcome.violations.is_empty() {
             let violations = outcome.violations.iter().map(ToString::to_string).collect();
             let kind = format!("{:?}", plan.kind);

@@ -24,4 +24,5 @@ mod world;
 pub mod campaign;
 pub mod long;
 pub mod scale;
+pub mod shares;
 pub mod shrink;

@@ -106,6 +106,9 @@ fn report(tally: &Tally) {
         tally.attempts,
         tally.states,
     );
+    if tally.shares.runs > 0 {
+        println!("{}", tally.shares);
+    }
     if !tally.failures.is_empty() {
         let mut alike: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
         for failure in &tally.failures {
@@ -137,6 +140,7 @@ fn json(tally: &Tally) -> serde_json::Value {
         "states": tally.states,
         "attempts": tally.attempts,
         "virtual_ms": tally.virtual_ms,
+        "shares": tally.shares.mean(),
         "seconds": tally.seconds,
     })
 }
@@ -167,6 +171,9 @@ fn replay(seed: u64, nodes: Option<usize>, arguments: &ReplayArguments) -> ExitC
         "over after {} ms, attempt {}, fingerprint {:016x}",
         replay.over_ms, replay.attempts, replay.fingerprint
     );
+    if replay.shares.runs > 0 {
+        println!("{}", replay.shares);
+    }
     for violation in &replay.violations {
         println!("{violation}");
     }

@@ -9,7 +9,10 @@ use taskwork::Limits;
 use zk::job::Share;
 
 pub(crate) use self::faults::Fault;
-use crate::workload::{self, Shape, tour};
+use crate::{
+    shares::WEIGHTS,
+    workload::{self, Shape, tour},
+};
 
 /// Everything that determines a run.
 #[derive(Debug, Clone)]
@@ -96,6 +99,10 @@ pub(crate) enum Kind {
     Heavy,
     /// A state in which whoever visits it panics or dies; other jobs run beside it.
     Deadly,
+    /// Three jobs that differ in their weights, each with tasks for all nodes, without faults.
+    Weights,
+    /// The same, with all kinds of faults.
+    WeightsAndFaults,
 }
 
 impl Kind {
@@ -106,6 +113,8 @@ impl Kind {
             1 => Self::ServersOnly,
             2 => Self::Parking,
             3 => Self::Late,
+            4 => Self::Weights,
+            5 => Self::WeightsAndFaults,
             16..20 => Self::Reconnects,
             20 | 21 => Self::Stalls,
             22 if seldom => Self::LargeBatches,
@@ -116,6 +125,18 @@ impl Kind {
             30 if seldom => Self::Heavy,
             31 => Self::Deadly,
             _ => Self::Everything,
+        }
+    }
+
+    /// Returns the duration of a job without faults, in milliseconds: minimum and maximum.
+    fn job_ms(self) -> std::ops::Range<u64> {
+        match self {
+            Self::Late => SHORT_JOB_MS,
+            Self::Reconnects => LONGEST_JOB_MS,
+            Self::Stalls | Self::Outages | Self::Heavy | Self::Weights | Self::WeightsAndFaults => {
+                LONG_JOB_MS
+            }
+            _ => JOB_MS,
         }
     }
 }
@@ -186,7 +207,7 @@ impl Plan {
                 depth: 4,
                 bytes: random.random_range(1 << 16..2 << 20),
             },
-            Kind::Reconnects => Shape::Random { seed: random.random(), mean: 3, depth: 7 },
+            Kind::Reconnects | Kind::Weights | Kind::WeightsAndFaults => large(&mut random),
             Kind::Deadly => {
                 let (tree, place) = (random.random(), random.random());
                 Shape::deadly(tree, 3, 7, place, random.random())
@@ -194,12 +215,7 @@ impl Plan {
             _ => shape(&mut random, nodes * workers),
         };
         // The duration of a state follows from the duration of the job.
-        let job_ms = random.random_range(match kind {
-            Kind::Late => SHORT_JOB_MS,
-            Kind::Reconnects => LONGEST_JOB_MS,
-            Kind::Stalls | Kind::Outages | Kind::Heavy => LONG_JOB_MS,
-            _ => JOB_MS,
-        });
+        let job_ms = random.random_range(kind.job_ms());
         let slice_states = if tiny { 1 } else { random.random_range(1..=4) };
         let slices = workload::states(&shape).div_ceil(slice_states as u64);
         let slice_ms = if tiny { 1 } else { (job_ms * (nodes * workers) as u64 / slices).clamp(1, 200) };
@@ -278,6 +294,7 @@ fn later(random: &mut SmallRng, kind: Kind, workers: usize, calm_ms: u64) -> (Ve
         Kind::Stuck => (1, [0, random.random_range(0..=1)]),
         // Jobs that another one's tasks must not harm.
         Kind::Deadly => (random.random_range(0..=2), [0, 0]),
+        Kind::Weights | Kind::WeightsAndFaults => return (rivals(random), [0, 0]),
         _ => (0, [0, 0]),
     };
     let [other, labelled] = others;
@@ -294,6 +311,23 @@ fn later(random: &mut SmallRng, kind: Kind, workers: usize, calm_ms: u64) -> (Ve
     (jobs.collect(), others)
 }
 
+/// Draws the jobs beside the first one where weights matter.
+fn rivals(random: &mut SmallRng) -> Vec<LaterJob> {
+    let weights = WEIGHTS.into_iter().skip(1).filter_map(NonZeroU32::new);
+    let rival = |weight| LaterJob {
+        at_ms: 0,
+        shape: large(random),
+        share: Share { weight, ..Share::default() },
+        program: Program::This,
+    };
+    weights.map(rival).collect()
+}
+
+/// Draws a tree with work for many nodes.
+fn large(random: &mut SmallRng) -> Shape {
+    Shape::Random { seed: random.random(), mean: 3, depth: 7 }
+}
+
 /// Draws a job's share of the nodes.
 fn share(random: &mut SmallRng) -> Share {
     let weight = NonZeroU32::new(random.random_range(1..=9)).unwrap_or(NonZeroU32::MIN);
@@ -303,8 +337,9 @@ fn share(random: &mut SmallRng) -> Share {
 
 /// Draws the times at which root tasks are added to the first job; usually none.
 fn added(random: &mut SmallRng, kind: Kind, shape: &Shape, calm_ms: u64) -> Vec<u64> {
+    let alone = !matches!(kind, Kind::Weights | Kind::WeightsAndFaults);
     let is_small = !matches!(kind, Kind::LargeBatches | Kind::Heavy | Kind::Late | Kind::Deadly);
-    if !is_small || matches!(shape, Shape::Tour(_)) || random.random_range(0..6) > 0 {
+    if !(is_small && alone) || matches!(shape, Shape::Tour(_)) || random.random_range(0..6) > 0 {
         return Vec::new();
     }
     let mut times: Vec<u64> =
@@ -331,7 +366,7 @@ fn shape(random: &mut SmallRng, workers: usize) -> Shape {
 
 fn rates(random: &mut SmallRng, kind: Kind) -> Rates {
     match kind {
-        Kind::Quiet | Kind::ServersOnly | Kind::LargeBatches => {
+        Kind::Quiet | Kind::Weights | Kind::ServersOnly | Kind::LargeBatches => {
             Rates { slow: 20, slow_ms: 20, lagging: 200, lag_ms: 50, ..Rates::default() }
         }
         _ => Rates {

@@ -23,7 +23,7 @@ use zk::{
 
 use crate::{
     invariants::{Facts, Invariants, JobFacts, Seen, Violation},
-    plan::{LaterJob, Plan, Program, Rates},
+    plan::{Kind, LaterJob, Plan, Program, Rates},
     workload::{self, Shape, Walk, companion},
     world::{Birth, Counts, MachineId, Process, SESSION_MS, World, on},
 };
@@ -42,6 +42,8 @@ pub(crate) struct Outcome {
     /// The times at which each node did its first work, sorted.
     pub(crate) first_work: Vec<u64>,
     pub(crate) census: Census,
+    /// The jobs' shares of the workers, where [their weights](crate::shares::WEIGHTS) matter.
+    pub(crate) shares: Option<[f64; 3]>,
 }
 
 /// What was left when all jobs were over.
@@ -335,7 +337,16 @@ impl<'a> Stage<'a> {
         self.world.with(|state| state.invariants.add(state.now, "the end", what));
     }
 
+    fn weights_matter(&self) -> bool {
+        matches!(self.plan.kind, Kind::Weights | Kind::WeightsAndFaults)
+    }
+
     fn check_end(&mut self, now: u64) {
+        if self.plan.kind == Kind::Weights
+            && let Some(what) = self.world.with(|state| state.invariants.shares.unfair())
+        {
+            self.violate(what);
+        }
         if self.failed() || self.all_over() {
             return;
         }
@@ -402,6 +413,7 @@ impl<'a> Stage<'a> {
                 times
             },
             census,
+            shares: state.invariants.shares.shares().filter(|_| self.weights_matter()),
         })
     }
 

@@ -174,8 +174,7 @@ impl Task for Walk {
     }
 
     fn companion(shape: &Arc<Shape>) -> Option<Companion> {
-        let has_one = shape.root().number % 3 == 1 || matches!(**shape, Shape::Deadly { .. });
-        has_one.then(|| Companion::new(Arc::new(()), companion::run))
+        shape.has_companions().then(|| Companion::new(Arc::new(()), companion::run))
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {

@@ -87,7 +87,7 @@ impl Fault {
 /// Draws the faults for a kind of plan, sorted by time, in milliseconds from the start.
 pub(super) fn draw(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64) -> Vec<(u64, Fault)> {
     let count = match kind {
-        Kind::Quiet => 0,
+        Kind::Quiet | Kind::Weights => 0,
         Kind::ServersOnly => 2,
         Kind::LargeBatches => 1,
         Kind::Parking => 12,
@@ -108,6 +108,11 @@ pub(super) fn draw(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64
                 Kind::LargeBatches => Fault::Stall { ms: random.random_range(9_000..13_000) },
                 Kind::Stalls if random.random_range(0..4) == 0 => Fault::Stall { ms: 3 * ms },
                 Kind::Outages if random.random_range(0..3) == 0 => Fault::ServersAway { ms: outage(random) },
+                Kind::WeightsAndFaults => match fault(random, ms) {
+                    // A job that is suspended has no share.
+                    Fault::Suspend { .. } => Fault::Join,
+                    fault => fault,
+                },
                 _ => fault(random, ms),
             };
             (at, fault)

@@ -34,6 +34,9 @@ pub(crate) enum Shape {
     Tour(Tour),
 }
 
+/// The least depth of trees for large clusters.
+const DEEP: u32 = 9;
+
 /// A state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct State {
@@ -135,6 +138,16 @@ impl Shape {
                 Self::Forking { seed, mean, depth }
             }
             other => other,
+        }
+    }
+
+    /// Returns whether a job of this shape has companions. Trees for large clusters have none, since each of them
+    /// would write to all others.
+    pub(crate) fn has_companions(&self) -> bool {
+        match self {
+            Self::Deadly { .. } => true,
+            Self::Random { depth: DEEP.., .. } => false,
+            _ => self.root().number % 3 == 1,
         }
     }
 
