@@ -12,7 +12,8 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// `scale` (in the simulator, 10 to 1,000 nodes), `all` of the others, or some of them: uts, queens,
-    /// paths, mst, tsp, clique, polls, nodes, waits, jobs, decide, workers, replicable, memory, termination, bulk, losses, ledger (part of it in the simulator)
+    /// paths, mst, tsp, clique, polls, nodes, waits, jobs, decide, workers, replicable, memory, termination, bulk,
+    /// losses, ledger (part of it in the simulator)
     #[arg(required = true)]
     names: Vec<String>,
     /// The number of repetitions of each comparison
@@ -47,7 +48,7 @@ impl Bench {
         let mut steps = vec![
             Step::cargo(
                 "programs",
-                "build --release -p tsp-example -p bnb-problems -p taskwork-benches --bins",
+                "build --release -p taskwork-cli -p tsp-example -p bnb-problems -p taskwork-benches --bins",
             ),
             Step::cargo(
                 "bench",
