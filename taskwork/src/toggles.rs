@@ -88,6 +88,9 @@ impl Toggles {
 
     /// Moves tasks that wait, until `max` ids are taken: each before those that wait for the scope that it is in.
     fn take_waiting(&mut self, max: usize, taken: &mut Vec<Mark>) {
+        if taken.len() >= max || self.waiting.is_empty() {
+            return;
+        }
         let mut within: BTreeMap<Scope, usize> = BTreeMap::new();
         let mut waiters: BTreeMap<Scope, Vec<Mark>> = BTreeMap::new();
         for (&id, &scope) in &self.waiting {

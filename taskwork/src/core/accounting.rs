@@ -81,6 +81,11 @@ impl Accounting {
         matches!(self.state, State::None) && self.cut.is_none()
     }
 
+    /// Returns whether a flush is begun whose cut was not sent.
+    pub(super) fn drafts(&self) -> bool {
+        self.drafted.is_some()
+    }
+
     /// Returns whether a flush can begin.
     pub(super) fn can_flush(&self) -> bool {
         self.is_free() && self.drafted.is_none()

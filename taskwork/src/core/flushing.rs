@@ -44,7 +44,10 @@ const BYTES_BY_MS: u64 = 4 << 10;
 impl Run {
     /// Begins a flush if one is due.
     pub(super) fn flush_if_due(&mut self, around: &mut Surroundings) {
-        if let Some(task) = self.trials.goes_on(around.pool.untried.is_some()) {
+        // The flush that is begun may say that its trial is over.
+        if !self.accounting.drafts()
+            && let Some(task) = self.trials.goes_on(around.pool.untried.is_some())
+        {
             around.actions.push(Action::Try { task });
         }
         // Tasks that are just being taken out of the pool would be in neither the cut nor the grants. The look
@@ -91,7 +94,9 @@ impl Run {
         let has_tasks = !pool.is_idle() || pool.waiting > 0;
         let works = limits.ledger_interval_ms > 0 && (has_tasks || !self.held_nothing);
         let regular = works.then(|| self.flushed_at + limits.ledger_interval_ms.max(pause_ms));
-        let trial = self.trials.are_due(pool.untried.is_some(), pool.is_hungry() && pool.batch_ids > 0);
+        // If nothing runs, the task on trial waits.
+        let has_ended = pool.is_idle() || (pool.is_hungry() && pool.batch_ids > 0);
+        let trial = self.trials.are_due(pool.untried.is_some(), has_ended);
         let trial = trial.then_some(self.flushed_at + pressed_ms);
         let written = |at: u64| at.max(self.written_after);
         let paced = [pressed, soon.map(written), regular.map(written), trial].into_iter().flatten();

@@ -78,11 +78,11 @@ impl Trials {
         self.waiting.is_empty() && self.condemned.is_empty()
     }
 
-    /// Returns whether a flush would begin a trial, or end the only one that others wait for. In the pool,
-    /// there may be an untried task, too.
-    pub(super) fn are_due(&self, any_untried: bool, has_completed: bool) -> bool {
+    /// Returns whether a flush would begin a trial, or end the only one that others wait for, whose task has
+    /// probably ended or waits. In the pool, there may be an untried task, too.
+    pub(super) fn are_due(&self, any_untried: bool, has_ended: bool) -> bool {
         let any = any_untried || !self.waiting.is_empty();
-        let can_begin = any && (self.tried.is_none() || has_completed);
+        let can_begin = any && (self.tried.is_none() || has_ended);
         can_begin || !self.condemned.is_empty()
     }
 

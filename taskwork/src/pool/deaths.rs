@@ -12,13 +12,15 @@ const SURVIVED_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Deaths {
     count: u32,
-    /// When it began to run on this node, if there were any.
+    /// When it began to run on this node, if there were any and it does not wait.
     since: Option<Instant>,
+    /// How long it had run before it waited.
+    ran: Duration,
 }
 
 impl Deaths {
     pub(crate) fn new(count: u32) -> Self {
-        Self { count, since: None }
+        Self { count, ..Self::default() }
     }
 
     pub(crate) fn count(self) -> u32 {
@@ -38,15 +40,16 @@ impl Deaths {
         Self { since: self.since.or(Some(now)), ..self }
     }
 
-    /// Returns the deaths of a task that waits: it does not run meanwhile.
-    pub(super) fn resting(self) -> Self {
-        Self { since: None, ..self }
+    /// Returns the deaths of a task that waits from now on: it does not run meanwhile.
+    pub(super) fn resting(self, now: Instant) -> Self {
+        let ran = self.since.map_or(Duration::ZERO, |since| now.duration_since(since));
+        Self { since: None, ran: self.ran + ran, ..self }
     }
 
     /// Returns the deaths of a task that was polled now.
     pub(super) fn polled(self, now: Instant) -> Self {
         match self.since {
-            Some(since) if now.duration_since(since) >= SURVIVED_AFTER => Self::default(),
+            Some(since) if self.ran + now.duration_since(since) >= SURVIVED_AFTER => Self::default(),
             _ => self,
         }
     }
@@ -66,7 +69,9 @@ mod tests {
         let deaths = deaths.polled(half).running(half);
         assert_eq!(deaths.count(), 2, "not for long");
         assert_eq!(deaths.polled(start + SURVIVED_AFTER).count(), 0);
-        let (later, rested) = (start + 3 * SURVIVED_AFTER, deaths.resting());
-        assert_eq!(rested.running(later).polled(later + SURVIVED_AFTER / 2).count(), 2, "it has waited");
+        let (later, rested) =
+            (start + 3 * SURVIVED_AFTER, deaths.resting(half).running(start + 3 * SURVIVED_AFTER));
+        assert_eq!(rested.polled(later + SURVIVED_AFTER / 4).count(), 2, "it has waited");
+        assert_eq!(rested.polled(later + SURVIVED_AFTER / 2).count(), 0, "it has run for so long altogether");
     }
 }

@@ -410,7 +410,7 @@ impl<T: Task> Queue<T> {
             idle: state.idle(),
             queued: state.tasks.len(),
             waiting: state.waiting.len(),
-            untried: state.untried(),
+            untried: state.untried().next(),
             staying: state.staying,
             stopped: state.gate != Gate::Open,
             batch_ids: 0,

@@ -105,7 +105,8 @@ impl<T: Task> Pool<T> {
         match outcome {
             Ok(Outcome::Complete) => self.complete_or_join(worker, part, deaths, task),
             Ok(Outcome::Wait) => {
-                let entry = part.stopped(deaths.polled(Instant::now()).resting(), task);
+                let now = Instant::now();
+                let entry = part.stopped(deaths.polled(now).resting(now), task);
                 match waker {
                     Some(waker) => self.wait_by(worker, entry, Waits::Outside(waker.bell()), &[]),
                     None => self.wait_for_spawned(worker, entry, Then::GoesOn),
@@ -130,7 +131,11 @@ impl<T: Task> Pool<T> {
             if part.scope.is_none() {
                 self.queue.forget_scope(*scope);
             } else if !self.queue.close_scope(worker, *scope, tasks) {
-                return self.wait_for_spawned(worker, part.stopped(deaths.resting(), task), Then::Completes);
+                return self.wait_for_spawned(
+                    worker,
+                    part.stopped(deaths.resting(Instant::now()), task),
+                    Then::Completes,
+                );
             }
         }
         let Part { id, scope, children, spawned, output, basis } = part;

@@ -90,8 +90,9 @@ enum Stage {
     Begun(String),
 }
 
-/// The maximum size of shared data that is written together with the record and the root task, in bytes.
-const SHARED_INLINE_BYTES_MAX: usize = 64 << 10;
+/// The maximum size of shared data, start values and root tasks that are written together with the record, in
+/// bytes.
+const SHARED_INLINE_BYTES_MAX: usize = 128 << 10;
 
 /// How often others may remove a record while its data is written.
 const REMOVED_TIMES_MAX: usize = 4;
@@ -212,7 +213,9 @@ impl<'a> Submission<'a> {
         }
         let mut record = self.record();
         // Little data goes into the multi: each write takes as long as the servers' disks.
-        let is_small = new.shared.len() <= SHARED_INLINE_BYTES_MAX;
+        let others: usize =
+            new.variables.iter().map(|(_, value)| value.len()).sum::<usize>() + 2 * new.root.len();
+        let is_small = new.shared.len() + others <= SHARED_INLINE_BYTES_MAX;
         if !new.shared.is_empty() {
             record.shared_chunks = if is_small {
                 1

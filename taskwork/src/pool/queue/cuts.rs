@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Interruption, Judgement, Queue, Queued, State, Waiting, Waits};
 use crate::{
     holdings::Basis,
+    id::TaskId,
     pool::{
         cut::{Seal, Sealed, Standing},
         signals::Signals,
@@ -22,15 +23,20 @@ impl<T: Task> Queue<T> {
         signals: &Signals,
     ) -> Vec<Queued<T>> {
         let mut state = self.lock();
-        let State { running, cut, tasks, waiting, .. } = &mut *state;
-        cut.begin(firm);
+        state.cut.begin(firm);
         if !ledger {
+            let untried: Vec<TaskId> = state.untried().collect();
+            for task in untried {
+                state.cut.note_untried(task);
+            }
             // What is here is not written.
+            let State { running, cut, tasks, waiting, .. } = &mut *state;
             if !tasks.is_empty() || waiting.len() > 0 || running.iter().any(Option::is_some) {
                 cut.add(None);
             }
             return Vec::new();
         }
+        let State { running, cut, .. } = &mut *state;
         for (worker, basis) in running.iter().enumerate() {
             if basis.is_some_and(|basis| cut.counts(basis)) {
                 cut.awaits_now(worker);

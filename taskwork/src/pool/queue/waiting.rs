@@ -169,7 +169,9 @@ impl<T: Task> State<T> {
         if let Spawned::Awaited { then: Then::GoesOn, .. } = queued.entry.spawned {
             queued.entry.spawned = Spawned::Nothing;
         }
-        let is_tried = queued.entry.deaths.may_be_last(self.deaths_max);
+        // One that is complete now does nothing more.
+        let goes_on = queued.entry.spawned.awaited().is_none();
+        let is_tried = goes_on && queued.entry.deaths.may_be_last(self.deaths_max);
         queued.waits = if is_tried { Waits::Trial } else { Waits::No };
         match self.waiting.add(queued) {
             Some(queued) => self.queue_first(queued),
@@ -184,9 +186,10 @@ impl<T: Task> State<T> {
         self.tasks.push_front(Queued { waits: Waits::No, ..queued });
     }
 
-    /// Returns the first task of the node's own that waits for its trial.
-    pub(super) fn untried(&self) -> Option<TaskId> {
-        self.waiting.untried.keys().find(|(_, basis)| self.cut.counts(*basis)).map(|(task, _)| *task)
+    /// Returns the tasks of the node's own that wait for their trials.
+    pub(super) fn untried(&self) -> impl Iterator<Item = TaskId> {
+        let own = self.waiting.untried.keys().filter(|(_, basis)| self.cut.counts(*basis));
+        own.map(|(task, _)| *task)
     }
 
     /// Lets a task wait, or queues it if it need not. Returns the number of tasks that were queued.
@@ -263,7 +266,7 @@ impl<T: Task> Queue<T> {
         // Whoever reads the list has to know of the first.
         let first = state.waiting.scopes.len() == 1;
         let notify = state.gate != Gate::Open
-            || (woken == 0 && (first || state.untried().is_some()))
+            || (woken == 0 && (first || state.untried().next().is_some()))
             || (woken > 0 && state.thieves > 0);
         self.added(woken, state, signals);
         Ok(notify)
