@@ -2,9 +2,10 @@
 //!
 //! What a lost node was working on is not known: it may have begun a task since it last wrote. So a loss counts
 //! as a death for everything that the node held, but condemns nothing. A task that has run for long is cleared,
-//! because if it fails later it is continued from there. One that is a single death short of the limit is *on trial*: it waits outside of the pool until no other task is on
-//! trial here and it stands in `ZooKeeper` as this node's suspect. If the node is lost then, the task is
-//! *condemned*: whoever claims it writes it to the quarantine, and the job goes on without it.
+//! because if it fails later it is continued from there. One that is a single death short of the limit is *on
+//! trial*: it waits outside of the pool until no other task is on trial here and it stands in `ZooKeeper` as this
+//! node's suspect. If the node is lost then, the task is *condemned*: whoever claims it writes it to the
+//! quarantine, and the job goes on without it.
 //!
 //! ```text
 //!   claimed ─▶ waiting ──named by a flush──▶ on trial, in the pool ──run for long, complete or gone──▶ cleared
