@@ -52,6 +52,30 @@ pub trait Problem: Tree {
         None
     }
 
+    /// Returns a solution that is built without the tree, by a heuristic; a different one for each seed, if
+    /// possible. Returns `None` if there is no such heuristic, which is the default, or if it found nothing.
+    ///
+    /// The result may depend only on the instance and the seed, unless `stops` has returned `true`. It must be
+    /// called at least every millisecond or so, and once it returns `true` the function must return soon. What
+    /// is returned counts only as far as [`cost_of`](Self::cost_of) confirms it.
+    fn construct(&self, _seed: u64, _stops: &dyn Fn() -> bool) -> Option<Self::Solution> {
+        None
+    }
+
+    /// Returns a solution that is better than a given one, by a round of local search from there; `None` if
+    /// the round has found none, or if there is no local search, which is the default.
+    ///
+    /// What is said of [`construct`](Self::construct) holds here, too. A round should take some 10 to 100 ms:
+    /// it is repeated with other seeds as long as there is time.
+    fn improve(
+        &self,
+        _solution: &Self::Solution,
+        _seed: u64,
+        _stops: &dyn Fn() -> bool,
+    ) -> Option<Self::Solution> {
+        None
+    }
+
     /// Reads a solution that a user gives to a running search (`taskwork inject`). By default in its
     /// serialised form.
     fn read_solution(&self, given: serde_json::Value) -> Option<Self::Solution> {
