@@ -1,7 +1,7 @@
 //! When a node flushes: how long it waits where somebody waits for the flush, in a large cluster, and after a
 //! flush that has taken long.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     Action, Cut, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult,
@@ -139,6 +139,51 @@ fn all_nodes_of_a_large_cluster_together_do_not_write_more_often_than_the_server
     let (first, flush) = next_flush(&mut node, 101);
     committed(&mut node, first + 1, &flush);
     assert_eq!(next_flush(&mut node, first + 1).0 - first, 2_000, "if nobody waits, every 50 × 40 ms");
+}
+
+/// Returns a node whose task 7 is on trial, and when that began.
+fn with_trial() -> (Node, u64) {
+    let mut node = at_work(0, Limits::default());
+    let (begun, flush) = next_flush(&mut node, 101);
+    committed(&mut node, begun + 1, &flush);
+    let parked = Event::Parked { attempt: ATTEMPT, tasks: vec![envelope(7).id] };
+    let mut actions = node.handle(at(begun + 1), IDLE, parked);
+    let mut now = begun + 1;
+    while transaction(&actions).is_none() {
+        now += 1;
+        assert!(now < begun + 10_000, "it claims what is parked");
+        actions = node.handle(at(now), IDLE, Event::Tick);
+    }
+    let suspicious = Envelope { deaths: Limits::default().deaths_max - 1, ..envelope(7) };
+    let result = TransactionResult::Claimed(Holdings::of(vec![suspicious]));
+    let txn = transaction(&actions).map(|claim| claim.txn).unwrap();
+    node.handle(at(now), BUSY, Event::Transacted { txn, result });
+    let (named_at, flush) = next_flush(&mut node, now);
+    let TransactionKind::Flush(written) = &flush.kind else { panic!("{flush:?}") };
+    assert_eq!(written.held.suspect.as_ref().map(|suspect| suspect.task), Some(envelope(7).id));
+    committed(&mut node, named_at + 1, &flush);
+    (node, named_at + 1)
+}
+
+/// Its trial may be over by the cut that was begun before it was woken.
+#[test]
+fn a_task_that_has_waited_does_not_go_on_while_a_flush_is_begun() {
+    let (mut node, from) = with_trial();
+    let task = envelope(7).id;
+    let woken = PoolView { waiting: 1, untried: Some(task), ..BUSY };
+    let tries = |actions: &[Action]| actions.contains(&Action::Try { task });
+    assert!(
+        tries(&node.handle(at(from), woken, Event::Look)),
+        "it has waited for a moment, and is still on trial"
+    );
+    let cut_at = (from..from + 10_000).find(|&ms| cuts(&node.handle(at(ms), BUSY, Event::Tick)));
+    let cut_at = cut_at.expect("a node with tasks flushes");
+    assert!(!tries(&node.handle(at(cut_at), woken, Event::Look)), "the cut may say that it waits");
+    let suspicious = Envelope { deaths: Limits::default().deaths_max - 1, ..envelope(7) };
+    let waits = Cut { tasks: vec![suspicious], waiting_outside: BTreeSet::from([task]), ..Cut::default() };
+    let actions = node.handle(at(cut_at), woken, Event::Cut(waits));
+    assert!(transaction(&actions).is_some() && !tries(&actions), "{actions:?}");
+    assert!(!tries(&node.handle(at(cut_at + 1), woken, Event::Look)), "nobody would be to blame");
 }
 
 #[test]

@@ -384,6 +384,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn small_data_beside_large_values_does_not_make_a_request_too_large() {
+        let (shared, root, value) = (vec![1; 60 << 10], vec![2; 250 << 10], vec![3; 470 << 10]);
+        let variables = [("best".to_owned(), value)];
+        let new = NewJob { root: &root, variables: &variables, ..new_job(&shared) };
+        let tree = MemoryTree::new();
+        let (cluster, store) = (ClusterPaths::new("test").unwrap(), tree.connect());
+        cluster.prepare(&*store).await.unwrap();
+        let id = submit(&*store, &cluster, &new).await.unwrap();
+        let (record, _) = read(&*store, &cluster, &id).await.unwrap();
+        assert_eq!((record.state, record.shared_chunks), (JobState::Running, 1));
+        assert_eq!(store.get(&cluster.job(&id).shared_chunk(0)).await.unwrap().0, shared);
+    }
+
+    #[tokio::test]
     async fn another_session_goes_on_where_the_first_one_ended() {
         let new = new_job(b"");
         for requests in 1..6 {
