@@ -15,8 +15,8 @@
 //! | the batch is large, or ids are owed | at once |
 //!
 //! All but the last are less frequent in a large cluster, so that all nodes together do not write more often
-//! than `ZooKeeper` likes; those that somebody waits for less so, since at the end of a job one waits for the
-//! other. The first three also leave a pause after a flush that has taken long, and the first two
+//! than `ZooKeeper` likes; those that somebody waits for less so, and a few of them may come in a row (see
+//! [`pace`](super::pace)), since at the end of a job one waits for the other. The first three also leave a pause after a flush that has taken long, and the first two
 //! are less frequent on a node that holds much, so that it does not write too many bytes.
 
 use super::{
@@ -88,8 +88,9 @@ impl Run {
         let Surroundings { pool, limits, .. } = around;
         let (pause_ms, awaited_ms) = (pause_ms(around), awaited_ms(around));
         let moved = self.moved_since();
-        let pressed_ms = awaited_ms.max(PRESSED_MS);
-        let pressed = moved.filter(|_| self.pressed).map(|_| self.flushed_at + pressed_ms);
+        let turn_at = self.pace.next(awaited_ms);
+        let pressed_at = turn_at.max(self.flushed_at + PRESSED_MS);
+        let pressed = moved.filter(|_| self.pressed).map(|_| pressed_at);
         let soon = moved.map(|at| (at + limits.ledger_soon_ms).max(self.flushed_at + pause_ms));
         let has_tasks = !pool.is_idle() || pool.waiting > 0;
         let works = limits.ledger_interval_ms > 0 && (has_tasks || !self.held_nothing);
@@ -97,13 +98,15 @@ impl Run {
         // If nothing runs, the task on trial waits.
         let has_ended = pool.is_idle() || (pool.is_hungry() && pool.batch_ids > 0);
         let trial = self.trials.are_due(pool.untried.is_some(), has_ended);
-        let trial = trial.then_some(self.flushed_at + pressed_ms);
+        let trial = trial.then_some(pressed_at);
         let written = |at: u64| at.max(self.written_after);
         let paced = [pressed, soon.map(written), regular.map(written), trial].into_iter().flatten();
         let paced = paced.map(|at| at.max(self.flush_after));
         // Whoever leaves has no time.
-        let last_ms = if around.drain.is_some() || self.is_first_flush { 0 } else { awaited_ms };
-        let last = self.is_last_flush(around).then_some(self.flushed_at + last_ms);
+        let has_no_time = around.drain.is_some() || self.is_first_flush;
+        let apart_ms = awaited_ms.min(PRESSED_MS);
+        let last_at = if has_no_time { self.flushed_at } else { turn_at.max(self.flushed_at + apart_ms) };
+        let last = self.is_last_flush(around).then_some(last_at);
         // Each of these writes many completions.
         let full = pool.batch_ids >= limits.batch_ids_commit || self.accounting.owes();
         let full = full.then_some(self.flushed_at);
@@ -129,6 +132,7 @@ impl Run {
         beside.extend(others.cloned());
         self.pressed = false;
         self.flushed_at = around.now;
+        self.pace.note(around.now, awaited_ms(around));
         self.is_first_flush = false;
         let draft = Draft { take: taken.transits, give, beside, park, condemned, suspect: None, leave };
         self.accounting.draft(draft, taken.owed);

@@ -94,34 +94,46 @@ fn committed(node: &mut Node, ms: u64, flush: &Transaction) {
     node.handle(at(ms), BUSY, committed);
 }
 
-/// Gives a task to the thief, which asks for a flush at once. Returns when that is begun, after the one before.
-fn pressed_after(members: u64, limits: Limits, took_ms: u64) -> u64 {
-    let mut node = at_work(members, limits);
-    let (begun, flush) = next_flush(&mut node, 101);
+/// Gives a task to the thief, which asks for a flush at once, while a flush that was begun goes on for so long.
+/// Returns when the next one is begun, and that flush.
+fn pressed(
+    node: &mut Node,
+    request: u64,
+    (begun, flush): (u64, Transaction),
+    took_ms: u64,
+) -> (u64, Transaction) {
     let ended = begun + took_ms;
     let message = |message| Event::Message { from: THIEF, attempt: ATTEMPT, message };
-    let mut actions = handle(&mut node, begun, message(Message::Steal { request: 1 }));
+    let mut actions = handle(node, begun, message(Message::Steal { request }));
     let take = actions.iter().find_map(|action| match action {
         &Action::Take { thief, request, .. } => Some((thief, request)),
         _ => None,
     });
     let (thief, request) = take.expect("it has queued tasks");
-    let taken = Event::Taken { thief, request, tasks: vec![envelope(1)], basis: Basis::FIRM };
-    actions = handle(&mut node, begun, taken);
+    let taken = Event::Taken { thief, request, tasks: vec![envelope(request)], basis: Basis::FIRM };
+    actions = handle(node, begun, taken);
     let granted = actions.iter().find_map(|action| match action {
         Action::Send { message: Message::Grant { grant, .. }, .. } => Some(*grant),
         _ => None,
     });
     let grant = granted.expect("the thief waits");
-    handle(&mut node, begun, message(Message::Ack { grant }));
-    handle(&mut node, begun, message(Message::Pending { grants: vec![grant], urgent: true }));
-    committed(&mut node, ended, &flush);
-    let (next, flush) = next_flush(&mut node, ended);
+    handle(node, begun, message(Message::Ack { grant }));
+    handle(node, begun, message(Message::Pending { grants: vec![grant], urgent: true }));
+    committed(node, ended, &flush);
+    let (next, flush) = next_flush(node, ended);
     assert!(
         matches!(&flush.kind, TransactionKind::Flush(flush) if flush.give.iter().any(|gift| gift.grant == grant)),
         "the thief waits for it: {flush:?}"
     );
-    next - begun
+    (next, flush)
+}
+
+/// Returns the time between the first flush of a node and the next, for which the thief waits.
+fn pressed_after(members: u64, limits: Limits, took_ms: u64) -> u64 {
+    let mut node = at_work(members, limits);
+    let first = next_flush(&mut node, 101);
+    let begun = first.0;
+    pressed(&mut node, 1, first, took_ms).0 - begun
 }
 
 #[test]
@@ -131,10 +143,25 @@ fn a_thief_that_waits_is_served_at_once() {
 
 #[test]
 fn all_nodes_of_a_large_cluster_together_do_not_write_more_often_than_the_server_likes() {
-    let limits = Limits { ledger_pause_ms: 2, ..Limits::default() };
-    assert_eq!(pressed_after(50, limits, 1), 100, "each of 50 members at most every 50 × 2 ms");
+    let gaps = |limits: Limits| {
+        let mut node = at_work(50, limits);
+        let mut flush = next_flush(&mut node, 101);
+        let mut next = |request| {
+            let before = flush.0;
+            flush = pressed(&mut node, request, flush.clone(), 1);
+            flush.0 - before
+        };
+        (1..=10).map(&mut next).collect::<Vec<u64>>()
+    };
+    let limits = Limits { ledger_pause_ms: 1, ..Limits::default() };
+    assert_eq!(
+        gaps(limits),
+        [5, 5, 5, 5, 5, 5, 5, 15, 50, 50],
+        "each of 50 members on average every 50 × 1 ms"
+    );
     let limits = Limits { ledger_pause_ms: 40, ..Limits::default() };
-    assert_eq!(pressed_after(50, limits.clone(), 1), limits.ledger_awaited_ms, "somebody waits for it");
+    let awaited_ms = limits.ledger_awaited_ms;
+    assert_eq!(gaps(limits.clone())[8..], [awaited_ms, awaited_ms], "somebody waits for it");
     let mut node = at_work(50, limits);
     let (first, flush) = next_flush(&mut node, 101);
     committed(&mut node, first + 1, &flush);
@@ -221,12 +248,15 @@ fn a_node_that_runs_dry_again_and_again_waits_for_its_turn_in_a_large_cluster() 
     };
     // The first flush writes what it has claimed. The second one comes when nobody has answered its requests.
     let first = next(101);
-    let second = next(first + 1);
-    assert!(second >= first + 100);
-    let third = next(second + 1);
-    assert_eq!(third, second + 100, "it is still dry");
+    let mut last = next(first + 1);
+    let gaps = [(); 10].map(|()| {
+        let now = next(last + 1);
+        now - std::mem::replace(&mut last, now)
+    });
+    assert_eq!(gaps[..2], [5, 5], "a few in a row");
+    assert_eq!(gaps[8..], [100, 100], "it is still dry");
     let full = PoolView { batch_ids: batch_ids_commit, ..BUSY };
-    assert!(cuts(&node.handle(at(third + 2), full, Event::Tick)), "a full batch does not wait");
+    assert!(cuts(&node.handle(at(last + 2), full, Event::Tick)), "a full batch does not wait");
 }
 
 #[test]

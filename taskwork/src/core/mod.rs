@@ -36,6 +36,7 @@ mod receipts;
 mod given;
 mod bases;
 mod accounting;
+mod pace;
 mod flushing;
 mod trials;
 mod ledger;

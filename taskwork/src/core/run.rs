@@ -9,6 +9,7 @@ use super::{
     given::Given,
     ledger::LedgerState,
     orphans::{LOOK_START_MS, Looks},
+    pace::Pace,
     receipts::{Granted, Receipts},
     thief::Thief,
     trials::Trials,
@@ -44,6 +45,8 @@ pub(super) struct Run {
     pub(super) reclaim: Vec<Transit>,
     /// The time at which the last flush was begun.
     pub(super) flushed_at: u64,
+    /// How often flushes may come that somebody waits for.
+    pub(super) pace: Pace,
     /// The time before which no flush begins that can wait.
     pub(super) flush_after: u64,
     /// The time before which none begins that nobody waits for, because the last one has written much.
@@ -104,6 +107,7 @@ impl Run {
             held_back_until: 0,
             reclaim: Vec::new(),
             flushed_at: now,
+            pace: Pace::default(),
             flush_after: 0,
             written_after: 0,
             is_first_flush: true,
