@@ -9,7 +9,7 @@ use std::{cmp::Ordering, collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    frontier::{Frontier, Searched, Unvisited, Visitor},
+    frontier::{Frontier, Place, Searched, Unvisited, Visitor},
     options::{Split, Strategy},
     problem::Problem,
     tree::Children as _,
@@ -101,7 +101,7 @@ impl<P: Problem> Agenda<P> {
             if visitor.is_hopeful(bound) {
                 let mut children = problem.branch(&mut state);
                 if self.open.len() >= open_max {
-                    self.dive = Some(Frontier::below(state, children, share));
+                    self.dive = Some(Frontier::below(state, children, share, Place::UNKNOWN));
                     continue;
                 }
                 let mut states = Vec::new();
@@ -146,7 +146,8 @@ impl<P: Problem> Agenda<P> {
     /// Splits off some of the shallowest states, or a part of the dive if there are no others.
     pub(crate) fn split(&mut self, problem: &P, split: Split) -> Option<Self> {
         if self.open.is_empty() {
-            let dive = split_frontier(self.dive.as_mut()?, problem, split)?;
+            let dive = self.dive.as_mut()?;
+            let dive = if split == Split::Half { dive.split(problem) } else { dive.split_state(problem) }?;
             return Some(Self { dive: Some(dive), ..Self::nothing() });
         }
         // The last state of all stays.
@@ -157,8 +158,8 @@ impl<P: Problem> Agenda<P> {
         let shallowest = || self.open.keys().filter(|turn| turn.position.len() == depth);
         // Take every second one, starting with the second, so that both sides get equally good states.
         let (from, step) = match split {
-            Split::Shallowest => (0, usize::MAX),
-            Split::Half => (usize::from(shallowest().count() > 1), 2),
+            Split::Next | Split::InOrder | Split::Discrepancy => (0, usize::MAX),
+            Split::Half | Split::Alternating => (usize::from(shallowest().count() > 1), 2),
         };
         let away: Vec<Turn<P>> = shallowest().skip(from).step_by(step).map(Turn::copy).collect();
         let taken = away.into_iter().filter_map(|turn| self.open.remove_entry(&turn));
@@ -192,18 +193,6 @@ impl<P: Problem> Agenda<P> {
         if let Some(dive) = &self.dive {
             dive.open_states(problem, tell);
         }
-    }
-}
-
-/// Splits a frontier in the chosen way.
-pub(crate) fn split_frontier<P: Problem>(
-    frontier: &mut Frontier<P>,
-    problem: &P,
-    split: Split,
-) -> Option<Frontier<P>> {
-    match split {
-        Split::Half => frontier.split(problem),
-        Split::Shallowest => frontier.split_state(problem),
     }
 }
 

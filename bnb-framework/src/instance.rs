@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{limits::Stopwatch, options::Options, problem::Problem};
+use crate::{grain::Grain, limits::Stopwatch, options::Options, problem::Problem};
 
 /// What all tasks of a search share.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -17,10 +17,13 @@ pub struct Instance<P: Problem> {
     /// The time that this node has spent searching.
     #[serde(skip)]
     pub(crate) stopwatch: Arc<Stopwatch>,
+    /// How deep this node splits tasks off.
+    #[serde(skip)]
+    pub(crate) grain: Arc<Grain>,
 }
 
 impl<P: Problem> Instance<P> {
     pub(crate) fn new(problem: P, options: Options<P::Cost>) -> Self {
-        Self { problem, options, stopwatch: Arc::default() }
+        Self { problem, options, stopwatch: Arc::default(), grain: Arc::default() }
     }
 }

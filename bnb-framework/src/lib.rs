@@ -126,6 +126,7 @@ mod incumbent;
 mod collected;
 mod limits;
 mod frontier;
+mod grain;
 mod agenda;
 mod parts;
 mod step;

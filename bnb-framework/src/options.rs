@@ -30,16 +30,28 @@ impl Strategy {
     pub const OPEN_MAX: usize = 100_000;
 }
 
-/// What is split off when workers are hungry. It is always taken from the top of a task's open states, since
-/// most of the work is below them.
+/// What is split off when workers are hungry, and which of the tasks that were split off begins first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Split {
-    /// About half of the shallowest level that has any states left, as determined by
-    /// [`Children::split`](crate::Children::split).
+    /// The next states in the order of the sequential search, and the first of all tasks begins first. Workers of
+    /// the same node get pieces as small as pays, a few milliseconds; other nodes get larger ones. So little is
+    /// visited that the sequential search would not visit, and no number of workers is slower than fewer (after
+    /// B. Archibald, P. Maier, C. McCreesh, R. Stewart and P. Trinder, Replicable parallel branch and bound search,
+    /// 2018).
     #[default]
+    InOrder,
+    /// About half of the shallowest level that has any states left, as determined by
+    /// [`Children::split`](crate::Children::split): as much work as possible, but what the sequential search would
+    /// visit last.
     Half,
-    /// The next state of the shallowest level that has any left.
-    Shallowest,
+    /// The next state of the shallowest level that has any left; the first of all tasks begins first.
+    Next,
+    /// The next state of the shallowest level and half of that level, in turn.
+    Alternating,
+    /// The next state of the shallowest level that has any left. The task begins first that was split off from
+    /// others the fewest times: it deviates least from what the order of children suggests (after W. D. Harvey and
+    /// M. L. Ginsberg, Limited discrepancy search, 1995).
+    Discrepancy,
 }
 
 /// How far from the optimum a solution may be to count as good enough. A branch that can improve on the best

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agenda::{Assessed, Assessor},
-    frontier::{Frontier, Searched, Unvisited},
+    frontier::{Frontier, Place, Searched, Unvisited},
     options::Replicable,
     problem::Problem,
     tree::Children as _,
@@ -148,7 +148,7 @@ impl<P: Problem> Parts<P> {
                             return Searched::Over;
                         };
                         let children = problem.branch(&mut state);
-                        let frontier = Frontier::below(state, children, share);
+                        let frontier = Frontier::below(state, children, share, Place::UNKNOWN);
                         *now = Some(Now { position, frontier, limit: self.limit });
                     }
                     if let Some(part) = now {

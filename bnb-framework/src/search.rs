@@ -4,14 +4,15 @@ use serde::{Deserialize, Serialize};
 use taskwork::{Context, Outcome, Suggested, Task, Variables};
 
 use crate::{
-    agenda::{Agenda, split_frontier},
+    agenda::Agenda,
     collected::Shortlist,
     cost::{Cost, Goal},
     frontier::{Frontier, Searched, Unvisited},
+    grain::{self, PATIENCE, Reach, Timing},
     incumbent::{Best, Incumbent},
     instance::Instance,
     limits::{Halt, Spending},
-    options::{Options, Strategy, Tolerance},
+    options::{Options, Split, Strategy, Tolerance},
     parts::Parts,
     problem::Problem,
     tally::Tally,
@@ -27,6 +28,24 @@ pub struct SearchTask<P: Problem> {
     share_left: f64,
     /// A bound on what is open here, as a number of which less is better.
     outlook: Option<f64>,
+    /// Its place among the tasks of a node.
+    order: u64,
+    /// The number of splits between the root and this task.
+    splits: u16,
+    /// The number of parts that were split off here, on this node.
+    #[serde(skip)]
+    gave: u32,
+    /// What a split may take now.
+    #[serde(skip)]
+    reach: Reach,
+}
+
+/// What is split off.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    InOrder(Reach),
+    State,
+    Half,
 }
 
 /// The open states, in the form that suits the order in which they are searched.
@@ -49,7 +68,7 @@ impl<P: Problem> SearchTask<P> {
             (None, Strategy::DepthFirst) => Open::DepthFirst(Frontier::new(problem)),
             (None, _) => Open::Ordered(Agenda::new(problem)),
         };
-        Self { open, share_left: 1.0, outlook: None }
+        Self { open, share_left: 1.0, outlook: None, order: 0, splits: 0, gave: 0, reach: Reach::Anything }
     }
 
     fn run<const KIND: u8>(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
@@ -58,6 +77,7 @@ impl<P: Problem> SearchTask<P> {
         if self.outlook.is_none() {
             worker.takes_stock_soon();
         }
+        let mut timing = Timing::begin(self.open.unbegun_depth().filter(|_| self.splits > 0));
         let outcome = loop {
             if let Some(halt) = worker.halts() {
                 self.give_up(instance, &mut worker, halt);
@@ -70,28 +90,53 @@ impl<P: Problem> SearchTask<P> {
                 break Outcome::Migrate;
             }
             if worker.takes_stock() {
-                self.take_stock(instance, worker.cx);
+                let share = self.take_stock(instance, worker.cx);
+                timing.take_stock(&instance.grain, share);
             }
             worker.hear();
-            worker.cx.potential_split(self);
+            self.share_if_hungry(instance, worker.cx);
         };
         worker.end();
+        timing.end(&instance.grain, (outcome == Outcome::Complete).then_some(self.share_left));
+        if outcome == Outcome::Migrate {
+            self.order = self.open.order(instance, self.splits);
+        }
         if outcome == Outcome::Complete {
             worker.cx.progressed(self.share_left);
         }
         outcome
     }
 
-    /// Reports how much of the tree was done since the last report.
-    fn take_stock(&mut self, Instance { problem, options, .. }: &Instance<P>, cx: &mut Context<'_, Self>) {
+    /// Splits off a part if somebody wants one.
+    fn share_if_hungry(&mut self, instance: &Instance<P>, cx: &mut Context<'_, Self>) {
+        if instance.options.split != Split::InOrder {
+            cx.potential_split(self);
+            return;
+        }
+        let Some(hunger) = cx.hunger() else { return };
+        self.reach = match hunger {
+            _ if !hunger.here => Reach::Far,
+            _ if hunger.lasts < PATIENCE => Reach::Near,
+            _ => Reach::Anything,
+        };
+        cx.potential_split(self);
+    }
+
+    /// Reports how much of the tree was done since the last report, and returns it.
+    fn take_stock(
+        &mut self,
+        Instance { problem, options, .. }: &Instance<P>,
+        cx: &mut Context<'_, Self>,
+    ) -> f64 {
         let left = self.open.share_left(problem);
-        cx.progressed(self.share_left - left);
+        let done = self.share_left - left;
+        cx.progressed(done);
         // An estimate that was too low is not corrected.
         self.share_left = self.share_left.min(left);
         let Options { pruning, tolerance, target, cutoff, .. } = options;
         if !pruning || *tolerance != Tolerance::NONE {
             // Either nothing has a bound, or what was omitted because of the tolerance has a better one.
-            return;
+            return done;
         }
         let bound = self.open.bound(problem).map(|bound| {
             // Whatever is no better than these was not searched.
@@ -102,6 +147,7 @@ impl<P: Problem> SearchTask<P> {
             .map(|bound| if P::GOAL == Goal::Minimise { bound } else { -bound });
         self.outlook = self.outlook.into_iter().chain(outlook).reduce(f64::max);
         cx.set_outlook(self.outlook);
+        done
     }
 
     /// Completes the task although states are open: only their bounds remain.
@@ -145,10 +191,32 @@ impl<P: Problem> Open<P> {
         }
     }
 
-    fn split(&mut self, Instance { problem, options, .. }: &Instance<P>) -> Option<Self> {
+    /// Returns the depth of what the search begins with if nothing of it was visited.
+    fn unbegun_depth(&self) -> Option<usize> {
+        match self {
+            Self::DepthFirst(frontier) => frontier.unbegun_depth(),
+            _ => None,
+        }
+    }
+
+    /// Returns the place of a task among those of a node.
+    fn order(&mut self, Instance { problem, options, .. }: &Instance<P>, splits: u16) -> u64 {
+        match self {
+            Self::DepthFirst(frontier) => grain::order(options.split, frontier.next_place(problem), splits),
+            _ => 0,
+        }
+    }
+
+    fn split(&mut self, instance: &Instance<P>, part: Part) -> Option<Self> {
+        let Instance { problem, options, grain, .. } = instance;
         match self {
             Self::DepthFirst(frontier) => {
-                split_frontier(frontier, problem, options.split).map(Self::DepthFirst)
+                let away = match part {
+                    Part::InOrder(reach) => grain.split(frontier, problem, reach),
+                    Part::State => frontier.split_state(problem),
+                    Part::Half => frontier.split(problem),
+                };
+                away.map(Self::DepthFirst)
             }
             Self::Ordered(agenda) => agenda.split(problem, options.split).map(Self::Ordered),
             Self::Replicable(parts) => parts.split().map(Self::Replicable),
@@ -210,6 +278,10 @@ impl<P: Problem> Task for SearchTask<P> {
         self.outlook
     }
 
+    fn order(&self) -> u64 {
+        self.order
+    }
+
     /// Accepts a solution if the problem can compute its cost.
     fn suggest(instance: &Instance<P>, given: serde_json::Value) -> Result<Suggested, String> {
         let Instance { problem, options, .. } = instance;
@@ -227,9 +299,18 @@ impl<P: Problem> Task for SearchTask<P> {
     }
 
     fn split(&mut self, instance: &Instance<P>) -> Option<Self> {
-        let mut open = self.open.split(instance)?;
+        let part = match instance.options.split {
+            Split::InOrder => Part::InOrder(self.reach),
+            Split::Half => Part::Half,
+            Split::Alternating if self.gave % 2 == 1 => Part::Half,
+            Split::Next | Split::Alternating | Split::Discrepancy => Part::State,
+        };
+        let mut open = self.open.split(instance, part)?;
+        self.gave = self.gave.wrapping_add(1);
         let share_left = open.share_left(&instance.problem).min(self.share_left);
         self.share_left -= share_left;
-        Some(Self { open, share_left, outlook: self.outlook })
+        let splits = self.splits.saturating_add(1);
+        let order = open.order(instance, splits);
+        Some(Self { open, share_left, outlook: self.outlook, order, splits, gave: 0, reach: Reach::Anything })
     }
 }

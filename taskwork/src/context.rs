@@ -1,6 +1,6 @@
 //! A running task's view of the runtime.
 
-use std::{any::TypeId as RustType, cell::Cell, fmt, sync::Arc};
+use std::{any::TypeId as RustType, cell::Cell, fmt, sync::Arc, time::Duration};
 
 use crate::{
     figures::Figures,
@@ -31,6 +31,16 @@ pub struct Context<'a, T: Task> {
     epoch: u64,
     /// The value of the signals word in this epoch while nothing is requested.
     quiet: u64,
+}
+
+/// More tasks are wanted than are queued.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Hunger {
+    /// How long that has lasted.
+    pub lasts: Duration,
+    /// Whether a worker of this node wants one, and not only other nodes.
+    pub here: bool,
 }
 
 /// A task's copy of a variable.
@@ -115,6 +125,14 @@ impl<'a, T: Task> Context<'a, T> {
         if self.pool.signals.split() {
             self.split(task);
         }
+    }
+
+    /// Returns whether more tasks are wanted than are queued here, and since when; `None` if not. A program in
+    /// which it matters what is split off may leave it to another task for a moment, and not call
+    /// [`potential_split`](Self::potential_split); but not for long, since all tasks may do so.
+    #[cold]
+    pub fn hunger(&self) -> Option<Hunger> {
+        self.pool.hunger()
     }
 
     /// Returns whether anything may be requested of the task or be new to it: only then are

@@ -137,7 +137,7 @@ pub use crate::{
     client::{Client, ClientBuilder, ClientError},
     companion::{Companion, CompanionContext, CompanionEvent, Messenger, NotSent, Refusal, Rescue},
     config::{Limits, NODES_MAX, WORKERS_MAX},
-    context::Context,
+    context::{Context, Hunger},
     figures::{Figures, Histogram},
     id::{Attempt, IdError, JobId, NodeId, TaskId},
     job::Job,

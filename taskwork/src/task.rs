@@ -38,6 +38,13 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sized + 'static {
         None
     }
 
+    /// Returns the task's place in the order in which queued tasks begin, and are given to other nodes: smaller
+    /// numbers first, and of equal ones the task that was queued first. By default 0. Must be cheap: it is called
+    /// whenever a task is queued.
+    fn order(&self) -> u64 {
+        0
+    }
+
     /// Returns what is to run beside the pool of a job, on each node that works on the job. By default nothing.
     fn companion(_shared: &Arc<Self::Shared>) -> Option<Companion> {
         None

@@ -27,7 +27,7 @@ pub struct SearchArguments {
     #[arg(help_heading = "Search", long, value_name = "STATES", default_value_t = Strategy::OPEN_MAX)]
     open_max: usize,
     /// What is split off when workers are hungry.
-    #[arg(help_heading = "Search", long, value_enum, default_value = "half")]
+    #[arg(help_heading = "Search", long, value_enum, default_value = "in-order")]
     split: SplitOff,
     /// Visit the same states and find the same solution however many workers and nodes there are. Takes
     /// longer.
@@ -89,10 +89,17 @@ enum Order {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SplitOff {
+    /// The next states in the order of the sequential search, in small pieces.
+    InOrder,
     /// Half of the shallowest level.
     Half,
-    /// The shallowest state.
-    Shallowest,
+    /// The next state of the shallowest level.
+    Next,
+    /// The next state of the shallowest level and half of that level, in turn.
+    Alternating,
+    /// The next state of the shallowest level; of what was split off, what deviates least from the order of the
+    /// children begins first.
+    Discrepancy,
 }
 
 /// The default maximum number of solutions collected within a distance of the optimum.
@@ -135,7 +142,10 @@ impl SearchArguments {
             })
             .split(match self.split {
                 SplitOff::Half => Split::Half,
-                SplitOff::Shallowest => Split::Shallowest,
+                SplitOff::InOrder => Split::InOrder,
+                SplitOff::Next => Split::Next,
+                SplitOff::Alternating => Split::Alternating,
+                SplitOff::Discrepancy => Split::Discrepancy,
             })
             .tolerance(Tolerance { absolute: self.gap * unit, relative: self.relative_gap });
         if self.replicable {

@@ -15,11 +15,11 @@
 //! When the search pauses, the recursion returns, and its frames become levels of the stack, which can be
 //! split, sent and continued.
 
-use std::fmt;
+use std::{collections::VecDeque, fmt};
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::stock::Unvisited;
+pub(crate) use self::{split::Siblings, stock::Unvisited};
 use crate::tree::{Children, Tree};
 
 mod recursion;
@@ -32,20 +32,25 @@ mod tests;
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Frontier<T: Tree> {
-    /// The root of the tree, until it is visited.
-    root: Option<T::State>,
+    /// The states that the search begins with and that were not visited yet, in the order of visit: the root of the
+    /// tree, or siblings.
+    roots: VecDeque<T::State>,
     /// The states that were branched, one for each level; in place only the deepest.
     states: Vec<T::State>,
     /// What is left of their children.
     children: Vec<T::Children>,
     /// The number of shallowest levels that are known to have no child left.
     spent: usize,
-    /// The estimated share of the whole tree below the root, or below the state of the first level.
+    /// The estimated share of the whole tree below each root, or below the state of the first level.
     share: f64,
     /// The level whose state was last returned to be bounded.
     bounded: Option<usize>,
     /// The estimated share of each child of a level, for the shallowest levels, as far as requested.
     shares: Vec<f64>,
+    /// Where each of these levels ends in the order of the sequential search, and perhaps the next one.
+    ends: Vec<f64>,
+    /// Where the roots are, and the first level ends if there is no root any more.
+    place: Place,
 }
 
 /// What is to be done below a state that was visited.
@@ -57,6 +62,20 @@ pub enum Below<C> {
     Nothing,
     /// Nothing is left to do, nor at its later siblings.
     NothingNorAfter,
+}
+
+/// Where something is in the tree.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// The number of branchings above.
+    pub(crate) depth: usize,
+    /// Where it ends in the order of the sequential search, of which 0 is the beginning and 1 the end.
+    pub(crate) end: f64,
+}
+
+impl Place {
+    /// That of something whose place does not matter.
+    pub(crate) const UNKNOWN: Self = Self { depth: 0, end: 1.0 };
 }
 
 /// Visits the states of a search.
@@ -82,33 +101,43 @@ pub enum Searched {
 impl<T: Tree> Frontier<T> {
     /// Creates the frontier of a search that has not begun: the root alone.
     pub fn new(tree: &T) -> Self {
-        Self::at(tree.root(), 1.0)
+        Self::at(tree.root(), 1.0, Place::UNKNOWN)
     }
 
-    /// Creates a search that begins at a state whose estimated share of the whole tree is given.
-    pub(crate) fn at(root: T::State, share: f64) -> Self {
-        Self { root: Some(root), share, ..Self::nothing() }
+    /// Creates a search that begins at a state whose estimated share of the whole tree is given, and its place.
+    pub(crate) fn at(root: T::State, share: f64, place: Place) -> Self {
+        Self { roots: [root].into(), share, place, ..Self::nothing() }
     }
 
-    /// Creates a search below a branched state whose estimated share of the whole tree is given.
-    pub(crate) fn below(state: T::State, children: T::Children, share: f64) -> Self {
-        Self { states: vec![state], children: vec![children], share, ..Self::nothing() }
+    /// Creates a search below a branched state whose estimated share of the whole tree is given, and its place.
+    pub(crate) fn below(state: T::State, children: T::Children, share: f64, place: Place) -> Self {
+        Self { states: vec![state], children: vec![children], share, place, ..Self::nothing() }
     }
 
     /// Takes back the root of a search that has not begun.
     pub(crate) fn take_root(&mut self) -> Option<T::State> {
-        self.root.take()
+        self.roots.pop_front()
     }
 
     fn nothing() -> Self {
-        let (states, children, shares) = (Vec::new(), Vec::new(), Vec::new());
-        Self { root: None, states, children, spent: 0, share: 0.0, bounded: None, shares }
+        Self {
+            roots: VecDeque::new(),
+            states: Vec::new(),
+            children: Vec::new(),
+            spent: 0,
+            share: 0.0,
+            bounded: None,
+            shares: Vec::new(),
+            ends: Vec::new(),
+            place: Place::UNKNOWN,
+        }
     }
 
     /// Forgets what was known of a level, and of those below it, because the level is done.
     fn forget(&mut self, level: usize) {
         self.spent = self.spent.min(level);
         self.shares.truncate(level);
+        self.ends.truncate(level);
         self.bounded = self.bounded.filter(|&bounded| bounded < level);
     }
 
@@ -136,7 +165,7 @@ impl<T: Tree> Frontier<T> {
 impl<T: Tree> fmt::Debug for Frontier<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Frontier")
-            .field("begun", &self.root.is_none())
+            .field("roots", &self.roots.len())
             .field("levels", &self.children.len())
             .finish_non_exhaustive()
     }

@@ -21,16 +21,14 @@ enum Back {
 impl<T: Tree> Frontier<T> {
     /// Visits the open states, depth first, until none is left or the visitor requests a pause.
     pub fn search(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Searched {
-        if let Some(mut root) = self.root.take() {
-            if let Below::Open(children) = visitor.visit(tree, &mut root) {
-                self.states.push(root);
-                self.children.push(children);
-            }
-            if visitor.pauses(true) {
-                return Searched::Paused;
-            }
-        }
         loop {
+            if self.children.is_empty() {
+                let Some(root) = self.roots.pop_front() else { return Searched::Over };
+                self.begin(tree, visitor, root);
+                if visitor.pauses(true) {
+                    return Searched::Paused;
+                }
+            }
             let level = self.children.len().saturating_sub(1);
             let back = if T::Children::IN_PLACE {
                 self.search_in_place(tree, visitor)
@@ -38,8 +36,7 @@ impl<T: Tree> Frontier<T> {
                 self.search_copying(tree, visitor)
             };
             match back {
-                None => return Searched::Over,
-                Some(Back::Done) => {}
+                None | Some(Back::Done) => {}
                 Some(back) => {
                     // The frames were put back with the deepest first.
                     self.children[level..].reverse();
@@ -51,6 +48,17 @@ impl<T: Tree> Frontier<T> {
                     }
                 }
             }
+        }
+    }
+
+    fn begin(&mut self, tree: &T, visitor: &mut impl Visitor<T>, mut root: T::State) {
+        match visitor.visit(tree, &mut root) {
+            Below::Open(children) => {
+                self.states.push(root);
+                self.children.push(children);
+            }
+            Below::Nothing => {}
+            Below::NothingNorAfter => self.roots.clear(),
         }
     }
 

@@ -47,15 +47,58 @@ impl<T: Tree> Frontier<T> {
         self.shares[level]
     }
 
+    /// Returns where what is left of a level ends in the order of the sequential search.
+    pub(super) fn end_of(&mut self, tree: &T, level: usize) -> f64 {
+        while self.ends.len() <= level {
+            let end = match self.ends.len().checked_sub(1) {
+                None => self.roots_begin(),
+                Some(above) => {
+                    self.state_at(tree, above).map_or(1.0, |state| self.begins_at(tree, above, &state))
+                }
+            };
+            self.ends.push(end);
+        }
+        self.ends[level]
+    }
+
+    /// Returns where the roots begin that were not visited yet.
+    pub(super) fn roots_begin(&self) -> f64 {
+        self.place.end - self.share * self.roots.len() as f64
+    }
+
+    /// Determines where the level below ends before this one begins later.
+    pub(super) fn know_next_end(&mut self, tree: &T, level: usize) {
+        if level + 1 < self.children.len() {
+            self.end_of(tree, level + 1);
+        }
+    }
+
+    /// Returns where what is left of a level, whose state is given, begins in the order of the sequential search.
+    pub(super) fn begins_at(&mut self, tree: &T, level: usize, state: &T::State) -> f64 {
+        let (share, end) = (self.share_of_child(tree, level), self.end_of(tree, level));
+        end - share * self.children[level].count(tree, state) as f64
+    }
+
+    /// Returns where the next state to be visited is in the order of the sequential search, from 0 to 1.
+    pub(crate) fn next_place(&mut self, tree: &T) -> f64 {
+        let Some(deepest) = self.children.len().checked_sub(1) else { return self.roots_begin() };
+        self.state_at(tree, deepest).map_or(1.0, |state| self.begins_at(tree, deepest, &state))
+    }
+
+    /// Returns the depth of the roots if none of them was visited.
+    pub(crate) fn unbegun_depth(&self) -> Option<usize> {
+        self.children.is_empty().then_some(self.place.depth)
+    }
+
     /// Returns a bound on everything that is open, if it is cheap and there is something new to report.
     pub(crate) fn bound(&mut self, problem: &T) -> Option<T::Cost>
     where
         T: Problem,
     {
-        if !T::Children::IN_PLACE {
+        if !T::Children::IN_PLACE && self.roots.is_empty() {
             return problem.bound(&mut self.state_above_all(problem)?, None);
         }
-        // The states above no longer need to know their bounds, but each child has one.
+        // In place the states above no longer need to know their bounds, but each child has one.
         let mut best = None;
         self.open_states(problem, &mut |open| {
             let (Unvisited::State(mut state) | Unvisited::Below(mut state)) = open;
@@ -70,10 +113,7 @@ impl<T: Tree> Frontier<T> {
     pub(crate) fn share_left(&mut self, tree: &T) -> f64 {
         /// The share of what was counted below which deeper levels are ignored.
         const NEGLIGIBLE: f64 = 1e-3;
-        if self.root.is_some() {
-            return self.share;
-        }
-        let mut left = 0.0;
+        let mut left = self.share * self.roots.len() as f64;
         for level in 0..self.children.len() {
             let child = self.share_of_child(tree, level);
             let count =
@@ -88,9 +128,7 @@ impl<T: Tree> Frontier<T> {
 
     /// Passes on every open state; the states of a very large level are passed on together.
     pub(crate) fn open_states(&self, tree: &T, tell: &mut dyn FnMut(Unvisited<T::State>)) {
-        if let Some(root) = &self.root {
-            tell(Unvisited::State(root.clone()));
-        }
+        self.roots.iter().for_each(|root| tell(Unvisited::State(root.clone())));
         for (level, children) in self.children.iter().enumerate() {
             let Some(parent) = self.state_at(tree, level) else { continue };
             if children.count(tree, &parent) < COUNT_MAX {

@@ -25,34 +25,55 @@ impl<T: Tree<State = Vec<u8>>> Visitor<T> for Notes<'_> {
     }
 }
 
+/// What is split off.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    /// Half of so many levels.
+    Levels(usize),
+    State,
+    /// So many of the next states.
+    Next(u64),
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    prop_oneof![(1..5_usize).prop_map(Part::Levels), Just(Part::State), (1..5_u64).prop_map(Part::Next)]
+}
+
+fn split<T: Tree>(frontier: &mut Frontier<T>, tree: &T, part: Part) -> Option<Frontier<T>> {
+    match part {
+        Part::Levels(levels) => frontier.split_levels(tree, levels),
+        Part::State => frontier.split_state(tree),
+        Part::Next(count) => frontier.split_next(tree, |_| Some(count)),
+    }
+}
+
 /// Visits what is open, splitting at the given moments, and returns the states in the order of their visit.
 fn visit<T: Tree<State = Vec<u8>>>(
     tree: &T,
     frontier: Frontier<T>,
     splits: &mut dyn Iterator<Item = bool>,
 ) -> Vec<Vec<u8>> {
-    visit_splitting(tree, frontier, splits, 1)
+    visit_splitting(tree, frontier, splits, Part::Levels(1))
+        .into_iter()
+        .flat_map(|(_, states)| states)
+        .collect()
 }
 
-/// Visits like [`visit`], splitting this many levels at once, or one state if `levels` is 0.
+/// Visits like [`visit`], and returns the states of each part with the place where it begins.
 fn visit_splitting<T: Tree<State = Vec<u8>>>(
     tree: &T,
     mut frontier: Frontier<T>,
     splits: &mut dyn Iterator<Item = bool>,
-    levels: usize,
-) -> Vec<Vec<u8>> {
+    part: Part,
+) -> Vec<(f64, Vec<Vec<u8>>)> {
     let (mut parts, mut notes) = (Vec::new(), Notes { visited: Vec::new(), pauses: splits, last: None });
+    let begin = frontier.next_place(tree);
     while frontier.search(tree, &mut notes) == Searched::Paused {
-        // 0 levels mean one state.
-        parts.extend(if levels == 0 {
-            frontier.split_state(tree)
-        } else {
-            frontier.split_levels(tree, levels)
-        });
+        parts.extend(split(&mut frontier, tree, part));
     }
-    let mut visited = notes.visited;
-    for part in parts {
-        visited.extend(visit_splitting(tree, part, splits, levels));
+    let mut visited = vec![(begin, notes.visited)];
+    for away in parts {
+        visited.extend(visit_splitting(tree, away, splits, part));
     }
     visited
 }
@@ -125,24 +146,47 @@ fn nothing_after_a_state_means_its_siblings_alone() {
     }
 }
 
+/// Returns all states, sorted, and checks that parts whose first states are in order have places in order.
+fn sorted(mut parts: Vec<(f64, Vec<Vec<u8>>)>) -> Vec<Vec<u8>> {
+    parts.retain(|(_, states)| !states.is_empty());
+    parts.sort_by(|(_, a), (_, b)| a[0].cmp(&b[0]));
+    let places: Vec<f64> = parts.iter().map(|(place, _)| *place).collect();
+    assert!(places.windows(2).all(|pair| pair[0] <= pair[1] + 1e-9), "{parts:?}");
+    let mut states: Vec<Vec<u8>> = parts.into_iter().flat_map(|(_, states)| states).collect();
+    states.sort();
+    states
+}
+
 proptest! {
     #[test]
-    fn splits_are_disjoint_and_complete(
+    fn splits_are_disjoint_and_complete_and_have_their_place_in_the_order(
         depth in 0_u8..5,
-        breadth in 1_u8..4,
+        breadth in 1_u8..5,
         splits: Vec<bool>,
         always: bool,
-        levels in 0_usize..5,
+        part in part(),
     ) {
         let tree = Paths { depth, breadth };
         let whole = whole(&tree);
         let splits = || splits.iter().copied().chain(std::iter::repeat(always));
-        let mut parts = visit_splitting(&tree, Frontier::new(&tree), &mut splits(), levels);
-        parts.sort();
-        prop_assert_eq!(&parts, &whole);
+        prop_assert_eq!(&sorted(visit_splitting(&tree, Frontier::new(&tree), &mut splits(), part)), &whole);
         let steps = Steps(tree);
-        let mut parts = visit_splitting(&steps, Frontier::new(&steps), &mut splits(), levels);
-        parts.sort();
-        prop_assert_eq!(parts, whole);
+        prop_assert_eq!(sorted(visit_splitting(&steps, Frontier::new(&steps), &mut splits(), part)), whole);
     }
+}
+
+#[test]
+fn the_deepest_level_that_is_large_enough_is_split() {
+    let tree = Paths { depth: 3, breadth: 3 };
+    let mut frontier = Frontier::new(&tree);
+    let mut pauses = (0..).map(|state| state == 2);
+    let mut notes = Notes { visited: Vec::new(), pauses: &mut pauses, last: None };
+    assert_eq!(frontier.search(&tree, &mut notes), Searched::Paused);
+    let none = frontier.split_next(&tree, |siblings| (siblings.depth == 0).then_some(1));
+    assert!(none.is_none(), "the root was visited");
+    let large = |siblings: &Siblings| (siblings.share > 0.2).then_some(9);
+    let away = frontier.split_next(&tree, large).unwrap();
+    assert_eq!(visit(&tree, away, &mut std::iter::empty())[0], [1], "one of two states that are left");
+    let next = frontier.split_next(&tree, |_| Some(2)).unwrap();
+    assert_eq!(visit(&tree, next, &mut std::iter::empty())[0], [0, 0, 0]);
 }

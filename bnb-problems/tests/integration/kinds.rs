@@ -92,7 +92,13 @@ fn orders() -> impl Strategy<Value = Order> {
 }
 
 fn splits() -> impl Strategy<Value = Split> {
-    prop_oneof![Just(Split::Half), Just(Split::Shallowest)]
+    prop_oneof![
+        Just(Split::InOrder),
+        Just(Split::Half),
+        Just(Split::Next),
+        Just(Split::Alternating),
+        Just(Split::Discrepancy),
+    ]
 }
 
 fn collected(solved: &Solved<Knapsack>) -> Vec<(u64, Vec<usize>)> {

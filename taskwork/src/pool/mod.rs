@@ -70,6 +70,7 @@ pub(crate) use self::{
 use crate::{
     companion::{Companion, Handle, Run},
     config::Limits,
+    context::Hunger,
     core::PoolView,
     envelope::{Envelope, TASK_BYTES_MAX},
     figures::{Counter, Figures},
@@ -94,6 +95,8 @@ pub(crate) struct Entry<T: Task> {
     /// The task's outlook when it was queued: it does not change while the task waits, and the program's code
     /// is not called under a lock.
     pub(crate) outlook: Option<f64>,
+    /// Its [place](Task::order) in the queue, likewise.
+    pub(crate) order: u64,
     /// On which it is this node's.
     pub(crate) basis: Basis,
     pub(crate) task: T,
@@ -301,6 +304,11 @@ impl<T: Task> Pool<T> {
         }
     }
 
+    /// Returns whether more tasks are wanted than are queued.
+    pub(crate) fn hunger(&self) -> Option<Hunger> {
+        self.queue.hunger()
+    }
+
     pub(crate) fn worked(&self, worker: usize) -> &Counter {
         &self.worked[worker]
     }
@@ -373,6 +381,7 @@ impl<T: Task> Entry<T> {
             deaths: Deaths::default(),
             output,
             outlook: task.outlook(),
+            order: task.order(),
             basis: Basis::FIRM,
             task,
         }

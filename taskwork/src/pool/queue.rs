@@ -31,6 +31,7 @@ use super::{
     sync::{AtomicU64, Condvar, Mutex, MutexGuard},
 };
 use crate::{
+    context::Hunger,
     envelope::TASK_BYTES_MAX,
     figures::Histogram,
     holdings::Basis,
@@ -130,6 +131,8 @@ struct State<T: Task> {
     /// Whether workers without a task leave for other pools.
     shared: bool,
     thieves: usize,
+    /// Since when more tasks are wanted than are queued.
+    wanted_since: Option<Instant>,
     gate: Gate,
     steal_times: Histogram,
     /// For each worker that has a task, the basis of the task.
@@ -160,6 +163,7 @@ impl<T: Task> Queue<T> {
             asleep: 0,
             shared: false,
             thieves: 0,
+            wanted_since: None,
             gate: Gate::Open,
             steal_times: Histogram::default(),
             running: vec![None; workers],
@@ -205,14 +209,7 @@ impl<T: Task> Queue<T> {
             }
             let spawned = end == End::Spawned;
             let queued = Queued { asked: asked.take(), spawned, ..Queued::new(entry) };
-            match end {
-                End::Front | End::Spawned => state.tasks.push_front(queued),
-                End::Second => {
-                    let place = 1.min(state.tasks.len());
-                    state.tasks.insert(place, queued);
-                }
-                End::Back => state.tasks.push_back(queued),
-            }
+            state.queue(queued, end);
         }
         let added = state.tasks.len() - before;
         let thief_waits = state.thieves > 0;
@@ -239,7 +236,7 @@ impl<T: Task> Queue<T> {
         Ok(self.put_locked(state, [entry], end, None, signals))
     }
 
-    fn added(&self, added: usize, state: MutexGuard<'_, State<T>>, signals: &Signals) {
+    fn added(&self, added: usize, mut state: MutexGuard<'_, State<T>>, signals: &Signals) {
         state.signal(signals);
         let to_wake = added.min(state.asleep);
         self.stir();
@@ -403,6 +400,13 @@ impl<T: Task> Queue<T> {
         (state.busy, outlook::of_all(waiting))
     }
 
+    /// Returns since when more tasks are wanted than are queued, and whether a worker here wants one.
+    pub(super) fn hunger(&self) -> Option<Hunger> {
+        let state = self.lock();
+        let since = state.wanted_since?;
+        Some(Hunger { lasts: since.elapsed(), here: state.idle() > state.tasks.len() })
+    }
+
     pub(super) fn view(&self) -> PoolView {
         let state = self.lock();
         PoolView {
@@ -430,6 +434,21 @@ impl<T: Task> Queued<T> {
 }
 
 impl<T: Task> State<T> {
+    /// Queues a task among those of the same [order](Task::order).
+    fn queue(&mut self, queued: Queued<T>, end: End) {
+        let order = |queued: &Queued<T>| queued.entry.order;
+        let first = || self.tasks.iter().position(|other| order(other) >= order(&queued));
+        let place = match end {
+            End::Front | End::Spawned => first().unwrap_or(self.tasks.len()),
+            End::Second => 1.min(self.tasks.len()),
+            End::Back => {
+                let last = self.tasks.iter().rposition(|other| order(other) <= order(&queued));
+                last.map_or(0, |place| place + 1)
+            }
+        };
+        self.tasks.insert(place, queued);
+    }
+
     fn can_begin(&self) -> bool {
         self.gate == Gate::Open && !self.tasks.is_empty()
     }
@@ -452,9 +471,11 @@ impl<T: Task> State<T> {
     }
 
     /// Updates the signals. Under the lock, so that the last update is consistent with the state.
-    fn signal(&self, signals: &Signals) {
+    fn signal(&mut self, signals: &Signals) {
         let (queued, sendable) = (self.tasks.len(), self.tasks.len() - self.staying);
         let wanted = self.idle() + self.thieves > queued || self.thieves > sendable;
-        signals.set_split(self.gate == Gate::Open && wanted);
+        let wanted = self.gate == Gate::Open && wanted;
+        self.wanted_since = if wanted { self.wanted_since.or_else(|| Some(Instant::now())) } else { None };
+        signals.set_split(wanted);
     }
 }

@@ -74,7 +74,7 @@ impl<T: Task> Pool<T> {
 
     /// Calls the program's search once.
     pub(super) fn search(&self, entry: Entry<T>, worker: usize) -> Searched<T> {
-        let Entry { id, scope, children, spawned, deaths, output, outlook, basis, mut task } = entry;
+        let Entry { id, scope, children, spawned, deaths, output, outlook, basis, mut task, .. } = entry;
         self.runs(worker, Some(id));
         self.at_work(worker).set(outlook);
         let deaths = deaths.running(Instant::now());
@@ -162,6 +162,7 @@ impl<T: Task> Pool<T> {
             deaths: entry.deaths,
             output: entry.output,
             outlook: entry.outlook,
+            order: entry.order,
             basis,
             task: entry.task,
         };

@@ -46,7 +46,7 @@ impl<T: Task> Queue<T> {
             }
             if matches!(queued.waits, Waits::No) {
                 state.staying += usize::from(queued.stays());
-                state.tasks.push_front(queued);
+                state.queue(queued, End::Front);
             } else {
                 state.let_wait(queued);
             }

@@ -16,7 +16,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use super::{Gate, Queue, Queued, State};
+use super::{End, Gate, Queue, Queued, State};
 use crate::{
     holdings::Basis,
     id::TaskId,
@@ -180,10 +180,10 @@ impl<T: Task> State<T> {
         true
     }
 
-    /// Queues a task before all others.
+    /// Queues a task that has waited before all others of its order.
     fn queue_first(&mut self, queued: Queued<T>) {
         self.staying += usize::from(queued.stays());
-        self.tasks.push_front(Queued { waits: Waits::No, ..queued });
+        self.queue(Queued { waits: Waits::No, ..queued }, End::Front);
     }
 
     /// Returns the tasks of the node's own that wait for their trials.

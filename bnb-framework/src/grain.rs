@@ -1,0 +1,223 @@
+//! What is split off in the order of the sequential search, and how much of it.
+//!
+//! What is next in that order lies deep in the tree, and is little work; what lies high is much work, but the
+//! sequential search would visit it last, or never. So a task gives away the next states of a level that is as deep
+//! as pays:
+//!
+//! ```text
+//!   root        children left: ── ▢ ▢ ▢
+//!   ├─ state    children left: ── ▢ ▢       ◀─ to another node, as many as last a quarter of a second
+//!   │  └─ state children left: ── ▢ ▢ ▢     ◀─ to a worker of the same node, one that lasts milliseconds
+//!   │     └─ …  children left: ── ▢ ▢
+//! ```
+//!
+//! For its own workers each node measures how long such tasks last, and goes one level up or down. For other nodes,
+//! which do not tell how long theirs have lasted, it estimates that from the time that it takes for its shares of the
+//! tree.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    frontier::{Frontier, Siblings},
+    options::Split,
+    tree::Tree,
+};
+
+/// Tasks for workers of the same node that last less on average are too small.
+const NEAR_MIN: Duration = Duration::from_micros(500);
+/// Those that last longer on average are too large.
+const NEAR_MAX: Duration = Duration::from_millis(5);
+/// The number of tasks between two changes of the level.
+const NEAR_TASKS: u32 = 8;
+/// The desired time of a task for another node: long beside what a steal takes.
+const FAR: Duration = Duration::from_millis(250);
+/// The time over which the estimate of shares is averaged.
+const PACE_OVER: Duration = Duration::from_secs(2);
+
+/// The time for which a task that has nothing suitable leaves it to others to split; then it splits whatever it has.
+pub(crate) const PATIENCE: Duration = Duration::from_micros(100);
+
+/// How far a split may deviate from what comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Reach {
+    /// A small piece for a worker of this node.
+    Near,
+    /// A piece for another node.
+    Far,
+    /// Whatever there is.
+    #[default]
+    Anything,
+}
+
+/// How much a node splits off.
+#[derive(Debug, Default)]
+pub(crate) struct Grain(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    near: Near,
+    pace: Pace,
+}
+
+/// The depth of the deepest states that are split off for workers of the same node.
+#[derive(Debug, Clone, Copy)]
+struct Near {
+    depth: usize,
+    /// Of the tasks since the last change: their number, the time they took together, and the greatest depth.
+    tasks: u32,
+    took: Duration,
+    deepest: usize,
+}
+
+/// The time that was spent on shares of the tree.
+#[derive(Debug, Default)]
+struct Pace {
+    took: Duration,
+    share: f64,
+}
+
+impl Default for Near {
+    /// As deep as possible: what is too small is over soon.
+    fn default() -> Self {
+        Self { depth: usize::MAX, tasks: 0, took: Duration::ZERO, deepest: 0 }
+    }
+}
+
+impl Near {
+    /// Takes into account how long a task lasted that began at a depth.
+    fn note(&mut self, depth: usize, took: Duration) {
+        if depth > self.depth {
+            // It was split off before the last change.
+            return;
+        }
+        self.tasks += 1;
+        self.took += took;
+        self.deepest = self.deepest.max(depth);
+        let is_long = self.took > NEAR_MAX * NEAR_TASKS;
+        if self.tasks < NEAR_TASKS && !is_long {
+            return;
+        }
+        let depth = if is_long {
+            self.depth.saturating_add(1)
+        } else if self.took < NEAR_MIN * NEAR_TASKS {
+            self.deepest.saturating_sub(1).max(1)
+        } else {
+            self.depth
+        };
+        *self = Self { depth, ..Self::default() };
+    }
+}
+
+impl Pace {
+    fn note(&mut self, share: f64, took: Duration) {
+        (self.share, self.took) = (self.share + share.max(0.0), self.took + took);
+        if self.took > PACE_OVER {
+            (self.share, self.took) = (self.share / 2.0, self.took / 2);
+        }
+    }
+
+    /// Estimates the time for a share of the tree; `None` if nothing was done yet.
+    fn time_for(&self, share: f64) -> Option<Duration> {
+        let seconds = self.took.as_secs_f64() * share / self.share;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+}
+
+impl Grain {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Splits off the next states of a task.
+    pub(crate) fn split<T: Tree>(
+        &self,
+        frontier: &mut Frontier<T>,
+        tree: &T,
+        reach: Reach,
+    ) -> Option<Frontier<T>> {
+        match reach {
+            Reach::Near => self.split_near(frontier, tree),
+            Reach::Anything => self.split_near(frontier, tree).or_else(|| frontier.split_state(tree)),
+            Reach::Far => self.split_far(frontier, tree),
+        }
+    }
+
+    fn split_near<T: Tree>(&self, frontier: &mut Frontier<T>, tree: &T) -> Option<Frontier<T>> {
+        let depth = self.state().near.depth;
+        frontier.split_next(tree, |siblings| (siblings.depth <= depth).then_some(1))
+    }
+
+    fn split_far<T: Tree>(&self, frontier: &mut Frontier<T>, tree: &T) -> Option<Frontier<T>> {
+        let wanted = |siblings: &Siblings| {
+            let each = self.state().pace.time_for(siblings.share)?;
+            let wanted = FAR.as_secs_f64() / each.as_secs_f64().max(1e-9);
+            (wanted <= siblings.count as f64).then_some(wanted.ceil() as u64)
+        };
+        if let Some(away) = frontier.split_next(tree, wanted) {
+            return Some(away);
+        }
+        // Before anything is known most of the work lies high; later, if it is little, as much as possible.
+        if self.state().pace.took.is_zero() { frontier.split_state(tree) } else { frontier.split(tree) }
+    }
+}
+
+/// Measures how long a task lasts.
+#[derive(Debug)]
+pub(crate) struct Timing {
+    /// The depth at which it has begun, if it is one that was split off and has not run before.
+    began: Option<usize>,
+    at: Instant,
+    stock_at: Instant,
+}
+
+impl Timing {
+    /// Begins to measure.
+    pub(crate) fn begin(began: Option<usize>) -> Self {
+        let now = Instant::now();
+        Self { began, at: now, stock_at: now }
+    }
+
+    /// Takes into account that a share of the tree was done since the last time.
+    pub(crate) fn take_stock(&mut self, grain: &Grain, share: f64) {
+        let now = Instant::now();
+        let mut state = grain.state();
+        state.pace.note(share, now - std::mem::replace(&mut self.stock_at, now));
+        // It need not be over to be too long.
+        if now - self.at > NEAR_MAX * NEAR_TASKS
+            && let Some(depth) = self.began.take()
+        {
+            state.near.note(depth, now - self.at);
+        }
+    }
+
+    /// Ends the measurement, with the share that was done since the last time.
+    pub(crate) fn end(self, grain: &Grain, share: Option<f64>) {
+        let mut state = grain.state();
+        let Some(share) = share else { return };
+        state.pace.note(share, self.stock_at.elapsed());
+        if let Some(depth) = self.began {
+            state.near.note(depth, self.at.elapsed());
+        }
+    }
+}
+
+/// Returns the [order](taskwork::Task::order) of a task that begins at `place`, from 0 to 1 in the order of the
+/// sequential search, and was split off from others so many times.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the place is at least 0, and at most 1"
+)]
+pub(crate) fn order(split: Split, place: f64, splits: u16) -> u64 {
+    /// Bits of the place.
+    const PLACE_BITS: u32 = 48;
+    let place = (place.clamp(0.0, 1.0) * (1_u64 << PLACE_BITS) as f64) as u64;
+    match split {
+        Split::InOrder | Split::Next => place,
+        Split::Discrepancy => u64::from(splits) << PLACE_BITS | place.min((1 << PLACE_BITS) - 1),
+        Split::Half | Split::Alternating => 0,
+    }
+}
