@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{grain::Grain, limits::Stopwatch, options::Options, problem::Problem};
+use crate::{grain::Grain, heuristics::Rounds, limits::Stopwatch, options::Options, problem::Problem};
 
 /// What all tasks of a search share.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -20,10 +20,13 @@ pub struct Instance<P: Problem> {
     /// How deep this node splits tasks off.
     #[serde(skip)]
     pub(crate) grain: Arc<Grain>,
+    /// When this node tries heuristics.
+    #[serde(skip)]
+    pub(crate) rounds: Arc<Rounds>,
 }
 
 impl<P: Problem> Instance<P> {
     pub(crate) fn new(problem: P, options: Options<P::Cost>) -> Self {
-        Self { problem, options, stopwatch: Arc::default(), grain: Arc::default() }
+        Self { problem, options, stopwatch: Arc::default(), grain: Arc::default(), rounds: Arc::default() }
     }
 }

@@ -131,6 +131,7 @@ mod agenda;
 mod parts;
 mod step;
 mod instance;
+mod heuristics;
 mod tally;
 mod worker;
 mod search;

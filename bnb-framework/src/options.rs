@@ -133,6 +133,8 @@ pub struct Options<C> {
     pub states_max: Option<u64>,
     /// Which solutions are collected.
     pub collect: Option<Collect>,
+    /// The share of the time for heuristics, at first and as long as they find something.
+    pub heuristics: f64,
 }
 
 impl<C> Default for Options<C> {
@@ -149,8 +151,14 @@ impl<C> Default for Options<C> {
             time_limit_ms: None,
             states_max: None,
             collect: None,
+            heuristics: Self::HEURISTICS,
         }
     }
+}
+
+impl<C> Options<C> {
+    /// The default share of the time for heuristics.
+    pub const HEURISTICS: f64 = 0.1;
 }
 
 impl<C: Ord> Options<C> {

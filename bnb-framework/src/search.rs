@@ -83,7 +83,9 @@ impl<P: Problem> SearchTask<P> {
                 self.give_up(instance, &mut worker, halt);
                 break Outcome::Complete;
             }
-            if self.open.search(instance, &mut worker) == Searched::Over {
+            let searched = self.open.search(instance, &mut worker);
+            worker.make_round(&instance.problem);
+            if searched == Searched::Over {
                 break Outcome::Complete;
             }
             if worker.cx.migrate() {

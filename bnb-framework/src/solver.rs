@@ -229,6 +229,16 @@ impl<P: Problem> Solver<P> {
         self
     }
 
+    /// Sets the share of the time, from 0 to 1, that goes into the problem's heuristics
+    /// ([`Problem::construct`], [`Problem::improve`]) at first and as long as they find better solutions; 0.1 by
+    /// default. A search that is [replicable](Self::replicable), that [collects](Self::collect) solutions or that does
+    /// not [prune](Self::pruning) uses none.
+    #[must_use]
+    pub fn heuristics(mut self, share: f64) -> Self {
+        self.options.heuristics = share;
+        self
+    }
+
     /// Sets a solution to start with: from the first state on, what is not better is pruned.
     #[must_use]
     pub fn start(mut self, cost: P::Cost, solution: P::Solution) -> Self {

@@ -9,6 +9,7 @@ use crate::{
     collected::Shortlist,
     cost::Cost,
     frontier::{Below, Unvisited, Visitor},
+    heuristics::{ROUND, Rounds, round},
     incumbent::{Best, Incumbent},
     instance::Instance,
     limits::{Halt, Limits, Spending},
@@ -60,6 +61,9 @@ pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
     /// and the number of states that may be visited before a pause.
     base: Option<(P::Cost, bool)>,
     found: Option<P::Cost>,
+    rounds: &'a Rounds,
+    /// The number of the round of heuristics that is due.
+    round: Option<u64>,
     position: Vec<u32>,
     states_ahead: Option<u64>,
 }
@@ -90,6 +94,8 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             halt: None,
             base: None,
             found: None,
+            rounds: &instance.rounds,
+            round: None,
             position: Vec::new(),
             states_ahead: None,
         };
@@ -182,6 +188,35 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         }
     }
 
+    /// Returns the share of the time for heuristics.
+    fn heuristics(&self) -> f64 {
+        let Options { heuristics, collect, replicable, .. } = self.options;
+        let none = KIND == WHOLE || collect.is_some() || replicable.is_some();
+        if none { 0.0 } else { *heuristics }
+    }
+
+    /// Makes the round of the problem's heuristics that is due, if any.
+    pub(crate) fn make_round(&mut self, problem: &P) {
+        let Some(number) = self.round.take() else { return };
+        let began = Instant::now();
+        let best = self.cx.get_var::<Incumbent<P>>().map(|best| best.solution.clone());
+        let (node, here) = (self.cx.node(), self.cx.worked_here());
+        let stops = || {
+            let now = Instant::now();
+            let is_over =
+                || self.limits.as_ref().is_some_and(|limits| limits.halts(node, here, now).is_some());
+            self.cx.migrate() || now - began > ROUND || is_over()
+        };
+        let made = round(problem, best.as_ref(), node, number, &stops);
+        let better = made.filter(|(cost, _)| self.best.is_none_or(|best| P::GOAL.better(cost, &best)));
+        self.rounds.end(began.elapsed(), better.is_some());
+        if let Some((cost, solution)) = better {
+            tracing::debug!(?cost, "a better solution, by a heuristic");
+            self.cx.set_var::<Incumbent<P>>(Best::new(cost, solution));
+            self.hear();
+        }
+    }
+
     #[cold]
     fn found(&mut self, problem: &P, leaf: &P::State, cost: P::Cost) {
         let solution = problem.solution(leaf);
@@ -257,6 +292,9 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         if now - self.took_stock >= self.takes_stock_every {
             (self.took_stock, self.takes_stock_every) = (now, TAKE_STOCK_EVERY);
             self.stock_is_due = true;
+        }
+        if self.round.is_none() {
+            self.round = self.rounds.begin(self.heuristics(), took);
         }
         if let Some(limits) = &self.limits {
             let (node, here) = (self.cx.node(), self.cx.worked_here());
@@ -347,7 +385,7 @@ impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
         }
         if self.states >= self.report_at {
             self.report();
-            if self.stock_is_due || self.halt.is_some() {
+            if self.stock_is_due || self.halt.is_some() || self.round.is_some() {
                 return true;
             }
         }

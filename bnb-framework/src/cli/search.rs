@@ -29,6 +29,10 @@ pub struct SearchArguments {
     /// What is split off when workers are hungry.
     #[arg(help_heading = "Search", long, value_enum, default_value = "in-order")]
     split: SplitOff,
+    /// The share of the time for heuristics, at first and as long as they find better solutions, where the problem
+    /// has any.
+    #[arg(help_heading = "Search", long, value_name = "SHARE", default_value_t = Options::<u64>::HEURISTICS, value_parser = share)]
+    heuristics: f64,
     /// Visit the same states and find the same solution however many workers and nodes there are. Takes
     /// longer.
     #[arg(help_heading = "Search", long, conflicts_with_all = ["best", "within", "within_relative", "no_pruning"])]
@@ -148,6 +152,7 @@ impl SearchArguments {
                 SplitOff::Discrepancy => Split::Discrepancy,
             })
             .tolerance(Tolerance { absolute: self.gap * unit, relative: self.relative_gap });
+        solver = solver.heuristics(self.heuristics);
         if self.replicable {
             solver = solver.replicable(Replicable::default());
         }
@@ -190,6 +195,11 @@ impl SearchArguments {
 fn not_negative(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
     number.ok_or_else(|| "expected a number, 0 or more".to_owned())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share: &f64| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a share from 0 to 1".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

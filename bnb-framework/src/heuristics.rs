@@ -1,0 +1,193 @@
+//! Solutions by heuristics, beside the search: a share of the time of each node goes into rounds of
+//! [`Problem::construct`] and [`Problem::improve`](crate::Problem::improve).
+//!
+//! The first rounds come as soon as the node has searched for a moment. Each round that finds nothing makes the
+//! following ones rarer, and one that finds something makes them as frequent as at first. So a search that goes on for
+//! hours after the best solution was found hardly pays for them.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use taskwork::NodeId;
+
+use crate::problem::Problem;
+
+/// The time that a node has searched before its first round.
+const BEFORE: Duration = Duration::from_millis(50);
+/// By how much rounds become rarer after one that has found nothing.
+const RARER: f64 = 1.25;
+/// The least share of the time, as a share of the chosen one.
+const RAREST: f64 = 1.0 / 64.0;
+/// The time of a round, after which it is told to stop.
+pub(crate) const ROUND: Duration = Duration::from_millis(100);
+
+/// When a node makes rounds.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds(Mutex<Spent>);
+
+#[derive(Debug)]
+struct Spent {
+    /// The time that workers have spent in all.
+    searched: Duration,
+    /// The time for rounds that is left, in seconds; negative if the last one took longer.
+    left_s: f64,
+    /// The number of rounds so far.
+    number: u64,
+    /// The share of the time for rounds, as a share of the chosen one.
+    eagerness: f64,
+    /// Whether a worker is in a round.
+    busy: bool,
+}
+
+impl Default for Spent {
+    fn default() -> Self {
+        Self { searched: Duration::ZERO, left_s: 0.0, number: 0, eagerness: 1.0, busy: false }
+    }
+}
+
+impl Rounds {
+    /// Takes into account that a worker has searched for some time. Returns the number of the round that it is to make
+    /// now, if any; then [`end`](Self::end) must be called.
+    pub(crate) fn begin(&self, share: f64, searched: Duration) -> Option<u64> {
+        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.searched += searched;
+        spent.left_s += searched.as_secs_f64() * share * spent.eagerness;
+        if spent.busy || spent.searched < BEFORE || spent.left_s <= 0.0 {
+            return None;
+        }
+        spent.busy = true;
+        spent.number += 1;
+        Some(spent.number)
+    }
+
+    /// Ends a round.
+    pub(crate) fn end(&self, took: Duration, found: bool) {
+        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.busy = false;
+        spent.left_s -= took.as_secs_f64();
+        spent.eagerness = if found { 1.0 } else { (spent.eagerness / RARER).max(RAREST) };
+    }
+}
+
+/// Makes a round: from the best solution known, or, every fourth time and without one, from a new one. Returns a
+/// solution with its cost, if it has found any.
+pub(crate) fn round<P: Problem>(
+    problem: &P,
+    best: Option<&P::Solution>,
+    node: NodeId,
+    number: u64,
+    stops: &dyn Fn() -> bool,
+) -> Option<(P::Cost, P::Solution)> {
+    // Nodes make different rounds.
+    let seed = (node.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number;
+    let new = || problem.construct(seed, stops);
+    let from = if number % 4 == 1 { new() } else { best.cloned().or_else(new) }?;
+    let found = problem.improve(&from, seed, stops).unwrap_or(from);
+    Some((problem.cost_of(&found)?, found))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::tree::Tree;
+
+    const ROUND: Duration = Duration::from_millis(20);
+    const STEP: Duration = Duration::from_millis(5);
+
+    /// Returns the number of rounds in some seconds of searching.
+    fn rounds(rounds: &Rounds, seconds: u32, found: bool) -> usize {
+        let steps = seconds * 200;
+        let made =
+            (0..steps).filter(|_| rounds.begin(0.1, STEP).inspect(|_| rounds.end(ROUND, found)).is_some());
+        made.count()
+    }
+
+    #[test]
+    fn rounds_take_their_share_while_they_find_something() {
+        let made = rounds(&Rounds::default(), 10, true);
+        assert!((49..=51).contains(&made), "a tenth of 10 s, 20 ms each: {made}");
+        let without = Rounds::default();
+        assert!((0..1000).all(|_| without.begin(0.0, STEP).is_none()));
+    }
+
+    #[test]
+    fn rounds_that_find_nothing_become_rare() {
+        let in_vain = Rounds::default();
+        let (first, hour) = (rounds(&in_vain, 10, false), rounds(&in_vain, 3600, false));
+        assert!(first < 20 && hour < 300, "{first} in 10 s, {hour} in an hour: a 640th of the time");
+        assert!(rounds(&in_vain, 60, true) > 200, "one has found something");
+    }
+
+    /// Numbers, of which small ones cost little. Only even ones are solutions.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    struct Even;
+
+    impl Tree for Even {
+        type State = ();
+        type Children = VecDeque<()>;
+
+        fn root(&self) {}
+
+        fn branch(&self, (): &mut ()) -> VecDeque<()> {
+            VecDeque::new()
+        }
+    }
+
+    impl Problem for Even {
+        type Cost = u64;
+        type Solution = u64;
+
+        fn leaf(&self, (): &()) -> Option<u64> {
+            None
+        }
+
+        fn bound(&self, (): &mut (), _: Option<u64>) -> Option<u64> {
+            None
+        }
+
+        fn solution(&self, (): &()) -> u64 {
+            0
+        }
+
+        fn cost_of(&self, number: &u64) -> Option<u64> {
+            number.is_multiple_of(2).then_some(*number)
+        }
+
+        fn construct(&self, seed: u64, _: &dyn Fn() -> bool) -> Option<u64> {
+            Some(1_000_000 + seed % 1000 * 2)
+        }
+
+        fn improve(&self, &number: &u64, _: u64, _: &dyn Fn() -> bool) -> Option<u64> {
+            number.checked_sub(100)
+        }
+    }
+
+    #[test]
+    fn a_round_improves_the_best_solution_or_a_new_one_and_takes_nothing_on_trust() {
+        let make = |best, number| round(&Even, best, NodeId(7), number, &|| false);
+        assert_eq!(make(Some(&500), 2), Some((400, 400)));
+        assert_eq!(make(Some(&50), 2), Some((50, 50)), "nothing better was found");
+        assert_eq!(make(Some(&501), 2), None, "that is no solution");
+        let (new, _) = make(Some(&500), 1).unwrap();
+        assert!(new >= 999_900, "every fourth round begins anew");
+        assert_eq!(make(Some(&500), 1), make(None, 1), "which one depends on the number of the round");
+        assert_ne!(make(None, 1), make(None, 5));
+        assert_ne!(make(None, 1), round(&Even, None, NodeId(8), 1, &|| false), "and on the node");
+    }
+
+    #[test]
+    fn one_worker_at_a_time_makes_a_round() {
+        let rounds = Rounds::default();
+        assert_eq!(rounds.begin(0.1, BEFORE / 2), None, "it has only just begun");
+        assert_eq!(rounds.begin(0.1, BEFORE), Some(1));
+        assert_eq!(rounds.begin(0.1, Duration::from_secs(9)), None);
+        rounds.end(ROUND, true);
+        assert_eq!(rounds.begin(0.1, STEP), Some(2));
+    }
+}
