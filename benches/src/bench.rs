@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{bulk, cluster, inside, ledger, programs, row::Row};
+use crate::{bulk, cluster, inside, ledger, programs, row::Row, search};
 
 /// A benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -34,6 +34,8 @@ pub enum Bench {
     Workers,
     /// The cost of a replicable search.
     Replicable,
+    /// Searches by branch and bound: states on more workers, speedup, and how soon solutions are good.
+    Search,
     /// The memory that a node uses.
     Memory,
     /// The time from a job's last task to its end.
@@ -72,6 +74,7 @@ impl Bench {
             Self::Decide => cluster::decide::run(rounds),
             Self::Workers => programs::workers(rounds),
             Self::Replicable => programs::replicable(rounds),
+            Self::Search => search::run(rounds),
             Self::Memory => cluster::memory::run(),
             Self::Termination => cluster::termination::run(rounds),
             Self::Bulk => bulk::run(rounds),

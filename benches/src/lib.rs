@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod ledger;
 pub mod walk;
 pub mod programs;
+pub mod search;
 pub mod inside;
 pub mod machine;
 pub mod measure;

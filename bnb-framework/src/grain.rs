@@ -154,7 +154,7 @@ impl Grain {
         let wanted = |siblings: &Siblings| {
             let each = self.state().pace.time_for(siblings.share)?;
             let wanted = FAR.as_secs_f64() / each.as_secs_f64().max(1e-9);
-            (wanted <= siblings.count as f64).then_some(wanted.ceil() as u64)
+            (1..=siblings.count).find(|&count| count as f64 >= wanted)
         };
         if let Some(away) = frontier.split_next(tree, wanted) {
             return Some(away);

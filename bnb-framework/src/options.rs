@@ -35,9 +35,8 @@ impl Strategy {
 pub enum Split {
     /// The next states in the order of the sequential search, and the first of all tasks begins first. Workers of
     /// the same node get pieces as small as pays, a few milliseconds; other nodes get larger ones. So little is
-    /// visited that the sequential search would not visit, and no number of workers is slower than fewer (after
-    /// B. Archibald, P. Maier, C. McCreesh, R. Stewart and P. Trinder, Replicable parallel branch and bound search,
-    /// 2018).
+    /// visited that the sequential search would not visit (after B. Archibald and others, Replicable parallel branch
+    /// and bound search, 2018).
     #[default]
     InOrder,
     /// About half of the shallowest level that has any states left, as determined by

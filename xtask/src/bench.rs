@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// `scale` (in the simulator, 10 to 1,000 nodes), `all` of the others, or some of them: uts, queens,
-    /// paths, mst, tsp, clique, polls, nodes, waits, jobs, decide, workers, replicable, memory, termination, bulk,
+    /// paths, mst, tsp, clique, polls, nodes, waits, jobs, decide, workers, replicable, search, memory, termination, bulk,
     /// losses, ledger (part of it in the simulator)
     #[arg(required = true)]
     names: Vec<String>,

@@ -573,7 +573,7 @@ fn a_task_that_nodes_were_lost_with_waits_for_its_trial_before_it_goes_on() {
 }
 
 /// Returns a pool that works on nothing yet, with a task that is a death short of the limit.
-fn with_last_chance<T: Task<Shared: Default>>(entry: Entry<T>, limits: PoolLimits) -> Arc<Pool<T>> {
+fn with_last_chance<T: Task<Shared: Default>>(entry: &Entry<T>, limits: PoolLimits) -> Arc<Pool<T>> {
     let pool = Arc::new(Pool::<T>::new(NodeId(1), Arc::default(), 1, limits));
     let task = Envelope { deaths: limits.deaths_max - 1, ..entry.seal().unwrap() };
     pool.put(vec![task], Basis::FIRM, None).unwrap();
@@ -583,7 +583,7 @@ fn with_last_chance<T: Task<Shared: Default>>(entry: Entry<T>, limits: PoolLimit
 #[test]
 fn a_task_that_waits_for_its_trial_is_in_the_cut_of_a_node_that_does_not_write_what_it_holds() {
     let limits = PoolLimits { ledger: false, ..LIMITS };
-    let pool = with_last_chance(Entry::new(TaskId::ROOT, Woken(false)), limits);
+    let pool = with_last_chance(&Entry::new(TaskId::ROOT, Woken(false)), limits);
     pool.run(pool.queue.next(0, &pool.signals, || {}).unwrap(), 0);
     pool.begin_cut(&[]).unwrap();
     let cut = Arc::clone(&pool).ready_cut().unwrap().unwrap();
@@ -596,7 +596,7 @@ fn a_task_that_is_complete_after_it_has_waited_needs_no_trial() {
     // It does not wait itself, and is in a scope for which another one waits.
     let outer = Some(Scope(TaskId { number: 99, ..TaskId::ROOT }));
     let spawner = Entry { scope: outer, ..Entry::new(TaskId::ROOT, Fork::new(3, 1, 2)) };
-    let pool = with_last_chance(spawner, LIMITS);
+    let pool = with_last_chance(&spawner, LIMITS);
     let (mut runs, mut waited) = (0, false);
     while pool.view().queued > 0 {
         pool.run(pool.queue.next(0, &pool.signals, || {}).unwrap(), 0);

@@ -1,0 +1,205 @@
+//! Searches by branch and bound in parallel: how many states more workers visit than one, the speedup of two, and how
+//! soon solutions are good.
+//!
+//! States are counts, so their ratios hold on any machine, also with more workers than processors.
+
+use std::{fmt::Write as _, fs, path::Path, process::Command};
+
+use anyhow::{Context as _, Result, ensure};
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use serde_json::Value;
+use taskwork_tests::{cluster::program, data};
+use tempfile::TempDir;
+
+use crate::{
+    measure::Sample,
+    row::{Row, Target},
+};
+
+/// The numbers of workers that are compared with one.
+const WORKERS: [usize; 5] = [2, 4, 8, 16, 32];
+/// The least time of one worker from which the speedup of two is of interest, in seconds.
+const LONG_S: f64 = 2.0;
+/// The time after which the gap is of interest, in seconds.
+const GAP_AFTER_S: u32 = 10;
+
+/// An instance, and how it is solved.
+struct Given {
+    name: &'static str,
+    program: &'static str,
+    arguments: Vec<String>,
+    /// The field of the answer that holds the cost.
+    field: &'static str,
+}
+
+/// Runs the instances on one worker and on more.
+///
+/// # Errors
+/// If the answers for an instance differ, or the published instances are missing.
+pub fn run(rounds: usize) -> Result<Vec<Row>> {
+    let made = tempfile::tempdir()?;
+    let mut rows = Vec::new();
+    let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); WORKERS.len()];
+    for given in instances(&made)? {
+        eprintln!("  {} …", given.name);
+        let measured = compare(&given, rounds)?;
+        for (sample, ratios) in measured.states.iter().zip(&mut ratios) {
+            ratios.push(sample.median);
+        }
+        rows.extend(measured.rows);
+        rows.extend(solutions(&given, measured.cost)?);
+    }
+    for (workers, ratios) in WORKERS.iter().zip(ratios) {
+        let median = match workers {
+            8 => Target::AtMost(1.15),
+            32 => Target::AtMost(1.3),
+            _ => Target::Told,
+        };
+        let sample = Sample::of(ratios);
+        rows.push(Row::new(format!("all: states on {workers} workers ÷ 1"), "", median, sample));
+        let most = Sample::of([sample.most]);
+        rows.push(Row::new(format!("all: the most on {workers} workers"), "", Target::AtMost(1.6), most));
+    }
+    Ok(rows)
+}
+
+/// What the comparison of an instance has shown.
+struct Measured {
+    cost: f64,
+    /// The states on more workers, as a multiple of those on one.
+    states: Vec<Sample>,
+    rows: Vec<Row>,
+}
+
+fn compare(given: &Given, rounds: usize) -> Result<Measured> {
+    let one = given.solve(&["--workers", "1"])?;
+    let (cost, states, seconds) =
+        (number(&one, given.field)?, number(&one, "states")?, number(&one, "seconds")?);
+    let mut rows = vec![
+        Row::new(format!("{}: 1 worker", given.name), "states", Target::Told, Sample::of([states])),
+        Row::new(format!("{}: 1 worker", given.name), "s", Target::Told, Sample::of([seconds])),
+    ];
+    let mut samples = Vec::new();
+    for workers in WORKERS {
+        let mut ratios = Vec::new();
+        for _ in 0..rounds {
+            let many = given.solve(&["--workers", &workers.to_string()])?;
+            ensure!(many[given.field] == one[given.field], "{}: {many} after {one}", given.name);
+            ratios.push(number(&many, "states")? / states);
+        }
+        let sample = Sample::of(ratios);
+        rows.push(Row::new(
+            format!("{}: states on {workers} workers ÷ 1", given.name),
+            "",
+            Target::Told,
+            sample,
+        ));
+        samples.push(sample);
+    }
+    if seconds > LONG_S {
+        let mut speedups = Vec::new();
+        for _ in 0..rounds.min(3) {
+            let [one, two] = ["1", "2"].map(|workers| given.solve(&["--workers", workers]));
+            speedups.push(number(&one?, "seconds")? / number(&two?, "seconds")?);
+        }
+        let what = format!("{}: speedup of 2 workers", given.name);
+        rows.push(Row::new(what, "", Target::AtLeast(1.85), Sample::of(speedups)));
+    }
+    Ok(Measured { cost, states: samples, rows })
+}
+
+/// Measures how soon solutions are good.
+fn solutions(given: &Given, cost: f64) -> Result<Vec<Row>> {
+    let target = if given.maximises() { (cost * 0.99).ceil() } else { (cost * 1.01).floor() };
+    let near = given.solve(&["--workers", "2", "--target", &target.to_string()])?;
+    let seconds = Sample::of([number(&near, "seconds")?]);
+    let limit = GAP_AFTER_S.to_string();
+    let stopped = given.solve(&["--workers", "2", "--time-limit", &limit])?;
+    let gap = stopped["gap"].as_f64().unwrap_or(f64::INFINITY);
+    let what = |what: &str| format!("{}: {what}", given.name);
+    Ok(vec![
+        Row::new(what("a solution within 1 % of the optimum after"), "s", Target::Told, seconds),
+        Row::new(what(&format!("gap after {limit} s")), "%", Target::Told, Sample::of([gap]).times(100.0)),
+    ])
+}
+
+impl Given {
+    fn maximises(&self) -> bool {
+        matches!(self.field, "vertices" | "value")
+    }
+
+    fn solve(&self, more: &[&str]) -> Result<Value> {
+        let mut command = Command::new(program(self.program)?);
+        command.args(["solve", "--quiet", "--json"]).args(&self.arguments).args(more);
+        let said = command.output()?;
+        // A search that was stopped by its limit has its own code.
+        let answer: Value = serde_json::from_slice(&said.stdout)
+            .with_context(|| format!("{}: {}", self.name, String::from_utf8_lossy(&said.stderr)))?;
+        Ok(answer)
+    }
+}
+
+fn number(said: &Value, field: &str) -> Result<f64> {
+    said[field].as_f64().with_context(|| format!("it says nothing of {field}: {said}"))
+}
+
+fn instances(made: &TempDir) -> Result<Vec<Given>> {
+    let folder = data::folder().context("no published instances")?;
+    let published = |name, program, file: &str, field| Given {
+        name,
+        program,
+        arguments: vec![folder.join(file).display().to_string()],
+        field,
+    };
+    let (graph, items) = (made.path().join("graph.clq"), made.path().join("items.txt"));
+    dense_graph(&graph)?;
+    hard_items(&items)?;
+    let made = |name, program, file: &Path, field| Given {
+        name,
+        program,
+        arguments: vec![file.display().to_string()],
+        field,
+    };
+    let ta017 = ["--seed", "73807235", "--jobs", "20", "--machines", "10"].map(str::to_owned).to_vec();
+    Ok(vec![
+        published("brock400_4", "maxclique", "clique/brock400_4.clq", "vertices"),
+        published("p_hat300-3", "maxclique", "clique/p_hat300-3.clq", "vertices"),
+        made("random graph of 200 vertices, density 0.9", "maxclique", &graph, "vertices"),
+        published("ta012", "flowshop", "flowshop/ta012", "makespan"),
+        Given { name: "ta017", program: "flowshop", arguments: ta017, field: "makespan" },
+        published("ta022", "flowshop", "flowshop/ta022", "makespan"),
+        published("nug15", "qap", "qap/nug15.dat", "cost"),
+        published("kroA100", "tsp", "tsp/kroA100.tsp", "length"),
+        published("ry48p", "tsp", "atsp/ry48p.atsp", "length"),
+        made("strongly correlated knapsack of 500 items", "knapsack", &items, "value"),
+    ])
+}
+
+/// Writes a random graph with 200 vertices, nine in ten of whose pairs are edges.
+fn dense_graph(file: &Path) -> Result<()> {
+    const VERTICES: usize = 200;
+    let mut random = StdRng::seed_from_u64(9);
+    let mut edges = Vec::new();
+    for i in 1..=VERTICES {
+        edges.extend((1..i).filter(|_| random.random_bool(0.9)).map(|j| (i, j)));
+    }
+    let mut text = format!("p edge {VERTICES} {}\n", edges.len());
+    for (i, j) in edges {
+        writeln!(text, "e {i} {j}")?;
+    }
+    Ok(fs::write(file, text)?)
+}
+
+/// Writes a knapsack whose values are the weights and a constant (D. Pisinger, Where are the hard knapsack problems?,
+/// 2005).
+fn hard_items(file: &Path) -> Result<()> {
+    const ITEMS: u64 = 500;
+    const RANGE: u64 = 1000;
+    let mut random = StdRng::seed_from_u64(5);
+    let weights: Vec<u64> = (0..ITEMS).map(|_| random.random_range(1..=RANGE)).collect();
+    let mut text = format!("{ITEMS} {}\n", weights.iter().sum::<u64>() / 3);
+    for weight in weights {
+        writeln!(text, "{} {weight}", weight + RANGE / 10)?;
+    }
+    Ok(fs::write(file, text)?)
+}
