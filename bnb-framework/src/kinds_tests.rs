@@ -21,8 +21,9 @@ proptest! {
         breadth in 1_u8..5,
         first_states in 0_u64..40,
         parts in 0_usize..40,
+        batch in 10_usize..40,
     ) {
-        let replicable = Replicable { first_states, parts };
+        let replicable = Replicable { first_states, parts, batch };
         let run = |nodes: usize, workers: usize| {
             let paths = Paths { depth, breadth };
             let solved = Solver::new(paths).replicable(replicable).nodes(nodes).workers(workers).run().unwrap();

@@ -96,13 +96,16 @@ pub struct Replicable {
     /// The number of states that are visited first, one after another, to find a good solution to prune by.
     pub first_states: u64,
     /// The minimum number of parts into which the tree is then cut. Each is searched by one worker that knows
-    /// nothing of what is found elsewhere.
+    /// nothing of what is found elsewhere at the same time.
     pub parts: usize,
+    /// The number of parts that are searched at the same time, and so of the workers that can take part. The next ones
+    /// begin when all of them are done, and know what they have found.
+    pub batch: usize,
 }
 
 impl Default for Replicable {
     fn default() -> Self {
-        Self { first_states: 100_000, parts: 1024 }
+        Self { first_states: 100_000, parts: 1024, batch: 64 }
     }
 }
 

@@ -1,15 +1,18 @@
 //! A search that visits the same states however many workers and nodes there are.
 //!
-//! What a worker prunes by must not depend on when it learns of a solution. So workers exchange no solutions:
+//! What a worker prunes by must not depend on when it learns of a solution. So workers exchange solutions at fixed
+//! points only:
 //!
 //! 1. **first**: one task visits a given number of states, depth first, and keeps the best solution it finds;
 //! 2. **cut**: the same task branches the tree, level by level, until a given number of states are open: the
 //!    parts;
-//! 3. **parts**: the parts are divided among all; each is searched by one worker, which prunes by the first
-//!    solution and by what it finds in that part.
+//! 3. **parts**: it spawns the parts in their order, a batch at a time; each is searched by one worker, which prunes by
+//!    what was known when the batch began and by what it finds in that part. The end of a batch is a **fence**: the
+//!    task waits for all of it, and the next batch prunes by the best solution that was found before.
 //!
-//! Of two solutions of equal cost the one found in the earlier part is taken, so the answer is the same, too.
-//! The price is that parts do not learn from each other.
+//! Of two solutions of equal cost the one found in the earlier part is taken, so the answer is the same, too. The
+//! price is that the parts of a batch do not learn from each other, and that workers wait at fences (after B. Archibald
+//! and others, Replicable parallel branch and bound search, 2018).
 
 use std::{collections::BTreeMap, fmt};
 
@@ -44,10 +47,23 @@ enum Stage<P: Problem> {
     Cut {
         open: BTreeMap<(usize, Vec<u32>), Part<P>>,
     },
-    Search {
+    /// The parts that were not spawned yet. The limit is that of the next batch.
+    Parts {
         parts: BTreeMap<Vec<u32>, Part<P>>,
-        now: Option<Now<P>>,
     },
+    /// A part that was spawned.
+    Part(Now<P>),
+}
+
+/// How the search of a task has returned.
+#[must_use]
+pub(crate) enum Stopped {
+    /// The visitor requested a pause.
+    Paused,
+    /// No state is left.
+    Over,
+    /// The next [batch](Parts::next_batch) is to be spawned.
+    AtFence,
 }
 
 /// A state that was visited and is to be branched, with everything below it.
@@ -60,7 +76,7 @@ struct Part<P: Problem> {
     share: f64,
 }
 
-/// The part that is being searched.
+/// A part that is being searched.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 struct Now<P: Problem> {
@@ -77,6 +93,8 @@ pub(crate) trait IsolatedVisitor<P: Problem>: Assessor<P> {
     fn enter(&mut self, limit: Option<P::Cost>, position: &[u32]);
     /// Returns the cost of the best solution found so far; what the search started with does not count.
     fn best_found(&self) -> Option<P::Cost>;
+    /// Returns the cost of the best solution that was found anywhere.
+    fn best_known(&self) -> Option<P::Cost>;
     /// Makes `pauses` return true after this many states.
     fn pause_after(&mut self, states: Option<u64>);
     /// Returns how many of these states are left.
@@ -96,7 +114,7 @@ impl<P: Problem> Parts<P> {
         problem: &P,
         parts: usize,
         visitor: &mut impl IsolatedVisitor<P>,
-    ) -> Searched {
+    ) -> Stopped {
         loop {
             match &mut self.stage {
                 Stage::First { frontier, states_left, limit } => {
@@ -108,10 +126,10 @@ impl<P: Problem> Parts<P> {
                         visitor.pause_after(None);
                         *limit = visitor.best_found();
                         if searched == Searched::Over {
-                            return Searched::Over;
+                            return Stopped::Over;
                         }
                         if *states_left > 0 {
-                            return Searched::Paused;
+                            return Stopped::Paused;
                         }
                     }
                     // Only a solution better than the first has to have a position; the root is visited
@@ -135,47 +153,41 @@ impl<P: Problem> Parts<P> {
                         add(open, problem, states, &position, share, visitor);
                         self.limit = visitor.best_found();
                         if visitor.pauses(true) {
-                            return Searched::Paused;
+                            return Stopped::Paused;
                         }
                     }
                     let parts = std::mem::take(open).into_iter();
                     let parts = parts.map(|((_, position), part)| (position, part)).collect();
-                    self.stage = Stage::Search { parts, now: None };
+                    self.stage = Stage::Parts { parts };
                 }
-                Stage::Search { parts, now } => {
-                    if now.is_none() {
-                        let Some((position, Part { mut state, share, .. })) = parts.pop_first() else {
-                            return Searched::Over;
-                        };
-                        let children = problem.branch(&mut state);
-                        let frontier = Frontier::below(state, children, share, Place::UNKNOWN);
-                        *now = Some(Now { position, frontier, limit: self.limit });
-                    }
-                    if let Some(part) = now {
-                        visitor.enter(part.limit, &part.position);
-                        let searched = part.frontier.search(problem, visitor);
-                        part.limit = visitor.best_found();
-                        if searched == Searched::Paused {
-                            return Searched::Paused;
-                        }
-                        *now = None;
-                    }
-                    if visitor.pauses(true) {
-                        return Searched::Paused;
-                    }
+                Stage::Parts { parts } => {
+                    // Everything that was spawned is complete, so whatever it has found is known.
+                    let best = [self.limit, visitor.best_known()].into_iter().flatten();
+                    self.limit = best.reduce(|a, b| P::GOAL.best(a, b));
+                    return if parts.is_empty() { Stopped::Over } else { Stopped::AtFence };
+                }
+                Stage::Part(part) => {
+                    visitor.enter(part.limit, &part.position);
+                    let searched = part.frontier.search(problem, visitor);
+                    part.limit = visitor.best_found();
+                    return if searched == Searched::Over { Stopped::Over } else { Stopped::Paused };
                 }
             }
         }
     }
 
-    /// Splits off the later half of the parts that were not begun.
-    pub(crate) fn split(&mut self) -> Option<Self> {
-        let Stage::Search { parts, now } = &mut self.stage else { return None };
-        // The last part of all stays.
-        let away = if now.is_some() { parts.len().div_ceil(2) } else { parts.len() / 2 };
-        let first = parts.keys().nth(parts.len() - away)?.clone();
-        let parts = parts.split_off(&first);
-        Some(Self { stage: Stage::Search { parts, now: None }, limit: self.limit })
+    /// Takes the next parts, each with its estimated share of the whole tree.
+    pub(crate) fn next_batch(&mut self, problem: &P, parts_max: usize) -> Vec<(f64, Self)> {
+        let Stage::Parts { parts } = &mut self.stage else { return Vec::new() };
+        let mut batch = Vec::new();
+        while batch.len() < parts_max.max(1) {
+            let Some((position, Part { mut state, share, .. })) = parts.pop_first() else { break };
+            let children = problem.branch(&mut state);
+            let frontier = Frontier::below(state, children, share, Place::UNKNOWN);
+            let stage = Stage::Part(Now { position, frontier, limit: self.limit });
+            batch.push((share, Self { stage, limit: self.limit }));
+        }
+        batch
     }
 
     /// Estimates the share of the whole tree that is open here.
@@ -183,10 +195,8 @@ impl<P: Problem> Parts<P> {
         match &mut self.stage {
             Stage::First { .. } => 1.0,
             Stage::Cut { open } => open.values().map(|part| part.share).sum(),
-            Stage::Search { parts, now } => {
-                let now = now.as_mut().map_or(0.0, |now| now.frontier.share_left(problem));
-                now + parts.values().map(|part| part.share).sum::<f64>()
-            }
+            Stage::Parts { parts } => parts.values().map(|part| part.share).sum(),
+            Stage::Part(part) => part.frontier.share_left(problem),
         }
     }
 
@@ -200,14 +210,8 @@ impl<P: Problem> Parts<P> {
         match &self.stage {
             Stage::First { frontier, .. } => frontier.open_states(problem, tell),
             Stage::Cut { open } => open.values().for_each(|part| bounds(part.bound)),
-            Stage::Search { parts, now } => {
-                for part in parts.values() {
-                    bounds(part.bound);
-                }
-                if let Some(now) = now {
-                    now.frontier.open_states(problem, tell);
-                }
-            }
+            Stage::Parts { parts } => parts.values().for_each(|part| bounds(part.bound)),
+            Stage::Part(part) => part.frontier.open_states(problem, tell),
         }
     }
 }
@@ -240,7 +244,8 @@ impl<P: Problem> fmt::Debug for Parts<P> {
         let (stage, parts) = match &self.stage {
             Stage::First { .. } => ("first", 1),
             Stage::Cut { open } => ("cut", open.len()),
-            Stage::Search { parts, .. } => ("search", parts.len()),
+            Stage::Parts { parts } => ("parts", parts.len()),
+            Stage::Part(_) => ("part", 1),
         };
         f.debug_struct("Parts").field("stage", &stage).field("parts", &parts).finish_non_exhaustive()
     }

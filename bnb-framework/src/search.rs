@@ -13,7 +13,7 @@ use crate::{
     instance::Instance,
     limits::{Halt, Spending},
     options::{Options, Split, Strategy, Tolerance},
-    parts::Parts,
+    parts::{Parts, Stopped},
     problem::Problem,
     tally::Tally,
     worker::{PLAIN, RULED, WHOLE, Worker},
@@ -68,7 +68,11 @@ impl<P: Problem> SearchTask<P> {
             (None, Strategy::DepthFirst) => Open::DepthFirst(Frontier::new(problem)),
             (None, _) => Open::Ordered(Agenda::new(problem)),
         };
-        Self { open, share_left: 1.0, outlook: None, order: 0, splits: 0, gave: 0, reach: Reach::Anything }
+        Self::of(open, 1.0)
+    }
+
+    fn of(open: Open<P>, share_left: f64) -> Self {
+        Self { open, share_left, outlook: None, order: 0, splits: 0, gave: 0, reach: Reach::Anything }
     }
 
     fn run<const KIND: u8>(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
@@ -83,10 +87,15 @@ impl<P: Problem> SearchTask<P> {
                 self.give_up(instance, &mut worker, halt);
                 break Outcome::Complete;
             }
-            let searched = self.open.search(instance, &mut worker);
+            let stopped = self.open.search(instance, &mut worker);
             worker.make_round(&instance.problem);
-            if searched == Searched::Over {
-                break Outcome::Complete;
+            match stopped {
+                Stopped::Over => break Outcome::Complete,
+                Stopped::AtFence => {
+                    self.spawn_batch(instance, worker.cx);
+                    break Outcome::Wait;
+                }
+                Stopped::Paused => {}
             }
             if worker.cx.migrate() {
                 break Outcome::Migrate;
@@ -107,6 +116,16 @@ impl<P: Problem> SearchTask<P> {
             worker.cx.progressed(self.share_left);
         }
         outcome
+    }
+
+    /// Spawns the next parts of a replicable search.
+    fn spawn_batch(&mut self, instance: &Instance<P>, cx: &mut Context<'_, Self>) {
+        let Open::Replicable(parts) = &mut self.open else { return };
+        let batch = instance.options.replicable.map_or(1, |replicable| replicable.batch);
+        for (share_left, part) in parts.next_batch(&instance.problem, batch) {
+            self.share_left -= share_left;
+            cx.spawn(Self::of(Open::Replicable(part), share_left));
+        }
     }
 
     /// Splits off a part if somebody wants one.
@@ -182,14 +201,19 @@ impl<P: Problem> Open<P> {
         &mut self,
         instance: &Instance<P>,
         worker: &mut Worker<'_, '_, P, KIND>,
-    ) -> Searched {
+    ) -> Stopped {
         let Instance { problem, options, .. } = instance;
-        match self {
+        let searched = match self {
             Self::DepthFirst(frontier) => frontier.search(problem, worker),
             Self::Ordered(agenda) => agenda.search(problem, options.strategy, worker),
             Self::Replicable(parts) => {
-                parts.search(problem, options.replicable.map_or(0, |replicable| replicable.parts), worker)
+                let parts_min = options.replicable.map_or(0, |replicable| replicable.parts);
+                return parts.search(problem, parts_min, worker);
             }
+        };
+        match searched {
+            Searched::Paused => Stopped::Paused,
+            Searched::Over => Stopped::Over,
         }
     }
 
@@ -221,7 +245,8 @@ impl<P: Problem> Open<P> {
                 away.map(Self::DepthFirst)
             }
             Self::Ordered(agenda) => agenda.split(problem, options.split).map(Self::Ordered),
-            Self::Replicable(parts) => parts.split().map(Self::Replicable),
+            // All that could be done elsewhere is spawned.
+            Self::Replicable(_) => None,
         }
     }
 

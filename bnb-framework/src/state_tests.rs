@@ -25,7 +25,7 @@ fn every_kind_of_search_continues_where_it_was_suspended() {
     // Each with whether it visits the same states whoever searches.
     let kinds: [(Setting, bool); 5] = [
         (|solver| solver.pruning(false), true),
-        (|solver| solver.replicable(Replicable { first_states: 100, parts: 30 }), true),
+        (|solver| solver.replicable(Replicable { first_states: 100, parts: 30, batch: 4 }), true),
         (|solver| solver, false),
         (|solver| solver.collect(Collect { at_most: 5, within: None }), false),
         (|solver| solver.strategy(Strategy::BestFirst { open_max: 1000 }), false),

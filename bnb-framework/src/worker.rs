@@ -452,6 +452,10 @@ impl<P: Problem, const KIND: u8> IsolatedVisitor<P> for Worker<'_, '_, P, KIND> 
         self.found
     }
 
+    fn best_known(&self) -> Option<P::Cost> {
+        self.best
+    }
+
     fn pause_after(&mut self, states: Option<u64>) {
         self.end();
         self.states_ahead = states;

@@ -173,7 +173,7 @@ proptest! {
         let limit = best.saturating_add_signed(beside);
         let solver = Solver::new(knapsack).start(cost, solution);
         let solver = if by_target { solver.target(limit) } else { solver.cutoff(limit) };
-        let parts = Replicable { first_states: 20, parts: 5 };
+        let parts = Replicable { first_states: 20, parts: 5, batch: 2 };
         let solver = if replicable { solver.replicable(parts) } else { solver };
         let solver = solver.tolerance(Tolerance { absolute: f64::from(tolerance), relative: 0.0 });
         let solved = solver.run().unwrap();
@@ -185,6 +185,26 @@ proptest! {
             prop_assert!(solved.bound.is_none_or(|bound| bound >= best && bound - found.cost <= u64::from(tolerance)));
         } else {
             prop_assert_eq!(solved.bound, Some(limit));
+        }
+    }
+
+    #[test]
+    fn what_a_replicable_search_prunes_does_not_depend_on_who_searches(
+        Packings { knapsack, all } in packings(),
+        first_states in 0_u64..10,
+        parts in 0_usize..20,
+        batch in 4_usize..20,
+    ) {
+        let replicable = Replicable { first_states, parts, batch };
+        let run = |nodes: usize, workers: usize| {
+            let solver = Solver::new(knapsack.clone()).replicable(replicable).nodes(nodes).workers(workers);
+            let solved = solver.run().unwrap();
+            (solved.states, solved.pruned, solved.best.map(|best| (best.cost, best.solution)))
+        };
+        let alone = run(1, 1);
+        prop_assert_eq!(alone.2.as_ref().map(|best| best.0), Some(all[0].0));
+        for (nodes, workers) in [(1, 3), (2, 1)] {
+            prop_assert_eq!(&run(nodes, workers), &alone);
         }
     }
 
