@@ -64,7 +64,7 @@ impl Job {
         fs::create_dir(&folder).context("no folder for the visits")?;
         let (depth, state_us) = (size.depth.to_string(), size.state_us.to_string());
         let visited = folder.to_str().context("a path that is no text")?;
-        let job = ["submit", "--depth", &depth, "--state-us", &state_us, "--visits", visited];
+        let job = ["submit", "--any-build", "--depth", &depth, "--state-us", &state_us, "--visits", visited];
         let (submitted, submitted_us) = (Instant::now(), now_us());
         let running = cluster.begin("walk", &[&job[..], &["--wait", "--quiet", "--json"]].concat())?;
         let mut job = Self { running, folder, submitted_us, submitted, states: size.states() };

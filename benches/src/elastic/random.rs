@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The arguments of a node. The work of a lost one is continued after the session timeout.
-const NODE: [&str; 4] = ["--workers", "1", "--zk-session-timeout", "2"];
+const NODE: [&str; 5] = ["--workers", "1", "--any-build", "--zk-session-timeout", "2"];
 /// The numbers of nodes that are there.
 const LEAST: usize = 4;
 const MOST: usize = 20;

@@ -241,7 +241,6 @@ mod tests {
             started_s: 0.5,
             member_s: Some(1.0),
             first_s,
-            last_s: first_s,
             left_s: Some(10.25),
         };
         let run = |first_s| Run {
