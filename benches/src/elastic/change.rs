@@ -16,14 +16,14 @@ pub struct Grown {
 }
 
 impl Grown {
-    /// Returns the percentage change in speedup, the paper's formula 1. Both speedups are relative to the same
-    /// sequential time, which cancels out.
+    /// Returns the percentage change in speedup, the paper's formula 1. Both speedups are relative to the
+    /// same sequential time, which cancels out.
     pub fn change(&self) -> f64 {
         100.0 * (self.alone_s / self.seconds - 1.0)
     }
 
-    /// Returns the time that the job takes with a runtime whose added nodes work from the moment at which they
-    /// are started to the moment at which they are told to leave, and cost the others nothing.
+    /// Returns the time that the job takes with a runtime whose added nodes work from the moment at which
+    /// they are started to the moment at which they are told to leave, and cost the others nothing.
     pub fn ideal_s(&self) -> f64 {
         self.alone_s - self.phase_s * self.added as f64 / self.nodes as f64
     }
@@ -44,8 +44,8 @@ impl Grown {
     }
 }
 
-/// Returns the time within which this share of all nodes had done something, given the times of those that have
-/// done it. `None` if fewer have.
+/// Returns the time within which this share of all nodes had done something, given the times of those that
+/// have done it. `None` if fewer have.
 pub fn within(mut times: Vec<f64>, all: usize, share: f64) -> Option<f64> {
     times.sort_by(f64::total_cmp);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number of nodes")]

@@ -26,8 +26,8 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// 78,801 states of 14.8 ms: with what it takes to wake up, about 1,170 s, as long as the paper's job on one
-    /// node.
+    /// 78,801 states of 14.8 ms: with what it takes to wake up, about 1,170 s, as long as the paper's job
+    /// on one node.
     pub(super) const LONG: Self = Self { depth: 13, state_us: 14_750 };
     /// 31,672 states, about 470 s on one node.
     pub(super) const SHORT: Self = Self { depth: 12, state_us: 14_750 };

@@ -1,12 +1,12 @@
 //! Nodes that join a job and leave it again: the experiment of the paper's figures 6 and 7 (Kehrer and
 //! Blochinger, "TASKWORK", CLOSER 2019), on node processes of one machine.
 //!
-//! Ten nodes work on a job. At t1 others are started, at t2 they are told to leave, and the ten end the job. It
-//! takes as long as the paper's job on ten nodes, so that the changes in speedup can be compared. Its states
-//! only wait, so that two processors suffice for fifty nodes.
+//! Ten nodes work on a job. At t1 others are started, at t2 they are told to leave, and the ten end the
+//! job. It takes as long as the paper's job on ten nodes, so that the changes in speedup can be compared.
+//! Its states only wait, so that two processors suffice for fifty nodes.
 //!
-//! Several clusters run side by side, each with a ZooKeeper of its own, since otherwise a round would take half
-//! an hour. Only one of them at a time has more than its ten nodes.
+//! Several clusters run side by side, each with a ZooKeeper of its own, since otherwise a round would take
+//! half an hour. Only one of them at a time has more than its ten nodes.
 
 pub mod change;
 mod job;

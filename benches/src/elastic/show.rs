@@ -73,7 +73,7 @@ impl Cell {
             let times = run.joined.iter().filter_map(time).collect();
             within(times, growth.added, MOST_NODES).unwrap_or(run.phase_s)
         };
-        let since_start = |time: Option<f64>, node: &Joined| time.map(|time| time - node.started_s);
+        let since_start = |time: Option<f64>, node: &Joined| time.map(|time| time - node.started);
         Self {
             growth,
             seconds: of(&|run| run.seconds),
@@ -81,11 +81,11 @@ impl Cell {
             ideal: of(&|run| grown(run).ideal_change()),
             reached: of(&|run| grown(run).reached()),
             missing_s: of(&|run| grown(run).missing_s()),
-            member_s: of(&|run| most(run, &|node| since_start(node.member_s, node))),
-            at_work_s: of(&|run| most(run, &|node| since_start(node.first_s, node))),
-            idle_s: of(&|run| most(run, &|node| Some(node.first_s? - node.member_s?))),
-            all_at_work_s: of(&|run| most(run, &|node| node.first_s)),
-            left_s: of(&|run| most(run, &|node| Some(node.left_s? - run.phase_s))),
+            member_s: of(&|run| most(run, &|node| since_start(node.member, node))),
+            at_work_s: of(&|run| most(run, &|node| since_start(node.first, node))),
+            idle_s: of(&|run| most(run, &|node| Some(node.first? - node.member?))),
+            all_at_work_s: of(&|run| most(run, &|node| node.first)),
+            left_s: of(&|run| most(run, &|node| Some(node.left? - run.phase_s))),
             busy: of(&|run| run.busy),
             again: of(&|run| run.again as f64),
         }
@@ -237,16 +237,12 @@ mod tests {
     #[test]
     fn a_node_that_was_never_at_work_counts() {
         let growth = Growth { added: 2, phase_s: 10 };
-        let joined = |first_s: Option<f64>| Joined {
-            started_s: 0.5,
-            member_s: Some(1.0),
-            first_s,
-            left_s: Some(10.25),
-        };
-        let run = |first_s| Run {
+        let joined =
+            |first: Option<f64>| Joined { started: 0.5, member: Some(1.0), first, left: Some(10.25) };
+        let run = |first| Run {
             seconds: 100.0,
             phase_s: 10.0,
-            joined: vec![joined(Some(2.0)), joined(first_s)],
+            joined: vec![joined(Some(2.0)), joined(first)],
             busy: 0.5,
             again: 0,
             at_work: Vec::new(),

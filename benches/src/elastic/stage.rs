@@ -18,8 +18,8 @@ use super::{
 };
 use crate::walk::{now_us, parts};
 
-/// The arguments of a node. With `--any-build` it does not read its whole program file at the start, which costs
-/// more processor time than all else if the file has debug information: 77 ms for 140 MB.
+/// The arguments of a node. With `--any-build` it does not read its whole program file at the start, which
+/// costs more processor time than all else if the file has debug information: 77 ms for 140 MB.
 const NODE: [&str; 5] = ["--workers", "1", "--any-build", "--log-format", "json"];
 /// The time from the submission to the moment at which nodes are added.
 const BEFORE: Duration = Duration::from_secs(5);
@@ -60,13 +60,13 @@ pub(super) struct Run {
 /// What became of an added node. Times are in seconds since the first of them was started.
 pub(super) struct Joined {
     /// Its process was started.
-    pub(super) started_s: f64,
+    pub(super) started: f64,
     /// It was a member of the cluster.
-    pub(super) member_s: Option<f64>,
+    pub(super) member: Option<f64>,
     /// It began its first task.
-    pub(super) first_s: Option<f64>,
+    pub(super) first: Option<f64>,
     /// It was no longer a member.
-    pub(super) left_s: Option<f64>,
+    pub(super) left: Option<f64>,
 }
 
 /// A cluster for one run after another.
@@ -100,10 +100,10 @@ impl Stage {
                 let since = |us: u64| (us as f64 - grown.began_us as f64) / 1e6;
                 let part = parts.get(&self.cluster.nodes[node].id());
                 joined.push(Joined {
-                    started_s: since(started_us),
-                    member_s: self.logged(node, "the node is ready").map(since),
-                    first_s: part.map(|part| since(part.first_us)),
-                    left_s: self.logged(node, "the node has left").map(since),
+                    started: since(started_us),
+                    member: self.logged(node, "the node is ready").map(since),
+                    first: part.map(|part| since(part.first_us)),
+                    left: self.logged(node, "the node has left").map(since),
                 });
             }
         }

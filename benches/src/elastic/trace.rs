@@ -2,8 +2,8 @@
 
 use crate::walk::Part;
 
-/// Returns how many processes are at work from each moment on, in seconds since the submission of the job: those
-/// that have begun a first task, and not yet ended their last state.
+/// Returns how many processes are at work from each moment on, in seconds since the submission of the job:
+/// those that have begun a first task, and not yet ended their last state.
 pub(super) fn at_work<'a>(parts: impl Iterator<Item = &'a Part>, submitted_us: u64) -> Vec<(f64, usize)> {
     let mut changes: Vec<(u64, bool)> = Vec::new();
     for part in parts {
