@@ -1,15 +1,16 @@
 //! A tree whose states take time but no processor, so that four nodes are four times as fast as one on a
-//! machine with fewer processors. Each process says in a file how many states it has visited: the file
-//! survives the process, whenever that is killed.
+//! machine with fewer processors. Each process says in a file how many states it has visited, and when: the
+//! file survives the process, whenever that is killed.
 
 use std::{
+    collections::HashMap,
     fs::{self, File},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     process,
     sync::{Mutex, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -75,6 +76,7 @@ impl Task for Walk {
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let shape = cx.shared();
+        tell(&shape.visits, 0);
         loop {
             if cx.migrate() {
                 return Outcome::Migrate;
@@ -86,7 +88,7 @@ impl Task for Walk {
             self.visit(shape.depth);
             *cx.output() += 1;
             cx.worked(1);
-            tell(&shape.visits);
+            tell(&shape.visits, 1);
             cx.potential_split(self);
         }
     }
@@ -96,29 +98,84 @@ impl Task for Walk {
     }
 }
 
-/// The number of states that this process has visited in a job, which it writes to a file.
+/// What this process has done in a job, which it writes to a file.
 struct Tally {
     folder: PathBuf,
     file: File,
-    states: u64,
+    part: Part,
+}
+
+/// The part of one process in a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The number of states it has visited.
+    pub states: u64,
+    /// When it began its first task, in microseconds of the machine's clock.
+    pub first_us: u64,
+    /// When it last began a task or ended a state.
+    pub last_us: u64,
 }
 
 static TALLY: Mutex<Option<Tally>> = Mutex::new(None);
 
-/// Says that this process has visited one more state.
-fn tell(folder: &Path) {
+/// Returns the time of the machine's clock in microseconds, which all processes on it share.
+pub fn now_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Says that this process is at work, and has visited so many more states.
+fn tell(folder: &Path, states: u64) {
     let mut kept = TALLY.lock().unwrap_or_else(PoisonError::into_inner);
+    let last_us = now_us();
     // The next job has another folder.
     if kept.as_ref().is_none_or(|tally| tally.folder != folder) {
         let file = File::create(folder.join(process::id().to_string()));
         let file = file.expect("the measurement has created the folder");
-        *kept = Some(Tally { folder: folder.to_owned(), file, states: 0 });
+        let part = Part { states: 0, first_us: last_us, last_us };
+        *kept = Some(Tally { folder: folder.to_owned(), file, part });
     }
     if let Some(tally) = &mut *kept {
-        tally.states += 1;
-        let written = tally.file.write_all_at(&tally.states.to_le_bytes(), 0);
-        written.expect("eight bytes fit on the disk");
+        tally.part.states += states;
+        tally.part.last_us = last_us;
+        let written = tally.file.write_all_at(&tally.part.to_bytes(), 0);
+        written.expect("some bytes fit on the disk");
     }
+}
+
+impl Part {
+    const BYTES: usize = 24;
+
+    fn to_bytes(self) -> Vec<u8> {
+        [self.states, self.first_us, self.last_us].iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        ensure!(bytes.len() == Self::BYTES, "a process was killed before it could say what it had done");
+        let mut numbers = bytes
+            .chunks_exact(8)
+            .map(|number| number.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)));
+        let mut next = || numbers.next().unwrap_or_default();
+        Ok(Self { states: next(), first_us: next(), last_us: next() })
+    }
+}
+
+/// Returns the parts of all processes in the job with this folder, by process id. A process that has just
+/// created its file, and not yet written to it, has no part.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn parts(folder: &Path) -> Result<HashMap<u32, Part>> {
+    let mut parts = HashMap::new();
+    for file in fs::read_dir(folder).context("no folder of visits")? {
+        let path = file?.path();
+        let id = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+        let bytes = fs::read(&path)?;
+        if !bytes.is_empty() {
+            parts.insert(id.context("a file that is not of a process")?, Part::from_bytes(&bytes)?);
+        }
+    }
+    Ok(parts)
 }
 
 /// Returns the number of states that all processes together have visited in the job with this folder.
@@ -126,13 +183,7 @@ fn tell(folder: &Path) {
 /// # Errors
 /// If a file cannot be read.
 pub fn visits(folder: &Path) -> Result<u64> {
-    let mut states = 0;
-    for file in fs::read_dir(folder).context("no folder of visits")? {
-        let bytes = fs::read(file?.path())?;
-        ensure!(bytes.len() == 8, "a process was killed before it could say what it had done");
-        states += u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-    }
-    Ok(states)
+    Ok(parts(folder)?.values().map(|part| part.states).sum())
 }
 
 /// The program `walk`.
@@ -156,5 +207,22 @@ impl Program for WalkProgram {
             let json = serde_json::json!({ "states": report.output, "seconds": seconds });
             Ok(Shown { text: format!("{} states", report.output), json, complete: report.finished })
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_says_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = Part { states: 258, first_us: 1, last_us: u64::MAX };
+        fs::write(folder.path().join("7"), said.to_bytes()).unwrap();
+        fs::write(folder.path().join("8"), []).unwrap();
+        assert_eq!(parts(folder.path()).unwrap(), HashMap::from([(7, said)]));
+        assert_eq!(visits(folder.path()).unwrap(), 258);
+        fs::write(folder.path().join("8"), [0; 8]).unwrap();
+        assert!(visits(folder.path()).is_err());
     }
 }

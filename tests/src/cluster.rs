@@ -160,10 +160,19 @@ impl Cluster {
     /// # Errors
     /// If one of them was waited for already.
     pub fn kill_nodes(&mut self, nodes: &[usize]) -> Result<()> {
-        let ids = nodes.iter().map(|&node| self.nodes[node].id().to_string());
-        let status = Command::new("kill").arg("-KILL").args(ids).status()?;
-        ensure!(status.success(), "nodes {nodes:?} cannot be killed");
+        self.signal_nodes(nodes, "KILL")?;
         nodes.iter().try_for_each(|&node| self.nodes[node].wait().map(drop))
+    }
+
+    /// Sends a signal to nodes, to all at the same instant.
+    ///
+    /// # Errors
+    /// If one of the processes no longer exists.
+    pub fn signal_nodes(&self, nodes: &[usize], name: &str) -> Result<()> {
+        let ids = nodes.iter().map(|&node| self.nodes[node].id().to_string());
+        let status = Command::new("kill").arg(format!("-{name}")).args(ids).status()?;
+        ensure!(status.success(), "nodes {nodes:?} cannot be sent {name}");
+        Ok(())
     }
 
     /// Returns the id under which a node has joined the last time.

@@ -11,9 +11,10 @@ use crate::{
 /// The measurements to make.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// `scale` (in the simulator, 10 to 1,000 nodes), `all` of the others, or some of them: uts, queens,
-    /// paths, mst, tsp, clique, polls, nodes, waits, jobs, decide, workers, replicable, search, memory, termination, bulk,
-    /// losses, ledger (part of it in the simulator)
+    /// `scale` (in the simulator, 10 to 1,000 nodes), `elastic` (nodes that join and leave, a quarter of an
+    /// hour), `all` of the others, or some of them: uts, queens, paths, mst, tsp, clique, polls, nodes,
+    /// waits, jobs, decide, workers, replicable, search, memory, termination, bulk, losses, ledger (part
+    /// of it in the simulator)
     #[arg(required = true)]
     names: Vec<String>,
     /// The number of repetitions of each comparison
@@ -22,9 +23,21 @@ pub(crate) struct Bench {
     /// For `scale`: numbers of nodes
     #[arg(long, value_delimiter = ',')]
     nodes: Vec<usize>,
+    /// For `elastic`: only the smallest and the largest growth, once, and nothing at random
+    #[arg(long)]
+    quick: bool,
+    /// For `elastic`: print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+    /// For `elastic`: the folder for its results, by default docs/figures unless `--quick`
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<String>,
 }
 
-/// Measures, and prints a table. The results of `scale` and `all` are written to docs/figures.
+/// The most repetitions of `elastic`, each of which takes five minutes.
+const ELASTIC_ROUNDS_MAX: usize = 3;
+
+/// Measures, and prints a table. The results of `scale`, `elastic` and `all` are written to docs/figures.
 ///
 /// # Errors
 /// A step failed.
@@ -40,6 +53,9 @@ impl Bench {
     fn steps(&self) -> Vec<Step> {
         if self.names == ["scale"] {
             return vec![self.scale()];
+        }
+        if self.names == ["elastic"] {
+            return self.elastic();
         }
         let all = self.names == ["all"];
         let names = if all { String::new() } else { self.names.join(" ") };
@@ -62,6 +78,20 @@ impl Bench {
         steps
     }
 
+    fn elastic(&self) -> Vec<Step> {
+        let rounds = if self.quick { 1 } else { self.rounds.min(ELASTIC_ROUNDS_MAX) };
+        let mut measure = vec![format!("--rounds {rounds}")];
+        measure.extend(self.quick.then(|| "--quick".to_owned()));
+        measure.extend(self.json.then(|| "--json".to_owned()));
+        let usual = (!self.quick).then_some("docs/figures");
+        measure.extend(self.out.as_deref().or(usual).map(|folder| format!("--out {folder}")));
+        let run = "run --release --quiet -p taskwork-benches --bin elastic --";
+        vec![
+            Step::cargo("programs", "build --release -p taskwork-benches --bins"),
+            Step::cargo("elastic", &format!("{run} {}", measure.join(" "))),
+        ]
+    }
+
     /// Creates a step that measures in the simulator.
     fn simulate(name: &'static str, measure: &str) -> Step {
         let run = "run --release --quiet -p taskwork-simulation --bin scale --";
@@ -79,10 +109,13 @@ impl Bench {
 mod tests {
     use super::*;
 
-    fn last_line(names: &[&str], nodes: &[usize]) -> String {
+    fn bench(names: &[&str], nodes: &[usize]) -> Bench {
         let names = names.iter().map(ToString::to_string).collect();
-        let bench = Bench { names, rounds: 3, nodes: nodes.to_vec() };
-        bench.steps().last().expect("something is run").line()
+        Bench { names, rounds: 4, nodes: nodes.to_vec(), quick: false, json: false, out: None }
+    }
+
+    fn last_line(names: &[&str], nodes: &[usize]) -> String {
+        bench(names, nodes).steps().last().expect("something is run").line()
     }
 
     #[test]
@@ -94,11 +127,10 @@ mod tests {
     #[test]
     fn only_everything_is_written_down() {
         let some = last_line(&["uts", "polls"], &[]);
-        assert!(some.ends_with("--bin bench -- --rounds 3 uts polls"), "{some}");
-        let names = vec!["all".to_owned()];
-        let steps = Bench { names, rounds: 3, nodes: Vec::new() }.steps();
+        assert!(some.ends_with("--bin bench -- --rounds 4 uts polls"), "{some}");
+        let steps = bench(&["all"], &[]).steps();
         let lines: Vec<String> = steps.iter().map(Step::line).collect();
-        assert!(lines[1].ends_with("--rounds 3 --out docs/figures/performance.json"), "{lines:?}");
+        assert!(lines[1].ends_with("--rounds 4 --out docs/figures/performance.json"), "{lines:?}");
         assert!(lines[2].ends_with("--nodes 100,200 --out docs/figures"), "{lines:?}");
     }
 
@@ -106,5 +138,17 @@ mod tests {
     fn large_clusters_lose_nodes_in_the_simulator() {
         let line = last_line(&["nodes", "ledger"], &[]);
         assert!(line.ends_with("--bin scale -- --lost-every-s 10 --nodes 100,200"), "{line}");
+    }
+
+    #[test]
+    fn what_is_written_of_an_elastic_job_is_not_quick() {
+        let line = last_line(&["elastic"], &[]);
+        assert!(line.ends_with("--bin elastic -- --rounds 3 --out docs/figures"), "{line}");
+        let quick = Bench { quick: true, json: true, ..bench(&["elastic"], &[]) };
+        let line = quick.steps()[1].line();
+        assert!(line.ends_with("--bin elastic -- --rounds 1 --quick --json"), "{line}");
+        let elsewhere = Bench { out: Some("there".to_owned()), ..quick };
+        let line = elsewhere.steps()[1].line();
+        assert!(line.ends_with("--rounds 1 --quick --json --out there"), "{line}");
     }
 }
