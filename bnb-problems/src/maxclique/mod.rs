@@ -6,7 +6,10 @@
 //! colour is too low to improve on the best clique known ends its level, since those after it have no higher
 //! colours. If vertices have weights, each colour counts as much as its heaviest vertex (D. Kumlander, 2004).
 
+mod classes;
+mod colour;
 mod graph;
+mod order;
 mod program;
 mod set;
 
@@ -14,9 +17,10 @@ use bnb_framework::{Children, Goal, Problem, Tree, cli::DisplaySolution};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::set::Set;
+use self::{classes::Classes, set::Set};
 pub use self::{
     graph::{FILE_BYTES_MAX, Graph, VERTICES_MAX, parse},
+    order::order,
     program::Cliques,
 };
 
@@ -49,6 +53,8 @@ pub struct Clique<const W: usize> {
     /// The vertices to branch on, with the bounds of what they lead to, the worst first; all levels are
     /// stacked one upon the other.
     listed: Vec<(u16, u32)>,
+    #[serde(skip)]
+    classes: Classes<W>,
 }
 
 /// The vertices of a level that were not tried yet: those listed from `first` up to, but excluding, `next`,
@@ -83,22 +89,6 @@ impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
     }
 }
 
-/// Returns the vertices in an order in which each has as few neighbours as possible among those before it.
-pub fn order(graph: &Graph) -> Vec<usize> {
-    let mut left: Vec<usize> = (0..graph.vertices()).collect();
-    let mut degree: Vec<usize> = left.iter().map(|&vertex| graph.degree(vertex)).collect();
-    let mut order = Vec::with_capacity(left.len());
-    while let Some(place) = (0..left.len()).min_by_key(|&place| degree[left[place]]) {
-        let vertex = left.swap_remove(place);
-        for &other in left.iter().filter(|&&other| graph.has_edge(vertex, other)) {
-            degree[other] -= 1;
-        }
-        order.push(vertex);
-    }
-    order.reverse();
-    order
-}
-
 /// Converts a number of vertices, or a position, to the type that the search stores.
 fn short(number: usize) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
@@ -111,41 +101,21 @@ impl<const W: usize, const WEIGHTED: bool> Tree for MaxClique<W, WEIGHTED> {
     fn root(&self) -> Clique<W> {
         let open = (0..self.order.len()).collect();
         let bound = self.weights.iter().sum();
-        Clique { vertices: Vec::new(), weight: 0, bound, best: -1, open, listed: Vec::new() }
+        Clique {
+            vertices: Vec::new(),
+            weight: 0,
+            bound,
+            best: -1,
+            open,
+            listed: Vec::new(),
+            classes: Classes::default(),
+        }
     }
 
-    /// Colours the vertices that may extend the clique, one colour after the other, and lists those that may
-    /// lead to a better clique than the best.
+    /// Lists the vertices that may lead to a better clique than the best.
     fn branch(&self, clique: &mut Clique<W>) -> Untried<W> {
         let first = clique.listed.len();
-        let mut bound = clique.weight;
-        let mut left = clique.open;
-        while !left.is_empty() {
-            let (coloured, before) = (clique.listed.len(), bound);
-            if !WEIGHTED {
-                bound += 1;
-            }
-            let mut free = left;
-            for word in 0..W {
-                while let Some(vertex) = free.first_of(word) {
-                    left.remove(vertex);
-                    free.remove(vertex);
-                    free.subtract_from(word, &self.near[vertex]);
-                    if WEIGHTED {
-                        bound = bound.max(before + self.weights[vertex]);
-                    }
-                    if WEIGHTED || i64::from(bound) > clique.best {
-                        clique.listed.push((short(vertex), bound));
-                    }
-                }
-            }
-            // The weight of a colour is known only when all its vertices have it.
-            if WEIGHTED && i64::from(bound) > clique.best {
-                clique.listed[coloured..].iter_mut().for_each(|listed| listed.1 = bound);
-            } else if WEIGHTED {
-                clique.listed.truncate(coloured);
-            }
-        }
+        self.list(clique);
         let end = clique.listed.len();
         Untried { first, next: end, end, open: clique.open }
     }
