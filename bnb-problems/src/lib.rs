@@ -28,6 +28,8 @@
 //! mean two things is refused with the place and with what was expected, since a proof about another instance
 //! than the intended one is worthless. Each format has a maximum size, and files must be UTF-8 text.
 
+mod random;
+
 pub mod knapsack;
 pub mod maxclique;
 pub mod qap;

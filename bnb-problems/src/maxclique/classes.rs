@@ -14,6 +14,9 @@ use super::set::{Set, Shared};
 #[derive(Debug, Default)]
 pub(super) struct Classes<const W: usize> {
     sets: Vec<Set<W>>,
+    /// What is left of the weight of each vertex while weight is distributed, and vertices by that.
+    pub(super) rest: Vec<u32>,
+    pub(super) by_rest: Vec<usize>,
     /// What is left of the weight of each class.
     left: Vec<u32>,
     /// What was propagated: vertices with their classes; the first one is in none.
@@ -112,6 +115,9 @@ impl<const W: usize> Classes<W> {
 
     /// Looks for classes with which a vertex conflicts.
     fn find_conflict(&mut self, vertex: usize, near: &[Set<W>]) -> bool {
+        if self.looks == 0 {
+            return false;
+        }
         self.is_used.clear();
         self.is_used.extend(self.left.iter().map(|&left| left == 0));
         self.trail.clear();

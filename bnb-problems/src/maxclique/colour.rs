@@ -65,12 +65,12 @@ impl<const W: usize, const WEIGHTED: bool> Lister<'_, W, WEIGHTED> {
     /// and E. Sewell, 2012; W. Tavares, 2016).
     fn weigh(&mut self, mut left: Set<W>, quota: Option<u32>) {
         let near = &self.problem.near;
-        let mut rest = self.problem.weights.clone();
+        let mut rest = std::mem::take(&mut self.classes.rest);
+        rest.clone_from(&self.problem.weights);
         let mut sum = 0;
         if let Some(quota) = quota {
-            for vertex in left.iter().filter(|&vertex| rest[vertex] == 0).collect::<Set<W>>().iter() {
-                left.remove(vertex);
-            }
+            let weightless: Set<W> = left.iter().filter(|&vertex| rest[vertex] == 0).collect();
+            left.subtract_from(0, &weightless);
             while !left.is_empty() && sum < quota {
                 let class = independent(left, near);
                 let part = least(&class, &rest).min(quota - sum);
@@ -78,13 +78,15 @@ impl<const W: usize, const WEIGHTED: bool> Lister<'_, W, WEIGHTED> {
                 self.classes.push(class, part);
                 sum += part;
             }
-            let mut by_rest: Vec<usize> = left.iter().collect();
-            by_rest.sort_by_key(|&vertex| rest[vertex]);
-            for vertex in by_rest {
+            let mut by_rest = std::mem::take(&mut self.classes.by_rest);
+            by_rest.extend(left.iter());
+            by_rest.sort_unstable_by_key(|&vertex| (rest[vertex], vertex));
+            for vertex in by_rest.drain(..) {
                 if self.classes.absorb(vertex, rest[vertex], near) {
                     left.remove(vertex);
                 }
             }
+            self.classes.by_rest = by_rest;
         }
         while !left.is_empty() {
             let class = independent(left, near);
@@ -96,6 +98,7 @@ impl<const W: usize, const WEIGHTED: bool> Lister<'_, W, WEIGHTED> {
                 self.listed.push((short(vertex), self.weight + sum));
             }
         }
+        self.classes.rest = rest;
     }
 }
 

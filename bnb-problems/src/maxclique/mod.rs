@@ -9,7 +9,9 @@
 mod classes;
 mod colour;
 mod graph;
+mod local;
 mod order;
+mod penalty;
 mod program;
 mod set;
 
@@ -88,6 +90,20 @@ impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
         Ok(Self { graph, order, near, weights })
     }
 }
+
+impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
+    /// Returns a good clique and its cost, after a fixed amount of work.
+    pub fn start(&self) -> Option<(u32, Vec<usize>)> {
+        let mut clique = self.construct(0, &|| false)?;
+        for seed in 0..START_ROUNDS {
+            clique = self.improve(&clique, seed, &|| false).unwrap_or(clique);
+        }
+        self.cost_of(&clique).map(|cost| (cost, clique))
+    }
+}
+
+/// The number of rounds of local search before the search starts.
+const START_ROUNDS: u64 = 6;
 
 /// Converts a number of vertices, or a position, to the type that the search stores.
 fn short(number: usize) -> u16 {
@@ -206,6 +222,15 @@ impl<const W: usize, const WEIGHTED: bool> Problem for MaxClique<W, WEIGHTED> {
         let sound = vertices.is_sorted_by(|a, b| a < b) && vertices.iter().all(|&v| v < self.order.len());
         let weight = |&vertex: &usize| if WEIGHTED { self.graph.weight(vertex) } else { 1 };
         (sound && self.graph.is_clique(vertices)).then(|| vertices.iter().map(weight).sum())
+    }
+
+    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
+        Some(self.greedy(seed, stops))
+    }
+
+    fn improve(&self, clique: &Vec<usize>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
+        self.cost_of(clique)?;
+        self.walk_from(clique, seed, stops)
     }
 }
 

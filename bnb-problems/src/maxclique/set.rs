@@ -30,6 +30,17 @@ impl<const W: usize> Set<W> {
         self.0[number / 64] &= !(1 << (number % 64));
     }
 
+    /// Returns whether a number is in the set.
+    #[inline]
+    pub(super) fn contains(&self, number: usize) -> bool {
+        self.0[number / 64] & (1 << (number % 64)) != 0
+    }
+
+    /// Returns how many numbers are in the set.
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     /// Returns whether the set is empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
