@@ -1,7 +1,7 @@
-//! The 0/1 knapsack: given items with values and weights, find the most valuable set that fits. Starts from the
-//! greedy set, and changes it from the break item outwards (D. Pisinger, EXPKNAP, 1995); the bound fills the
-//! remaining room with the next item in part, at prices that also limit how many items there are (S. Martello
-//! and P. Toth, 1997).
+//! The 0/1 knapsack: given items with values and weights, find the most valuable set that fits. Starts from
+//! the greedy set, and changes it from the break item outwards (D. Pisinger, EXPKNAP, 1995); the bound fills
+//! the remaining room with the next item in part, at prices that also limit how many items there are (S.
+//! Martello and P. Toth, 1997).
 
 mod local;
 mod price;

@@ -1,5 +1,5 @@
-//! Heuristics for cliques: random greedy starts, and a tabu search that adds, swaps and drops vertices (Q. Wu,
-//! J.-K. Hao and F. Glover, MN/TS, 2012).
+//! Heuristics for cliques: random greedy starts, and a tabu search that adds, swaps and drops vertices (Q.
+//! Wu, J.-K. Hao and F. Glover, MN/TS, 2012).
 
 use super::{MaxClique, set::Set};
 use crate::random::Random;
@@ -33,6 +33,8 @@ pub(super) struct Walk<'a, const W: usize, const WEIGHTED: bool> {
     pub(super) weight: i64,
     /// The number of members that each vertex is not connected to, itself not counted.
     pub(super) missing: Vec<u16>,
+    /// How many vertices were looked at, roughly.
+    looks: usize,
     /// The move from which on each vertex may be added again.
     out_until: Vec<usize>,
     moves: usize,
@@ -48,7 +50,7 @@ impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
             if walk.weight > best.0 {
                 best = (walk.weight, walk.members);
             }
-            if stops() {
+            if walk.looks > LOOKS_OF_ROUND || stops() {
                 break;
             }
         }
@@ -63,7 +65,12 @@ impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
         stops: &dyn Fn() -> bool,
     ) -> Option<Vec<usize>> {
         let mut walk = Walk::new(self, seed);
-        for place in (0..self.order.len()).filter(|&place| clique.contains(&self.order[place])) {
+        let mut is_given = vec![false; self.order.len()];
+        clique.iter().for_each(|&vertex| is_given[vertex] = true);
+        for place in (0..self.order.len()).filter(|&place| is_given[self.order[place]]) {
+            if stops() {
+                return None;
+            }
             walk.add(place);
         }
         // Penalties ignore weights.
@@ -91,6 +98,7 @@ impl<'a, const W: usize, const WEIGHTED: bool> Walk<'a, W, WEIGHTED> {
             members: Set::EMPTY,
             weight: 0,
             missing: vec![0; vertices],
+            looks: 0,
             out_until: vec![0; vertices],
             moves: 0,
         }
@@ -120,12 +128,17 @@ impl<'a, const W: usize, const WEIGHTED: bool> Walk<'a, W, WEIGHTED> {
         }
     }
 
-    /// Replaces the clique by one built from a random vertex, each time adding the best of some candidates,
-    /// by weight and by how many candidates it leaves.
-    fn restart(&mut self, stops: &dyn Fn() -> bool) {
+    /// Removes all members.
+    pub(super) fn clear(&mut self) {
         self.members = Set::EMPTY;
         self.weight = 0;
         self.missing.fill(0);
+    }
+
+    /// Replaces the clique by one built from a random vertex, each time adding the best of some candidates,
+    /// by weight and by how many candidates it leaves.
+    fn restart(&mut self, stops: &dyn Fn() -> bool) {
+        self.clear();
         self.out_until.fill(0);
         if self.vertices() == 0 {
             return;
@@ -136,6 +149,7 @@ impl<'a, const W: usize, const WEIGHTED: bool> Walk<'a, W, WEIGHTED> {
             self.add(place);
             open = open.common(&self.problem.near[place]);
             let candidates: Vec<usize> = open.iter().collect();
+            self.looks += self.vertices() + candidates.len();
             let drawn = candidates.len().min(CANDIDATES_MAX);
             let drawn: Vec<usize> =
                 (0..drawn).map(|_| candidates[self.random.below(candidates.len())]).collect();
@@ -148,13 +162,15 @@ impl<'a, const W: usize, const WEIGHTED: bool> Walk<'a, W, WEIGHTED> {
 
     /// Moves until the round is over, and returns the heaviest clique, if it is heavier than the first.
     fn run(&mut self, stops: &dyn Fn() -> bool) -> Option<Set<W>> {
-        let looks = self.vertices().max(1);
         let mut best = (self.weight, None);
-        let mut found_at = 0;
-        let mut heaviest_here = self.weight;
-        for step in 0..LOOKS_OF_ROUND / looks {
-            if step % (LOOKS_UNASKED / looks).max(1) == 0 && stops() {
-                break;
+        let (mut found_at, mut heaviest_here) = (0, self.weight);
+        let mut ask_at = 0;
+        for step in 0.. {
+            if self.looks >= ask_at {
+                if self.looks >= LOOKS_OF_ROUND || stops() {
+                    break;
+                }
+                ask_at = self.looks + LOOKS_UNASKED;
             }
             if step - found_at > PATIENCE {
                 self.restart(stops);
@@ -174,7 +190,11 @@ impl<'a, const W: usize, const WEIGHTED: bool> Walk<'a, W, WEIGHTED> {
     /// Makes the best move that is allowed, whether or not the clique gets heavier.
     fn step(&mut self) {
         self.moves += 1;
-        let Some((best, swaps)) = self.best_move() else { return };
+        let Some((best, swaps)) = self.best_move() else {
+            self.looks += self.vertices() + 1;
+            return;
+        };
+        self.looks += self.vertices() + swaps * W / 4;
         match best {
             Move::Add(place) => self.add(place),
             Move::Drop(place) => {

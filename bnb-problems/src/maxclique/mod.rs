@@ -2,9 +2,13 @@
 //! T. Seki, 2003, with the bit sets of P. San Segundo et al., 2011).
 //!
 //! A **colouring** gives neighbours different colours, so all vertices of a clique have different colours: it
-//! has at most as many vertices as there are colours. Vertices of high colours are tried first; one whose
-//! colour is too low to improve on the best clique known ends its level, since those after it have no higher
-//! colours. If vertices have weights, each colour counts as much as its heaviest vertex (D. Kumlander, 2004).
+//! has at most as many vertices as there are colours. If vertices have weights, each colour counts as much as
+//! its lightest vertex, and the rest of the others' weight goes to further colours (S. Held, W. Cook and E.
+//! Sewell, 2012). What colours alone do not cover is compared with them by propagation: a vertex that no
+//! clique can have together with one vertex of each of some colours costs nothing (C. Li and Z. Quan, 2010).
+//!
+//! Only vertices that none of this covers are tried, those with the highest bounds first; one whose bound is
+//! too low to improve on the best clique known ends its level, since those after it have no higher bounds.
 
 mod classes;
 mod colour;
@@ -55,6 +59,7 @@ pub struct Clique<const W: usize> {
     /// The vertices to branch on, with the bounds of what they lead to, the worst first; all levels are
     /// stacked one upon the other.
     listed: Vec<(u16, u32)>,
+    /// Used while vertices are listed.
     #[serde(skip)]
     classes: Classes<W>,
 }

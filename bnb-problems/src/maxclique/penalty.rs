@@ -1,5 +1,5 @@
-//! A local search that learns which vertices lead nowhere: each gets a penalty when the search is stuck with it
-//! (W. Pullan and H. Hoos, DLS-MC, 2006). It finds cliques that hide among vertices of low degree, which
+//! A local search that learns which vertices lead nowhere: each gets a penalty when the search is stuck with
+//! it (W. Pullan and H. Hoos, DLS-MC, 2006). It finds cliques that hide among vertices of low degree, which
 //! tabu search misses.
 
 use super::{
@@ -115,9 +115,14 @@ impl<const W: usize, const WEIGHTED: bool> Learner<'_, '_, W, WEIGHTED> {
         if vertices == 0 {
             return;
         }
-        let kept = if delay > 1 { self.last } else { self.walk.random.below(vertices) };
-        let near = if delay > 1 { Set::EMPTY } else { self.walk.problem.near[kept] };
-        for place in self.walk.members.without(&near).iter().filter(|&place| place != kept) {
+        if delay > 1 {
+            self.walk.clear();
+            self.add(self.last);
+            return;
+        }
+        let kept = self.walk.random.below(vertices);
+        let others = self.walk.members.without(&self.walk.problem.near[kept]);
+        for place in others.iter().filter(|&place| place != kept) {
             self.walk.drop(place);
         }
         if !self.walk.members.contains(kept) {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use bnb_framework::{Children, Problem, Tree, sequential};
+use bnb_framework::{Children, Problem, sequential};
 use bnb_problems::maxclique::{Graph, MaxClique, parse};
 use proptest::prelude::*;
 
