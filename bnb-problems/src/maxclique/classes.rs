@@ -3,10 +3,10 @@
 //! Every clique has at most one vertex of each class, so it weighs no more than the classes together. A
 //! vertex that is in no class costs nothing either if it **conflicts** with some classes: no clique has that
 //! vertex and one of each of them. Then the clique goes without the vertex, or without one of these classes,
-//! and the smallest of their weights is counted once too often. Conflicts are found by unit propagation, as in
-//! `MaxSAT`: the vertex leaves its neighbours of each class; a class of which one vertex is left leaves the
-//! neighbours of that one, and so on, until nothing is left of a class (C. Li and Z. Quan, 2010; with one
-//! step of propagation it is the infra-chromatic bound of P. San Segundo and others, BBMCX, 2015).
+//! and the smallest of their weights is counted once too often. Conflicts are found by unit propagation, as
+//! in `MaxSAT`: the vertex leaves its neighbours of each class; a class of which one vertex is left leaves
+//! the neighbours of that one, and so on, until nothing is left of a class (C. Li and Z. Quan, 2010; with
+//! one step of propagation it is the infra-chromatic bound of P. San Segundo and others, BBMCX, 2015).
 
 use super::set::{Set, Shared};
 
