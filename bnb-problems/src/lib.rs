@@ -9,8 +9,8 @@
 //!
 //! | program | what it finds | method | published answers | example |
 //! |---|---|---|---|---|
-//! | [`knapsack`] | the most valuable items that fit | filling the room, the last item in part (Dantzig 1957) | D. Pisinger's instances | `solve knapPI_1_100_1000_1` |
-//! | [`maxclique`] | a largest clique, or a heaviest (`--weighted`) | colours (Tomita and Seki 2003, San Segundo 2011, Kumlander 2004) | DIMACS | `solve brock400_4.clq` |
+//! | [`knapsack`] | the most valuable items that fit | changing the greedy set from the break item outwards (Pisinger 1995, Martello and Toth 1997) | D. Pisinger's instances | `solve knapPI_1_100_1000_1` |
+//! | [`maxclique`] | a largest clique, or a heaviest (`--weighted`) | colours and their conflicts (Tomita and Seki 2003, San Segundo 2011, Li and Quan 2010, Held and others 2012) | DIMACS | `solve brock400_4.clq` |
 //! | [`qap`] | places for facilities that minimise flows times distances | assignments (Gilmore 1962, Lawler 1963) | QAPLIB | `solve nug15.dat` |
 //! | [`flowshop`] | an order of jobs that finishes first | each machine alone, from both ends (Gmys and others 2020) | E. Taillard 1993, files and seeds | `solve --jobs 20 --machines 5 --seed 873654221` |
 //! | [`golomb`] | a shortest ruler without equal distances | the smallest remaining distances | OEIS A003022 | `solve 10` |
@@ -27,6 +27,8 @@
 //! Only complete and unambiguous files are accepted. A file that was cut, repeats or adds something, or may
 //! mean two things is refused with the place and with what was expected, since a proof about another instance
 //! than the intended one is worthless. Each format has a maximum size, and files must be UTF-8 text.
+
+mod random;
 
 pub mod knapsack;
 pub mod maxclique;

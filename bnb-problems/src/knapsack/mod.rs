@@ -1,110 +1,71 @@
-//! The 0/1 knapsack: given items with values and weights, find the most valuable set that fits. Branches on
-//! the next item, by value per weight; the bound fills the remaining room, the last item in part (G. Dantzig,
-//! 1957).
+//! The 0/1 knapsack: given items with values and weights, find the most valuable set that fits. Starts from
+//! the greedy set, and changes it from the break item outwards (D. Pisinger, EXPKNAP, 1995); the bound fills
+//! the remaining room with the next item in part, at prices that also limit how many items there are (S.
+//! Martello and P. Toth, 1997).
 
+mod local;
+mod price;
 mod read;
-
-use std::collections::VecDeque;
+mod tree;
 
 use bnb_framework::{
-    Goal, Problem, Tree,
+    Problem as _,
     cli::{DisplaySolution, ParseProblem},
     words::ReadError,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::read::{Decimal, parse};
+pub use self::tree::Packing;
+use self::{
+    price::Price,
+    read::{Decimal, parse},
+};
 
 /// The items, and the weight that fits. All numbers are whole: decimals of the file are in units of its last
 /// place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Given", into = "Given")]
 pub struct Knapsack {
     capacity: u64,
-    /// Values and weights, those with the most value for their weight first.
-    items: Vec<(u64, u64)>,
-    /// The position of each in the file, from 0.
-    places: Vec<usize>,
+    /// Values and weights in the order of the file.
+    all: Vec<(u64, u64)>,
+    /// The items that fit alone, those that are worth the most for their weight first.
+    items: Vec<Item>,
+    /// What an item costs, for bounds.
+    price: Price,
+    value_of_all: u64,
     /// The number of decimals of values.
     decimals: usize,
 }
 
-/// A partial solution: the first items are decided.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Packing {
-    taken: Vec<bool>,
+/// An item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Item {
     value: u64,
-    room: u64,
+    weight: u64,
+    /// Its position in the file, from 0.
+    place: u32,
 }
 
-impl Tree for Knapsack {
-    type State = Packing;
-    type Children = VecDeque<Packing>;
+/// What defines a knapsack.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Knapsack")]
+struct Given {
+    capacity: u64,
+    items: Vec<(u64, u64)>,
+    decimals: usize,
+}
 
-    fn root(&self) -> Packing {
-        Packing { taken: Vec::new(), value: 0, room: self.capacity }
-    }
-
-    /// Takes the next item, if it fits, or leaves it.
-    fn branch(&self, packing: &mut Packing) -> VecDeque<Packing> {
-        let (value, weight) = self.items[packing.taken.len()];
-        let with = |take: bool| {
-            let mut child = packing.clone();
-            child.taken.push(take);
-            if take {
-                child.value += value;
-                child.room -= weight;
-            }
-            child
-        };
-        let fits = (weight <= packing.room).then(|| with(true));
-        fits.into_iter().chain([with(false)]).collect()
+impl From<Given> for Knapsack {
+    fn from(Given { capacity, items, decimals }: Given) -> Self {
+        Self::new(capacity, &items, decimals)
     }
 }
 
-impl Problem for Knapsack {
-    /// The value, in units of the last decimal.
-    type Cost = u64;
-    /// The positions of the items in the file, from 0, in order.
-    type Solution = Vec<usize>;
-    const GOAL: Goal = Goal::Maximise;
-
-    fn leaf(&self, packing: &Packing) -> Option<u64> {
-        (packing.taken.len() == self.items.len()).then_some(packing.value)
-    }
-
-    fn bound(&self, packing: &mut Packing, _: Option<u64>) -> Option<u64> {
-        let (mut value, mut room) = (packing.value, packing.room);
-        for &(v, w) in &self.items[packing.taken.len()..] {
-            if w > room {
-                // At most v, since w is larger than the room.
-                let part = u128::from(v) * u128::from(room) / u128::from(w);
-                return Some(value + u64::try_from(part).unwrap_or(v));
-            }
-            (value, room) = (value + v, room - w);
-        }
-        Some(value)
-    }
-
-    fn solution(&self, packing: &Packing) -> Vec<usize> {
-        let taken = packing.taken.iter().zip(&self.places).filter(|(taken, _)| **taken);
-        let mut items: Vec<usize> = taken.map(|(_, &place)| place).collect();
-        items.sort_unstable();
-        items
-    }
-
-    fn cost_of(&self, items: &Vec<usize>) -> Option<u64> {
-        let mut left: Vec<Option<(u64, u64)>> = vec![None; self.places.len()];
-        for (&place, &item) in self.places.iter().zip(&self.items) {
-            left[place] = Some(item);
-        }
-        let (mut value, mut weight) = (0, 0);
-        for &item in items {
-            // `take` refuses an item that occurs twice.
-            let (v, w) = left.get_mut(item)?.take()?;
-            (value, weight) = (value + v, weight + w);
-        }
-        (weight <= self.capacity).then_some(value)
+impl From<Knapsack> for Given {
+    fn from(Knapsack { capacity, all: items, decimals, .. }: Knapsack) -> Self {
+        Self { capacity, items, decimals }
     }
 }
 
@@ -148,19 +109,59 @@ impl ParseProblem for Knapsack {
     fn read(file: &str, text: &str) -> Result<Self, ReadError> {
         parse(file, text)
     }
+
+    /// Returns a good packing, after a fixed amount of work.
+    fn start(&self) -> Option<(u64, Vec<usize>)> {
+        let mut packing = self.construct(0, &|| false)?;
+        for seed in 0..START_ROUNDS {
+            packing = self.improve(&packing, seed, &|| false).unwrap_or(packing);
+        }
+        self.cost_of(&packing).map(|value| (value, packing))
+    }
 }
+
+/// The number of rounds of local search before the search starts.
+const START_ROUNDS: u64 = 4;
 
 impl Knapsack {
     /// Creates an instance from a capacity, the value and the weight of each item, and the decimals in the
     /// unit of the values. Sums must be below 2^63.
     pub fn new(capacity: u64, items: &[(u64, u64)], decimals: usize) -> Self {
-        let mut places: Vec<usize> = (0..items.len()).collect();
-        let product = |a: u64, b: u64| u128::from(a) * u128::from(b);
-        places.sort_by(|&a, &b| {
-            let ((v, w), (v2, w2)) = (items[a], items[b]);
-            product(v2, w).cmp(&product(v, w2)).then(v2.cmp(&v))
-        });
-        let items = places.iter().map(|&place| items[place]).collect();
-        Self { capacity, items, places, decimals }
+        let value_of_all = items.iter().map(|item| item.0).sum();
+        // More room than for everything is of no use, but might be too much for the arithmetic.
+        let capacity = capacity.min(items.iter().map(|item| item.1).sum());
+        let all = items.to_vec();
+        let item = |(place, &(value, weight))| Item { value, weight, place };
+        let items = (0..).zip(&all).map(item).filter(|item| item.weight <= capacity).collect();
+        let mut knapsack = Self { capacity, all, items, price: Price::NONE, value_of_all, decimals };
+        knapsack.items.sort_unstable_by(|&a, &b| Price::NONE.order(a, b));
+        let known = knapsack.greedy(0, &|| knapsack.items.len() > price::ITEMS_MAX);
+        let known = knapsack.value_of(&known).unwrap_or(0);
+        knapsack.price = Price::best(&knapsack.items, capacity, known);
+        let price = knapsack.price;
+        knapsack.items.sort_unstable_by(|&a, &b| price.order(a, b));
+        knapsack
+    }
+
+    /// Returns the positions in the file of the items that are taken, in order.
+    fn places_of(&self, taken: &[bool]) -> Vec<usize> {
+        let taken = self.items.iter().zip(taken).filter(|(_, taken)| **taken);
+        let mut places: Vec<usize> = taken.map(|(item, _)| item.place as usize).collect();
+        places.sort_unstable();
+        places
+    }
+
+    /// Returns the value of items by their positions in the file, if there are such items and they fit.
+    fn value_of(&self, places: &[usize]) -> Option<u64> {
+        let mut is_taken = vec![false; self.all.len()];
+        let (mut value, mut weight) = (0, 0);
+        for &place in places {
+            let &(v, w) = self.all.get(place)?;
+            if std::mem::replace(&mut is_taken[place], true) {
+                return None;
+            }
+            (value, weight) = (value + v, weight + w);
+        }
+        (weight <= self.capacity).then_some(value)
     }
 }

@@ -101,7 +101,8 @@ fn counted(words: &mut Words<'_>) -> Result<Given, ReadError> {
     Ok(Given { capacity, items, solution })
 }
 
-/// Reads the capacity alone, and the name, the weight and the value of each item, like PEBBL's example.
+/// Reads the capacity alone, and the name, the weight and the value of each item. That is the order in which
+/// PEBBL's example reads them (`binaryKnapsack::setupProblem`), whatever the order of the other format is.
 fn named(words: &mut Words<'_>) -> Result<Given, ReadError> {
     let capacity = decimal(words, "the capacity", false)?;
     let (mut items, mut are_numbers) = (Vec::new(), true);

@@ -57,6 +57,16 @@ impl Graph {
         &self.rows[vertex * self.words..][..self.words]
     }
 
+    /// Returns the neighbours of a vertex, in order.
+    pub fn neighbours(&self, vertex: usize) -> impl Iterator<Item = usize> + '_ {
+        let ones = |(word, &bits): (usize, &u64)| {
+            let rest = |&bits: &u64| (bits != 0).then(|| bits & (bits - 1));
+            let left = std::iter::successors(Some(bits), rest).take_while(|&bits| bits != 0);
+            left.map(move |bits| 64 * word + bits.trailing_zeros() as usize)
+        };
+        self.row(vertex).iter().enumerate().flat_map(ones)
+    }
+
     /// Returns whether every two of these vertices are connected.
     pub fn is_clique(&self, vertices: &[usize]) -> bool {
         let pairs = vertices.iter().enumerate();

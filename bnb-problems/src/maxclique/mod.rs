@@ -2,11 +2,20 @@
 //! T. Seki, 2003, with the bit sets of P. San Segundo et al., 2011).
 //!
 //! A **colouring** gives neighbours different colours, so all vertices of a clique have different colours: it
-//! has at most as many vertices as there are colours. Vertices of high colours are tried first; one whose
-//! colour is too low to improve on the best clique known ends its level, since those after it have no higher
-//! colours. If vertices have weights, each colour counts as much as its heaviest vertex (D. Kumlander, 2004).
+//! has at most as many vertices as there are colours. If vertices have weights, each colour counts as much as
+//! its lightest vertex, and the rest of the others' weight goes to further colours (S. Held, W. Cook and E.
+//! Sewell, 2012). What colours alone do not cover is compared with them by propagation: a vertex that no
+//! clique can have together with one vertex of each of some colours costs nothing (C. Li and Z. Quan, 2010).
+//!
+//! Only vertices that none of this covers are tried, those with the highest bounds first; one whose bound is
+//! too low to improve on the best clique known ends its level, since those after it have no higher bounds.
 
+mod classes;
+mod colour;
 mod graph;
+mod local;
+mod order;
+mod penalty;
 mod program;
 mod set;
 
@@ -14,9 +23,10 @@ use bnb_framework::{Children, Goal, Problem, Tree, cli::DisplaySolution};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::set::Set;
+use self::{classes::Classes, set::Set};
 pub use self::{
     graph::{FILE_BYTES_MAX, Graph, VERTICES_MAX, parse},
+    order::order,
     program::Cliques,
 };
 
@@ -49,6 +59,9 @@ pub struct Clique<const W: usize> {
     /// The vertices to branch on, with the bounds of what they lead to, the worst first; all levels are
     /// stacked one upon the other.
     listed: Vec<(u16, u32)>,
+    /// Used while vertices are listed.
+    #[serde(skip)]
+    classes: Classes<W>,
 }
 
 /// The vertices of a level that were not tried yet: those listed from `first` up to, but excluding, `next`,
@@ -83,21 +96,19 @@ impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
     }
 }
 
-/// Returns the vertices in an order in which each has as few neighbours as possible among those before it.
-pub fn order(graph: &Graph) -> Vec<usize> {
-    let mut left: Vec<usize> = (0..graph.vertices()).collect();
-    let mut degree: Vec<usize> = left.iter().map(|&vertex| graph.degree(vertex)).collect();
-    let mut order = Vec::with_capacity(left.len());
-    while let Some(place) = (0..left.len()).min_by_key(|&place| degree[left[place]]) {
-        let vertex = left.swap_remove(place);
-        for &other in left.iter().filter(|&&other| graph.has_edge(vertex, other)) {
-            degree[other] -= 1;
+impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
+    /// Returns a good clique and its cost, after a fixed amount of work.
+    pub fn start(&self) -> Option<(u32, Vec<usize>)> {
+        let mut clique = self.construct(0, &|| false)?;
+        for seed in 0..START_ROUNDS {
+            clique = self.improve(&clique, seed, &|| false).unwrap_or(clique);
         }
-        order.push(vertex);
+        self.cost_of(&clique).map(|cost| (cost, clique))
     }
-    order.reverse();
-    order
 }
+
+/// The number of rounds of local search before the search starts.
+const START_ROUNDS: u64 = 6;
 
 /// Converts a number of vertices, or a position, to the type that the search stores.
 fn short(number: usize) -> u16 {
@@ -111,41 +122,21 @@ impl<const W: usize, const WEIGHTED: bool> Tree for MaxClique<W, WEIGHTED> {
     fn root(&self) -> Clique<W> {
         let open = (0..self.order.len()).collect();
         let bound = self.weights.iter().sum();
-        Clique { vertices: Vec::new(), weight: 0, bound, best: -1, open, listed: Vec::new() }
+        Clique {
+            vertices: Vec::new(),
+            weight: 0,
+            bound,
+            best: -1,
+            open,
+            listed: Vec::new(),
+            classes: Classes::default(),
+        }
     }
 
-    /// Colours the vertices that may extend the clique, one colour after the other, and lists those that may
-    /// lead to a better clique than the best.
+    /// Lists the vertices that may lead to a better clique than the best.
     fn branch(&self, clique: &mut Clique<W>) -> Untried<W> {
         let first = clique.listed.len();
-        let mut bound = clique.weight;
-        let mut left = clique.open;
-        while !left.is_empty() {
-            let (coloured, before) = (clique.listed.len(), bound);
-            if !WEIGHTED {
-                bound += 1;
-            }
-            let mut free = left;
-            for word in 0..W {
-                while let Some(vertex) = free.first_of(word) {
-                    left.remove(vertex);
-                    free.remove(vertex);
-                    free.subtract_from(word, &self.near[vertex]);
-                    if WEIGHTED {
-                        bound = bound.max(before + self.weights[vertex]);
-                    }
-                    if WEIGHTED || i64::from(bound) > clique.best {
-                        clique.listed.push((short(vertex), bound));
-                    }
-                }
-            }
-            // The weight of a colour is known only when all its vertices have it.
-            if WEIGHTED && i64::from(bound) > clique.best {
-                clique.listed[coloured..].iter_mut().for_each(|listed| listed.1 = bound);
-            } else if WEIGHTED {
-                clique.listed.truncate(coloured);
-            }
-        }
+        self.list(clique);
         let end = clique.listed.len();
         Untried { first, next: end, end, open: clique.open }
     }
@@ -236,6 +227,15 @@ impl<const W: usize, const WEIGHTED: bool> Problem for MaxClique<W, WEIGHTED> {
         let sound = vertices.is_sorted_by(|a, b| a < b) && vertices.iter().all(|&v| v < self.order.len());
         let weight = |&vertex: &usize| if WEIGHTED { self.graph.weight(vertex) } else { 1 };
         (sound && self.graph.is_clique(vertices)).then(|| vertices.iter().map(weight).sum())
+    }
+
+    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
+        Some(self.greedy(seed, stops))
+    }
+
+    fn improve(&self, clique: &Vec<usize>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
+        self.cost_of(clique)?;
+        self.walk_from(clique, seed, stops)
     }
 }
 

@@ -68,5 +68,11 @@ fn prepare<const W: usize, const WEIGHTED: bool>(
     search: &SearchArguments,
 ) -> Result<Prepared, Failure> {
     let problem = MaxClique::<W, WEIGHTED>::new(graph).map_err(Failure::usage)?;
-    cli::prepare(kind, Solver::new(problem), search)
+    let start = problem.start();
+    let solver = Solver::new(problem);
+    let solver = match start {
+        Some((cost, clique)) => solver.start(cost, clique),
+        None => solver,
+    };
+    cli::prepare(kind, solver, search)
 }

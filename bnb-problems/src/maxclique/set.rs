@@ -6,11 +6,39 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Set<const W: usize>([u64; W]);
 
+/// What two sets have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shared {
+    Nothing,
+    One(usize),
+    More,
+}
+
 impl<const W: usize> Set<W> {
+    /// The set without numbers.
+    pub(super) const EMPTY: Self = Self([0; W]);
+
+    /// Adds a number.
+    #[inline]
+    pub(super) fn insert(&mut self, number: usize) {
+        self.0[number / 64] |= 1 << (number % 64);
+    }
+
     /// Removes a number.
     #[inline]
     pub(super) fn remove(&mut self, number: usize) {
         self.0[number / 64] &= !(1 << (number % 64));
+    }
+
+    /// Returns whether a number is in the set.
+    #[inline]
+    pub(super) fn contains(&self, number: usize) -> bool {
+        self.0[number / 64] & (1 << (number % 64)) != 0
+    }
+
+    /// Returns how many numbers are in the set.
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Returns whether the set is empty.
@@ -26,6 +54,16 @@ impl<const W: usize> Set<W> {
         (bits != 0).then(|| 64 * word + bits.trailing_zeros() as usize)
     }
 
+    /// Returns the numbers, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        let ones = |(word, &bits): (usize, &u64)| {
+            let rest = |&bits: &u64| (bits != 0).then(|| bits & (bits - 1));
+            let left = std::iter::successors(Some(bits), rest).take_while(|&bits| bits != 0);
+            left.map(move |bits| 64 * word + bits.trailing_zeros() as usize)
+        };
+        self.0.iter().enumerate().flat_map(ones)
+    }
+
     /// Returns the intersection with another set.
     #[inline]
     pub(super) fn common(&self, other: &Self) -> Self {
@@ -34,6 +72,37 @@ impl<const W: usize> Set<W> {
             *word &= bits;
         }
         common
+    }
+
+    /// Returns the numbers that are not in another set.
+    #[inline]
+    pub(super) fn without(&self, other: &Self) -> Self {
+        let mut rest = *self;
+        rest.subtract_from(0, other);
+        rest
+    }
+
+    /// Returns whether no number is in both sets.
+    #[inline]
+    pub(super) fn is_disjoint(&self, other: &Self) -> bool {
+        self.0.iter().zip(other.0).all(|(&word, bits)| word & bits == 0)
+    }
+
+    /// Returns what is in both sets: the number, if it is only one.
+    #[inline]
+    pub(super) fn shared(&self, other: &Self) -> Shared {
+        let mut found = Shared::Nothing;
+        for (word, (&bits, others)) in self.0.iter().zip(other.0).enumerate() {
+            let both = bits & others;
+            if both == 0 {
+                continue;
+            }
+            if found != Shared::Nothing || both & (both - 1) != 0 {
+                return Shared::More;
+            }
+            found = Shared::One(64 * word + both.trailing_zeros() as usize);
+        }
+        found
     }
 
     /// Removes the numbers of another set, from a given word on.
@@ -47,10 +116,8 @@ impl<const W: usize> Set<W> {
 
 impl<const W: usize> FromIterator<usize> for Set<W> {
     fn from_iter<I: IntoIterator<Item = usize>>(numbers: I) -> Self {
-        let mut set = Self([0; W]);
-        for number in numbers {
-            set.0[number / 64] |= 1 << (number % 64);
-        }
+        let mut set = Self::EMPTY;
+        numbers.into_iter().for_each(|number| set.insert(number));
         set
     }
 }

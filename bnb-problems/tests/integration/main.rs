@@ -2,5 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod cliques;
 mod kinds;
+mod packings;
 mod readers;
