@@ -6,6 +6,8 @@
 //! considers each machine alone: its time for the front, all remaining jobs one after another, and the time
 //! for the back.
 
+mod bound;
+mod pairs;
 mod read;
 
 use std::{ops::RangeInclusive, path::PathBuf};
@@ -18,6 +20,7 @@ use bnb_framework::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use self::{bound::Ends, pairs::Pairs};
 pub use self::read::{FILE_BYTES_MAX, JOBS_MAX, MACHINES_MAX, parse};
 
 /// An instance.
@@ -31,6 +34,8 @@ pub struct FlowShop {
     heads: Vec<u32>,
     /// The minimum time after any job on each machine.
     tails: Vec<u32>,
+    pairs: Pairs,
+    nothing: Vec<u32>,
 }
 
 /// A partial order: some jobs are at the front, some at the back. There is one state for a whole search,
@@ -52,6 +57,9 @@ pub struct Order {
     low: u32,
     /// The makespan of the best order known when the bound was last computed.
     best: u32,
+    /// Room for the bounds of the children.
+    #[serde(skip)]
+    ends: Ends,
 }
 
 /// The jobs that were not tried yet at one end, each with a lower bound on the makespan if it comes next; the
@@ -78,7 +86,8 @@ impl FlowShop {
         };
         let heads = least(&|job, m| job[..m].iter().sum());
         let tails = least(&|job, m| job[m + 1..].iter().sum());
-        Self { jobs, machines, times, heads, tails }
+        let pairs = Pairs::new(machines, &times);
+        Self { jobs, machines, times, heads, tails, pairs, nothing: vec![0; machines] }
     }
 
     /// Creates Taillard's instance of a seed: times from 1 to 99 by his generator.
@@ -131,44 +140,6 @@ impl FlowShop {
         }
         (self.makespan(&order), order)
     }
-
-    /// Computes a lower bound on the makespan for each remaining job if it comes next.
-    fn next(&self, order: &Order, at_front: bool) -> Next {
-        let (done, needed) = (order.done(self), order.needed(self));
-        let left = order.left.iter().zip(0_u16..).filter(|(left, _)| **left);
-        let mut jobs: Vec<(u32, u16)> = left
-            .map(|(_, job)| {
-                let times = self.job(job).iter().zip(&order.work);
-                let low = if at_front {
-                    let begun = if order.front.is_empty() { None } else { Some(done) };
-                    let mut before = 0;
-                    times
-                        .zip(needed)
-                        .enumerate()
-                        .map(|(m, ((time, work), needed))| {
-                            before = before.max(begun.map_or(0, |done| done[m])) + time;
-                            before + (work - time) + needed
-                        })
-                        .max()
-                } else {
-                    let follows = if order.back.is_empty() { None } else { Some(needed) };
-                    let mut after = 0;
-                    times
-                        .zip(done)
-                        .enumerate()
-                        .rev()
-                        .map(|(m, ((time, work), done))| {
-                            after = after.max(follows.map_or(0, |needed| needed[m])) + time;
-                            done + (work - time) + after
-                        })
-                        .max()
-                };
-                (low.unwrap_or(0), job)
-            })
-            .collect();
-        jobs.sort_unstable_by(|a, b| b.cmp(a));
-        Next { at_front, jobs }
-    }
 }
 
 impl Order {
@@ -218,20 +189,30 @@ impl Tree for FlowShop {
         let work =
             (0..self.machines).map(|m| self.times.iter().skip(m).step_by(self.machines).sum()).collect();
         let (front, back, done, needed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Order { front, back, left: vec![true; self.jobs], work, done, needed, low: 0, best: u32::MAX }
+        Order { front, back, left: vec![true; self.jobs], work, done, needed, low: 0, best: u32::MAX, ends: Ends::default() }
     }
 
     /// Branches at the end where fewer jobs could lead to a better order; if equal, where the bounds are
     /// worse.
     fn branch(&self, order: &mut Order) -> Next {
-        let ends = [self.next(order, true), self.next(order, false)];
-        let worth = |next: &Next| {
-            let hopeful = next.jobs.iter().filter(|(low, _)| *low < order.best).count();
-            let sum: u64 = next.jobs.iter().map(|(low, _)| u64::from(*low)).sum();
+        let mut ends = std::mem::take(&mut order.ends);
+        ends.look(self, order);
+        if !self.pairs.is_empty() {
+            ends.each_pair(&self.pairs, &order.work, self.jobs, order.best);
+        }
+        let is_hopeful = |low: u32| low < order.best || order.best == u32::MAX;
+        let worth = |end: usize| {
+            let hopeful = ends.lows[end].iter().filter(|low| is_hopeful(**low)).count();
+            let sum: u64 = ends.lows[end].iter().map(|low| u64::from(*low)).sum();
             (hopeful, std::cmp::Reverse(sum))
         };
-        let [front, back] = ends;
-        if worth(&front) <= worth(&back) { front } else { back }
+        let at_front = worth(0) <= worth(1);
+        let lows = &ends.lows[usize::from(!at_front)];
+        let children = lows.iter().copied().zip(ends.jobs.iter().copied());
+        let mut jobs: Vec<(u32, u16)> = children.filter(|(low, _)| is_hopeful(*low)).collect();
+        jobs.sort_unstable_by(|a, b| b.cmp(a));
+        order.ends = ends;
+        Next { at_front, jobs }
     }
 }
 
