@@ -7,6 +7,9 @@
 
 use super::{FlowShop, Order, pairs::{Pairs, Spans}};
 
+/// The least number of remaining jobs for which pairs of machines are worth their time.
+const JOBS_MIN: usize = 8;
+
 /// The remaining jobs of a partial order, and lower bounds on the makespan if they come next. The tables have a
 /// row for each machine, with an entry for each remaining job. They are kept for the next partial order, but only
 /// as room.
@@ -119,16 +122,14 @@ impl Ends {
 
     /// Raises the bounds by pairs of machines, as long as there is something left to prune at both ends.
     pub(super) fn each_pair(&mut self, pairs: &Pairs, work: &[u32], all: usize, best: u32) {
-        if self.jobs.len() < *MINL || best == u32::MAX || self.hopeful(best).contains(&0) {
+        if self.jobs.len() < JOBS_MIN || best == u32::MAX || self.hopeful(best).contains(&0) {
             return;
         }
-        let least = self.lows.iter().map(|lows| lows.iter().min().copied().unwrap_or(0)).max().unwrap_or(0);
-        if (best - least) as usize * 1000 > *GAP * best as usize { return; }
         // Machines that are busy for long decide.
         self.busy.clear();
         self.busy.extend((0..work.len()).map(|m| (self.heads[m] + work[m] + self.tails[m], m)));
         self.busy.sort_unstable_by(|a, b| b.cmp(a));
-        self.busy.truncate(*TOP);
+        self.busy.truncate(work.len() / 2 + 1);
         self.spans.of(all, &self.jobs);
         for second in 1..self.busy.len() {
             for first in 0..second {
@@ -157,6 +158,3 @@ impl Ends {
         }
     }
 }
-static TOP: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("TOP").ok().and_then(|s| s.parse().ok()).unwrap_or(6));
-static MINL: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("MINL").ok().and_then(|s| s.parse().ok()).unwrap_or(3));
-static GAP: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("GAP").ok().and_then(|s| s.parse().ok()).unwrap_or(3));

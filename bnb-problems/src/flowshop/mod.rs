@@ -7,6 +7,7 @@
 //! for the back.
 
 mod bound;
+mod greedy;
 mod pairs;
 mod read;
 
@@ -126,19 +127,6 @@ impl FlowShop {
         let load = |m: usize| self.times.iter().skip(m).step_by(self.machines).sum::<u32>();
         let least = (0..self.machines).map(|m| self.heads[m] + load(m) + self.tails[m]).max();
         least.unwrap_or(0)..=self.times.iter().sum()
-    }
-
-    /// Returns an order to start with: the longest jobs first, each inserted where the makespan is least (M.
-    /// Nawaz, E. Enscore and I. Ham, 1983).
-    pub fn insertion(&self) -> (u32, Vec<u16>) {
-        let mut jobs: Vec<u16> = (0..self.jobs).filter_map(|job| u16::try_from(job).ok()).collect();
-        jobs.sort_by_key(|&job| std::cmp::Reverse(self.job(job).iter().sum::<u32>()));
-        let mut order = Vec::new();
-        for job in jobs {
-            let with = |place: usize| -> Vec<u16> { [&order[..place], &[job], &order[place..]].concat() };
-            order = (0..=order.len()).map(with).min_by_key(|order| self.makespan(order)).unwrap_or_default();
-        }
-        (self.makespan(&order), order)
     }
 }
 
@@ -289,6 +277,14 @@ impl Problem for FlowShop {
         sorted.sort_unstable();
         sorted.iter().map(|&job| usize::from(job)).eq(0..self.jobs).then(|| self.makespan(order))
     }
+
+    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<u16>> {
+        self.inserted(seed, stops)
+    }
+
+    fn improve(&self, order: &Vec<u16>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<u16>> {
+        self.bettered(order, seed, stops)
+    }
 }
 
 impl DisplaySolution for FlowShop {
@@ -346,6 +342,6 @@ impl BuildProblem for FlowShop {
     }
 
     fn start(&self) -> Option<(u32, Vec<u16>)> {
-        Some(self.insertion())
+        Some(self.start_order())
     }
 }
