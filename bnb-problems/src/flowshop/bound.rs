@@ -5,7 +5,10 @@
 //! the jobs that are there: some remaining job has to meet it, so the least that any of them leads to counts.
 //! Only if that does not prune, pairs of machines are considered (see [`Pairs`]).
 
-use super::{FlowShop, Order, pairs::{Pairs, Spans}};
+use super::{
+    FlowShop, Order,
+    pairs::{Pairs, Spans},
+};
 
 /// The least number of remaining jobs for which pairs of machines are worth their time.
 const JOBS_MIN: usize = 8;

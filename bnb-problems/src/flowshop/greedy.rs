@@ -61,7 +61,8 @@ impl<'a> Inserter<'a> {
     /// Inserts the jobs one by one, the longest first; for a seed other than 0, only roughly so.
     fn build(&mut self, seed: u64) -> Option<Vec<u16>> {
         let length = |job: u16| self.shop.job(job).iter().map(|time| u64::from(*time)).sum::<u64>();
-        let mut jobs: Vec<(u64, u16)> = (0_u16..).take(self.shop.jobs).map(|job| (length(job) * 100, job)).collect();
+        let mut jobs: Vec<(u64, u16)> =
+            (0_u16..).take(self.shop.jobs).map(|job| (length(job) * 100, job)).collect();
         if seed != 0 {
             for (length, _) in &mut jobs {
                 *length = *length / 100 * (100 + self.random.below(16) as u64);

@@ -21,8 +21,8 @@ use bnb_framework::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::{bound::Ends, pairs::Pairs};
 pub use self::read::{FILE_BYTES_MAX, JOBS_MAX, MACHINES_MAX, parse};
+use self::{bound::Ends, pairs::Pairs};
 
 /// An instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,7 +177,17 @@ impl Tree for FlowShop {
         let work =
             (0..self.machines).map(|m| self.times.iter().skip(m).step_by(self.machines).sum()).collect();
         let (front, back, done, needed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Order { front, back, left: vec![true; self.jobs], work, done, needed, low: 0, best: u32::MAX, ends: Ends::default() }
+        Order {
+            front,
+            back,
+            left: vec![true; self.jobs],
+            work,
+            done,
+            needed,
+            low: 0,
+            best: u32::MAX,
+            ends: Ends::default(),
+        }
     }
 
     /// Branches at the end where fewer jobs could lead to a better order; if equal, where the bounds are
