@@ -10,9 +10,6 @@ use super::{
     pairs::{Pairs, Spans},
 };
 
-/// The least number of remaining jobs for which pairs of machines are worth their time.
-const JOBS_MIN: usize = 8;
-
 /// The remaining jobs of a partial order, and lower bounds on the makespan if they come next. The tables have a
 /// row for each machine, with an entry for each remaining job. They are kept for the next partial order, but only
 /// as room.
@@ -125,7 +122,7 @@ impl Ends {
 
     /// Raises the bounds by pairs of machines, as long as there is something left to prune at both ends.
     pub(super) fn each_pair(&mut self, pairs: &Pairs, work: &[u32], all: usize, best: u32) {
-        if self.jobs.len() < JOBS_MIN || best == u32::MAX || self.hopeful(best).contains(&0) {
+        if self.jobs.len() < 2 || best == u32::MAX || self.hopeful(best).contains(&0) {
             return;
         }
         // Machines that are busy for long decide.

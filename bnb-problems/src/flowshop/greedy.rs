@@ -14,7 +14,9 @@ use crate::random::Random;
 const TAKEN_OUT: usize = 4;
 /// The work of a round, in steps of about a nanosecond: one for each machine and place that is looked at.
 const ROUND_STEPS: u64 = 20_000_000;
-/// The work for the order that a search starts with.
+/// The work to build an order; any further jobs are put at its end.
+const BUILD_STEPS: u64 = 300_000_000;
+/// The work to improve the order that a search starts with.
 const START_STEPS: u64 = 30_000_000;
 
 /// Inserts jobs, and counts the work.
@@ -31,18 +33,18 @@ struct Inserter<'a> {
 }
 
 impl FlowShop {
-    /// Returns an order to start with.
+    /// Returns an order to start with, in a time that is limited however large the instance is.
     pub(super) fn start_order(&self) -> (u32, Vec<u16>) {
-        let mut inserter = Inserter::new(self, 0, START_STEPS, &|| false);
-        let order = inserter.build(0).unwrap_or_default();
+        let mut inserter = Inserter::new(self, 0, BUILD_STEPS, &|| false);
+        let order = inserter.build(0);
+        inserter.steps_left = START_STEPS;
         let order = inserter.iterate(&order);
         (self.makespan(&order), order)
     }
 
-    /// Returns an order that is built by insertion, a different one for each seed. Returns `None` if it was
-    /// stopped.
-    pub(super) fn inserted(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<u16>> {
-        Inserter::new(self, seed, u64::MAX, stops).build(seed)
+    /// Returns an order that is built by insertion, a different one for each seed.
+    pub(super) fn inserted(&self, seed: u64, stops: &dyn Fn() -> bool) -> Vec<u16> {
+        Inserter::new(self, seed, BUILD_STEPS, stops).build(seed)
     }
 
     /// Returns a better order if a round of the iterated greedy algorithm finds one.
@@ -58,8 +60,9 @@ impl<'a> Inserter<'a> {
         Self { shop, stops, random: Random::new(seed), steps_left, done, needed, makespans }
     }
 
-    /// Inserts the jobs one by one, the longest first; for a seed other than 0, only roughly so.
-    fn build(&mut self, seed: u64) -> Option<Vec<u16>> {
+    /// Inserts the jobs one by one, the longest first; for a seed other than 0, only roughly so. Once it is
+    /// stopped, what is left is put at the end.
+    fn build(&mut self, seed: u64) -> Vec<u16> {
         let length = |job: u16| self.shop.job(job).iter().map(|time| u64::from(*time)).sum::<u64>();
         let mut jobs: Vec<(u64, u16)> =
             (0_u16..).take(self.shop.jobs).map(|job| (length(job) * 100, job)).collect();
@@ -71,9 +74,11 @@ impl<'a> Inserter<'a> {
         jobs.sort_by_key(|&(length, _)| Reverse(length));
         let mut order = Vec::with_capacity(jobs.len());
         for (_, job) in jobs {
-            self.insert(&mut order, job)?;
+            if self.insert(&mut order, job).is_none() {
+                order.push(job);
+            }
         }
-        Some(order)
+        order
     }
 
     /// Takes jobs out and inserts them again until the work is done, and returns the best order on the way.

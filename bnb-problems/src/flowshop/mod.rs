@@ -4,23 +4,22 @@
 //! back, whichever leaves less to search (J. Gmys, M. Mezmaz, N. Melab and D. Tuyttens, A computationally
 //! efficient branch-and-bound algorithm for the permutation flow-shop scheduling problem, 2020). The bound
 //! considers each machine alone: its time for the front, all remaining jobs one after another, and the time
-//! for the back.
+//! for the back; where that does not prune, also two machines at a time.
 
 mod bound;
 mod greedy;
 mod pairs;
+mod program;
 mod read;
+#[cfg(test)]
+mod tests;
 
-use std::{ops::RangeInclusive, path::PathBuf};
+use std::ops::RangeInclusive;
 
-use bnb_framework::{
-    Children, Problem, Tree,
-    cli::{BuildProblem, DisplaySolution, Failure},
-    words,
-};
+use bnb_framework::{Children, Problem, Tree};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
+pub use self::program::Arguments;
 pub use self::read::{FILE_BYTES_MAX, JOBS_MAX, MACHINES_MAX, parse};
 use self::{bound::Ends, pairs::Pairs};
 
@@ -36,6 +35,7 @@ pub struct FlowShop {
     /// The minimum time after any job on each machine.
     tails: Vec<u32>,
     pairs: Pairs,
+    /// No time on any machine.
     nothing: Vec<u32>,
 }
 
@@ -71,6 +71,8 @@ pub struct Next {
     jobs: Vec<(u32, u16)>,
 }
 
+/// The least number of remaining jobs for which pairs of machines are worth their time.
+const JOBS_MIN: usize = 8;
 /// The end of the range of the generator's seeds.
 const SEED_END: u32 = i32::MAX as u32;
 
@@ -195,7 +197,7 @@ impl Tree for FlowShop {
     fn branch(&self, order: &mut Order) -> Next {
         let mut ends = std::mem::take(&mut order.ends);
         ends.look(self, order);
-        if !self.pairs.is_empty() {
+        if !self.pairs.is_empty() && ends.jobs.len() >= JOBS_MIN {
             ends.each_pair(&self.pairs, &order.work, self.jobs, order.best);
         }
         let is_hopeful = |low: u32| low < order.best || order.best == u32::MAX;
@@ -289,69 +291,10 @@ impl Problem for FlowShop {
     }
 
     fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<u16>> {
-        self.inserted(seed, stops)
+        Some(self.inserted(seed, stops))
     }
 
     fn improve(&self, order: &Vec<u16>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<u16>> {
         self.bettered(order, seed, stops)
-    }
-}
-
-impl DisplaySolution for FlowShop {
-    const COST: &'static str = "makespan";
-    const SOLUTION: &'static str = "order";
-
-    /// Jobs are displayed from 1.
-    fn show(&self, order: &Vec<u16>) -> (String, Value) {
-        let order: Vec<u16> = order.iter().map(|job| job + 1).collect();
-        (format!("{order:?}"), json!(order))
-    }
-}
-
-/// Which instance to solve.
-#[derive(Debug, clap::Args)]
-pub struct Arguments {
-    /// The instance, in Taillard's format: the numbers of jobs and machines, then the times of all jobs, a
-    /// line for each machine.
-    #[arg(required_unless_present = "seed")]
-    file: Option<PathBuf>,
-    /// The number of the instance in the file, if it has several.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    instance: u32,
-    /// Generate an instance like Taillard, from the seed of its times.
-    #[arg(long, conflicts_with_all = ["file", "instance"], requires = "jobs", requires = "machines",
-          value_parser = clap::value_parser!(u32).range(1..i64::from(SEED_END)))]
-    seed: Option<u32>,
-    /// The number of jobs.
-    #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX as i64))]
-    jobs: Option<u16>,
-    /// The number of machines.
-    #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=MACHINES_MAX as i64))]
-    machines: Option<u16>,
-}
-
-impl BuildProblem for FlowShop {
-    const NAME: &'static str = "flowshop";
-    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const ABOUT: &'static str =
-        "Orders jobs so that the last machine is done with the last of them as early as can be";
-    type Arguments = Arguments;
-
-    fn from_arguments(arguments: Arguments) -> Result<Self, Failure> {
-        let Arguments { file, instance, seed, jobs, machines } = arguments;
-        match (file, seed, jobs, machines) {
-            (_, Some(seed), Some(jobs), Some(machines)) => {
-                Ok(Self::generate(jobs.into(), machines.into(), seed))
-            }
-            (Some(file), ..) => {
-                let text = words::text_of(&file, FILE_BYTES_MAX).map_err(Failure::usage)?;
-                parse(&file.display().to_string(), &text, instance).map_err(Failure::usage)
-            }
-            _ => Err(Failure::usage("a file was expected, or --seed, --jobs and --machines")),
-        }
-    }
-
-    fn start(&self) -> Option<(u32, Vec<u16>)> {
-        Some(self.start_order())
     }
 }

@@ -1,10 +1,10 @@
 //! The quadratic assignment problem: facilities are placed so that the sum of flows times distances is
 //! minimal.
 //!
-//! The bound is that of P. Gilmore (1962) and E. Lawler (1963): the cost of a facility at a place is at least
-//! its cost with those already placed, plus its largest flows over the shortest distances of the place;
-//! choosing a place for each facility is an [assignment problem](bnb_framework::assignment). Its reduced
-//! costs determine which facility to place next: the one that loses most by a wrong place.
+//! The bound is a dual ascent that goes on where that of the state before has ended (P. Hahn and T. Grant 1998);
+//! while more facilities are left than that is feasible for, it is that of P. Gilmore (1962) and E. Lawler
+//! (1963). Next comes the facility, or the place, with the least to search by the bounds of its choices; of
+//! choices that are symmetric only one is tried.
 
 mod dual;
 mod lap;
@@ -12,6 +12,8 @@ mod lawler;
 mod read;
 mod symmetry;
 mod tabu;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 use bnb_framework::{

@@ -38,18 +38,19 @@ impl Qap {
         seed: u64,
         stops: &dyn Fn() -> bool,
     ) -> Option<Vec<usize>> {
-        let mut random = Random::new(seed);
-        let places = from.cloned().unwrap_or_else(|| {
-            let mut places: Vec<usize> = (0..self.size).collect();
-            random.shuffle(&mut places);
-            places
-        });
-        let (cost, deltas) = (self.cost(&places), vec![0; self.size * self.size]);
-        let until = vec![0; self.size * self.size];
-        let mut best = (cost, places.clone());
-        let mut tabu = Tabu { qap: self, places, cost, deltas, until, random };
+        let mut tabu = Tabu::new(self, from, seed);
+        let cost = tabu.cost;
+        let mut best = (cost, tabu.places.clone());
         tabu.run(&mut best, stops);
         (from.is_none() || best.0 < cost).then_some(best.1)
+    }
+
+    /// Walks from a random solution, and returns where it ends, with the cost as kept on the way.
+    #[cfg(test)]
+    pub(super) fn walked(&self, seed: u64, stops: &dyn Fn() -> bool) -> (i64, Vec<usize>) {
+        let mut tabu = Tabu::new(self, None, seed);
+        tabu.run(&mut (i64::MIN, Vec::new()), stops);
+        (tabu.cost, tabu.places)
     }
 
     /// Returns what swapping the places of two facilities adds to the cost.
@@ -65,7 +66,19 @@ impl Qap {
     }
 }
 
-impl Tabu<'_> {
+impl<'a> Tabu<'a> {
+    /// Starts from a solution, or from a random one.
+    fn new(qap: &'a Qap, from: Option<&Vec<usize>>, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let places = from.cloned().unwrap_or_else(|| {
+            let mut places: Vec<usize> = (0..qap.size).collect();
+            random.shuffle(&mut places);
+            places
+        });
+        let (deltas, until) = (vec![0; qap.size * qap.size], vec![0; qap.size * qap.size]);
+        Self { qap, cost: qap.cost(&places), places, deltas, until, random }
+    }
+
     /// Takes steps until the work is done, or it is stopped.
     fn run(&mut self, best: &mut (i64, Vec<usize>), stops: &dyn Fn() -> bool) {
         let n = self.qap.size;
