@@ -38,3 +38,5 @@ pub mod golomb;
 pub mod nqueens;
 pub mod numerical_semigroups;
 pub mod uts;
+
+mod random;

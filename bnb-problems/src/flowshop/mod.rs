@@ -4,21 +4,24 @@
 //! back, whichever leaves less to search (J. Gmys, M. Mezmaz, N. Melab and D. Tuyttens, A computationally
 //! efficient branch-and-bound algorithm for the permutation flow-shop scheduling problem, 2020). The bound
 //! considers each machine alone: its time for the front, all remaining jobs one after another, and the time
-//! for the back.
+//! for the back; where that does not prune, also two machines at a time.
 
+mod bound;
+mod greedy;
+mod pairs;
+mod program;
 mod read;
+#[cfg(test)]
+mod tests;
 
-use std::{ops::RangeInclusive, path::PathBuf};
+use std::ops::RangeInclusive;
 
-use bnb_framework::{
-    Children, Problem, Tree,
-    cli::{BuildProblem, DisplaySolution, Failure},
-    words,
-};
+use bnb_framework::{Children, Problem, Tree};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
+pub use self::program::Arguments;
 pub use self::read::{FILE_BYTES_MAX, JOBS_MAX, MACHINES_MAX, parse};
+use self::{bound::Ends, pairs::Pairs};
 
 /// An instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +34,9 @@ pub struct FlowShop {
     heads: Vec<u32>,
     /// The minimum time after any job on each machine.
     tails: Vec<u32>,
+    pairs: Pairs,
+    /// No time on any machine.
+    nothing: Vec<u32>,
 }
 
 /// A partial order: some jobs are at the front, some at the back. There is one state for a whole search,
@@ -52,6 +58,9 @@ pub struct Order {
     low: u32,
     /// The makespan of the best order known when the bound was last computed.
     best: u32,
+    /// Room for the bounds of the children.
+    #[serde(skip)]
+    ends: Ends,
 }
 
 /// The jobs that were not tried yet at one end, each with a lower bound on the makespan if it comes next; the
@@ -62,6 +71,8 @@ pub struct Next {
     jobs: Vec<(u32, u16)>,
 }
 
+/// The least number of remaining jobs for which pairs of machines are worth their time.
+const JOBS_MIN: usize = 8;
 /// The end of the range of the generator's seeds.
 const SEED_END: u32 = i32::MAX as u32;
 
@@ -78,7 +89,8 @@ impl FlowShop {
         };
         let heads = least(&|job, m| job[..m].iter().sum());
         let tails = least(&|job, m| job[m + 1..].iter().sum());
-        Self { jobs, machines, times, heads, tails }
+        let pairs = Pairs::new(machines, &times);
+        Self { jobs, machines, times, heads, tails, pairs, nothing: vec![0; machines] }
     }
 
     /// Creates Taillard's instance of a seed: times from 1 to 99 by his generator.
@@ -117,57 +129,6 @@ impl FlowShop {
         let load = |m: usize| self.times.iter().skip(m).step_by(self.machines).sum::<u32>();
         let least = (0..self.machines).map(|m| self.heads[m] + load(m) + self.tails[m]).max();
         least.unwrap_or(0)..=self.times.iter().sum()
-    }
-
-    /// Returns an order to start with: the longest jobs first, each inserted where the makespan is least (M.
-    /// Nawaz, E. Enscore and I. Ham, 1983).
-    pub fn insertion(&self) -> (u32, Vec<u16>) {
-        let mut jobs: Vec<u16> = (0..self.jobs).filter_map(|job| u16::try_from(job).ok()).collect();
-        jobs.sort_by_key(|&job| std::cmp::Reverse(self.job(job).iter().sum::<u32>()));
-        let mut order = Vec::new();
-        for job in jobs {
-            let with = |place: usize| -> Vec<u16> { [&order[..place], &[job], &order[place..]].concat() };
-            order = (0..=order.len()).map(with).min_by_key(|order| self.makespan(order)).unwrap_or_default();
-        }
-        (self.makespan(&order), order)
-    }
-
-    /// Computes a lower bound on the makespan for each remaining job if it comes next.
-    fn next(&self, order: &Order, at_front: bool) -> Next {
-        let (done, needed) = (order.done(self), order.needed(self));
-        let left = order.left.iter().zip(0_u16..).filter(|(left, _)| **left);
-        let mut jobs: Vec<(u32, u16)> = left
-            .map(|(_, job)| {
-                let times = self.job(job).iter().zip(&order.work);
-                let low = if at_front {
-                    let begun = if order.front.is_empty() { None } else { Some(done) };
-                    let mut before = 0;
-                    times
-                        .zip(needed)
-                        .enumerate()
-                        .map(|(m, ((time, work), needed))| {
-                            before = before.max(begun.map_or(0, |done| done[m])) + time;
-                            before + (work - time) + needed
-                        })
-                        .max()
-                } else {
-                    let follows = if order.back.is_empty() { None } else { Some(needed) };
-                    let mut after = 0;
-                    times
-                        .zip(done)
-                        .enumerate()
-                        .rev()
-                        .map(|(m, ((time, work), done))| {
-                            after = after.max(follows.map_or(0, |needed| needed[m])) + time;
-                            done + (work - time) + after
-                        })
-                        .max()
-                };
-                (low.unwrap_or(0), job)
-            })
-            .collect();
-        jobs.sort_unstable_by(|a, b| b.cmp(a));
-        Next { at_front, jobs }
     }
 }
 
@@ -218,20 +179,40 @@ impl Tree for FlowShop {
         let work =
             (0..self.machines).map(|m| self.times.iter().skip(m).step_by(self.machines).sum()).collect();
         let (front, back, done, needed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Order { front, back, left: vec![true; self.jobs], work, done, needed, low: 0, best: u32::MAX }
+        Order {
+            front,
+            back,
+            left: vec![true; self.jobs],
+            work,
+            done,
+            needed,
+            low: 0,
+            best: u32::MAX,
+            ends: Ends::default(),
+        }
     }
 
     /// Branches at the end where fewer jobs could lead to a better order; if equal, where the bounds are
     /// worse.
     fn branch(&self, order: &mut Order) -> Next {
-        let ends = [self.next(order, true), self.next(order, false)];
-        let worth = |next: &Next| {
-            let hopeful = next.jobs.iter().filter(|(low, _)| *low < order.best).count();
-            let sum: u64 = next.jobs.iter().map(|(low, _)| u64::from(*low)).sum();
+        let mut ends = std::mem::take(&mut order.ends);
+        ends.look(self, order);
+        if !self.pairs.is_empty() && ends.jobs.len() >= JOBS_MIN {
+            ends.each_pair(&self.pairs, &order.work, self.jobs, order.best);
+        }
+        let is_hopeful = |low: u32| low < order.best || order.best == u32::MAX;
+        let worth = |end: usize| {
+            let hopeful = ends.lows[end].iter().filter(|low| is_hopeful(**low)).count();
+            let sum: u64 = ends.lows[end].iter().map(|low| u64::from(*low)).sum();
             (hopeful, std::cmp::Reverse(sum))
         };
-        let [front, back] = ends;
-        if worth(&front) <= worth(&back) { front } else { back }
+        let at_front = worth(0) <= worth(1);
+        let lows = &ends.lows[usize::from(!at_front)];
+        let children = lows.iter().copied().zip(ends.jobs.iter().copied());
+        let mut jobs: Vec<(u32, u16)> = children.filter(|(low, _)| is_hopeful(*low)).collect();
+        jobs.sort_unstable_by(|a, b| b.cmp(a));
+        order.ends = ends;
+        Next { at_front, jobs }
     }
 }
 
@@ -308,63 +289,12 @@ impl Problem for FlowShop {
         sorted.sort_unstable();
         sorted.iter().map(|&job| usize::from(job)).eq(0..self.jobs).then(|| self.makespan(order))
     }
-}
 
-impl DisplaySolution for FlowShop {
-    const COST: &'static str = "makespan";
-    const SOLUTION: &'static str = "order";
-
-    /// Jobs are displayed from 1.
-    fn show(&self, order: &Vec<u16>) -> (String, Value) {
-        let order: Vec<u16> = order.iter().map(|job| job + 1).collect();
-        (format!("{order:?}"), json!(order))
-    }
-}
-
-/// Which instance to solve.
-#[derive(Debug, clap::Args)]
-pub struct Arguments {
-    /// The instance, in Taillard's format: the numbers of jobs and machines, then the times of all jobs, a
-    /// line for each machine.
-    #[arg(required_unless_present = "seed")]
-    file: Option<PathBuf>,
-    /// The number of the instance in the file, if it has several.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    instance: u32,
-    /// Generate an instance like Taillard, from the seed of its times.
-    #[arg(long, conflicts_with_all = ["file", "instance"], requires = "jobs", requires = "machines",
-          value_parser = clap::value_parser!(u32).range(1..i64::from(SEED_END)))]
-    seed: Option<u32>,
-    /// The number of jobs.
-    #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX as i64))]
-    jobs: Option<u16>,
-    /// The number of machines.
-    #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=MACHINES_MAX as i64))]
-    machines: Option<u16>,
-}
-
-impl BuildProblem for FlowShop {
-    const NAME: &'static str = "flowshop";
-    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const ABOUT: &'static str =
-        "Orders jobs so that the last machine is done with the last of them as early as can be";
-    type Arguments = Arguments;
-
-    fn from_arguments(arguments: Arguments) -> Result<Self, Failure> {
-        let Arguments { file, instance, seed, jobs, machines } = arguments;
-        match (file, seed, jobs, machines) {
-            (_, Some(seed), Some(jobs), Some(machines)) => {
-                Ok(Self::generate(jobs.into(), machines.into(), seed))
-            }
-            (Some(file), ..) => {
-                let text = words::text_of(&file, FILE_BYTES_MAX).map_err(Failure::usage)?;
-                parse(&file.display().to_string(), &text, instance).map_err(Failure::usage)
-            }
-            _ => Err(Failure::usage("a file was expected, or --seed, --jobs and --machines")),
-        }
+    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<u16>> {
+        Some(self.inserted(seed, stops))
     }
 
-    fn start(&self) -> Option<(u32, Vec<u16>)> {
-        Some(self.insertion())
+    fn improve(&self, order: &Vec<u16>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<u16>> {
+        self.bettered(order, seed, stops)
     }
 }

@@ -1,25 +1,31 @@
 //! The quadratic assignment problem: facilities are placed so that the sum of flows times distances is
 //! minimal.
 //!
-//! The bound is that of P. Gilmore (1962) and E. Lawler (1963): the cost of a facility at a place is at least
-//! its cost with those already placed, plus its largest flows over the shortest distances of the place;
-//! choosing a place for each facility is an [assignment problem](bnb_framework::assignment). Its reduced
-//! costs determine which facility to place next: the one that loses most by a wrong place.
+//! The bound is a dual ascent that goes on where that of the state before has ended (P. Hahn and T. Grant 1998);
+//! while more facilities are left than that is feasible for, it is that of P. Gilmore (1962) and E. Lawler
+//! (1963). Next comes the facility, or the place, with the least to search by the bounds of its choices; of
+//! choices that are symmetric only one is tried.
 
+mod dual;
+mod lap;
+mod lawler;
 mod read;
-
-use std::collections::VecDeque;
+mod symmetry;
+mod tabu;
+#[cfg(test)]
+mod tests;
+mod tree;
 
 use bnb_framework::{
-    Problem, Tree,
-    assignment::{Assignment, FORBIDDEN},
+    Problem,
     cli::{DisplaySolution, ParseProblem},
     words::ReadError,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::read::parse;
+pub use self::tree::{Next, Placing};
+use self::{dual::Dual, read::parse, symmetry::Symmetry};
 
 /// An instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,28 +35,39 @@ pub struct Qap {
     flows: Vec<i64>,
     /// From place to place, row by row.
     distances: Vec<i64>,
+    /// All costs are multiples of this.
+    unit: i64,
+    /// What costs are multiplied by for the better bound, so that little is lost where they are divided. 0 if
+    /// they are too large for it.
+    scale: i64,
+    facility_symmetry: Symmetry,
+    place_symmetry: Symmetry,
 }
 
-/// A partial solution: some facilities are placed.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Placing {
-    /// The place of each facility, if it has one.
-    places: Vec<Option<u8>>,
-    /// The number of placed facilities.
-    placed: usize,
-    /// The cost of the flows between them.
-    cost: i64,
-    /// A lower bound on the cost of all completions, known before the state's own bound.
-    low: i64,
-    /// The facility to place next, and for each of its places a lower bound on the cost. Known once the state
-    /// is bounded.
-    next: Option<(u8, Vec<(u8, i64)>)>,
-}
+/// The maximum number of facilities left for the better bound.
+const DUAL_MAX: usize = 20;
+/// The maximum cost of a solution for it.
+const COST_MAX: i128 = 1 << 27;
+const SCALE_MAX: i64 = 512;
 
 impl Qap {
     /// Creates an instance with matrices of `size` rows.
     pub fn new(size: usize, flows: Vec<i64>, distances: Vec<i64>) -> Self {
-        Self { size, flows, distances }
+        let largest = |matrix: &[i64]| matrix.iter().map(|entry| i128::from(*entry).abs()).max().unwrap_or(0);
+        let flow: i128 = flows.iter().map(|flow| i128::from(*flow).abs()).sum();
+        let cost_max = (flow * largest(&distances)).max(1);
+        let scale = i64::try_from(COST_MAX / cost_max).unwrap_or(0).min(SCALE_MAX);
+        let unit = unit(size, &flows, &distances);
+        let (facility_symmetry, place_symmetry) =
+            (Symmetry::of(size, &flows), Symmetry::of(size, &distances));
+        Self { size, flows, distances, unit, scale, facility_symmetry, place_symmetry }
+    }
+
+    /// Returns the same instance, to be searched without regard to symmetry.
+    #[must_use]
+    pub fn without_symmetry(mut self) -> Self {
+        (self.facility_symmetry, self.place_symmetry) = (Symmetry::default(), Symmetry::default());
+        self
     }
 
     fn flow(&self, from: usize, to: usize) -> i64 {
@@ -76,120 +93,32 @@ impl Qap {
         pairs.map(|(from, to)| self.flow(from, to) * self.distance(places[from], places[to])).sum()
     }
 
-    /// Returns a solution to start with: from a simple one, pairs of facilities swap places as long as that
-    /// helps.
-    fn descent(&self) -> (i64, Vec<usize>) {
-        let mut places: Vec<usize> = (0..self.size).collect();
-        let mut cost = self.cost(&places);
-        loop {
-            let before = cost;
-            for a in 0..self.size {
-                for b in 0..a {
-                    places.swap(a, b);
-                    let swapped = self.cost(&places);
-                    if swapped < cost {
-                        cost = swapped;
-                    } else {
-                        places.swap(a, b);
-                    }
-                }
-            }
-            if cost == before {
-                return (cost, places);
-            }
+    /// Returns what remains in a state, unless it is too large.
+    fn dual(&self, placing: &Placing) -> Option<Dual> {
+        let left = self.size - placing.placed;
+        if self.scale == 0 || left > DUAL_MAX {
+            return None;
         }
-    }
-
-    /// Computes the bound of Gilmore and Lawler, and stores in the state what it implies for the next step.
-    fn gilmore_lawler(&self, placing: &mut Placing) -> i64 {
-        let facilities = placing.unplaced();
-        let places = placing.free(self.size);
-        let n = facilities.len();
-        let rows = |of: &dyn Fn(usize, usize) -> i64, all: &[usize]| -> Vec<Vec<i64>> {
-            let row = |&one: &usize| {
-                let mut row: Vec<i64> =
-                    all.iter().filter(|&&other| other != one).map(|&other| of(one, other)).collect();
-                row.sort_unstable();
-                row
-            };
-            all.iter().map(row).collect()
-        };
-        let flows = rows(&|from, to| self.flow(from, to), &facilities);
-        let distances = rows(&|from, to| self.distance(from, to), &places);
-        let mut costs = Vec::with_capacity(n * n);
-        for (facility, flows) in facilities.iter().zip(&flows) {
-            for (place, distances) in places.iter().zip(&distances) {
-                // The minimum over all pairings: pair large with small.
-                let rest: i64 =
-                    flows.iter().rev().zip(distances).map(|(flow, distance)| flow * distance).sum();
-                costs.push(self.added(placing, *facility, *place) + rest);
-            }
-        }
-        let mut assignment = Assignment::new(n);
-        let least = assignment.solve(|row, column| costs[row * n + column]).unwrap_or(FORBIDDEN);
-        let bound = placing.cost + least;
-        let left = |row: usize, column: usize| assignment.reduced(row, column, costs[row * n + column]);
-        let next = (0..n).max_by_key(|&row| (0..n).map(|column| left(row, column)).sum::<i64>());
-        placing.next = next.map(|row| {
-            let choices = places.iter().enumerate();
-            let mut choices: Vec<(u8, i64)> =
-                choices.map(|(column, &place)| (small(place), bound + left(row, column))).collect();
-            choices.sort_by_key(|&(place, low)| (low, place));
-            (small(facilities[row]), choices)
-        });
-        bound
+        let facilities = placing.unplaced().into_iter().map(tree::small).collect();
+        let places = placing.free(self.size).into_iter().map(tree::small).collect();
+        let own = |facility: usize, place: usize| self.added(placing, facility, place) * self.scale;
+        let pair = |[f, p, g, q]: [usize; 4]| self.flow(f, g) * self.distance(p, q) * self.scale;
+        Some(Dual::new(facilities, places, placing.cost * self.scale, own, pair))
     }
 }
 
-fn small(index: usize) -> u8 {
-    u8::try_from(index).expect("there are at most 128 facilities")
-}
-
-impl Placing {
-    /// Returns the placed facilities and their places.
-    fn placed(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let places = self.places.iter().enumerate();
-        places.filter_map(|(facility, place)| place.map(|place| (facility, usize::from(place))))
+/// Returns a number that divides the costs of all solutions.
+fn unit(size: usize, flows: &[i64], distances: &[i64]) -> i64 {
+    fn divisor(a: i64, b: i64) -> i64 {
+        if b == 0 { a.abs() } else { divisor(b, a % b) }
     }
-
-    fn unplaced(&self) -> Vec<usize> {
-        (0..self.places.len()).filter(|&facility| self.places[facility].is_none()).collect()
-    }
-
-    /// Returns the free places.
-    fn free(&self, size: usize) -> Vec<usize> {
-        let mut taken = vec![false; size];
-        self.placed().for_each(|(_, place)| taken[place] = true);
-        (0..size).filter(|&place| !taken[place]).collect()
-    }
-}
-
-impl Tree for Qap {
-    type State = Placing;
-    type Children = VecDeque<Placing>;
-
-    fn root(&self) -> Placing {
-        Placing { places: vec![None; self.size], placed: 0, cost: 0, low: i64::MIN, next: None }
-    }
-
-    fn branch(&self, placing: &mut Placing) -> VecDeque<Placing> {
-        let (facility, choices) = placing.next.take().unwrap_or_else(|| {
-            // Without pruning no bound was computed.
-            let facility = placing.unplaced().first().copied().unwrap_or(0);
-            let free = placing.free(self.size).into_iter();
-            (small(facility), free.map(|place| (small(place), i64::MIN)).collect())
-        });
-        let child = |(place, low): (u8, i64)| {
-            let added = self.added(placing, usize::from(facility), usize::from(place));
-            let mut child = placing.clone();
-            child.places[usize::from(facility)] = Some(place);
-            child.placed += 1;
-            child.cost += added;
-            child.low = low;
-            child
-        };
-        choices.into_iter().map(child).collect()
-    }
+    let of = |matrix: &[i64]| matrix.iter().copied().fold(0, divisor);
+    let diagonal = |matrix: &[i64]| (0..size).any(|one| matrix[one * size + one] != 0);
+    let is_symmetric =
+        |matrix: &[i64]| (0..size).all(|a| (0..a).all(|b| matrix[a * size + b] == matrix[b * size + a]));
+    // If both are symmetric, every cost occurs twice, except those of a facility with itself.
+    let twice = is_symmetric(flows) && is_symmetric(distances) && !(diagonal(flows) && diagonal(distances));
+    (of(flows) * of(distances) * if twice { 2 } else { 1 }).max(1)
 }
 
 impl Problem for Qap {
@@ -197,6 +126,8 @@ impl Problem for Qap {
     type Cost = i64;
     /// The place of each facility, from 0.
     type Solution = Vec<usize>;
+    /// Of symmetric solutions only one is visited.
+    const EVERY_SOLUTION: bool = false;
 
     fn leaf(&self, placing: &Placing) -> Option<i64> {
         (placing.placed == self.size).then_some(placing.cost)
@@ -206,7 +137,33 @@ impl Problem for Qap {
         if best.is_some_and(|best| placing.low >= best) {
             return Some(placing.low);
         }
-        Some(self.gilmore_lawler(placing).max(placing.low))
+        if placing.dual.is_none() {
+            placing.dual = self.dual(placing).map(Box::new);
+        }
+        let Some(dual) = &mut placing.dual else {
+            let bounded = self.gilmore_lawler(placing);
+            placing.next = placing.choose(self, &bounded.facilities, &bounded.places, &bounded.lows, best);
+            return Some(bounded.bound.max(placing.low));
+        };
+        // The least scaled cost that is of no interest.
+        let limit = best.map(|best| (best - self.unit) * self.scale + 1);
+        if dual.ascend(limit).is_none() {
+            // Without a limit something is always left.
+            return best;
+        }
+        let unscaled = |cost: i64| -(-cost).div_euclid(self.scale * self.unit) * self.unit;
+        let bound = unscaled(dual.bound).max(placing.low);
+        if best.is_some_and(|best| bound >= best) {
+            return best;
+        }
+        let of = |all: &[u8]| -> Vec<usize> { all.iter().map(|&one| one.into()).collect() };
+        let (facilities, places) = (of(&dual.facilities), of(&dual.places));
+        let lows: Vec<i64> = dual.own.iter().map(|&own| dual.bound + i64::from(own)).collect();
+        placing.next = placing.choose(self, &facilities, &places, &lows, limit).map(|mut next| {
+            next.others.iter_mut().for_each(|(low, _)| *low = unscaled(*low).max(bound));
+            next
+        });
+        Some(bound)
     }
 
     fn solution(&self, placing: &Placing) -> Vec<usize> {
@@ -219,6 +176,14 @@ impl Problem for Qap {
         let mut sorted = places.clone();
         sorted.sort_unstable();
         sorted.iter().copied().eq(0..self.size).then(|| self.cost(places))
+    }
+
+    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
+        self.searched(None, seed, stops)
+    }
+
+    fn improve(&self, places: &Vec<usize>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<usize>> {
+        self.searched(Some(places), seed, stops)
     }
 }
 
@@ -234,7 +199,7 @@ impl ParseProblem for Qap {
     }
 
     fn start(&self) -> Option<(i64, Vec<usize>)> {
-        Some(self.descent())
+        Some(self.start_places())
     }
 }
 

@@ -1,0 +1,162 @@
+//! Bounds and searches against all orders, and heuristics against what they promise.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "small numbers in tests")]
+
+use bnb_framework::{Best, Problem, Tree, sequential};
+use proptest::prelude::*;
+
+use super::{
+    FlowShop, Order,
+    bound::Ends,
+    pairs::{Pairs, Spans},
+};
+
+/// Calls a function with all orders of some jobs.
+fn each_order(jobs: &mut Vec<u16>, from: usize, look: &mut dyn FnMut(&[u16])) {
+    if from == jobs.len() {
+        look(jobs);
+    }
+    for next in from..jobs.len() {
+        jobs.swap(from, next);
+        each_order(jobs, from + 1, look);
+        jobs.swap(from, next);
+    }
+}
+
+/// Returns the least makespan with this front and back, the back from the last job on.
+fn least(shop: &FlowShop, front: &[u16], back: &[u16]) -> u32 {
+    let is_left = |job: &u16| !front.contains(job) && !back.contains(job);
+    let mut left: Vec<u16> = (0..shop.jobs as u16).filter(is_left).collect();
+    let mut least = u32::MAX;
+    let back: Vec<u16> = back.iter().rev().copied().collect();
+    each_order(&mut left, 0, &mut |middle| {
+        least = least.min(shop.makespan(&[front, middle, &back].concat()));
+    });
+    least
+}
+
+fn shops(jobs: std::ops::Range<usize>) -> impl Strategy<Value = FlowShop> {
+    (jobs, 1_usize..6).prop_flat_map(|(jobs, machines)| {
+        let times = prop::collection::vec(0_u32..20, jobs * machines);
+        times.prop_map(move |times| FlowShop::new(jobs, machines, times))
+    })
+}
+
+fn started(shop: &FlowShop, front: &[u16], back: &[u16]) -> Order {
+    let mut order = shop.root();
+    front.iter().for_each(|&job| order.put(shop, job, true));
+    back.iter().for_each(|&job| order.put(shop, job, false));
+    order
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_search_finds_the_best_order(shop in shops(1..7), starts: bool, pruning: bool) {
+        let start = shop.start_order();
+        let start = starts.then(|| Best::new(start.0, start.1));
+        let found = sequential::solve(&shop, pruning, start).best.unwrap();
+        prop_assert_eq!(found.cost, least(&shop, &[], &[]));
+        prop_assert_eq!(shop.cost_of(&found.solution), Some(found.cost));
+    }
+
+    /// Large enough for pairs of machines to count.
+    #[test]
+    fn pairs_of_machines_prune_no_optimum(shop in shops(9..11)) {
+        let with = sequential::solve(&shop, true, None);
+        let alone = FlowShop { pairs: Pairs::default(), ..shop.clone() };
+        let without = sequential::solve(&alone, true, None);
+        prop_assert_eq!(with.best.map(|best| best.cost), without.best.map(|best| best.cost));
+    }
+
+    #[test]
+    fn no_child_is_better_than_its_bound(
+        (shop, jobs) in shops(2..7).prop_flat_map(|shop| {
+            let jobs: Vec<u16> = (0..shop.jobs as u16).collect();
+            (Just(shop), Just(jobs).prop_shuffle())
+        }),
+        front: prop::sample::Index,
+        back: prop::sample::Index,
+    ) {
+        let front = &jobs[..front.index(jobs.len())];
+        let back = &jobs[front.len()..][..back.index(jobs.len() - front.len())];
+        let order = started(&shop, front, back);
+        let mut ends = Ends::default();
+        ends.look(&shop, &order);
+        let alone = ends.lows.clone();
+        ends.each_pair(&shop.pairs, &order.work, shop.jobs, u32::MAX - 1);
+        for (column, &job) in ends.jobs.iter().enumerate() {
+            let at_front = least(&shop, &[front, &[job]].concat(), back);
+            let at_back = least(&shop, front, &[back, &[job]].concat());
+            for (end, least) in [at_front, at_back].into_iter().enumerate() {
+                prop_assert!(alone[end][column] <= ends.lows[end][column]);
+                prop_assert!(ends.lows[end][column] <= least, "{} {}", ends.lows[end][column], least);
+            }
+        }
+    }
+
+    /// The span is what the best order of two machines with time lags takes.
+    #[test]
+    fn spans_are_those_of_the_best_order(shop in shops(2..6)) {
+        let all: Vec<u16> = (0..shop.jobs as u16).collect();
+        let mut spans = Spans::default();
+        spans.of(shop.jobs, &all);
+        for b in 1..shop.machines {
+            for a in 0..b {
+                shop.pairs.spans(a, b, &mut spans);
+                for &gone in &all {
+                    let mut others: Vec<u16> = all.iter().copied().filter(|&job| job != gone).collect();
+                    let mut least = u32::MAX;
+                    each_order(&mut others, 0, &mut |order| {
+                        let (mut first, mut second) = (0, 0);
+                        for &job in order {
+                            let times = shop.job(job);
+                            first += times[a];
+                            second = second.max(first + times[a + 1..b].iter().sum::<u32>()) + times[b];
+                        }
+                        least = least.min(second);
+                    });
+                    prop_assert_eq!(spans.without[usize::from(gone)], least);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn heuristics_depend_on_the_seed_alone(shop in shops(1..15), seed: u64) {
+        let order = shop.construct(seed, &|| false).unwrap();
+        let makespan = shop.cost_of(&order).unwrap();
+        prop_assert_eq!(shop.construct(seed, &|| false), Some(order.clone()));
+        // What is stopped at once is still a solution.
+        prop_assert!(shop.construct(seed, &|| true).is_some_and(|order| shop.cost_of(&order).is_some()));
+        prop_assert_eq!(shop.improve(&order, seed, &|| true), None);
+        let start = shop.start_order();
+        prop_assert_eq!(shop.cost_of(&start.1), Some(start.0));
+        prop_assert!(start.0 <= shop.makespan(&shop.construct(0, &|| false).unwrap()));
+        prop_assert!(makespan >= least_possible(&shop));
+    }
+}
+
+fn least_possible(shop: &FlowShop) -> u32 {
+    *shop.makespans().start()
+}
+
+#[test]
+fn a_round_improves_a_poor_order_and_so_does_its_repetition() {
+    let shop = FlowShop::generate(20, 5, 873_654_221);
+    let poor: Vec<u16> = (0..20).collect();
+    let better = shop.improve(&poor, 7, &|| false).unwrap();
+    assert_eq!(shop.improve(&poor, 7, &|| false), Some(better.clone()));
+    let makespan = shop.cost_of(&better).unwrap();
+    assert!((1278..=1300).contains(&makespan), "{makespan}");
+}
+
+#[test]
+fn large_instances_have_a_start() {
+    for (jobs, machines) in [(1, 1), (2, 256), (300, 60)] {
+        let shop = FlowShop::generate(jobs, machines, 5);
+        let (makespan, order) = shop.start_order();
+        assert_eq!(shop.cost_of(&order), Some(makespan));
+    }
+}

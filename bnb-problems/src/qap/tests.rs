@@ -1,0 +1,182 @@
+//! Bounds and searches against all solutions, with symmetry and without, and heuristics against what they
+//! promise.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "small numbers in tests")]
+
+use bnb_framework::{Best, Children, Problem, Tree, sequential};
+use proptest::prelude::*;
+
+use super::{Placing, Qap, lap, symmetry::Symmetry};
+
+/// Returns the least cost of all completions of some places.
+fn least(qap: &Qap, places: &mut Vec<Option<u8>>) -> i64 {
+    let Some(facility) = places.iter().position(Option::is_none) else {
+        let places: Vec<usize> = places.iter().flatten().map(|&place| place.into()).collect();
+        return qap.cost(&places);
+    };
+    let mut best = i64::MAX;
+    for place in 0..qap.size as u8 {
+        if !places.contains(&Some(place)) {
+            places[facility] = Some(place);
+            best = best.min(least(qap, places));
+            places[facility] = None;
+        }
+    }
+    best
+}
+
+fn matrix(size: usize) -> impl Strategy<Value = Vec<i64>> {
+    let any = prop::collection::vec(-5_i64..30, size * size);
+    // Few values make symmetry likely.
+    let few = prop::collection::vec(0_i64..2, size * size);
+    let even = prop::collection::vec(0_i64..9, size * size).prop_map(move |half| {
+        let at = |a: usize, b: usize| if a == b { 0 } else { half[a.min(b) * size + a.max(b)] };
+        (0..size * size).map(|one| at(one / size, one % size)).collect()
+    });
+    let ring = (1_i64..5).prop_map(move |unit| {
+        let apart = |a: usize, b: usize| a.abs_diff(b).min(size - a.abs_diff(b)) as i64;
+        (0..size * size).map(|one| unit * apart(one / size, one % size)).collect()
+    });
+    prop_oneof![any, few, even, ring]
+}
+
+fn instances(sizes: std::ops::Range<usize>) -> impl Strategy<Value = Qap> {
+    let matrices = sizes.prop_flat_map(|size| (Just(size), matrix(size), matrix(size)));
+    let qaps = matrices.prop_map(|(size, flows, distances)| Qap::new(size, flows, distances));
+    // Without a scale the bound is that for large instances.
+    (qaps, any::<bool>()).prop_map(|(qap, is_small)| if is_small { qap } else { Qap { scale: 0, ..qap } })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn the_search_finds_the_optimum(qap in instances(1..7), starts: bool, pruning: bool, symmetric: bool) {
+        let optimum = least(&qap, &mut vec![None; qap.size]);
+        let start = qap.searched(None, 1, &|| true).unwrap();
+        let start = starts.then(|| Best::new(qap.cost(&start), start));
+        let qap = if symmetric { qap } else { qap.without_symmetry() };
+        let found = sequential::solve(&qap, pruning, start).best.unwrap();
+        prop_assert_eq!(found.cost, optimum);
+        prop_assert_eq!(qap.cost_of(&found.solution), Some(optimum));
+        prop_assert_eq!(optimum % qap.unit, 0);
+    }
+
+    #[test]
+    fn no_completion_is_better_than_the_bound(
+        qap in instances(2..7),
+        steps in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+        beside in prop::option::of(-3_i64..9),
+    ) {
+        let limit = beside.map(|beside| least(&qap, &mut vec![None; qap.size]) + beside);
+        let mut state = qap.root();
+        let holds = |bound: i64, state: &Placing| {
+            let least = least(&qap, &mut state.places.clone());
+            // Only what is better than the limit has to be bounded.
+            bound <= least || limit.is_some_and(|limit| limit <= least && bound <= limit)
+        };
+        for step in steps {
+            let bound = qap.bound(&mut state, limit).unwrap();
+            prop_assert!(holds(bound, &state), "{bound} {state:?}");
+            if limit.is_some_and(|limit| bound >= limit) {
+                break;
+            }
+            let mut next = qap.branch(&mut state);
+            let mut children = Vec::new();
+            while let Some(child) = Children::next(&mut next, &qap, &state) {
+                prop_assert!(holds(child.low, &child), "{child:?}");
+                children.push(child);
+            }
+            if children.is_empty() || children[0].placed == qap.size {
+                break;
+            }
+            state = step.get(&children).clone();
+        }
+    }
+
+    #[test]
+    fn reduced_costs_prove_an_assignment(size in 1_usize..6, costs in prop::collection::vec(
+        prop_oneof![5 => -20_i32..50, 1 => Just(lap::FORBIDDEN)], 25))
+    {
+        let costs = &costs[..size * size];
+        let mut table = lap::Table::default();
+        table.reset(size);
+        table.costs.extend_from_slice(costs);
+        let total = table.solve();
+        let allowed = |one: usize| costs[one] < lap::FORBIDDEN;
+        prop_assert_eq!(total, cheapest(costs, size, 0, 0));
+        if total.is_some() {
+            // Without negative costs, the cheapest assignment of what is left costs nothing.
+            prop_assert!((0..size * size).all(|one| allowed(one) == (table.costs[one] < lap::FORBIDDEN)));
+            prop_assert!(table.costs.iter().all(|&cost| cost >= 0));
+            prop_assert_eq!(cheapest(&table.costs, size, 0, 0), Some(0));
+        }
+    }
+
+    #[test]
+    fn heuristics_depend_on_the_seed_alone(qap in instances(1..9), seed: u64) {
+        let stops = || { let calls = std::cell::Cell::new(0); move || { calls.set(calls.get() + 1); calls.get() > 60 } };
+        let places = qap.construct(seed, &stops()).unwrap();
+        prop_assert_eq!(qap.construct(seed, &stops()), Some(places.clone()));
+        let cost = qap.cost_of(&places).unwrap();
+        let better = qap.improve(&places, seed, &stops());
+        prop_assert!(better.is_none_or(|better| qap.cost_of(&better).is_some_and(|it| it < cost)));
+        for (a, b) in [(0, qap.size - 1), (qap.size / 2, 0)] {
+            let mut swapped = places.clone();
+            swapped.swap(a, b);
+            let delta = if a == b { 0 } else { qap.swapped(&places, a, b) };
+            prop_assert_eq!(qap.cost(&swapped), cost + delta);
+        }
+    }
+
+    /// What is kept up to date is what would be computed anew.
+    #[test]
+    fn the_cost_is_known_after_any_number_of_swaps(qap in instances(2..9), seed: u64, steps in 1_u32..40) {
+        let calls = std::cell::Cell::new(0);
+        let (cost, places) = qap.walked(seed, &|| { calls.set(calls.get() + 1); calls.get() > steps });
+        prop_assert_eq!(qap.cost(&places), cost);
+    }
+}
+
+fn cheapest(costs: &[i32], size: usize, row: usize, taken: u32) -> Option<i64> {
+    if row == size {
+        return Some(0);
+    }
+    let free = (0..size).filter(|&c| taken & (1 << c) == 0 && costs[row * size + c] < lap::FORBIDDEN);
+    free.filter_map(|c| {
+        Some(i64::from(costs[row * size + c]) + cheapest(costs, size, row + 1, taken | 1 << c)?)
+    })
+    .min()
+}
+
+#[test]
+fn places_of_a_ring_can_be_turned_and_mirrored() {
+    let distances: Vec<i64> =
+        (0..36_i64).map(|one| (one / 6 - one % 6).abs()).map(|apart| apart.min(6 - apart)).collect();
+    let symmetry = Symmetry::of(6, &distances);
+    assert_eq!(symmetry.orbits(6, |_| false), [0; 6]);
+    assert_eq!(symmetry.orbits(6, |place| place == 0), [0, 1, 2, 3, 2, 1]);
+    assert_eq!(symmetry.orbits(6, |place| place < 2), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn those_without_flows_can_be_exchanged() {
+    let mut flows = vec![0; 25];
+    (flows[1], flows[5]) = (3, 4);
+    let symmetry = Symmetry::of(5, &flows);
+    assert_eq!(symmetry.orbits(5, |_| false), [0, 1, 2, 2, 2]);
+    assert_eq!(symmetry.orbits(5, |facility| facility == 3), [0, 1, 2, 3, 2]);
+}
+
+/// A search that looks at one of each kind of place visits fewer states, and finds what the other finds.
+#[test]
+fn symmetry_saves_states() {
+    let apart = |a: i64, b: i64| (a / 3 - b / 3).abs() + (a % 3 - b % 3).abs();
+    let distances = (0..81).map(|one| apart(one / 9, one % 9)).collect();
+    let flows = (0..81_i64).map(|one| (one / 9 * 7 + one % 9 * 5) % 11).collect();
+    let qap = Qap::new(9, flows, distances);
+    let with = sequential::solve(&qap, true, None);
+    let without = sequential::solve(&qap.clone().without_symmetry(), true, None);
+    assert_eq!(with.best.map(|best| best.cost), without.best.map(|best| best.cost));
+    assert!(with.states * 2 < without.states, "{} {}", with.states, without.states);
+}
