@@ -39,7 +39,8 @@ impl Table {
         self.done.resize(size, false);
     }
 
-    /// Returns the least cost, and leaves the reduced costs in the table. Returns `None` if nothing is allowed.
+    /// Returns the least cost, and leaves the reduced costs in the table. Returns `None` if nothing is
+    /// allowed.
     pub(super) fn solve(&mut self) -> Option<i64> {
         self.reduce()?;
         for row in 0..self.size {

@@ -1,15 +1,15 @@
-//! Good solutions without the tree, by robust tabu search (E. Taillard, Robust taboo search for the quadratic
-//! assignment problem, 1991): in each step the best swap of two facilities' places, unless it brings both back to
-//! where they were not long ago; for how long that is forbidden is drawn.
+//! Good solutions without the tree, by robust tabu search (E. Taillard, Robust taboo search for the
+//! quadratic assignment problem, 1991): in each step the best swap of two facilities' places, unless it
+//! brings both back to where they were not long ago; for how long that is forbidden is drawn.
 //!
-//! What a swap would change is kept for all pairs. After a swap it takes a few operations to renew it for each
-//! pair that was not part of it.
+//! What a swap would change is kept for all pairs. After a swap it takes a few operations to renew it for
+//! each pair that was not part of it.
 
 use super::Qap;
 use crate::random::Random;
 
-/// The work of a round, in steps of about a nanosecond: one for each pair that is looked at, and more for those
-/// that are computed anew.
+/// The work of a round, in steps of about a nanosecond: one for each pair that is looked at, and more for
+/// those that are computed anew.
 const ROUND_STEPS: usize = 20_000_000;
 
 struct Tabu<'a> {
@@ -30,8 +30,8 @@ impl Qap {
         (self.cost(&places), places)
     }
 
-    /// Searches from a solution, or from a random one. Returns the best that was found, or `None` if it is no
-    /// better than the given one.
+    /// Searches from a solution, or from a random one. Returns the best that was found, or `None` if it is
+    /// no better than the given one.
     pub(super) fn searched(
         &self,
         from: Option<&Vec<usize>>,
@@ -54,7 +54,7 @@ impl Qap {
     }
 
     /// Returns what swapping the places of two facilities adds to the cost.
-    fn swapped(&self, places: &[usize], a: usize, b: usize) -> i64 {
+    pub(super) fn swapped(&self, places: &[usize], a: usize, b: usize) -> i64 {
         let (p, q) = (places[a], places[b]);
         let mut delta = (self.flow(a, a) - self.flow(b, b)) * (self.distance(q, q) - self.distance(p, p))
             + (self.flow(a, b) - self.flow(b, a)) * (self.distance(q, p) - self.distance(p, q));
@@ -110,8 +110,8 @@ impl<'a> Tabu<'a> {
         1 + ((8 * self.qap.size * drawn * drawn * drawn) >> 24)
     }
 
-    /// Returns the best swap that is allowed, or that leads to a new best. One that brings both to where they
-    /// have not been for long comes before all others.
+    /// Returns the best swap that is allowed, or that leads to a new best. One that brings both to where
+    /// they have not been for long comes before all others.
     fn best_swap(&mut self, step: usize, best: i64) -> Option<(usize, usize)> {
         let n = self.qap.size;
         let (mut chosen, mut least) = (None, (true, i64::MAX));

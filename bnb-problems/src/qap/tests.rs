@@ -115,7 +115,13 @@ proptest! {
 
     #[test]
     fn heuristics_depend_on_the_seed_alone(qap in instances(1..9), seed: u64) {
-        let stops = || { let calls = std::cell::Cell::new(0); move || { calls.set(calls.get() + 1); calls.get() > 60 } };
+        let stops = || {
+            let calls = std::cell::Cell::new(0);
+            move || {
+                calls.set(calls.get() + 1);
+                calls.get() > 60
+            }
+        };
         let places = qap.construct(seed, &stops()).unwrap();
         prop_assert_eq!(qap.construct(seed, &stops()), Some(places.clone()));
         let cost = qap.cost_of(&places).unwrap();
