@@ -44,8 +44,11 @@ fn shops(jobs: std::ops::Range<usize>) -> impl Strategy<Value = FlowShop> {
 
 fn started(shop: &FlowShop, front: &[u16], back: &[u16]) -> Order {
     let mut order = shop.root();
-    front.iter().for_each(|&job| order.put(shop, job, true));
-    back.iter().for_each(|&job| order.put(shop, job, false));
+    for (jobs, at_front) in [(front, true), (back, false)] {
+        for &job in jobs {
+            order.put(shop, job, at_front);
+        }
+    }
     order
 }
 

@@ -162,7 +162,9 @@ impl Dual {
         for (_, line) in table.chunks_exact_mut(n).enumerate().filter(|(k, _)| *k != row) {
             let extra = share + i32::from(rest > 0);
             rest -= 1;
-            line.iter_mut().for_each(|cost| *cost = sum(*cost, extra));
+            for cost in line {
+                *cost = sum(*cost, extra);
+            }
         }
     }
 

@@ -146,7 +146,7 @@ impl Problem for Qap {
             return Some(bounded.bound.max(placing.low));
         };
         // The least scaled cost that is of no interest.
-        let limit = best.map(|best| (best - self.unit) * self.scale + 1);
+        let limit = best.map(|best| (best - 1).div_euclid(self.unit) * self.unit * self.scale + 1);
         if dual.ascend(limit).is_none() {
             // Without a limit something is always left.
             return best;

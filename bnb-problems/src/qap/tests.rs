@@ -1,7 +1,12 @@
 //! Bounds and searches against all solutions, with symmetry and without, and heuristics against what they
 //! promise.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "small numbers in tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "small numbers in tests"
+)]
 
 use bnb_framework::{Best, Children, Problem, Tree, sequential};
 use proptest::prelude::*;
