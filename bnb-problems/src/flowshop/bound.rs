@@ -1,18 +1,18 @@
 //! The lower bounds of all children of a partial order, at both ends at once.
 //!
-//! Each machine alone: the time at which it is done with the front, its work for the remaining jobs, and the
-//! time that is needed after the last of them. The end that the next job is not put at is known better than by
-//! the jobs that are there: some remaining job has to meet it, so the least that any of them leads to counts.
-//! Only if that does not prune, pairs of machines are considered (see [`Pairs`]).
+//! Each machine alone: the time at which it is done with the front, its work for the remaining jobs, and
+//! the time that is needed after the last of them. The end that the next job is not put at is known better
+//! than by the jobs that are there: some remaining job has to meet it, so the least that any of them leads
+//! to counts. Only if that does not prune, pairs of machines are considered (see [`Pairs`]).
 
 use super::{
     FlowShop, Order,
     pairs::{Pairs, Spans},
 };
 
-/// The remaining jobs of a partial order, and lower bounds on the makespan if they come next. The tables have a
-/// row for each machine, with an entry for each remaining job. They are kept for the next partial order, but only
-/// as room.
+/// The remaining jobs of a partial order, and lower bounds on the makespan if they come next. The tables
+/// have a row for each machine, with an entry for each remaining job. They are kept for the next partial
+/// order, but only as room.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     pub(super) jobs: Vec<u16>,

@@ -1,6 +1,7 @@
-//! Good orders without the tree: jobs are inserted one by one where the makespan is least (M. Nawaz, E. Enscore
-//! and I. Ham, 1983), and then taken out and inserted again, again and again (R. Ruiz and T. Stützle, A simple
-//! and effective iterated greedy algorithm for the permutation flowshop scheduling problem, 2007).
+//! Good orders without the tree: jobs are inserted one by one where the makespan is least (M. Nawaz, E.
+//! Enscore and I. Ham, 1983), and then taken out and inserted again, again and again (R. Ruiz and T.
+//! Stützle, A simple and effective iterated greedy algorithm for the permutation flowshop scheduling
+//! problem, 2007).
 //!
 //! The makespans of all places for a job come from one pass over the order (E. Taillard, Some efficient
 //! heuristic methods for the flow shop sequencing problem, 1990).
@@ -96,8 +97,8 @@ impl<'a> Inserter<'a> {
             if reached < least {
                 (best, least) = (next.clone(), reached);
             }
-            // What is worse is accepted as by annealing at a temperature of a 25th of the mean time: powers of
-            // two are as likely as those of e, the exponent being smaller by ln 2, about 7 / 10.
+            // What is worse is accepted as by annealing at a temperature of a 25th of the mean time: powers
+            // of two are as likely as those of e, the exponent being smaller by ln 2, about 7 / 10.
             let worse = u64::from(reached.saturating_sub(makespan));
             let luck = u64::from(self.random.next().trailing_zeros());
             if worse * 250 * self.shop.times.len() as u64 <= luck * 7 * all {
@@ -106,8 +107,8 @@ impl<'a> Inserter<'a> {
         }
     }
 
-    /// Takes some jobs out of an order, inserts them again, and then each job as long as that helps. Returns
-    /// the makespan, or `None` if the work is done before.
+    /// Takes some jobs out of an order, inserts them again, and then each job as long as that helps.
+    /// Returns the makespan, or `None` if the work is done before.
     fn renew(&mut self, order: &mut Vec<u16>) -> Option<u32> {
         let taken = TAKEN_OUT.min(order.len() - 1);
         let out: Vec<u16> = (0..taken).map(|_| order.remove(self.random.below(order.len()))).collect();
@@ -131,8 +132,8 @@ impl<'a> Inserter<'a> {
         }
     }
 
-    /// Inserts a job where the makespan is least, at any of these places. Returns the makespan, or `None` if
-    /// it was stopped.
+    /// Inserts a job where the makespan is least, at any of these places. Returns the makespan, or `None`
+    /// if it was stopped.
     fn insert(&mut self, order: &mut Vec<u16>, job: u16) -> Option<u32> {
         let steps = 3 * (order.len() as u64 + 1) * self.shop.machines as u64;
         self.steps_left = self.steps_left.checked_sub(steps)?;

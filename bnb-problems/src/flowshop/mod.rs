@@ -63,8 +63,8 @@ pub struct Order {
     ends: Ends,
 }
 
-/// The jobs that were not tried yet at one end, each with a lower bound on the makespan if it comes next; the
-/// worst first.
+/// The jobs that were not tried yet at one end, each with a lower bound on the makespan if it comes next;
+/// the worst first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Next {
     at_front: bool,

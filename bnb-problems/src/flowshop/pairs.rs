@@ -1,18 +1,19 @@
 //! Two machines at a time (B. Lageweg, J. Lenstra and A. Rinnooy Kan, A general bounding scheme for the
 //! permutation flow-shop problem, 1978).
 //!
-//! Of the remaining jobs only their times on two machines count, and what each needs between these at least:
-//! a time lag, during which jobs may overtake each other. The order that is best for two machines with time
-//! lags is that of S. Johnson (1954), with the lag added to both times (L. Mitten, 1959). It is the same for all
-//! sets of jobs, so it is sorted only once for each pair.
+//! Of the remaining jobs only their times on two machines count, and what each needs between these at
+//! least: a time lag, during which jobs may overtake each other. The order that is best for two machines
+//! with time lags is that of S. Johnson (1954), with the lag added to both times (L. Mitten, 1959). It is
+//! the same for all sets of jobs, so it is sorted only once for each pair.
 //!
 //! The span is the longest way through an order: over some jobs on the first machine, one job with its lag,
-//! and the jobs from there on the second machine. So the spans of a set without each of its jobs all come from
-//! one pass from either side.
+//! and the jobs from there on the second machine. So the spans of a set without each of its jobs all come
+//! from one pass from either side.
 
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of entries in the orders of all pairs: more would take more memory than they are worth.
+/// The maximum number of entries in the orders of all pairs: more would take more memory than they are
+/// worth.
 const ENTRIES_MAX: usize = 1 << 20;
 
 /// What is known of all pairs of machines.

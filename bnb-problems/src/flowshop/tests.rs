@@ -44,8 +44,11 @@ fn shops(jobs: std::ops::Range<usize>) -> impl Strategy<Value = FlowShop> {
 
 fn started(shop: &FlowShop, front: &[u16], back: &[u16]) -> Order {
     let mut order = shop.root();
-    front.iter().for_each(|&job| order.put(shop, job, true));
-    back.iter().for_each(|&job| order.put(shop, job, false));
+    for (jobs, at_front) in [(front, true), (back, false)] {
+        for &job in jobs {
+            order.put(shop, job, at_front);
+        }
+    }
     order
 }
 
@@ -54,8 +57,8 @@ proptest! {
 
     #[test]
     fn the_search_finds_the_best_order(shop in shops(1..7), starts: bool, pruning: bool) {
-        let start = shop.start_order();
-        let start = starts.then(|| Best::new(start.0, start.1));
+        let order = shop.inserted(1, &|| false);
+        let start = starts.then(|| Best::new(shop.makespan(&order), order));
         let found = sequential::solve(&shop, pruning, start).best.unwrap();
         prop_assert_eq!(found.cost, least(&shop, &[], &[]));
         prop_assert_eq!(shop.cost_of(&found.solution), Some(found.cost));
@@ -131,9 +134,6 @@ proptest! {
         // What is stopped at once is still a solution.
         prop_assert!(shop.construct(seed, &|| true).is_some_and(|order| shop.cost_of(&order).is_some()));
         prop_assert_eq!(shop.improve(&order, seed, &|| true), None);
-        let start = shop.start_order();
-        prop_assert_eq!(shop.cost_of(&start.1), Some(start.0));
-        prop_assert!(start.0 <= shop.makespan(&shop.construct(0, &|| false).unwrap()));
         prop_assert!(makespan >= least_possible(&shop));
     }
 }
@@ -154,9 +154,10 @@ fn a_round_improves_a_poor_order_and_so_does_its_repetition() {
 
 #[test]
 fn large_instances_have_a_start() {
-    for (jobs, machines) in [(1, 1), (2, 256), (300, 60)] {
+    for (jobs, machines) in [(1, 1), (2, 256), (120, 20)] {
         let shop = FlowShop::generate(jobs, machines, 5);
         let (makespan, order) = shop.start_order();
         assert_eq!(shop.cost_of(&order), Some(makespan));
+        assert!(makespan <= shop.makespan(&shop.construct(0, &|| false).unwrap()));
     }
 }

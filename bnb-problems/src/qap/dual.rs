@@ -1,16 +1,17 @@
 //! The bound of P. Hahn and T. Grant (Lower bounds for the quadratic assignment problem based upon a dual
-//! formulation, 1998): a dual ascent on the linearisation of the first level (W. Adams and T. Johnson, 1994), in
-//! whole numbers.
+//! formulation, 1998): a dual ascent on the linearisation of the first level (W. Adams and T. Johnson,
+//! 1994), in whole numbers.
 //!
-//! Each choice of a facility and a place has a cost of its own, and one with each other choice. In any solution
-//! the other choices beside a choice make up an assignment. So a choice's own cost can be spread over the rows
-//! of its table of pairs, a pair's cost can be moved between the two choices that make it, and the cost of the
-//! cheapest assignment in a choice's table can be taken as its own: no solution's cost changes by any of this.
-//! The cost of the cheapest assignment of the choices' own costs is then a bound, and what remains is as well
-//! a problem, in which no cost is negative: the next round starts from it, and so do the children.
+//! Each choice of a facility and a place has a cost of its own, and one with each other choice. In any
+//! solution the other choices beside a choice make up an assignment. So a choice's own cost can be spread
+//! over the rows of its table of pairs, a pair's cost can be moved between the two choices that make it,
+//! and the cost of the cheapest assignment in a choice's table can be taken as its own: no solution's cost
+//! changes by any of this. The cost of the cheapest assignment of the choices' own costs is then a bound,
+//! and what remains is as well a problem, in which no cost is negative: the next round starts from it, and
+//! so do the children.
 //!
-//! If only solutions better than a given one are sought, choices and pairs that cost as much are not allowed any
-//! more; that makes the bounds higher, and tables without a choice need not be looked at.
+//! If only solutions better than a given one are sought, choices and pairs that cost as much are not
+//! allowed any more; that makes the bounds higher, and tables without a choice need not be looked at.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,7 @@ use super::lap::{FORBIDDEN, Table};
 /// The maximum number of rounds for a state.
 const ROUNDS_MAX: usize = 30;
 /// The ascent ends if so many rounds like the last would not be enough.
-const PATIENCE: i64 = 30;
+const PATIENCE: i64 = 20;
 
 /// The problem that remains in a state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -49,8 +50,8 @@ fn small(cost: i64) -> i32 {
 }
 
 impl Dual {
-    /// Creates the problem of some facilities and places, with these costs of a choice and of a pair of choices
-    /// (a facility, a place, another facility, another place).
+    /// Creates the problem of some facilities and places, with these costs of a choice and of a pair of
+    /// choices (a facility, a place, another facility, another place).
     pub(super) fn new(
         facilities: Vec<u8>,
         places: Vec<u8>,
@@ -101,7 +102,8 @@ impl Dual {
         }
     }
 
-    /// Raises the bound until it reaches `best`, or rises too slowly. Returns `None` if nothing better is left.
+    /// Raises the bound until it reaches `best`, or rises too slowly. Returns `None` if nothing better is
+    /// left.
     pub(super) fn ascend(&mut self, best: Option<i64>) -> Option<()> {
         let mut table = Table::default();
         for _ in 0..ROUNDS_MAX {
@@ -160,7 +162,9 @@ impl Dual {
         for (_, line) in table.chunks_exact_mut(n).enumerate().filter(|(k, _)| *k != row) {
             let extra = share + i32::from(rest > 0);
             rest -= 1;
-            line.iter_mut().for_each(|cost| *cost = sum(*cost, extra));
+            for cost in line {
+                *cost = sum(*cost, extra);
+            }
         }
     }
 
@@ -173,11 +177,13 @@ impl Dual {
         for k in (0..n).filter(|&k| k != row) {
             for l in (0..n).filter(|&l| l != column) {
                 let other = k * n + l;
-                let back = &mut self.pairs[other * n * n + choice];
-                let taken = std::mem::take(back);
                 let here = self.pairs[choice * n * n + other];
-                let cost = if self.own[other] >= FORBIDDEN { FORBIDDEN } else { sum(here, taken) };
-                table.costs.push(cost);
+                let back = &mut self.pairs[other * n * n + choice];
+                let both = sum(here, *back);
+                // A little is left to the other, so that neither ends up with all; but nothing negative.
+                let left = if both >= FORBIDDEN { 0 } else { both.max(0) / 8 };
+                *back = left;
+                table.costs.push(if self.own[other] >= FORBIDDEN { FORBIDDEN } else { sum(both, -left) });
             }
         }
         let Some(total) = table.solve() else { return FORBIDDEN };

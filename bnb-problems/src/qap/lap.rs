@@ -39,7 +39,8 @@ impl Table {
         self.done.resize(size, false);
     }
 
-    /// Returns the least cost, and leaves the reduced costs in the table. Returns `None` if nothing is allowed.
+    /// Returns the least cost, and leaves the reduced costs in the table. Returns `None` if nothing is
+    /// allowed.
     pub(super) fn solve(&mut self) -> Option<i64> {
         self.reduce()?;
         for row in 0..self.size {
@@ -97,12 +98,12 @@ impl Table {
             let costs = &self.costs[here * size..][..size];
             let shift = reached - self.rows[here];
             let (mut nearest, mut near) = (NONE, i64::MAX);
-            for column in 0..size {
+            for (column, &cost) in costs.iter().enumerate() {
                 if self.done[column] {
                     continue;
                 }
-                if costs[column] < FORBIDDEN {
-                    let distance = shift + i64::from(costs[column]) - self.columns[column];
+                if cost < FORBIDDEN {
+                    let distance = shift + i64::from(cost) - self.columns[column];
                     if distance < self.distances[column] {
                         (self.distances[column], self.before[column]) = (distance, from);
                     }

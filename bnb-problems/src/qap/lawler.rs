@@ -1,6 +1,6 @@
-//! The bound of P. Gilmore (1962) and E. Lawler (1963), for instances that are too large for a better one: the
-//! cost of a facility at a place is at least its cost with those already placed, plus its largest flows over
-//! the shortest distances of the place; choosing a place for each facility is an [assignment
+//! The bound of P. Gilmore (1962) and E. Lawler (1963), for instances that are too large for a better one:
+//! the cost of a facility at a place is at least its cost with those already placed, plus its largest flows
+//! over the shortest distances of the place; choosing a place for each facility is an [assignment
 //! problem](bnb_framework::assignment).
 
 use bnb_framework::assignment::{Assignment, FORBIDDEN};

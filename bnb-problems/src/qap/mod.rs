@@ -1,10 +1,10 @@
 //! The quadratic assignment problem: facilities are placed so that the sum of flows times distances is
 //! minimal.
 //!
-//! The bound is a dual ascent that goes on where that of the state before has ended (P. Hahn and T. Grant 1998);
-//! while more facilities are left than that is feasible for, it is that of P. Gilmore (1962) and E. Lawler
-//! (1963). Next comes the facility, or the place, with the least to search by the bounds of its choices; of
-//! choices that are symmetric only one is tried.
+//! The bound is a dual ascent that goes on where that of the state before has ended (P. Hahn and T. Grant
+//! 1998); while more facilities are left than that is feasible for, it is that of P. Gilmore (1962) and E.
+//! Lawler (1963). Next comes the facility, or the place, with the least to search by the bounds of its
+//! choices; of choices that are symmetric only one is tried.
 
 mod dual;
 mod lap;
@@ -37,8 +37,8 @@ pub struct Qap {
     distances: Vec<i64>,
     /// All costs are multiples of this.
     unit: i64,
-    /// What costs are multiplied by for the better bound, so that little is lost where they are divided. 0 if
-    /// they are too large for it.
+    /// What costs are multiplied by for the better bound, so that little is lost where they are divided. 0
+    /// if they are too large for it.
     scale: i64,
     facility_symmetry: Symmetry,
     place_symmetry: Symmetry,
@@ -146,7 +146,7 @@ impl Problem for Qap {
             return Some(bounded.bound.max(placing.low));
         };
         // The least scaled cost that is of no interest.
-        let limit = best.map(|best| (best - self.unit) * self.scale + 1);
+        let limit = best.map(|best| (best - 1).div_euclid(self.unit) * self.unit * self.scale + 1);
         if dual.ascend(limit).is_none() {
             // Without a limit something is always left.
             return best;

@@ -1,13 +1,13 @@
 //! Symmetry: permutations of the places that keep all distances, or of the facilities that keep all flows.
 //!
-//! If such a permutation leaves everything in place that is taken already, it turns the completions of a state
-//! into completions of the same costs. So among the places that it takes to each other, one is enough for the
-//! next facility: the best solution with another is as good as the best with that one. The same is true of the
-//! facilities for the next place.
+//! If such a permutation leaves everything in place that is taken already, it turns the completions of a
+//! state into completions of the same costs. So among the places that it takes to each other, one is enough
+//! for the next facility: the best solution with another is as good as the best with that one. The same is
+//! true of the facilities for the next place.
 //!
 //! Whatever is left out is a whole set of completions, and another with the same costs remains, below which
-//! the same is true again: by induction an optimum remains, however few of the permutations are known. So they
-//! are sought only as far as that is cheap.
+//! the same is true again: by induction an optimum remains, however few of the permutations are known. So
+//! they are sought only as far as that is cheap.
 
 use serde::{Deserialize, Serialize};
 
@@ -64,8 +64,8 @@ impl Symmetry {
         Self { twins, permutations: finder.found }
     }
 
-    /// Returns for each index one that stands for all that it can be exchanged with while the taken ones stay:
-    /// the same for all of them.
+    /// Returns for each index one that stands for all that it can be exchanged with while the taken ones
+    /// stay: the same for all of them.
     pub(super) fn orbits(&self, size: usize, is_taken: impl Fn(usize) -> bool) -> Vec<usize> {
         let mut orbits: Vec<usize> = (0..size).collect();
         let mut join = |a: usize, b: usize| {
@@ -98,8 +98,8 @@ impl Finder<'_> {
         self.matrix[a * self.size + b]
     }
 
-    /// Extends a list of images, of the first indices, in all ways that keep the matrix. Returns `None` once
-    /// there is no time left.
+    /// Extends a list of images, of the first indices, in all ways that keep the matrix. Returns `None`
+    /// once there is no time left.
     fn extend(&mut self, images: &mut Vec<u8>) -> Option<()> {
         let index = images.len();
         if index == self.size {

@@ -1,15 +1,15 @@
-//! Good solutions without the tree, by robust tabu search (E. Taillard, Robust taboo search for the quadratic
-//! assignment problem, 1991): in each step the best swap of two facilities' places, unless it brings both back to
-//! where they were not long ago; for how long that is forbidden is drawn.
+//! Good solutions without the tree, by robust tabu search (E. Taillard, Robust taboo search for the
+//! quadratic assignment problem, 1991): in each step the best swap of two facilities' places, unless it
+//! brings both back to where they were not long ago; for how long that is forbidden is drawn.
 //!
-//! What a swap would change is kept for all pairs. After a swap it takes a few operations to renew it for each
-//! pair that was not part of it.
+//! What a swap would change is kept for all pairs. After a swap it takes a few operations to renew it for
+//! each pair that was not part of it.
 
 use super::Qap;
 use crate::random::Random;
 
-/// The work of a round, in steps of about a nanosecond: one for each pair that is looked at, and more for those
-/// that are computed anew.
+/// The work of a round, in steps of about a nanosecond: one for each pair that is looked at, and more for
+/// those that are computed anew.
 const ROUND_STEPS: usize = 20_000_000;
 
 struct Tabu<'a> {
@@ -30,8 +30,8 @@ impl Qap {
         (self.cost(&places), places)
     }
 
-    /// Searches from a solution, or from a random one. Returns the best that was found, or `None` if it is no
-    /// better than the given one.
+    /// Searches from a solution, or from a random one. Returns the best that was found, or `None` if it is
+    /// no better than the given one.
     pub(super) fn searched(
         &self,
         from: Option<&Vec<usize>>,
@@ -54,13 +54,18 @@ impl Qap {
     }
 
     /// Returns what swapping the places of two facilities adds to the cost.
-    fn swapped(&self, places: &[usize], a: usize, b: usize) -> i64 {
-        let (p, q) = (places[a], places[b]);
-        let mut delta = (self.flow(a, a) - self.flow(b, b)) * (self.distance(q, q) - self.distance(p, p))
-            + (self.flow(a, b) - self.flow(b, a)) * (self.distance(q, p) - self.distance(p, q));
-        for (c, &r) in places.iter().enumerate().filter(|&(c, _)| c != a && c != b) {
-            delta += (self.flow(c, a) - self.flow(c, b)) * (self.distance(r, q) - self.distance(r, p))
-                + (self.flow(a, c) - self.flow(b, c)) * (self.distance(q, r) - self.distance(p, r));
+    pub(super) fn swapped(&self, places: &[usize], first: usize, second: usize) -> i64 {
+        let (here, there) = (places[first], places[second]);
+        let flow = |from: usize, to: usize| self.flow(from, to);
+        let distance = |from: usize, to: usize| self.distance(from, to);
+        let own = flow(first, first) - flow(second, second);
+        let both = flow(first, second) - flow(second, first);
+        let mut delta = own * (distance(there, there) - distance(here, here))
+            + both * (distance(there, here) - distance(here, there));
+        for (other, &at) in places.iter().enumerate().filter(|&(other, _)| other != first && other != second)
+        {
+            delta += (flow(other, first) - flow(other, second)) * (distance(at, there) - distance(at, here))
+                + (flow(first, other) - flow(second, other)) * (distance(there, at) - distance(here, at));
         }
         delta
     }
@@ -110,8 +115,8 @@ impl<'a> Tabu<'a> {
         1 + ((8 * self.qap.size * drawn * drawn * drawn) >> 24)
     }
 
-    /// Returns the best swap that is allowed, or that leads to a new best. One that brings both to where they
-    /// have not been for long comes before all others.
+    /// Returns the best swap that is allowed, or that leads to a new best. One that brings both to where
+    /// they have not been for long comes before all others.
     fn best_swap(&mut self, step: usize, best: i64) -> Option<(usize, usize)> {
         let n = self.qap.size;
         let (mut chosen, mut least) = (None, (true, i64::MAX));
@@ -134,25 +139,32 @@ impl<'a> Tabu<'a> {
     }
 
     /// Swaps the places of two facilities, and renews what other swaps would change.
-    fn swap(&mut self, a: usize, b: usize) {
-        let (qap, n) = (self.qap, self.qap.size);
-        self.cost += self.deltas[a * n + b];
-        let (p, q) = (self.places[a], self.places[b]);
-        self.places.swap(a, b);
-        for c in 1..n {
-            for d in 0..c {
-                let delta = &mut self.deltas[c * n + d];
-                if [c, d].iter().any(|one| *one == a || *one == b) {
-                    *delta = qap.swapped(&self.places, c, d);
+    fn swap(&mut self, first: usize, second: usize) {
+        let (qap, size) = (self.qap, self.qap.size);
+        self.cost += self.deltas[first * size + second];
+        let (was, is) = (self.places[first], self.places[second]);
+        self.places.swap(first, second);
+        for one in 1..size {
+            for other in 0..one {
+                let delta = &mut self.deltas[one * size + other];
+                if [one, other].iter().any(|it| *it == first || *it == second) {
+                    *delta = qap.swapped(&self.places, one, other);
                     continue;
                 }
-                // Only the terms with the two have changed: facility a was at p, and is at q.
-                let (r, s) = (self.places[c], self.places[d]);
-                let from = qap.flow(a, c) - qap.flow(a, d) + qap.flow(b, d) - qap.flow(b, c);
-                let to = qap.flow(c, a) - qap.flow(d, a) + qap.flow(d, b) - qap.flow(c, b);
-                let out = qap.distance(q, s) - qap.distance(q, r) + qap.distance(p, r) - qap.distance(p, s);
-                let back = qap.distance(s, q) - qap.distance(r, q) + qap.distance(r, p) - qap.distance(s, p);
-                *delta += from * out + to * back;
+                // Only the terms with the two have changed: the first was at `was`, and is at `is`.
+                let flow = |with: usize| {
+                    let out = qap.flow(with, one) - qap.flow(with, other);
+                    (out, qap.flow(one, with) - qap.flow(other, with))
+                };
+                let (here, there) = (self.places[one], self.places[other]);
+                let apart = |from: usize| {
+                    let out = qap.distance(from, there) - qap.distance(from, here);
+                    (out, qap.distance(there, from) - qap.distance(here, from))
+                };
+                let (of_first, of_second) = (flow(first), flow(second));
+                let (now, before) = (apart(is), apart(was));
+                *delta += (of_first.0 - of_second.0) * (now.0 - before.0)
+                    + (of_first.1 - of_second.1) * (now.1 - before.1);
             }
         }
     }

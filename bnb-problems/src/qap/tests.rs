@@ -1,7 +1,12 @@
 //! Bounds and searches against all solutions, with symmetry and without, and heuristics against what they
 //! promise.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "small numbers in tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "small numbers in tests"
+)]
 
 use bnb_framework::{Best, Children, Problem, Tree, sequential};
 use proptest::prelude::*;
@@ -115,7 +120,13 @@ proptest! {
 
     #[test]
     fn heuristics_depend_on_the_seed_alone(qap in instances(1..9), seed: u64) {
-        let stops = || { let calls = std::cell::Cell::new(0); move || { calls.set(calls.get() + 1); calls.get() > 60 } };
+        let stops = || {
+            let calls = std::cell::Cell::new(0);
+            move || {
+                calls.set(calls.get() + 1);
+                calls.get() > 60
+            }
+        };
         let places = qap.construct(seed, &stops()).unwrap();
         prop_assert_eq!(qap.construct(seed, &stops()), Some(places.clone()));
         let cost = qap.cost_of(&places).unwrap();

@@ -23,8 +23,8 @@ pub struct Placing {
     pub(super) next: Option<Next>,
 }
 
-/// The facilities that were not tried yet at a place, or the places for a facility, each with a lower bound on
-/// the cost; the worst first.
+/// The facilities that were not tried yet at a place, or the places for a facility, each with a lower bound
+/// on the cost; the worst first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Next {
     pub(super) one: u8,
@@ -56,8 +56,8 @@ impl Placing {
         taken
     }
 
-    /// Chooses what comes next: a facility or a place with as little as possible to search. `lows` are lower
-    /// bounds for all choices, a row for each facility and a column for each place.
+    /// Chooses what comes next: a facility or a place with as little as possible to search. `lows` are
+    /// lower bounds for all choices, a row for each facility and a column for each place.
     pub(super) fn choose(
         &self,
         qap: &Qap,
