@@ -9,17 +9,10 @@
 //!
 //! | program | what it finds | method | published answers | example |
 //! |---|---|---|---|---|
-<<<<<<< HEAD
 //! | [`knapsack`] | the most valuable items that fit | changing the greedy set from the break item outwards (Pisinger 1995, Martello and Toth 1997) | D. Pisinger's instances | `solve knapPI_1_100_1000_1` |
 //! | [`maxclique`] | a largest clique, or a heaviest (`--weighted`) | colours and their conflicts (Tomita and Seki 2003, San Segundo 2011, Li and Quan 2010, Held and others 2012) | DIMACS | `solve brock400_4.clq` |
-//! | [`qap`] | places for facilities that minimise flows times distances | assignments (Gilmore 1962, Lawler 1963) | QAPLIB | `solve nug15.dat` |
-//! | [`flowshop`] | an order of jobs that finishes first | each machine alone, from both ends (Gmys and others 2020) | E. Taillard 1993, files and seeds | `solve --jobs 20 --machines 5 --seed 873654221` |
-=======
-//! | [`knapsack`] | the most valuable items that fit | filling the room, the last item in part (Dantzig 1957) | D. Pisinger's instances | `solve knapPI_1_100_1000_1` |
-//! | [`maxclique`] | a largest clique, or a heaviest (`--weighted`) | colours (Tomita and Seki 2003, San Segundo 2011, Kumlander 2004) | DIMACS | `solve brock400_4.clq` |
 //! | [`qap`] | places for facilities that minimise flows times distances | dual ascent (Hahn and Grant 1998), symmetry | QAPLIB | `solve nug15.dat` |
 //! | [`flowshop`] | an order of jobs that finishes first | machines alone and in pairs (Lageweg and others 1978), from both ends (Gmys and others 2020) | E. Taillard 1993, files and seeds | `solve --jobs 20 --machines 5 --seed 873654221` |
->>>>>>> shop
 //! | [`golomb`] | a shortest ruler without equal distances | the smallest remaining distances | OEIS A003022 | `solve 10` |
 //! | [`nqueens`] | the number of ways to place n queens | counting | OEIS A000170 | `solve 14` |
 //! | [`numerical-semigroups`](numerical_semigroups) | the number of semigroups of a genus | counting (Fromentin and Hivert 2016) | OEIS A007323 | `solve 25` |
