@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::lap::{FORBIDDEN, Table};
 
 /// The maximum number of rounds for a state.
-const ROUNDS_MAX: usize = 30;
+const ROUNDS_MAX: usize = 12;
 /// The ascent ends if so many rounds like the last would not be enough.
 const PATIENCE: i64 = 20;
 

@@ -46,6 +46,9 @@ pub struct Qap {
 
 /// The maximum number of facilities left for the better bound.
 const DUAL_MAX: usize = 20;
+/// With more facilities left than this only the root is bounded. Such an instance is not solved anyway, and at
+/// a time limit the states of all levels have to be bounded in a moment.
+const BOUNDED_MAX: usize = 40;
 /// The maximum cost of a solution for it.
 const COST_MAX: i128 = 1 << 27;
 const SCALE_MAX: i64 = 512;
@@ -135,6 +138,9 @@ impl Problem for Qap {
 
     fn bound(&self, placing: &mut Placing, best: Option<i64>) -> Option<i64> {
         if best.is_some_and(|best| placing.low >= best) {
+            return Some(placing.low);
+        }
+        if placing.placed > 0 && self.size - placing.placed > BOUNDED_MAX {
             return Some(placing.low);
         }
         if placing.dual.is_none() {

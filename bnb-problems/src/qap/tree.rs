@@ -115,9 +115,10 @@ impl Tree for Qap {
 
     fn branch(&self, placing: &mut Placing) -> Next {
         placing.next.take().unwrap_or_else(|| {
-            // Without pruning no bound was computed.
+            // No bound was computed.
             let facility = placing.unplaced().first().copied().unwrap_or(0);
-            let others = placing.free(self.size).into_iter().map(|place| (i64::MIN, small(place))).collect();
+            let others =
+                placing.free(self.size).into_iter().map(|place| (placing.low, small(place))).collect();
             Next { one: small(facility), is_facility: true, others }
         })
     }
