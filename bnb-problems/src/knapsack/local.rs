@@ -154,7 +154,9 @@ impl Knapsack {
     ) -> Option<Vec<usize>> {
         let given = self.value_of(items)?;
         let mut is_given = vec![false; self.all.len()];
-        items.iter().for_each(|&place| is_given[place] = true);
+        for &place in items {
+            is_given[place] = true;
+        }
         let mut best = self.filling();
         for item in 0..self.items.len() {
             if is_given[self.items[item].place as usize] {

@@ -66,7 +66,9 @@ impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
     ) -> Option<Vec<usize>> {
         let mut walk = Walk::new(self, seed);
         let mut is_given = vec![false; self.order.len()];
-        clique.iter().for_each(|&vertex| is_given[vertex] = true);
+        for &vertex in clique {
+            is_given[vertex] = true;
+        }
         for place in (0..self.order.len()).filter(|&place| is_given[self.order[place]]) {
             if stops() {
                 return None;

@@ -14,9 +14,9 @@ fn graph_of(weights: &[u32], is_edge: &[bool]) -> Graph {
         .filter(|(_, is_edge)| **is_edge)
         .map(|((a, b), _)| format!("e {a} {b}\n"))
         .collect();
-    let nodes: String =
+    let nodes: Vec<String> =
         weights.iter().enumerate().map(|(i, weight)| format!("n {} {weight}\n", i + 1)).collect();
-    let text = format!("p edge {} {}\n{nodes}{}", weights.len(), edges.len(), edges.concat());
+    let text = format!("p edge {} {}\n{}{}", weights.len(), edges.len(), nodes.concat(), edges.concat());
     parse("f", &text).unwrap()
 }
 
@@ -124,8 +124,8 @@ fn a_start_is_a_clique_and_none_is_heavier_than_the_heaviest() {
 
 /// A graph of which a quarter of the vertices, at random places, is a clique.
 fn planted(vertices: usize) -> Graph {
-    let weights: Vec<u32> = (0..vertices).map(|vertex| 1 + (vertex as u32 * 7) % 50).collect();
-    let in_clique = |vertex: usize| (vertex * 7 + 3) % 4 == 0;
+    let weights: Vec<u32> = (0_u32..).take(vertices).map(|vertex| 1 + (vertex * 7) % 50).collect();
+    let in_clique = |vertex: usize| (vertex * 7 + 3).is_multiple_of(4);
     let pairs = (0..vertices).flat_map(|b| (0..b).map(move |a| (a, b)));
     let is_edge: Vec<bool> =
         pairs.map(|(a, b)| in_clique(a) && in_clique(b) || (a * 31 + b * 17) % 97 < 50).collect();
