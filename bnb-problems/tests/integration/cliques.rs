@@ -124,7 +124,7 @@ fn a_start_is_a_clique_and_none_is_heavier_than_the_heaviest() {
 
 /// A graph of which a quarter of the vertices, at random places, is a clique.
 fn planted(vertices: usize) -> Graph {
-    let weights: Vec<u32> = (0_u32..).map(|vertex| 1 + vertex * 7 % 50).take(vertices).collect();
+    let weights: Vec<u32> = (0_u32..).take(vertices).map(|vertex| 1 + (vertex * 7) % 50).collect();
     let in_clique = |vertex: usize| (vertex * 7 + 3).is_multiple_of(4);
     let pairs = (0..vertices).flat_map(|b| (0..b).map(move |a| (a, b)));
     let is_edge: Vec<bool> =
