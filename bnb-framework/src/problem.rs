@@ -26,8 +26,15 @@ pub trait Problem: Tree {
     const WORST_LAST: bool = false;
 
     /// Whether every solution is at some leaf. Set this to `false` if states may stop at the best solution
-    /// below them; such a problem cannot [collect](crate::Solver::collect) solutions besides the best.
+    /// below them, or if some are left out because others are as good; then solutions besides the best can be
+    /// [collected](crate::Solver::collect) only if the problem has [another form](Self::with_every_solution).
     const EVERY_SOLUTION: bool = true;
+
+    /// Returns the problem in a form in which every solution is at some leaf, to be searched for more than the best.
+    /// Returns `None` if there is none; by default the problem itself if it is [so](Self::EVERY_SOLUTION) anyway.
+    fn with_every_solution(self) -> Option<Self> {
+        Self::EVERY_SOLUTION.then_some(self)
+    }
 
     /// Returns the cost of the solution if the state is a leaf. Leaves are not branched.
     fn leaf(&self, state: &Self::State) -> Option<Self::Cost>;

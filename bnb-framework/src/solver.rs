@@ -324,6 +324,13 @@ impl<P: Problem> Solver<P> {
         self.start
     }
 
+    /// Puts the problem into the form in which every solution is at a leaf; `None` if it has none.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
+    pub(crate) fn with_every_solution(self) -> Option<Self> {
+        let problem = self.problem.with_every_solution()?;
+        Some(Self { problem, ..self })
+    }
+
     /// Removes the time limit of the search.
     #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
     pub(crate) fn without_time_limit(mut self) -> Self {
@@ -343,7 +350,7 @@ impl<P: Problem> Solver<P> {
     /// # Panics
     /// If the options contradict each other: a replicable search is to collect solutions, although what one
     /// part collects would be known in another; solutions are to be collected for a problem that does not
-    /// visit [every one](Problem::EVERY_SOLUTION); or pruning is off, but some option needs it.
+    /// visit [every one](Problem::with_every_solution); or pruning is off, but some option needs it.
     pub fn job(self) -> Job<SearchTask<P>> {
         self.into_parts().0
     }
@@ -359,10 +366,8 @@ impl<P: Problem> Solver<P> {
             "without pruning everything is visited: a target, a cutoff, a tolerance, a collection, or a \
              replicable search need it"
         );
-        assert!(
-            P::EVERY_SOLUTION || options.collect.is_none(),
-            "solutions are collected where every one of them is a leaf"
-        );
+        let problem = if options.collect.is_none() { Some(problem) } else { problem.with_every_solution() };
+        let problem = problem.expect("solutions are collected where every one of them is a leaf");
         let settings = RunSettings { options: options.clone(), stopper, observer };
         options.start = start.as_ref().map(|start| start.cost);
         let instance = Instance::new(problem, options);

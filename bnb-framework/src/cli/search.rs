@@ -169,13 +169,13 @@ impl SearchArguments {
             solver = solver.state_limit(states);
         }
         if let Some(collect) = self.collect(unit) {
-            if !P::EVERY_SOLUTION {
-                return Err(Failure::usage(
+            let solver_of_all = solver.with_every_solution().ok_or_else(|| {
+                Failure::usage(
                     "--best, --within and --within-relative are for searches that come by every solution; \
                      this one stops short at the best below a state",
-                ));
-            }
-            solver = solver.collect(collect);
+                )
+            })?;
+            solver = solver_of_all.collect(collect);
         }
         Ok(solver)
     }

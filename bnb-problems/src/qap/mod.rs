@@ -132,6 +132,10 @@ impl Problem for Qap {
     /// Of symmetric solutions only one is visited.
     const EVERY_SOLUTION: bool = false;
 
+    fn with_every_solution(self) -> Option<Self> {
+        Some(self.without_symmetry())
+    }
+
     fn leaf(&self, placing: &Placing) -> Option<i64> {
         (placing.placed == self.size).then_some(placing.cost)
     }

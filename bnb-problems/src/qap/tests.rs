@@ -8,7 +8,7 @@
     reason = "small numbers in tests"
 )]
 
-use bnb_framework::{Best, Children, Problem, Tree, sequential};
+use bnb_framework::{Best, Children, Collect, Problem, Solver, Tolerance, Tree, sequential};
 use proptest::prelude::*;
 
 use super::{Placing, Qap, lap, symmetry::Symmetry};
@@ -28,6 +28,20 @@ fn least(qap: &Qap, places: &mut Vec<Option<u8>>) -> i64 {
         }
     }
     best
+}
+
+/// Adds the costs of all solutions that begin with these places.
+fn each_cost(qap: &Qap, places: &mut Vec<usize>, costs: &mut Vec<i64>) {
+    if places.len() == qap.size {
+        costs.push(qap.cost(places));
+    }
+    for place in 0..qap.size {
+        if !places.contains(&place) {
+            places.push(place);
+            each_cost(qap, places, costs);
+            places.pop();
+        }
+    }
 }
 
 fn matrix(size: usize) -> impl Strategy<Value = Vec<i64>> {
@@ -65,6 +79,17 @@ proptest! {
         prop_assert_eq!(found.cost, optimum);
         prop_assert_eq!(qap.cost_of(&found.solution), Some(optimum));
         prop_assert_eq!(optimum % qap.unit, 0);
+    }
+
+    #[test]
+    fn all_the_best_are_collected_also_those_that_symmetry_leaves_out(qap in instances(1..5)) {
+        let mut costs = Vec::new();
+        each_cost(&qap, &mut Vec::new(), &mut costs);
+        let optimum = *costs.iter().min().unwrap();
+        let collect = Collect { at_most: 1000, within: Some(Tolerance::NONE) };
+        let solved = Solver::new(qap).collect(collect).workers(2).run().unwrap();
+        prop_assert!(solved.collected.iter().all(|best| best.cost == optimum));
+        prop_assert_eq!(solved.collected.len(), costs.iter().filter(|cost| **cost == optimum).count());
     }
 
     #[test]
