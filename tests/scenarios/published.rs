@@ -107,13 +107,12 @@ fn every_strategy_and_split_gives_the_published_answer() {
         };
         for case in cases.iter().filter(small) {
             for strategy in ["best-first", "best-child-first"] {
-                for split in ["half", "shallowest"] {
+                for split in ["in-order", "half", "next", "alternating", "discrepancy"] {
                     let how = ["--strategy", strategy, "--split", split, "--open-max", "500", "--nodes", "2"];
                     case.check(&solve(case, &how), &format!("{how:?}")).unwrap();
                 }
             }
-            case.check(&solve(case, &["--split", "shallowest", "--nodes", "3"]), "one state at a time")
-                .unwrap();
+            case.check(&solve(case, &["--split", "next", "--nodes", "3"]), "one state at a time").unwrap();
             case.check(&solve(case, &["--replicable", "--nodes", "3"]), "replicable").unwrap();
         }
     }

@@ -46,11 +46,13 @@ pub struct Qap {
 
 /// The maximum number of facilities left for the better bound.
 const DUAL_MAX: usize = 20;
-/// With more facilities left than this only the root is bounded. Such an instance is not solved anyway, and at
-/// a time limit the states of all levels have to be bounded in a moment.
+/// With more facilities left than this only the root is bounded: at a time limit the states of all levels have
+/// to be bounded in a moment.
 const BOUNDED_MAX: usize = 40;
-/// The maximum cost of a solution for it.
+/// The maximum cost of a solution for the better bound, scaled.
 const COST_MAX: i128 = 1 << 27;
+/// More than any such cost.
+const LIMIT_MAX: i64 = 1 << 28;
 const SCALE_MAX: i64 = 512;
 
 impl Qap {
@@ -155,8 +157,9 @@ impl Problem for Qap {
             placing.next = placing.choose(self, &bounded.facilities, &bounded.places, &bounded.lows, best);
             return Some(bounded.bound.max(placing.low));
         };
-        // The least scaled cost that is of no interest.
-        let limit = best.map(|best| (best - 1).div_euclid(self.unit) * self.unit * self.scale + 1);
+        // The least scaled cost that is of no interest. A limit may be far from all costs, these are not.
+        let limit = best.map(|best| best.clamp(-LIMIT_MAX, LIMIT_MAX));
+        let limit = limit.map(|best| (best - 1).div_euclid(self.unit) * self.unit * self.scale + 1);
         if dual.ascend(limit).is_none() {
             // Without a limit something is always left.
             return best;

@@ -66,6 +66,23 @@ fn instances(sizes: std::ops::Range<usize>) -> impl Strategy<Value = Qap> {
     (qaps, any::<bool>()).prop_map(|(qap, is_small)| if is_small { qap } else { Qap { scale: 0, ..qap } })
 }
 
+#[test]
+fn a_limit_far_from_all_costs_changes_nothing() {
+    let around = |a: usize, b: usize| a.abs_diff(b).min(6 - a.abs_diff(b)) as i64;
+    let distances = (0..36).map(|one| around(one / 6, one % 6)).collect();
+    let flows = (0..36).map(|one| if one / 6 == one % 6 { 0 } else { (one / 6 * (one % 6) % 5) as i64 });
+    let qap = Qap::new(6, flows.collect(), distances);
+    let below = |best: Option<i64>| {
+        let mut root = qap.root();
+        let bound = qap.bound(&mut root, best).unwrap();
+        (bound, qap.branch(&mut root).count(&qap, &root))
+    };
+    assert!(below(None).1 > 0);
+    for far in [i64::MAX, 100_000_000_000_000_000, 1 << 40] {
+        assert_eq!(below(Some(far)), below(None), "{far}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 

@@ -81,8 +81,9 @@ impl Placing {
             next(places[column], false, choices.filter(|choice| choice.0 < best).collect(), &facility_orbits)
         };
         // The nearer to the best, the less there is below.
-        let work =
-            |next: &Next| next.others.iter().map(|&(low, _)| i128::from(best - low).pow(2)).sum::<i128>();
+        let work = |next: &Next| {
+            next.others.iter().map(|&(low, _)| (i128::from(best) - i128::from(low)).pow(2)).sum::<i128>()
+        };
         (0..n).map(of_facility).chain((0..n).map(of_place)).min_by_key(work)
     }
 }
