@@ -339,11 +339,13 @@ fn options_that_make_no_sense_are_refused() {
         assert_eq!(said.status.code(), Some(2), "{more:?}: {error}");
         assert!(error.contains(wrong), "{more:?}: {error}");
     }
-    // A search that stops short cannot collect.
+    // Every bound of tours can collect, also the one that is chosen if none is named.
     let tour = "NAME: t\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: UPPER_ROW\n\
                 EDGE_WEIGHT_SECTION\n1 2 3 4 5 6\nEOF\n";
-    let said = read("tsp", tour, &["--best", "3"]);
-    assert_eq!(said.status.code(), Some(2));
-    let said = answer("tsp", tour, &["--best", "3", "--bound", "mst"]);
-    assert_eq!(said["collected"].as_array().unwrap().len(), 3);
+    for bound in [&[][..], &["--bound", "one-tree"], &["--bound", "assignment"], &["--bound", "mst"]] {
+        let said = answer("tsp", tour, &[&["--best", "3"], bound].concat());
+        let collected = said["collected"].as_array().unwrap();
+        assert_eq!(collected.len(), 3, "{bound:?}");
+        assert_eq!(collected[0]["length"], said["length"], "{bound:?}");
+    }
 }

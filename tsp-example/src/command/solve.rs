@@ -1,6 +1,6 @@
 //! `tsp solve` and `tsp submit`: their arguments, the search, and the output of its result.
 
-use std::{fs, path::PathBuf, time::Instant};
+use std::{fs, path::PathBuf, time::{Duration, Instant}};
 
 use bnb_framework::{
     Best, End, Figures, Problem, SearchTask, Solved, Solver, Tree as _,
@@ -77,6 +77,22 @@ const CITIES_OF_CHOICE: usize = 4;
 /// The maximum number of cities of a search by paths.
 const PATH_CITIES_MAX: usize = 256;
 
+/// The maximum time for the start tour.
+const START_TIME_MAX: Duration = Duration::from_secs(1);
+/// The maximum time for a bound that is computed after the search.
+const ROOT_BOUND_TIME_MAX: Duration = Duration::from_millis(200);
+
+/// Returns the time to spend on the start tour: a small share of the limit on the search, if there is one.
+fn start_time(limit: Option<Duration>) -> Duration {
+    limit.map_or(START_TIME_MAX, |limit| (limit / 20).min(START_TIME_MAX))
+}
+
+/// Returns whether to stop, a given time from now.
+fn within(time: Duration) -> impl Fn() -> bool {
+    let until = Instant::now() + time;
+    move || Instant::now() >= until
+}
+
 /// Prepares the search in the tree that the arguments request.
 pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     let instance = read_instance(&arguments.file).map_err(Failure::usage)?;
@@ -94,6 +110,7 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
         None if instance.is_directed() => Bound::Assignment,
         None => Bound::OneTree,
     };
+    let stops = within(start_time(arguments.search.time_limit()));
     match bound {
         _ if everything => {}
         Bound::Mst => {}
@@ -101,18 +118,21 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
         Bound::OneTree => {
             let problem = OneTreeProblem::new(instance.clone());
             let root_bound = problem.clone();
-            let start = || start::tour(&instance);
-            let asked = Asked { arguments, start: start(), instance };
-            return asked.prepare("one-tree", problem, move |best| root_bound.root_bound(best));
+            let start = start::tour_until(&instance, &stops);
+            let asked = Asked { arguments, start, instance };
+            let bound = move |best| {
+                let stops = within(ROOT_BOUND_TIME_MAX);
+                root_bound.root_bound(best, stops)
+            };
+            return asked.prepare("one-tree", problem, bound);
         }
         Bound::Assignment => {
             let problem = DirectedProblem::new(instance.clone());
             let root_bound = problem.clone();
-            let asked = Asked { arguments, start: problem.start(), instance };
+            let asked = Asked { arguments, start: problem.start(&stops), instance };
             return asked.prepare("assignment", problem, move |best| root_bound.root_bound(best));
         }
     }
-    // Check before computing the start tour, which takes a minute for thousands of cities.
     if cities > PATH_CITIES_MAX {
         return Err(Failure::usage(format!(
             "{} has {cities} cities; --bound mst and --no-pruning take at most {PATH_CITIES_MAX} (and are \
@@ -120,7 +140,7 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
             arguments.file.display()
         )));
     }
-    let asked = Asked { start: start::tour(&instance), arguments, instance };
+    let asked = Asked { start: start::tour_until(&instance, &stops), arguments, instance };
     match cities {
         0..=16 => asked.prepare_paths::<16, 1>("path-16"),
         17..=32 => asked.prepare_paths::<32, 1>("path-32"),

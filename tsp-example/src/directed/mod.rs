@@ -12,3 +12,6 @@ mod patch;
 mod problem;
 
 pub use self::problem::{DirectedProblem, DirectedState};
+
+#[cfg(test)]
+mod tests;

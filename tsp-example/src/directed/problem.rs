@@ -13,21 +13,26 @@ use super::{
     patch::{patch, subtours},
 };
 use crate::{
+    heuristic::Heuristic,
     instance::{City, Instance, read_numbered},
     start,
 };
 
 /// The travelling salesman, also with directed instances, as a tree of decisions about arcs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Instance", into = "Instance")]
 pub struct DirectedProblem {
     instance: Instance,
+    heuristic: Heuristic,
 }
 
 /// The decisions made about the arcs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DirectedState {
-    /// Arcs that no tour may use.
-    forbidden: Vec<(u16, u16)>,
+    /// Arcs that no tour may use, as a row of bits for each city.
+    forbidden: Vec<u64>,
+    /// The number of words in such a row.
+    words: usize,
     /// Arcs that every tour must use.
     forced: Vec<(u16, u16)>,
     /// The successor of each city, as far as it is settled, and the potentials that the next assignment
@@ -35,6 +40,8 @@ pub struct DirectedState {
     assignment: Assignment,
     /// A lower bound on all tours; until the state is bounded, that of its parent.
     low: i64,
+    /// A tour that was at a leaf beside this state, and is to be passed over; or none.
+    passed: Vec<City>,
     next: Next,
 }
 
@@ -65,10 +72,44 @@ impl Costs {
     fn forbid(&mut self, from: City, to: City) {
         self.costs[from * self.cities + to] = FORBIDDEN;
     }
+
+    /// Exchanges the directions.
+    fn turned(&self) -> Self {
+        let pairs = (0..self.cities).flat_map(|from| (0..self.cities).map(move |to| (to, from)));
+        Self { cities: self.cities, costs: pairs.map(|(from, to)| self.get(from, to)).collect() }
+    }
+}
+
+impl DirectedState {
+    fn forbid(&mut self, from: City, to: City) {
+        self.forbidden[from * self.words + to / 64] |= 1 << (to % 64);
+    }
+
+    fn is_forbidden(&self, (from, to): (u16, u16)) -> bool {
+        self.forbidden[usize::from(from) * self.words + usize::from(to) / 64] & (1 << (to % 64)) != 0
+    }
+}
+
+fn arcs(tour: &[City]) -> impl Iterator<Item = (u16, u16)> + '_ {
+    let ends = tour.iter().cycle().skip(1);
+    tour.iter().zip(ends).map(|(&from, &to)| (small(from), small(to)))
 }
 
 fn small(city: City) -> u16 {
     u16::try_from(city).expect("there are fewer than 65,536 cities")
+}
+
+impl From<Instance> for DirectedProblem {
+    fn from(instance: Instance) -> Self {
+        let heuristic = Heuristic::new(&instance);
+        Self { instance, heuristic }
+    }
+}
+
+impl From<DirectedProblem> for Instance {
+    fn from(problem: DirectedProblem) -> Self {
+        problem.instance
+    }
 }
 
 impl DirectedProblem {
@@ -78,7 +119,7 @@ impl DirectedProblem {
     /// Panics if there are more.
     pub fn new(instance: Instance) -> Self {
         assert!(u16::try_from(instance.len()).is_ok(), "{} cities are too many", instance.len());
-        Self { instance }
+        instance.into()
     }
 
     /// Returns a length that no tour is shorter than, from the root alone.
@@ -86,15 +127,14 @@ impl DirectedProblem {
         self.bound(&mut self.root(), best).unwrap_or(0)
     }
 
-    /// Returns a good tour and its length: the better of the tour that [`start`] finds and the one that the
-    /// first assignment leads to.
-    pub fn start(&self) -> (u64, Vec<City>) {
+    /// Returns a good tour and its length, by local search from the tour that the first assignment leads to
+    /// and from others, until `stops` returns `true`.
+    pub fn start(&self, stops: &dyn Fn() -> bool) -> (u64, Vec<City>) {
         let mut state = self.root();
         let costs = self.costs(&state);
-        let near = start::tour(&self.instance);
-        let Some(_) = state.assignment.solve(|from, to| costs.get(from, to)) else { return near };
-        let tour = start::improved(&self.instance, patch(&self.instance, &state.assignment.columns()));
-        near.min((self.instance.tour_length(&tour), tour))
+        let solved = state.assignment.solve(|from, to| costs.get(from, to));
+        let patched = solved.map(|_| patch(&self.instance, &state.assignment.columns()));
+        start::improved(&self.instance, &self.heuristic, patched, stops)
     }
 
     /// Computes the costs of the arcs that a state allows. A forced arc forbids all others from its first
@@ -108,8 +148,13 @@ impl DirectedProblem {
             costs[from * cities + from] = if cities == 1 { 0 } else { FORBIDDEN };
         }
         let mut costs = Costs { cities, costs };
-        for &(from, to) in &state.forbidden {
-            costs.forbid(from.into(), to.into());
+        let words = state.words;
+        for (place, &word) in state.forbidden.iter().enumerate() {
+            let mut left = word;
+            while left != 0 {
+                costs.forbid(place / words, place % words * 64 + left.trailing_zeros() as usize);
+                left &= left - 1;
+            }
         }
         let mut follows = vec![None; cities];
         let mut precedes = vec![None; cities];
@@ -136,19 +181,76 @@ impl DirectedProblem {
         costs
     }
 
-    /// Returns the minimum cost of connecting the subtours, beyond the assignment: in terms of the reduced
-    /// costs, each city must be reachable from the first, and the first from each.
-    fn connect(&self, assignment: &Assignment, costs: &Costs) -> i64 {
+    /// Adds what it costs at least to connect the subtours, in terms of the reduced costs: the first city must
+    /// be reachable from each, and with what these costs have left, each from the first. Returns the sum, and
+    /// what is left; `None` if that is impossible.
+    fn connect(&self, assignment: &Assignment, costs: &Costs) -> Option<(i64, Costs)> {
         let cities = self.instance.len();
-        let left = |from: City, to: City| match costs.get(from, to) {
+        let reduced = |from: City, to: City| match costs.get(from, to) {
             cost if cost >= FORBIDDEN => FORBIDDEN,
             cost => assignment.reduced(from, to, cost),
         };
-        let pairs = || (0..cities).flat_map(|from| (0..cities).map(move |to| (from, to)));
-        let there: Vec<i64> = pairs().map(|(from, to)| left(from, to)).collect();
-        let back: Vec<i64> = pairs().map(|(from, to)| left(to, from)).collect();
-        let cheapest = |costs| arborescence::cheapest(costs, cities, 0).unwrap_or(FORBIDDEN);
-        cheapest(there).max(cheapest(back))
+        let pairs = (0..cities).flat_map(|from| (0..cities).map(move |to| (from, to)));
+        let costs = pairs.map(|(from, to)| reduced(from, to)).collect();
+        let mut left = Costs { cities, costs };
+        let there = arborescence::cheapest(&mut left.costs, cities, 0)?;
+        let mut left = left.turned();
+        let back = arborescence::cheapest(&mut left.costs, cities, 0)?;
+        Some((there + back, left.turned()))
+    }
+
+    /// Forbids every arc that no tour shorter than `enough` contains, and forces those that each contains:
+    /// without such an arc its cities need other ones. `left` are reduced costs that go with the bound.
+    fn settle(state: &mut DirectedState, left: &Costs, bound: i64, enough: i64) {
+        let cities = left.cities;
+        let mut out = vec![FORBIDDEN; cities];
+        let mut into = vec![FORBIDDEN; cities];
+        for from in 0..cities {
+            for to in 0..cities {
+                let cost = left.get(from, to);
+                if cost >= FORBIDDEN || state.assignment.column(from) == to {
+                    continue;
+                }
+                if bound + cost >= enough {
+                    state.forbid(from, to);
+                } else {
+                    (out[from], into[to]) = (out[from].min(cost), into[to].min(cost));
+                }
+            }
+        }
+        for from in 0..cities {
+            let to = state.assignment.column(from);
+            let arc = (small(from), small(to));
+            if bound + out[from] + into[to] >= enough && !state.forced.contains(&arc) {
+                state.forced.push(arc);
+            }
+        }
+    }
+
+    /// Returns a leaf with a tour, and states with all other tours: those without one of its arcs, and those
+    /// with that arc.
+    fn pass(state: &DirectedState, tour: &[City]) -> VecDeque<DirectedState> {
+        let passed: Vec<(u16, u16)> = arcs(&state.passed).collect();
+        let is_possible = !passed.is_empty()
+            && state.forced.iter().all(|arc| passed.contains(arc))
+            && !passed.iter().any(|&arc| state.is_forbidden(arc));
+        let is_new = !is_possible || arcs(tour).any(|arc| !passed.contains(&arc));
+        let mut children = VecDeque::new();
+        if is_new {
+            children.push_back(DirectedState { next: Next::Leaf(tour.to_vec()), ..state.clone() });
+        }
+        // An arc that tells the two tours apart leaves only one to be passed over on either side.
+        let tells_apart = |arc: &(u16, u16)| !is_new || !is_possible || !passed.contains(arc);
+        let mut free = arcs(tour).filter(|arc| !state.forced.contains(arc) && tells_apart(arc));
+        if let Some(arc) = free.next() {
+            let other = if is_new && is_possible { state.passed.clone() } else { Vec::new() };
+            let mut without = DirectedState { next: Next::Unknown, passed: other, ..state.clone() };
+            without.forbid(arc.0.into(), arc.1.into());
+            let mut with = DirectedState { next: Next::Unknown, passed: tour.to_vec(), ..state.clone() };
+            with.forced.push(arc);
+            children.extend([without, with]);
+        }
+        children
     }
 
     /// Decides where to branch: on the subtour with the fewest arcs that are not forced.
@@ -172,11 +274,15 @@ impl Tree for DirectedProblem {
     type Children = VecDeque<DirectedState>;
 
     fn root(&self) -> DirectedState {
+        let cities = self.instance.len();
+        let words = cities.div_ceil(64);
         DirectedState {
-            forbidden: Vec::new(),
+            forbidden: vec![0; cities * words],
+            words,
             forced: Vec::new(),
-            assignment: Assignment::new(self.instance.len()),
+            assignment: Assignment::new(cities),
             low: 0,
+            passed: Vec::new(),
             next: Next::Unknown,
         }
     }
@@ -189,13 +295,12 @@ impl Tree for DirectedProblem {
         }
         match &state.next {
             Next::Unknown | Next::Leaf(_) => VecDeque::new(),
-            Next::Tour(tour) => [DirectedState { next: Next::Leaf(tour.clone()), ..state.clone() }].into(),
+            Next::Tour(tour) => Self::pass(state, tour),
             Next::Break(arcs) => {
                 let child = |place: usize| {
                     let mut child = DirectedState { next: Next::Unknown, ..state.clone() };
-                    child.forbidden.push(arcs[place]);
+                    child.forbid(arcs[place].0.into(), arcs[place].1.into());
                     child.forced.extend_from_slice(&arcs[..place]);
-                    child.assignment.release(arcs[place].0.into());
                     child
                 };
                 (0..arcs.len()).map(child).collect()
@@ -207,7 +312,6 @@ impl Tree for DirectedProblem {
 impl Problem for DirectedProblem {
     type Cost = u64;
     type Solution = Vec<City>;
-    const EVERY_SOLUTION: bool = false;
 
     fn leaf(&self, state: &DirectedState) -> Option<u64> {
         match &state.next {
@@ -218,32 +322,30 @@ impl Problem for DirectedProblem {
 
     fn bound(&self, state: &mut DirectedState, best: Option<u64>) -> Option<u64> {
         let enough = best.and_then(|best| i64::try_from(best).ok()).unwrap_or(FORBIDDEN);
-        let mut costs = self.costs(state);
-        let least = state.assignment.solve(|from, to| costs.get(from, to))?;
-        let mut bound = least;
-        if bound < enough {
-            bound += self.connect(&state.assignment, &costs);
+        let low = |state: &DirectedState| Some(u64::try_from(state.low).unwrap_or(0));
+        // The bound of a state that was visited is known, and that of its parent may be enough.
+        if !matches!(state.next, Next::Unknown) || state.low >= enough {
+            return low(state);
         }
-        if bound < enough && enough < FORBIDDEN {
-            // Arcs that no sufficiently short tour can use are forbidden from here on.
-            for from in 0..costs.cities {
-                for to in 0..costs.cities {
-                    let cost = costs.get(from, to);
-                    let hopeless =
-                        cost < FORBIDDEN && least + state.assignment.reduced(from, to, cost) >= enough;
-                    if hopeless && state.assignment.column(from) != to {
-                        costs.forbid(from, to);
-                        state.forbidden.push((small(from), small(to)));
-                    }
-                }
+        let costs = self.costs(state);
+        for from in 0..costs.cities {
+            let to = state.assignment.column(from);
+            if to < costs.cities && costs.get(from, to) >= FORBIDDEN {
+                state.assignment.release(from);
             }
         }
-        state.next = Self::decide(state);
-        if matches!(state.next, Next::Tour(_)) {
-            bound = least;
+        let least = state.assignment.solve(|from, to| costs.get(from, to))?;
+        state.low = state.low.max(least);
+        if state.low >= enough {
+            return low(state);
         }
-        state.low = state.low.max(bound);
-        (bound < FORBIDDEN).then(|| u64::try_from(state.low).unwrap_or(0))
+        let (more, left) = self.connect(&state.assignment, &costs)?;
+        state.low = state.low.max(least + more);
+        if state.low < enough && enough < FORBIDDEN {
+            Self::settle(state, &left, least + more, enough);
+        }
+        state.next = Self::decide(state);
+        low(state)
     }
 
     fn solution(&self, leaf: &DirectedState) -> Vec<City> {
@@ -255,6 +357,14 @@ impl Problem for DirectedProblem {
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
         self.instance.checked_length(tour)
+    }
+
+    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
+        Some(self.heuristic.construct(&self.instance, seed, stops))
+    }
+
+    fn improve(&self, tour: &Vec<City>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
+        self.heuristic.improve(&self.instance, tour, seed, stops)
     }
 
     fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {

@@ -10,7 +10,13 @@
 //! file's, so bounds are whole numbers too, without rounding errors that could prune wrongly. Floating point
 //! only determines how far a multiplier moves, and any multipliers produce a valid bound.
 
+mod ascent;
+mod decide;
 mod edges;
+mod graph;
+mod links;
+mod marginal;
+mod phase;
 mod problem;
 mod tree;
 

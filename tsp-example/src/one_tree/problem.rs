@@ -7,15 +7,26 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     SCALE,
+    ascent::{Ascent, ascend},
+    decide::{Decision, decide},
     edges::{Edges, Impossible},
-    tree::{OneTree, weight},
+    graph::{Arcs, Graph, Matrix},
+    links::Links,
+    marginal::Marginals,
+    phase::Phase,
+    tree::OneTree,
 };
-use crate::instance::{City, Instance, read_numbered};
+use crate::{
+    heuristic::Heuristic,
+    instance::{City, Instance, read_numbered},
+};
 
 /// The travelling salesman as a tree of decisions about edges, for at least four cities.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Instance", into = "Instance")]
 pub struct OneTreeProblem {
     instance: Instance,
+    heuristic: Heuristic,
 }
 
 /// The decisions made about the edges.
@@ -23,7 +34,13 @@ pub struct OneTreeProblem {
 pub struct OneTreeState {
     edges: Edges,
     multipliers: Vec<i64>,
-    depth: u32,
+    /// No tour below the state is shorter.
+    low: u64,
+    phase: Phase,
+    /// The number of steps made in the phase.
+    taken: u32,
+    /// A tour that was at a leaf beside this state, and is to be passed over; or none.
+    passed: Vec<City>,
     next: Next,
 }
 
@@ -32,6 +49,8 @@ pub struct OneTreeState {
 enum Next {
     /// Not bounded yet.
     Unknown,
+    /// The ascent goes on in an only child.
+    GoOn,
     /// The best one-tree has too many edges at this city; one or two of them are free.
     Decide { city: City, free: Vec<City> },
     /// The best one-tree is a tour, and nothing below the state is shorter.
@@ -40,16 +59,46 @@ enum Next {
     Leaf(Vec<City>),
 }
 
-/// The number of steps of the ascent at the root, for each city.
-const ROOT_STEPS_PER_CITY: u32 = 12;
-/// The minimum number of steps of the ascent at the root.
-const ROOT_STEPS_MIN: u32 = 300;
-/// The number of steps of the ascent below the root, which starts from the parent's multipliers.
-const STEPS: u32 = 24;
+/// The maximum number of ends of edges that are listed.
+const LISTED_ENDS_MAX: usize = 1 << 18;
+/// The work after which a bound is left as it is, to be raised by the next state: edges and cities looked at.
+/// A search notices its time limit only between states, and takes a last bound of every open one.
+const WORK: usize = 1 << 22;
+
+/// Memory for one-trees, so that a step of the ascent does not allocate.
+#[derive(Default)]
+struct Room {
+    tree: OneTree,
+    trial: OneTree,
+    graph: Graph,
+    marginals: Marginals,
+}
+
+/// What a round of work on a bound has led to.
+enum Round {
+    /// No tour below the state is short enough.
+    Hopeless,
+    /// Another round may raise the bound.
+    Again,
+    /// It is known what follows.
+    Over,
+}
 
 thread_local! {
-    /// Memory for one-trees, so that a step of the ascent does not allocate.
-    static ROOM: RefCell<(OneTree, OneTree)> = RefCell::default();
+    static ROOM: RefCell<Room> = RefCell::default();
+}
+
+impl From<Instance> for OneTreeProblem {
+    fn from(instance: Instance) -> Self {
+        let heuristic = Heuristic::new(&instance);
+        Self { instance, heuristic }
+    }
+}
+
+impl From<OneTreeProblem> for Instance {
+    fn from(problem: OneTreeProblem) -> Self {
+        problem.instance
+    }
 }
 
 impl OneTreeProblem {
@@ -59,102 +108,80 @@ impl OneTreeProblem {
     /// Panics if there are fewer.
     pub fn new(instance: Instance) -> Self {
         assert!(instance.len() >= 4, "{} cities have only one tour", instance.len());
-        Self { instance }
+        instance.into()
     }
 
     /// Returns a length that no tour is shorter than, from the root alone. `best` is the length of a tour, if
-    /// one is known.
-    pub fn root_bound(&self, best: Option<u64>) -> u64 {
-        self.bound(&mut self.root(), best).unwrap_or(0)
+    /// one is known. `stops` is asked now and then; once it returns `true`, the bound is left as it is.
+    pub fn root_bound(&self, best: Option<u64>, mut stops: impl FnMut() -> bool) -> u64 {
+        let mut state = self.root();
+        loop {
+            let Some(low) = self.bound(&mut state, best) else { return best.unwrap_or(state.low) };
+            if !matches!(state.next, Next::GoOn) || stops() {
+                return low;
+            }
+            state.next = Next::Unknown;
+        }
     }
 
-    /// Raises the bound by moving the multipliers, until it reaches `enough` or the steps are used up. Leaves
-    /// the best multipliers in the state and the best one-tree in `best`. Returns `false` if there is no
-    /// one-tree at all.
-    fn ascend(&self, state: &mut OneTreeState, best: &mut OneTree, trial: &mut OneTree, enough: i64) -> bool {
-        let cities = self.instance.len();
-        if !best.build(&self.instance, &state.edges, &state.multipliers) {
-            return false;
+    /// Raises the bound of a state by one phase, and draws conclusions. `best` is the cost to prune by.
+    fn work(&self, arcs: &impl Arcs, state: &mut OneTreeState, best: Option<u64>, room: &mut Room) -> Round {
+        let Room { tree, trial, marginals, .. } = room;
+        let enough = best.map_or(i64::MAX / 4, |best| scaled(best) - SCALE);
+        let steps = steps_max(arcs.cities(), state.edges.allowed_ends());
+        let plan = state.phase.plan(arcs.cities());
+        let trees = [&mut *tree, trial];
+        let ascent = ascend(arcs, &mut state.multipliers, trees, enough, &plan, (state.taken, steps));
+        if ascent == Ascent::Impossible {
+            return Round::Hopeless;
         }
-        let (steps, mut length) = if state.depth == 0 {
-            (ROOT_STEPS_MIN.max(ROOT_STEPS_PER_CITY * u32::try_from(cities).unwrap_or(u32::MAX)), 2.0)
-        } else {
-            (STEPS, 1.0)
-        };
-        let patience = (steps / 10).max(4);
-        let mut multipliers = state.multipliers.clone();
-        let mut degree = best.degree.clone();
-        let mut before: Vec<i64> = degree.clone();
-        let (mut bound, mut since) = (best.bound, 0);
-        for _ in 0..steps {
-            let off: i64 = degree.iter().map(|d| (d - 2) * (d - 2)).sum();
-            if off == 0 || best.bound > enough {
-                break;
-            }
-            // The distance to go: to what is enough, or as far as seems reasonable while no tour is known.
-            let gap = (enough - bound).max(SCALE).min(bound.abs() / 20 + SCALE);
-            let step = length * gap as f64 / off as f64;
-            for ((multiplier, d), b) in multipliers.iter_mut().zip(&degree).zip(&before) {
-                // Mixing in the previous step's direction damps the zigzag.
-                let direction = 0.7 * (d - 2) as f64 + 0.3 * (b - 2) as f64;
-                #[allow(clippy::cast_possible_truncation, reason = "any multiplier gives a valid bound")]
-                let change = (step * direction) as i64;
-                *multiplier = (*multiplier + change).clamp(-MULTIPLIER_MAX, MULTIPLIER_MAX);
-            }
-            if !trial.build(&self.instance, &state.edges, &multipliers) {
-                return false;
-            }
-            before.clone_from(&degree);
-            degree.clone_from(&trial.degree);
-            bound = trial.bound;
-            if trial.bound > best.bound {
-                std::mem::swap(best, trial);
-                state.multipliers.clone_from(&multipliers);
-                since = 0;
-            } else {
-                since += 1;
-                if since >= patience {
-                    (length, since) = (length * 0.6, 0);
-                    multipliers.clone_from(&state.multipliers);
-                    degree.clone_from(&best.degree);
-                    bound = best.bound;
+        let bound = (tree.bound + SCALE - 1).div_euclid(SCALE);
+        state.low = state.low.max(u64::try_from(bound).unwrap_or(0));
+        if best.is_some_and(|best| state.low >= best) {
+            state.next = Next::GoOn;
+            return Round::Over;
+        }
+        if let Ascent::Unfinished(taken) = ascent {
+            (state.taken, state.next) = (taken, Next::GoOn);
+            return Round::Over;
+        }
+        let left = enough - tree.bound;
+        marginals.compute(arcs, tree, &state.multipliers, left);
+        if best.is_some() {
+            match marginals.apply(&mut state.edges, tree, left) {
+                Err(Impossible) => return Round::Hopeless,
+                Ok(decided) => {
+                    let next = state.phase.next(decided, tree.satisfies(&state.edges));
+                    if let Some(phase) = next {
+                        (state.phase, state.taken) = (phase, 0);
+                        return Round::Again;
+                    }
                 }
             }
         }
-        true
+        let left = if best.is_some() { left } else { tree.bound / 50 };
+        state.next = match decide(&state.edges, tree, marginals, left) {
+            Some(Decision { city, free }) => Next::Decide { city, free },
+            None => Next::Tour(tree.tour()),
+        };
+        Round::Over
     }
 
-    /// Forbids every edge that no tour shorter than `best` can contain.
-    fn eliminate(&self, state: &mut OneTreeState, tree: &OneTree, best: u64) -> Result<bool, Impossible> {
-        let room = scaled(best) - SCALE - tree.bound;
-        let mut hopeless = Vec::new();
-        tree.replacements(&self.instance, &state.edges, &state.multipliers, |i, j, more| {
-            if more > room {
-                hopeless.push((i, j));
-            }
-        });
-        hopeless.iter().try_for_each(|&(i, j)| state.edges.forbid(i, j))?;
-        Ok(!hopeless.is_empty())
-    }
-
-    /// Returns what to decide next: the free edges, at most two, of the city with the most excess edges.
-    fn decide(&self, state: &OneTreeState, tree: &OneTree) -> Next {
-        if tree.is_tour() {
-            return Next::Tour(tree.tour());
+    /// Moves the multipliers as if there were only edges between near neighbours, which is quick. What they
+    /// give is no bound, but a good start.
+    fn approach(&self, state: &mut OneTreeState, room: &mut Room) {
+        let Room { tree, trial, graph, .. } = room;
+        graph.fill_near(&self.instance, &state.edges, self.heuristic.near());
+        let cities = self.instance.len();
+        let plan = state.phase.plan(cities);
+        let steps = steps_max(cities, 0);
+        let trees = [tree, trial];
+        let multipliers = &mut state.multipliers;
+        match ascend(graph, multipliers, trees, i64::MAX / 4, &plan, (state.taken, steps)) {
+            Ascent::Unfinished(taken) => state.taken = taken,
+            Ascent::Done | Ascent::Impossible => (state.phase, state.taken) = (Phase::Whole, 0),
         }
-        let crowded = (0..self.instance.len()).filter(|&city| tree.degree[city] > 2);
-        let most =
-            |&city: &City| (tree.degree[city], state.edges.forced_count(city), std::cmp::Reverse(city));
-        let city = crowded.max_by_key(most).expect("a one-tree that is no tour has a city with three edges");
-        let ends = tree.edges.iter().filter_map(|&(i, j)| match city {
-            _ if i == city => Some(j),
-            _ if j == city => Some(i),
-            _ => None,
-        });
-        let mut free: Vec<City> = ends.filter(|&end| !state.edges.is_forced(city, end)).collect();
-        free.sort_by_key(|&end| weight(&self.instance, &state.multipliers, city, end));
-        free.truncate(2 - state.edges.forced_count(city).min(1) as usize);
-        Next::Decide { city, free }
+        state.next = Next::GoOn;
     }
 
     /// Creates a child of a state with one more decision. Returns `None` if no tour satisfies it.
@@ -163,18 +190,43 @@ impl OneTreeProblem {
         decide: impl FnOnce(&mut Edges) -> Result<(), Impossible>,
     ) -> Option<OneTreeState> {
         let mut child = OneTreeState {
-            edges: state.edges.clone(),
-            multipliers: state.multipliers.clone(),
-            depth: state.depth + 1,
+            phase: Phase::Below(0),
+            taken: 0,
             next: Next::Unknown,
+            ..state.clone()
         };
         decide(&mut child.edges).ok().map(|()| child)
     }
+
+    /// Returns a leaf with a tour, and states with all other tours: those without one of its edges, and those
+    /// with that edge.
+    fn pass(state: &OneTreeState, tour: &[City]) -> VecDeque<OneTreeState> {
+        let links = Links::of(tour);
+        let passed = (!state.passed.is_empty()).then(|| Links::of(&state.passed));
+        let passed = passed.filter(|passed| passed.satisfy(&state.edges));
+        let is_new = passed.as_ref().is_none_or(|passed| links.edges().any(|(i, j)| !passed.has(i, j)));
+        let mut children = VecDeque::new();
+        if is_new {
+            children.push_back(OneTreeState { next: Next::Leaf(tour.to_vec()), ..state.clone() });
+        }
+        // An edge that tells the two tours apart leaves only one to be passed over on either side.
+        let tells_apart = |i, j| !is_new || passed.as_ref().is_none_or(|passed| !passed.has(i, j));
+        let mut free = links.edges().filter(|&(i, j)| !state.edges.is_forced(i, j) && tells_apart(i, j));
+        if let Some((i, j)) = free.next() {
+            let other = if is_new && passed.is_some() { state.passed.clone() } else { Vec::new() };
+            let without = Self::child(state, |edges| edges.forbid(i, j));
+            let with = Self::child(state, |edges| edges.force(i, j));
+            children.extend(without.map(|child| OneTreeState { passed: other, ..child }));
+            children.extend(with.map(|child| OneTreeState { passed: tour.to_vec(), ..child }));
+        }
+        children
+    }
 }
 
-/// The maximum absolute value of a multiplier: far more than ever needed, and small enough that no sum
-/// overflows.
-const MULTIPLIER_MAX: i64 = 1 << 42;
+/// Returns how many steps of an ascent are made at once.
+fn steps_max(cities: usize, ends: usize) -> u32 {
+    u32::try_from(WORK / (ends + cities * cities / 4 + 1)).unwrap_or(u32::MAX).max(1)
+}
 
 fn scaled(cost: u64) -> i64 {
     i64::try_from(cost).unwrap_or(i64::MAX / SCALE).saturating_mul(SCALE)
@@ -189,7 +241,10 @@ impl Tree for OneTreeProblem {
         OneTreeState {
             edges: Edges::all(cities),
             multipliers: vec![0; cities],
-            depth: 0,
+            low: 0,
+            phase: Phase::first(cities),
+            taken: 0,
+            passed: Vec::new(),
             next: Next::Unknown,
         }
     }
@@ -201,10 +256,8 @@ impl Tree for OneTreeProblem {
         }
         match &state.next {
             Next::Unknown | Next::Leaf(_) => VecDeque::new(),
-            Next::Tour(tour) => {
-                let next = Next::Leaf(tour.clone());
-                [OneTreeState { next, ..state.clone() }].into()
-            }
+            Next::GoOn => [OneTreeState { next: Next::Unknown, ..state.clone() }].into(),
+            Next::Tour(tour) => Self::pass(state, tour),
             Next::Decide { city, free } => {
                 let v = *city;
                 match free.as_slice() {
@@ -232,7 +285,6 @@ impl Tree for OneTreeProblem {
 impl Problem for OneTreeProblem {
     type Cost = u64;
     type Solution = Vec<City>;
-    const EVERY_SOLUTION: bool = false;
 
     fn leaf(&self, state: &OneTreeState) -> Option<u64> {
         match &state.next {
@@ -242,34 +294,37 @@ impl Problem for OneTreeProblem {
     }
 
     fn bound(&self, state: &mut OneTreeState, best: Option<u64>) -> Option<u64> {
-        ROOM.with_borrow_mut(|(tree, trial)| {
-            // A scaled bound above this means a bound of at least `best`.
-            let enough = best.map_or(i64::MAX / 4, |best| scaled(best) - SCALE);
+        // The bound of a state that was visited is known, and that of its parent may be enough.
+        if !matches!(state.next, Next::Unknown) || best.is_some_and(|best| state.low >= best) {
+            return Some(state.low);
+        }
+        ROOM.with_borrow_mut(|room| {
+            let mut work = WORK;
             loop {
-                if !self.ascend(state, tree, trial, enough) {
-                    return None;
+                if state.phase == Phase::Near {
+                    self.approach(state, room);
+                    return Some(state.low);
                 }
-                let bound = u64::try_from((tree.bound + SCALE - 1).div_euclid(SCALE)).unwrap_or(0);
-                let Some(best) = best.filter(|&best| bound < best) else {
-                    state.next = self.decide(state, tree);
-                    return Some(bound);
+                let ends = state.edges.allowed_ends();
+                let round = if ends <= LISTED_ENDS_MAX {
+                    let mut graph = std::mem::take(&mut room.graph);
+                    graph.fill(&self.instance, &state.edges);
+                    let round = self.work(&graph, state, best, room);
+                    room.graph = graph;
+                    round
+                } else {
+                    let edges = state.edges.clone();
+                    self.work(&Matrix { instance: &self.instance, edges: &edges }, state, best, room)
                 };
-                match self.eliminate(state, tree, best) {
-                    Err(Impossible) => return None,
-                    // Fewer edges may improve the bound; at the root that pays for the whole search.
-                    Ok(true) if state.depth == 0 => {}
-                    Ok(true) => {
-                        if !tree.build(&self.instance, &state.edges, &state.multipliers) {
-                            return None;
-                        }
-                        let bound = u64::try_from((tree.bound + SCALE - 1).div_euclid(SCALE)).unwrap_or(0);
-                        state.next = self.decide(state, tree);
-                        return Some(bound);
-                    }
-                    Ok(false) => {
-                        state.next = self.decide(state, tree);
-                        return Some(bound);
-                    }
+                match round {
+                    Round::Hopeless => return None,
+                    Round::Over => return Some(state.low),
+                    Round::Again => {}
+                }
+                work = work.saturating_sub(ends * state.phase.plan(self.instance.len()).steps as usize);
+                if work == 0 {
+                    state.next = Next::GoOn;
+                    return Some(state.low);
                 }
             }
         })
@@ -277,6 +332,14 @@ impl Problem for OneTreeProblem {
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
         self.instance.checked_length(tour)
+    }
+
+    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
+        Some(self.heuristic.construct(&self.instance, seed, stops))
+    }
+
+    fn improve(&self, tour: &Vec<City>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
+        self.heuristic.improve(&self.instance, tour, seed, stops)
     }
 
     fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {
@@ -290,3 +353,6 @@ impl Problem for OneTreeProblem {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! The phases of an ascent: which steps are made at the root and below, and when it is over.
+
+use serde::{Deserialize, Serialize};
+
+use super::ascent::{Pace, Plan};
+
+/// A part of the ascent in a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Phase {
+    /// At the root of large instances: with the edges between near neighbours only.
+    Near,
+    /// At the root: with all edges.
+    Whole,
+    /// At the root: again with those that are left, this many times before.
+    Again(u32),
+    /// Below the root, where it starts from the parent's multipliers; this many times before.
+    Below(u32),
+}
+
+fn tune(i: usize, default: f64) -> f64 {
+    use std::sync::OnceLock;
+    static T: OnceLock<Vec<f64>> = OnceLock::new();
+    let t = T.get_or_init(|| {
+        std::env::var("TSP_T").map(|s| s.split(',').map(|x| x.parse().unwrap_or(f64::NAN)).collect()).unwrap_or_default()
+    });
+    t.get(i).copied().filter(|x| !x.is_nan()).unwrap_or(default)
+}
+pub(super) fn tune_pub(i: usize, default: f64) -> f64 { tune(i, default) }
+
+/// The number of cities from which the ascent starts with near neighbours.
+const NEAR_CITIES_MIN: usize = 400;
+/// How often the ascent is repeated at the root, as long as edges can be forced or forbidden.
+const AGAIN_MAX: u32 = 12;
+
+impl Phase {
+    /// Returns the phase in which the root starts.
+    pub(super) fn first(cities: usize) -> Self {
+        if cities >= NEAR_CITIES_MIN { Self::Near } else { Self::Whole }
+    }
+
+    /// Returns the steps of the phase.
+    pub(super) fn plan(self, cities: usize) -> Plan {
+        let many = u32::try_from(cities).unwrap_or(u32::MAX);
+        match self {
+            Self::Near => Plan { steps: many.clamp(600, 1_500), pace: Pace::Mean { first: 0.4, last: 0.004 } },
+            Self::Whole if cities >= NEAR_CITIES_MIN => {
+                Plan { steps: 40, pace: Pace::Mean { first: 0.02, last: 0.002 } }
+            }
+            Self::Whole => {
+                let steps = (many.saturating_mul(tune(0, 6.0) as u32)).max(300);
+                Plan { steps, pace: Pace::Mean { first: tune(1, 0.4), last: tune(2, 0.004) } }
+            }
+            Self::Again(_) => Plan { steps: tune(3, 60.0) as u32, pace: Pace::Gap { first: tune(4, 1.0), last: tune(5, 0.1) } },
+            Self::Below(0) => Plan { steps: tune(6, 30.0) as u32, pace: Pace::Gap { first: tune(7, 1.0), last: tune(8, 0.1) } },
+            Self::Below(_) => Plan { steps: tune(9, 15.0) as u32, pace: Pace::Gap { first: tune(10, 0.5), last: tune(11, 0.1) } },
+        }
+    }
+
+    /// Returns the phase that follows, after conclusions were drawn: whether anything was `decided`, and
+    /// whether the one-tree still `holds`. Returns `None` if the ascent is over.
+    pub(super) fn next(self, decided: bool, holds: bool) -> Option<Self> {
+        match self {
+            Self::Near => Some(Self::Whole),
+            Self::Whole => Some(Self::Again(0)),
+            Self::Again(times) if decided && times < AGAIN_MAX || !holds => Some(Self::Again(times + 1)),
+            Self::Below(times) if !holds || (decided && f64::from(times) < tune(12, 0.0)) => Some(Self::Below(times + 1)),
+            Self::Again(_) | Self::Below(_) => None,
+        }
+    }
+}
