@@ -99,7 +99,7 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     let cities = instance.len();
     let everything = arguments.search.is_without_pruning();
     let bound = match arguments.bound {
-        Some(bound @ (Bound::OneTree | Bound::Mst)) if instance.is_directed() && !everything => {
+        Some(bound @ Bound::Mst) if instance.is_directed() && !everything => {
             return Err(Failure::usage(format!(
                 "{}: its distances depend on the direction, so --bound {} is none: --bound assignment is",
                 arguments.file.display(),

@@ -1,6 +1,6 @@
 //! The search by assignments against all tours, in both directions.
 
-use bnb_framework::{Best, Solver, options::Collect, sequential};
+use bnb_framework::{Best, Collect, Solver, sequential};
 use proptest::prelude::*;
 
 use super::DirectedProblem;

@@ -12,6 +12,7 @@
 
 mod ascent;
 mod decide;
+mod doubled;
 mod edges;
 mod graph;
 mod links;

@@ -9,10 +9,15 @@ use super::ascent::{Pace, Plan};
 pub(super) enum Phase {
     /// At the root of large instances: with the edges between near neighbours only.
     Near,
-    /// At the root: with all edges.
+    /// After that: with all edges.
+    After,
+    /// At the root of other instances: with all edges.
     Whole,
     /// At the root: again with those that are left, this many times before.
     Again(u32),
+    /// Below the root of large instances, where a state is not looked at at first: a search that is stopped
+    /// takes a bound of each state that is open, which is then the parent's.
+    Waiting,
     /// Below the root, where it starts from the parent's multipliers; this many times before.
     Below(u32),
 }
@@ -27,32 +32,42 @@ fn tune(i: usize, default: f64) -> f64 {
 }
 pub(super) fn tune_pub(i: usize, default: f64) -> f64 { tune(i, default) }
 
-/// The number of cities from which the ascent starts with near neighbours.
-const NEAR_CITIES_MIN: usize = 400;
+/// The number of cities of a large instance.
+const LARGE: usize = 400;
 /// How often the ascent is repeated at the root, as long as edges can be forced or forbidden.
 const AGAIN_MAX: u32 = 12;
 
 impl Phase {
     /// Returns the phase in which the root starts.
-    pub(super) fn first(cities: usize) -> Self {
-        if cities >= NEAR_CITIES_MIN { Self::Near } else { Self::Whole }
+    pub(super) fn first(cities: usize, doubled: bool) -> Self {
+        if cities >= LARGE && !doubled { Self::Near } else { Self::Whole }
+    }
+
+    /// Returns the phase in which other states start.
+    pub(super) fn below(cities: usize) -> Self {
+        if cities >= LARGE { Self::Waiting } else { Self::Below(0) }
     }
 
     /// Returns the steps of the phase.
     pub(super) fn plan(self, cities: usize) -> Plan {
         let many = u32::try_from(cities).unwrap_or(u32::MAX);
         match self {
-            Self::Near => Plan { steps: many.clamp(600, 1_500), pace: Pace::Mean { first: 0.4, last: 0.004 } },
-            Self::Whole if cities >= NEAR_CITIES_MIN => {
-                Plan { steps: 40, pace: Pace::Mean { first: 0.02, last: 0.002 } }
+            // Fewer steps for more cities, since each takes so much longer.
+            Self::Near => {
+                let steps = (400_000 / many).clamp(100, 600);
+                Plan { steps, pace: Pace::Mean { first: 0.4, last: 0.004 } }
+            }
+            Self::After => {
+                let steps = (40_000 / many).clamp(5, 60);
+                Plan { steps, pace: Pace::Mean { first: 0.02, last: 0.002 } }
             }
             Self::Whole => {
                 let steps = (many.saturating_mul(tune(0, 6.0) as u32)).max(300);
                 Plan { steps, pace: Pace::Mean { first: tune(1, 0.4), last: tune(2, 0.004) } }
             }
             Self::Again(_) => Plan { steps: tune(3, 60.0) as u32, pace: Pace::Gap { first: tune(4, 1.0), last: tune(5, 0.1) } },
-            Self::Below(0) => Plan { steps: tune(6, 30.0) as u32, pace: Pace::Gap { first: tune(7, 1.0), last: tune(8, 0.1) } },
-            Self::Below(_) => Plan { steps: tune(9, 15.0) as u32, pace: Pace::Gap { first: tune(10, 0.5), last: tune(11, 0.1) } },
+            Self::Below(0) | Self::Waiting => Plan { steps: tune(6, 60.0) as u32, pace: Pace::Gap { first: tune(7, 1.0), last: tune(8, 0.05) } },
+            Self::Below(_) => Plan { steps: tune(9, 30.0) as u32, pace: Pace::Gap { first: tune(10, 0.5), last: tune(11, 0.1) } },
         }
     }
 
@@ -60,10 +75,11 @@ impl Phase {
     /// whether the one-tree still `holds`. Returns `None` if the ascent is over.
     pub(super) fn next(self, decided: bool, holds: bool) -> Option<Self> {
         match self {
-            Self::Near => Some(Self::Whole),
-            Self::Whole => Some(Self::Again(0)),
+            Self::Near => Some(Self::After),
+            Self::Waiting => Some(Self::Below(0)),
+            Self::Whole | Self::After => Some(Self::Again(0)),
             Self::Again(times) if decided && times < AGAIN_MAX || !holds => Some(Self::Again(times + 1)),
-            Self::Below(times) if !holds || (decided && f64::from(times) < tune(12, 0.0)) => Some(Self::Below(times + 1)),
+            Self::Below(times) if !holds || (decided && f64::from(times) < tune(12, 1.0)) => Some(Self::Below(times + 1)),
             Self::Again(_) | Self::Below(_) => None,
         }
     }

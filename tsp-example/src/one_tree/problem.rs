@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     SCALE,
     ascent::{Ascent, ascend},
-    decide::{Decision, decide},
+    decide::{Decision, Trials, decisions},
+    doubled,
     edges::{Edges, Impossible},
     graph::{Arcs, Graph, Matrix},
     links::Links,
@@ -26,6 +27,8 @@ use crate::{
 #[serde(from = "Instance", into = "Instance")]
 pub struct OneTreeProblem {
     instance: Instance,
+    /// If distances depend on the direction: the same without directions.
+    doubled: Option<Instance>,
     heuristic: Heuristic,
 }
 
@@ -65,6 +68,13 @@ const LISTED_ENDS_MAX: usize = 1 << 18;
 /// A search notices its time limit only between states, and takes a last bound of every open one.
 const WORK: usize = 1 << 22;
 
+/// The maximum number of decisions that are tried before one is made, and the number of cities for all
+/// trials.
+const TRIED_MAX: usize = 5;
+const TRIED_CITIES: usize = 2_000;
+/// Decisions are made without trial if they promise so few states below, in proportion to none.
+const TRIED_STATES_MIN: f64 = 0.2;
+
 /// Memory for one-trees, so that a step of the ascent does not allocate.
 #[derive(Default)]
 struct Room {
@@ -72,6 +82,7 @@ struct Room {
     trial: OneTree,
     graph: Graph,
     marginals: Marginals,
+    trials: Trials,
 }
 
 /// What a round of work on a bound has led to.
@@ -91,7 +102,8 @@ thread_local! {
 impl From<Instance> for OneTreeProblem {
     fn from(instance: Instance) -> Self {
         let heuristic = Heuristic::new(&instance);
-        Self { instance, heuristic }
+        let doubled = instance.is_directed().then(|| doubled::instance(&instance));
+        Self { instance, doubled, heuristic }
     }
 }
 
@@ -111,6 +123,11 @@ impl OneTreeProblem {
         instance.into()
     }
 
+    /// Returns the instance whose one-trees are built.
+    fn undirected(&self) -> &Instance {
+        self.doubled.as_ref().unwrap_or(&self.instance)
+    }
+
     /// Returns a length that no tour is shorter than, from the root alone. `best` is the length of a tour, if
     /// one is known. `stops` is asked now and then; once it returns `true`, the bound is left as it is.
     pub fn root_bound(&self, best: Option<u64>, mut stops: impl FnMut() -> bool) -> u64 {
@@ -126,7 +143,7 @@ impl OneTreeProblem {
 
     /// Raises the bound of a state by one phase, and draws conclusions. `best` is the cost to prune by.
     fn work(&self, arcs: &impl Arcs, state: &mut OneTreeState, best: Option<u64>, room: &mut Room) -> Round {
-        let Room { tree, trial, marginals, .. } = room;
+        let Room { tree, trial, marginals, trials, .. } = room;
         let enough = best.map_or(i64::MAX / 4, |best| scaled(best) - SCALE);
         let steps = steps_max(arcs.cities(), state.edges.allowed_ends());
         let plan = state.phase.plan(arcs.cities());
@@ -135,8 +152,7 @@ impl OneTreeProblem {
         if ascent == Ascent::Impossible {
             return Round::Hopeless;
         }
-        let bound = (tree.bound + SCALE - 1).div_euclid(SCALE);
-        state.low = state.low.max(u64::try_from(bound).unwrap_or(0));
+        state.low = state.low.max(ceiling(tree.bound));
         if best.is_some_and(|best| state.low >= best) {
             state.next = Next::GoOn;
             return Round::Over;
@@ -159,8 +175,19 @@ impl OneTreeProblem {
                 }
             }
         }
-        let left = if best.is_some() { left } else { tree.bound / 50 };
-        state.next = match decide(&state.edges, tree, marginals, left) {
+        let enough = if best.is_some() { enough } else { tree.bound + tree.bound / 50 + SCALE };
+        let mut choices = decisions(&state.edges, tree, marginals, enough - tree.bound);
+        choices.truncate((super::phase::tune_pub(14, TRIED_MAX as f64) as usize).min(TRIED_CITIES / arcs.cities()).max(1));
+        let decision = match choices.as_slice() {
+            [] => None,
+            [(_, only)] => Some(only.clone()),
+            [(states, first), ..] if *states < super::phase::tune_pub(16, TRIED_STATES_MIN) => Some(first.clone()),
+            _ => {
+                let bounds = (tree.bound, enough);
+                trials.choose(self.undirected(), &state.edges, &state.multipliers, choices, bounds)
+            }
+        };
+        state.next = match decision {
             Some(Decision { city, free }) => Next::Decide { city, free },
             None => Next::Tour(tree.tour()),
         };
@@ -171,31 +198,33 @@ impl OneTreeProblem {
     /// give is no bound, but a good start.
     fn approach(&self, state: &mut OneTreeState, room: &mut Room) {
         let Room { tree, trial, graph, .. } = room;
+        let multipliers = &mut state.multipliers;
+        if state.low == 0 && tree.build(&Matrix { instance: &self.instance, edges: &state.edges }, multipliers) {
+            state.low = ceiling(tree.bound);
+        }
         graph.fill_near(&self.instance, &state.edges, self.heuristic.near());
         let cities = self.instance.len();
         let plan = state.phase.plan(cities);
         let steps = steps_max(cities, 0);
         let trees = [tree, trial];
-        let multipliers = &mut state.multipliers;
         match ascend(graph, multipliers, trees, i64::MAX / 4, &plan, (state.taken, steps)) {
             Ascent::Unfinished(taken) => state.taken = taken,
-            Ascent::Done | Ascent::Impossible => (state.phase, state.taken) = (Phase::Whole, 0),
+            Ascent::Done | Ascent::Impossible => (state.phase, state.taken) = (Phase::After, 0),
         }
         state.next = Next::GoOn;
     }
 
-    /// Creates a child of a state with one more decision. Returns `None` if no tour satisfies it.
-    fn child(
-        state: &OneTreeState,
-        decide: impl FnOnce(&mut Edges) -> Result<(), Impossible>,
-    ) -> Option<OneTreeState> {
-        let mut child = OneTreeState {
-            phase: Phase::Below(0),
+    /// Creates a child of a state with more decisions.
+    fn child(state: &OneTreeState, edges: Edges) -> OneTreeState {
+        OneTreeState {
+            edges,
+            multipliers: state.multipliers.clone(),
+            low: state.low,
+            phase: Phase::below(state.multipliers.len()),
             taken: 0,
+            passed: state.passed.clone(),
             next: Next::Unknown,
-            ..state.clone()
-        };
-        decide(&mut child.edges).ok().map(|()| child)
+        }
     }
 
     /// Returns a leaf with a tour, and states with all other tours: those without one of its edges, and those
@@ -214,10 +243,13 @@ impl OneTreeProblem {
         let mut free = links.edges().filter(|&(i, j)| !state.edges.is_forced(i, j) && tells_apart(i, j));
         if let Some((i, j)) = free.next() {
             let other = if is_new && passed.is_some() { state.passed.clone() } else { Vec::new() };
-            let without = Self::child(state, |edges| edges.forbid(i, j));
-            let with = Self::child(state, |edges| edges.force(i, j));
-            children.extend(without.map(|child| OneTreeState { passed: other, ..child }));
-            children.extend(with.map(|child| OneTreeState { passed: tour.to_vec(), ..child }));
+            let (mut without, mut with) = (state.edges.clone(), state.edges.clone());
+            if without.forbid(i, j).is_ok() {
+                children.push_back(OneTreeState { passed: other, ..Self::child(state, without) });
+            }
+            if with.force(i, j).is_ok() {
+                children.push_back(OneTreeState { passed: tour.to_vec(), ..Self::child(state, with) });
+            }
         }
         children
     }
@@ -226,6 +258,11 @@ impl OneTreeProblem {
 /// Returns how many steps of an ascent are made at once.
 fn steps_max(cities: usize, ends: usize) -> u32 {
     u32::try_from(WORK / (ends + cities * cities / 4 + 1)).unwrap_or(u32::MAX).max(1)
+}
+
+/// Returns the length that a scaled bound proves.
+fn ceiling(bound: i64) -> u64 {
+    u64::try_from((bound + SCALE - 1).div_euclid(SCALE)).unwrap_or(0)
 }
 
 fn scaled(cost: u64) -> i64 {
@@ -237,12 +274,13 @@ impl Tree for OneTreeProblem {
     type Children = VecDeque<OneTreeState>;
 
     fn root(&self) -> OneTreeState {
-        let cities = self.instance.len();
+        let cities = self.undirected().len();
+        let edges = if self.doubled.is_some() { doubled::edges(cities) } else { Edges::all(cities) };
         OneTreeState {
-            edges: Edges::all(cities),
+            edges,
             multipliers: vec![0; cities],
             low: 0,
-            phase: Phase::first(cities),
+            phase: Phase::first(cities, self.doubled.is_some()),
             taken: 0,
             passed: Vec::new(),
             next: Next::Unknown,
@@ -259,24 +297,9 @@ impl Tree for OneTreeProblem {
             Next::GoOn => [OneTreeState { next: Next::Unknown, ..state.clone() }].into(),
             Next::Tour(tour) => Self::pass(state, tour),
             Next::Decide { city, free } => {
-                let v = *city;
-                match free.as_slice() {
-                    [] => VecDeque::new(),
-                    // One edge of the city is forced: the free one is the other, or it is forbidden.
-                    &[a] => [Self::child(state, |e| e.force(v, a)), Self::child(state, |e| e.forbid(v, a))]
-                        .into_iter()
-                        .flatten()
-                        .collect(),
-                    // Force both; force the first and forbid the second; forbid the first.
-                    &[a, b, ..] => [
-                        Self::child(state, |e| e.force(v, a).and_then(|()| e.force(v, b))),
-                        Self::child(state, |e| e.force(v, a).and_then(|()| e.forbid(v, b))),
-                        Self::child(state, |e| e.forbid(v, a)),
-                    ]
-                    .into_iter()
-                    .flatten()
-                    .collect(),
-                }
+                let decision = Decision { city: *city, free: free.clone() };
+                let branches = decision.branches(&state.edges).into_iter();
+                branches.map(|edges| Self::child(state, edges)).collect()
             }
         }
     }
@@ -288,7 +311,7 @@ impl Problem for OneTreeProblem {
 
     fn leaf(&self, state: &OneTreeState) -> Option<u64> {
         match &state.next {
-            Next::Leaf(tour) => Some(self.instance.tour_length(tour)),
+            Next::Leaf(tour) => Some(self.undirected().tour_length(tour)),
             _ => None,
         }
     }
@@ -301,6 +324,10 @@ impl Problem for OneTreeProblem {
         ROOM.with_borrow_mut(|room| {
             let mut work = WORK;
             loop {
+                if state.phase == Phase::Waiting {
+                    (state.phase, state.next) = (Phase::Below(0), Next::GoOn);
+                    return Some(state.low);
+                }
                 if state.phase == Phase::Near {
                     self.approach(state, room);
                     return Some(state.low);
@@ -308,20 +335,20 @@ impl Problem for OneTreeProblem {
                 let ends = state.edges.allowed_ends();
                 let round = if ends <= LISTED_ENDS_MAX {
                     let mut graph = std::mem::take(&mut room.graph);
-                    graph.fill(&self.instance, &state.edges);
+                    graph.fill(self.undirected(), &state.edges);
                     let round = self.work(&graph, state, best, room);
                     room.graph = graph;
                     round
                 } else {
                     let edges = state.edges.clone();
-                    self.work(&Matrix { instance: &self.instance, edges: &edges }, state, best, room)
+                    self.work(&Matrix { instance: self.undirected(), edges: &edges }, state, best, room)
                 };
                 match round {
                     Round::Hopeless => return None,
                     Round::Over => return Some(state.low),
                     Round::Again => {}
                 }
-                work = work.saturating_sub(ends * state.phase.plan(self.instance.len()).steps as usize);
+                work = work.saturating_sub(ends * state.phase.plan(self.undirected().len()).steps as usize);
                 if work == 0 {
                     state.next = Next::GoOn;
                     return Some(state.low);
@@ -348,6 +375,7 @@ impl Problem for OneTreeProblem {
 
     fn solution(&self, leaf: &OneTreeState) -> Vec<City> {
         match &leaf.next {
+            Next::Leaf(tour) if self.doubled.is_some() => doubled::directed(tour),
             Next::Leaf(tour) => tour.clone(),
             _ => Vec::new(),
         }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use bnb_framework::{Best, Problem, Solver, Tree, options::Collect, sequential};
+use bnb_framework::{Best, Collect, Problem, Solver, Tree, sequential};
 
 use super::*;
 use crate::{
@@ -136,4 +136,24 @@ fn a_bound_that_is_raised_in_parts_is_one() {
     assert!(low <= length && low * 100 > length * 95, "{low} of {length}");
     assert!(parts > 2, "one call of the bound did all the work");
     assert!(problem.root_bound(Some(length), || true) <= low);
+}
+
+#[test]
+fn directed_instances_have_the_optimum_of_the_search_by_paths() {
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+    let mut random = StdRng::seed_from_u64(4);
+    for cities in [4, 5, 6, 7, 8, 9, 9, 9, 9, 9] {
+        let distances = (0..cities * cities).map(|_| random.random_range(0..40)).collect();
+        let instance = Instance::directed("random", cities, distances);
+        let paths = PathProblem::<16, 1>::new(instance.clone());
+        let expected = sequential::solve(&paths, true, None).best.unwrap();
+        let problem = OneTreeProblem::new(instance.clone());
+        let found = sequential::solve(&problem, true, None).best.unwrap();
+        assert_eq!(found.cost, expected.cost);
+        assert_eq!(instance.checked_length(&found.solution), Some(found.cost), "in its direction");
+        assert!(problem.root_bound(None, || false) <= expected.cost);
+        let longer = Best::new(expected.cost + 1, Vec::new());
+        let found = sequential::solve(&problem, true, Some(longer)).best.map(|best| best.cost);
+        assert_eq!(found, Some(expected.cost));
+    }
 }
