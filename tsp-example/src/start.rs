@@ -7,11 +7,17 @@ use crate::{
     instance::{City, Instance},
 };
 
-/// The number of tours that are built, the best of which is improved.
+/// The number of tours that are built, the best of which is improved; and that for many cities.
 const TOURS: u64 = 5;
+const TOURS_OF_MANY: u64 = 1;
+const MANY: usize = 1_500;
 /// The number of kicks for each city, and at most.
 const KICKS_PER_CITY: u64 = 200;
 const KICKS_MAX: u64 = 50_000;
+/// The maximum of kicks times cities: each kick takes longer if there are more cities. All this takes less than
+/// a second for 5,000 cities. It is no time that is limited, since a search whose state is kept must start from
+/// the same tour each time.
+const KICKED_CITIES_MAX: u64 = 20_000_000;
 
 /// Returns a good tour of an instance, and its length.
 pub fn tour(instance: &Instance) -> (u64, Vec<City>) {
@@ -33,7 +39,7 @@ pub(crate) fn improved(
 ) -> (u64, Vec<City>) {
     let known = known.map(|tour| heuristic.descend(instance, &tour, stops));
     let mut best = known.map(|tour| (instance.tour_length(&tour), tour));
-    for seed in 0..TOURS {
+    for seed in 0..if instance.len() < MANY { TOURS } else { TOURS_OF_MANY } {
         if best.is_some() && stops() {
             break;
         }
@@ -42,7 +48,8 @@ pub(crate) fn improved(
         best = Some(best.map_or(built.clone(), |best| best.min(built)));
     }
     let (_, tour) = best.unwrap_or_default();
-    let kicks = (instance.len() as u64 * KICKS_PER_CITY).min(KICKS_MAX);
+    let cities = instance.len() as u64;
+    let kicks = (cities * KICKS_PER_CITY).min(KICKS_MAX).min(KICKED_CITIES_MAX / cities.max(1));
     let (_, tour) = heuristic.kick(instance, &tour, (0, kicks), stops);
     let tour = from_first(tour);
     (instance.tour_length(&tour), tour)

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     arborescence,
     patch::{patch, subtours},
+    state::{Costs, DirectedState, Next, small},
 };
 use crate::{
     heuristic::Heuristic,
@@ -24,79 +25,6 @@ use crate::{
 pub struct DirectedProblem {
     instance: Instance,
     heuristic: Heuristic,
-}
-
-/// The decisions made about the arcs.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct DirectedState {
-    /// Arcs that no tour may use, as a row of bits for each city.
-    forbidden: Vec<u64>,
-    /// The number of words in such a row.
-    words: usize,
-    /// Arcs that every tour must use.
-    forced: Vec<(u16, u16)>,
-    /// The successor of each city, as far as it is settled, and the potentials that the next assignment
-    /// starts from.
-    assignment: Assignment,
-    /// A lower bound on all tours; until the state is bounded, that of its parent.
-    low: i64,
-    /// A tour that was at a leaf beside this state, and is to be passed over; or none.
-    passed: Vec<City>,
-    next: Next,
-}
-
-/// What follows a state.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-enum Next {
-    /// Not bounded yet.
-    Unknown,
-    /// Every tour lacks one of these arcs.
-    Break(Vec<(u16, u16)>),
-    /// The assignment is a tour, and nothing below the state is shorter.
-    Tour(Vec<City>),
-    /// The tour itself: a leaf.
-    Leaf(Vec<City>),
-}
-
-/// The costs of the arcs that a state allows.
-struct Costs {
-    cities: usize,
-    costs: Vec<i64>,
-}
-
-impl Costs {
-    fn get(&self, from: City, to: City) -> i64 {
-        self.costs[from * self.cities + to]
-    }
-
-    fn forbid(&mut self, from: City, to: City) {
-        self.costs[from * self.cities + to] = FORBIDDEN;
-    }
-
-    /// Exchanges the directions.
-    fn turned(&self) -> Self {
-        let pairs = (0..self.cities).flat_map(|from| (0..self.cities).map(move |to| (to, from)));
-        Self { cities: self.cities, costs: pairs.map(|(from, to)| self.get(from, to)).collect() }
-    }
-}
-
-impl DirectedState {
-    fn forbid(&mut self, from: City, to: City) {
-        self.forbidden[from * self.words + to / 64] |= 1 << (to % 64);
-    }
-
-    fn is_forbidden(&self, (from, to): (u16, u16)) -> bool {
-        self.forbidden[usize::from(from) * self.words + usize::from(to) / 64] & (1 << (to % 64)) != 0
-    }
-}
-
-fn arcs(tour: &[City]) -> impl Iterator<Item = (u16, u16)> + '_ {
-    let ends = tour.iter().cycle().skip(1);
-    tour.iter().zip(ends).map(|(&from, &to)| (small(from), small(to)))
-}
-
-fn small(city: City) -> u16 {
-    u16::try_from(city).expect("there are fewer than 65,536 cities")
 }
 
 impl From<Instance> for DirectedProblem {
@@ -199,60 +127,6 @@ impl DirectedProblem {
         Some((there + back, left.turned()))
     }
 
-    /// Forbids every arc that no tour shorter than `enough` contains, and forces those that each contains:
-    /// without such an arc its cities need other ones. `left` are reduced costs that go with the bound.
-    fn settle(state: &mut DirectedState, left: &Costs, bound: i64, enough: i64) {
-        let cities = left.cities;
-        let mut out = vec![FORBIDDEN; cities];
-        let mut into = vec![FORBIDDEN; cities];
-        for from in 0..cities {
-            for to in 0..cities {
-                let cost = left.get(from, to);
-                if cost >= FORBIDDEN || state.assignment.column(from) == to {
-                    continue;
-                }
-                if bound + cost >= enough {
-                    state.forbid(from, to);
-                } else {
-                    (out[from], into[to]) = (out[from].min(cost), into[to].min(cost));
-                }
-            }
-        }
-        for from in 0..cities {
-            let to = state.assignment.column(from);
-            let arc = (small(from), small(to));
-            if bound + out[from] + into[to] >= enough && !state.forced.contains(&arc) {
-                state.forced.push(arc);
-            }
-        }
-    }
-
-    /// Returns a leaf with a tour, and states with all other tours: those without one of its arcs, and those
-    /// with that arc.
-    fn pass(state: &DirectedState, tour: &[City]) -> VecDeque<DirectedState> {
-        let passed: Vec<(u16, u16)> = arcs(&state.passed).collect();
-        let is_possible = !passed.is_empty()
-            && state.forced.iter().all(|arc| passed.contains(arc))
-            && !passed.iter().any(|&arc| state.is_forbidden(arc));
-        let is_new = !is_possible || arcs(tour).any(|arc| !passed.contains(&arc));
-        let mut children = VecDeque::new();
-        if is_new {
-            children.push_back(DirectedState { next: Next::Leaf(tour.to_vec()), ..state.clone() });
-        }
-        // An arc that tells the two tours apart leaves only one to be passed over on either side.
-        let tells_apart = |arc: &(u16, u16)| !is_new || !is_possible || !passed.contains(arc);
-        let mut free = arcs(tour).filter(|arc| !state.forced.contains(arc) && tells_apart(arc));
-        if let Some(arc) = free.next() {
-            let other = if is_new && is_possible { state.passed.clone() } else { Vec::new() };
-            let mut without = DirectedState { next: Next::Unknown, passed: other, ..state.clone() };
-            without.forbid(arc.0.into(), arc.1.into());
-            let mut with = DirectedState { next: Next::Unknown, passed: tour.to_vec(), ..state.clone() };
-            with.forced.push(arc);
-            children.extend([without, with]);
-        }
-        children
-    }
-
     /// Decides where to branch: on the subtour with the fewest arcs that are not forced.
     fn decide(state: &DirectedState) -> Next {
         let columns = state.assignment.columns();
@@ -295,7 +169,7 @@ impl Tree for DirectedProblem {
         }
         match &state.next {
             Next::Unknown | Next::Leaf(_) => VecDeque::new(),
-            Next::Tour(tour) => Self::pass(state, tour),
+            Next::Tour(tour) => state.pass(tour),
             Next::Break(arcs) => {
                 let child = |place: usize| {
                     let mut child = DirectedState { next: Next::Unknown, ..state.clone() };
@@ -342,7 +216,7 @@ impl Problem for DirectedProblem {
         let (more, left) = self.connect(&state.assignment, &costs)?;
         state.low = state.low.max(least + more);
         if state.low < enough && enough < FORBIDDEN {
-            Self::settle(state, &left, least + more, enough);
+            state.settle(&left, least + more, enough);
         }
         state.next = Self::decide(state);
         low(state)

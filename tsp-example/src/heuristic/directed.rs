@@ -7,6 +7,7 @@ use crate::instance::{City, Instance};
 
 /// Tries to improve a tour at the arc from a city. Returns by how much it has become shorter, and puts the
 /// ends of the changed arcs on the agenda.
+#[allow(clippy::many_single_char_names, reason = "cities, as the literature names them")]
 pub(super) fn improve_at(
     instance: &Instance,
     [after, before]: [&Near; 2],

@@ -1,7 +1,7 @@
 //! Tours by local search: 2-opt and Or-opt, or 3-opt without reversals if distances depend on the direction.
 //! A tour that no move improves is kicked locally and repaired again and again (O. Martin, S. W. Otto and E.
 //! W. Felten, *Large-step Markov chains for the traveling salesman problem*, 1991; kicks between segments as
-//! in D. S. Johnson and L. A. McGeoch, *The traveling salesman problem: a case study in local optimization*,
+//! in D. S. Johnson and L. A. Mc Geoch, *The traveling salesman problem: a case study in local optimization*,
 //! 1997).
 //!
 //! Deterministic: the same instance, tour and seed lead to the same tour unless the caller stops the search.
@@ -69,12 +69,7 @@ impl Heuristic {
     }
 
     /// Applies improving moves to a tour until there is none left.
-    pub(crate) fn descend(
-        &self,
-        instance: &Instance,
-        tour: &[City],
-        stops: &dyn Fn() -> bool,
-    ) -> Vec<City> {
+    pub(crate) fn descend(&self, instance: &Instance, tour: &[City], stops: &dyn Fn() -> bool) -> Vec<City> {
         let mut search = Search::new(instance, self, tour, stops);
         search.agenda.extend(tour.iter().rev().copied());
         search.descend();
@@ -172,6 +167,7 @@ impl<'a> Search<'a> {
 
     /// Exchanges two short adjacent segments at a random place: a double bridge. Returns by how much the tour
     /// has become shorter, which is usually negative.
+    #[allow(clippy::many_single_char_names, reason = "cities, as the literature names them")]
     fn exchange_segments(&mut self, random: &mut StdRng) -> i64 {
         let n = self.order.len();
         let longest = SEGMENT_MAX.min((n - 2) / 3);
@@ -203,9 +199,10 @@ fn nearest_neighbour(instance: &Instance, start: City, near: &Near) -> Vec<City>
         let row = instance.row(last);
         let close = near.of(last).iter().map(|&city| place_of[city as usize]);
         // Only if all close cities were visited it takes a look at all cities.
-        let nearest = close.clone().find(|&place| place != usize::MAX).or_else(|| {
-            (0..open.len()).min_by_key(|&place| row[open[place]])
-        });
+        let nearest = close
+            .clone()
+            .find(|&place| place != usize::MAX)
+            .or_else(|| (0..open.len()).min_by_key(|&place| row[open[place]]));
         let nearest = nearest.expect("a city is open");
         last = open.swap_remove(nearest);
         place_of[last] = usize::MAX;
@@ -216,7 +213,6 @@ fn nearest_neighbour(instance: &Instance, start: City, near: &Near) -> Vec<City>
     }
     tour
 }
-
 
 #[cfg(test)]
 mod tests;

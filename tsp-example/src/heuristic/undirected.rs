@@ -19,13 +19,8 @@ pub(super) fn improve_at(
     two_opt(instance, near, order, city, agenda).or_else(|| or_opt(instance, near, order, city, agenda))
 }
 
-fn two_opt(
-    instance: &Instance,
-    near: &Near,
-    order: &mut Order,
-    a: City,
-    agenda: &mut Agenda,
-) -> Option<i64> {
+#[allow(clippy::many_single_char_names, reason = "cities, as the literature names them")]
+fn two_opt(instance: &Instance, near: &Near, order: &mut Order, a: City, agenda: &mut Agenda) -> Option<i64> {
     let d = |i, j| i64::from(instance.distance(i, j));
     for forwards in [true, false] {
         let beside = |city| if forwards { order.next(city) } else { order.previous(city) };
@@ -49,13 +44,7 @@ fn two_opt(
 }
 
 /// Moves a chain of cities that ends with `a` to an edge near `a`.
-fn or_opt(
-    instance: &Instance,
-    near: &Near,
-    order: &mut Order,
-    a: City,
-    agenda: &mut Agenda,
-) -> Option<i64> {
+fn or_opt(instance: &Instance, near: &Near, order: &mut Order, a: City, agenda: &mut Agenda) -> Option<i64> {
     let d = |i, j| i64::from(instance.distance(i, j));
     for forwards in [true, false] {
         let mut other = a;

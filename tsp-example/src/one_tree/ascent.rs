@@ -10,10 +10,13 @@ use super::{SCALE, graph::Arcs, tree::OneTree};
 /// overflows.
 const MULTIPLIER_MAX: i64 = 1 << 42;
 
+/// What is enough while no tour is known: more than any bound.
+pub(super) const UNKNOWN: i64 = i64::MAX / 4;
+
 /// How far the multipliers move in each step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Pace {
-    /// By a share of the mean length of an edge for each edge too many.
+    /// By a share of the mean length of an edge of a tour for each edge too many.
     Mean { first: f64, last: f64 },
     /// By a share of what is left to what is enough, if that is known.
     Gap { first: f64, last: f64 },
@@ -42,14 +45,13 @@ impl Plan {
     fn step(&self, taken: u32, bound: i64, enough: i64, off: i32, cities: usize) -> f64 {
         let part = f64::from(taken) / f64::from(self.steps.max(2) - 1);
         let between = |first: f64, last: f64| first * (last / first).powf(part);
+        let goal = if enough < UNKNOWN { enough } else { bound.max(SCALE) };
         match self.pace {
-            Pace::Mean { first, last } => {
-                between(first, last) * (bound.max(SCALE) as f64) / cities as f64
-            }
+            Pace::Mean { first, last } => between(first, last) * goal as f64 / cities as f64,
             Pace::Gap { first, last } => {
                 // As far as seems reasonable while no tour is known.
-                let gap = (enough - bound).max(SCALE).min(bound.abs() / 20 + SCALE);
-                between(first, last) * gap as f64 / f64::from(off)
+                let gap = if enough < UNKNOWN { enough - bound } else { goal / 20 };
+                between(first, last) * gap.max(SCALE) as f64 / f64::from(off)
             }
         }
     }

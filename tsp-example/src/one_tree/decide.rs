@@ -5,7 +5,6 @@ use super::{
     edges::Edges,
     graph::Graph,
     marginal::Marginals,
-    phase::tune_pub,
     tree::OneTree,
 };
 use crate::instance::{City, Instance};
@@ -20,7 +19,7 @@ pub(super) struct Decision {
 /// The share of the distance to what is enough by which the bound must rise for a state to count as a third.
 const UNIT: f64 = 0.3;
 /// The number of steps of a trial.
-const TRIAL: Plan = Plan { steps: 8, pace: Pace::Gap { first: 0.5, last: 0.2 } };
+const TRIAL: Plan = Plan { steps: 12, pace: Pace::Gap { first: 0.5, last: 0.2 } };
 
 impl Decision {
     /// Returns what is decided in each child: both edges are forced; the first is forced and the second
@@ -35,8 +34,7 @@ impl Decision {
         let branch = |way: &&[bool]| {
             let mut edges = edges.clone();
             for (&forced, &end) in way.iter().zip(&self.free) {
-                let decided =
-                    if forced { edges.force(self.city, end) } else { edges.forbid(self.city, end) };
+                let decided = if forced { edges.force(self.city, end) } else { edges.forbid(self.city, end) };
                 decided.ok()?;
             }
             Some(edges)
@@ -130,9 +128,8 @@ impl Trials {
     fn risen(&mut self, instance: &Instance, edges: &Edges, multipliers: &[i64], enough: i64) -> Option<i64> {
         self.graph.fill(instance, edges);
         let mut multipliers = multipliers.to_vec();
-        let plan = Plan { steps: tune_pub(15, f64::from(TRIAL.steps)) as u32, ..TRIAL };
         let trees = [&mut self.tree, &mut self.other];
-        let ascent = ascend(&self.graph, &mut multipliers, trees, enough, &plan, (0, u32::MAX));
+        let ascent = ascend(&self.graph, &mut multipliers, trees, enough, &TRIAL, (0, u32::MAX));
         (ascent != Ascent::Impossible).then_some(self.tree.bound)
     }
 }

@@ -45,8 +45,11 @@ impl Edges {
             forced_total: 0,
         };
         for i in 0..cities {
-            for j in (0..cities).filter(|&j| j != i) {
-                edges.allowed[i * words + j / 64] |= 1 << (j % 64);
+            let row = &mut edges.allowed[i * words..(i + 1) * words];
+            row.fill(u64::MAX);
+            row[i / 64] &= !(1 << (i % 64));
+            if !cities.is_multiple_of(64) {
+                row[words - 1] &= (1 << (cities % 64)) - 1;
             }
         }
         edges

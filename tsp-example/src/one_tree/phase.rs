@@ -22,20 +22,12 @@ pub(super) enum Phase {
     Below(u32),
 }
 
-fn tune(i: usize, default: f64) -> f64 {
-    use std::sync::OnceLock;
-    static T: OnceLock<Vec<f64>> = OnceLock::new();
-    let t = T.get_or_init(|| {
-        std::env::var("TSP_T").map(|s| s.split(',').map(|x| x.parse().unwrap_or(f64::NAN)).collect()).unwrap_or_default()
-    });
-    t.get(i).copied().filter(|x| !x.is_nan()).unwrap_or(default)
-}
-pub(super) fn tune_pub(i: usize, default: f64) -> f64 { tune(i, default) }
-
 /// The number of cities of a large instance.
 const LARGE: usize = 400;
 /// How often the ascent is repeated at the root, as long as edges can be forced or forbidden.
 const AGAIN_MAX: u32 = 12;
+/// How often it is repeated below.
+const BELOW_MAX: u32 = 1;
 
 impl Phase {
     /// Returns the phase in which the root starts.
@@ -62,12 +54,12 @@ impl Phase {
                 Plan { steps, pace: Pace::Mean { first: 0.02, last: 0.002 } }
             }
             Self::Whole => {
-                let steps = (many.saturating_mul(tune(0, 6.0) as u32)).max(300);
-                Plan { steps, pace: Pace::Mean { first: tune(1, 0.4), last: tune(2, 0.004) } }
+                let steps = many.saturating_mul(6).clamp(300, 3_000);
+                Plan { steps, pace: Pace::Mean { first: 0.4, last: 0.004 } }
             }
-            Self::Again(_) => Plan { steps: tune(3, 60.0) as u32, pace: Pace::Gap { first: tune(4, 1.0), last: tune(5, 0.1) } },
-            Self::Below(0) | Self::Waiting => Plan { steps: tune(6, 60.0) as u32, pace: Pace::Gap { first: tune(7, 1.0), last: tune(8, 0.05) } },
-            Self::Below(_) => Plan { steps: tune(9, 30.0) as u32, pace: Pace::Gap { first: tune(10, 0.5), last: tune(11, 0.1) } },
+            Self::Again(_) => Plan { steps: 60, pace: Pace::Gap { first: 1.0, last: 0.1 } },
+            Self::Waiting | Self::Below(0) => Plan { steps: 60, pace: Pace::Gap { first: 1.0, last: 0.05 } },
+            Self::Below(_) => Plan { steps: 30, pace: Pace::Gap { first: 0.5, last: 0.1 } },
         }
     }
 
@@ -78,8 +70,8 @@ impl Phase {
             Self::Near => Some(Self::After),
             Self::Waiting => Some(Self::Below(0)),
             Self::Whole | Self::After => Some(Self::Again(0)),
-            Self::Again(times) if decided && times < AGAIN_MAX || !holds => Some(Self::Again(times + 1)),
-            Self::Below(times) if !holds || (decided && f64::from(times) < tune(12, 1.0)) => Some(Self::Below(times + 1)),
+            Self::Again(times) if !holds || decided && times < AGAIN_MAX => Some(Self::Again(times + 1)),
+            Self::Below(times) if !holds || decided && times < BELOW_MAX => Some(Self::Below(times + 1)),
             Self::Again(_) | Self::Below(_) => None,
         }
     }

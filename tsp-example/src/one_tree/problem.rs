@@ -6,20 +6,17 @@ use bnb_framework::{Problem, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    SCALE,
-    ascent::{Ascent, ascend},
-    decide::{Decision, Trials, decisions},
+    decide::Decision,
     doubled,
-    edges::{Edges, Impossible},
-    graph::{Arcs, Graph, Matrix},
+    edges::Edges,
     links::Links,
-    marginal::Marginals,
     phase::Phase,
-    tree::OneTree,
+    work::{Bounder, Room},
 };
 use crate::{
     heuristic::Heuristic,
     instance::{City, Instance, read_numbered},
+    start,
 };
 
 /// The travelling salesman as a tree of decisions about edges, for at least four cities.
@@ -35,21 +32,21 @@ pub struct OneTreeProblem {
 /// The decisions made about the edges.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OneTreeState {
-    edges: Edges,
-    multipliers: Vec<i64>,
+    pub(super) edges: Edges,
+    pub(super) multipliers: Vec<i64>,
     /// No tour below the state is shorter.
-    low: u64,
-    phase: Phase,
+    pub(super) low: u64,
+    pub(super) phase: Phase,
     /// The number of steps made in the phase.
-    taken: u32,
+    pub(super) taken: u32,
     /// A tour that was at a leaf beside this state, and is to be passed over; or none.
     passed: Vec<City>,
-    next: Next,
+    pub(super) next: Next,
 }
 
 /// What follows a state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-enum Next {
+pub(super) enum Next {
     /// Not bounded yet.
     Unknown,
     /// The ascent goes on in an only child.
@@ -62,40 +59,8 @@ enum Next {
     Leaf(Vec<City>),
 }
 
-/// The maximum number of ends of edges that are listed.
-const LISTED_ENDS_MAX: usize = 1 << 18;
-/// The work after which a bound is left as it is, to be raised by the next state: edges and cities looked at.
-/// A search notices its time limit only between states, and takes a last bound of every open one.
-const WORK: usize = 1 << 22;
-
-/// The maximum number of decisions that are tried before one is made, and the number of cities for all
-/// trials.
-const TRIED_MAX: usize = 5;
-const TRIED_CITIES: usize = 2_000;
-/// Decisions are made without trial if they promise so few states below, in proportion to none.
-const TRIED_STATES_MIN: f64 = 0.2;
-
-/// Memory for one-trees, so that a step of the ascent does not allocate.
-#[derive(Default)]
-struct Room {
-    tree: OneTree,
-    trial: OneTree,
-    graph: Graph,
-    marginals: Marginals,
-    trials: Trials,
-}
-
-/// What a round of work on a bound has led to.
-enum Round {
-    /// No tour below the state is short enough.
-    Hopeless,
-    /// Another round may raise the bound.
-    Again,
-    /// It is known what follows.
-    Over,
-}
-
 thread_local! {
+    /// Memory that the bounds of all states use.
     static ROOM: RefCell<Room> = RefCell::default();
 }
 
@@ -123,6 +88,11 @@ impl OneTreeProblem {
         instance.into()
     }
 
+    /// Returns a good tour and its length, by local search until `stops` returns `true`.
+    pub fn start(&self, stops: &dyn Fn() -> bool) -> (u64, Vec<City>) {
+        start::improved(&self.instance, &self.heuristic, None, stops)
+    }
+
     /// Returns the instance whose one-trees are built.
     fn undirected(&self) -> &Instance {
         self.doubled.as_ref().unwrap_or(&self.instance)
@@ -139,79 +109,6 @@ impl OneTreeProblem {
             }
             state.next = Next::Unknown;
         }
-    }
-
-    /// Raises the bound of a state by one phase, and draws conclusions. `best` is the cost to prune by.
-    fn work(&self, arcs: &impl Arcs, state: &mut OneTreeState, best: Option<u64>, room: &mut Room) -> Round {
-        let Room { tree, trial, marginals, trials, .. } = room;
-        let enough = best.map_or(i64::MAX / 4, |best| scaled(best) - SCALE);
-        let steps = steps_max(arcs.cities(), state.edges.allowed_ends());
-        let plan = state.phase.plan(arcs.cities());
-        let trees = [&mut *tree, trial];
-        let ascent = ascend(arcs, &mut state.multipliers, trees, enough, &plan, (state.taken, steps));
-        if ascent == Ascent::Impossible {
-            return Round::Hopeless;
-        }
-        state.low = state.low.max(ceiling(tree.bound));
-        if best.is_some_and(|best| state.low >= best) {
-            state.next = Next::GoOn;
-            return Round::Over;
-        }
-        if let Ascent::Unfinished(taken) = ascent {
-            (state.taken, state.next) = (taken, Next::GoOn);
-            return Round::Over;
-        }
-        let left = enough - tree.bound;
-        marginals.compute(arcs, tree, &state.multipliers, left);
-        if best.is_some() {
-            match marginals.apply(&mut state.edges, tree, left) {
-                Err(Impossible) => return Round::Hopeless,
-                Ok(decided) => {
-                    let next = state.phase.next(decided, tree.satisfies(&state.edges));
-                    if let Some(phase) = next {
-                        (state.phase, state.taken) = (phase, 0);
-                        return Round::Again;
-                    }
-                }
-            }
-        }
-        let enough = if best.is_some() { enough } else { tree.bound + tree.bound / 50 + SCALE };
-        let mut choices = decisions(&state.edges, tree, marginals, enough - tree.bound);
-        choices.truncate((super::phase::tune_pub(14, TRIED_MAX as f64) as usize).min(TRIED_CITIES / arcs.cities()).max(1));
-        let decision = match choices.as_slice() {
-            [] => None,
-            [(_, only)] => Some(only.clone()),
-            [(states, first), ..] if *states < super::phase::tune_pub(16, TRIED_STATES_MIN) => Some(first.clone()),
-            _ => {
-                let bounds = (tree.bound, enough);
-                trials.choose(self.undirected(), &state.edges, &state.multipliers, choices, bounds)
-            }
-        };
-        state.next = match decision {
-            Some(Decision { city, free }) => Next::Decide { city, free },
-            None => Next::Tour(tree.tour()),
-        };
-        Round::Over
-    }
-
-    /// Moves the multipliers as if there were only edges between near neighbours, which is quick. What they
-    /// give is no bound, but a good start.
-    fn approach(&self, state: &mut OneTreeState, room: &mut Room) {
-        let Room { tree, trial, graph, .. } = room;
-        let multipliers = &mut state.multipliers;
-        if state.low == 0 && tree.build(&Matrix { instance: &self.instance, edges: &state.edges }, multipliers) {
-            state.low = ceiling(tree.bound);
-        }
-        graph.fill_near(&self.instance, &state.edges, self.heuristic.near());
-        let cities = self.instance.len();
-        let plan = state.phase.plan(cities);
-        let steps = steps_max(cities, 0);
-        let trees = [tree, trial];
-        match ascend(graph, multipliers, trees, i64::MAX / 4, &plan, (state.taken, steps)) {
-            Ascent::Unfinished(taken) => state.taken = taken,
-            Ascent::Done | Ascent::Impossible => (state.phase, state.taken) = (Phase::After, 0),
-        }
-        state.next = Next::GoOn;
     }
 
     /// Creates a child of a state with more decisions.
@@ -253,20 +150,6 @@ impl OneTreeProblem {
         }
         children
     }
-}
-
-/// Returns how many steps of an ascent are made at once.
-fn steps_max(cities: usize, ends: usize) -> u32 {
-    u32::try_from(WORK / (ends + cities * cities / 4 + 1)).unwrap_or(u32::MAX).max(1)
-}
-
-/// Returns the length that a scaled bound proves.
-fn ceiling(bound: i64) -> u64 {
-    u64::try_from((bound + SCALE - 1).div_euclid(SCALE)).unwrap_or(0)
-}
-
-fn scaled(cost: u64) -> i64 {
-    i64::try_from(cost).unwrap_or(i64::MAX / SCALE).saturating_mul(SCALE)
 }
 
 impl Tree for OneTreeProblem {
@@ -321,40 +204,8 @@ impl Problem for OneTreeProblem {
         if !matches!(state.next, Next::Unknown) || best.is_some_and(|best| state.low >= best) {
             return Some(state.low);
         }
-        ROOM.with_borrow_mut(|room| {
-            let mut work = WORK;
-            loop {
-                if state.phase == Phase::Waiting {
-                    (state.phase, state.next) = (Phase::Below(0), Next::GoOn);
-                    return Some(state.low);
-                }
-                if state.phase == Phase::Near {
-                    self.approach(state, room);
-                    return Some(state.low);
-                }
-                let ends = state.edges.allowed_ends();
-                let round = if ends <= LISTED_ENDS_MAX {
-                    let mut graph = std::mem::take(&mut room.graph);
-                    graph.fill(self.undirected(), &state.edges);
-                    let round = self.work(&graph, state, best, room);
-                    room.graph = graph;
-                    round
-                } else {
-                    let edges = state.edges.clone();
-                    self.work(&Matrix { instance: self.undirected(), edges: &edges }, state, best, room)
-                };
-                match round {
-                    Round::Hopeless => return None,
-                    Round::Over => return Some(state.low),
-                    Round::Again => {}
-                }
-                work = work.saturating_sub(ends * state.phase.plan(self.undirected().len()).steps as usize);
-                if work == 0 {
-                    state.next = Next::GoOn;
-                    return Some(state.low);
-                }
-            }
-        })
+        let bounder = Bounder { instance: self.undirected(), near: self.heuristic.near(), best };
+        ROOM.with_borrow_mut(|room| bounder.bound(state, room))
     }
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {

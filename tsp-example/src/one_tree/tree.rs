@@ -1,6 +1,9 @@
 //! The cheapest one-tree for given multipliers.
 
-use super::{edges::Edges, graph::{Arcs, plain}};
+use super::{
+    edges::Edges,
+    graph::{Arcs, is_forced, plain},
+};
 use crate::instance::City;
 
 /// More than the cost of any edge.
@@ -62,36 +65,44 @@ impl OneTree {
         self.places.extend((0..).take(cities.saturating_sub(2)));
         let mut last: City = 1;
         while !self.open.is_empty() {
-            let (reach, open, places) = (&mut self.reach, &mut self.open, &self.places);
-            let (here, name) = (multipliers[last], u32::try_from(last).unwrap_or(IN_TREE));
-            arcs.each(last, |j, cost| {
-                let cost = cost + here + multipliers[j];
-                if let Some(reach) = reach.get_mut(places[j] as usize)
-                    && cost < *reach
-                {
-                    *reach = cost;
-                    open[places[j] as usize].from = name;
-                }
-            });
-            let (mut nearest, mut least) = (0, NEVER);
-            for (place, &reach) in self.reach.iter().enumerate() {
-                if reach < least {
-                    (nearest, least) = (place, reach);
-                }
-            }
-            if least == NEVER {
+            let forced = self.relax(arcs, multipliers, last);
+            // A forced edge is cheaper than all others.
+            let nearest = forced.unwrap_or_else(|| nearest(&self.reach));
+            let cost = self.reach.swap_remove(nearest);
+            if cost == NEVER {
                 return false;
             }
             let Open { city, from } = self.open.swap_remove(nearest);
-            self.reach.swap_remove(nearest);
             last = city as usize;
             self.places[last] = IN_TREE;
             if let Some(moved) = self.open.get(nearest) {
                 self.places[moved.city as usize] = u32::try_from(nearest).unwrap_or(IN_TREE);
             }
-            self.add(from as usize, last, least);
+            self.add(from as usize, last, cost);
         }
         true
+    }
+
+    /// Notes the edges from a city to those not in the tree. Returns the place of a city that must be next to
+    /// it, if there is one.
+    fn relax(&mut self, arcs: &impl Arcs, multipliers: &[i64], city: City) -> Option<usize> {
+        let (reach, open, places) = (&mut self.reach, &mut self.open, &self.places);
+        let (here, name) = (multipliers[city], u32::try_from(city).unwrap_or(IN_TREE));
+        let mut forced = None;
+        arcs.each(city, |j, cost| {
+            let place = places[j] as usize;
+            let with = cost + here + multipliers[j];
+            if let Some(reach) = reach.get_mut(place)
+                && with < *reach
+            {
+                *reach = with;
+                open[place].from = name;
+                if is_forced(cost) {
+                    forced = Some(place);
+                }
+            }
+        });
+        forced
     }
 
     /// Adds the two cheapest edges of the special city, which are the forced ones if there are any.
@@ -147,4 +158,15 @@ impl OneTree {
         }
         tour
     }
+}
+
+/// Returns the place of the least value.
+fn nearest(reach: &[i64]) -> usize {
+    let (mut nearest, mut least) = (0, NEVER);
+    for (place, &reach) in reach.iter().enumerate() {
+        if reach < least {
+            (nearest, least) = (place, reach);
+        }
+    }
+    nearest
 }

@@ -118,7 +118,7 @@ fn no_conclusion_cuts_off_the_optimal_tour() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("instances/random35.tsp");
     assert!(fs::exists(&file).unwrap());
     let instance = read_instance(&file).unwrap();
-    let (length, tour) = crate::start::tour(&instance);
+    let (length, tour) = start::tour(&instance);
     assert_eq!(length, 4880, "the optimum, as in optima.tsv");
     keeps(&instance, &tour, "random35");
 }
@@ -126,7 +126,7 @@ fn no_conclusion_cuts_off_the_optimal_tour() {
 #[test]
 fn a_bound_that_is_raised_in_parts_is_one() {
     let instance = generate(450, 1, Kind::Euclidean);
-    let (length, _) = crate::start::tour(&instance);
+    let (length, _) = start::tour(&instance);
     let problem = OneTreeProblem::new(instance);
     let mut parts = 0;
     let low = problem.root_bound(Some(length), || {
