@@ -1,8 +1,7 @@
 //! Tours by local search: 2-opt and Or-opt, or 3-opt without reversals if distances depend on the direction.
 //! A tour that no move improves is kicked locally and repaired again and again (O. Martin, S. W. Otto and E.
-//! W. Felten, *Large-step Markov chains for the traveling salesman problem*, 1991; kicks between segments as
-//! in D. S. Johnson and L. A. Mc Geoch, *The traveling salesman problem: a case study in local optimization*,
-//! 1997).
+//! W. Felten, *Large-step Markov chains for the traveling salesman problem*, 1991; local kicks as in D.
+//! Applegate, W. Cook and A. Rohe, *Chained Lin-Kernighan for large traveling salesman problems*, 2003).
 //!
 //! Deterministic: the same instance, tour and seed lead to the same tour unless the caller stops the search.
 
