@@ -300,8 +300,19 @@ fn directed_tours() {
     let stopped = read("tsp", text, &["--no-pruning", "--start", "none", "--time-limit", "0"]);
     let stopped: Value = serde_json::from_slice(&stopped.stdout).unwrap();
     assert!(stopped["bound"].as_u64().unwrap() <= 3, "{stopped}");
-    let said = read("tsp", text, &["--bound", "one-tree"]);
+    let said = read("tsp", text, &["--bound", "mst"]);
     assert_eq!(said.status.code(), Some(2), "{}", String::from_utf8_lossy(&said.stderr));
+    // Of four cities, one-trees have a direction, too: 1 2 3 4 has another length than 4 3 2 1.
+    let four = text.replace("DIMENSION: 3", "DIMENSION: 4");
+    let four = four.replace("99 1 5\n5 99 1\n1 5 99", "99 1 5 5\n5 99 1 5\n5 5 99 1\n1 5 5 99");
+    for bound in ["one-tree", "assignment"] {
+        let said = answer("tsp", &four, &["--bound", bound]);
+        assert_eq!(
+            (&said["length"], &said["tour"]),
+            (&4.into(), &serde_json::json!([1, 2, 3, 4])),
+            "{bound}"
+        );
+    }
 }
 
 #[test]
@@ -339,11 +350,13 @@ fn options_that_make_no_sense_are_refused() {
         assert_eq!(said.status.code(), Some(2), "{more:?}: {error}");
         assert!(error.contains(wrong), "{more:?}: {error}");
     }
-    // A search that stops short cannot collect.
+    // Every bound of tours can collect, also the one that is chosen if none is named.
     let tour = "NAME: t\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: UPPER_ROW\n\
                 EDGE_WEIGHT_SECTION\n1 2 3 4 5 6\nEOF\n";
-    let said = read("tsp", tour, &["--best", "3"]);
-    assert_eq!(said.status.code(), Some(2));
-    let said = answer("tsp", tour, &["--best", "3", "--bound", "mst"]);
-    assert_eq!(said["collected"].as_array().unwrap().len(), 3);
+    for bound in [&[][..], &["--bound", "one-tree"], &["--bound", "assignment"], &["--bound", "mst"]] {
+        let said = answer("tsp", tour, &[&["--best", "3"], bound].concat());
+        let collected = said["collected"].as_array().unwrap();
+        assert_eq!(collected.len(), 3, "{bound:?}");
+        assert_eq!(collected[0]["length"], said["length"], "{bound:?}");
+    }
 }

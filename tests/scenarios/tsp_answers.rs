@@ -61,6 +61,21 @@ fn one_trees_need_no_tour_to_begin_with() {
     }
 }
 
+/// A search that only looks for tours shorter than one above the optimum forbids and forces as much as it can:
+/// the optimal tour must be left.
+#[test]
+fn conclusions_leave_the_optimal_tour() {
+    for known in all_instances() {
+        let instance = read_instance(&known.file).unwrap();
+        let solver = Solver::new(OneTreeProblem::new(instance.clone())).workers(2);
+        let solved = solver.cutoff(known.optimum + 1).run().unwrap();
+        check(&solved, &instance, known.optimum, "among those no longer");
+        let solver = Solver::new(OneTreeProblem::new(instance)).workers(2);
+        let solved = solver.cutoff(known.optimum).run().unwrap();
+        assert!(solved.best.is_none() && solved.proven, "{}: one is shorter", known.file.display());
+    }
+}
+
 #[test]
 fn the_papers_bound_finds_the_optimum_of_the_small_ones_without_a_start() {
     for known in all_instances() {

@@ -5,6 +5,7 @@ pub mod distance;
 pub mod read;
 pub mod generate;
 pub mod start;
+mod heuristic;
 mod set;
 pub mod path;
 pub mod one_tree;

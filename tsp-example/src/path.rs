@@ -5,12 +5,13 @@
 //! cities, by Prim's algorithm. It is weak, so the search is a stress test for the runtime rather than a way
 //! to solve large instances.
 
-use std::fmt;
+use std::{fmt, sync::OnceLock};
 
 use bnb_framework::{Children, Problem, Tree};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{
+    heuristic::Heuristic,
     instance::{City, Instance, read_numbered},
     set::Set,
 };
@@ -22,6 +23,7 @@ use crate::{
 pub struct PathProblem<const N: usize, const W: usize> {
     instance: Instance,
     around: Box<[Around<N>; N]>,
+    heuristic: OnceLock<Heuristic>,
 }
 
 /// What the search looks up at a city. The arrays are of fixed size, and indexed by remainders, so that no
@@ -79,6 +81,10 @@ impl<const N: usize, const W: usize> PathProblem<N, W> {
         Self::try_from(instance).unwrap_or_else(|_| panic!("{cities} cities, but room for {N}"))
     }
 
+    fn heuristic(&self) -> &Heuristic {
+        self.heuristic.get_or_init(|| Heuristic::new(&self.instance))
+    }
+
     fn around(&self, city: u8) -> &Around<N> {
         &self.around[usize::from(city) % N]
     }
@@ -133,7 +139,7 @@ impl<const N: usize, const W: usize> TryFrom<Instance> for PathProblem<N, W> {
             around.back = instance.distance(city, 0);
         }
         let around = around.try_into().expect("N of them");
-        Ok(Self { instance, around })
+        Ok(Self { instance, around, heuristic: OnceLock::new() })
     }
 }
 
@@ -218,6 +224,14 @@ impl<const N: usize, const W: usize> Problem for PathProblem<N, W> {
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
         self.instance.checked_length(tour)
+    }
+
+    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
+        Some(self.heuristic().construct(&self.instance, seed, stops))
+    }
+
+    fn improve(&self, tour: &Vec<City>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
+        self.heuristic().improve(&self.instance, tour, seed, stops)
     }
 
     fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {

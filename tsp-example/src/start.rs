@@ -1,38 +1,58 @@
-//! A start tour: nearest neighbour from several cities, improved by 2-opt and Or-opt until neither helps.
+//! A start tour, by local search for a while.
 //!
-//! Deterministic: the same instance produces the same tour.
+//! Deterministic unless it is stopped: the same instance produces the same tour.
 
-use crate::instance::{City, Instance};
+use crate::{
+    heuristic::Heuristic,
+    instance::{City, Instance},
+};
 
-/// The maximum number of cities from which a tour is started.
-const STARTS_MAX: usize = 64;
-/// The maximum number of cities for which tours are improved; larger instances use only the nearest
-/// neighbour.
-const IMPROVED_CITIES_MAX: usize = 2_000;
-/// The maximum length of a chain of cities that Or-opt moves.
-const CHAIN_MAX: usize = 3;
+/// The number of tours that are built, the best of which is improved; and that for many cities.
+const TOURS: u64 = 5;
+const TOURS_OF_MANY: u64 = 1;
+const MANY: usize = 1_500;
+/// The number of kicks for each city, and at most.
+const KICKS_PER_CITY: u64 = 200;
+const KICKS_MAX: u64 = 50_000;
+/// The maximum of kicks times cities: each kick takes longer if there are more cities. All this takes less than
+/// a second for 5,000 cities. It is no time that is limited, since a search whose state is kept must start from
+/// the same tour each time.
+const KICKED_CITIES_MAX: u64 = 20_000_000;
 
 /// Returns a good tour of an instance, and its length.
 pub fn tour(instance: &Instance) -> (u64, Vec<City>) {
-    let cities = instance.len();
-    let starts = cities.min(if cities <= 400 { STARTS_MAX } else { 4 });
-    let tours = (0..starts).map(|start| {
-        let mut tour = nearest_neighbour(instance, start * cities / starts);
-        if cities <= IMPROVED_CITIES_MAX {
-            improve(instance, &mut tour);
-        }
-        (instance.tour_length(&tour), tour)
-    });
-    let (length, tour) = tours.min().unwrap_or_default();
-    (length, from_first(tour))
+    tour_until(instance, &|| false)
 }
 
-/// Returns a tour made shorter, if the instance is not too large for that.
-pub(crate) fn improved(instance: &Instance, mut tour: Vec<City>) -> Vec<City> {
-    if tour.len() <= IMPROVED_CITIES_MAX {
-        improve(instance, &mut tour);
+/// Returns the best tour of an instance that is found until `stops` returns `true`, and its length. It is
+/// asked about every millisecond once there is a tour.
+pub fn tour_until(instance: &Instance, stops: &dyn Fn() -> bool) -> (u64, Vec<City>) {
+    improved(instance, &Heuristic::new(instance), None, stops)
+}
+
+/// The same, with a tour to begin with besides those that are built.
+pub(crate) fn improved(
+    instance: &Instance,
+    heuristic: &Heuristic,
+    known: Option<Vec<City>>,
+    stops: &dyn Fn() -> bool,
+) -> (u64, Vec<City>) {
+    let known = known.map(|tour| heuristic.descend(instance, &tour, stops));
+    let mut best = known.map(|tour| (instance.tour_length(&tour), tour));
+    for seed in 0..if instance.len() < MANY { TOURS } else { TOURS_OF_MANY } {
+        if best.is_some() && stops() {
+            break;
+        }
+        let tour = heuristic.construct(instance, seed, stops);
+        let built = (instance.tour_length(&tour), tour);
+        best = Some(best.map_or(built.clone(), |best| best.min(built)));
     }
-    from_first(tour)
+    let (_, tour) = best.unwrap_or_default();
+    let cities = instance.len() as u64;
+    let kicks = (cities * KICKS_PER_CITY).min(KICKS_MAX).min(KICKED_CITIES_MAX / cities.max(1));
+    let (_, tour) = heuristic.kick(instance, &tour, (0, kicks), stops);
+    let tour = from_first(tour);
+    (instance.tour_length(&tour), tour)
 }
 
 fn from_first(mut tour: Vec<City>) -> Vec<City> {
@@ -42,84 +62,10 @@ fn from_first(mut tour: Vec<City>) -> Vec<City> {
     tour
 }
 
-fn nearest_neighbour(instance: &Instance, start: City) -> Vec<City> {
-    let mut open: Vec<City> = (0..instance.len()).filter(|&city| city != start).collect();
-    let mut tour = vec![start];
-    let mut last = start;
-    while !open.is_empty() {
-        let nearest = (0..open.len()).min_by_key(|&place| instance.distance(last, open[place]));
-        last = open.swap_remove(nearest.expect("a city is open"));
-        tour.push(last);
-    }
-    tour
-}
-
-/// Applies improving moves until there is none left. Each makes the tour shorter by a whole number, so this
-/// terminates.
-fn improve(instance: &Instance, tour: &mut [City]) {
-    // Reversing a segment changes its length if distances depend on the direction.
-    while !instance.is_directed() && two_opt(instance, tour) || or_opt(instance, tour) {}
-}
-
-/// Reverses segments of the tour while that makes it shorter. Returns whether it did.
-fn two_opt(instance: &Instance, tour: &mut [City]) -> bool {
-    let n = tour.len();
-    let d = |a, b| i64::from(instance.distance(a, b));
-    let mut improved = false;
-    for i in 0..n.saturating_sub(2) {
-        for j in i + 2..n {
-            let (from, to) = ((tour[i], tour[i + 1]), (tour[j], tour[(j + 1) % n]));
-            let crossed = d(from.0, to.0) + d(from.1, to.1);
-            if from.0 != to.1 && crossed < d(from.0, from.1) + d(to.0, to.1) {
-                tour[i + 1..=j].reverse();
-                improved = true;
-            }
-        }
-    }
-    improved
-}
-
-/// Moves short chains of cities elsewhere, forwards or backwards, while that makes the tour shorter. Returns
-/// whether it did.
-fn or_opt(instance: &Instance, tour: &mut [City]) -> bool {
-    let n = tour.len();
-    let mut improved = false;
-    for length in 1..=CHAIN_MAX.min(n.saturating_sub(3)) {
-        for _ in 0..n {
-            // The chain is at the front; rotating the tour brings up the next one.
-            improved |= move_front(instance, tour, length);
-            tour.rotate_left(1);
-        }
-    }
-    improved
-}
-
-/// Moves the first `length` cities to where they fit best, if that is better than their current position.
-fn move_front(instance: &Instance, tour: &mut [City], length: usize) -> bool {
-    let n = tour.len();
-    let d = |a: City, b: City| i64::from(instance.distance(a, b));
-    let (first, last) = (tour[0], tour[length - 1]);
-    let saved = d(tour[n - 1], first) + d(last, tour[length]) - d(tour[n - 1], tour[length]);
-    let costs = (length..n - 1).map(|place| {
-        let (a, b) = (tour[place], tour[place + 1]);
-        let (forwards, backwards) = (d(a, first) + d(last, b) - d(a, b), d(a, last) + d(first, b) - d(a, b));
-        let backwards = if instance.is_directed() { forwards } else { backwards };
-        (forwards.min(backwards), place, backwards < forwards)
-    });
-    match costs.min() {
-        Some((cost, place, backwards)) if cost < saved => {
-            if backwards {
-                tour[..length].reverse();
-            }
-            tour[..=place].rotate_left(length);
-            true
-        }
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::generate::{Kind, generate};
 
@@ -137,9 +83,16 @@ mod tests {
     }
 
     #[test]
-    fn improving_shortens_what_the_nearest_neighbour_gives() {
+    fn a_start_tour_is_the_same_each_time_and_as_good_as_time_allows() {
         let instance = generate(60, 1, Kind::Euclidean);
-        let plain = instance.tour_length(&nearest_neighbour(&instance, 0));
-        assert!(tour(&instance).0 < plain);
+        let whole = tour(&instance);
+        assert_eq!(whole, tour(&instance));
+        let asked = Cell::new(0);
+        let stopped = tour_until(&instance, &|| {
+            asked.set(asked.get() + 1);
+            true
+        });
+        assert_eq!(instance.checked_length(&stopped.1), Some(stopped.0));
+        assert!(whole.0 < stopped.0 && (1..20).contains(&asked.get()), "asked {} times", asked.get());
     }
 }

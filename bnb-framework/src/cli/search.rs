@@ -115,6 +115,11 @@ impl SearchArguments {
         self.sequential
     }
 
+    /// Returns the time limit, if there is one.
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.time_limit
+    }
+
     /// Returns whether everything is to be visited.
     pub fn is_without_pruning(&self) -> bool {
         self.no_pruning

@@ -1,6 +1,10 @@
 //! `tsp solve` and `tsp submit`: their arguments, the search, and the output of its result.
 
-use std::{fs, path::PathBuf, time::Instant};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use bnb_framework::{
     Best, End, Figures, Problem, SearchTask, Solved, Solver, Tree as _,
@@ -25,8 +29,8 @@ use crate::{
 pub(super) struct Arguments {
     /// The instance: TSPLIB (TYPE TSP or ATSP), or CSV with lines of name,x,y or name,lat,lon.
     file: PathBuf,
-    /// The lower bound on the tours through a state. [default: one-tree, or assignment if distances depend on
-    /// the direction]
+    /// The lower bound on the tours through a state. [default: one-tree; if distances depend on the direction,
+    /// assignment where that is nearly as long as the start tour]
     #[arg(long, value_enum)]
     bound: Option<Bound>,
     /// The tour to start with.
@@ -42,7 +46,8 @@ pub(super) struct Arguments {
 /// The lower bound on the tours through a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Bound {
-    /// Held and Karp's one-trees with subgradient steps; branches on edges.
+    /// Held and Karp's one-trees with subgradient steps; branches on edges. If distances depend on the
+    /// direction, each city is doubled.
     OneTree,
     /// The path so far and a spanning tree of the unvisited cities; extends paths city by city. Always used
     /// with --no-pruning.
@@ -54,7 +59,7 @@ pub(super) enum Bound {
 /// The tour to start with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Start {
-    /// Nearest neighbour, then 2-opt and Or-opt.
+    /// Nearest neighbour, then 2-opt and Or-opt (3-opt if distances depend on the direction).
     Heuristic,
     /// None: the search finds the first tour.
     None,
@@ -74,53 +79,70 @@ pub(super) fn kinds(kinds: &mut Kinds) {
 /// The minimum number of cities with more than one tour.
 const CITIES_OF_CHOICE: usize = 4;
 
+/// The maximum number of cities whose directed distances one-trees are built of, since these take four times
+/// the memory; and up to which they are chosen if no bound is.
+const DOUBLED_CITIES_MAX: usize = 2_000;
+const ONE_TREE_CITIES_MAX: usize = 500;
+/// The distance from the start tour beyond which assignments are too weak, as a share of its length.
+const FAR: f64 = 0.01;
+
 /// The maximum number of cities of a search by paths.
 const PATH_CITIES_MAX: usize = 256;
 
+/// The time after the limit when even the start tour is left as it is.
+const START_OVERTIME: Duration = Duration::from_millis(500);
+/// The maximum time for a bound that is computed after the search.
+const ROOT_BOUND_TIME_MAX: Duration = Duration::from_millis(200);
+
+/// Returns whether to stop, a given time from now; never without one.
+fn after(time: Option<Duration>) -> impl Fn() -> bool {
+    let until = time.map(|time| Instant::now() + time);
+    move || until.is_some_and(|until| Instant::now() >= until)
+}
+
 /// Prepares the search in the tree that the arguments request.
 pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
+    let began = Instant::now();
     let instance = read_instance(&arguments.file).map_err(Failure::usage)?;
-    let cities = instance.len();
+    let (file, cities) = (arguments.file.display(), instance.len());
     let everything = arguments.search.is_without_pruning();
-    let bound = match arguments.bound {
-        Some(bound @ (Bound::OneTree | Bound::Mst)) if instance.is_directed() && !everything => {
+    let stops = after(arguments.search.time_limit().map(|limit| limit + START_OVERTIME));
+    match arguments.bound {
+        _ if everything => {}
+        Some(Bound::Mst) if instance.is_directed() => {
             return Err(Failure::usage(format!(
-                "{}: its distances depend on the direction, so --bound {} is none: --bound assignment is",
-                arguments.file.display(),
-                bound.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+                "{file}: its distances depend on the direction, so --bound mst is none: --bound one-tree and \
+                 --bound assignment are"
             )));
         }
-        Some(bound) => bound,
-        None if instance.is_directed() => Bound::Assignment,
-        None => Bound::OneTree,
-    };
-    match bound {
-        _ if everything => {}
-        Bound::Mst => {}
-        Bound::OneTree if cities < CITIES_OF_CHOICE => {}
-        Bound::OneTree => {
+        Some(Bound::OneTree) if instance.is_directed() && cities > DOUBLED_CITIES_MAX => {
+            return Err(Failure::usage(format!(
+                "{file} has {cities} cities; --bound one-tree takes at most {DOUBLED_CITIES_MAX} if distances \
+                 depend on the direction: use --bound assignment"
+            )));
+        }
+        Some(Bound::Assignment) => return prepare_directed(arguments, instance, began, &stops),
+        Some(Bound::OneTree) if instance.is_directed() && cities >= CITIES_OF_CHOICE => {
             let problem = OneTreeProblem::new(instance.clone());
-            let root_bound = problem.clone();
-            let start = || start::tour(&instance);
-            let asked = Asked { arguments, start: start(), instance };
-            return asked.prepare("one-tree", problem, move |best| root_bound.root_bound(best));
+            let start = DirectedProblem::new(instance.clone()).start(&stops);
+            return prepare_one_trees(Asked { arguments, instance, start, began }, problem);
         }
-        Bound::Assignment => {
-            let problem = DirectedProblem::new(instance.clone());
-            let root_bound = problem.clone();
-            let asked = Asked { arguments, start: problem.start(), instance };
-            return asked.prepare("assignment", problem, move |best| root_bound.root_bound(best));
+        None if instance.is_directed() => return prepare_directed(arguments, instance, began, &stops),
+        Some(Bound::OneTree) | None if cities >= CITIES_OF_CHOICE => {
+            let problem = OneTreeProblem::new(instance.clone());
+            let asked = Asked { arguments, start: problem.start(&stops), instance, began };
+            return prepare_one_trees(asked, problem);
         }
+        Some(_) | None => {}
     }
-    // Check before computing the start tour, which takes a minute for thousands of cities.
+    // Check before computing the start tour.
     if cities > PATH_CITIES_MAX {
         return Err(Failure::usage(format!(
-            "{} has {cities} cities; --bound mst and --no-pruning take at most {PATH_CITIES_MAX} (and are \
-             hopeless long before)",
-            arguments.file.display()
+            "{file} has {cities} cities; --bound mst and --no-pruning take at most {PATH_CITIES_MAX} (and are \
+             hopeless long before)"
         )));
     }
-    let asked = Asked { start: start::tour(&instance), arguments, instance };
+    let asked = Asked { start: start::tour_until(&instance, &stops), arguments, instance, began };
     match cities {
         0..=16 => asked.prepare_paths::<16, 1>("path-16"),
         17..=32 => asked.prepare_paths::<32, 1>("path-32"),
@@ -129,12 +151,48 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     }
 }
 
+/// Prepares the search by one-trees, for at least four cities.
+fn prepare_one_trees(asked: Asked, problem: OneTreeProblem) -> Result<Prepared, Failure> {
+    let root = problem.clone();
+    let root_bound = move |best| {
+        let stops = after(Some(ROOT_BOUND_TIME_MAX));
+        root.root_bound(best, stops)
+    };
+    asked.prepare("one-tree", problem, root_bound)
+}
+
+/// Prepares the search by assignments; or by one-trees, unless a bound was requested, if there are not too
+/// many cities and the first assignment is far from the start tour. Assignments are quicker, but often weaker.
+fn prepare_directed(
+    arguments: Arguments,
+    instance: Instance,
+    began: Instant,
+    stops: &dyn Fn() -> bool,
+) -> Result<Prepared, Failure> {
+    let problem = DirectedProblem::new(instance.clone());
+    let start = problem.start(stops);
+    let takes_one_trees = (CITIES_OF_CHOICE..=ONE_TREE_CITIES_MAX).contains(&instance.len());
+    if arguments.bound.is_none() && takes_one_trees {
+        let length = start.0 as f64;
+        let far = length - problem.root_bound(Some(start.0)) as f64;
+        if far > FAR * length {
+            let problem = OneTreeProblem::new(instance.clone());
+            return prepare_one_trees(Asked { arguments, instance, start, began }, problem);
+        }
+    }
+    let root = problem.clone();
+    let asked = Asked { arguments, instance, start, began };
+    asked.prepare("assignment", problem, move |best| root.root_bound(best))
+}
+
 /// A request: the arguments and the instance.
 struct Asked {
     arguments: Arguments,
     instance: Instance,
     /// The heuristic tour, and its length.
     start: (u64, Vec<City>),
+    /// When the program began to read the instance.
+    began: Instant,
 }
 
 impl Asked {
@@ -160,6 +218,10 @@ impl Asked {
             return Ok(Prepared::at_once(self.shown(search, &Figures::default())?));
         }
         let mut solver = arguments.apply(Solver::new(problem), |length| length.parse().ok(), 1.0)?;
+        if let Some(limit) = arguments.time_limit() {
+            // The instance and the start tour have taken their part.
+            solver = solver.time_limit(limit.saturating_sub(self.began.elapsed()));
+        }
         if let Some((length, tour)) = start {
             solver = solver.start(length, tour);
         }

@@ -11,64 +11,33 @@ use serde::{Deserialize, Serialize};
 use super::{
     arborescence,
     patch::{patch, subtours},
+    state::{Costs, DirectedState, Next, small},
 };
 use crate::{
+    heuristic::Heuristic,
     instance::{City, Instance, read_numbered},
     start,
 };
 
 /// The travelling salesman, also with directed instances, as a tree of decisions about arcs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Instance", into = "Instance")]
 pub struct DirectedProblem {
     instance: Instance,
+    heuristic: Heuristic,
 }
 
-/// The decisions made about the arcs.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct DirectedState {
-    /// Arcs that no tour may use.
-    forbidden: Vec<(u16, u16)>,
-    /// Arcs that every tour must use.
-    forced: Vec<(u16, u16)>,
-    /// The successor of each city, as far as it is settled, and the potentials that the next assignment
-    /// starts from.
-    assignment: Assignment,
-    /// A lower bound on all tours; until the state is bounded, that of its parent.
-    low: i64,
-    next: Next,
-}
-
-/// What follows a state.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-enum Next {
-    /// Not bounded yet.
-    Unknown,
-    /// Every tour lacks one of these arcs.
-    Break(Vec<(u16, u16)>),
-    /// The assignment is a tour, and nothing below the state is shorter.
-    Tour(Vec<City>),
-    /// The tour itself: a leaf.
-    Leaf(Vec<City>),
-}
-
-/// The costs of the arcs that a state allows.
-struct Costs {
-    cities: usize,
-    costs: Vec<i64>,
-}
-
-impl Costs {
-    fn get(&self, from: City, to: City) -> i64 {
-        self.costs[from * self.cities + to]
-    }
-
-    fn forbid(&mut self, from: City, to: City) {
-        self.costs[from * self.cities + to] = FORBIDDEN;
+impl From<Instance> for DirectedProblem {
+    fn from(instance: Instance) -> Self {
+        let heuristic = Heuristic::new(&instance);
+        Self { instance, heuristic }
     }
 }
 
-fn small(city: City) -> u16 {
-    u16::try_from(city).expect("there are fewer than 65,536 cities")
+impl From<DirectedProblem> for Instance {
+    fn from(problem: DirectedProblem) -> Self {
+        problem.instance
+    }
 }
 
 impl DirectedProblem {
@@ -78,7 +47,7 @@ impl DirectedProblem {
     /// Panics if there are more.
     pub fn new(instance: Instance) -> Self {
         assert!(u16::try_from(instance.len()).is_ok(), "{} cities are too many", instance.len());
-        Self { instance }
+        instance.into()
     }
 
     /// Returns a length that no tour is shorter than, from the root alone.
@@ -86,15 +55,14 @@ impl DirectedProblem {
         self.bound(&mut self.root(), best).unwrap_or(0)
     }
 
-    /// Returns a good tour and its length: the better of the tour that [`start`] finds and the one that the
-    /// first assignment leads to.
-    pub fn start(&self) -> (u64, Vec<City>) {
+    /// Returns a good tour and its length, by local search from the tour that the first assignment leads to
+    /// and from others, until `stops` returns `true`.
+    pub fn start(&self, stops: &dyn Fn() -> bool) -> (u64, Vec<City>) {
         let mut state = self.root();
         let costs = self.costs(&state);
-        let near = start::tour(&self.instance);
-        let Some(_) = state.assignment.solve(|from, to| costs.get(from, to)) else { return near };
-        let tour = start::improved(&self.instance, patch(&self.instance, &state.assignment.columns()));
-        near.min((self.instance.tour_length(&tour), tour))
+        let solved = state.assignment.solve(|from, to| costs.get(from, to));
+        let patched = solved.map(|_| patch(&self.instance, &state.assignment.columns()));
+        start::improved(&self.instance, &self.heuristic, patched, stops)
     }
 
     /// Computes the costs of the arcs that a state allows. A forced arc forbids all others from its first
@@ -108,8 +76,13 @@ impl DirectedProblem {
             costs[from * cities + from] = if cities == 1 { 0 } else { FORBIDDEN };
         }
         let mut costs = Costs { cities, costs };
-        for &(from, to) in &state.forbidden {
-            costs.forbid(from.into(), to.into());
+        let words = state.words;
+        for (place, &word) in state.forbidden.iter().enumerate() {
+            let mut left = word;
+            while left != 0 {
+                costs.forbid(place / words, place % words * 64 + left.trailing_zeros() as usize);
+                left &= left - 1;
+            }
         }
         let mut follows = vec![None; cities];
         let mut precedes = vec![None; cities];
@@ -136,19 +109,22 @@ impl DirectedProblem {
         costs
     }
 
-    /// Returns the minimum cost of connecting the subtours, beyond the assignment: in terms of the reduced
-    /// costs, each city must be reachable from the first, and the first from each.
-    fn connect(&self, assignment: &Assignment, costs: &Costs) -> i64 {
+    /// Adds what it costs at least to connect the subtours, in terms of the reduced costs: the first city must
+    /// be reachable from each, and with what these costs have left, each from the first. Returns the sum, and
+    /// what is left; `None` if that is impossible.
+    fn connect(&self, assignment: &Assignment, costs: &Costs) -> Option<(i64, Costs)> {
         let cities = self.instance.len();
-        let left = |from: City, to: City| match costs.get(from, to) {
+        let reduced = |from: City, to: City| match costs.get(from, to) {
             cost if cost >= FORBIDDEN => FORBIDDEN,
             cost => assignment.reduced(from, to, cost),
         };
-        let pairs = || (0..cities).flat_map(|from| (0..cities).map(move |to| (from, to)));
-        let there: Vec<i64> = pairs().map(|(from, to)| left(from, to)).collect();
-        let back: Vec<i64> = pairs().map(|(from, to)| left(to, from)).collect();
-        let cheapest = |costs| arborescence::cheapest(costs, cities, 0).unwrap_or(FORBIDDEN);
-        cheapest(there).max(cheapest(back))
+        let pairs = (0..cities).flat_map(|from| (0..cities).map(move |to| (from, to)));
+        let costs = pairs.map(|(from, to)| reduced(from, to)).collect();
+        let mut left = Costs { cities, costs };
+        let there = arborescence::cheapest(&mut left.costs, cities, 0)?;
+        let mut left = left.turned();
+        let back = arborescence::cheapest(&mut left.costs, cities, 0)?;
+        Some((there + back, left.turned()))
     }
 
     /// Decides where to branch: on the subtour with the fewest arcs that are not forced.
@@ -172,11 +148,15 @@ impl Tree for DirectedProblem {
     type Children = VecDeque<DirectedState>;
 
     fn root(&self) -> DirectedState {
+        let cities = self.instance.len();
+        let words = cities.div_ceil(64);
         DirectedState {
-            forbidden: Vec::new(),
+            forbidden: vec![0; cities * words],
+            words,
             forced: Vec::new(),
-            assignment: Assignment::new(self.instance.len()),
+            assignment: Assignment::new(cities),
             low: 0,
+            passed: Vec::new(),
             next: Next::Unknown,
         }
     }
@@ -189,13 +169,12 @@ impl Tree for DirectedProblem {
         }
         match &state.next {
             Next::Unknown | Next::Leaf(_) => VecDeque::new(),
-            Next::Tour(tour) => [DirectedState { next: Next::Leaf(tour.clone()), ..state.clone() }].into(),
+            Next::Tour(tour) => state.pass(tour),
             Next::Break(arcs) => {
                 let child = |place: usize| {
                     let mut child = DirectedState { next: Next::Unknown, ..state.clone() };
-                    child.forbidden.push(arcs[place]);
+                    child.forbid(arcs[place].0.into(), arcs[place].1.into());
                     child.forced.extend_from_slice(&arcs[..place]);
-                    child.assignment.release(arcs[place].0.into());
                     child
                 };
                 (0..arcs.len()).map(child).collect()
@@ -207,7 +186,6 @@ impl Tree for DirectedProblem {
 impl Problem for DirectedProblem {
     type Cost = u64;
     type Solution = Vec<City>;
-    const EVERY_SOLUTION: bool = false;
 
     fn leaf(&self, state: &DirectedState) -> Option<u64> {
         match &state.next {
@@ -218,32 +196,30 @@ impl Problem for DirectedProblem {
 
     fn bound(&self, state: &mut DirectedState, best: Option<u64>) -> Option<u64> {
         let enough = best.and_then(|best| i64::try_from(best).ok()).unwrap_or(FORBIDDEN);
-        let mut costs = self.costs(state);
-        let least = state.assignment.solve(|from, to| costs.get(from, to))?;
-        let mut bound = least;
-        if bound < enough {
-            bound += self.connect(&state.assignment, &costs);
+        let low = |state: &DirectedState| Some(u64::try_from(state.low).unwrap_or(0));
+        // The bound of a state that was visited is known, and that of its parent may be enough.
+        if !matches!(state.next, Next::Unknown) || state.low >= enough {
+            return low(state);
         }
-        if bound < enough && enough < FORBIDDEN {
-            // Arcs that no sufficiently short tour can use are forbidden from here on.
-            for from in 0..costs.cities {
-                for to in 0..costs.cities {
-                    let cost = costs.get(from, to);
-                    let hopeless =
-                        cost < FORBIDDEN && least + state.assignment.reduced(from, to, cost) >= enough;
-                    if hopeless && state.assignment.column(from) != to {
-                        costs.forbid(from, to);
-                        state.forbidden.push((small(from), small(to)));
-                    }
-                }
+        let costs = self.costs(state);
+        for from in 0..costs.cities {
+            let to = state.assignment.column(from);
+            if to < costs.cities && costs.get(from, to) >= FORBIDDEN {
+                state.assignment.release(from);
             }
         }
-        state.next = Self::decide(state);
-        if matches!(state.next, Next::Tour(_)) {
-            bound = least;
+        let least = state.assignment.solve(|from, to| costs.get(from, to))?;
+        state.low = state.low.max(least);
+        if state.low >= enough {
+            return low(state);
         }
-        state.low = state.low.max(bound);
-        (bound < FORBIDDEN).then(|| u64::try_from(state.low).unwrap_or(0))
+        let (more, left) = self.connect(&state.assignment, &costs)?;
+        state.low = state.low.max(least + more);
+        if state.low < enough && enough < FORBIDDEN {
+            state.settle(&left, least + more, enough);
+        }
+        state.next = Self::decide(state);
+        low(state)
     }
 
     fn solution(&self, leaf: &DirectedState) -> Vec<City> {
@@ -255,6 +231,14 @@ impl Problem for DirectedProblem {
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
         self.instance.checked_length(tour)
+    }
+
+    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
+        Some(self.heuristic.construct(&self.instance, seed, stops))
+    }
+
+    fn improve(&self, tour: &Vec<City>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
+        self.heuristic.improve(&self.instance, tour, seed, stops)
     }
 
     fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {

@@ -16,10 +16,19 @@ pub(super) struct Edges {
     words: usize,
     /// Whether an edge is forced or free, as a row of bits for each city.
     allowed: Vec<u64>,
-    forced: Vec<u64>,
+    /// The number of bits in each row.
+    allowed_counts: Vec<u32>,
+    /// The cities that must be next to each city; `NONE` where there is none.
+    forced: Vec<[u32; 2]>,
     /// The other end of the forced path that a city is an end of; the city itself if it is on none.
     far_end: Vec<u32>,
     forced_total: usize,
+}
+
+const NONE: u32 = u32::MAX;
+
+fn name(city: City) -> u32 {
+    u32::try_from(city).unwrap_or(NONE)
 }
 
 impl Edges {
@@ -30,28 +39,28 @@ impl Edges {
             cities,
             words,
             allowed: vec![0; cities * words],
-            forced: vec![0; cities * words],
+            allowed_counts: vec![name(cities.saturating_sub(1)); cities],
+            forced: vec![[NONE; 2]; cities],
             far_end: (0..).take(cities).collect(),
             forced_total: 0,
         };
         for i in 0..cities {
-            for j in (0..cities).filter(|&j| j != i) {
-                edges.allowed[i * words + j / 64] |= 1 << (j % 64);
+            let row = &mut edges.allowed[i * words..(i + 1) * words];
+            row.fill(u64::MAX);
+            row[i / 64] &= !(1 << (i % 64));
+            if !cities.is_multiple_of(64) {
+                row[words - 1] &= (1 << (cities % 64)) - 1;
             }
         }
         edges
     }
 
-    fn has(&self, rows: &[u64], i: City, j: City) -> bool {
-        rows[i * self.words + j / 64] & (1 << (j % 64)) != 0
-    }
-
     pub(super) fn is_allowed(&self, i: City, j: City) -> bool {
-        self.has(&self.allowed, i, j)
+        self.allowed[i * self.words + j / 64] & (1 << (j % 64)) != 0
     }
 
     pub(super) fn is_forced(&self, i: City, j: City) -> bool {
-        self.has(&self.forced, i, j)
+        self.forced[i].contains(&name(j))
     }
 
     /// Returns the cities that may be next to a city.
@@ -60,18 +69,23 @@ impl Edges {
     }
 
     /// Returns the cities that must be next to a city.
-    #[cfg(test)]
-    pub(super) fn forced_at(&self, i: City) -> impl Iterator<Item = City> + '_ {
-        bits(&self.forced[i * self.words..(i + 1) * self.words])
-    }
-
-    fn count(&self, rows: &[u64], i: City) -> u32 {
-        rows[i * self.words..(i + 1) * self.words].iter().map(|word| word.count_ones()).sum()
+    pub(super) fn forced_at(&self, i: City) -> [Option<City>; 2] {
+        self.forced[i].map(|j| (j != NONE).then_some(j as usize))
     }
 
     /// Returns how many edges of a city are forced.
     pub(super) fn forced_count(&self, i: City) -> u32 {
-        self.count(&self.forced, i)
+        self.forced[i].iter().map(|&j| u32::from(j != NONE)).sum()
+    }
+
+    /// Returns how many edges are forced.
+    pub(super) fn forced_total(&self) -> usize {
+        self.forced_total
+    }
+
+    /// Returns how many ends of edges are allowed: twice the number of edges.
+    pub(super) fn allowed_ends(&self) -> usize {
+        self.allowed_counts.iter().map(|&count| count as usize).sum()
     }
 
     /// Forbids an edge, and everything that no tour can then use.
@@ -84,6 +98,8 @@ impl Edges {
         }
         self.allowed[i * self.words + j / 64] &= !(1 << (j % 64));
         self.allowed[j * self.words + i / 64] &= !(1 << (i % 64));
+        self.allowed_counts[i] -= 1;
+        self.allowed_counts[j] -= 1;
         self.settle(i)?;
         self.settle(j)
     }
@@ -96,12 +112,12 @@ impl Edges {
         if !self.is_allowed(i, j) {
             return Err(Impossible);
         }
+        let (free_i, free_j) = (self.free_place(i)?, self.free_place(j)?);
         let closes = self.far_end[i] as usize == j && self.forced_total > 0 && self.forced_count(i) > 0;
         if closes && self.forced_total + 1 < self.cities {
             return Err(Impossible);
         }
-        self.forced[i * self.words + j / 64] |= 1 << (j % 64);
-        self.forced[j * self.words + i / 64] |= 1 << (i % 64);
+        (self.forced[i][free_i], self.forced[j][free_j]) = (name(j), name(i));
         self.forced_total += 1;
         if !closes {
             let (a, b) = (self.far_end[i], self.far_end[j]);
@@ -116,11 +132,16 @@ impl Edges {
         self.settle(j)
     }
 
+    /// Returns the place where another forced edge of a city fits.
+    fn free_place(&self, i: City) -> Result<usize, Impossible> {
+        self.forced[i].iter().position(|&j| j == NONE).ok_or(Impossible)
+    }
+
     /// Draws the conclusions for one city: if two edges are forced the others are forbidden; if only two are
     /// allowed both are forced.
     fn settle(&mut self, i: City) -> Result<(), Impossible> {
-        let (allowed, forced) = (self.count(&self.allowed, i), self.forced_count(i));
-        if allowed < 2 || forced > 2 {
+        let (allowed, forced) = (self.allowed_counts[i], self.forced_count(i));
+        if allowed < 2 {
             return Err(Impossible);
         }
         if forced == 2 && allowed > 2 {
@@ -164,7 +185,7 @@ mod tests {
         for j in 1..4 {
             edges.forbid(0, j).unwrap();
         }
-        assert_eq!(edges.forced_at(0).collect::<Vec<_>>(), [4, 5]);
+        assert_eq!(edges.forced_at(0), [Some(4), Some(5)]);
     }
 
     #[test]

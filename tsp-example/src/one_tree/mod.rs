@@ -6,13 +6,27 @@
 //! added to all its edges, changes every tour by the same amount but not every one-tree; raising those of
 //! cities with too many edges in the tree, and lowering those with too few, raises the bound.
 //!
+//! **Exchanges** tell what each edge costs: one with which every one-tree is too long is forbidden, one without
+//! which every one-tree is too long is forced. Few edges are left after that, and one-trees are built of lists
+//! of these.
+//!
+//! **Directions** are no obstacle: a city with an entrance and an exit is two cities without directions.
+//!
 //! **Everything is exact.** Distances and multipliers are whole numbers, `SCALE` times as large as the
 //! file's, so bounds are whole numbers too, without rounding errors that could prune wrongly. Floating point
 //! only determines how far a multiplier moves, and any multipliers produce a valid bound.
 
+mod ascent;
+mod decide;
+mod doubled;
 mod edges;
+mod graph;
+mod links;
+mod marginal;
+mod phase;
 mod problem;
 mod tree;
+mod work;
 
 pub use self::problem::{OneTreeProblem, OneTreeState};
 

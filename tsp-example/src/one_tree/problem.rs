@@ -6,32 +6,51 @@ use bnb_framework::{Problem, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    SCALE,
-    edges::{Edges, Impossible},
-    tree::{OneTree, weight},
+    decide::Decision,
+    doubled,
+    edges::Edges,
+    links::Links,
+    phase::Phase,
+    work::{Bounder, Room},
 };
-use crate::instance::{City, Instance, read_numbered};
+use crate::{
+    heuristic::Heuristic,
+    instance::{City, Instance, read_numbered},
+    start,
+};
 
 /// The travelling salesman as a tree of decisions about edges, for at least four cities.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Instance", into = "Instance")]
 pub struct OneTreeProblem {
     instance: Instance,
+    /// If distances depend on the direction: the same without directions.
+    doubled: Option<Instance>,
+    heuristic: Heuristic,
 }
 
 /// The decisions made about the edges.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OneTreeState {
-    edges: Edges,
-    multipliers: Vec<i64>,
-    depth: u32,
-    next: Next,
+    pub(super) edges: Edges,
+    pub(super) multipliers: Vec<i64>,
+    /// No tour below the state is shorter.
+    pub(super) low: u64,
+    pub(super) phase: Phase,
+    /// The number of steps made in the phase.
+    pub(super) taken: u32,
+    /// A tour that was at a leaf beside this state, and is to be passed over; or none.
+    passed: Vec<City>,
+    pub(super) next: Next,
 }
 
 /// What follows a state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-enum Next {
+pub(super) enum Next {
     /// Not bounded yet.
     Unknown,
+    /// The ascent goes on in an only child.
+    GoOn,
     /// The best one-tree has too many edges at this city; one or two of them are free.
     Decide { city: City, free: Vec<City> },
     /// The best one-tree is a tour, and nothing below the state is shorter.
@@ -40,16 +59,23 @@ enum Next {
     Leaf(Vec<City>),
 }
 
-/// The number of steps of the ascent at the root, for each city.
-const ROOT_STEPS_PER_CITY: u32 = 12;
-/// The minimum number of steps of the ascent at the root.
-const ROOT_STEPS_MIN: u32 = 300;
-/// The number of steps of the ascent below the root, which starts from the parent's multipliers.
-const STEPS: u32 = 24;
-
 thread_local! {
-    /// Memory for one-trees, so that a step of the ascent does not allocate.
-    static ROOM: RefCell<(OneTree, OneTree)> = RefCell::default();
+    /// Memory that the bounds of all states use.
+    static ROOM: RefCell<Room> = RefCell::default();
+}
+
+impl From<Instance> for OneTreeProblem {
+    fn from(instance: Instance) -> Self {
+        let heuristic = Heuristic::new(&instance);
+        let doubled = instance.is_directed().then(|| doubled::instance(&instance));
+        Self { instance, doubled, heuristic }
+    }
+}
+
+impl From<OneTreeProblem> for Instance {
+    fn from(problem: OneTreeProblem) -> Self {
+        problem.instance
+    }
 }
 
 impl OneTreeProblem {
@@ -59,125 +85,71 @@ impl OneTreeProblem {
     /// Panics if there are fewer.
     pub fn new(instance: Instance) -> Self {
         assert!(instance.len() >= 4, "{} cities have only one tour", instance.len());
-        Self { instance }
+        instance.into()
+    }
+
+    /// Returns a good tour and its length, by local search until `stops` returns `true`.
+    pub fn start(&self, stops: &dyn Fn() -> bool) -> (u64, Vec<City>) {
+        start::improved(&self.instance, &self.heuristic, None, stops)
+    }
+
+    /// Returns the instance whose one-trees are built.
+    fn undirected(&self) -> &Instance {
+        self.doubled.as_ref().unwrap_or(&self.instance)
     }
 
     /// Returns a length that no tour is shorter than, from the root alone. `best` is the length of a tour, if
-    /// one is known.
-    pub fn root_bound(&self, best: Option<u64>) -> u64 {
-        self.bound(&mut self.root(), best).unwrap_or(0)
-    }
-
-    /// Raises the bound by moving the multipliers, until it reaches `enough` or the steps are used up. Leaves
-    /// the best multipliers in the state and the best one-tree in `best`. Returns `false` if there is no
-    /// one-tree at all.
-    fn ascend(&self, state: &mut OneTreeState, best: &mut OneTree, trial: &mut OneTree, enough: i64) -> bool {
-        let cities = self.instance.len();
-        if !best.build(&self.instance, &state.edges, &state.multipliers) {
-            return false;
+    /// one is known. `stops` is asked now and then; once it returns `true`, the bound is left as it is.
+    pub fn root_bound(&self, best: Option<u64>, mut stops: impl FnMut() -> bool) -> u64 {
+        let mut state = self.root();
+        loop {
+            let Some(low) = self.bound(&mut state, best) else { return best.unwrap_or(state.low) };
+            if !matches!(state.next, Next::GoOn) || stops() {
+                return low;
+            }
+            state.next = Next::Unknown;
         }
-        let (steps, mut length) = if state.depth == 0 {
-            (ROOT_STEPS_MIN.max(ROOT_STEPS_PER_CITY * u32::try_from(cities).unwrap_or(u32::MAX)), 2.0)
-        } else {
-            (STEPS, 1.0)
-        };
-        let patience = (steps / 10).max(4);
-        let mut multipliers = state.multipliers.clone();
-        let mut degree = best.degree.clone();
-        let mut before: Vec<i64> = degree.clone();
-        let (mut bound, mut since) = (best.bound, 0);
-        for _ in 0..steps {
-            let off: i64 = degree.iter().map(|d| (d - 2) * (d - 2)).sum();
-            if off == 0 || best.bound > enough {
-                break;
-            }
-            // The distance to go: to what is enough, or as far as seems reasonable while no tour is known.
-            let gap = (enough - bound).max(SCALE).min(bound.abs() / 20 + SCALE);
-            let step = length * gap as f64 / off as f64;
-            for ((multiplier, d), b) in multipliers.iter_mut().zip(&degree).zip(&before) {
-                // Mixing in the previous step's direction damps the zigzag.
-                let direction = 0.7 * (d - 2) as f64 + 0.3 * (b - 2) as f64;
-                #[allow(clippy::cast_possible_truncation, reason = "any multiplier gives a valid bound")]
-                let change = (step * direction) as i64;
-                *multiplier = (*multiplier + change).clamp(-MULTIPLIER_MAX, MULTIPLIER_MAX);
-            }
-            if !trial.build(&self.instance, &state.edges, &multipliers) {
-                return false;
-            }
-            before.clone_from(&degree);
-            degree.clone_from(&trial.degree);
-            bound = trial.bound;
-            if trial.bound > best.bound {
-                std::mem::swap(best, trial);
-                state.multipliers.clone_from(&multipliers);
-                since = 0;
-            } else {
-                since += 1;
-                if since >= patience {
-                    (length, since) = (length * 0.6, 0);
-                    multipliers.clone_from(&state.multipliers);
-                    degree.clone_from(&best.degree);
-                    bound = best.bound;
-                }
-            }
-        }
-        true
     }
 
-    /// Forbids every edge that no tour shorter than `best` can contain.
-    fn eliminate(&self, state: &mut OneTreeState, tree: &OneTree, best: u64) -> Result<bool, Impossible> {
-        let room = scaled(best) - SCALE - tree.bound;
-        let mut hopeless = Vec::new();
-        tree.replacements(&self.instance, &state.edges, &state.multipliers, |i, j, more| {
-            if more > room {
-                hopeless.push((i, j));
-            }
-        });
-        hopeless.iter().try_for_each(|&(i, j)| state.edges.forbid(i, j))?;
-        Ok(!hopeless.is_empty())
-    }
-
-    /// Returns what to decide next: the free edges, at most two, of the city with the most excess edges.
-    fn decide(&self, state: &OneTreeState, tree: &OneTree) -> Next {
-        if tree.is_tour() {
-            return Next::Tour(tree.tour());
-        }
-        let crowded = (0..self.instance.len()).filter(|&city| tree.degree[city] > 2);
-        let most =
-            |&city: &City| (tree.degree[city], state.edges.forced_count(city), std::cmp::Reverse(city));
-        let city = crowded.max_by_key(most).expect("a one-tree that is no tour has a city with three edges");
-        let ends = tree.edges.iter().filter_map(|&(i, j)| match city {
-            _ if i == city => Some(j),
-            _ if j == city => Some(i),
-            _ => None,
-        });
-        let mut free: Vec<City> = ends.filter(|&end| !state.edges.is_forced(city, end)).collect();
-        free.sort_by_key(|&end| weight(&self.instance, &state.multipliers, city, end));
-        free.truncate(2 - state.edges.forced_count(city).min(1) as usize);
-        Next::Decide { city, free }
-    }
-
-    /// Creates a child of a state with one more decision. Returns `None` if no tour satisfies it.
-    fn child(
-        state: &OneTreeState,
-        decide: impl FnOnce(&mut Edges) -> Result<(), Impossible>,
-    ) -> Option<OneTreeState> {
-        let mut child = OneTreeState {
-            edges: state.edges.clone(),
+    /// Creates a child of a state with more decisions.
+    fn child(state: &OneTreeState, edges: Edges) -> OneTreeState {
+        OneTreeState {
+            edges,
             multipliers: state.multipliers.clone(),
-            depth: state.depth + 1,
+            low: state.low,
+            phase: Phase::below(state.multipliers.len()),
+            taken: 0,
+            passed: state.passed.clone(),
             next: Next::Unknown,
-        };
-        decide(&mut child.edges).ok().map(|()| child)
+        }
     }
-}
 
-/// The maximum absolute value of a multiplier: far more than ever needed, and small enough that no sum
-/// overflows.
-const MULTIPLIER_MAX: i64 = 1 << 42;
-
-fn scaled(cost: u64) -> i64 {
-    i64::try_from(cost).unwrap_or(i64::MAX / SCALE).saturating_mul(SCALE)
+    /// Returns a leaf with a tour, and states with all other tours: those without one of its edges, and those
+    /// with that edge.
+    fn pass(state: &OneTreeState, tour: &[City]) -> VecDeque<OneTreeState> {
+        let links = Links::of(tour);
+        let passed = (!state.passed.is_empty()).then(|| Links::of(&state.passed));
+        let passed = passed.filter(|passed| passed.satisfy(&state.edges));
+        let is_new = passed.as_ref().is_none_or(|passed| links.edges().any(|(i, j)| !passed.has(i, j)));
+        let mut children = VecDeque::new();
+        if is_new {
+            children.push_back(OneTreeState { next: Next::Leaf(tour.to_vec()), ..state.clone() });
+        }
+        // An edge that tells the two tours apart leaves only one to be passed over on either side.
+        let tells_apart = |i, j| !is_new || passed.as_ref().is_none_or(|passed| !passed.has(i, j));
+        let mut free = links.edges().filter(|&(i, j)| !state.edges.is_forced(i, j) && tells_apart(i, j));
+        if let Some((i, j)) = free.next() {
+            let other = if is_new && passed.is_some() { state.passed.clone() } else { Vec::new() };
+            let (mut without, mut with) = (state.edges.clone(), state.edges.clone());
+            if without.forbid(i, j).is_ok() {
+                children.push_back(OneTreeState { passed: other, ..Self::child(state, without) });
+            }
+            if with.force(i, j).is_ok() {
+                children.push_back(OneTreeState { passed: tour.to_vec(), ..Self::child(state, with) });
+            }
+        }
+        children
+    }
 }
 
 impl Tree for OneTreeProblem {
@@ -185,11 +157,15 @@ impl Tree for OneTreeProblem {
     type Children = VecDeque<OneTreeState>;
 
     fn root(&self) -> OneTreeState {
-        let cities = self.instance.len();
+        let cities = self.undirected().len();
+        let edges = if self.doubled.is_some() { doubled::edges(cities) } else { Edges::all(cities) };
         OneTreeState {
-            edges: Edges::all(cities),
+            edges,
             multipliers: vec![0; cities],
-            depth: 0,
+            low: 0,
+            phase: Phase::first(cities, self.doubled.is_some()),
+            taken: 0,
+            passed: Vec::new(),
             next: Next::Unknown,
         }
     }
@@ -201,29 +177,12 @@ impl Tree for OneTreeProblem {
         }
         match &state.next {
             Next::Unknown | Next::Leaf(_) => VecDeque::new(),
-            Next::Tour(tour) => {
-                let next = Next::Leaf(tour.clone());
-                [OneTreeState { next, ..state.clone() }].into()
-            }
+            Next::GoOn => [OneTreeState { next: Next::Unknown, ..state.clone() }].into(),
+            Next::Tour(tour) => Self::pass(state, tour),
             Next::Decide { city, free } => {
-                let v = *city;
-                match free.as_slice() {
-                    [] => VecDeque::new(),
-                    // One edge of the city is forced: the free one is the other, or it is forbidden.
-                    &[a] => [Self::child(state, |e| e.force(v, a)), Self::child(state, |e| e.forbid(v, a))]
-                        .into_iter()
-                        .flatten()
-                        .collect(),
-                    // Force both; force the first and forbid the second; forbid the first.
-                    &[a, b, ..] => [
-                        Self::child(state, |e| e.force(v, a).and_then(|()| e.force(v, b))),
-                        Self::child(state, |e| e.force(v, a).and_then(|()| e.forbid(v, b))),
-                        Self::child(state, |e| e.forbid(v, a)),
-                    ]
-                    .into_iter()
-                    .flatten()
-                    .collect(),
-                }
+                let decision = Decision { city: *city, free: free.clone() };
+                let branches = decision.branches(&state.edges).into_iter();
+                branches.map(|edges| Self::child(state, edges)).collect()
             }
         }
     }
@@ -232,51 +191,33 @@ impl Tree for OneTreeProblem {
 impl Problem for OneTreeProblem {
     type Cost = u64;
     type Solution = Vec<City>;
-    const EVERY_SOLUTION: bool = false;
 
     fn leaf(&self, state: &OneTreeState) -> Option<u64> {
         match &state.next {
-            Next::Leaf(tour) => Some(self.instance.tour_length(tour)),
+            Next::Leaf(tour) => Some(self.undirected().tour_length(tour)),
             _ => None,
         }
     }
 
     fn bound(&self, state: &mut OneTreeState, best: Option<u64>) -> Option<u64> {
-        ROOM.with_borrow_mut(|(tree, trial)| {
-            // A scaled bound above this means a bound of at least `best`.
-            let enough = best.map_or(i64::MAX / 4, |best| scaled(best) - SCALE);
-            loop {
-                if !self.ascend(state, tree, trial, enough) {
-                    return None;
-                }
-                let bound = u64::try_from((tree.bound + SCALE - 1).div_euclid(SCALE)).unwrap_or(0);
-                let Some(best) = best.filter(|&best| bound < best) else {
-                    state.next = self.decide(state, tree);
-                    return Some(bound);
-                };
-                match self.eliminate(state, tree, best) {
-                    Err(Impossible) => return None,
-                    // Fewer edges may improve the bound; at the root that pays for the whole search.
-                    Ok(true) if state.depth == 0 => {}
-                    Ok(true) => {
-                        if !tree.build(&self.instance, &state.edges, &state.multipliers) {
-                            return None;
-                        }
-                        let bound = u64::try_from((tree.bound + SCALE - 1).div_euclid(SCALE)).unwrap_or(0);
-                        state.next = self.decide(state, tree);
-                        return Some(bound);
-                    }
-                    Ok(false) => {
-                        state.next = self.decide(state, tree);
-                        return Some(bound);
-                    }
-                }
-            }
-        })
+        // The bound of a state that was visited is known, and that of its parent may be enough.
+        if !matches!(state.next, Next::Unknown) || best.is_some_and(|best| state.low >= best) {
+            return Some(state.low);
+        }
+        let bounder = Bounder { instance: self.undirected(), near: self.heuristic.near(), best };
+        ROOM.with_borrow_mut(|room| bounder.bound(state, room))
     }
 
     fn cost_of(&self, tour: &Vec<City>) -> Option<u64> {
         self.instance.checked_length(tour)
+    }
+
+    fn construct(&self, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
+        Some(self.heuristic.construct(&self.instance, seed, stops))
+    }
+
+    fn improve(&self, tour: &Vec<City>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
+        self.heuristic.improve(&self.instance, tour, seed, stops)
     }
 
     fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {
@@ -285,8 +226,12 @@ impl Problem for OneTreeProblem {
 
     fn solution(&self, leaf: &OneTreeState) -> Vec<City> {
         match &leaf.next {
+            Next::Leaf(tour) if self.doubled.is_some() => doubled::directed(tour),
             Next::Leaf(tour) => tour.clone(),
             _ => Vec::new(),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

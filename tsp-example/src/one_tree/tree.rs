@@ -1,12 +1,15 @@
 //! The cheapest one-tree for given multipliers.
 
-use super::{SCALE, edges::Edges};
-use crate::instance::{City, Instance};
+use super::{
+    edges::Edges,
+    graph::{Arcs, is_forced, plain},
+};
+use crate::instance::City;
 
-/// The cost of a forced edge: below minus the cost of any path, so that the edge is always taken.
-const FORCED: i64 = -(1 << 60);
 /// More than the cost of any edge.
 const NEVER: i64 = i64::MAX;
+/// The place of a city that is in the tree already.
+const IN_TREE: u32 = u32::MAX;
 
 /// The city that is joined by two edges of its own, and is not part of the spanning tree.
 pub(super) const SPECIAL: City = 0;
@@ -17,95 +20,124 @@ pub(super) struct OneTree {
     /// The edges of the spanning tree as (parent, child), in the order in which they were added, then the two
     /// of the special city.
     pub(super) edges: Vec<(City, City)>,
-    pub(super) degree: Vec<i64>,
+    /// The costs of the edges, with multipliers and with what makes forced edges cheap.
+    pub(super) costs: Vec<i64>,
+    pub(super) degree: Vec<i32>,
     /// The minimum length of a tour according to these multipliers, scaled.
     pub(super) bound: i64,
+    /// The cities that are not in the tree yet, with the cheapest edge to each.
+    open: Vec<Open>,
     reach: Vec<i64>,
-    from: Vec<City>,
-    open: Vec<City>,
+    /// The places of cities among those.
+    places: Vec<u32>,
 }
 
-/// Returns the cost of an edge, including the multipliers of its ends.
-#[inline]
-pub(super) fn weight(instance: &Instance, multipliers: &[i64], i: City, j: City) -> i64 {
-    i64::from(instance.distance(i, j)) * SCALE + multipliers[i] + multipliers[j]
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    city: u32,
+    from: u32,
 }
 
 impl OneTree {
-    /// Builds the cheapest one-tree of the allowed edges that contains all forced ones. Returns `false` if
+    /// Builds the cheapest one-tree of the given edges that contains all forced ones. Returns `false` if
     /// there is none.
     #[must_use]
-    pub(super) fn build(&mut self, instance: &Instance, edges: &Edges, multipliers: &[i64]) -> bool {
-        let cities = instance.len();
+    pub(super) fn build(&mut self, arcs: &impl Arcs, multipliers: &[i64]) -> bool {
+        let cities = arcs.cities();
         self.edges.clear();
+        self.costs.clear();
         self.degree.clear();
         self.degree.resize(cities, 0);
         let total: i64 = multipliers.iter().sum();
         self.bound = -2 * total;
-        self.span(instance, edges, multipliers) && self.join_special(instance, edges, multipliers)
+        self.span(arcs, multipliers) && self.join_special(arcs, multipliers)
     }
 
     /// Runs Prim's algorithm on all cities except the special one.
-    fn span(&mut self, instance: &Instance, edges: &Edges, multipliers: &[i64]) -> bool {
-        let cities = instance.len();
+    fn span(&mut self, arcs: &impl Arcs, multipliers: &[i64]) -> bool {
+        let cities = arcs.cities();
         self.reach.clear();
-        self.reach.resize(cities, NEVER);
-        self.from.clear();
-        self.from.resize(cities, SPECIAL);
+        self.reach.resize(cities.saturating_sub(2), NEVER);
         self.open.clear();
-        self.open.extend((1..cities).rev());
-        let Some(mut last) = self.open.pop() else { return false };
+        self.open.extend((2..).take(cities.saturating_sub(2)).map(|city| Open { city, from: 1 }));
+        self.places.clear();
+        self.places.resize(2, IN_TREE);
+        self.places.extend((0..).take(cities.saturating_sub(2)));
+        let mut last: City = 1;
         while !self.open.is_empty() {
-            for j in edges.neighbours(last) {
-                let w =
-                    if edges.is_forced(last, j) { FORCED } else { weight(instance, multipliers, last, j) };
-                if w < self.reach[j] {
-                    (self.reach[j], self.from[j]) = (w, last);
-                }
-            }
-            // Cities in the tree keep their reach; a forced edge back to them is in the tree already.
-            let nearest = (0..self.open.len()).min_by_key(|&place| self.reach[self.open[place]]);
-            let nearest = nearest.expect("a city is open");
-            last = self.open.swap_remove(nearest);
-            if self.reach[last] == NEVER {
+            let forced = self.relax(arcs, multipliers, last);
+            // A forced edge is cheaper than all others.
+            let nearest = forced.unwrap_or_else(|| nearest(&self.reach));
+            let cost = self.reach.swap_remove(nearest);
+            if cost == NEVER {
                 return false;
             }
-            self.add(instance, multipliers, self.from[last], last);
+            let Open { city, from } = self.open.swap_remove(nearest);
+            last = city as usize;
+            self.places[last] = IN_TREE;
+            if let Some(moved) = self.open.get(nearest) {
+                self.places[moved.city as usize] = u32::try_from(nearest).unwrap_or(IN_TREE);
+            }
+            self.add(from as usize, last, cost);
         }
         true
     }
 
-    /// Adds the two cheapest edges of the special city, forced ones first.
-    fn join_special(&mut self, instance: &Instance, edges: &Edges, multipliers: &[i64]) -> bool {
-        let cost = |j: City| {
-            let w = weight(instance, multipliers, SPECIAL, j);
-            if edges.is_forced(SPECIAL, j) { (0, w) } else { (1, w) }
-        };
-        let (mut first, mut second) = (None, None);
-        for j in edges.neighbours(SPECIAL) {
-            let candidate = Some((cost(j), j));
-            if first.is_none() || candidate < first {
-                (first, second) = (candidate, first);
-            } else if second.is_none() || candidate < second {
-                second = candidate;
+    /// Notes the edges from a city to those not in the tree. Returns the place of a city that must be next to
+    /// it, if there is one.
+    fn relax(&mut self, arcs: &impl Arcs, multipliers: &[i64], city: City) -> Option<usize> {
+        let (reach, open, places) = (&mut self.reach, &mut self.open, &self.places);
+        let (here, name) = (multipliers[city], u32::try_from(city).unwrap_or(IN_TREE));
+        let mut forced = None;
+        arcs.each(city, |j, cost| {
+            let place = places[j] as usize;
+            let with = cost + here + multipliers[j];
+            if let Some(reach) = reach.get_mut(place)
+                && with < *reach
+            {
+                *reach = with;
+                open[place].from = name;
+                if is_forced(cost) {
+                    forced = Some(place);
+                }
             }
-        }
-        for (_, j) in [first, second].into_iter().flatten() {
-            self.add(instance, multipliers, SPECIAL, j);
-        }
-        second.is_some()
+        });
+        forced
     }
 
-    fn add(&mut self, instance: &Instance, multipliers: &[i64], i: City, j: City) {
+    /// Adds the two cheapest edges of the special city, which are the forced ones if there are any.
+    fn join_special(&mut self, arcs: &impl Arcs, multipliers: &[i64]) -> bool {
+        let mut first = (NEVER, SPECIAL);
+        let mut second = first;
+        arcs.each(SPECIAL, |j, cost| {
+            let edge = (cost + multipliers[SPECIAL] + multipliers[j], j);
+            if edge < first {
+                (first, second) = (edge, first);
+            } else if edge < second {
+                second = edge;
+            }
+        });
+        if second.0 == NEVER {
+            return false;
+        }
+        for (cost, j) in [first, second] {
+            self.add(SPECIAL, j, cost);
+        }
+        true
+    }
+
+    fn add(&mut self, i: City, j: City, cost: i64) {
         self.edges.push((i, j));
+        self.costs.push(cost);
         self.degree[i] += 1;
         self.degree[j] += 1;
-        self.bound += weight(instance, multipliers, i, j);
+        self.bound += plain(cost);
     }
 
-    /// Returns whether every city has two edges.
-    pub(super) fn is_tour(&self) -> bool {
-        self.degree.iter().all(|&degree| degree == 2)
+    /// Returns whether this is still the cheapest one-tree after more edges were forced or forbidden.
+    pub(super) fn satisfies(&self, edges: &Edges) -> bool {
+        let forced = self.edges.iter().filter(|&&(i, j)| edges.is_forced(i, j)).count();
+        self.edges.iter().all(|&(i, j)| edges.is_allowed(i, j)) && forced == edges.forced_total()
     }
 
     /// Returns the cities in the order of the tour, if the one-tree is a tour.
@@ -126,54 +158,15 @@ impl OneTree {
         }
         tour
     }
+}
 
-    /// Computes how much more a one-tree costs at least if it contains an edge: the edge would replace the
-    /// most expensive edge on the tree's path between its ends. Calls `found` with both cities and that
-    /// difference, for allowed edges that are not in the tree.
-    pub(super) fn replacements(
-        &self,
-        instance: &Instance,
-        edges: &Edges,
-        multipliers: &[i64],
-        mut found: impl FnMut(City, City, i64),
-    ) {
-        let cities = instance.len();
-        let tree = &self.edges[..self.edges.len() - 2];
-        let special: Vec<City> = self.edges[self.edges.len() - 2..].iter().map(|&(_, j)| j).collect();
-        // The most expensive edge of the special city that could be replaced.
-        let given_up = special.iter().filter(|&&j| !edges.is_forced(SPECIAL, j));
-        let given_up = given_up.map(|&j| weight(instance, multipliers, SPECIAL, j)).max();
-        if let Some(given_up) = given_up {
-            for j in edges.neighbours(SPECIAL).filter(|j| !special.contains(j)) {
-                found(SPECIAL, j, weight(instance, multipliers, SPECIAL, j) - given_up);
-            }
-        }
-        // `dearest[b]` in the row of one city. Each child follows its parent, so rows grow in the order of
-        // the tree.
-        let mut dearest = vec![FORCED; cities * cities];
-        let mut placed = vec![tree.first().map_or(SPECIAL, |&(root, _)| root)];
-        for &(parent, child) in tree {
-            let w = if edges.is_forced(parent, child) {
-                FORCED
-            } else {
-                weight(instance, multipliers, parent, child)
-            };
-            for &other in &placed {
-                let d = dearest[parent * cities + other].max(w);
-                dearest[child * cities + other] = d;
-                dearest[other * cities + child] = d;
-            }
-            placed.push(child);
-        }
-        for i in 1..cities {
-            for j in edges.neighbours(i).filter(|&j| j > i) {
-                let w = weight(instance, multipliers, i, j);
-                let replaced = dearest[i * cities + j];
-                // An edge of the tree replaces itself at no cost; forced edges are never replaced.
-                if replaced > FORCED && w > replaced {
-                    found(i, j, w - replaced);
-                }
-            }
+/// Returns the place of the least value.
+fn nearest(reach: &[i64]) -> usize {
+    let (mut nearest, mut least) = (0, NEVER);
+    for (place, &reach) in reach.iter().enumerate() {
+        if reach < least {
+            (nearest, least) = (place, reach);
         }
     }
+    nearest
 }
