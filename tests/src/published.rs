@@ -63,13 +63,10 @@ const PROGRAMS: [(&str, &str, &str); 6] = [
 ];
 
 /// Instances that take several minutes without the optimisation of a release: they are for benchmarks.
-const FOR_RELEASES: [&str; 3] = ["clique/brock400_4.clq", "flowshop/ta022", "tsp/kroA100.tsp"];
-
-/// Instances that take half a minute each time: they are solved with `TASKWORK_LONG=1`.
-const LONG: [&str; 1] = ["atsp/ry48p.atsp"];
+const FOR_RELEASES: [&str; 2] = ["clique/brock400_4.clq", "flowshop/ta022"];
 
 fn is_left_out(file: &str) -> bool {
-    FOR_RELEASES.contains(&file) || !data::is_long() && LONG.contains(&file)
+    FOR_RELEASES.contains(&file)
 }
 
 /// Returns the instances of the index that a program solves, except those that take long.
@@ -132,7 +129,7 @@ pub fn lasting(folder: &Path) -> Result<Vec<Case>> {
         Case::new("golomb", &["11"], "length", 72),
         Case::new("maxclique", &[&file("clique/brock400_4.clq")?], "vertices", 33),
         Case::new("qap", &[&file("qap/nug15.dat")?], "cost", 1150),
-        Case::new("tsp", &[&file("atsp/ry48p.atsp")?], "length", 14_422),
+        Case::new("tsp", &[&file("atsp/ry48p.atsp")?, "--bound", "assignment"], "length", 14_422),
         // Taillard's ta017, whose optimum is 1484.
         Case::new(
             "flowshop",
