@@ -70,7 +70,7 @@ fn instances(sizes: std::ops::Range<usize>) -> impl Strategy<Value = Qap> {
 fn a_limit_far_from_all_costs_changes_nothing() {
     let around = |a: usize, b: usize| a.abs_diff(b).min(6 - a.abs_diff(b)) as i64;
     let distances = (0..36).map(|one| around(one / 6, one % 6)).collect();
-    let flows = (0..36).map(|one| if one / 6 == one % 6 { 0 } else { (one / 6 * (one % 6) % 5) as i64 });
+    let flows = (0..36_i64).map(|one| if one / 6 == one % 6 { 0 } else { one / 6 * (one % 6) % 5 });
     let qap = Qap::new(6, flows.collect(), distances);
     let below = |best: Option<i64>| {
         let mut root = qap.root();
