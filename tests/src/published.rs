@@ -7,8 +7,6 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use crate::data;
-
 /// An instance and its expected answer.
 #[derive(Debug, Clone)]
 pub struct Case {
