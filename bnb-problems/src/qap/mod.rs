@@ -50,9 +50,7 @@ const DUAL_MAX: usize = 20;
 /// to be bounded in a moment.
 const BOUNDED_MAX: usize = 40;
 /// The maximum cost of a solution for the better bound, scaled.
-const COST_MAX: i128 = 1 << 27;
-/// More than any such cost.
-const LIMIT_MAX: i64 = 1 << 28;
+const COST_MAX: i64 = 1 << 27;
 const SCALE_MAX: i64 = 512;
 
 impl Qap {
@@ -61,7 +59,7 @@ impl Qap {
         let largest = |matrix: &[i64]| matrix.iter().map(|entry| i128::from(*entry).abs()).max().unwrap_or(0);
         let flow: i128 = flows.iter().map(|flow| i128::from(*flow).abs()).sum();
         let cost_max = (flow * largest(&distances)).max(1);
-        let scale = i64::try_from(COST_MAX / cost_max).unwrap_or(0).min(SCALE_MAX);
+        let scale = i64::try_from(i128::from(COST_MAX) / cost_max).unwrap_or(0).min(SCALE_MAX);
         let unit = unit(size, &flows, &distances);
         let (facility_symmetry, place_symmetry) =
             (Symmetry::of(size, &flows), Symmetry::of(size, &distances));
@@ -157,9 +155,10 @@ impl Problem for Qap {
             placing.next = placing.choose(self, &bounded.facilities, &bounded.places, &bounded.lows, best);
             return Some(bounded.bound.max(placing.low));
         };
-        // The least scaled cost that is of no interest. A limit may be far from all costs, these are not.
-        let limit = best.map(|best| best.clamp(-LIMIT_MAX, LIMIT_MAX));
-        let limit = limit.map(|best| (best - 1).div_euclid(self.unit) * self.unit * self.scale + 1);
+        // The least scaled cost that is of no interest. A limit may be far from all costs.
+        let scaled_max = |best: i64| (best - 1).div_euclid(self.unit) * self.unit * self.scale + 1;
+        let limit =
+            best.filter(|best| *best <= COST_MAX / self.scale).map(|best| scaled_max(best.max(-COST_MAX)));
         if dual.ascend(limit).is_none() {
             // Without a limit something is always left.
             return best;
