@@ -20,6 +20,8 @@ use crate::{
 const WORKERS: [usize; 5] = [2, 4, 8, 16, 32];
 /// The least time of one worker from which the speedup of two is of interest, in seconds.
 const LONG_S: f64 = 2.0;
+/// The time of one worker from which each number of workers has a single run, in seconds.
+const VERY_LONG_S: f64 = 60.0;
 /// The time after which the gap is of interest, in seconds.
 const GAP_AFTER_S: u32 = 10;
 
@@ -72,12 +74,22 @@ struct Measured {
 }
 
 fn compare(given: &Given, rounds: usize) -> Result<Measured> {
-    let one = given.solve(&["--workers", "1"])?;
-    let (cost, states, seconds) =
-        (number(&one, given.field)?, number(&one, "states")?, number(&one, "seconds")?);
+    let mut ones = vec![given.solve(&["--workers", "1"])?];
+    // Long ones are compared less often.
+    let rounds = if number(&ones[0], "seconds")? > VERY_LONG_S { 1 } else { rounds };
+    // Heuristics take their share by the clock, so that states differ from run to run.
+    for _ in 1..rounds {
+        ones.push(given.solve(&["--workers", "1"])?);
+    }
+    let sample = |field: &str| -> Result<Sample> {
+        let numbers: Result<Vec<f64>> = ones.iter().map(|one| number(one, field)).collect();
+        Ok(Sample::of(numbers?))
+    };
+    let one = &ones[0];
+    let (states, seconds) = (sample("states")?, sample("seconds")?);
     let mut rows = vec![
-        Row::new(format!("{}: 1 worker", given.name), "states", Target::Told, Sample::of([states])),
-        Row::new(format!("{}: 1 worker", given.name), "s", Target::Told, Sample::of([seconds])),
+        Row::new(format!("{}: 1 worker", given.name), "states", Target::Told, states),
+        Row::new(format!("{}: 1 worker", given.name), "s", Target::Told, seconds),
     ];
     let mut samples = Vec::new();
     for workers in WORKERS {
@@ -85,7 +97,7 @@ fn compare(given: &Given, rounds: usize) -> Result<Measured> {
         for _ in 0..rounds {
             let many = given.solve(&["--workers", &workers.to_string()])?;
             ensure!(many[given.field] == one[given.field], "{}: {many} after {one}", given.name);
-            ratios.push(number(&many, "states")? / states);
+            ratios.push(number(&many, "states")? / states.median);
         }
         let sample = Sample::of(ratios);
         rows.push(Row::new(
@@ -96,7 +108,7 @@ fn compare(given: &Given, rounds: usize) -> Result<Measured> {
         ));
         samples.push(sample);
     }
-    if seconds > LONG_S {
+    if seconds.median > LONG_S {
         let mut speedups = Vec::new();
         for _ in 0..rounds.min(3) {
             let [one, two] = ["1", "2"].map(|workers| given.solve(&["--workers", workers]));
@@ -105,7 +117,7 @@ fn compare(given: &Given, rounds: usize) -> Result<Measured> {
         let what = format!("{}: speedup of 2 workers", given.name);
         rows.push(Row::new(what, "", Target::AtLeast(1.85), Sample::of(speedups)));
     }
-    Ok(Measured { cost, states: samples, rows })
+    Ok(Measured { cost: number(one, given.field)?, states: samples, rows })
 }
 
 /// Measures how soon solutions are good.
@@ -115,12 +127,15 @@ fn solutions(given: &Given, cost: f64) -> Result<Vec<Row>> {
     let seconds = Sample::of([number(&near, "seconds")?]);
     let limit = GAP_AFTER_S.to_string();
     let stopped = given.solve(&["--workers", "2", "--time-limit", &limit])?;
-    let gap = stopped["gap"].as_f64().unwrap_or(f64::INFINITY);
     let what = |what: &str| format!("{}: {what}", given.name);
-    Ok(vec![
-        Row::new(what("a solution within 1 % of the optimum after"), "s", Target::Told, seconds),
-        Row::new(what(&format!("gap after {limit} s")), "%", Target::Told, Sample::of([gap]).times(100.0)),
-    ])
+    let mut rows =
+        vec![Row::new(what("a solution within 1 % of the optimum after"), "s", Target::Told, seconds)];
+    // Costs may have no gap, such as a best of 0.
+    if let Some(gap) = stopped["gap"].as_f64() {
+        let gap = Sample::of([gap]).times(100.0);
+        rows.push(Row::new(what(&format!("gap after {limit} s")), "%", Target::Told, gap));
+    }
+    Ok(rows)
 }
 
 impl Given {
@@ -132,7 +147,14 @@ impl Given {
         let mut command = Command::new(program(self.program)?);
         command.args(["solve", "--quiet", "--json"]).args(&self.arguments).args(more);
         let said = command.output()?;
-        // A search that was stopped by its limit has its own code.
+        // 1 says that a limit has stopped the search.
+        ensure!(
+            matches!(said.status.code(), Some(0 | 1)),
+            "{}: {}: {}",
+            self.name,
+            said.status,
+            String::from_utf8_lossy(&said.stderr)
+        );
         let answer: Value = serde_json::from_slice(&said.stdout)
             .with_context(|| format!("{}: {}", self.name, String::from_utf8_lossy(&said.stderr)))?;
         Ok(answer)

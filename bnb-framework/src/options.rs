@@ -36,7 +36,8 @@ pub enum Split {
     /// The next states in the order of the sequential search, and the first of all tasks begins first. Workers of
     /// the same node get pieces as small as pays, a few milliseconds; other nodes get larger ones. So little is
     /// visited that the sequential search would not visit (after B. Archibald and others, Replicable parallel branch
-    /// and bound search, 2018).
+    /// and bound search, 2018). Without [pruning](Options::pruning), when all are visited anyway, it is the same as
+    /// [`Half`](Self::Half).
     #[default]
     InOrder,
     /// About half of the shallowest level that has any states left, as determined by
@@ -161,6 +162,14 @@ impl<C> Default for Options<C> {
 impl<C> Options<C> {
     /// The default share of the time for heuristics.
     pub const HEURISTICS: f64 = 0.1;
+
+    /// Returns what is split off. If all states are visited, their order does not matter, and fewer splits do.
+    pub(crate) fn split_off(&self) -> Split {
+        match self.split {
+            Split::InOrder if !self.pruning => Split::Half,
+            split => split,
+        }
+    }
 }
 
 impl<C: Ord> Options<C> {

@@ -43,11 +43,19 @@ pub trait Problem: Tree {
     /// bound when maximising. Returns `None` if there is no solution below the state at all.
     ///
     /// It is called once for each state, just before the state would be branched, but not for leaves or when
-    /// pruning is off. It is also called now and then on a copy of a visited state, to estimate what may
-    /// still be found there. It may store in the state what the children's bounds can start from. `best` is
+    /// pruning is off. It may store in the state what the children's bounds can start from. `best` is
     /// the cost of the best solution known: a bound that is no better than `best` prunes, so there is no need
     /// to sharpen it further.
     fn bound(&self, state: &mut Self::State, best: Option<Self::Cost>) -> Option<Self::Cost>;
+
+    /// Returns a bound like [`bound`](Self::bound), but with little work, such as what is known of the state from
+    /// its parent. By default it is the same.
+    ///
+    /// It is called for all open states of a task now and then, to report what may still be found, and when a limit
+    /// ends the search: there may be thousands of them, and all together must not take more than a moment.
+    fn quick_bound(&self, state: &mut Self::State, best: Option<Self::Cost>) -> Option<Self::Cost> {
+        self.bound(state, best)
+    }
 
     /// Returns the solution at a leaf.
     fn solution(&self, leaf: &Self::State) -> Self::Solution;

@@ -130,7 +130,7 @@ impl<P: Problem> SearchTask<P> {
 
     /// Splits off a part if somebody wants one.
     fn share_if_hungry(&mut self, instance: &Instance<P>, cx: &mut Context<'_, Self>) {
-        if instance.options.split != Split::InOrder {
+        if instance.options.split_off() != Split::InOrder {
             cx.potential_split(self);
             return;
         }
@@ -228,7 +228,9 @@ impl<P: Problem> Open<P> {
     /// Returns the place of a task among those of a node.
     fn order(&mut self, Instance { problem, options, .. }: &Instance<P>, splits: u16) -> u64 {
         match self {
-            Self::DepthFirst(frontier) => grain::order(options.split, frontier.next_place(problem), splits),
+            Self::DepthFirst(frontier) => {
+                grain::order(options.split_off(), frontier.next_place(problem), splits)
+            }
             _ => 0,
         }
     }
@@ -244,7 +246,7 @@ impl<P: Problem> Open<P> {
                 };
                 away.map(Self::DepthFirst)
             }
-            Self::Ordered(agenda) => agenda.split(problem, options.split).map(Self::Ordered),
+            Self::Ordered(agenda) => agenda.split(problem, options.split_off()).map(Self::Ordered),
             // All that could be done elsewhere is spawned.
             Self::Replicable(_) => None,
         }
@@ -326,7 +328,7 @@ impl<P: Problem> Task for SearchTask<P> {
     }
 
     fn split(&mut self, instance: &Instance<P>) -> Option<Self> {
-        let part = match instance.options.split {
+        let part = match instance.options.split_off() {
             Split::InOrder => Part::InOrder(self.reach),
             Split::Half => Part::Half,
             Split::Alternating if self.gave % 2 == 1 => Part::Half,

@@ -337,7 +337,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             }
             Unvisited::Below(state) => state,
         };
-        if let Some(bound) = problem.bound(&mut state, self.told_limit()) {
+        if let Some(bound) = problem.quick_bound(&mut state, self.told_limit()) {
             self.leave(bound);
         }
     }

@@ -96,13 +96,13 @@ impl<T: Tree> Frontier<T> {
         T: Problem,
     {
         if !T::Children::IN_PLACE && self.roots.is_empty() {
-            return problem.bound(&mut self.state_above_all(problem)?, None);
+            return problem.quick_bound(&mut self.state_above_all(problem)?, None);
         }
         // In place the states above no longer need to know their bounds, but each child has one.
         let mut best = None;
         self.open_states(problem, &mut |open| {
             let (Unvisited::State(mut state) | Unvisited::Below(mut state)) = open;
-            let bound = problem.leaf(&state).or_else(|| problem.bound(&mut state, None));
+            let bound = problem.leaf(&state).or_else(|| problem.quick_bound(&mut state, None));
             best = best.into_iter().chain(bound).reduce(|a, b| T::GOAL.best(a, b));
         });
         best

@@ -23,8 +23,9 @@ pub use self::program::Arguments;
 pub use self::read::{FILE_BYTES_MAX, JOBS_MAX, MACHINES_MAX, parse};
 use self::{bound::Ends, pairs::Pairs};
 
-/// An instance.
+/// An instance. Only the times are sent; the rest is computed from them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Given", into = "Given")]
 pub struct FlowShop {
     jobs: usize,
     machines: usize,
@@ -37,6 +38,27 @@ pub struct FlowShop {
     pairs: Pairs,
     /// No time on any machine.
     nothing: Vec<u32>,
+}
+
+/// What defines a flow shop.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "FlowShop")]
+struct Given {
+    machines: usize,
+    /// The time of each job on each machine, job by job.
+    times: Vec<u32>,
+}
+
+impl From<Given> for FlowShop {
+    fn from(Given { machines, times }: Given) -> Self {
+        Self::by_job(machines, times)
+    }
+}
+
+impl From<FlowShop> for Given {
+    fn from(FlowShop { machines, times, .. }: FlowShop) -> Self {
+        Self { machines, times }
+    }
 }
 
 /// A partial order: some jobs are at the front, some at the back. There is one state for a whole search,
@@ -84,6 +106,12 @@ impl FlowShop {
             .map(|(job, m)| by_machine[m * jobs + job])
             .collect();
         drop(by_machine);
+        Self::by_job(machines, times)
+    }
+
+    /// Creates an instance whose times are given job by job.
+    fn by_job(machines: usize, times: Vec<u32>) -> Self {
+        let jobs = times.len() / machines.max(1);
         let least = |sum: &dyn Fn(&[u32], usize) -> u32| -> Vec<u32> {
             (0..machines).map(|m| times.chunks(machines).map(|job| sum(job, m)).min().unwrap_or(0)).collect()
         };

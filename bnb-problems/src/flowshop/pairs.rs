@@ -10,14 +10,12 @@
 //! and the jobs from there on the second machine. So the spans of a set without each of its jobs all come
 //! from one pass from either side.
 
-use serde::{Deserialize, Serialize};
-
 /// The maximum number of entries in the orders of all pairs: more would take more memory than they are
 /// worth.
 const ENTRIES_MAX: usize = 1 << 20;
 
 /// What is known of all pairs of machines.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Pairs {
     jobs: usize,
     machines: usize,
@@ -26,7 +24,7 @@ pub(super) struct Pairs {
 }
 
 /// A job in the order for a pair of machines.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Step {
     job: u16,
     first: u32,

@@ -5,6 +5,8 @@ use crate::random::Random;
 
 /// How many items a round looks at, roughly: some 10 ms.
 const LOOKS_OF_ROUND: usize = 1 << 21;
+/// What a step costs besides, in such looks: it keeps the rounds of few items short.
+const LOOKS_OF_STEP: usize = 1 << 6;
 /// How many it looks at before it asks whether to stop.
 const LOOKS_UNASKED: usize = 1 << 13;
 /// One of this many items is left out at random.
@@ -51,7 +53,7 @@ impl Filling<'_> {
     fn exchange(&mut self, by_weight: &[usize], most: usize, stops: &dyn Fn() -> bool) -> Option<usize> {
         let mut looks = 0;
         while looks <= most {
-            looks += 2 * self.items.len() + 1;
+            looks += 2 * self.items.len() + LOOKS_OF_STEP;
             let Some((gain, add, drop)) = self.best_exchange(by_weight, stops)? else { break };
             debug_assert!(gain > 0, "it pays");
             if let Some(drop) = drop {

@@ -6,6 +6,8 @@ use crate::random::Random;
 
 /// How many vertices a round looks at, roughly: some 10 ms.
 pub(super) const LOOKS_OF_ROUND: usize = 1 << 22;
+/// What a step costs besides, in such looks: it keeps the rounds of small graphs short.
+pub(super) const LOOKS_OF_STEP: usize = 1 << 4;
 /// How many it looks at before it asks whether to stop: much less than 1 ms.
 pub(super) const LOOKS_UNASKED: usize = 1 << 16;
 /// The number of greedy starts of which the best is returned.
@@ -151,7 +153,7 @@ impl<'a, const W: usize, const WEIGHTED: bool> Walk<'a, W, WEIGHTED> {
             self.add(place);
             open = open.common(&self.problem.near[place]);
             let candidates: Vec<usize> = open.iter().collect();
-            self.looks += self.vertices() + candidates.len();
+            self.looks += self.vertices() + candidates.len() + LOOKS_OF_STEP;
             let drawn = candidates.len().min(CANDIDATES_MAX);
             let drawn: Vec<usize> =
                 (0..drawn).map(|_| candidates[self.random.below(candidates.len())]).collect();
@@ -193,10 +195,10 @@ impl<'a, const W: usize, const WEIGHTED: bool> Walk<'a, W, WEIGHTED> {
     fn step(&mut self) {
         self.moves += 1;
         let Some((best, swaps)) = self.best_move() else {
-            self.looks += self.vertices() + 1;
+            self.looks += self.vertices() + LOOKS_OF_STEP;
             return;
         };
-        self.looks += self.vertices() + swaps * W / 4;
+        self.looks += self.vertices() + swaps * W / 4 + LOOKS_OF_STEP;
         match best {
             Move::Add(place) => self.add(place),
             Move::Drop(place) => {

@@ -3,7 +3,7 @@
 //! tabu search misses.
 
 use super::{
-    local::{LOOKS_OF_ROUND, LOOKS_UNASKED, Walk},
+    local::{LOOKS_OF_ROUND, LOOKS_OF_STEP, LOOKS_UNASKED, Walk},
     set::Set,
 };
 
@@ -28,8 +28,9 @@ impl<const W: usize, const WEIGHTED: bool> Walk<'_, W, WEIGHTED> {
         let mut best = (self.weight, None);
         let mut learner = Learner { walk: self, penalties: vec![0; vertices], was_in: Set::EMPTY, last: 0 };
         let (mut stuck, mut plateau) = (0, Set::EMPTY);
-        for step in 0..LOOKS_OF_ROUND / vertices.max(1) {
-            if step % (LOOKS_UNASKED / vertices.max(1)).max(1) == 0 && stops() {
+        let looks = vertices + LOOKS_OF_STEP;
+        for step in 0..LOOKS_OF_ROUND / looks {
+            if step % (LOOKS_UNASKED / looks).max(1) == 0 && stops() {
                 break;
             }
             if learner.add_one() {

@@ -46,9 +46,6 @@ pub struct Qap {
 
 /// The maximum number of facilities left for the better bound.
 const DUAL_MAX: usize = 20;
-/// With more facilities left than this only the root is bounded: at a time limit the states of all levels have
-/// to be bounded in a moment.
-const BOUNDED_MAX: usize = 40;
 /// The maximum cost of a solution for the better bound, scaled.
 const COST_MAX: i64 = 1 << 27;
 const SCALE_MAX: i64 = 512;
@@ -144,16 +141,14 @@ impl Problem for Qap {
         if best.is_some_and(|best| placing.low >= best) {
             return Some(placing.low);
         }
-        if placing.placed > 0 && self.size - placing.placed > BOUNDED_MAX {
-            return Some(placing.low);
-        }
         if placing.dual.is_none() {
             placing.dual = self.dual(placing).map(Box::new);
         }
         let Some(dual) = &mut placing.dual else {
             let bounded = self.gilmore_lawler(placing);
             placing.next = placing.choose(self, &bounded.facilities, &bounded.places, &bounded.lows, best);
-            return Some(bounded.bound.max(placing.low));
+            placing.low = placing.low.max(bounded.bound);
+            return Some(placing.low);
         };
         // The least scaled cost that is of no interest. A limit may be far from all costs.
         let scaled_max = |best: i64| (best - 1).div_euclid(self.unit) * self.unit * self.scale + 1;
@@ -175,7 +170,13 @@ impl Problem for Qap {
             next.others.iter_mut().for_each(|(low, _)| *low = unscaled(*low).max(bound));
             next
         });
+        placing.low = bound;
         Some(bound)
+    }
+
+    /// Returns what was known when the state was created. Only the root's bound has to be computed.
+    fn quick_bound(&self, placing: &mut Placing, best: Option<i64>) -> Option<i64> {
+        if placing.low > i64::MIN { Some(placing.low) } else { self.bound(placing, best) }
     }
 
     fn solution(&self, placing: &Placing) -> Vec<usize> {

@@ -50,7 +50,7 @@ pub(crate) struct Identity {
 pub(crate) const ATTEMPTS_MAX: u32 = u32::MAX;
 
 /// The form in which tasks and holdings are written now. What has another one cannot be read.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 
 /// The number of hexadecimal digits of the fingerprint that [`Release`](crate::Release) adds to a version.
 const BUILD_DIGITS: usize = 12;
