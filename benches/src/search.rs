@@ -1,7 +1,9 @@
 //! Searches by branch and bound in parallel: how many states more workers visit than one, the speedup of two, and how
 //! soon solutions are good.
 //!
-//! States are counts, so their ratios hold on any machine, also with more workers than processors.
+//! States are counts, so their ratios hold on any machine, also with more workers than processors. Where the solution
+//! that a search begins with is the best one already, all states have to be visited in any order; so the same is done
+//! without heuristics, where more workers may find the best solution earlier or later than one.
 
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
@@ -27,7 +29,7 @@ const GAP_AFTER_S: u32 = 10;
 
 /// An instance, and how it is solved.
 struct Given {
-    name: &'static str,
+    name: String,
     program: &'static str,
     arguments: Vec<String>,
     /// The field of the answer that holds the cost.
@@ -40,29 +42,59 @@ struct Given {
 /// If the answers for an instance differ, or the published instances are missing.
 pub fn run(rounds: usize) -> Result<Vec<Row>> {
     let made = tempfile::tempdir()?;
-    let mut rows = Vec::new();
-    let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); WORKERS.len()];
+    let (mut rows, mut ratios, mut ratios_bare) = (Vec::new(), Ratios::default(), Ratios::default());
     for given in instances(&made)? {
         eprintln!("  {} …", given.name);
         let measured = compare(&given, rounds)?;
-        for (sample, ratios) in measured.states.iter().zip(&mut ratios) {
-            ratios.push(sample.median);
-        }
+        ratios.add(&measured.states);
         rows.extend(measured.rows);
         rows.extend(solutions(&given, measured.cost)?);
+        if !measured.is_very_long {
+            let given = given.without_heuristics();
+            let measured = compare(&given, rounds)?;
+            ratios_bare.add(&measured.states);
+            rows.extend(measured.rows);
+        }
     }
-    for (workers, ratios) in WORKERS.iter().zip(ratios) {
-        let median = match workers {
-            8 => Target::AtMost(1.15),
-            32 => Target::AtMost(1.3),
-            _ => Target::Told,
-        };
-        let sample = Sample::of(ratios);
-        rows.push(Row::new(format!("all: states on {workers} workers ÷ 1"), "", median, sample));
-        let most = Sample::of([sample.most]);
-        rows.push(Row::new(format!("all: the most on {workers} workers"), "", Target::AtMost(1.6), most));
-    }
+    rows.extend(ratios.rows("all"));
+    rows.extend(ratios_bare.rows(&format!("all{BARE}")));
     Ok(rows)
+}
+
+/// What is said of searches without heuristics.
+const BARE: &str = ", without heuristics";
+
+/// For each number of workers, the median ratio of states of each instance.
+#[derive(Default)]
+struct Ratios([Vec<f64>; WORKERS.len()]);
+
+impl Ratios {
+    fn add(&mut self, samples: &[Sample]) {
+        for (sample, ratios) in samples.iter().zip(&mut self.0) {
+            ratios.push(sample.median);
+        }
+    }
+
+    fn rows(self, what: &str) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (workers, ratios) in WORKERS.iter().zip(self.0) {
+            let median = match workers {
+                8 => Target::AtMost(1.15),
+                32 => Target::AtMost(1.3),
+                _ => Target::Told,
+            };
+            let sample = Sample::of(ratios);
+            rows.push(Row::new(format!("{what}: states on {workers} workers ÷ 1"), "", median, sample));
+            let most = Sample::of([sample.most]);
+            rows.push(Row::new(
+                format!("{what}: the most on {workers} workers"),
+                "",
+                Target::AtMost(1.6),
+                most,
+            ));
+        }
+        rows
+    }
 }
 
 /// What the comparison of an instance has shown.
@@ -71,6 +103,7 @@ struct Measured {
     /// The states on more workers, as a multiple of those on one.
     states: Vec<Sample>,
     rows: Vec<Row>,
+    is_very_long: bool,
 }
 
 fn compare(given: &Given, rounds: usize) -> Result<Measured> {
@@ -117,7 +150,8 @@ fn compare(given: &Given, rounds: usize) -> Result<Measured> {
         let what = format!("{}: speedup of 2 workers", given.name);
         rows.push(Row::new(what, "", Target::AtLeast(1.85), Sample::of(speedups)));
     }
-    Ok(Measured { cost: number(one, given.field)?, states: samples, rows })
+    let is_very_long = seconds.median > VERY_LONG_S;
+    Ok(Measured { cost: number(one, given.field)?, states: samples, rows, is_very_long })
 }
 
 /// Measures how soon solutions are good.
@@ -139,6 +173,16 @@ fn solutions(given: &Given, cost: f64) -> Result<Vec<Row>> {
 }
 
 impl Given {
+    /// Returns the same, to be solved from nothing.
+    fn without_heuristics(mut self) -> Self {
+        self.name += BARE;
+        self.arguments.extend(["--heuristics", "0"].map(str::to_owned));
+        if self.program == "tsp" {
+            self.arguments.extend(["--start", "none"].map(str::to_owned));
+        }
+        self
+    }
+
     fn maximises(&self) -> bool {
         matches!(self.field, "vertices" | "value")
     }
@@ -167,8 +211,8 @@ fn number(said: &Value, field: &str) -> Result<f64> {
 
 fn instances(made: &TempDir) -> Result<Vec<Given>> {
     let folder = data::folder().context("no published instances")?;
-    let published = |name, program, file: &str, field| Given {
-        name,
+    let published = |name: &str, program, file: &str, field| Given {
+        name: name.to_owned(),
         program,
         arguments: vec![folder.join(file).display().to_string()],
         field,
@@ -176,8 +220,8 @@ fn instances(made: &TempDir) -> Result<Vec<Given>> {
     let (graph, items) = (made.path().join("graph.clq"), made.path().join("items.txt"));
     dense_graph(&graph)?;
     hard_items(&items)?;
-    let made = |name, program, file: &Path, field| Given {
-        name,
+    let made = |name: &str, program, file: &Path, field| Given {
+        name: name.to_owned(),
         program,
         arguments: vec![file.display().to_string()],
         field,
@@ -188,7 +232,7 @@ fn instances(made: &TempDir) -> Result<Vec<Given>> {
         published("p_hat300-3", "maxclique", "clique/p_hat300-3.clq", "vertices"),
         made("random graph of 200 vertices, density 0.9", "maxclique", &graph, "vertices"),
         published("ta012", "flowshop", "flowshop/ta012", "makespan"),
-        Given { name: "ta017", program: "flowshop", arguments: ta017, field: "makespan" },
+        Given { name: "ta017".to_owned(), program: "flowshop", arguments: ta017, field: "makespan" },
         published("ta022", "flowshop", "flowshop/ta022", "makespan"),
         published("nug15", "qap", "qap/nug15.dat", "cost"),
         published("kroA100", "tsp", "tsp/kroA100.tsp", "length"),

@@ -81,6 +81,9 @@ impl<E: Enumerate> EnumerationTask<E> {
 /// The interval at which the remaining share of the tree is estimated.
 const TAKE_STOCK_EVERY: Duration = Duration::from_millis(200);
 
+/// The runtime is polled at least once in this many states without children.
+const ASK_STATES: u64 = 64;
+
 /// The number of states after which progress is reported.
 const REPORT_STATES: u64 = 4096;
 
@@ -113,17 +116,25 @@ impl<E: Enumerate> Visitor<E> for Worker<'_, '_, E> {
     #[inline(always)]
     fn visit(&mut self, tree: &E, state: &mut E::State) -> Below<E::Children> {
         self.states += 1;
-        if self.states >= REPORT_STATES {
-            self.report();
-        }
         let children = tree.branch(state);
         tree.visit(state, self.cx.output());
         Below::Open(children)
     }
 
+    /// Polls the runtime after each branched state, and now and then between states without children: these are
+    /// many and cheap, but a level may contain nothing else.
     #[inline]
-    fn pauses(&mut self, _: bool) -> bool {
-        self.cx.has_requests() || self.stock_is_due
+    fn pauses(&mut self, opened: bool) -> bool {
+        if !opened && !self.states.is_multiple_of(ASK_STATES) {
+            return false;
+        }
+        if self.states >= REPORT_STATES {
+            self.report();
+            if self.stock_is_due {
+                return true;
+            }
+        }
+        self.cx.has_requests()
     }
 }
 

@@ -29,7 +29,10 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
         let mut cluster = Cluster::start(&Setup::standalone())?;
         cluster.environment.push(("TASKWORK_LOG".to_owned(), "info,bnb_framework=debug".to_owned()));
         cluster.start_nodes("maxclique", NODES, &["--workers", "1", "--log-format", "json"])?;
-        let job = cluster.begin("maxclique", &["submit", graph, "--target", "33", "--wait", "--json"])?;
+        let job = cluster.begin(
+            "maxclique",
+            &["submit", graph, "--target", "33", "--heuristics", "0", "--wait", "--json"],
+        )?;
         let said = job.end_within(PATIENCE)?;
         ensure!(said.code == 0, "maxclique has failed: {}", said.err);
         let said: Value = serde_json::from_str(&said.out).context("maxclique printed no JSON")?;

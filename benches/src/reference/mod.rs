@@ -2,7 +2,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "cities, vertices and places are few")]
 
-pub(crate) mod clique;
 pub(crate) mod queens;
+pub(crate) mod recursion;
 pub(crate) mod tsp;
 pub(crate) mod uts;

@@ -113,7 +113,7 @@ impl<P: BuildProblem> Program for Solves<P> {
 
     fn prepare(AllArguments { problem, search }: Self::Arguments) -> Result<Prepared, Failure> {
         let problem = P::from_arguments(problem)?;
-        let start = problem.start();
+        let start = search.has_heuristics().then(|| problem.start()).flatten();
         let mut solver = Solver::new(problem);
         if let Some((cost, solution)) = start {
             solver = solver.start(cost, solution);

@@ -30,7 +30,7 @@ pub struct SearchArguments {
     #[arg(help_heading = "Search", long, value_enum, default_value = "in-order")]
     split: SplitOff,
     /// The share of the time for heuristics, at first and as long as they find better solutions, where the problem
-    /// has any.
+    /// has any. With 0 the search begins without a solution, too.
     #[arg(help_heading = "Search", long, value_name = "SHARE", default_value_t = Options::<u64>::HEURISTICS, value_parser = share)]
     heuristics: f64,
     /// Visit the same states and find the same solution however many workers and nodes there are. Takes
@@ -118,6 +118,11 @@ impl SearchArguments {
     /// Returns the time limit, if there is one.
     pub fn time_limit(&self) -> Option<Duration> {
         self.time_limit
+    }
+
+    /// Returns whether heuristics are wanted, among them the solution to begin with.
+    pub fn has_heuristics(&self) -> bool {
+        self.heuristics > 0.0
     }
 
     /// Returns whether everything is to be visited.

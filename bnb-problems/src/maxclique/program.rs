@@ -68,7 +68,7 @@ fn prepare<const W: usize, const WEIGHTED: bool>(
     search: &SearchArguments,
 ) -> Result<Prepared, Failure> {
     let problem = MaxClique::<W, WEIGHTED>::new(graph).map_err(Failure::usage)?;
-    let start = problem.start();
+    let start = search.has_heuristics().then(|| problem.start()).flatten();
     let solver = Solver::new(problem);
     let solver = match start {
         Some((cost, clique)) => solver.start(cost, clique),
