@@ -84,9 +84,9 @@ impl<P: Problem> Agenda<P> {
             Strategy::BestChildFirst { open_max } => (false, open_max),
             Strategy::DepthFirst => (false, 0),
         };
-        if let Some(root) = self.dive.as_mut().and_then(Frontier::take_root) {
+        if let Some((root, share)) = self.dive.as_mut().and_then(Frontier::take_root) {
             self.dive = None;
-            self.add(problem, vec![(root, 1.0)], &[], by_bound, visitor);
+            self.add(problem, vec![(root, share)], &[], by_bound, visitor);
         }
         loop {
             if let Some(dive) = &mut self.dive {

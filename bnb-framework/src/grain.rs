@@ -147,7 +147,7 @@ impl Grain {
 
     fn split_near<T: Tree>(&self, frontier: &mut Frontier<T>, tree: &T) -> Option<Frontier<T>> {
         let depth = self.state().near.depth;
-        frontier.split_next(tree, |siblings| (siblings.depth <= depth).then_some(1))
+        frontier.split_next(tree, depth, |_| Some(1))
     }
 
     fn split_far<T: Tree>(&self, frontier: &mut Frontier<T>, tree: &T) -> Option<Frontier<T>> {
@@ -156,7 +156,7 @@ impl Grain {
             let wanted = FAR.as_secs_f64() / each.as_secs_f64().max(1e-9);
             (1..=siblings.count).find(|&count| count as f64 >= wanted)
         };
-        if let Some(away) = frontier.split_next(tree, wanted) {
+        if let Some(away) = frontier.split_next(tree, usize::MAX, wanted) {
             return Some(away);
         }
         // Before anything is known most of the work lies high; later, if it is little, as much as possible.
@@ -178,6 +178,11 @@ impl Timing {
     pub(crate) fn begin(began: Option<usize>) -> Self {
         let now = Instant::now();
         Self { began, at: now, stock_at: now }
+    }
+
+    /// Leaves out some time in which nothing was searched.
+    pub(crate) fn leave_out(&mut self, took: Duration) {
+        (self.at, self.stock_at) = (self.at + took, self.stock_at + took);
     }
 
     /// Takes into account that a share of the tree was done since the last time.

@@ -20,6 +20,8 @@ const BEFORE: Duration = Duration::from_millis(50);
 const RARER: f64 = 1.25;
 /// The least share of the time, as a share of the chosen one.
 const RAREST: f64 = 1.0 / 64.0;
+/// The maximum time for rounds that is kept for later.
+const LEFT_MAX: Duration = Duration::from_millis(300);
 /// The time of a round, after which it is told to stop.
 pub(crate) const ROUND: Duration = Duration::from_millis(100);
 
@@ -53,7 +55,9 @@ impl Rounds {
     pub(crate) fn begin(&self, share: f64, searched: Duration) -> Option<u64> {
         let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         spent.searched += searched;
-        spent.left_s += searched.as_secs_f64() * share * spent.eagerness;
+        // One round at a time: many workers together may earn more than it can spend.
+        let left_s = spent.left_s + searched.as_secs_f64() * share * spent.eagerness;
+        spent.left_s = left_s.min(LEFT_MAX.as_secs_f64());
         if spent.busy || spent.searched < BEFORE || spent.left_s <= 0.0 {
             return None;
         }
@@ -83,7 +87,7 @@ pub(crate) fn round<P: Problem>(
     // Nodes make different rounds.
     let seed = (node.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number;
     let new = || problem.construct(seed, stops);
-    let from = if number % 4 == 1 { new() } else { best.cloned().or_else(new) }?;
+    let from = if number % 4 == 1 { new().or_else(|| best.cloned()) } else { best.cloned().or_else(new) }?;
     let found = problem.improve(&from, seed, stops).unwrap_or(from);
     Some((problem.cost_of(&found)?, found))
 }

@@ -100,7 +100,7 @@ pub struct Replicable {
     /// nothing of what is found elsewhere at the same time.
     pub parts: usize,
     /// The number of parts that are searched at the same time, and so of the workers that can take part. The next ones
-    /// begin when all of them are done, and know what they have found.
+    /// begin when all of them are done, and know what they have found. At most 4096 are.
     pub batch: usize,
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Parts<P: Problem> {
     stage: Stage<P>,
     /// The cost to prune by in all parts, if anything was found before they were cut.
     limit: Option<P::Cost>,
+    /// What was pruned by after each fence so far.
+    fences: Vec<Option<P::Cost>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -88,13 +90,13 @@ struct Now<P: Problem> {
 
 /// A visitor that prunes only by what is passed to it here.
 pub(crate) trait IsolatedVisitor<P: Problem>: Assessor<P> {
-    /// Prunes from now on by this limit, or, without one, by what the search started with; solutions are
-    /// found at this position from now on.
-    fn enter(&mut self, limit: Option<P::Cost>, position: &[u32]);
+    /// Prunes from now on by this limit, if it is better than what the search started with; solutions are found at
+    /// this position, after these fences, from now on.
+    fn enter(&mut self, limit: Option<P::Cost>, position: &[u32], fences: &[Option<P::Cost>]);
     /// Returns the cost of the best solution found so far; what the search started with does not count.
     fn best_found(&self) -> Option<P::Cost>;
-    /// Returns the cost of the best solution that was found anywhere.
-    fn best_known(&self) -> Option<P::Cost>;
+    /// Returns the cost of the best solution that was found anywhere before a fence, counted from 0.
+    fn best_at_fence(&mut self, fence: usize) -> Option<P::Cost>;
     /// Makes `pauses` return true after this many states.
     fn pause_after(&mut self, states: Option<u64>);
     /// Returns how many of these states are left.
@@ -105,7 +107,8 @@ impl<P: Problem> Parts<P> {
     /// Creates a search that has not begun.
     pub(crate) fn new(problem: &P, options: Replicable) -> Self {
         let (frontier, states_left) = (Frontier::new(problem), options.first_states);
-        Self { stage: Stage::First { frontier, states_left, limit: None }, limit: None }
+        let stage = Stage::First { frontier, states_left, limit: None };
+        Self { stage, limit: None, fences: Vec::new() }
     }
 
     /// Visits the open states until none is left or the visitor requests a pause.
@@ -118,7 +121,7 @@ impl<P: Problem> Parts<P> {
         loop {
             match &mut self.stage {
                 Stage::First { frontier, states_left, limit } => {
-                    visitor.enter(*limit, &[]);
+                    visitor.enter(*limit, &[], &[]);
                     if *states_left > 0 {
                         visitor.pause_after(Some(*states_left));
                         let searched = frontier.search(problem, visitor);
@@ -149,7 +152,7 @@ impl<P: Problem> Parts<P> {
                         while let Some(child) = children.next(problem, &state) {
                             states.push(child);
                         }
-                        visitor.enter(self.limit, &[]);
+                        visitor.enter(self.limit, &[], &[]);
                         add(open, problem, states, &position, share, visitor);
                         self.limit = visitor.best_found();
                         if visitor.pauses(true) {
@@ -162,12 +165,15 @@ impl<P: Problem> Parts<P> {
                 }
                 Stage::Parts { parts } => {
                     // Everything that was spawned is complete, so whatever it has found is known.
-                    let best = [self.limit, visitor.best_known()].into_iter().flatten();
+                    let best = [self.limit, visitor.best_at_fence(self.fences.len())].into_iter().flatten();
                     self.limit = best.reduce(|a, b| P::GOAL.best(a, b));
+                    self.fences.push(self.limit);
+                    visitor.enter(self.limit, &[], &self.fences);
+                    parts.retain(|_, part| visitor.is_hopeful(part.bound));
                     return if parts.is_empty() { Stopped::Over } else { Stopped::AtFence };
                 }
                 Stage::Part(part) => {
-                    visitor.enter(part.limit, &part.position);
+                    visitor.enter(part.limit, &part.position, &self.fences);
                     let searched = part.frontier.search(problem, visitor);
                     part.limit = visitor.best_found();
                     return if searched == Searched::Over { Stopped::Over } else { Stopped::Paused };
@@ -185,7 +191,7 @@ impl<P: Problem> Parts<P> {
             let children = problem.branch(&mut state);
             let frontier = Frontier::below(state, children, share, Place::UNKNOWN);
             let stage = Stage::Part(Now { position, frontier, limit: self.limit });
-            batch.push((share, Self { stage, limit: self.limit }));
+            batch.push((share, Self { stage, limit: self.limit, fences: self.fences.clone() }));
         }
         batch
     }
@@ -228,7 +234,7 @@ fn add<P: Problem>(
     let share = share / siblings.len().max(1) as f64;
     for (mut state, number) in siblings.into_iter().zip(0_u32..) {
         let position: Vec<u32> = parent.iter().copied().chain([number]).collect();
-        visitor.enter(visitor.best_found(), &position);
+        visitor.enter(visitor.best_found(), &position, &[]);
         match visitor.assess(problem, &mut state) {
             Assessed::Open(bound) => {
                 open.insert((position.len(), position), Part { bound, state, share });

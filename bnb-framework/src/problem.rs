@@ -42,8 +42,7 @@ pub trait Problem: Tree {
     /// Returns a cost that no solution below the state improves on: a lower bound when minimising, an upper
     /// bound when maximising. Returns `None` if there is no solution below the state at all.
     ///
-    /// It is called once for each state, just before the state would be branched, but not for leaves or when
-    /// pruning is off. It may store in the state what the children's bounds can start from. `best` is
+    /// It is called just before the state would be branched, but not for leaves or when pruning is off. It may store in the state what the children's bounds can start from. `best` is
     /// the cost of the best solution known: a bound that is no better than `best` prunes, so there is no need
     /// to sharpen it further.
     fn bound(&self, state: &mut Self::State, best: Option<Self::Cost>) -> Option<Self::Cost>;

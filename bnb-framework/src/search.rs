@@ -40,6 +40,9 @@ pub struct SearchTask<P: Problem> {
     reach: Reach,
 }
 
+/// The maximum number of parts of a replicable search that are spawned together.
+const BATCH_MAX: usize = 4096;
+
 /// What is split off.
 #[derive(Debug, Clone, Copy)]
 enum Part {
@@ -88,7 +91,7 @@ impl<P: Problem> SearchTask<P> {
                 break Outcome::Complete;
             }
             let stopped = self.open.search(instance, &mut worker);
-            worker.make_round(&instance.problem);
+            timing.leave_out(worker.make_round(&instance.problem));
             match stopped {
                 Stopped::Over => break Outcome::Complete,
                 Stopped::AtFence => {
@@ -121,7 +124,7 @@ impl<P: Problem> SearchTask<P> {
     /// Spawns the next parts of a replicable search.
     fn spawn_batch(&mut self, instance: &Instance<P>, cx: &mut Context<'_, Self>) {
         let Open::Replicable(parts) = &mut self.open else { return };
-        let batch = instance.options.replicable.map_or(1, |replicable| replicable.batch);
+        let batch = instance.options.replicable.map_or(1, |replicable| replicable.batch.min(BATCH_MAX));
         for (share_left, part) in parts.next_batch(&instance.problem, batch) {
             self.share_left -= share_left;
             cx.spawn(Self::of(Open::Replicable(part), share_left));
@@ -141,6 +144,8 @@ impl<P: Problem> SearchTask<P> {
             _ => Reach::Anything,
         };
         cx.potential_split(self);
+        // Whoever splits it otherwise wants anything, such as a node that leaves.
+        self.reach = Reach::Anything;
     }
 
     /// Reports how much of the tree was done since the last report, and returns it.

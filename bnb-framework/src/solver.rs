@@ -175,8 +175,9 @@ impl<P: Problem> Solver<P> {
     }
 
     /// Makes the search visit the same states and find the same solution however many workers and nodes there
-    /// are. Parts of the tree then do not learn from each other, so more states are visited. Where a limit or
-    /// a target ends the search still depends on timing.
+    /// are. Parts of a batch then do not learn from each other, so more states may be visited. Where a limit or
+    /// a target ends the search still depends on timing. The order is depth first, whatever the
+    /// [strategy](Self::strategy).
     #[must_use]
     pub fn replicable(mut self, replicable: Replicable) -> Self {
         self.options.replicable = Some(replicable);
@@ -358,6 +359,11 @@ impl<P: Problem> Solver<P> {
     fn into_parts(self) -> (Job<SearchTask<P>>, RunSettings<P>) {
         let Self { problem, mut options, start, stopper, observer, .. } = self;
         assert!(
+            (0.0..=1.0).contains(&options.heuristics),
+            "{} is no share of the time: it is from 0 to 1",
+            options.heuristics
+        );
+        assert!(
             options.replicable.is_none() || options.collect.is_none(),
             "a search that collects solutions cannot be replicable; the solutions are the same in any case"
         );
@@ -414,19 +420,20 @@ impl<P: Problem> Solved<P> {
     pub fn from_report(report: &Report<SearchTask<P>>, options: &Options<P::Cost>) -> Self {
         let best = report.var::<Incumbent<P>>().map(|best| (*best).clone());
         let tally = &report.output;
-        let target = options.target.zip(best.as_ref().map(|best| best.cost));
-        let is_met = target.is_some_and(|(target, best)| !P::GOAL.better(&target, &best));
+        // The solution that the search started with need not be of interest.
+        let best = best.filter(|best| options.is_of_interest(P::GOAL, &best.cost));
+        let is_met = options.target.is_some() && best.is_some();
         let end = match tally.halt {
             _ if is_met => End::Target,
             _ if report.suspended => End::Suspended,
             _ if !report.set_aside.is_empty() => End::Incomplete,
             _ if !report.finished => End::Stopped,
-            None | Some(Halt::Target) => End::Proven,
+            None => End::Proven,
+            // What met it is known, so this is the end of no search.
+            Some(Halt::Target) => End::Stopped,
             Some(Halt::States) => End::StateLimit,
             Some(Halt::Time) => End::TimeLimit,
         };
-        // The solution that the search started with need not be of interest.
-        let best = best.filter(|best| options.is_of_interest(P::GOAL, &best.cost));
         let least = match &best {
             Some(best) => [Some(best.cost), None],
             // Everything better than these was either searched or is in `left`.

@@ -50,8 +50,9 @@ pub trait Children<T: Tree>: Clone + Serialize + DeserializeOwned + Send + 'stat
     /// child's [`branch`](Tree::branch) and [`bound`](crate::Problem::bound) stored in it. Only called if
     /// [`IN_PLACE`](Self::IN_PLACE) is set.
     ///
-    /// The next call is `descend`, `split` or `is_single` on these children, or `ascend` on those of the
-    /// level above. Anything that none of them reads need not be undone.
+    /// The next call may be any other on these children, or `ascend` on those of the level above; a copy of the
+    /// children may meanwhile have generated all that are left by `next`. Anything that none of them reads need not be
+    /// undone.
     ///
     /// # Panics
     /// Panics if it is not implemented.

@@ -65,6 +65,7 @@ pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
     /// The number of the round of heuristics that is due.
     round: Option<u64>,
     position: Vec<u32>,
+    fences: Vec<Option<P::Cost>>,
     states_ahead: Option<u64>,
 }
 
@@ -97,6 +98,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             rounds: &instance.rounds,
             round: None,
             position: Vec::new(),
+            fences: Vec::new(),
             states_ahead: None,
         };
         if KIND == RULED && options.replicable.is_some() {
@@ -137,8 +139,9 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         if KIND != RULED || self.options.replicable.is_none() {
             self.set_limit();
         }
-        if let (Some(target), Some(best)) = (self.options.target, self.best)
-            && !P::GOAL.better(&target, &best)
+        // A cutoff may rule out what meets the target.
+        if self.options.target.is_some()
+            && self.best.is_some_and(|best| self.options.is_of_interest(P::GOAL, &best))
         {
             self.halt = Some(Halt::Target);
         }
@@ -195,9 +198,9 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         if none { 0.0 } else { *heuristics }
     }
 
-    /// Makes the round of the problem's heuristics that is due, if any.
-    pub(crate) fn make_round(&mut self, problem: &P) {
-        let Some(number) = self.round.take() else { return };
+    /// Makes the round of the problem's heuristics that is due, if any. Returns the time that it took.
+    pub(crate) fn make_round(&mut self, problem: &P) -> Duration {
+        let Some(number) = self.round.take() else { return Duration::ZERO };
         let began = Instant::now();
         let best = self.cx.get_var::<Incumbent<P>>().map(|best| best.solution.clone());
         let (node, here) = (self.cx.node(), self.cx.worked_here());
@@ -208,13 +211,19 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             self.cx.migrate() || now - began > ROUND || is_over()
         };
         let made = round(problem, best.as_ref(), node, number, &stops);
-        let better = made.filter(|(cost, _)| self.best.is_none_or(|best| P::GOAL.better(cost, &best)));
-        self.rounds.end(began.elapsed(), better.is_some());
-        if let Some((cost, solution)) = better {
-            tracing::debug!(?cost, "a better solution, by a heuristic");
-            self.cx.set_var::<Incumbent<P>>(Best::new(cost, solution));
-            self.hear();
-        }
+        // Others may have found better ones meanwhile.
+        let better = made.is_some_and(|(cost, solution)| {
+            let better = self.cx.set_var::<Incumbent<P>>(Best::new(cost, solution));
+            if better {
+                tracing::debug!(?cost, "a better solution, by a heuristic");
+            }
+            better
+        });
+        self.hear();
+        let took = began.elapsed();
+        self.rounds.end(took, better);
+        self.reported += took;
+        took
     }
 
     #[cold]
@@ -229,8 +238,8 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
                 }
             }
             if self.options.replicable.is_some() {
-                let position = self.position.clone();
-                self.cx.set_var::<Incumbent<P>>(Best { cost, solution, position });
+                let (position, fences) = (self.position.clone(), self.fences.clone());
+                self.cx.set_var::<Incumbent<P>>(Best { cost, solution, position, fences });
                 (self.limit, self.inclusive, self.found) = (Some(cost), false, Some(cost));
                 return;
             }
@@ -437,23 +446,28 @@ impl<P: Problem, const KIND: u8> Assessor<P> for Worker<'_, '_, P, KIND> {
 }
 
 impl<P: Problem, const KIND: u8> IsolatedVisitor<P> for Worker<'_, '_, P, KIND> {
-    fn enter(&mut self, limit: Option<P::Cost>, position: &[u32]) {
+    fn enter(&mut self, limit: Option<P::Cost>, position: &[u32], fences: &[Option<P::Cost>]) {
         self.found = limit;
         (self.limit, self.inclusive) = match (limit, self.base) {
+            (Some(limit), Some((base, inclusive))) if P::GOAL.better(&base, &limit) => {
+                (Some(base), inclusive)
+            }
             (Some(limit), _) => (Some(limit), false),
             (None, Some((base, inclusive))) => (Some(base), inclusive),
             (None, None) => (None, false),
         };
         self.position.clear();
         self.position.extend_from_slice(position);
+        self.fences.clear();
+        self.fences.extend_from_slice(fences);
     }
 
     fn best_found(&self) -> Option<P::Cost> {
         self.found
     }
 
-    fn best_known(&self) -> Option<P::Cost> {
-        self.best
+    fn best_at_fence(&mut self, fence: usize) -> Option<P::Cost> {
+        self.cx.get_var::<Incumbent<P>>().and_then(|best| best.cost_at_fence(fence))
     }
 
     fn pause_after(&mut self, states: Option<u64>) {

@@ -33,9 +33,11 @@ pub struct SearchArguments {
     /// has any. With 0 the search begins without a solution, too.
     #[arg(help_heading = "Search", long, value_name = "SHARE", default_value_t = Options::<u64>::HEURISTICS, value_parser = share)]
     heuristics: f64,
-    /// Visit the same states and find the same solution however many workers and nodes there are. Takes
+    /// Visit the same states and find the same solution however many workers and nodes there are, depth first. Takes
     /// longer.
-    #[arg(help_heading = "Search", long, conflicts_with_all = ["best", "within", "within_relative", "no_pruning"])]
+    #[arg(help_heading = "Search", long, conflicts_with_all = [
+        "strategy", "split", "best", "within", "within_relative", "no_pruning",
+    ])]
     replicable: bool,
     /// Only decide whether there is a solution as good as this.
     #[arg(help_heading = "Search", long, value_name = "COST", allow_hyphen_values = true)]

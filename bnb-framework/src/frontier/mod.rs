@@ -1,13 +1,13 @@
 //! The open states of one task: a stack of levels, the children of each generated one by one.
 //!
 //! ```text
-//!   level 0   root        children left: ── ▢ ▢ ▢      ◀─ a split takes from here: the shallowest level with any left
+//!   level 0   root        children left: ── ▢ ▢ ▢      ◀─ the largest parts come from here: the shallowest level
 //!   level 1   ├─ state    children left: ── ▢
 //!   level 2   │  └─ state children left: ── ▢ ▢        ◀─ the next state to visit comes from here
 //! ```
 //!
-//! The memory of a task thus grows with the depth of the tree, not with its breadth, and what is given away
-//! is what probably has the most work below it. If children are [in place](Children::IN_PLACE) there is only
+//! The memory of a task thus grows with the depth of the tree, not with its breadth, and a split may take states with
+//! much or with little work below them. If children are [in place](Children::IN_PLACE) there is only
 //! one state, that of the deepest level; the state of a level above is computed by ascending from a copy of
 //! it.
 //!
@@ -43,6 +43,8 @@ pub struct Frontier<T: Tree> {
     spent: usize,
     /// The estimated share of the whole tree below each root, or below the state of the first level.
     share: f64,
+    /// The share of what was split off between the first root and the others.
+    gap: f64,
     /// The level whose state was last returned to be bounded.
     bounded: Option<usize>,
     /// The estimated share of each child of a level, for the shallowest levels, as far as requested.
@@ -114,9 +116,10 @@ impl<T: Tree> Frontier<T> {
         Self { states: vec![state], children: vec![children], share, place, ..Self::nothing() }
     }
 
-    /// Takes back the root of a search that has not begun.
-    pub(crate) fn take_root(&mut self) -> Option<T::State> {
-        self.roots.pop_front()
+    /// Takes back the root of a search that has not begun, with its share of the whole tree.
+    pub(crate) fn take_root(&mut self) -> Option<(T::State, f64)> {
+        debug_assert!(self.roots.len() <= 1, "no more would be left behind");
+        self.roots.pop_front().map(|root| (root, self.share))
     }
 
     fn nothing() -> Self {
@@ -126,6 +129,7 @@ impl<T: Tree> Frontier<T> {
             children: Vec::new(),
             spent: 0,
             share: 0.0,
+            gap: 0.0,
             bounded: None,
             shares: Vec::new(),
             ends: Vec::new(),

@@ -23,8 +23,10 @@ impl<T: Tree> Frontier<T> {
     pub fn search(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Searched {
         loop {
             if self.children.is_empty() {
+                let begin = self.roots_begin();
                 let Some(root) = self.roots.pop_front() else { return Searched::Over };
-                self.begin(tree, visitor, root);
+                self.gap = 0.0;
+                self.begin(tree, visitor, root, begin);
                 if visitor.pauses(true) {
                     return Searched::Paused;
                 }
@@ -51,11 +53,13 @@ impl<T: Tree> Frontier<T> {
         }
     }
 
-    fn begin(&mut self, tree: &T, visitor: &mut impl Visitor<T>, mut root: T::State) {
+    /// Visits a root that begins there in the order of the search.
+    fn begin(&mut self, tree: &T, visitor: &mut impl Visitor<T>, mut root: T::State, begin: f64) {
         match visitor.visit(tree, &mut root) {
             Below::Open(children) => {
                 self.states.push(root);
                 self.children.push(children);
+                self.ends = vec![begin + self.share];
             }
             Below::Nothing => {}
             Below::NothingNorAfter => self.roots.clear(),

@@ -9,8 +9,6 @@ use crate::tree::{Children, Tree};
 /// States of one level that were not visited yet.
 #[derive(Debug)]
 pub(crate) struct Siblings {
-    /// The number of branchings above them.
-    pub(crate) depth: usize,
     /// The estimated share of the whole tree below each.
     pub(crate) share: f64,
     /// Their number; [1000](crate::COUNT_MAX) stands for all larger numbers.
@@ -88,24 +86,29 @@ impl<T: Tree> Frontier<T> {
         }
     }
 
-    /// Splits off the next states of the deepest level that has any left and is large enough. `wanted` says how many
-    /// states of a level are wanted, or that it is too small. It gets one at least, and half of what is left at most.
-    pub(crate) fn split_next(&mut self, tree: &T, wanted: impl Fn(&Siblings) -> Option<u64>) -> Option<Self> {
-        let Some(deepest) = self.children.len().checked_sub(1) else { return self.split_next_roots(wanted) };
+    /// Splits off the next states of the deepest level that has any left, is not below `depth_max`, and is large
+    /// enough. `wanted` says how many states of a level are wanted, or that it is too small. It gets one at least, and
+    /// half of what is left at most.
+    pub(crate) fn split_next(
+        &mut self,
+        tree: &T,
+        depth_max: usize,
+        wanted: impl Fn(&Siblings) -> Option<u64>,
+    ) -> Option<Self> {
+        let Some(deepest) = self.children.len().checked_sub(1) else {
+            return self.split_next_roots(depth_max, wanted);
+        };
         let (mut level, mut parent) = (deepest, self.state_at(tree, deepest)?);
         loop {
-            let share = self.share_of_child(tree, level);
-            let count = self.children[level].count(tree, &parent);
             let depth = self.place.depth + level + 1;
-            if count > 0
-                && let Some(wanted) = wanted(&Siblings { depth, share, count })
-                && !self.is_last(tree, level, &parent)
-                && let Some(away) = self.take_next(tree, level, &parent, wanted.min(count.div_ceil(2)).max(1))
+            if depth <= depth_max
+                && !self.children[level].is_empty()
+                && let Some(away) = self.take_wanted(tree, level, &parent, &wanted)
             {
                 return Some(away);
             }
-            if level == self.spent {
-                return self.split_next_roots(wanted);
+            if level <= self.spent {
+                return self.split_next_roots(depth_max, wanted);
             }
             level -= 1;
             if T::Children::IN_PLACE {
@@ -116,10 +119,32 @@ impl<T: Tree> Frontier<T> {
         }
     }
 
+    /// Does the same with a level.
+    fn take_wanted(
+        &mut self,
+        tree: &T,
+        level: usize,
+        parent: &T::State,
+        wanted: impl Fn(&Siblings) -> Option<u64>,
+    ) -> Option<Self> {
+        let count = self.children[level].count(tree, parent);
+        if count == 0 || self.is_last(tree, level, parent) {
+            return None;
+        }
+        let wanted = wanted(&Siblings { share: self.share_of_child(tree, level), count })?;
+        self.take_next(tree, level, parent, wanted.min(count.div_ceil(2)).max(1))
+    }
+
     /// Does the same with roots.
-    fn split_next_roots(&mut self, wanted: impl Fn(&Siblings) -> Option<u64>) -> Option<Self> {
-        let (depth, share, count) = (self.place.depth, self.share, self.roots.len() as u64);
-        let wanted = wanted(&Siblings { depth, share, count })?;
+    fn split_next_roots(
+        &mut self,
+        depth_max: usize,
+        wanted: impl Fn(&Siblings) -> Option<u64>,
+    ) -> Option<Self> {
+        if self.place.depth > depth_max {
+            return None;
+        }
+        let wanted = wanted(&Siblings { share: self.share, count: self.roots.len() as u64 })?;
         self.take_roots(usize::try_from(wanted).unwrap_or(usize::MAX))
     }
 
@@ -130,8 +155,11 @@ impl<T: Tree> Frontier<T> {
         if count == 0 {
             return None;
         }
-        let end = self.roots_begin() + self.share * (first + count) as f64;
+        let end = self.roots_begin() + self.share * (first + count) as f64 + self.gap;
         let roots: VecDeque<T::State> = self.roots.drain(first..first + count).collect();
+        if first > 0 {
+            self.gap += self.share * count as f64;
+        }
         let place = Place { end, ..self.place };
         Some(Self { roots, share: self.share, place, ..Self::nothing() })
     }

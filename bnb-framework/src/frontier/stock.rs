@@ -63,7 +63,7 @@ impl<T: Tree> Frontier<T> {
 
     /// Returns where the roots begin that were not visited yet.
     pub(super) fn roots_begin(&self) -> f64 {
-        self.place.end - self.share * self.roots.len() as f64
+        self.place.end - self.share * self.roots.len() as f64 - self.gap
     }
 
     /// Determines where the level below ends before this one begins later.
@@ -95,8 +95,16 @@ impl<T: Tree> Frontier<T> {
     where
         T: Problem,
     {
-        if !T::Children::IN_PLACE && self.roots.is_empty() {
-            return problem.quick_bound(&mut self.state_above_all(problem)?, None);
+        if !T::Children::IN_PLACE {
+            let mut best = None;
+            if !self.children.is_empty() {
+                best = Some(problem.quick_bound(&mut self.state_above_all(problem)?, None)?);
+            }
+            for mut root in self.roots.iter().cloned() {
+                let bound = problem.leaf(&root).or_else(|| problem.quick_bound(&mut root, None));
+                best = best.into_iter().chain(bound).reduce(|a, b| T::GOAL.best(a, b));
+            }
+            return best;
         }
         // In place the states above no longer need to know their bounds, but each child has one.
         let mut best = None;

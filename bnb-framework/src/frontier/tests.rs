@@ -43,7 +43,7 @@ fn split<T: Tree>(frontier: &mut Frontier<T>, tree: &T, part: Part) -> Option<Fr
     match part {
         Part::Levels(levels) => frontier.split_levels(tree, levels),
         Part::State => frontier.split_state(tree),
-        Part::Next(count) => frontier.split_next(tree, |_| Some(count)),
+        Part::Next(count) => frontier.split_next(tree, usize::MAX, |_| Some(count)),
     }
 }
 
@@ -182,11 +182,37 @@ fn the_deepest_level_that_is_large_enough_is_split() {
     let mut pauses = (0..).map(|state| state == 2);
     let mut notes = Notes { visited: Vec::new(), pauses: &mut pauses, last: None };
     assert_eq!(frontier.search(&tree, &mut notes), Searched::Paused);
-    let none = frontier.split_next(&tree, |siblings| (siblings.depth == 0).then_some(1));
+    let none = frontier.split_next(&tree, 0, |_| Some(1));
     assert!(none.is_none(), "the root was visited");
     let large = |siblings: &Siblings| (siblings.share > 0.2).then_some(9);
-    let away = frontier.split_next(&tree, large).unwrap();
+    let away = frontier.split_next(&tree, usize::MAX, large).unwrap();
     assert_eq!(visit(&tree, away, &mut std::iter::empty())[0], [1], "one of two states that are left");
-    let next = frontier.split_next(&tree, |_| Some(2)).unwrap();
+    let next = frontier.split_next(&tree, usize::MAX, |_| Some(2)).unwrap();
     assert_eq!(visit(&tree, next, &mut std::iter::empty())[0], [0, 0, 0]);
+}
+
+#[test]
+#[allow(clippy::float_cmp, reason = "eighths are exact")]
+fn roots_keep_their_places_when_others_are_given_away() {
+    let tree = Paths { depth: 2, breadth: 8 };
+    let mut frontier = Frontier::new(&tree);
+    let mut pauses = std::iter::once(true);
+    let mut notes = Notes { visited: Vec::new(), pauses: &mut pauses, last: None };
+    assert_eq!(frontier.search(&tree, &mut notes), Searched::Paused);
+    let mut roots = frontier.split_next(&tree, usize::MAX, |_| Some(4)).unwrap();
+    let (whole, at) = (1.0 / 8.0, roots.next_place(&tree));
+    for place in 1..3 {
+        let mut away = roots.split_next(&tree, usize::MAX, |_| Some(1)).unwrap();
+        assert_eq!(away.next_place(&tree), at + whole * f64::from(place));
+        assert_eq!(roots.next_place(&tree), at, "the first root is still the next");
+    }
+    // Its children are where it was.
+    let mut pauses = std::iter::once(true);
+    let mut notes = Notes { visited: Vec::new(), pauses: &mut pauses, last: None };
+    assert_eq!(roots.search(&tree, &mut notes), Searched::Paused);
+    assert_eq!(roots.next_place(&tree), at);
+    let mut last = roots.split_next(&tree, 0, |_| Some(1));
+    assert!(last.is_none(), "the roots are at depth 1");
+    last = roots.split(&tree);
+    assert_eq!(last.unwrap().next_place(&tree), at + whole * 3.0);
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use bnb_framework::{Best, Children, Problem, sequential};
+use bnb_framework::{Best, Children, Problem, Replicable, Solver, sequential};
 use bnb_problems::maxclique::{Graph, MaxClique, parse};
 use proptest::prelude::*;
 
@@ -179,4 +179,26 @@ fn a_graph_without_vertices_has_the_empty_clique() {
     let problem = MaxClique::<1, true>::new(Graph::new(0)).unwrap();
     assert_eq!(problem.start(), Some((0, vec![])));
     assert_eq!(sequential::solve(&problem, true, None).best.unwrap().cost, 0);
+}
+
+#[test]
+fn a_start_that_is_of_no_interest_changes_no_replicable_search() {
+    const VERTICES: usize = 64;
+    let mut graph = Graph::new(VERTICES);
+    // Three of four edges, without an order that a bound could use.
+    let is_edge = |a: usize, b: usize| (a * a + 7 * a * b + b * b * b) % 97 % 4 != 0;
+    for b in 0..VERTICES {
+        (0..b).filter(|&a| is_edge(a, b)).for_each(|a| graph.connect(a, b));
+    }
+    let problem = MaxClique::<1, false>::new(graph).unwrap();
+    let largest = sequential::solve(&problem, true, None).best.unwrap().cost;
+    let states = |start: Option<(u32, Vec<usize>)>| {
+        let replicable = Replicable { first_states: 0, parts: 1, batch: 1 };
+        let solver = Solver::new(problem.clone()).replicable(replicable).cutoff(largest - 1);
+        let solver = if let Some((cost, clique)) = start { solver.start(cost, clique) } else { solver };
+        let solved = solver.run().unwrap();
+        assert_eq!(solved.best.map(|best| best.cost), Some(largest));
+        solved.states
+    };
+    assert_eq!(states(Some((1, vec![0]))), states(None));
 }

@@ -7,12 +7,13 @@ use std::{
 };
 
 use bnb_framework::{
-    Collect, End, Goal, NotNan, Problem, Replicable, Solved, Solver, Split, Strategy as Order, Tolerance,
-    Tree, sequential,
+    Collect, End, Goal, Incumbent, NotNan, Problem, Replicable, SearchTask, Solved, Solver, Split,
+    Strategy as Order, Tolerance, Tree, sequential,
 };
 use bnb_problems::knapsack::{Knapsack, Packing};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
+use taskwork::Report;
 
 /// What there is to pack: the problem, and everything that fits.
 #[derive(Debug, Clone)]
@@ -205,6 +206,39 @@ proptest! {
         prop_assert_eq!(alone.2.as_ref().map(|best| best.0), Some(all[0].0));
         for (nodes, workers) in [(1, 3), (2, 1)] {
             prop_assert_eq!(&run(nodes, workers), &alone);
+        }
+    }
+
+    #[test]
+    fn a_replicable_search_that_begins_again_visits_the_same(
+        Packings { knapsack, .. } in packings(),
+        first_states in 0_u64..4,
+        parts in 4_usize..30,
+        batch in 1_usize..4,
+    ) {
+        let solver = || Solver::new(knapsack.clone()).replicable(Replicable { first_states, parts, batch });
+        let first = solver().job().run().unwrap();
+        let best = first.var::<Incumbent<Knapsack>>().unwrap();
+        // Variables outlive an attempt, and with them what was found late in it.
+        let again = solver().job().start_value::<Incumbent<Knapsack>>(&best).run().unwrap();
+        let seen = |report: &Report<SearchTask<Knapsack>>| {
+            let best = report.var::<Incumbent<Knapsack>>().map(|best| (best.cost, best.solution.clone()));
+            (report.output.states, report.output.pruned, best)
+        };
+        prop_assert_eq!(seen(&first), seen(&again));
+    }
+
+    #[test]
+    fn what_meets_the_target_but_not_the_cutoff_ends_nothing(
+        Packings { knapsack, all } in packings(),
+        worse in 1_usize..9,
+        nodes in 1_usize..3,
+    ) {
+        if let Some((cost, items)) = all.get(worse).filter(|start| start.0 < all[0].0) {
+            let solver = Solver::new(knapsack).start(*cost, items.clone()).target(cost - cost.min(&1));
+            let solved = solver.cutoff(*cost).nodes(nodes).run().unwrap();
+            prop_assert_eq!(solved.end, End::Target);
+            prop_assert!(solved.best.unwrap().cost > *cost);
         }
     }
 
