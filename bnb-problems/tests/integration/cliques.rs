@@ -186,7 +186,7 @@ fn a_start_that_is_of_no_interest_changes_no_replicable_search() {
     const VERTICES: usize = 64;
     let mut graph = Graph::new(VERTICES);
     // Three of four edges, without an order that a bound could use.
-    let is_edge = |a: usize, b: usize| (a * a + 7 * a * b + b * b * b) % 97 % 4 != 0;
+    let is_edge = |a: usize, b: usize| !((a * a + 7 * a * b + b * b * b) % 97).is_multiple_of(4);
     for b in 0..VERTICES {
         (0..b).filter(|&a| is_edge(a, b)).for_each(|a| graph.connect(a, b));
     }
