@@ -1,0 +1,125 @@
+//! The product of two matrices of square blocks (Tejedor 2013, section 5.5).
+//!
+//! Each block of the product is a chain of updates; the chains do not depend on each other.
+
+use dataflow_framework::{Array, Data, Failure, TaskDef, task, tasks};
+
+/// A square block.
+pub type Block = Array<f64>;
+
+/// What is multiplied: matrices of `blocks` × `blocks` blocks of `size` × `size` numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct Input {
+    /// The number of blocks in each direction.
+    pub blocks: usize,
+    /// The number of rows and columns of a block.
+    pub size: usize,
+}
+
+/// Makes a block of numbers that depend on their place.
+#[task]
+pub fn block(size: usize, row: usize, column: usize, factor: f64) -> Block {
+    let mut block = Array::filled([size, size], 0.0);
+    for i in 0..size {
+        for j in 0..size {
+            block[[i, j]] = factor * ((row * size + i) as f64 - 0.5 * (column * size + j) as f64);
+        }
+    }
+    block
+}
+
+/// Makes a block of zeros.
+#[task]
+pub fn zeros(size: usize) -> Block {
+    Array::filled([size, size], 0.0)
+}
+
+/// Adds the product of two blocks to a third one.
+#[task]
+pub fn multiply(a: &Block, b: &Block, c: &mut Block) {
+    for i in 0..a.shape()[0] {
+        for (k, factor) in a.row(i).iter().enumerate() {
+            for (to, from) in c.row_mut(i).iter_mut().zip(b.row(k)) {
+                *to += factor * from;
+            }
+        }
+    }
+}
+
+/// Returns the tasks of the program.
+pub fn tasks() -> Vec<TaskDef> {
+    tasks![block, zeros, multiply].to_vec()
+}
+
+/// Multiplies two matrices, and returns the sum of the elements of the product in each block, row by row.
+///
+/// # Errors
+/// If a call fails.
+pub fn program(input: Input) -> Result<Vec<f64>, Failure> {
+    let Input { blocks, size } = input;
+    let matrix = |make: &dyn Fn(usize, usize) -> Data<Block>| -> Vec<Vec<Data<Block>>> {
+        (0..blocks).map(|row| (0..blocks).map(|column| make(row, column)).collect()).collect()
+    };
+    let a = matrix(&|row, column| block(size, row, column, 1.0));
+    let b = matrix(&|row, column| block(size, row, column, -0.25));
+    let mut c = matrix(&|_, _| zeros(size));
+    for i in 0..blocks {
+        for j in 0..blocks {
+            for k in 0..blocks {
+                multiply(&a[i][k], &b[k][j], &mut c[i][j]);
+            }
+        }
+    }
+    c.into_iter().flatten().map(|block| Ok(block.get()?.iter().sum())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use dataflow_framework::{Workflow, WorkflowError};
+
+    use super::{Input, block, program, tasks};
+
+    #[test]
+    fn the_product_is_that_of_loops() -> Result<(), WorkflowError> {
+        let input = Input { blocks: 3, size: 4 };
+        let (sums, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
+        assert_eq!(figures.calls, 27 + 3 * 9);
+        assert_eq!(figures.dependencies, 3 * 27);
+        assert_eq!(figures.depth, 4);
+        // One large block each.
+        let (a, b) = (block::now(12, 0, 0, 1.0), block::now(12, 0, 0, -0.25));
+        for (number, sum) in sums.iter().enumerate() {
+            let mut expected = 0.0;
+            for i in 0..4 {
+                for j in 0..4 {
+                    let (row, column) = (number / 3 * 4 + i, number % 3 * 4 + j);
+                    expected += (0..12).map(|k| a[[row, k]] * b[[k, column]]).sum::<f64>();
+                }
+            }
+            // Exact: the elements are small multiples of an eighth.
+            assert_eq!(sum.to_bits(), expected.to_bits(), "block {number}: {sum} and {expected}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn all_ways_to_run_it_give_the_same() -> Result<(), WorkflowError> {
+        let input = Input { blocks: 4, size: 3 };
+        let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
+        for workers in [1, 2, 8] {
+            assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(input))?, expected);
+        }
+        Ok(())
+    }
+
+    /// The figures of the program with 64 × 64 blocks.
+    #[test]
+    fn the_large_one_has_as_many_calls_as_it_should() -> Result<(), WorkflowError> {
+        let input = Input { blocks: 64, size: 1 };
+        let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
+        assert_eq!(figures.calls, 262_144 + 12_288);
+        assert_eq!(figures.dependencies, 786_432);
+        assert_eq!(figures.depth, 65);
+        Ok(())
+    }
+}

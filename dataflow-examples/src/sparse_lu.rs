@@ -1,0 +1,203 @@
+//! The LU factorisation of a sparse matrix of square blocks, without pivoting (Tejedor 2013, section 5.5; the pattern
+//! of the blocks is that of the Barcelona OpenMP Tasks Suite: A. Duran and others 2009).
+//!
+//! Blocks that are empty at first are filled by updates: so which tasks are called depends on what is there.
+
+use dataflow_framework::{Array, Data, Failure, TaskDef, task, tasks};
+
+/// A square block.
+pub type Block = Array<f64>;
+
+/// What is factorised: a matrix of `blocks` × `blocks` blocks of `size` × `size` numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct Input {
+    /// The number of blocks in each direction.
+    pub blocks: usize,
+    /// The number of rows and columns of a block.
+    pub size: usize,
+}
+
+/// Returns whether a block is empty at first.
+pub fn is_empty(row: usize, column: usize) -> bool {
+    if row.abs_diff(column) <= 1 {
+        return false;
+    }
+    let sparse = (row < column && !row.is_multiple_of(3)) || (row > column && !column.is_multiple_of(3));
+    sparse || row % 2 == 1 || column % 2 == 1
+}
+
+/// Makes a block, whose numbers depend on its place. The matrix is dominated by its diagonal, so that no pivots are
+/// needed.
+#[task]
+pub fn block(size: usize, row: usize, column: usize) -> Block {
+    let mut block = Array::filled([size, size], 0.0);
+    for i in 0..size {
+        for j in 0..size {
+            let place = (row * size + i) * 31 + (column * size + j) * 17;
+            block[[i, j]] = (place % 13) as f64 / 13.0 - 0.5;
+        }
+        if row == column {
+            block[[i, i]] += 64.0;
+        }
+    }
+    block
+}
+
+/// Factorises a block on the diagonal.
+#[task]
+pub fn lu0(diagonal: &mut Block) {
+    let size = diagonal.shape()[0];
+    for k in 0..size {
+        for i in k + 1..size {
+            diagonal[[i, k]] /= diagonal[[k, k]];
+            for j in k + 1..size {
+                diagonal[[i, j]] -= diagonal[[i, k]] * diagonal[[k, j]];
+            }
+        }
+    }
+}
+
+/// Solves a block to the right of the diagonal.
+#[task]
+pub fn fwd(diagonal: &Block, right: &mut Block) {
+    let size = diagonal.shape()[0];
+    for k in 0..size {
+        for i in k + 1..size {
+            for j in 0..size {
+                right[[i, j]] -= diagonal[[i, k]] * right[[k, j]];
+            }
+        }
+    }
+}
+
+/// Solves a block below the diagonal.
+#[task]
+pub fn bdiv(diagonal: &Block, below: &mut Block) {
+    let size = diagonal.shape()[0];
+    for i in 0..size {
+        for k in 0..size {
+            below[[i, k]] /= diagonal[[k, k]];
+            for j in k + 1..size {
+                below[[i, j]] -= below[[i, k]] * diagonal[[k, j]];
+            }
+        }
+    }
+}
+
+/// Updates a block by what was solved to its left and above it.
+#[task]
+pub fn bmod(left: &Block, above: &Block, inner: &mut Block) {
+    let size = left.shape()[0];
+    for i in 0..size {
+        for k in 0..size {
+            for j in 0..size {
+                inner[[i, j]] -= left[[i, k]] * above[[k, j]];
+            }
+        }
+    }
+}
+
+/// Does the same for a block that was empty.
+#[task]
+pub fn bmod_new(left: &Block, above: &Block) -> Block {
+    let mut inner = Array::filled(left.shape(), 0.0);
+    bmod::now(left, above, &mut inner);
+    inner
+}
+
+/// Returns the tasks of the program.
+pub fn tasks() -> Vec<TaskDef> {
+    tasks![block, lu0, fwd, bdiv, bmod, bmod_new].to_vec()
+}
+
+/// A matrix of blocks, of which some are empty.
+pub type Matrix = Vec<Vec<Option<Block>>>;
+
+/// Factorises the matrix, and returns both factors in its place.
+///
+/// # Errors
+/// If a call fails.
+#[allow(clippy::needless_range_loop, reason = "as in the books")]
+pub fn program(input: Input) -> Result<Matrix, Failure> {
+    let Input { blocks, size } = input;
+    let make = |row, column| (!is_empty(row, column)).then(|| block(size, row, column));
+    let mut a: Vec<Vec<Option<Data<Block>>>> =
+        (0..blocks).map(|row| (0..blocks).map(|column| make(row, column)).collect()).collect();
+    for k in 0..blocks {
+        let Some(pivot) = &mut a[k][k] else { unreachable!("no block on the diagonal is empty") };
+        lu0(pivot);
+        let pivot = pivot.clone();
+        for right in a[k][k + 1..].iter_mut().flatten() {
+            fwd(&pivot, right);
+        }
+        for i in k + 1..blocks {
+            let Some(below) = &mut a[i][k] else { continue };
+            bdiv(&pivot, below);
+            let below = below.clone();
+            for j in k + 1..blocks {
+                let Some(above) = a[k][j].clone() else { continue };
+                match &mut a[i][j] {
+                    Some(inner) => bmod(&below, &above, inner),
+                    empty => *empty = Some(bmod_new(&below, &above)),
+                }
+            }
+        }
+    }
+    let read = |block: Option<Data<Block>>| block.map(|block| Ok((*block.get()?).clone())).transpose();
+    a.into_iter().map(|row| row.into_iter().map(read).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use dataflow_framework::{Workflow, WorkflowError};
+
+    use super::{Input, block, is_empty, program, tasks};
+
+    #[test]
+    fn the_factors_give_the_matrix() -> Result<(), WorkflowError> {
+        let input = Input { blocks: 7, size: 3 };
+        let factors = Workflow::new(tasks())?.workers(2).run(|| program(input))?;
+        let number = |row: usize, column: usize| match &factors[row / 3][column / 3] {
+            Some(block) => block[[row % 3, column % 3]],
+            None => 0.0,
+        };
+        for row in 0..21 {
+            for column in 0..21 {
+                let below = |k: usize| if k == row { 1.0 } else { number(row, k) };
+                let product: f64 = (0..=row.min(column)).map(|k| below(k) * number(k, column)).sum();
+                let (block_row, block_column) = (row / 3, column / 3);
+                let expected = if is_empty(block_row, block_column) {
+                    0.0
+                } else {
+                    block::now(3, block_row, block_column)[[row % 3, column % 3]]
+                };
+                assert!(
+                    (product - expected).abs() < 1e-9,
+                    "{product} at {row}, {column}, and not {expected}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn all_ways_to_run_it_give_the_same() -> Result<(), WorkflowError> {
+        let input = Input { blocks: 8, size: 2 };
+        let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
+        for workers in [1, 2, 8] {
+            assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(input))?, expected);
+        }
+        Ok(())
+    }
+
+    /// The number of tasks that the thesis has for 64 × 64 blocks.
+    #[test]
+    fn the_large_one_has_as_many_calls_as_it_should() -> Result<(), WorkflowError> {
+        let input = Input { blocks: 64, size: 1 };
+        let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
+        assert_eq!(figures.calls, 24_510);
+        assert_eq!(figures.dependencies, 68_158);
+        assert_eq!(figures.depth, 191);
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! Calls of tasks.
+
+use std::sync::Arc;
+
+use super::{members::Member, version::VersionId};
+use crate::{failure::Failure, options::Options, task::TaskDef};
+
+/// A call, by its number: calls are numbered from 0 in the order in which the program makes them. Data that the
+/// program itself brings in has a number of the same kind.
+pub(crate) type CallId = u64;
+
+/// What a call passes to its task, for one parameter.
+#[derive(Debug, Clone)]
+pub(crate) enum Argument {
+    /// A value that was copied into the call, encoded.
+    Copied(Vec<u8>),
+    Read(VersionId),
+    ReadAll(Vec<VersionId>),
+    /// Read, and the next version of it written.
+    Update(VersionId),
+}
+
+impl Argument {
+    /// Returns the versions that it reads.
+    pub(crate) fn versions(&self) -> &[VersionId] {
+        match self {
+            Self::Copied(_) => &[],
+            Self::Read(version) | Self::Update(version) => std::slice::from_ref(version),
+            Self::ReadAll(versions) => versions,
+        }
+    }
+}
+
+/// A call as the program makes it.
+#[derive(Debug)]
+pub(crate) struct NewCall {
+    pub(crate) task: &'static TaskDef,
+    pub(crate) options: Options,
+    pub(crate) arguments: Vec<Argument>,
+    /// The number of versions that it writes.
+    pub(crate) writes: u32,
+    /// Why it cannot run, if it cannot.
+    pub(crate) refused: Option<Failure>,
+}
+
+/// How a call has ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// All its versions are there.
+    Written {
+        /// The size of each, as far as that is known.
+        bytes: Vec<u64>,
+        /// How long it has taken.
+        ns: u64,
+    },
+    Failed(Failure),
+}
+
+/// A call that is unfinished, or needed to make again what it has written.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) task: &'static TaskDef,
+    pub(super) options: Options,
+    pub(super) arguments: Arc<[Argument]>,
+    pub(super) writes: u32,
+    /// The number of versions that it writes and that are known.
+    pub(super) known: u32,
+    pub(super) state: CallState,
+    /// How often it has run and failed.
+    pub(super) failures: u32,
+}
+
+/// What a call waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallState {
+    /// For this number of inputs, each counted as often as it is read.
+    Inputs(usize),
+    /// For a worker.
+    Worker,
+    /// For its end on this member.
+    Runs(Member),
+    /// For nothing: it has ended.
+    Done,
+}
+
+impl Call {
+    /// Returns the versions that it reads, one after another.
+    pub(super) fn reads(&self) -> impl Iterator<Item = VersionId> {
+        self.arguments.iter().flat_map(Argument::versions).copied()
+    }
+
+    /// Returns the versions that it writes.
+    pub(super) fn written(&self, call: CallId) -> impl Iterator<Item = VersionId> + use<> {
+        (0..self.writes).map(move |slot| VersionId { call, slot })
+    }
+}

@@ -1,0 +1,493 @@
+//! The graph of calls, whose edges are the versions that one writes and others read.
+//!
+//! Each version is written once: a call that updates data writes its next version, while others may read the one
+//! before. So the only order between calls is that a version is written before it is read, and a call that overwrites
+//! waits for no reader (renaming; Tejedor 2013, section 3.4).
+//!
+//! A version is needed as long as the program has a handle of it, or an unfinished call reads it. The last reader of a
+//! version that no handle names may change it in place. How versions are forgotten, and made again when they are lost,
+//! is in `lineage.rs`.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use super::{
+    call::{Argument, Call, CallId, CallState, NewCall, Outcome},
+    levels::Levels,
+    members::{Member, Members},
+    ready::Ready,
+    version::{Copies, State, Version, VersionId},
+};
+use crate::{failure::Failure, figures::Figures, task::TaskDef};
+
+/// The calls that are unfinished, or needed to make again what they have written; and the versions that they read and
+/// write.
+#[derive(Debug)]
+pub(crate) struct Graph {
+    /// Whether members may be lost, so that calls are kept by which versions can be made again.
+    pub(super) has_losses: bool,
+    /// By their numbers, so that they can be visited in the order of the program.
+    pub(super) calls: BTreeMap<CallId, Call>,
+    pub(super) versions: HashMap<VersionId, Version>,
+    pub(super) ready: Ready,
+    pub(super) members: Members,
+    levels: Levels,
+    /// The least number that the next call may have.
+    next: CallId,
+    /// The number of calls that are not finished.
+    pub(super) unfinished: usize,
+    /// What is to be done, and was not taken yet.
+    pub(super) actions: Vec<Action>,
+    /// Failures of calls.
+    failures: Vec<Failure>,
+    pub(super) figures: Figures,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// A call is to run on a member.
+    Assign(Member, Assignment),
+    /// A member is not to keep a version any more.
+    Forget(Member, VersionId),
+    /// A version is to be brought from one of these members to where the program runs.
+    Bring(VersionId, Vec<Member>),
+}
+
+/// A call that is to run.
+#[derive(Debug)]
+pub(crate) struct Assignment {
+    pub(crate) call: CallId,
+    pub(crate) task: &'static TaskDef,
+    pub(crate) arguments: Arc<[Argument]>,
+    /// Whether the version of each [`Argument::Update`] may be changed in place, in their order.
+    pub(crate) in_place: Vec<bool>,
+    /// What it reads that is not with its member, and where it is. Members tell of the copies that they
+    /// [get](Graph::copied), but not of those that they change in place.
+    pub(crate) elsewhere: Vec<(VersionId, Vec<Member>)>,
+}
+
+/// Whether a version can be read where the program runs.
+#[derive(Debug, Clone)]
+pub(crate) enum Input {
+    Awaited,
+    Here,
+    Failed(Failure),
+}
+
+impl Graph {
+    /// Creates a graph. If no member is ever lost, nothing is kept to make versions again.
+    pub(crate) fn new(has_losses: bool) -> Self {
+        Self {
+            has_losses,
+            calls: BTreeMap::new(),
+            versions: HashMap::new(),
+            ready: Ready::default(),
+            members: Members::default(),
+            levels: Levels::default(),
+            next: 0,
+            unfinished: 0,
+            actions: Vec::new(),
+            failures: Vec::new(),
+            figures: Figures::default(),
+        }
+    }
+
+    /// Adds a call. The program has one handle of each version that it writes.
+    ///
+    /// # Panics
+    /// If its number is not greater than those before, or a version that it reads is not known.
+    pub(crate) fn call(&mut self, id: CallId, new: NewCall) {
+        self.number(id);
+        let NewCall { task, options, arguments, writes, refused } = new;
+        let call = Call {
+            task,
+            options,
+            arguments: arguments.into(),
+            writes,
+            known: writes,
+            state: CallState::Inputs(0),
+            failures: 0,
+        };
+        let mut depth = 0;
+        for input in call.reads() {
+            let version = self.version_mut(input);
+            version.dependants += 1;
+            depth = depth.max(version.depth);
+            self.figures.dependencies += u64::from(self.versions[&input].depth > 0);
+        }
+        self.figures.calls += 1;
+        self.figures.depth = self.figures.depth.max(depth + 1);
+        for version in call.written(id) {
+            self.versions.insert(version, Version::new(State::Awaited, depth + 1));
+        }
+        self.calls.insert(id, call);
+        self.unfinished += 1;
+        self.levels.made();
+        let inputs: Vec<_> = self.calls[&id].reads().collect();
+        for input in inputs {
+            self.version_mut(input).readers.push(id);
+        }
+        match refused {
+            None => self.begins_again(id),
+            Some(failure) => {
+                self.failures.push(failure.clone());
+                self.cancel(id, &failure);
+            }
+        }
+    }
+
+    /// Adds data that the program brings in, of which it has one handle.
+    ///
+    /// # Panics
+    /// If its number is not greater than those before.
+    pub(crate) fn data(&mut self, id: CallId, bytes: u64) {
+        self.number(id);
+        let state = State::Present(Copies { members: vec![Member::HERE], bytes });
+        self.versions.insert(VersionId { call: id, slot: 0 }, Version::new(state, 0));
+    }
+
+    fn number(&mut self, id: CallId) {
+        assert!(id >= self.next, "calls are numbered in their order, and {id} comes after {}", self.next);
+        self.next = id + 1;
+    }
+
+    /// Tells that the program has another handle of a version.
+    pub(crate) fn retain(&mut self, version: VersionId) {
+        self.version_mut(version).handles += 1;
+    }
+
+    /// Tells that the program has one handle less of a version.
+    pub(crate) fn release(&mut self, version: VersionId) {
+        self.version_mut(version).handles -= 1;
+        self.forget_unless_needed(version);
+    }
+
+    /// Tells that the program waits for a version, of which it has a handle, until it [does not](Self::unwant) any
+    /// more, and returns whether it can be read where that runs.
+    pub(crate) fn want(&mut self, id: VersionId) -> Input {
+        let version = self.version_mut(id);
+        let is_new = !std::mem::replace(&mut version.is_wanted, true);
+        match &version.state {
+            State::Failed(failure) => Input::Failed(failure.clone()),
+            State::Present(_) if version.is_with(Member::HERE) => Input::Here,
+            State::Present(copies) => {
+                let members = copies.members.clone();
+                if is_new {
+                    self.actions.push(Action::Bring(id, members));
+                }
+                Input::Awaited
+            }
+            State::Gone => {
+                self.make_again(id);
+                Input::Awaited
+            }
+            State::Awaited => Input::Awaited,
+        }
+    }
+
+    /// Tells that the program does not wait for a version any more.
+    pub(crate) fn unwant(&mut self, version: VersionId) {
+        self.version_mut(version).is_wanted = false;
+        self.forget_unless_needed(version);
+    }
+
+    /// Tells that there is a member that runs calls, with this number of workers.
+    pub(crate) fn joined(&mut self, member: Member, workers: u32) {
+        self.members.add(member, workers);
+    }
+
+    /// Tells that a member leaves: it is given no more calls.
+    pub(crate) fn leaves(&mut self, member: Member) {
+        self.members.leaves(member);
+    }
+
+    /// Tells how a call has ended that was assigned to a member. That is passed over if it was taken from the member
+    /// meanwhile.
+    pub(crate) fn ended(&mut self, id: CallId, member: Member, outcome: Outcome) {
+        if !self.runs_on(id, member) {
+            if let Outcome::Written { bytes, .. } = outcome {
+                self.is_left_over(id, member, &bytes);
+            }
+            return;
+        }
+        self.members.ended(member);
+        match outcome {
+            Outcome::Written { bytes, ns } => {
+                self.members.took(ns);
+                self.written(id, member, &bytes);
+            }
+            Outcome::Failed(failure) => self.failed(id, &failure),
+        }
+    }
+
+    /// Tells that a member could not get what a call reads that was assigned to it.
+    pub(crate) fn unable(&mut self, id: CallId, member: Member) {
+        if self.runs_on(id, member) {
+            self.members.ended(member);
+            self.misses_what_it_took(id, member);
+            self.begins_again(id);
+        }
+    }
+
+    pub(super) fn runs_on(&self, id: CallId, member: Member) -> bool {
+        self.calls.get(&id).is_some_and(|call| call.state == CallState::Runs(member))
+    }
+
+    /// Tells that a member has got a version.
+    pub(crate) fn copied(&mut self, id: VersionId, member: Member) {
+        let is_known = self.members.has(member);
+        match self.versions.get_mut(&id).map(|version| &mut version.state) {
+            Some(State::Present(copies)) if is_known => {
+                if !copies.members.contains(&member) {
+                    copies.members.push(member);
+                }
+            }
+            // Nobody needs it any more, or will when its call has run again.
+            _ if is_known => self.actions.push(Action::Forget(member, id)),
+            _ => {}
+        }
+    }
+
+    fn written(&mut self, id: CallId, member: Member, bytes: &[u64]) {
+        let call = self.calls.get_mut(&id).expect("it was assigned");
+        call.state = CallState::Done;
+        self.unfinished -= 1;
+        let (arguments, written) = (Arc::clone(&call.arguments), call.written(id));
+        for (version, bytes) in written.zip(bytes) {
+            self.is_there(version, member, *bytes);
+        }
+        self.is_over(id, &arguments);
+    }
+
+    /// Forgets what nobody needs of a call that has ended.
+    fn is_over(&mut self, id: CallId, arguments: &[Argument]) {
+        self.release_inputs(id, arguments);
+        let written = self.calls[&id].written(id);
+        if !self.has_losses || self.calls[&id].writes == 0 {
+            self.forget_call(id);
+        }
+        // The program may have dropped its handles before.
+        for version in written {
+            self.forget_unless_needed(version);
+        }
+    }
+
+    /// Notes that a member has written a version.
+    fn is_there(&mut self, id: VersionId, member: Member, bytes: u64) {
+        let Some(version) = self.versions.get_mut(&id) else {
+            // When its call was run again, it was not needed.
+            return self.actions.push(Action::Forget(member, id));
+        };
+        match &mut version.state {
+            State::Present(copies) => {
+                if !copies.members.contains(&member) {
+                    copies.members.push(member);
+                }
+                return;
+            }
+            // The program was told so.
+            State::Failed(_) => return self.actions.push(Action::Forget(member, id)),
+            state @ (State::Awaited | State::Gone) => {
+                *state = State::Present(Copies { members: vec![member], bytes })
+            }
+        }
+        if version.is_wanted && member != Member::HERE {
+            self.actions.push(Action::Bring(id, vec![member]));
+        }
+        for reader in self.versions[&id].readers.clone() {
+            let call = self.calls.get_mut(&reader).expect("readers are unfinished");
+            // One that runs has got it already.
+            if let CallState::Inputs(missing) = &mut call.state {
+                *missing -= 1;
+                if *missing == 0 {
+                    self.is_ready(reader);
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, id: CallId, failure: &Failure) {
+        let call = self.calls.get_mut(&id).expect("it was assigned");
+        call.failures += 1;
+        if call.failures <= call.options.retry {
+            self.figures.retries += 1;
+            return self.begins_again(id);
+        }
+        self.failures.push(failure.clone());
+        call.state = CallState::Worker;
+        self.cancel(id, failure);
+    }
+
+    /// Ends a call without what it writes, and all calls that need it.
+    fn cancel(&mut self, id: CallId, failure: &Failure) {
+        let mut cancelled = vec![id];
+        while let Some(id) = cancelled.pop() {
+            let Some(call) = self.calls.get_mut(&id) else { continue };
+            // Whoever reads two failed versions is met twice; and one that runs has got what it reads.
+            if matches!(call.state, CallState::Done | CallState::Runs(_)) {
+                continue;
+            }
+            call.state = CallState::Done;
+            self.unfinished -= 1;
+            let (arguments, written) = (Arc::clone(&call.arguments), call.written(id));
+            for id in written {
+                // If the call had run before, some may be there, or not be needed any more.
+                let Some(version) = self.versions.get_mut(&id).filter(|version| !version.is_present()) else {
+                    continue;
+                };
+                version.state = State::Failed(failure.clone());
+                cancelled.extend(&version.readers);
+            }
+            self.is_over(id, &arguments);
+        }
+    }
+
+    /// Makes a call, which is a reader of what it reads, wait for those that are not there, and has those made again
+    /// that are gone.
+    pub(super) fn begins_again(&mut self, id: CallId) {
+        let arguments = Arc::clone(&self.calls[&id].arguments);
+        let (mut missing, mut gone, mut failed) = (0, Vec::new(), None);
+        for input in arguments.iter().flat_map(Argument::versions) {
+            let version = &self.versions[input];
+            missing += usize::from(!version.is_present());
+            match &version.state {
+                State::Gone => gone.push(*input),
+                State::Failed(failure) => failed = Some(failure.clone()),
+                State::Awaited | State::Present(_) => {}
+            }
+        }
+        if let Some(failure) = failed {
+            self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Inputs(missing);
+            return self.cancel(id, &failure);
+        }
+        self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Inputs(missing);
+        if missing == 0 {
+            self.is_ready(id);
+        }
+        for version in gone {
+            self.make_again(version);
+        }
+    }
+
+    fn is_ready(&mut self, id: CallId) {
+        let call = self.calls.get_mut(&id).expect("it is unfinished");
+        call.state = CallState::Worker;
+        self.ready.push(id, call.options.priority, &self.levels);
+    }
+
+    fn release_inputs(&mut self, id: CallId, arguments: &[Argument]) {
+        for input in arguments.iter().flat_map(Argument::versions) {
+            let readers = &mut self.version_mut(*input).readers;
+            let position = readers.iter().position(|reader| *reader == id).expect("it was a reader");
+            readers.remove(position);
+            self.forget_unless_needed(*input);
+        }
+    }
+
+    /// Returns what is to be done now.
+    pub(crate) fn actions(&mut self) -> Vec<Action> {
+        while self.ready.len() > 0 && self.members.have_room() {
+            if self.ready.len() > 1 && self.levels.are_stale() {
+                self.reorder();
+            }
+            let Some(id) = self.ready.pop() else { break };
+            // It may have been cancelled since, or wait for something that was lost.
+            if self.calls.get(&id).is_some_and(|call| call.state == CallState::Worker) {
+                self.assign(id);
+            }
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    fn assign(&mut self, id: CallId) {
+        let call = &self.calls[&id];
+        let (task, arguments) = (call.task, Arc::clone(&call.arguments));
+        // What is changed in place and then fails is lost for another attempt.
+        let is_last_attempt = call.failures == call.options.retry;
+        let member = self.choose(&arguments);
+        self.members.assigned(member);
+        self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Runs(member);
+        let (mut in_place, mut elsewhere) = (Vec::new(), Vec::new());
+        for argument in &*arguments {
+            for read in argument.versions() {
+                let version = &self.versions[read];
+                let State::Present(copies) = &version.state else {
+                    unreachable!("a call is ready when its inputs are there")
+                };
+                if !copies.members.contains(&member) && !elsewhere.iter().any(|(other, _)| other == read) {
+                    elsewhere.push((*read, copies.members.clone()));
+                }
+            }
+            if let Argument::Update(version) = argument {
+                in_place.push(is_last_attempt && self.takes(id, member, *version));
+            }
+        }
+        let assignment = Assignment { call: id, task, arguments, in_place, elsewhere };
+        self.actions.push(Action::Assign(member, assignment));
+    }
+
+    /// Takes a version from a member for a call that updates it, if nobody else reads it. Returns whether that is so.
+    fn takes(&mut self, call: CallId, member: Member, id: VersionId) -> bool {
+        // Data that the program has brought in cannot be made again.
+        let can_be_lost = !self.has_losses || self.calls.contains_key(&id.call);
+        let version = self.version_mut(id);
+        let is_last = version.handles == 0 && !version.is_wanted && version.readers == [call];
+        if !is_last || !can_be_lost {
+            return false;
+        }
+        let State::Present(copies) = &mut version.state else { unreachable!("it was there a moment ago") };
+        copies.members.retain(|other| *other != member);
+        if copies.members.is_empty() {
+            version.state = State::Gone;
+        }
+        true
+    }
+
+    /// Chooses the member for a call whose inputs are there.
+    fn choose(&self, arguments: &[Argument]) -> Member {
+        let (mut total, mut with) = (0, Vec::<(Member, u64)>::new());
+        for version in arguments.iter().flat_map(Argument::versions) {
+            let State::Present(copies) = &self.versions[version].state else { continue };
+            total += copies.bytes;
+            for member in &copies.members {
+                match with.iter_mut().find(|(other, _)| other == member) {
+                    Some((_, bytes)) => *bytes += copies.bytes,
+                    None => with.push((*member, copies.bytes)),
+                }
+            }
+        }
+        self.members.choose(total, &with).expect("a member has room")
+    }
+
+    fn reorder(&mut self) {
+        let first = self.calls.first_key_value().map_or(self.next, |(first, _)| *first);
+        let calls = self.calls.iter().rev().map(|(id, call)| {
+            let versions = call.written(*id).filter_map(|version| self.versions.get(&version));
+            (*id, versions.flat_map(|version| version.readers.iter().copied()))
+        });
+        self.levels.compute(first, self.next, calls);
+        self.ready.reorder(&self.levels);
+    }
+
+    /// Returns the number of unfinished calls.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.unfinished
+    }
+
+    /// Returns what was counted.
+    pub(crate) fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    /// Returns the failures of calls since this was last asked.
+    pub(crate) fn take_failures(&mut self) -> Vec<Failure> {
+        std::mem::take(&mut self.failures)
+    }
+
+    pub(super) fn version_mut(&mut self, version: VersionId) -> &mut Version {
+        self.versions.get_mut(&version).expect("versions in use are known")
+    }
+}

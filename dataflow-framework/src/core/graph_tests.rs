@@ -1,0 +1,310 @@
+//! What follows from single events.
+
+use super::{Action, Argument, CallId, Graph, Member, NewCall, Outcome, VersionId};
+use crate::{failure::Failure, options::Options, task::TaskDef};
+
+const TASK: TaskDef = TaskDef {
+    name: "task",
+    module: "tests",
+    signature: "",
+    options: Options::DEFAULT,
+    run: |_| unreachable!("calls are not run here"),
+};
+
+pub(super) fn version(call: CallId, slot: u32) -> VersionId {
+    VersionId { call, slot }
+}
+
+pub(super) fn new_call(arguments: Vec<Argument>, writes: u32, options: Options) -> NewCall {
+    NewCall { task: &TASK, options, arguments, writes, refused: None }
+}
+
+/// Creates a graph with so many workers, all of one member that is never lost.
+fn graph(workers: u32) -> Graph {
+    let mut graph = Graph::new(false);
+    graph.joined(Member::HERE, workers);
+    graph
+}
+
+/// Ends a call that has taken a second.
+fn written(graph: &mut Graph, id: CallId) {
+    graph.ended(id, Member::HERE, Outcome::Written { bytes: vec![0], ns: 1_000_000_000 });
+}
+
+fn call(graph: &mut Graph, id: CallId, arguments: Vec<Argument>, writes: u32) {
+    graph.call(id, new_call(arguments, writes, Options::DEFAULT));
+}
+
+/// Returns the calls that are assigned now.
+fn assigned(graph: &mut Graph) -> Vec<CallId> {
+    let actions = graph.actions().into_iter();
+    actions
+        .filter_map(|action| match action {
+            Action::Assign(_, assignment) => Some(assignment.call),
+            _ => None,
+        })
+        .collect()
+}
+
+fn forgotten(graph: &mut Graph) -> Vec<VersionId> {
+    let actions = graph.actions().into_iter();
+    actions
+        .filter_map(|action| match action {
+            Action::Forget(_, version) => Some(version),
+            _ => None,
+        })
+        .collect()
+}
+
+fn fails(graph: &mut Graph, id: CallId) {
+    graph.ended(id, Member::HERE, Outcome::Failed(Failure::new("task", id, "as it was told")));
+}
+
+#[test]
+fn a_call_begins_when_what_it_reads_is_written() {
+    let mut graph = graph(8);
+    call(&mut graph, 0, vec![], 1);
+    call(&mut graph, 1, vec![Argument::Read(version(0, 0)), Argument::Read(version(0, 0))], 1);
+    assert_eq!(assigned(&mut graph), [0]);
+    written(&mut graph, 0);
+    assert_eq!(assigned(&mut graph), [1]);
+}
+
+#[test]
+fn an_update_waits_for_no_reader_of_the_version_before() {
+    let mut graph = graph(8);
+    graph.data(0, 0);
+    call(&mut graph, 1, vec![Argument::Read(version(0, 0))], 1);
+    call(&mut graph, 2, vec![Argument::Update(version(0, 0))], 1);
+    assert_eq!(assigned(&mut graph), [1, 2]);
+}
+
+#[test]
+fn only_the_last_reader_changes_in_place() {
+    for (has_handle, has_reader) in [(true, false), (false, true), (false, false)] {
+        let mut graph = graph(8);
+        graph.data(0, 0);
+        if has_reader {
+            call(&mut graph, 1, vec![Argument::Read(version(0, 0))], 1);
+        }
+        call(&mut graph, 2, vec![Argument::Update(version(0, 0))], 1);
+        if !has_handle {
+            graph.release(version(0, 0));
+        }
+        let in_place = graph.actions().into_iter().find_map(|action| match action {
+            Action::Assign(_, assignment) if assignment.call == 2 => Some(assignment.in_place),
+            _ => None,
+        });
+        assert_eq!(in_place, Some(vec![!has_handle && !has_reader]));
+    }
+}
+
+#[test]
+fn a_call_that_reads_what_it_updates_does_not_change_it_in_place() {
+    let mut graph = graph(8);
+    graph.data(0, 0);
+    call(&mut graph, 1, vec![Argument::Update(version(0, 0)), Argument::Read(version(0, 0))], 1);
+    graph.release(version(0, 0));
+    let Some(Action::Assign(_, assignment)) = graph.actions().pop() else { panic!("it is ready") };
+    assert_eq!(assignment.in_place, [false]);
+}
+
+#[test]
+fn a_version_is_forgotten_when_nobody_can_read_it() {
+    let mut graph = graph(8);
+    graph.data(0, 0);
+    call(&mut graph, 1, vec![Argument::Read(version(0, 0))], 1);
+    graph.release(version(0, 0));
+    assert_eq!(forgotten(&mut graph), []);
+    // Nobody will want what it writes.
+    graph.release(version(1, 0));
+    written(&mut graph, 1);
+    assert_eq!(forgotten(&mut graph), [version(0, 0), version(1, 0)]);
+    assert_eq!(graph.unfinished(), 0);
+}
+
+#[test]
+fn calls_of_a_higher_priority_begin_first_and_of_these_the_earliest() {
+    let mut graph = graph(1);
+    for (id, priority) in [(0, 0), (1, -1), (2, 5), (3, 5), (4, 0)] {
+        graph.call(id, new_call(vec![], 1, Options { priority, ..Options::DEFAULT }));
+    }
+    let mut order = assigned(&mut graph);
+    for ended in 0..5 {
+        written(&mut graph, order[ended]);
+        order.extend(assigned(&mut graph));
+    }
+    assert_eq!(order, [2, 3, 0, 4, 1]);
+}
+
+#[test]
+fn of_equal_priority_the_longest_chain_begins_first() {
+    let mut graph = graph(1);
+    call(&mut graph, 0, vec![], 1);
+    assert_eq!(assigned(&mut graph), [0]);
+    // Fifty calls on which nothing depends, and then a chain.
+    for id in 1..=50 {
+        call(&mut graph, id, vec![], 1);
+    }
+    call(&mut graph, 51, vec![], 1);
+    for id in 52..80 {
+        call(&mut graph, id, vec![Argument::Read(version(id - 1, 0))], 1);
+    }
+    written(&mut graph, 0);
+    assert_eq!(assigned(&mut graph).first(), Some(&51));
+}
+
+#[test]
+fn a_failure_ends_what_depends_on_it_once() {
+    let mut graph = graph(8);
+    call(&mut graph, 0, vec![], 2);
+    // It reads two versions that will never be there.
+    call(&mut graph, 1, vec![Argument::Read(version(0, 0)), Argument::Read(version(0, 1))], 1);
+    call(&mut graph, 2, vec![Argument::Read(version(1, 0))], 1);
+    call(&mut graph, 3, vec![], 1);
+    assert_eq!(assigned(&mut graph), [0, 3]);
+    fails(&mut graph, 0);
+    assert_eq!(graph.unfinished(), 1);
+    assert_eq!(graph.take_failures().len(), 1);
+    // A call that is made later fails, too, and is not a failure of its own.
+    call(&mut graph, 4, vec![Argument::Read(version(2, 0))], 1);
+    assert!(matches!(graph.want(version(4, 0)), super::Input::Failed(failure) if failure.call() == 0));
+    assert_eq!(graph.take_failures().len(), 0);
+}
+
+#[test]
+fn a_call_that_will_be_tried_again_changes_nothing_in_place() {
+    let mut graph = graph(8);
+    graph.data(0, 0);
+    graph.call(
+        1,
+        new_call(vec![Argument::Update(version(0, 0))], 1, Options { retry: 1, ..Options::DEFAULT }),
+    );
+    graph.release(version(0, 0));
+    for in_place in [false, true] {
+        let Some(Action::Assign(_, assignment)) = graph.actions().pop() else { panic!("it is tried again") };
+        assert_eq!(assignment.in_place, [in_place]);
+        fails(&mut graph, 1);
+    }
+    assert_eq!(graph.unfinished(), 0);
+}
+
+#[test]
+fn long_calls_are_assigned_a_few_ahead_and_short_ones_many() {
+    for (ns, ahead) in [(1_000_000_000, 1), (1_000_000, 10), (1_000, 1_024)] {
+        let mut graph = graph(2);
+        for id in 0..3_000 {
+            call(&mut graph, id, vec![], 1);
+        }
+        // Nothing is known of them: one ahead for each worker.
+        assert_eq!(assigned(&mut graph), [0, 1, 2, 3]);
+        graph.ended(0, Member::HERE, Outcome::Written { bytes: vec![0], ns });
+        assert_eq!(assigned(&mut graph).len() + 3, 2 + ahead);
+    }
+}
+
+/// A graph of two members of one worker each, of which the second one may be lost.
+fn graph_of_two() -> Graph {
+    let mut graph = Graph::new(true);
+    graph.joined(Member::HERE, 1);
+    graph.joined(THERE, 1);
+    graph
+}
+
+const THERE: Member = Member(1);
+
+/// Returns the calls that are assigned now, and to whom.
+fn assigned_to(graph: &mut Graph) -> Vec<(CallId, Member)> {
+    let actions = graph.actions().into_iter();
+    let assigned = actions.filter_map(|action| match action {
+        Action::Assign(member, assignment) => Some((assignment.call, member)),
+        _ => None,
+    });
+    assigned.collect()
+}
+
+fn written_by(graph: &mut Graph, id: CallId, member: Member, bytes: u64) {
+    graph.ended(id, member, Outcome::Written { bytes: vec![bytes], ns: 1_000_000_000 });
+}
+
+#[test]
+fn a_call_goes_where_most_of_its_data_is() {
+    let mut graph = graph_of_two();
+    call(&mut graph, 0, vec![], 1);
+    call(&mut graph, 1, vec![], 1);
+    assert_eq!(assigned_to(&mut graph), [(0, Member::HERE), (1, THERE)]);
+    written_by(&mut graph, 0, Member::HERE, 1_000);
+    written_by(&mut graph, 1, THERE, 1_000_000);
+    call(&mut graph, 2, vec![Argument::Read(version(0, 0)), Argument::Read(version(1, 0))], 1);
+    let actions = graph.actions();
+    let [Action::Assign(THERE, assignment)] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!(assignment.elsewhere, [(version(0, 0), vec![Member::HERE])]);
+}
+
+#[test]
+fn only_what_is_needed_and_nowhere_is_made_again() {
+    let mut graph = graph_of_two();
+    // Two chains of two calls each, of which one is there and one here.
+    for id in [0, 1] {
+        call(&mut graph, id, vec![], 1);
+    }
+    assert_eq!(assigned_to(&mut graph), [(0, Member::HERE), (1, THERE)]);
+    written_by(&mut graph, 0, Member::HERE, 1 << 30);
+    written_by(&mut graph, 1, THERE, 1 << 30);
+    call(&mut graph, 2, vec![Argument::Update(version(0, 0))], 1);
+    call(&mut graph, 3, vec![Argument::Update(version(1, 0))], 1);
+    graph.release(version(0, 0));
+    graph.release(version(1, 0));
+    assert_eq!(assigned_to(&mut graph), [(2, Member::HERE), (3, THERE)]);
+    written_by(&mut graph, 2, Member::HERE, 1 << 30);
+    written_by(&mut graph, 3, THERE, 1 << 30);
+    graph.lost(THERE);
+    // Nobody reads it yet.
+    assert_eq!(assigned_to(&mut graph), []);
+    call(&mut graph, 4, vec![Argument::Read(version(2, 0)), Argument::Read(version(3, 0))], 1);
+    for id in [1, 3, 4] {
+        assert_eq!(assigned_to(&mut graph), [(id, Member::HERE)]);
+        written_by(&mut graph, id, Member::HERE, 8);
+    }
+    assert_eq!(graph.figures().repeated, 2);
+    assert_eq!(graph.unfinished(), 0);
+}
+
+#[test]
+fn a_call_whose_member_is_lost_runs_elsewhere() {
+    let mut graph = graph_of_two();
+    call(&mut graph, 0, vec![], 1);
+    call(&mut graph, 1, vec![], 1);
+    assert_eq!(assigned_to(&mut graph), [(0, Member::HERE), (1, THERE)]);
+    graph.lost(THERE);
+    assert_eq!(assigned_to(&mut graph), [(1, Member::HERE)]);
+    // What the lost one says, if it says something, is passed over.
+    written_by(&mut graph, 1, THERE, 8);
+    assert_eq!(graph.unfinished(), 2);
+}
+
+#[test]
+fn a_member_that_leaves_is_given_nothing() {
+    let mut graph = graph_of_two();
+    graph.leaves(THERE);
+    call(&mut graph, 0, vec![], 1);
+    call(&mut graph, 1, vec![], 1);
+    assert_eq!(assigned_to(&mut graph), [(0, Member::HERE), (1, Member::HERE)]);
+}
+
+#[test]
+fn what_the_program_waits_for_is_brought() {
+    let mut graph = graph_of_two();
+    call(&mut graph, 0, vec![], 1);
+    call(&mut graph, 1, vec![], 1);
+    assert_eq!(assigned_to(&mut graph), [(0, Member::HERE), (1, THERE)]);
+    assert!(matches!(graph.want(version(1, 0)), super::Input::Awaited));
+    written_by(&mut graph, 1, THERE, 8);
+    let actions = graph.actions();
+    assert!(
+        matches!(&actions[..], [Action::Bring(id, from)] if *id == version(1, 0) && from == &[THERE]),
+        "{actions:?}"
+    );
+    graph.copied(version(1, 0), Member::HERE);
+    assert!(matches!(graph.want(version(1, 0)), super::Input::Here));
+}

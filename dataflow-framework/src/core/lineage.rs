@@ -1,0 +1,198 @@
+//! What is forgotten, and how it is made again.
+//!
+//! A version that nobody needs is forgotten where it is. The call that has written it stays known as long as something
+//! depends on it that may be needed again: with the calls before, it is the recipe for that. So when a member is lost,
+//! what is needed and nowhere else is made again by its call, which needs what it has read, and so on, back to what is
+//! still there. Nothing else is made again.
+//!
+//! A task is a function: run again on the same inputs it writes the same versions. Data that the program has brought in
+//! has no call, so it stays as long as something depends on it.
+
+use std::sync::Arc;
+
+use super::{
+    call::{Argument, CallId, CallState},
+    graph::{Action, Graph},
+    members::Member,
+    version::{State, VersionId},
+};
+
+impl Graph {
+    /// Tells that a member was lost, with everything that it had.
+    pub(crate) fn lost(&mut self, member: Member) {
+        self.members.remove(member);
+        let lost: Vec<_> =
+            self.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id).collect();
+        for id in &lost {
+            let version = self.version_mut(*id);
+            let State::Present(copies) = &mut version.state else { continue };
+            copies.members.retain(|other| *other != member);
+            if copies.members.is_empty() {
+                version.state = State::Gone;
+            }
+        }
+        // First the calls, so that each waits for what it really misses.
+        let affected: Vec<_> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| match call.state {
+                CallState::Runs(on) => on == member,
+                CallState::Inputs(_) | CallState::Worker => true,
+                CallState::Done => false,
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in affected {
+            self.misses_again(id);
+        }
+        for id in lost {
+            if self.versions.get(&id).is_some_and(|version| version.is_wanted) {
+                self.want_again(id);
+            }
+        }
+    }
+
+    /// Has a member forget what a call would have changed in place there, if it had begun.
+    pub(super) fn misses_what_it_took(&mut self, id: CallId, member: Member) {
+        for argument in &*Arc::clone(&self.calls[&id].arguments) {
+            if let Argument::Update(version) = argument
+                && !self.versions[version].is_with(member)
+            {
+                self.actions.push(Action::Forget(member, *version));
+            }
+        }
+    }
+
+    /// Lets a call wait for what it misses now, if that has changed.
+    fn misses_again(&mut self, id: CallId) {
+        let call = &self.calls[&id];
+        let reads = call.arguments.iter().flat_map(Argument::versions);
+        let missing = reads.filter(|input| !self.versions[input].is_present()).count();
+        match call.state {
+            CallState::Inputs(before) if before == missing => {}
+            CallState::Worker if missing == 0 => {}
+            _ => self.begins_again(id),
+        }
+    }
+
+    /// Has a version brought or made again for which the program waits.
+    fn want_again(&mut self, id: VersionId) {
+        match &self.versions[&id].state {
+            State::Gone => self.make_again(id),
+            State::Present(copies) if !copies.members.contains(&Member::HERE) => {
+                self.actions.push(Action::Bring(id, copies.members.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Has a version made again that is gone, and everything for that which is gone, too.
+    pub(super) fn make_again(&mut self, id: VersionId) {
+        let mut gone = vec![id];
+        while let Some(id) = gone.pop() {
+            let version = self.version_mut(id);
+            // It may have been met before.
+            if !matches!(version.state, State::Gone) {
+                continue;
+            }
+            version.state = State::Awaited;
+            let Some(call) = self.calls.get_mut(&id.call) else {
+                unreachable!("what has no call is not forgotten")
+            };
+            if call.state != CallState::Done {
+                // It runs again for another of its versions.
+                continue;
+            }
+            self.unfinished += 1;
+            self.figures.repeated += 1;
+            let arguments = Arc::clone(&call.arguments);
+            let mut missing = 0;
+            for input in arguments.iter().flat_map(Argument::versions) {
+                let version = self.version_mut(*input);
+                version.readers.push(id.call);
+                missing += usize::from(!version.is_present());
+                if matches!(version.state, State::Gone) {
+                    gone.push(*input);
+                }
+            }
+            self.calls.get_mut(&id.call).expect("it is known").state = CallState::Inputs(missing);
+            if missing == 0 {
+                self.begins_again(id.call);
+            }
+        }
+    }
+
+    /// Forgets a version if nobody needs it, and the calls that are not needed to make anything again.
+    pub(super) fn forget_unless_needed(&mut self, id: VersionId) {
+        let mut unneeded = vec![id];
+        while let Some(id) = unneeded.pop() {
+            let Some(version) = self.versions.get_mut(&id) else { continue };
+            // What is awaited has to be known when its call ends.
+            if version.is_needed() || matches!(version.state, State::Awaited) {
+                continue;
+            }
+            // Data that the program has brought in cannot be made again.
+            if version.dependants > 0 && version.is_present() && !self.calls.contains_key(&id.call) {
+                continue;
+            }
+            let members = match &version.state {
+                State::Present(copies) => copies.members.clone(),
+                _ => Vec::new(),
+            };
+            self.actions.extend(members.into_iter().map(|member| Action::Forget(member, id)));
+            if version.dependants > 0 {
+                if version.is_present() {
+                    version.state = State::Gone;
+                }
+                continue;
+            }
+            self.versions.remove(&id);
+            let Some(call) = self.calls.get_mut(&id.call) else { continue };
+            call.known -= 1;
+            if call.known == 0 && call.state == CallState::Done {
+                unneeded.extend(self.remove_call(id.call));
+            }
+        }
+    }
+
+    /// Forgets a call that has ended, and what was only needed to run it again.
+    pub(super) fn forget_call(&mut self, id: CallId) {
+        for version in self.remove_call(id) {
+            self.forget_unless_needed(version);
+        }
+    }
+
+    /// Removes a call, and returns what it has read.
+    fn remove_call(&mut self, id: CallId) -> Vec<VersionId> {
+        let Some(call) = self.calls.remove(&id) else { return Vec::new() };
+        let read: Vec<_> = call.reads().collect();
+        for version in &read {
+            self.version_mut(*version).dependants -= 1;
+        }
+        read
+    }
+
+    /// Has a member forget what it has written for a call that was taken from it.
+    pub(super) fn is_left_over(&mut self, call: CallId, member: Member, bytes: &[u64]) {
+        if !self.members.has(member) {
+            return;
+        }
+        for (slot, _) in (0..).zip(bytes) {
+            let id = VersionId { call, slot };
+            match self.versions.get_mut(&id).map(|version| &mut version.state) {
+                // It is as good as any other copy.
+                Some(State::Present(copies)) if !copies.members.contains(&member) => {
+                    copies.members.push(member)
+                }
+                Some(State::Present(_)) => {}
+                _ => self.actions.push(Action::Forget(member, id)),
+            }
+        }
+    }
+
+    /// Returns whether nothing is known, as at first.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.versions.is_empty() && self.ready.len() == 0 && self.unfinished == 0
+    }
+}

@@ -1,0 +1,80 @@
+//! Versions of data: each is written once, by one call.
+
+use super::{call::CallId, members::Member};
+use crate::failure::Failure;
+
+/// One immutable value. A task that changes data writes its next version, so that a reader of an earlier one need not
+/// come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct VersionId {
+    /// The call that writes it.
+    pub(crate) call: CallId,
+    /// Which of the call's versions it is: first those that it updates, then its results.
+    pub(crate) slot: u32,
+}
+
+/// What is known of a version.
+#[derive(Debug)]
+pub(super) struct Version {
+    pub(super) state: State,
+    /// The number of handles of the program.
+    pub(super) handles: u32,
+    /// The unfinished calls that read it. One that reads it twice is in it twice.
+    pub(super) readers: Vec<CallId>,
+    /// The number of calls that read it and are known, finished or not, each counted as often as it does: what is
+    /// needed to make again what they have written.
+    pub(super) dependants: u32,
+    /// Whether the program waits for it.
+    pub(super) is_wanted: bool,
+    /// The number of calls of the longest chain that ends with the one that writes it; 0 for data that the program
+    /// has brought in.
+    pub(super) depth: u64,
+}
+
+/// Whether a version can be read.
+#[derive(Debug, Clone)]
+pub(super) enum State {
+    /// Its call has not ended, or is to run again.
+    Awaited,
+    Present(Copies),
+    /// It was there, and is not any more, because nobody needed it or the members were lost that had it. If somebody
+    /// needs it, its call runs again.
+    Gone,
+    /// It will never be there, because a call has failed: its own, or one on which that depends.
+    Failed(Failure),
+}
+
+/// Where a version is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Copies {
+    /// The members that have it; at least one.
+    pub(super) members: Vec<Member>,
+    /// Its size, as far as that is known.
+    pub(super) bytes: u64,
+}
+
+impl Version {
+    /// Creates a version of which the program has one handle.
+    pub(super) fn new(state: State, depth: u64) -> Self {
+        Self { state, handles: 1, readers: Vec::new(), dependants: 0, is_wanted: false, depth }
+    }
+
+    /// Returns whether somebody will read it who is known now.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.is_wanted || !self.readers.is_empty()
+    }
+
+    /// Returns whether anybody can still read it.
+    pub(super) fn is_needed(&self) -> bool {
+        self.handles > 0 || self.is_awaited()
+    }
+
+    pub(super) fn is_present(&self) -> bool {
+        matches!(self.state, State::Present(_))
+    }
+
+    /// Returns whether a member has it.
+    pub(super) fn is_with(&self, member: Member) -> bool {
+        matches!(&self.state, State::Present(copies) if copies.members.contains(&member))
+    }
+}

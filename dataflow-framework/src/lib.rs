@@ -1,0 +1,96 @@
+//! Workflows: a sequential program whose calls become tasks, ordered by the data that they read and write, after
+//! E. Tejedor, *Programming and Parallelising Applications for Distributed Infrastructures*, 2013 (Java `StarSs`, `COMPSs`).
+//!
+//! A task is a plain function with the attribute [`task`]. Its types say what it does to its data: it reads `&T`,
+//! updates `&mut T`, makes what it returns; what it takes by value is copied into the call. Where the function is
+//! called, [`Data<T>`] stands in the place of `&T` and `&mut T`, and of what it returns. A call returns at once. It is
+//! run when what it reads is there, on any worker; so calls that do not depend on each other run side by side.
+//!
+//! ```
+//! use dataflow_framework::{Data, Failure, Workflow, task, tasks};
+//!
+//! #[task]
+//! fn fill(length: usize, with: f64) -> Vec<f64> {
+//!     vec![with; length]
+//! }
+//!
+//! #[task]
+//! fn add(to: &mut Vec<f64>, from: &Vec<f64>) {
+//!     for (to, from) in to.iter_mut().zip(from) {
+//!         *to += from;
+//!     }
+//! }
+//!
+//! fn program() -> Result<f64, Failure> {
+//!     let mut sum = fill(1000, 0.0);
+//!     for number in 1..=10 {
+//!         // These run side by side …
+//!         let next = fill(1000, f64::from(number));
+//!         // … and these one after another, since each updates what the one before has written.
+//!         add(&mut sum, &next);
+//!     }
+//!     // Only this waits.
+//!     Ok(sum.get()?.iter().sum())
+//! }
+//!
+//! let sum = Workflow::new(tasks![fill, add])?.run(program)?;
+//! assert_eq!(sum, 55_000.0);
+//!
+//! // The same without threads: each call is run where it is made.
+//! assert_eq!(Workflow::new(tasks![fill, add])?.sequential().run(program)?, sum);
+//! # Ok::<(), dataflow_framework::WorkflowError>(())
+//! ```
+//!
+//! The compiler checks what other systems have to believe: a task that changes what it was to read does not compile,
+//! and neither does a program that reads a result as if it were there.
+//!
+//! # Versions
+//!
+//! A handle names a *version* of data, which never changes. A call that updates data writes its next version, and the
+//! handle then names that. So a call never waits for those that still read the version before; and clones of a handle
+//! are snapshots. When nobody can read a version any more it is dropped, and the last call that reads it changes it in
+//! place, so that nothing is copied in the usual case.
+//!
+//! # Failures
+//!
+//! A task fails when it returns an `Err` or panics. Calls that depend on what it should have written are not run, and
+//! [`Data::get`] returns its [`Failure`] for everything that depends on it. A program that was told of no failure fails
+//! with the first at its end: none is overlooked.
+//!
+//! # Options
+//!
+//! `#[task(priority = 5, retry = 3)]` gives a task [`Options`]; `add::with().priority(9).call(&mut sum, &next)` gives
+//! them to one call. The function itself stays: `add::now(&mut a, &b)` calls it as it was written.
+
+#[cfg(test)]
+extern crate self as dataflow_framework;
+
+mod program;
+mod task;
+mod options;
+mod value;
+mod core;
+mod node;
+mod failure;
+mod figures;
+mod array;
+#[cfg(test)]
+mod tests;
+
+pub use dataflow_macros::task;
+
+pub use self::{
+    array::{Array, Element},
+    failure::Failure,
+    figures::Figures,
+    options::Options,
+    program::{Data, Ref, RefMut, Workflow, WorkflowError, reduce},
+    task::{TaskDef, Tasks, TwoOfOneName},
+    value::Datum,
+};
+
+/// What the attribute [`task`] writes uses this. It may change at any time.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::{failure::Failed, node::Invocation, program::Calling};
+}

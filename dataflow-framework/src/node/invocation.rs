@@ -1,0 +1,80 @@
+//! What a task gets for a call, and what it gives back.
+
+use std::{slice, sync::Arc, vec};
+
+use crate::{
+    core::{Argument, Assignment},
+    failure::Failed,
+    value::{Datum, Value, decode},
+};
+
+/// A call that runs: the code that the attribute [`task`](crate::task) writes takes its arguments from here, in their
+/// order, and puts what it has written, first what it has updated.
+#[derive(Debug)]
+pub struct Invocation<'a> {
+    arguments: slice::Iter<'a, Argument>,
+    inputs: vec::IntoIter<Value>,
+    written: Vec<Value>,
+}
+
+impl<'a> Invocation<'a> {
+    pub(crate) fn new(assignment: &'a Assignment, inputs: Vec<Value>) -> Self {
+        Self { arguments: assignment.arguments.iter(), inputs: inputs.into_iter(), written: Vec::new() }
+    }
+
+    /// Returns what the task has written.
+    pub(crate) fn into_written(self) -> Vec<Value> {
+        self.written
+    }
+
+    fn argument(&mut self) -> Result<&'a Argument, Failed> {
+        self.arguments.next().ok_or_else(|| Failed::of("the call has too few arguments"))
+    }
+
+    fn input(&mut self) -> Result<Value, Failed> {
+        self.inputs.next().ok_or_else(|| Failed::of("the call has too few inputs"))
+    }
+
+    /// Returns an argument that is read.
+    ///
+    /// # Errors
+    /// If it is of another type.
+    pub fn read<T: Datum>(&mut self) -> Result<Arc<T>, Failed> {
+        self.argument()?;
+        self.input()?.read()
+    }
+
+    /// Returns an argument that consists of any number of data that are read.
+    ///
+    /// # Errors
+    /// If one of them is of another type.
+    pub fn read_all<T: Datum>(&mut self) -> Result<Vec<Arc<T>>, Failed> {
+        let number = self.argument()?.versions().len();
+        (0..number).map(|_| self.input()?.read()).collect()
+    }
+
+    /// Returns an argument that is updated: the one before, or a copy.
+    ///
+    /// # Errors
+    /// If it is of another type, or cannot be copied.
+    pub fn update<T: Datum>(&mut self) -> Result<T, Failed> {
+        self.argument()?;
+        self.input()?.own()
+    }
+
+    /// Returns an argument that was copied into the call.
+    ///
+    /// # Errors
+    /// If it cannot be decoded.
+    pub fn copied<T: Datum>(&mut self) -> Result<T, Failed> {
+        match self.argument()? {
+            Argument::Copied(bytes) => decode(bytes),
+            _ => Err(Failed::of("an argument is data where the task takes a value")),
+        }
+    }
+
+    /// Puts what was written.
+    pub fn put<T: Datum>(&mut self, value: T) {
+        self.written.push(Value::new(value));
+    }
+}

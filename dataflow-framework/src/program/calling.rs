@@ -1,0 +1,109 @@
+//! A call while its arguments are gathered.
+
+use std::rc::Rc;
+
+use super::{
+    data::Data,
+    flow::{Flow, Handle},
+};
+use crate::{
+    core::{Argument, CallId, NewCall, VersionId},
+    failure::{Failed, Failure},
+    options::Options,
+    task::TaskDef,
+    value::{Datum, encode},
+};
+
+/// A call while its arguments are gathered, in the order of the parameters. The code that the attribute
+/// [`task`](crate::task) writes uses it.
+#[derive(Debug)]
+#[must_use = "a call is made when it is submitted"]
+pub struct Calling {
+    flow: Rc<Flow>,
+    id: CallId,
+    task: &'static TaskDef,
+    options: Options,
+    arguments: Vec<Argument>,
+    writes: u32,
+    /// Versions whose handles have moved on.
+    dropped: Vec<VersionId>,
+    refused: Option<String>,
+}
+
+impl Calling {
+    /// Begins a call.
+    pub fn of(task: &'static TaskDef, options: Options) -> Self {
+        let flow = Flow::current();
+        let refused = (!flow.has(task)).then(|| {
+            let TaskDef { module, name, .. } = task;
+            format!("{module}::{name} is not in the program's table of tasks: add it to `tasks!`")
+        });
+        let id = flow.number();
+        Self { flow, id, task, options, arguments: Vec::new(), writes: 0, dropped: Vec::new(), refused }
+    }
+
+    fn check(&mut self, handle: &Handle) {
+        if !Rc::ptr_eq(&self.flow, &handle.flow) {
+            self.refused =
+                Some("an argument is data of another workflow, or was made outside of this one".to_owned());
+        }
+    }
+
+    fn slot(&mut self) -> VersionId {
+        let slot = self.writes;
+        self.writes += 1;
+        VersionId { call: self.id, slot }
+    }
+
+    /// Passes data to be read.
+    pub fn read<T: Datum>(&mut self, data: &Data<T>) {
+        self.check(&data.handle);
+        self.arguments.push(Argument::Read(data.handle.version));
+    }
+
+    /// Passes any number of data to be read, as one argument.
+    pub fn read_all<T: Datum>(&mut self, all: &[Data<T>]) {
+        for data in all {
+            self.check(&data.handle);
+        }
+        self.arguments.push(Argument::ReadAll(all.iter().map(|data| data.handle.version).collect()));
+    }
+
+    /// Passes data to be updated. All further uses of the handle are of what the call writes.
+    pub fn update<T: Datum>(&mut self, data: &mut Data<T>) {
+        self.check(&data.handle);
+        let next = self.slot();
+        if self.refused.is_some() && !Rc::ptr_eq(&self.flow, &data.handle.flow) {
+            // The versions of another flow are not known here.
+            data.handle = Handle::counted(&self.flow, next);
+            return;
+        }
+        let before = data.handle.advance(next);
+        self.arguments.push(Argument::Update(before));
+        self.dropped.push(before);
+    }
+
+    /// Passes a copy of a value.
+    pub fn copy<T: Datum>(&mut self, value: &T) {
+        match encode(value) {
+            Ok(bytes) => self.arguments.push(Argument::Copied(bytes)),
+            Err(Failed { reason }) => self.refused = Some(reason),
+        }
+    }
+
+    /// Returns a result. Results come after everything that is updated.
+    pub fn result<T: Datum>(&mut self) -> Data<T> {
+        let version = self.slot();
+        Data::of(Handle::counted(&self.flow, version))
+    }
+
+    /// Makes the call.
+    pub fn submit(self) {
+        let Self { flow, id, task, options, mut arguments, writes, dropped, refused } = self;
+        let refused = refused.map(|reason| Failure::new(task.name, id, reason));
+        if refused.is_some() {
+            arguments.clear();
+        }
+        flow.engine.call(id, NewCall { task, options, arguments, writes, refused }, &dropped);
+    }
+}

@@ -1,0 +1,98 @@
+//! The flow of calls that the program on this thread makes.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+use super::engine::Engine;
+use crate::{
+    core::{CallId, VersionId},
+    task::{TaskDef, Tasks},
+};
+
+/// The calls of a program, in their order. It stays on the thread of the program, so that calls have an order.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) engine: Arc<Engine>,
+    /// The tasks that it may call; `None` for any.
+    tasks: Option<Tasks>,
+    /// The number of the next call.
+    next: Cell<CallId>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Flow>>> = const { RefCell::new(None) };
+}
+
+impl Flow {
+    pub(crate) fn new(engine: Arc<Engine>, tasks: Option<Tasks>) -> Rc<Self> {
+        Rc::new(Self { engine, tasks, next: Cell::new(0) })
+    }
+
+    /// Returns the flow of this thread. Outside of a workflow it is one whose calls are run at once.
+    pub(crate) fn current() -> Rc<Self> {
+        let at_once = || Self::new(Arc::new(Engine::new(0, usize::MAX)), None);
+        CURRENT.with_borrow_mut(|current| Rc::clone(current.get_or_insert_with(at_once)))
+    }
+
+    /// Makes it the flow of this thread, until the result is dropped.
+    pub(crate) fn enter(self: &Rc<Self>) -> Entered {
+        Entered { before: CURRENT.replace(Some(Rc::clone(self))) }
+    }
+
+    /// Returns the number of the next call.
+    pub(crate) fn number(&self) -> CallId {
+        self.next.replace(self.next.get() + 1)
+    }
+
+    /// Returns whether it may call a task.
+    pub(crate) fn has(&self, task: &TaskDef) -> bool {
+        self.tasks.as_ref().is_none_or(|tasks| tasks.has(task))
+    }
+}
+
+/// Makes the flow before that of this thread again when it is dropped.
+pub(crate) struct Entered {
+    before: Option<Rc<Flow>>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(self.before.take());
+    }
+}
+
+/// A handle of a version.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) flow: Rc<Flow>,
+    pub(crate) version: VersionId,
+}
+
+impl Handle {
+    /// Takes over a handle that the graph counts already.
+    pub(crate) fn counted(flow: &Rc<Flow>, version: VersionId) -> Self {
+        Self { flow: Rc::clone(flow), version }
+    }
+
+    /// Moves to another version, whose handle the graph counts already, and returns the one before, whose handle
+    /// the graph counts still.
+    pub(crate) fn advance(&mut self, to: VersionId) -> VersionId {
+        std::mem::replace(&mut self.version, to)
+    }
+}
+
+impl Clone for Handle {
+    fn clone(&self) -> Self {
+        self.flow.engine.retain(self.version);
+        Self::counted(&self.flow, self.version)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.flow.engine.release(self.version);
+    }
+}

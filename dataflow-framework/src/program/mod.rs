@@ -1,0 +1,15 @@
+//! The side of the program: its handles of data, its calls, and how it waits.
+
+mod calling;
+mod data;
+mod engine;
+mod flow;
+mod reduce;
+mod workflow;
+
+pub use self::{
+    calling::Calling,
+    data::{Data, Ref, RefMut},
+    reduce::reduce,
+    workflow::{Workflow, WorkflowError},
+};

@@ -1,0 +1,136 @@
+//! Runs a program.
+
+use std::{error::Error, io, num::NonZero, sync::Arc, thread};
+
+use thiserror::Error;
+
+use super::{
+    engine::{Crew, Engine},
+    flow::Flow,
+};
+use crate::{
+    failure::Failure,
+    figures::Figures,
+    task::{TaskDef, Tasks, TwoOfOneName},
+};
+
+/// The default of [`Workflow::calls_ahead_max`].
+const CALLS_AHEAD_MAX: usize = 100_000;
+
+/// The maximum number of workers.
+const WORKERS_MAX: usize = 1024;
+
+/// A program to be run: its tasks, and where they run.
+#[derive(Debug)]
+#[must_use = "it is run by `run`"]
+pub struct Workflow {
+    tasks: Tasks,
+    workers: usize,
+    calls_ahead_max: usize,
+}
+
+/// The failure of a program.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WorkflowError {
+    /// The table of its tasks is wrong.
+    #[error(transparent)]
+    Tasks(#[from] TwoOfOneName),
+    /// The thread of a worker could not be started.
+    #[error("no thread could be started: {0}")]
+    Thread(#[source] io::Error),
+    /// A call has failed.
+    #[error(transparent)]
+    Call(#[from] Failure),
+    /// The program itself has returned an error.
+    #[error(transparent)]
+    Program(Box<dyn Error + Send + Sync>),
+}
+
+impl Workflow {
+    /// Describes a program by its tasks ([`tasks!`](crate::tasks)), to be run by all processors of this machine.
+    ///
+    /// # Errors
+    /// If two tasks have one name.
+    pub fn new(tasks: impl IntoIterator<Item = TaskDef>) -> Result<Self, WorkflowError> {
+        let workers = thread::available_parallelism().map_or(1, NonZero::get);
+        Ok(Self { tasks: Tasks::new(tasks)?, workers, calls_ahead_max: CALLS_AHEAD_MAX })
+    }
+
+    /// Sets the number of workers, from 1 to 1024.
+    ///
+    /// # Panics
+    /// If it is another one.
+    pub fn workers(mut self, workers: usize) -> Self {
+        assert!(
+            (1..=WORKERS_MAX).contains(&workers),
+            "{workers} workers are not between 1 and {WORKERS_MAX}"
+        );
+        self.workers = workers;
+        self
+    }
+
+    /// Runs each call at once where the program makes it, as if the tasks were plain functions: for tests, and to find
+    /// errors. The results are the same.
+    pub fn sequential(mut self) -> Self {
+        self.workers = 0;
+        self
+    }
+
+    /// Sets the maximum number of unfinished calls, by default 100,000. A program that is so far ahead of its tasks
+    /// waits. Each takes some hundred bytes, and what its arguments hold.
+    ///
+    /// # Panics
+    /// If it is 0.
+    pub fn calls_ahead_max(mut self, calls: usize) -> Self {
+        assert!(calls > 0, "a program that may not be ahead of its tasks cannot call one");
+        self.calls_ahead_max = calls;
+        self
+    }
+
+    /// Runs the program on this thread, and its tasks on those of the workers, until the program has returned and all
+    /// calls have ended.
+    ///
+    /// # Errors
+    /// If the program returns an error; or a call has failed, and the program was not told, by
+    /// [`Data::get`](crate::Data::get), of that or of what depends on it; or a thread cannot be started.
+    ///
+    /// # Panics
+    /// If the program panics.
+    pub fn run<R, E>(self, program: impl FnOnce() -> Result<R, E>) -> Result<R, WorkflowError>
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.measured(program).map(|(returned, _)| returned)
+    }
+
+    /// Does the same as [`run`](Self::run), and returns also what was counted.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Panics
+    /// If the program panics.
+    pub fn measured<R, E>(self, program: impl FnOnce() -> Result<R, E>) -> Result<(R, Figures), WorkflowError>
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let Self { tasks, workers, calls_ahead_max } = self;
+        let engine = Arc::new(Engine::new(workers, calls_ahead_max));
+        // Ends the threads also when the program panics.
+        let _crew = Crew::start(&engine).map_err(WorkflowError::Thread)?;
+        let flow = Flow::new(Arc::clone(&engine), Some(tasks));
+        let returned = {
+            let _entered = flow.enter();
+            program().map_err(|error| match error.into().downcast::<Failure>() {
+                Ok(failure) => WorkflowError::Call(*failure),
+                Err(error) => WorkflowError::Program(error),
+            })?
+        };
+        let (failures, figures) = engine.settle();
+        match failures.into_iter().find(|failure| !failure.is_seen()) {
+            Some(failure) => Err(WorkflowError::Call(failure)),
+            None => Ok((returned, figures)),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Tasks as the runtime knows them, and the table of those that a program has.
+
+use std::{collections::BTreeMap, fmt};
+
+use thiserror::Error;
+
+use crate::{failure::Failed, node::Invocation, options::Options};
+
+/// What the attribute [`task`](crate::task) makes of a function.
+#[derive(Clone, Copy)]
+pub struct TaskDef {
+    /// The name of the function.
+    pub name: &'static str,
+    /// The path of its module.
+    pub module: &'static str,
+    /// The types of its parameters and results.
+    pub signature: &'static str,
+    /// The options of its calls.
+    pub options: Options,
+    /// Runs a call.
+    #[doc(hidden)]
+    pub run: fn(&mut Invocation<'_>) -> Result<(), Failed>,
+}
+
+impl fmt::Debug for TaskDef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TaskDef")
+            .field(&format_args!("{}::{}{}", self.module, self.name, self.signature))
+            .finish()
+    }
+}
+
+/// The tasks of a program. See [`tasks!`](crate::tasks).
+#[derive(Debug, Default)]
+pub struct Tasks {
+    /// By their modules and names.
+    by_name: BTreeMap<(&'static str, &'static str), TaskDef>,
+}
+
+/// Two tasks have one name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("there are two tasks {module}::{name}: a task is found by its name, so rename one of them")]
+pub struct TwoOfOneName {
+    /// The path of the module.
+    pub module: &'static str,
+    /// The name of both.
+    pub name: &'static str,
+}
+
+impl Tasks {
+    /// Creates a table.
+    ///
+    /// # Errors
+    /// If two different tasks have one name in one module. The same task may be given twice.
+    pub fn new(tasks: impl IntoIterator<Item = TaskDef>) -> Result<Self, TwoOfOneName> {
+        let mut by_name = BTreeMap::new();
+        for task in tasks {
+            let TaskDef { name, module, signature, run, .. } = task;
+            if let Some(other) = by_name.insert((module, name), task)
+                && (other.signature != signature || !std::ptr::fn_addr_eq(other.run, run))
+            {
+                return Err(TwoOfOneName { module, name });
+            }
+        }
+        Ok(Self { by_name })
+    }
+
+    /// Returns whether a task is in the table.
+    pub(crate) fn has(&self, task: &TaskDef) -> bool {
+        self.by_name.contains_key(&(task.module, task.name))
+    }
+}
+
+/// Lists the tasks of a program, by the names of their functions, for [`Workflow::new`](crate::Workflow::new).
+#[macro_export]
+macro_rules! tasks {
+    ($($task:path),* $(,)?) => {
+        [$(<$task>::TASK),*]
+    };
+}

@@ -1,0 +1,253 @@
+//! Programs, run in each way.
+
+use crate::{Data, Failure, Workflow, WorkflowError, reduce, task, tasks};
+
+/// Runs a program without threads, and on one, two and five workers, and compares the results.
+fn everywhere<R: PartialEq + std::fmt::Debug>(program: fn() -> Result<R, Failure>) -> R {
+    let workflow = || Workflow::new(table()).expect("no two tasks have one name");
+    let result = workflow().sequential().run(program).expect("it succeeds");
+    for workers in [1, 2, 5] {
+        let again = workflow().workers(workers).run(program).expect("it succeeds");
+        assert_eq!(again, result, "on {workers} workers");
+    }
+    result
+}
+
+fn table() -> Vec<crate::TaskDef> {
+    tasks![make, increment, add, sum, both, halve, nothing, append].to_vec()
+}
+
+#[task]
+fn make(value: u64) -> u64 {
+    value
+}
+
+#[task]
+fn increment(counter: &mut u64, by: u64) {
+    *counter += by;
+}
+
+#[task]
+fn add(to: &mut u64, from: &u64) {
+    *to += from;
+}
+
+#[task]
+fn sum(parts: &[&u64]) -> u64 {
+    parts.iter().copied().sum()
+}
+
+#[task]
+fn both(left: &u64, right: &mut u64) -> (u64, String) {
+    *right += left;
+    (left * *right, format!("{left} and {right}"))
+}
+
+#[task]
+fn halve(number: &u64) -> Result<u64, String> {
+    if number.is_multiple_of(2) { Ok(number / 2) } else { Err(format!("{number} is odd")) }
+}
+
+#[task(priority = 1)]
+fn nothing() {}
+
+#[task]
+fn append(list: &mut Vec<u64>, item: &u64) {
+    list.push(*item);
+}
+
+#[test]
+fn a_chain_of_updates_is_run_in_order() {
+    let list = everywhere(|| {
+        let mut list = Data::new(Vec::new());
+        for item in 0..50 {
+            append(&mut list, &make(item));
+        }
+        Ok(list.get()?.clone())
+    });
+    assert_eq!(list, (0..50).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_clone_is_a_snapshot() {
+    let values = everywhere(|| {
+        let mut counter = Data::new(1);
+        let before = counter.clone();
+        increment(&mut counter, 10);
+        let between = counter.clone();
+        increment(&mut counter, 100);
+        Ok([*before.get()?, *between.get()?, *counter.get()?])
+    });
+    assert_eq!(values, [1, 11, 111]);
+}
+
+#[test]
+fn a_reader_of_the_version_before_sees_it() {
+    let values = everywhere(|| {
+        let mut value = make(1);
+        let mut seen = Vec::new();
+        for _ in 0..20 {
+            let mut copy = Data::new(0);
+            add(&mut copy, &value);
+            increment(&mut value, 1);
+            seen.push(copy);
+        }
+        seen.iter().map(|copy| Ok(*copy.get()?)).collect::<Result<Vec<_>, Failure>>()
+    });
+    assert_eq!(values, (1..=20).collect::<Vec<_>>());
+}
+
+#[test]
+fn several_results_and_several_inputs() {
+    let (sum, product, text) = everywhere(|| {
+        let parts: Vec<_> = (1..=4).map(make).collect();
+        let sum = sum(&parts);
+        let mut right = make(5);
+        let (product, text) = both(&sum, &mut right);
+        add(&mut right, &product);
+        Ok((*right.get()?, *product.get()?, text.get()?.clone()))
+    });
+    assert_eq!((sum, product, text.as_str()), (165, 150, "10 and 15"));
+}
+
+#[test]
+fn the_program_changes_data_too() {
+    let values = everywhere(|| {
+        let mut value = make(3);
+        let before = value.clone();
+        *value.get_mut()? *= 7;
+        increment(&mut value, 1);
+        Ok([*before.get()?, *value.get()?])
+    });
+    assert_eq!(values, [3, 22]);
+}
+
+#[test]
+fn many_calls_ahead_wait() {
+    let program = || {
+        let mut counters: Vec<_> = (0..3).map(make).collect();
+        for round in 0..500 {
+            increment(&mut counters[round % 3], 1);
+        }
+        Ok::<_, Failure>(*reduce(counters, add).expect("there are three").get()?)
+    };
+    let few = Workflow::new(table()).unwrap().workers(2).calls_ahead_max(1).run(program).unwrap();
+    assert_eq!(few, 503);
+}
+
+#[test]
+fn a_failure_reaches_what_depends_on_it_and_nothing_else() {
+    let (reason, task, call, other) = everywhere(|| {
+        let odd = make(7);
+        let mut half = halve(&odd);
+        increment(&mut half, 1);
+        let later = sum(&[half, make(1)]);
+        let other = halve(&make(8));
+        let failure = later.get().expect_err("it depends on a failure");
+        Ok((failure.reason().to_owned(), failure.task().to_owned(), failure.call(), *other.get()?))
+    });
+    assert_eq!((reason.as_str(), task.as_str(), call, other), ("7 is odd", "halve", 1, 4));
+}
+
+#[test]
+fn a_failure_that_nobody_was_told_of_is_the_programs() {
+    for workers in [0, 2] {
+        let workflow = Workflow::new(table()).unwrap();
+        let workflow = if workers == 0 { workflow.sequential() } else { workflow.workers(workers) };
+        let error = workflow.run(|| {
+            drop(halve(&make(7)));
+            Ok::<_, Failure>(())
+        });
+        let text = error.expect_err("a call has failed").to_string();
+        assert_eq!(text, "task `halve` (call 1) has failed: 7 is odd");
+    }
+}
+
+#[task(retry = 2)]
+fn fails_at_first(tries: &mut u64) -> Result<u64, String> {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    static TRIES: AtomicU64 = AtomicU64::new(0);
+    *tries += 1;
+    let before = TRIES.fetch_add(1, Relaxed);
+    if before % 3 < 2 { Err("not yet".to_owned()) } else { Ok(before) }
+}
+
+#[test]
+fn a_call_that_failed_is_tried_again_on_what_was_there_before() {
+    let program = || {
+        let mut tries = Data::new(0);
+        fails_at_first(&mut tries).get()?;
+        Ok::<_, Failure>(*tries.get()?)
+    };
+    let workflow = Workflow::new(tasks![fails_at_first]).unwrap().workers(2);
+    assert_eq!(workflow.run(program).unwrap(), 1);
+}
+
+#[test]
+fn a_panic_is_a_failure() {
+    #[task]
+    fn panics() -> u64 {
+        panic!("as it was told")
+    }
+    let workflow = Workflow::new(tasks![panics]).unwrap().workers(1);
+    let error = workflow.run(|| Ok::<_, Failure>(*panics().get()?)).expect_err("it panics");
+    assert_eq!(error.to_string(), "task `panics` (call 0) has failed: it panicked: as it was told");
+}
+
+#[test]
+fn a_task_that_is_not_in_the_table_is_refused() {
+    let workflow = Workflow::new(tasks![make]).unwrap().workers(1);
+    let error = workflow.run(|| {
+        nothing();
+        Ok::<_, Failure>(())
+    });
+    let text = error.expect_err("it was not named").to_string();
+    assert!(text.contains("tests::nothing is not in the program's table of tasks"), "{text}");
+}
+
+#[test]
+fn two_tasks_of_one_name_are_refused() {
+    let other = crate::TaskDef { signature: "(u64, ) -> u64", ..increment::TASK };
+    let error = Workflow::new([increment::TASK, other]).expect_err("they differ");
+    assert!(
+        error.to_string().contains("there are two tasks dataflow_framework::tests::increment"),
+        "{error}"
+    );
+    // The same one twice is no error.
+    assert!(Workflow::new([increment::TASK, increment::TASK]).is_ok());
+}
+
+#[test]
+fn data_of_another_workflow_is_refused() {
+    let outside = Data::new(1);
+    let inner = Workflow::new(table()).unwrap().workers(1).run(|| {
+        let mut here = Data::new(1);
+        add(&mut here, &outside);
+        Ok::<_, Failure>(*here.get()?)
+    });
+    assert!(
+        matches!(&inner, Err(WorkflowError::Call(failure)) if failure.reason().contains("another workflow")),
+        "{inner:?}"
+    );
+    assert_eq!(*outside.get().unwrap(), 1);
+}
+
+#[test]
+fn the_programs_own_error_is_told_as_it_is() {
+    let error = Workflow::new(table()).unwrap().workers(1).run(|| Err::<(), _>("no input"));
+    assert!(
+        matches!(&error, Err(WorkflowError::Program(error)) if error.to_string() == "no input"),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn outside_of_a_workflow_a_call_is_run_at_once() {
+    let mut counter = make(1);
+    increment(&mut counter, 2);
+    assert_eq!(*counter.get().unwrap(), 3);
+    assert_eq!(increment::TASK.name, "increment");
+    let mut plain = 1;
+    increment::now(&mut plain, 5);
+    assert_eq!(plain, 6);
+}

@@ -1,0 +1,181 @@
+//! The items that a task becomes.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::{ItemFn, Type};
+
+use crate::{
+    options::Options,
+    signature::{Access, Parameter, Returned, Signature},
+};
+
+/// Returns the struct and the function of a task.
+pub(crate) fn task(function: &ItemFn, signature: &Signature, options: &Options) -> TokenStream {
+    let name = &function.sig.ident;
+    let (visible, documented) = (&function.vis, &function.attrs);
+    let documented =
+        documented.iter().filter(|attribute| attribute.path().is_ident("doc")).collect::<Vec<_>>();
+    let now = now(function);
+    let run = run(signature);
+    let parameters: Vec<_> = signature.parameters.iter().map(parameter).collect();
+    let names: Vec<_> = signature.parameters.iter().map(|parameter| &parameter.name).collect();
+    let passes = signature.parameters.iter().map(pass);
+    let (handles, made) = (handles(&signature.returned), made(&signature.returned));
+    let types = described(signature);
+    let title = name.to_string();
+    let of_options = format!("The options of a call of the task `{name}`, and what is known of it.");
+    quote! {
+        #[doc = #of_options]
+        #[allow(non_camel_case_types, reason = "it has the name of the function")]
+        #[derive(Debug, Clone)]
+        #visible struct #name {
+            options: ::dataflow_framework::Options,
+        }
+
+        impl #name {
+            /// The task, as it stands in the table of the program.
+            #visible const TASK: ::dataflow_framework::TaskDef = ::dataflow_framework::TaskDef {
+                name: #title,
+                module: ::core::module_path!(),
+                signature: #types,
+                options: #options,
+                run: Self::run,
+            };
+
+            #now
+
+            fn run(
+                call: &mut ::dataflow_framework::__private::Invocation<'_>,
+            ) -> ::core::result::Result<(), ::dataflow_framework::__private::Failed> {
+                #run
+            }
+
+            /// Returns the options of a call, which are those of the task at first.
+            #[allow(dead_code, reason = "a program may call it without options only")]
+            #visible fn with() -> Self {
+                Self { options: Self::TASK.options }
+            }
+
+            /// Calls the task with these options.
+            #visible fn call(self #(, #parameters)*) -> #handles {
+                #[allow(unused_mut, reason = "a task may have no parameters")]
+                let mut call = ::dataflow_framework::__private::Calling::of(&Self::TASK, self.options);
+                #(#passes)*
+                #made
+            }
+        }
+
+        ::dataflow_framework::__options!(#name #visible);
+
+        #(#documented)*
+        #visible fn #name(#(#parameters),*) -> #handles {
+            #name::with().call(#(#names),*)
+        }
+    }
+}
+
+/// Returns the function as it was written, by the name `now`.
+fn now(function: &ItemFn) -> TokenStream {
+    let ItemFn { attrs, vis, sig, block } = function;
+    let mut signature = sig.clone();
+    signature.ident = format_ident!("now", span = sig.ident.span());
+    quote! {
+        #(#attrs)*
+        #[allow(clippy::trivially_copy_pass_by_ref, clippy::needless_pass_by_value, clippy::ptr_arg,
+            reason = "the types say what is read and written")]
+        #vis #signature #block
+    }
+}
+
+/// Returns the body that runs a call: it takes the arguments, calls the function, and puts what was written.
+fn run(signature: &Signature) -> TokenStream {
+    let takes = signature.parameters.iter().map(|Parameter { name, access, of }| match access {
+        Access::Read => quote!(let #name = call.read::<#of>()?;),
+        Access::ReadAll => quote! {
+            let #name = call.read_all::<#of>()?;
+            let #name: ::std::vec::Vec<&#of> = #name.iter().map(|one| &**one).collect();
+        },
+        Access::Update => quote!(let mut #name = call.update::<#of>()?;),
+        Access::Copy => quote!(let #name = call.copied::<#of>()?;),
+    });
+    let arguments = signature.parameters.iter().map(|Parameter { name, access, .. }| match access {
+        Access::Read | Access::ReadAll => quote!(&#name),
+        Access::Update => quote!(&mut #name),
+        Access::Copy => quote!(#name),
+    });
+    let updated = signature.parameters.iter().filter(|parameter| parameter.access == Access::Update);
+    let updated = updated.map(|Parameter { name, .. }| quote!(call.put(#name);));
+    let Returned { results, is_tuple, may_fail } = &signature.returned;
+    let names: Vec<_> = (0..results.len()).map(|number| format_ident!("result_{number}")).collect();
+    let pattern = match &names[..] {
+        [] => quote!(()),
+        [name] if !is_tuple => quote!(#name),
+        names => quote!((#(#names,)*)),
+    };
+    let checked =
+        if *may_fail { quote!(.map_err(::dataflow_framework::__private::Failed::of)?) } else { quote!() };
+    quote! {
+        #(#takes)*
+        let #pattern = Self::now(#(#arguments),*)#checked;
+        #(#updated)*
+        #(call.put(#names);)*
+        ::core::result::Result::Ok(())
+    }
+}
+
+fn parameter(Parameter { name, access, of }: &Parameter) -> TokenStream {
+    match access {
+        Access::Read => quote!(#name: &::dataflow_framework::Data<#of>),
+        Access::ReadAll => quote!(#name: &[::dataflow_framework::Data<#of>]),
+        Access::Update => quote!(#name: &mut ::dataflow_framework::Data<#of>),
+        Access::Copy => quote!(#name: #of),
+    }
+}
+
+fn pass(Parameter { name, access, .. }: &Parameter) -> TokenStream {
+    match access {
+        Access::Read => quote!(call.read(#name);),
+        Access::ReadAll => quote!(call.read_all(#name);),
+        Access::Update => quote!(call.update(#name);),
+        Access::Copy => quote!(call.copy(&#name);),
+    }
+}
+
+/// Returns the type that a call returns: a handle for each result.
+fn handles(Returned { results, is_tuple, .. }: &Returned) -> TokenStream {
+    let handles = results.iter().map(|of: &Type| quote!(::dataflow_framework::Data<#of>));
+    match (results.len(), is_tuple) {
+        (0, _) => quote!(()),
+        (1, false) => quote!(#(#handles)*),
+        _ => quote!((#(#handles,)*)),
+    }
+}
+
+fn made(Returned { results, is_tuple, .. }: &Returned) -> TokenStream {
+    let names: Vec<_> = (0..results.len()).map(|number| format_ident!("result_{number}")).collect();
+    let handles = quote! {
+        #(let #names = call.result::<#results>();)*
+        call.submit();
+    };
+    match (&names[..], is_tuple) {
+        ([], _) => handles,
+        ([name], false) => quote!(#handles #name),
+        (names, _) => quote!(#handles (#(#names,)*)),
+    }
+}
+
+/// Returns the types as a text, by which nodes notice that their programs differ.
+fn described(Signature { parameters, returned }: &Signature) -> String {
+    let parameters = parameters.iter().map(|Parameter { access, of, .. }| {
+        let (before, after) = match access {
+            Access::Read => ("&", ""),
+            Access::ReadAll => ("&[&", "]"),
+            Access::Update => ("&mut ", ""),
+            Access::Copy => ("", ""),
+        };
+        format!("{before}{}{after}", quote!(#of))
+    });
+    let parameters: Vec<_> = parameters.collect();
+    let results = &returned.results;
+    format!("({}) -> {}", parameters.join(", "), quote!((#(#results),*)))
+}

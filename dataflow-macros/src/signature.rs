@@ -1,0 +1,291 @@
+//! What a task reads and writes, according to the types of its function.
+
+use syn::{
+    Error, FnArg, GenericArgument, Ident, ItemFn, Pat, PathArguments, Result, ReturnType, Type, TypePath,
+    spanned::Spanned as _,
+};
+
+/// What a function's types say.
+pub(crate) struct Signature {
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) returned: Returned,
+}
+
+/// A parameter of a task.
+pub(crate) struct Parameter {
+    pub(crate) name: Ident,
+    pub(crate) access: Access,
+    /// The type of the data, without the reference.
+    pub(crate) of: Type,
+}
+
+/// How a task uses a parameter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// `&T`: a version is read.
+    Read,
+    /// `&[&T]`: any number of versions are read.
+    ReadAll,
+    /// `&mut T`: a version is read, and the next one written.
+    Update,
+    /// `T`: copied into the call.
+    Copy,
+}
+
+/// What a task returns.
+pub(crate) struct Returned {
+    /// The types of the results: none, one, or those of a tuple.
+    pub(crate) results: Vec<Type>,
+    pub(crate) is_tuple: bool,
+    /// Whether they come in a `Result`.
+    pub(crate) may_fail: bool,
+}
+
+impl Signature {
+    pub(crate) fn read(function: &ItemFn) -> Result<Self> {
+        let signature = &function.sig;
+        if let Some(word) = &signature.asyncness {
+            return Err(Error::new(
+                word.span(),
+                "a task is a plain function: it runs on a thread of its own",
+            ));
+        }
+        if let Some(word) = &signature.unsafety {
+            return Err(Error::new(word.span(), "a task cannot be unsafe: other nodes call it"));
+        }
+        if !signature.generics.params.is_empty() {
+            return Err(Error::new(
+                signature.generics.span(),
+                "a task cannot be generic, since other nodes find it by its name: write a task for each type, which \
+                 may call a generic function",
+            ));
+        }
+        if let Some(dots) = &signature.variadic {
+            return Err(Error::new(dots.span(), "a task has a fixed number of parameters"));
+        }
+        let parameters = signature.inputs.iter().map(Parameter::read).collect::<Result<_>>()?;
+        let returned = Returned::read(&signature.output)?;
+        Ok(Self { parameters, returned })
+    }
+}
+
+impl Parameter {
+    fn read(argument: &FnArg) -> Result<Self> {
+        let argument = match argument {
+            FnArg::Receiver(receiver) => {
+                return Err(Error::new(
+                    receiver.span(),
+                    "a task is a free function: take the value as its first parameter",
+                ));
+            }
+            FnArg::Typed(argument) => argument,
+        };
+        let Pat::Ident(pattern) = &*argument.pat else {
+            return Err(Error::new(argument.pat.span(), "a parameter of a task needs a name"));
+        };
+        let name = pattern.ident.clone();
+        let (access, of) = access(&argument.ty)?;
+        Ok(Self { name, access, of })
+    }
+}
+
+fn access(of: &Type) -> Result<(Access, Type)> {
+    let reference = match of {
+        Type::Reference(reference) => reference,
+        Type::ImplTrait(_) => {
+            return Err(Error::new(
+                of.span(),
+                "a task cannot be generic, since other nodes find it by its name",
+            ));
+        }
+        of => return Ok((Access::Copy, of.clone())),
+    };
+    if let Some(lifetime) = &reference.lifetime {
+        return Err(Error::new(
+            lifetime.span(),
+            "what a task reads lives as long as its call: leave the lifetime out",
+        ));
+    }
+    let of = &*reference.elem;
+    match of {
+        Type::Slice(slice) => match &*slice.elem {
+            Type::Reference(element) if element.mutability.is_none() && reference.mutability.is_none() => {
+                Ok((Access::ReadAll, (*element.elem).clone()))
+            }
+            _ => Err(Error::new(
+                of.span(),
+                "data has a type of its own: take `&Vec<T>`, or `&[&T]` for several data",
+            )),
+        },
+        Type::Path(TypePath { qself: None, path }) if path.is_ident("str") => {
+            Err(Error::new(of.span(), "data has a type of its own: take `&String`, or `String` by value"))
+        }
+        Type::TraitObject(_) => Err(Error::new(of.span(), "data has a type of its own, not `dyn`")),
+        of if reference.mutability.is_some() => Ok((Access::Update, of.clone())),
+        of => Ok((Access::Read, of.clone())),
+    }
+}
+
+impl Returned {
+    fn read(output: &ReturnType) -> Result<Self> {
+        let ReturnType::Type(_, of) = output else {
+            return Ok(Self { results: Vec::new(), is_tuple: false, may_fail: false });
+        };
+        match success(of) {
+            Some(of) => Self::results(&of, true),
+            None => Self::results(of, false),
+        }
+    }
+
+    fn results(of: &Type, may_fail: bool) -> Result<Self> {
+        if let Type::Reference(_) = of {
+            return Err(Error::new(of.span(), "a task returns what it has made, not a reference"));
+        }
+        let (results, is_tuple) = match of {
+            Type::Tuple(tuple) => (tuple.elems.iter().cloned().collect(), !tuple.elems.is_empty()),
+            of => (vec![of.clone()], false),
+        };
+        Ok(Self { results, is_tuple, may_fail })
+    }
+}
+
+/// Returns the type of success if this is a `Result`, which is recognised by its name.
+fn success(of: &Type) -> Option<Type> {
+    let Type::Path(TypePath { qself: None, path }) = of else { return None };
+    let last = path.segments.last()?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first()? {
+        GenericArgument::Type(of) if last.ident == "Result" => Some(of.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quote::quote;
+    use syn::{ItemFn, parse_quote};
+
+    use super::{Access, Signature};
+
+    #[test]
+    fn the_types_say_what_is_done_with_data() {
+        let function: ItemFn = parse_quote! {
+            fn task(a: &Block, b: &mut Vec<u8>, all: &[&f64], number: u32) -> io::Result<(Block, String)> {}
+        };
+        let Ok(signature) = Signature::read(&function) else { panic!("it is a task") };
+        let accesses = signature.parameters.iter().map(|parameter| {
+            let of = &parameter.of;
+            (parameter.access, quote!(#of).to_string())
+        });
+        let expected = [
+            (Access::Read, "Block"),
+            (Access::Update, "Vec < u8 >"),
+            (Access::ReadAll, "f64"),
+            (Access::Copy, "u32"),
+        ];
+        assert!(accesses.eq(expected.map(|(access, of)| (access, of.to_owned()))));
+        assert!(signature.returned.may_fail && signature.returned.is_tuple);
+        assert_eq!(signature.returned.results.len(), 2);
+    }
+
+    #[test]
+    fn nothing_is_returned_in_several_ways() {
+        let functions: [ItemFn; 3] = [
+            parse_quote!(
+                fn task() {}
+            ),
+            parse_quote!(
+                fn task() -> () {}
+            ),
+            parse_quote!(
+                fn task() -> Result<(), E> {}
+            ),
+        ];
+        for function in &functions {
+            let Ok(signature) = Signature::read(function) else { panic!("it is a task") };
+            assert!(signature.returned.results.is_empty() && !signature.returned.is_tuple);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_task_says_why() {
+        let functions: [(ItemFn, &str); 12] = [
+            (
+                parse_quote!(
+                    async fn task() {}
+                ),
+                "plain function",
+            ),
+            (
+                parse_quote!(
+                    unsafe fn task() {}
+                ),
+                "cannot be unsafe",
+            ),
+            (
+                parse_quote!(
+                    fn task<T>(of: &T) {}
+                ),
+                "cannot be generic",
+            ),
+            (
+                parse_quote!(
+                    fn task(of: impl Send) {}
+                ),
+                "cannot be generic",
+            ),
+            (
+                parse_quote!(
+                    fn task(&self) {}
+                ),
+                "free function",
+            ),
+            (
+                parse_quote!(
+                    fn task((a, b): (u8, u8)) {}
+                ),
+                "needs a name",
+            ),
+            (
+                parse_quote!(
+                    fn task(of: &'static u8) {}
+                ),
+                "leave the lifetime out",
+            ),
+            (
+                parse_quote!(
+                    fn task(of: &[u8]) {}
+                ),
+                "take `&Vec<T>`",
+            ),
+            (
+                parse_quote!(
+                    fn task(of: &mut [&u8]) {}
+                ),
+                "take `&Vec<T>`",
+            ),
+            (
+                parse_quote!(
+                    fn task(of: &str) {}
+                ),
+                "take `&String`",
+            ),
+            (
+                parse_quote!(
+                    fn task(of: &dyn Send) {}
+                ),
+                "not `dyn`",
+            ),
+            (
+                parse_quote!(
+                    fn task(of: &u8) -> &u8 {}
+                ),
+                "not a reference",
+            ),
+        ];
+        for (function, expected) in &functions {
+            let Err(error) = Signature::read(function) else { panic!("{}", quote!(#function)) };
+            assert!(error.to_string().contains(expected), "{}: {error}", quote!(#function));
+        }
+    }
+}
