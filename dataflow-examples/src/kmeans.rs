@@ -4,22 +4,34 @@
 //! The points are in fragments, each made and kept where it is first needed. Between two rounds the program reads one
 //! small value, the sums of all fragments.
 
-use dataflow_framework::{Array, Data, Failure, TaskDef, reduce, task, tasks};
+use std::error::Error;
+
+use dataflow_framework::{
+    Array, Data, Program, TaskDef,
+    cli::{Command, Failure, Shown},
+    reduce, task, tasks,
+};
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// What is divided.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The number of points of a fragment.
+    #[arg(long, default_value_t = 1000)]
     pub points: usize,
     /// The number of fragments.
+    #[arg(long, default_value_t = 32)]
     pub fragments: usize,
     /// The number of dimensions.
+    #[arg(long, default_value_t = 4)]
     pub dimensions: usize,
     /// The number of centres.
+    #[arg(long, default_value_t = 8)]
     pub centres: usize,
     /// The number of rounds.
+    #[arg(long, default_value_t = 10)]
     pub rounds: usize,
 }
 
@@ -82,7 +94,7 @@ impl Sums {
 }
 
 /// Returns the tasks of the program.
-pub fn tasks() -> Vec<TaskDef> {
+pub fn tasks() -> Vec<&'static TaskDef> {
     tasks![points, nearest, add].to_vec()
 }
 
@@ -93,7 +105,7 @@ pub fn tasks() -> Vec<TaskDef> {
 ///
 /// # Panics
 /// If there are no fragments, dimensions or centres.
-pub fn program(input: Input) -> Result<Array<f64>, Failure> {
+pub fn program(input: Input) -> Result<Array<f64>, dataflow_framework::Failure> {
     let Input { points: number, fragments, dimensions, centres, rounds } = input;
     let fragments: Vec<_> = (0..).take(fragments).map(|seed| points(number, dimensions, seed)).collect();
     let mut centres = points::now(centres, dimensions, u64::MAX);
@@ -106,11 +118,49 @@ pub fn program(input: Input) -> Result<Array<f64>, Failure> {
     Ok(centres)
 }
 
+/// The program `kmeans`.
+#[derive(Debug)]
+pub struct Kmeans;
+
+impl Program for Kmeans {
+    type Arguments = Input;
+    type Output = Array<f64>;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        tasks()
+    }
+
+    fn run(input: &Input) -> Result<Array<f64>, Box<dyn Error + Send + Sync>> {
+        Ok(program(*input)?)
+    }
+}
+
+impl Command for Kmeans {
+    const NAME: &'static str = "kmeans";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Divides points among centres";
+    type Options = Input;
+
+    fn arguments(input: Input) -> Result<Input, Failure> {
+        let Input { points, fragments, dimensions, centres, .. } = input;
+        if [points, fragments, dimensions, centres].contains(&0) {
+            return Err(Failure::usage("points, fragments, dimensions and centres are at least 1"));
+        }
+        Ok(input)
+    }
+
+    fn show(centres: Array<f64>) -> Shown {
+        let rows: Vec<_> = (0..centres.shape()[0]).map(|centre| centres.row(centre).to_vec()).collect();
+        let text: Vec<_> = rows.iter().map(|row| format!("{row:.4?}")).collect();
+        Shown::done(text.join("\n"), json!({ "centres": rows }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use dataflow_framework::{Workflow, WorkflowError};
+    use dataflow_framework::{Main, Workflow, WorkflowError};
 
-    use super::{Input, nearest, points, program, tasks};
+    use super::{Input, Kmeans, nearest, points, program, tasks};
 
     const INPUT: Input = Input { points: 50, fragments: 7, dimensions: 3, centres: 4, rounds: 5 };
 
@@ -119,6 +169,17 @@ mod tests {
         let expected = Workflow::new(tasks())?.sequential().run(|| program(INPUT))?;
         for workers in [1, 2, 8] {
             assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(INPUT))?, expected);
+        }
+        Ok(())
+    }
+
+    /// What the program brings in is read on other nodes.
+    #[test]
+    fn nodes_within_a_process_give_the_same() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let expected = Workflow::new(tasks())?.sequential().run(|| program(INPUT))?;
+        for nodes in [2, 3] {
+            let report = Main::<Kmeans>::job(INPUT).nodes(nodes).run()?;
+            assert_eq!(Main::<Kmeans>::returned(&report)?, expected, "on {nodes} nodes");
         }
         Ok(())
     }

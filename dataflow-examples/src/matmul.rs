@@ -2,18 +2,31 @@
 //!
 //! Each block of the product is a chain of updates; the chains do not depend on each other.
 
-use dataflow_framework::{Array, Data, Failure, TaskDef, task, tasks};
+use std::{error::Error, thread, time::Duration};
+
+use dataflow_framework::{
+    Array, Data, Program, TaskDef,
+    cli::{Command, Failure, Shown},
+    task, tasks,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// A square block.
 pub type Block = Array<f64>;
 
 /// What is multiplied: matrices of `blocks` × `blocks` blocks of `size` × `size` numbers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The number of blocks in each direction.
+    #[arg(long, default_value_t = 8)]
     pub blocks: usize,
     /// The number of rows and columns of a block.
+    #[arg(long, default_value_t = 100)]
     pub size: usize,
+    /// The time for which each multiplication waits, in milliseconds, as if it took as long.
+    #[arg(long, default_value_t = 0)]
+    pub wait_ms: u64,
 }
 
 /// Makes a block of numbers that depend on their place.
@@ -36,7 +49,8 @@ pub fn zeros(size: usize) -> Block {
 
 /// Adds the product of two blocks to a third one.
 #[task]
-pub fn multiply(a: &Block, b: &Block, c: &mut Block) {
+pub fn multiply(a: &Block, b: &Block, c: &mut Block, wait_ms: u64) {
+    thread::sleep(Duration::from_millis(wait_ms));
     for i in 0..a.shape()[0] {
         for (k, factor) in a.row(i).iter().enumerate() {
             for (to, from) in c.row_mut(i).iter_mut().zip(b.row(k)) {
@@ -47,7 +61,7 @@ pub fn multiply(a: &Block, b: &Block, c: &mut Block) {
 }
 
 /// Returns the tasks of the program.
-pub fn tasks() -> Vec<TaskDef> {
+pub fn tasks() -> Vec<&'static TaskDef> {
     tasks![block, zeros, multiply].to_vec()
 }
 
@@ -55,8 +69,8 @@ pub fn tasks() -> Vec<TaskDef> {
 ///
 /// # Errors
 /// If a call fails.
-pub fn program(input: Input) -> Result<Vec<f64>, Failure> {
-    let Input { blocks, size } = input;
+pub fn program(input: Input) -> Result<Vec<f64>, dataflow_framework::Failure> {
+    let Input { blocks, size, wait_ms } = input;
     let matrix = |make: &dyn Fn(usize, usize) -> Data<Block>| -> Vec<Vec<Data<Block>>> {
         (0..blocks).map(|row| (0..blocks).map(|column| make(row, column)).collect()).collect()
     };
@@ -66,22 +80,60 @@ pub fn program(input: Input) -> Result<Vec<f64>, Failure> {
     for i in 0..blocks {
         for j in 0..blocks {
             for k in 0..blocks {
-                multiply(&a[i][k], &b[k][j], &mut c[i][j]);
+                multiply(&a[i][k], &b[k][j], &mut c[i][j], wait_ms);
             }
         }
     }
     c.into_iter().flatten().map(|block| Ok(block.get()?.iter().sum())).collect()
 }
 
+/// The program `matmul`.
+#[derive(Debug)]
+pub struct Matmul;
+
+impl Program for Matmul {
+    type Arguments = Input;
+    type Output = Vec<f64>;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        tasks()
+    }
+
+    fn run(input: &Input) -> Result<Vec<f64>, Box<dyn Error + Send + Sync>> {
+        Ok(program(*input)?)
+    }
+}
+
+impl Command for Matmul {
+    const NAME: &'static str = "matmul";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Multiplies two matrices of blocks";
+    type Options = Input;
+
+    fn arguments(input: Input) -> Result<Input, Failure> {
+        Ok(input)
+    }
+
+    fn show(sums: Vec<f64>) -> Shown {
+        let sum: f64 = sums.iter().sum();
+        Shown::done(
+            format!("the elements of the product add up to {sum}"),
+            json!({ "sum": sum, "blocks": sums }),
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use dataflow_framework::{Workflow, WorkflowError};
 
-    use super::{Input, block, program, tasks};
+    use dataflow_framework::Main;
+
+    use super::{Input, Matmul, block, program, tasks};
 
     #[test]
     fn the_product_is_that_of_loops() -> Result<(), WorkflowError> {
-        let input = Input { blocks: 3, size: 4 };
+        let input = Input { blocks: 3, size: 4, wait_ms: 0 };
         let (sums, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
         assert_eq!(figures.calls, 27 + 3 * 9);
         assert_eq!(figures.dependencies, 3 * 27);
@@ -104,7 +156,7 @@ mod tests {
 
     #[test]
     fn all_ways_to_run_it_give_the_same() -> Result<(), WorkflowError> {
-        let input = Input { blocks: 4, size: 3 };
+        let input = Input { blocks: 4, size: 3, wait_ms: 0 };
         let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
         for workers in [1, 2, 8] {
             assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(input))?, expected);
@@ -112,10 +164,21 @@ mod tests {
         Ok(())
     }
 
+    #[test]
+    fn nodes_within_a_process_give_the_same() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let input = Input { blocks: 5, size: 6, wait_ms: 1 };
+        let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
+        for nodes in [1, 2, 4] {
+            let report = Main::<Matmul>::job(input).nodes(nodes).run()?;
+            assert_eq!(Main::<Matmul>::returned(&report)?, expected, "on {nodes} nodes");
+        }
+        Ok(())
+    }
+
     /// The figures of the program with 64 × 64 blocks.
     #[test]
     fn the_large_one_has_as_many_calls_as_it_should() -> Result<(), WorkflowError> {
-        let input = Input { blocks: 64, size: 1 };
+        let input = Input { blocks: 64, size: 1, wait_ms: 0 };
         let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
         assert_eq!(figures.calls, 262_144 + 12_288);
         assert_eq!(figures.dependencies, 786_432);

@@ -3,17 +3,27 @@
 //!
 //! Blocks that are empty at first are filled by updates: so which tasks are called depends on what is there.
 
-use dataflow_framework::{Array, Data, Failure, TaskDef, task, tasks};
+use std::error::Error;
+
+use dataflow_framework::{
+    Array, Data, Program, TaskDef,
+    cli::{Command, Failure, Shown},
+    task, tasks,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// A square block.
 pub type Block = Array<f64>;
 
 /// What is factorised: a matrix of `blocks` × `blocks` blocks of `size` × `size` numbers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The number of blocks in each direction.
+    #[arg(long, default_value_t = 16)]
     pub blocks: usize,
     /// The number of rows and columns of a block.
+    #[arg(long, default_value_t = 50)]
     pub size: usize,
 }
 
@@ -106,7 +116,7 @@ pub fn bmod_new(left: &Block, above: &Block) -> Block {
 }
 
 /// Returns the tasks of the program.
-pub fn tasks() -> Vec<TaskDef> {
+pub fn tasks() -> Vec<&'static TaskDef> {
     tasks![block, lu0, fwd, bdiv, bmod, bmod_new].to_vec()
 }
 
@@ -118,7 +128,7 @@ pub type Matrix = Vec<Vec<Option<Block>>>;
 /// # Errors
 /// If a call fails.
 #[allow(clippy::needless_range_loop, reason = "as in the books")]
-pub fn program(input: Input) -> Result<Matrix, Failure> {
+pub fn program(input: Input) -> Result<Matrix, dataflow_framework::Failure> {
     let Input { blocks, size } = input;
     let make = |row, column| (!is_empty(row, column)).then(|| block(size, row, column));
     let mut a: Vec<Vec<Option<Data<Block>>>> =
@@ -147,11 +157,51 @@ pub fn program(input: Input) -> Result<Matrix, Failure> {
     a.into_iter().map(|row| row.into_iter().map(read).collect()).collect()
 }
 
+/// The program `sparse-lu`.
+#[derive(Debug)]
+pub struct SparseLu;
+
+impl Program for SparseLu {
+    type Arguments = Input;
+    type Output = Matrix;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        tasks()
+    }
+
+    fn run(input: &Input) -> Result<Matrix, Box<dyn Error + Send + Sync>> {
+        Ok(program(*input)?)
+    }
+}
+
+impl Command for SparseLu {
+    const NAME: &'static str = "sparse-lu";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Factorises a sparse matrix of blocks";
+    type Options = Input;
+
+    fn arguments(input: Input) -> Result<Input, Failure> {
+        if input.blocks == 0 || input.size == 0 {
+            return Err(Failure::usage(
+                "a matrix has blocks, and these have rows: both numbers are at least 1",
+            ));
+        }
+        Ok(input)
+    }
+
+    fn show(factors: Matrix) -> Shown {
+        let blocks = factors.iter().flatten().flatten().count();
+        let sum: f64 = factors.iter().flatten().flatten().flat_map(|block| block.iter()).sum();
+        let text = format!("{blocks} blocks of the factors are not empty; their elements add up to {sum}");
+        Shown::done(text, json!({ "blocks": blocks, "sum": sum }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use dataflow_framework::{Workflow, WorkflowError};
+    use dataflow_framework::{Main, Workflow, WorkflowError};
 
-    use super::{Input, block, is_empty, program, tasks};
+    use super::{Input, SparseLu, block, is_empty, program, tasks};
 
     #[test]
     fn the_factors_give_the_matrix() -> Result<(), WorkflowError> {
@@ -187,6 +237,15 @@ mod tests {
         for workers in [1, 2, 8] {
             assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(input))?, expected);
         }
+        Ok(())
+    }
+
+    #[test]
+    fn nodes_within_a_process_give_the_same() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let input = Input { blocks: 12, size: 8 };
+        let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
+        let report = Main::<SparseLu>::job(input).nodes(4).run()?;
+        assert_eq!(Main::<SparseLu>::returned(&report)?, expected);
         Ok(())
     }
 

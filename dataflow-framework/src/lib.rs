@@ -71,9 +71,12 @@ mod options;
 mod value;
 mod core;
 mod node;
+mod cluster;
 mod failure;
 mod figures;
 mod array;
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(test)]
 mod tests;
 
@@ -81,6 +84,7 @@ pub use dataflow_macros::task;
 
 pub use self::{
     array::{Array, Element},
+    cluster::{Main, Program, Returned},
     failure::Failure,
     figures::Figures,
     options::Options,

@@ -34,7 +34,7 @@ impl fmt::Debug for TaskDef {
 #[derive(Debug, Default)]
 pub struct Tasks {
     /// By their modules and names.
-    by_name: BTreeMap<(&'static str, &'static str), TaskDef>,
+    by_name: BTreeMap<(&'static str, &'static str), &'static TaskDef>,
 }
 
 /// Two tasks have one name.
@@ -52,10 +52,10 @@ impl Tasks {
     ///
     /// # Errors
     /// If two different tasks have one name in one module. The same task may be given twice.
-    pub fn new(tasks: impl IntoIterator<Item = TaskDef>) -> Result<Self, TwoOfOneName> {
+    pub fn new(tasks: impl IntoIterator<Item = &'static TaskDef>) -> Result<Self, TwoOfOneName> {
         let mut by_name = BTreeMap::new();
         for task in tasks {
-            let TaskDef { name, module, signature, run, .. } = task;
+            let TaskDef { name, module, signature, run, .. } = *task;
             if let Some(other) = by_name.insert((module, name), task)
                 && (other.signature != signature || !std::ptr::fn_addr_eq(other.run, run))
             {
@@ -69,12 +69,19 @@ impl Tasks {
     pub(crate) fn has(&self, task: &TaskDef) -> bool {
         self.by_name.contains_key(&(task.module, task.name))
     }
+
+    /// Returns the task of this name.
+    pub(crate) fn get(&self, module: &str, name: &str) -> Option<&'static TaskDef> {
+        let mut tasks = self.by_name.values();
+        // A program has few.
+        tasks.find(|task| task.module == module && task.name == name).copied()
+    }
 }
 
 /// Lists the tasks of a program, by the names of their functions, for [`Workflow::new`](crate::Workflow::new).
 #[macro_export]
 macro_rules! tasks {
     ($($task:path),* $(,)?) => {
-        [$(<$task>::TASK),*]
+        [$(&<$task>::TASK),*]
     };
 }

@@ -13,7 +13,7 @@ fn everywhere<R: PartialEq + std::fmt::Debug>(program: fn() -> Result<R, Failure
     result
 }
 
-fn table() -> Vec<crate::TaskDef> {
+fn table() -> Vec<&'static crate::TaskDef> {
     tasks![make, increment, add, sum, both, halve, nothing, append].to_vec()
 }
 
@@ -207,14 +207,14 @@ fn a_task_that_is_not_in_the_table_is_refused() {
 
 #[test]
 fn two_tasks_of_one_name_are_refused() {
-    let other = crate::TaskDef { signature: "(u64, ) -> u64", ..increment::TASK };
-    let error = Workflow::new([increment::TASK, other]).expect_err("they differ");
+    const OTHER: crate::TaskDef = crate::TaskDef { signature: "(u64, ) -> u64", ..increment::TASK };
+    let error = Workflow::new([&increment::TASK, &OTHER]).expect_err("they differ");
     assert!(
         error.to_string().contains("there are two tasks dataflow_framework::tests::increment"),
         "{error}"
     );
     // The same one twice is no error.
-    assert!(Workflow::new([increment::TASK, increment::TASK]).is_ok());
+    assert!(Workflow::new([&increment::TASK, &increment::TASK]).is_ok());
 }
 
 #[test]

@@ -101,6 +101,11 @@ impl<'a, T: Task> Context<'a, T> {
         &self.pool.shared
     }
 
+    /// Returns the read-only data of the job, for what outlives the task, such as a thread.
+    pub fn shared_arc(&self) -> Arc<T::Shared> {
+        Arc::clone(&self.pool.shared)
+    }
+
     /// Returns whether the task should stop here and return [`Outcome::Migrate`](crate::Outcome::Migrate):
     /// its node is leaving, or the job is over (paper, 3.4), or its state is to be written, about once a
     /// second, in which case it goes on at once. Call it every few microseconds.

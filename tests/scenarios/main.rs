@@ -28,4 +28,5 @@ mod stuck;
 mod tls;
 mod tsp_answers;
 mod tsp_counts;
+mod workflows;
 mod wrong;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::{members::Member, version::VersionId};
 use crate::{failure::Failure, options::Options, task::TaskDef};
 
@@ -10,7 +12,7 @@ use crate::{failure::Failure, options::Options, task::TaskDef};
 pub(crate) type CallId = u64;
 
 /// What a call passes to its task, for one parameter.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Argument {
     /// A value that was copied into the call, encoded.
     Copied(Vec<u8>),

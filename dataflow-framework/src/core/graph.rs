@@ -472,6 +472,11 @@ impl Graph {
         self.ready.reorder(&self.levels);
     }
 
+    /// Returns the task of a call that is known.
+    pub(crate) fn task_of(&self, call: CallId) -> Option<&'static TaskDef> {
+        self.calls.get(&call).map(|call| call.task)
+    }
+
     /// Returns the number of unfinished calls.
     pub(crate) fn unfinished(&self) -> usize {
         self.unfinished

@@ -75,6 +75,13 @@ impl Graph {
         }
     }
 
+    /// Tells that a version could not be brought to where the program runs from those that were named.
+    pub(crate) fn not_brought(&mut self, id: VersionId) {
+        if self.versions.get(&id).is_some_and(|version| version.is_wanted) {
+            self.want_again(id);
+        }
+    }
+
     /// Has a version brought or made again for which the program waits.
     fn want_again(&mut self, id: VersionId) {
         match &self.versions[&id].state {

@@ -4,6 +4,7 @@
 mod call;
 mod graph;
 mod levels;
+mod line;
 mod lineage;
 mod members;
 mod ready;
@@ -16,6 +17,7 @@ mod properties_tests;
 pub(crate) use self::{
     call::{Argument, CallId, NewCall, Outcome},
     graph::{Action, Assignment, Graph, Input},
+    line::{Frame, Line},
     members::Member,
     version::VersionId,
 };

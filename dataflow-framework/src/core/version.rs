@@ -1,11 +1,13 @@
 //! Versions of data: each is written once, by one call.
 
+use serde::{Deserialize, Serialize};
+
 use super::{call::CallId, members::Member};
 use crate::failure::Failure;
 
 /// One immutable value. A task that changes data writes its next version, so that a reader of an earlier one need not
 /// come first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct VersionId {
     /// The call that writes it.
     pub(crate) call: CallId,

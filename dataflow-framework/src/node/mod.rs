@@ -1,8 +1,17 @@
-//! What runs calls: the versions that are here, and the threads on which tasks run.
+//! What runs calls: the versions that are here, those that are on their way, and the threads on which tasks run.
 
+mod fetches;
 mod invocation;
 mod queue;
+mod site;
 mod store;
 
+/// Another node, as the runtime names it.
+pub(crate) use taskwork::NodeId as Peer;
+
 pub use self::invocation::Invocation;
-pub(crate) use self::{queue::Queue, store::Store};
+pub(crate) use self::{
+    fetches::{Ask, Piece},
+    queue::{Crew, Queue},
+    site::{Report, Site},
+};

@@ -1,22 +1,25 @@
-//! The calls that wait for a thread.
+//! The calls that wait for a thread, and the threads.
 
 use std::{
     collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
 };
 
+use super::site::Site;
 use crate::core::Assignment;
 
 /// The calls that wait for a thread. Their number is bounded by the graph, which assigns them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
-    waiting: VecDeque<Assignment>,
+    waiting: VecDeque<(Arc<Site>, Assignment)>,
     /// The number of threads that wait.
     idle: usize,
     is_over: bool,
@@ -27,10 +30,10 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a call.
-    pub(crate) fn push(&self, assignment: Assignment) {
+    /// Adds a call of a site.
+    pub(crate) fn push(&self, site: Arc<Site>, assignment: Assignment) {
         let mut state = self.lock();
-        state.waiting.push_back(assignment);
+        state.waiting.push_back((site, assignment));
         let is_awaited = state.idle > 0;
         drop(state);
         if is_awaited {
@@ -39,14 +42,14 @@ impl Queue {
     }
 
     /// Waits for a call. `None` if there will be no more.
-    pub(crate) fn next(&self) -> Option<Assignment> {
+    fn next(&self) -> Option<(Arc<Site>, Assignment)> {
         let mut state = self.lock();
         loop {
             if state.is_over {
                 return None;
             }
-            if let Some(assignment) = state.waiting.pop_front() {
-                return Some(assignment);
+            if let Some(next) = state.waiting.pop_front() {
+                return Some(next);
             }
             state.idle += 1;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -54,9 +57,60 @@ impl Queue {
         }
     }
 
+    /// Runs a call on this thread, if one waits. Returns whether that was so.
+    pub(crate) fn run_one(&self) -> bool {
+        let next = self.lock().waiting.pop_front();
+        let is_one = next.is_some();
+        if let Some((site, assignment)) = next {
+            site.run(assignment);
+        }
+        is_one
+    }
+
     /// Ends the threads, each after the call that it runs.
     pub(crate) fn end(&self) {
         self.lock().is_over = true;
         self.changed.notify_all();
+    }
+}
+
+/// The threads that run calls, until this is dropped.
+pub(crate) struct Crew {
+    queue: Arc<Queue>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Crew {
+    /// Starts so many threads.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub(crate) fn start(queue: &Arc<Queue>, workers: usize) -> io::Result<Self> {
+        let mut crew = Self { queue: Arc::clone(queue), threads: Vec::new() };
+        for number in 0..workers {
+            let queue = Arc::clone(queue);
+            let work = move || {
+                while let Some((site, assignment)) = queue.next() {
+                    site.run(assignment);
+                }
+            };
+            crew.threads.push(thread::Builder::new().name(format!("task worker {number}")).spawn(work)?);
+        }
+        Ok(crew)
+    }
+
+    /// Ends the threads, and does not wait for the calls that they run.
+    pub(crate) fn leave(mut self) {
+        self.threads.clear();
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.queue.end();
+        for thread in self.threads.drain(..) {
+            // Tasks that panic do not end their thread.
+            drop(thread.join());
+        }
     }
 }

@@ -21,10 +21,14 @@ impl Store {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what a call has written, from its first slot on.
-    pub(crate) fn put(&self, call: u64, written: Vec<Value>) {
-        let mut versions = self.lock();
-        versions.extend((0..).zip(written).map(|(slot, value)| (VersionId { call, slot }, value)));
+    /// Takes in a version.
+    pub(crate) fn put(&self, version: VersionId, value: Value) {
+        self.lock().insert(version, value);
+    }
+
+    /// Returns whether a version is here.
+    pub(crate) fn has(&self, version: VersionId) -> bool {
+        self.lock().contains_key(&version)
     }
 
     /// Returns a version.

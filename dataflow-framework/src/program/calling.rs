@@ -1,6 +1,6 @@
 //! A call while its arguments are gathered.
 
-use std::rc::Rc;
+use std::{fmt, rc::Rc};
 
 use super::{
     data::Data,
@@ -16,7 +16,6 @@ use crate::{
 
 /// A call while its arguments are gathered, in the order of the parameters. The code that the attribute
 /// [`task`](crate::task) writes uses it.
-#[derive(Debug)]
 #[must_use = "a call is made when it is submitted"]
 pub struct Calling {
     flow: Rc<Flow>,
@@ -105,5 +104,11 @@ impl Calling {
             arguments.clear();
         }
         flow.engine.call(id, NewCall { task, options, arguments, writes, refused }, &dropped);
+    }
+}
+
+impl fmt::Debug for Calling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calling").field("task", self.task).field("id", &self.id).finish_non_exhaustive()
     }
 }

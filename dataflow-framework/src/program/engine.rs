@@ -1,35 +1,51 @@
-//! Runs the calls of one program on the threads of this process.
+//! Runs the calls of one program: here, and on other nodes if there are any.
 
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    panic::resume_unwind,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use crate::{
     core::{Action, Assignment, CallId, Graph, Input, Member, NewCall, Outcome, VersionId},
-    failure::{Failed, Failure},
+    failure::Failure,
     figures::Figures,
-    node::{Invocation, Queue, Store},
+    node::{Peer, Queue, Report, Site},
     value::Value,
 };
 
 /// The calls of one program, and its data.
-#[derive(Debug)]
 pub(crate) struct Engine {
     state: Mutex<State>,
     /// What the program waits for has happened.
     happened: Condvar,
-    store: Store,
-    queue: Queue,
-    workers: usize,
+    pub(crate) site: Arc<Site>,
+    queue: Arc<Queue>,
+    /// Whether calls are run by the program itself, each where it is made.
+    is_sequential: bool,
     ahead_max: usize,
+    others: Option<Arc<dyn Others>>,
 }
 
-#[derive(Debug)]
+/// The other nodes.
+pub(crate) trait Others: Send + Sync {
+    /// Has a node run a call. `from` says where what it reads is that it does not have.
+    fn assign(&self, member: Member, assignment: &Assignment);
+
+    /// Has a node forget a version.
+    fn forget(&self, member: Member, version: VersionId);
+
+    /// Returns the nodes behind members.
+    fn peers(&self, members: &[Member]) -> Vec<Peer>;
+
+    /// Sends what was said.
+    fn flush(&self);
+}
+
 struct State {
     graph: Graph,
     awaited: Option<Awaited>,
+    /// Whether the program is to end at once, since it goes on elsewhere.
+    is_stopped: bool,
 }
 
 /// What the program waits for.
@@ -39,6 +55,9 @@ enum Awaited {
     /// That at most so many calls are unfinished.
     Unfinished(usize),
 }
+
+/// With which the thread of a program unwinds that is stopped.
+pub(crate) struct Stopped;
 
 impl State {
     fn has_happened(&mut self, awaited: Awaited) -> bool {
@@ -50,37 +69,68 @@ impl State {
 }
 
 impl Engine {
-    /// Creates an engine with a number of workers, whose threads call [`work`](Self::work). Without workers a call is
-    /// run at once, by the program itself.
-    pub(crate) fn new(workers: usize, ahead_max: usize) -> Self {
-        let mut graph = Graph::new(false);
-        graph.joined(Member::HERE, u32::try_from(workers.max(1)).unwrap_or(u32::MAX));
-        Self {
-            state: Mutex::new(State { graph, awaited: None }),
+    /// Creates an engine for the threads of a queue. Without workers each call is run at once, by the program itself.
+    pub(crate) fn new(queue: Arc<Queue>, workers: usize, ahead_max: usize) -> Arc<Self> {
+        Self::with_others(queue, workers, ahead_max, None)
+    }
+
+    /// Creates an engine that has calls run on other nodes, too.
+    pub(crate) fn with_others(
+        queue: Arc<Queue>,
+        workers: usize,
+        ahead_max: usize,
+        others: Option<Arc<dyn Others>>,
+    ) -> Arc<Self> {
+        let mut graph = Graph::new(others.is_some());
+        let is_sequential = workers == 0 && others.is_none();
+        let here = if is_sequential { 1 } else { u32::try_from(workers).unwrap_or(u32::MAX) };
+        graph.joined(Member::HERE, here);
+        Arc::new_cyclic(|engine: &Weak<Self>| Self {
+            state: Mutex::new(State { graph, awaited: None, is_stopped: false }),
             happened: Condvar::new(),
-            store: Store::default(),
-            queue: Queue::default(),
-            workers,
+            site: Arc::new(Site::new(Arc::clone(&queue), engine.clone(), others.is_some())),
+            queue,
+            is_sequential,
             ahead_max,
-        }
+            others,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a call, and then drops handles. Waits while too many calls are unfinished.
-    pub(crate) fn call(&self, id: CallId, call: NewCall, dropped: &[VersionId]) {
+    /// Changes the graph, and does what follows.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Graph) -> R) -> R {
         let mut state = self.lock();
-        state.graph.call(id, call);
-        for version in dropped {
-            state.graph.release(*version);
+        let result = change(&mut state.graph);
+        let has_happened = match state.awaited {
+            Some(awaited) => state.has_happened(awaited),
+            None => false,
+        };
+        if has_happened {
+            state.awaited = None;
         }
         let actions = state.graph.actions();
-        let is_full = state.graph.unfinished() > self.ahead_max;
         drop(state);
+        if has_happened {
+            self.happened.notify_one();
+        }
         self.perform(actions);
-        if is_full {
+        result
+    }
+
+    /// Adds a call, and then drops handles. Waits while too many calls are unfinished.
+    pub(crate) fn call(&self, id: CallId, call: NewCall, dropped: &[VersionId]) {
+        self.end_if_stopped();
+        let unfinished = self.change(|graph| {
+            graph.call(id, call);
+            for version in dropped {
+                graph.release(*version);
+            }
+            graph.unfinished()
+        });
+        if unfinished > self.ahead_max {
             // Down to half, so that the program is not woken for every call.
             drop(self.wait(Awaited::Unfinished(self.ahead_max / 2)));
         }
@@ -88,28 +138,33 @@ impl Engine {
 
     /// Adds data.
     pub(crate) fn bring(&self, id: CallId, value: Value) {
-        self.store.put(id, vec![value]);
-        self.lock().graph.data(id, 0);
+        let bytes = self.site.bring(VersionId { call: id, slot: 0 }, value);
+        self.lock().graph.data(id, bytes);
     }
 
     /// Tells that there is another handle of a version.
     pub(crate) fn retain(&self, version: VersionId) {
-        self.lock().graph.retain(version);
+        let mut state = self.lock();
+        if !state.is_stopped {
+            state.graph.retain(version);
+        }
     }
 
     /// Tells that there is one handle less of a version.
     pub(crate) fn release(&self, version: VersionId) {
-        let mut state = self.lock();
-        state.graph.release(version);
-        let actions = state.graph.actions();
-        drop(state);
-        self.perform(actions);
+        // A program that is stopped may have handles of calls that were not made.
+        if !self.lock().is_stopped {
+            self.change(|graph| graph.release(version));
+        }
     }
 
     /// Waits for a version, and returns it.
     pub(crate) fn get(&self, version: VersionId) -> Result<Value, Failure> {
+        self.end_if_stopped();
         let mut state = self.wait(Awaited::Version(version));
         let input = state.graph.want(version);
+        // Before it may be forgotten.
+        let value = self.site.get(version);
         state.graph.unwant(version);
         drop(state);
         match input {
@@ -117,7 +172,7 @@ impl Engine {
                 failure.see();
                 Err(failure)
             }
-            Input::Here => Ok(self.store.get(version).expect("a version with a handle is kept")),
+            Input::Here => Ok(value.expect("a version with a handle is kept")),
             Input::Awaited => unreachable!("it was awaited"),
         }
     }
@@ -129,113 +184,93 @@ impl Engine {
     }
 
     fn wait(&self, awaited: Awaited) -> MutexGuard<'_, State> {
-        let mut state = self.lock();
-        while !state.has_happened(awaited) {
+        loop {
+            let mut state = self.lock();
+            let has_happened = state.has_happened(awaited);
+            let actions = state.graph.actions();
+            if has_happened && actions.is_empty() {
+                return state;
+            }
+            if !actions.is_empty() {
+                drop(state);
+                self.perform(actions);
+                continue;
+            }
             state.awaited = Some(awaited);
-            state = self.happened.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.awaited = None;
-        state
-    }
-
-    /// Runs calls until there are no more. This is what the thread of a worker does.
-    pub(crate) fn work(&self) {
-        while let Some(assignment) = self.queue.next() {
-            self.run(assignment);
+            while state.awaited.is_some() && !state.is_stopped {
+                state = self.happened.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(state);
+            self.end_if_stopped();
         }
     }
 
-    /// Ends the threads of the workers, each after the call that it runs.
-    pub(crate) fn end(&self) {
-        self.queue.end();
+    /// Stops the program at its next call, or where it waits: its thread unwinds.
+    pub(crate) fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.site.end();
+        self.happened.notify_one();
+    }
+
+    fn end_if_stopped(&self) {
+        if self.lock().is_stopped {
+            // Without a message: nothing is wrong.
+            resume_unwind(Box::new(Stopped));
+        }
     }
 
     fn perform(&self, actions: Vec<Action>) {
         let mut forgotten = Vec::new();
+        let is_over = actions.is_empty();
         for action in actions {
-            match action {
-                Action::Forget(_, version) => forgotten.push(version),
-                Action::Assign(_, assignment) if self.workers == 0 => self.run(assignment),
-                Action::Assign(_, assignment) => self.queue.push(assignment),
-                Action::Bring(..) => unreachable!("everything is here"),
+            match (action, &self.others) {
+                (Action::Forget(Member::HERE, version), _) => forgotten.push(version),
+                (Action::Assign(Member::HERE, assignment), others) => {
+                    let from = others.iter().flat_map(|others| {
+                        assignment
+                            .elsewhere
+                            .iter()
+                            .map(|(version, members)| (*version, others.peers(members)))
+                    });
+                    let from = from.collect();
+                    self.site.assign(assignment, from);
+                    if self.is_sequential {
+                        self.queue.run_one();
+                    }
+                }
+                (Action::Forget(member, version), Some(others)) => others.forget(member, version),
+                (Action::Assign(member, assignment), Some(others)) => others.assign(member, &assignment),
+                (Action::Bring(version, members), Some(others)) => {
+                    self.site.fetch(version, others.peers(&members));
+                }
+                (Action::Forget(..) | Action::Assign(..) | Action::Bring(..), None) => {
+                    unreachable!("everything is here")
+                }
             }
         }
         if !forgotten.is_empty() {
-            self.store.forget(&forgotten);
+            self.site.forget(&forgotten);
+        }
+        if let Some(others) = self.others.as_ref().filter(|_| !is_over) {
+            others.flush();
         }
     }
+}
 
-    fn run(&self, assignment: Assignment) {
-        let Assignment { call, task, .. } = assignment;
-        let inputs = self.store.inputs(&assignment).expect("what a call reads is kept until it has ended");
-        let begun = Instant::now();
-        let outcome = match run_task(&assignment, inputs) {
-            Ok(written) => {
-                // Sizes are of interest where data is moved.
-                let bytes = vec![0; written.len()];
-                self.store.put(call, written);
-                let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                Outcome::Written { bytes, ns }
-            }
-            Err(Failed { reason }) => Outcome::Failed(Failure::new(task.name, call, reason)),
-        };
-        // Its inputs are not in use any more when the next call is assigned.
-        drop(assignment);
-        let mut state = self.lock();
-        state.graph.ended(call, Member::HERE, outcome);
-        let actions = state.graph.actions();
-        let has_happened = match state.awaited {
-            Some(awaited) => state.has_happened(awaited),
-            None => false,
-        };
-        if has_happened {
-            state.awaited = None;
-        }
-        drop(state);
-        if has_happened {
-            self.happened.notify_one();
-        }
-        self.perform(actions);
+impl Report for Engine {
+    fn ended(&self, call: CallId, outcome: Outcome) {
+        self.change(|graph| graph.ended(call, Member::HERE, outcome));
     }
-}
 
-fn run_task(assignment: &Assignment, inputs: Vec<Value>) -> Result<Vec<Value>, Failed> {
-    let mut call = Invocation::new(assignment, inputs);
-    // What it changes is its own, and dropped with it.
-    let run = AssertUnwindSafe(|| (assignment.task.run)(&mut call));
-    catch_unwind(run).unwrap_or_else(|panic| Err(Failed::panicked(&*panic)))?;
-    Ok(call.into_written())
-}
-
-/// Runs the threads of an engine, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Crew {
-    engine: Arc<Engine>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-}
-
-impl Crew {
-    /// Starts the threads.
-    ///
-    /// # Errors
-    /// If a thread cannot be started.
-    pub(crate) fn start(engine: &Arc<Engine>) -> std::io::Result<Self> {
-        let mut crew = Self { engine: Arc::clone(engine), threads: Vec::new() };
-        for number in 0..engine.workers {
-            let engine = Arc::clone(engine);
-            let thread = std::thread::Builder::new().name(format!("worker {number}"));
-            crew.threads.push(thread.spawn(move || engine.work())?);
-        }
-        Ok(crew)
+    fn unable(&self, call: CallId) {
+        self.change(|graph| graph.unable(call, Member::HERE));
     }
-}
 
-impl Drop for Crew {
-    fn drop(&mut self) {
-        self.engine.end();
-        for thread in self.threads.drain(..) {
-            // Tasks that panic do not end their thread.
-            drop(thread.join());
-        }
+    fn copied(&self, version: VersionId) {
+        self.change(|graph| graph.copied(version, Member::HERE));
+    }
+
+    fn not_brought(&self, version: VersionId) {
+        self.change(|graph| graph.not_brought(version));
     }
 }

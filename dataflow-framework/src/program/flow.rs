@@ -13,11 +13,10 @@ use crate::{
 };
 
 /// The calls of a program, in their order. It stays on the thread of the program, so that calls have an order.
-#[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) engine: Arc<Engine>,
     /// The tasks that it may call; `None` for any.
-    tasks: Option<Tasks>,
+    tasks: Option<Arc<Tasks>>,
     /// The number of the next call.
     next: Cell<CallId>,
 }
@@ -27,13 +26,13 @@ thread_local! {
 }
 
 impl Flow {
-    pub(crate) fn new(engine: Arc<Engine>, tasks: Option<Tasks>) -> Rc<Self> {
+    pub(crate) fn new(engine: Arc<Engine>, tasks: Option<Arc<Tasks>>) -> Rc<Self> {
         Rc::new(Self { engine, tasks, next: Cell::new(0) })
     }
 
     /// Returns the flow of this thread. Outside of a workflow it is one whose calls are run at once.
     pub(crate) fn current() -> Rc<Self> {
-        let at_once = || Self::new(Arc::new(Engine::new(0, usize::MAX)), None);
+        let at_once = || Self::new(Engine::new(Arc::default(), 0, usize::MAX), None);
         CURRENT.with_borrow_mut(|current| Rc::clone(current.get_or_insert_with(at_once)))
     }
 
@@ -65,7 +64,6 @@ impl Drop for Entered {
 }
 
 /// A handle of a version.
-#[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) flow: Rc<Flow>,
     pub(crate) version: VersionId,

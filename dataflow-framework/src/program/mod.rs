@@ -13,3 +13,7 @@ pub use self::{
     reduce::reduce,
     workflow::{Workflow, WorkflowError},
 };
+pub(crate) use self::{
+    engine::{Engine, Others, Stopped},
+    flow::Flow,
+};

@@ -4,13 +4,11 @@ use std::{error::Error, io, num::NonZero, sync::Arc, thread};
 
 use thiserror::Error;
 
-use super::{
-    engine::{Crew, Engine},
-    flow::Flow,
-};
+use super::{engine::Engine, flow::Flow};
 use crate::{
     failure::Failure,
     figures::Figures,
+    node::Crew,
     task::{TaskDef, Tasks, TwoOfOneName},
 };
 
@@ -52,7 +50,7 @@ impl Workflow {
     ///
     /// # Errors
     /// If two tasks have one name.
-    pub fn new(tasks: impl IntoIterator<Item = TaskDef>) -> Result<Self, WorkflowError> {
+    pub fn new(tasks: impl IntoIterator<Item = &'static TaskDef>) -> Result<Self, WorkflowError> {
         let workers = thread::available_parallelism().map_or(1, NonZero::get);
         Ok(Self { tasks: Tasks::new(tasks)?, workers, calls_ahead_max: CALLS_AHEAD_MAX })
     }
@@ -116,10 +114,11 @@ impl Workflow {
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         let Self { tasks, workers, calls_ahead_max } = self;
-        let engine = Arc::new(Engine::new(workers, calls_ahead_max));
+        let queue = Arc::default();
+        let engine = Engine::new(Arc::clone(&queue), workers, calls_ahead_max);
         // Ends the threads also when the program panics.
-        let _crew = Crew::start(&engine).map_err(WorkflowError::Thread)?;
-        let flow = Flow::new(Arc::clone(&engine), Some(tasks));
+        let _crew = Crew::start(&queue, workers).map_err(WorkflowError::Thread)?;
+        let flow = Flow::new(Arc::clone(&engine), Some(Arc::new(tasks)));
         let returned = {
             let _entered = flow.enter();
             program().map_err(|error| match error.into().downcast::<Failure>() {

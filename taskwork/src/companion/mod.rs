@@ -112,13 +112,19 @@ impl fmt::Debug for Companion {
 #[derive(Debug)]
 pub struct CompanionContext {
     job: JobId,
+    workers: usize,
     desk: Arc<Desk>,
     messenger: Messenger,
 }
 
 impl CompanionContext {
-    pub(crate) fn new(job: JobId, node: NodeId, desk: Arc<Desk>, outbox: Arc<dyn Outbox>) -> Self {
-        Self { job, desk, messenger: Messenger { node, outbox } }
+    pub(crate) fn new(
+        job: JobId,
+        (node, workers): (NodeId, usize),
+        desk: Arc<Desk>,
+        outbox: Arc<dyn Outbox>,
+    ) -> Self {
+        Self { job, workers, desk, messenger: Messenger { node, outbox } }
     }
 
     /// Returns the job.
@@ -129,6 +135,11 @@ impl CompanionContext {
     /// Returns the node.
     pub fn node(&self) -> NodeId {
         self.messenger.node
+    }
+
+    /// Returns the number of workers of the node. They are those of all jobs on which it works.
+    pub fn workers(&self) -> usize {
+        self.workers
     }
 
     /// Returns what sends messages, also from other threads: clones are the same.

@@ -52,7 +52,7 @@ impl Host {
     pub(crate) fn start(
         (run, stage): (Run, Stage),
         job: &JobId,
-        node: NodeId,
+        (node, workers): (NodeId, usize),
         desk: Arc<Desk>,
         dispatch: Option<&Dispatch>,
     ) -> Self {
@@ -63,7 +63,7 @@ impl Host {
             carrier: dispatch.map(Dispatch::carrier),
             sent: AtomicU64::new(0),
         });
-        let context = CompanionContext::new(job.clone(), node, Arc::clone(&desk), outbox);
+        let context = CompanionContext::new(job.clone(), (node, workers), Arc::clone(&desk), outbox);
         let host = Self { desk, end: Arc::default() };
         let (end, its_desk) = (Arc::clone(&host.end), Arc::clone(&host.desk));
         let over = move |outcome: Result<(), String>| {

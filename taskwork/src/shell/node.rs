@@ -136,9 +136,10 @@ impl RunningNode {
         let desk = run.is_some().then(Arc::<Desk>::default);
         // Before the companion begins, so that the first answers to it are heard.
         let line = seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number(), desk.clone()));
-        let companion = run
-            .zip(desk)
-            .map(|(run, desk)| Arc::new(Host::start(run, job, seat.node, desk, seat.dispatch.as_ref())));
+        let companion = run.zip(desk).map(|(run, desk)| {
+            let who = (seat.node, seat.workers);
+            Arc::new(Host::start(run, job, who, desk, seat.dispatch.as_ref()))
+        });
         let said =
             Said { events: events_in, letters: letters_in, leavings, drain, orphans_wanted, companion };
         let coordination = Arc::new(coordination(seat, &part, said));

@@ -1,0 +1,220 @@
+//! The task of a job that runs a program.
+
+use std::{
+    any::Any,
+    error::Error,
+    fmt,
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use taskwork::{Companion, Context, Job, Outcome, Output, Report, Task};
+
+use super::{
+    companion,
+    station::{Leading, Station, Told},
+};
+use crate::{
+    failure::{Failed, Failure},
+    program::{Flow, Stopped},
+    task::{TaskDef, Tasks},
+    value::{decode, encode},
+};
+
+/// A program that can be run by the nodes of a cluster.
+///
+/// It may be run several times: when the node on which it runs is lost or leaves, it begins anew on another one. So it
+/// must make the same calls each time, and depend on nothing but its arguments and what it reads of data.
+pub trait Program: Sized + 'static {
+    /// Its arguments, which every node gets.
+    type Arguments: Serialize + DeserializeOwned + Send + Sync + 'static;
+    /// What it returns.
+    type Output: Serialize + DeserializeOwned + 'static;
+
+    /// Returns the tasks that it calls ([`tasks!`](crate::tasks)).
+    fn tasks() -> Vec<&'static TaskDef>;
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Any error; a [`Failure`] if a call has failed.
+    fn run(arguments: &Self::Arguments) -> Result<Self::Output, Box<dyn Error + Send + Sync>>;
+}
+
+/// The only task of a job that runs a program.
+///
+/// # Examples
+/// ```
+/// use std::error::Error;
+/// use dataflow_framework::{Main, Program, TaskDef, task, tasks};
+///
+/// #[task]
+/// fn square(number: u64) -> u64 {
+///     number * number
+/// }
+///
+/// #[task]
+/// fn add(sum: &mut u64, number: &u64) {
+///     *sum += number;
+/// }
+///
+/// struct Squares;
+///
+/// impl Program for Squares {
+///     type Arguments = u64;
+///     type Output = u64;
+///
+///     fn tasks() -> Vec<&'static TaskDef> {
+///         tasks![square, add].to_vec()
+///     }
+///
+///     fn run(most: &u64) -> Result<u64, Box<dyn Error + Send + Sync>> {
+///         let mut sum = square(0);
+///         for number in 1..=*most {
+///             add(&mut sum, &square(number));
+///         }
+///         Ok(*sum.get()?)
+///     }
+/// }
+///
+/// // On three nodes within this process, which talk to each other as those of a cluster do.
+/// let report = Main::<Squares>::job(10).nodes(3).run()?;
+/// assert_eq!(Main::<Squares>::returned(&report)?, 385);
+/// # Ok::<(), Box<dyn Error + Send + Sync>>(())
+/// ```
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Main<P> {
+    /// How often the program was started.
+    generation: u64,
+    program: PhantomData<fn() -> P>,
+}
+
+/// What a program has returned, encoded.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Returned(Option<Result<Vec<u8>, String>>);
+
+impl Output for Returned {
+    fn merge(&mut self, other: Self) {
+        // There is one task.
+        if other.0.is_some() {
+            *self = other;
+        }
+    }
+}
+
+/// What the task reaches of the companion.
+struct Handle(Arc<Station>);
+
+impl<P: Program> Main<P> {
+    /// Creates a job that runs the program.
+    pub fn job(arguments: P::Arguments) -> Job<Self> {
+        Job::new(Self { generation: 0, program: PhantomData }, arguments)
+    }
+
+    /// Returns what the program has returned.
+    ///
+    /// # Errors
+    /// If the program has failed.
+    pub fn returned(report: &Report<Self>) -> Result<P::Output, Box<dyn Error + Send + Sync>> {
+        match &report.output.0 {
+            Some(Ok(bytes)) => decode(bytes).map_err(|Failed { reason }| reason.into()),
+            Some(Err(reason)) => Err(reason.clone().into()),
+            None => Err("the program was not run to its end".into()),
+        }
+    }
+}
+
+impl<P: Program> Task for Main<P> {
+    type Shared = P::Arguments;
+    type Output = Returned;
+
+    fn companion(_arguments: &Arc<P::Arguments>) -> Option<Companion> {
+        let (tasks, wrong) = match Tasks::new(P::tasks()) {
+            Ok(tasks) => (tasks, None),
+            Err(error) => (Tasks::default(), Some(error.to_string())),
+        };
+        let station = Arc::new(Station::new(tasks));
+        let handle = Arc::new(Handle(Arc::clone(&station)));
+        Some(Companion::new(handle, |cx| async move {
+            match wrong {
+                Some(wrong) => Err(wrong),
+                None => companion::run(cx, station).await,
+            }
+        }))
+    }
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        let Some(Handle(station)) = cx.companion::<Handle>() else {
+            *cx.output() = Returned(Some(Err("the node has no companion for this job".to_owned())));
+            return Outcome::Complete;
+        };
+        match station.tell(|| cx.waker()) {
+            Told::Waits => Outcome::Wait,
+            Told::Returned(result) => {
+                *cx.output() = Returned(Some(result));
+                Outcome::Complete
+            }
+            Told::Begin => {
+                let generation = self.generation + 1;
+                if let Some(leading) = station.lead(generation, cx.waker()) {
+                    self.generation = generation;
+                    begin::<P>(station, leading, cx.shared_arc());
+                }
+                Outcome::Wait
+            }
+        }
+    }
+
+    fn split(&mut self, _: &P::Arguments) -> Option<Self> {
+        None
+    }
+}
+
+/// Runs the program on a thread of its own, since it waits.
+fn begin<P: Program>(station: &Arc<Station>, leading: Arc<Leading>, arguments: Arc<P::Arguments>) {
+    let (its_station, run) = (Arc::clone(station), leading.run);
+    let work = move || {
+        let ended = catch_unwind(AssertUnwindSafe(|| program::<P>(&its_station, &leading, &arguments)));
+        let result = match ended {
+            Ok(result) => result,
+            // It goes on elsewhere.
+            Err(panic) if panic.is::<Stopped>() => return,
+            Err(panic) => Err(panicked(&*panic)),
+        };
+        its_station.returned(run, result);
+    };
+    if let Err(error) = thread::Builder::new().name("program".to_owned()).spawn(work) {
+        station.returned(run, Err(format!("no thread could be started: {error}")));
+    }
+}
+
+fn program<P: Program>(
+    station: &Station,
+    leading: &Leading,
+    arguments: &P::Arguments,
+) -> Result<Vec<u8>, String> {
+    let flow = Flow::new(Arc::clone(&leading.engine), Some(Arc::clone(&station.tasks)));
+    let returned = {
+        let _entered = flow.enter();
+        P::run(arguments).map_err(|error| error.to_string())?
+    };
+    let (failures, _) = leading.engine.settle();
+    if let Some(failure) = failures.iter().find(|failure| !Failure::is_seen(failure)) {
+        return Err(failure.to_string());
+    }
+    encode(&returned).map_err(|Failed { reason }| reason)
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    format!("the program has failed: {}", Failed::panicked(panic).reason)
+}
+
+impl<P> fmt::Debug for Main<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Main").field("generation", &self.generation).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,109 @@
+//! What nodes tell each other.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    core::{Argument, CallId, Frame, VersionId},
+    failure::Failed,
+    node::{Ask, Peer, Piece},
+    value::{decode, encode},
+};
+
+/// A run of a program: from its start on one node to its end there. A later one of the same job is greater, unless the
+/// runtime has lost the state of the task in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Run {
+    /// How often the program was started before, as far as its task knows.
+    pub(super) generation: u64,
+    /// When it was started, in microseconds since 1970 by the clock of the node.
+    pub(super) started_us: u64,
+}
+
+/// A message from one companion to another.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Message {
+    pub(super) run: Run,
+    pub(super) content: Content,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Content {
+    /// From the head, on the line of this number.
+    ToSite(u32, Frame),
+    /// To the head, on the line of this number.
+    ToHead(u32, Frame),
+    Ask(Ask),
+    Piece(Piece),
+    /// The answer to [`Ask`](Self::Ask) if the version is not there.
+    Absent(VersionId),
+}
+
+/// What the head orders.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// To take part, and say so.
+    TakePart,
+    Assign {
+        call: CallId,
+        module: String,
+        name: String,
+        arguments: Vec<Argument>,
+        in_place: Vec<bool>,
+        elsewhere: Vec<(VersionId, Vec<Peer>)>,
+    },
+    Forget(VersionId),
+}
+
+/// What is told to the head.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum News {
+    /// The node takes part, with so many workers.
+    TakesPart(u32),
+    Written {
+        call: CallId,
+        bytes: Vec<u64>,
+        ns: u64,
+    },
+    Failed {
+        call: CallId,
+        reason: String,
+    },
+    Unable(CallId),
+    /// The node leaves soon, and wants no more calls.
+    Leaves,
+    Copied(VersionId),
+}
+
+impl Message {
+    pub(super) fn encoded(&self) -> Vec<u8> {
+        coded(self)
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Failed> {
+        decode(bytes)
+    }
+}
+
+impl Order {
+    pub(super) fn encoded(&self) -> Vec<u8> {
+        coded(self)
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Failed> {
+        decode(bytes)
+    }
+}
+
+impl News {
+    pub(super) fn encoded(&self) -> Vec<u8> {
+        coded(self)
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Failed> {
+        decode(bytes)
+    }
+}
+
+fn coded<T: Serialize>(message: &T) -> Vec<u8> {
+    encode(message).unwrap_or_else(|Failed { reason }| unreachable!("messages can be encoded: {reason}"))
+}

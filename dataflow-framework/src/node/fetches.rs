@@ -1,0 +1,259 @@
+//! The versions that are under way to this node, and the calls that wait for them.
+//!
+//! A version is fetched in pieces, some of which are under way at a time. Messages may be lost: what does not arrive in
+//! time is asked for again, and when that is of no use, of the next node that has the version.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    core::{Assignment, CallId, VersionId},
+    node::Peer,
+};
+
+/// The size of a piece, in bytes; the last one of a version is smaller.
+const PIECE_BYTES: u64 = 256 << 10;
+
+/// The maximum number of pieces of a version that are under way.
+const PIECES_UNDER_WAY_MAX: usize = 8;
+
+/// The maximum number of versions that are fetched at a time.
+const FETCHES_MAX: usize = 8;
+
+/// The maximum size of a version that is fetched, in bytes.
+const VERSION_BYTES_MAX: u64 = 64 << 30;
+
+/// The time after which pieces are asked for again, in milliseconds.
+const REPEAT_MS: u64 = 500;
+
+/// How often pieces are asked for again before the next node is asked.
+const REPEATS_MAX: u32 = 6;
+
+/// A request for a piece of a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ask {
+    pub(crate) version: VersionId,
+    /// The number of the piece, from 0.
+    pub(crate) piece: u64,
+}
+
+/// A piece of a version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Piece {
+    pub(crate) ask: Ask,
+    /// The size of the whole version, in bytes.
+    pub(crate) total: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Piece {
+    /// Returns the piece that is asked for, which is empty beyond the end.
+    pub(crate) fn of(ask: Ask, encoded: &[u8]) -> Self {
+        let at = |piece: u64| {
+            usize::try_from(piece.saturating_mul(PIECE_BYTES)).unwrap_or(usize::MAX).min(encoded.len())
+        };
+        let bytes = encoded[at(ask.piece)..at(ask.piece.saturating_add(1))].to_vec();
+        Self { ask, total: encoded.len() as u64, bytes }
+    }
+}
+
+/// A version that has arrived.
+pub(crate) struct Arrived {
+    pub(crate) version: VersionId,
+    pub(crate) bytes: Vec<u8>,
+    /// Whether a call waits for it that changes it in place.
+    pub(crate) is_taken: bool,
+    /// The calls that miss nothing else.
+    pub(crate) ready: Vec<Assignment>,
+}
+
+/// The versions that are under way to this node, and the calls that wait for them.
+#[derive(Debug, Default)]
+pub(crate) struct Fetches {
+    under_way: BTreeMap<VersionId, Fetch>,
+    /// The calls that wait, and how many versions each is missing.
+    calls: BTreeMap<CallId, (Assignment, usize)>,
+}
+
+/// A version that is under way.
+#[derive(Debug)]
+struct Fetch {
+    /// The nodes that have it, the next one first.
+    from: VecDeque<Peer>,
+    /// What has arrived, by the numbers of pieces.
+    pieces: BTreeMap<u64, Vec<u8>>,
+    total: Option<u64>,
+    /// The number of pieces that were asked for and have not arrived.
+    asked: Vec<u64>,
+    /// The next piece to be asked for.
+    next: u64,
+    /// When something was last asked for or has arrived.
+    moved_ms: u64,
+    repeats: u32,
+    calls: Vec<CallId>,
+}
+
+impl Fetches {
+    /// Adds a call that waits for versions.
+    pub(crate) fn add(&mut self, assignment: Assignment, missing: Vec<(VersionId, Vec<Peer>)>) {
+        let call = assignment.call;
+        self.calls.insert(call, (assignment, missing.len()));
+        for (version, from) in missing {
+            self.add_alone(version, from);
+            let fetch = self.under_way.get_mut(&version).expect("it was added");
+            fetch.calls.push(call);
+        }
+    }
+
+    /// Adds a version for which no call waits.
+    pub(crate) fn add_alone(&mut self, version: VersionId, from: Vec<Peer>) {
+        let fetch = self.under_way.entry(version).or_insert_with(|| Fetch {
+            from: VecDeque::new(),
+            pieces: BTreeMap::new(),
+            total: None,
+            asked: Vec::new(),
+            next: 0,
+            moved_ms: 0,
+            repeats: 0,
+            calls: Vec::new(),
+        });
+        for peer in from {
+            if !fetch.from.contains(&peer) {
+                fetch.from.push_back(peer);
+            }
+        }
+    }
+
+    /// Returns what is to be asked for now; and the versions that are not to be had, with the calls that waited for
+    /// them.
+    pub(crate) fn asks(&mut self, now_ms: u64) -> (Vec<(Peer, Ask)>, Vec<(VersionId, Vec<CallId>)>) {
+        let (mut asks, mut given_up) = (Vec::new(), Vec::new());
+        for (version, fetch) in self.under_way.iter_mut().take(FETCHES_MAX) {
+            if !fetch.asked.is_empty() && now_ms >= fetch.moved_ms + REPEAT_MS {
+                fetch.repeat();
+            }
+            let Some(peer) = fetch.from.front().copied() else {
+                given_up.push(*version);
+                continue;
+            };
+            for piece in fetch.pieces_to_ask() {
+                fetch.moved_ms = now_ms;
+                asks.push((peer, Ask { version: *version, piece }));
+            }
+        }
+        let given_up = given_up.into_iter().map(|version| (version, self.give_up(version))).collect();
+        (asks, given_up)
+    }
+
+    /// Forgets a version that is not to be had, and returns the calls that need it.
+    fn give_up(&mut self, version: VersionId) -> Vec<CallId> {
+        let calls = self.under_way.remove(&version).map(|fetch| fetch.calls).unwrap_or_default();
+        for call in &calls {
+            self.calls.remove(call);
+            for fetch in self.under_way.values_mut() {
+                fetch.calls.retain(|other| other != call);
+            }
+        }
+        calls
+    }
+
+    /// Takes in a piece. Returns the version if it is complete.
+    pub(crate) fn piece(&mut self, piece: Piece, now_ms: u64) -> Option<Arrived> {
+        let Piece { ask: Ask { version, piece: number }, total, bytes } = piece;
+        let fetch = self.under_way.get_mut(&version)?;
+        let position = fetch.asked.iter().position(|asked| *asked == number)?;
+        let is_size = bytes.len() as u64 == size_of_piece(number, total)
+            && fetch.total.is_none_or(|known| known == total);
+        if !is_size || total > VERSION_BYTES_MAX {
+            // Whoever sends that has something else.
+            fetch.turn_away();
+            return None;
+        }
+        fetch.asked.swap_remove(position);
+        fetch.total = Some(total);
+        fetch.pieces.insert(number, bytes);
+        (fetch.moved_ms, fetch.repeats) = (now_ms, 0);
+        if (fetch.pieces.len() as u64) < pieces_of(total) {
+            return None;
+        }
+        let Fetch { pieces, calls, .. } = self.under_way.remove(&version)?;
+        let bytes = pieces.into_values().flatten().collect();
+        let (mut is_taken, mut ready) = (false, Vec::new());
+        for call in calls {
+            let Some((assignment, missing)) = self.calls.get_mut(&call) else { continue };
+            is_taken |= assignment.takes(version);
+            *missing -= 1;
+            if *missing == 0 {
+                ready.extend(self.calls.remove(&call).map(|(assignment, _)| assignment));
+            }
+        }
+        Some(Arrived { version, bytes, is_taken, ready })
+    }
+
+    /// Takes in that a node does not have a version.
+    pub(crate) fn absent(&mut self, from: Peer, version: VersionId) {
+        if let Some(fetch) = self.under_way.get_mut(&version)
+            && fetch.from.front() == Some(&from)
+        {
+            fetch.turn_away();
+        }
+    }
+
+    /// Takes in that a node is gone.
+    pub(crate) fn is_gone(&mut self, peer: Peer) {
+        for fetch in self.under_way.values_mut() {
+            if fetch.from.front() == Some(&peer) {
+                fetch.turn_away();
+            }
+            fetch.from.retain(|other| *other != peer);
+        }
+    }
+}
+
+impl Fetch {
+    /// Asks for everything again that has not arrived.
+    fn repeat(&mut self) {
+        self.repeats += 1;
+        if self.repeats > REPEATS_MAX {
+            self.turn_away();
+        }
+        self.next = 0;
+        self.asked.clear();
+    }
+
+    /// Turns to the next node. Pieces are the same from each.
+    fn turn_away(&mut self) {
+        self.from.pop_front();
+        self.repeats = 0;
+        self.next = 0;
+        self.asked.clear();
+        // What was said of its size may have been wrong.
+        self.total = None;
+        self.pieces.clear();
+    }
+
+    /// Returns the pieces to be asked for now.
+    fn pieces_to_ask(&mut self) -> Vec<u64> {
+        // Only the first one tells how many there are.
+        let end = self.total.map_or(1, pieces_of);
+        let mut pieces = Vec::new();
+        while self.next < end && self.asked.len() < PIECES_UNDER_WAY_MAX {
+            if !self.pieces.contains_key(&self.next) {
+                self.asked.push(self.next);
+                pieces.push(self.next);
+            }
+            self.next += 1;
+        }
+        pieces
+    }
+}
+
+/// Returns the number of pieces of a version; an empty one has one.
+fn pieces_of(total: u64) -> u64 {
+    total.div_ceil(PIECE_BYTES).max(1)
+}
+
+fn size_of_piece(number: u64, total: u64) -> u64 {
+    total.saturating_sub(number.saturating_mul(PIECE_BYTES)).min(PIECE_BYTES)
+}
