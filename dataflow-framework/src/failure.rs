@@ -26,9 +26,22 @@ struct Inner {
     is_seen: AtomicBool,
 }
 
+/// The maximum length of a reason, in bytes.
+const REASON_BYTES_MAX: usize = 16 << 10;
+
+/// Returns the beginning of a reason that is too long.
+fn cut(reason: String) -> String {
+    if reason.len() <= REASON_BYTES_MAX {
+        return reason;
+    }
+    let end = (0..=REASON_BYTES_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
+    format!("{} …", &reason[..end])
+}
+
 impl Failure {
     pub(crate) fn new(task: &'static str, call: CallId, reason: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { task, call, reason: reason.into(), is_seen: AtomicBool::new(false) }))
+        let reason = cut(reason.into());
+        Self(Arc::new(Inner { task, call, reason, is_seen: AtomicBool::new(false) }))
     }
 
     /// Returns the name of the task.

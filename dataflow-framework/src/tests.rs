@@ -14,7 +14,7 @@ fn everywhere<R: PartialEq + std::fmt::Debug>(program: fn() -> Result<R, Failure
 }
 
 fn table() -> Vec<&'static crate::TaskDef> {
-    tasks![make, increment, add, sum, both, halve, nothing, append].to_vec()
+    tasks![make, increment, add, sum, both, halve, append, length].to_vec()
 }
 
 #[task]
@@ -239,6 +239,31 @@ fn the_programs_own_error_is_told_as_it_is() {
         matches!(&error, Err(WorkflowError::Program(error)) if error.to_string() == "no input"),
         "{error:?}"
     );
+}
+
+#[task]
+fn length(text: String, prefix: &u64) -> u64 {
+    text.len() as u64 + prefix
+}
+
+#[test]
+fn large_copies_are_data() {
+    let lengths = everywhere(|| {
+        let one = make(1);
+        let lengths: Vec<_> = [10, 100_000, 3_000_000].map(|size| length("x".repeat(size), &one)).into();
+        lengths.iter().map(|length| Ok(*length.get()?)).collect::<Result<Vec<_>, Failure>>()
+    });
+    assert_eq!(lengths, [11, 100_001, 3_000_001]);
+}
+
+#[test]
+fn a_call_that_reads_too_many_data_is_refused() {
+    let error = Workflow::new(table()).unwrap().workers(1).run(|| {
+        let parts = vec![make(1); 10_001];
+        Ok::<_, Failure>(*sum(&parts).get()?)
+    });
+    let text = error.expect_err("it reads too many").to_string();
+    assert!(text.contains("it reads 10001 data at once, and may read 10000"), "{text}");
 }
 
 #[test]

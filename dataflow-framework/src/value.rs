@@ -76,14 +76,13 @@ impl Value {
 
     /// Returns it as what it is.
     pub(crate) fn read<T: Datum>(self) -> Result<Arc<T>, Failed> {
-        let typed = match self.0.value.get() {
-            Some(typed) => typed,
-            None => {
-                let bytes = self.0.encoded.get().expect("it is a value or encoded");
-                let value = Arc::new(decode::<T>(bytes)?);
-                // If another thread was faster, both have the same.
-                self.0.value.get_or_init(|| Typed::new(value))
-            }
+        let typed = if let Some(typed) = self.0.value.get() {
+            typed
+        } else {
+            let bytes = self.0.encoded.get().expect("it is a value or encoded");
+            let value = Arc::new(decode::<T>(bytes)?);
+            // If another thread was faster, both have the same.
+            self.0.value.get_or_init(|| Typed::new(value))
         };
         let Typed { value, kind } = typed;
         let value = Arc::clone(value).downcast();

@@ -68,7 +68,10 @@ pub(super) enum News {
         call: CallId,
         reason: String,
     },
-    Unable(CallId),
+    Unable {
+        call: CallId,
+        missing: VersionId,
+    },
     /// The node leaves soon, and wants no more calls.
     Leaves,
     Copied(VersionId),

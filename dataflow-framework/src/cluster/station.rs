@@ -24,6 +24,9 @@ use crate::{
 /// The number of calls that a program may be ahead of its tasks.
 const CALLS_AHEAD_MAX: usize = 100_000;
 
+/// The maximum number of nodes that are named as having a version.
+const SOURCES_MAX: usize = 4;
+
 /// The part of the framework on one node: the handle of the companion.
 pub(super) struct Station {
     pub(super) tasks: Arc<Tasks>,
@@ -387,7 +390,7 @@ impl Following {
     fn obey(&self, tasks: &Tasks, order: Order) {
         match order {
             Order::TakePart => {}
-            Order::Forget(version) => self.site.forget(&[version]),
+            Order::Forget(version) => drop(self.site.forget(version)),
             Order::Assign { call, module, name, arguments, in_place, elsewhere } => {
                 let Some(task) = tasks.get(&module, &name) else {
                     let reason = format!("a node has no task {module}::{name}");
@@ -409,8 +412,8 @@ impl Report for Following {
         });
     }
 
-    fn unable(&self, call: CallId) {
-        self.say(&News::Unable(call));
+    fn unable(&self, call: CallId, missing: VersionId) {
+        self.say(&News::Unable { call, missing });
     }
 
     fn copied(&self, version: VersionId) {
@@ -508,7 +511,7 @@ impl Leading {
                 let name = graph.task_of(call).map_or("", |task| task.name);
                 graph.ended(call, member, Outcome::Failed(Failure::new(name, call, reason)));
             }
-            News::Unable(call) => graph.unable(call, member),
+            News::Unable { call, missing } => graph.unable(call, member, missing),
             News::Leaves => graph.leaves(member),
             News::Copied(version) => graph.copied(version, member),
         });
@@ -572,11 +575,11 @@ impl Others for Followers {
 
     fn peers(&self, members: &[Member]) -> Vec<Peer> {
         let known = self.known();
-        members.iter().filter_map(|member| known.node(*member)).collect()
+        members.iter().take(SOURCES_MAX).filter_map(|member| known.node(*member)).collect()
     }
 
-    fn flush(&self) {
-        if self.has_more.load(Relaxed) {
+    fn flush(&self, brings: bool) {
+        if brings || self.has_more.load(Relaxed) {
             self.wake.notify_one();
         }
     }

@@ -139,12 +139,8 @@ impl Graph {
         }
     }
 
-    /// Adds data that the program brings in, of which it has one handle.
-    ///
-    /// # Panics
-    /// If its number is not greater than those before.
+    /// Adds data that the program brings in, of which it has one handle. Its number is that of no call.
     pub(crate) fn data(&mut self, id: CallId, bytes: u64) {
-        self.number(id);
         let state = State::Present(Copies { members: vec![Member::HERE], bytes });
         self.versions.insert(VersionId { call: id, slot: 0 }, Version::new(state, 0));
     }
@@ -223,9 +219,10 @@ impl Graph {
         }
     }
 
-    /// Tells that a member could not get what a call reads that was assigned to it.
-    pub(crate) fn unable(&mut self, id: CallId, member: Member) {
+    /// Tells that a member could not get a version for a call that was assigned to it.
+    pub(crate) fn unable(&mut self, id: CallId, member: Member, missing: VersionId) {
         if self.runs_on(id, member) {
+            self.is_not_to_be_had(missing);
             self.members.ended(member);
             self.misses_what_it_took(id, member);
             self.begins_again(id);
@@ -240,11 +237,7 @@ impl Graph {
     pub(crate) fn copied(&mut self, id: VersionId, member: Member) {
         let is_known = self.members.has(member);
         match self.versions.get_mut(&id).map(|version| &mut version.state) {
-            Some(State::Present(copies)) if is_known => {
-                if !copies.members.contains(&member) {
-                    copies.members.push(member);
-                }
-            }
+            Some(State::Present(copies)) if is_known => copies.add(member),
             // Nobody needs it any more, or will when its call has run again.
             _ if is_known => self.actions.push(Action::Forget(member, id)),
             _ => {}
@@ -282,16 +275,11 @@ impl Graph {
             return self.actions.push(Action::Forget(member, id));
         };
         match &mut version.state {
-            State::Present(copies) => {
-                if !copies.members.contains(&member) {
-                    copies.members.push(member);
-                }
-                return;
-            }
+            State::Present(copies) => return copies.add(member),
             // The program was told so.
             State::Failed(_) => return self.actions.push(Action::Forget(member, id)),
             state @ (State::Awaited | State::Gone) => {
-                *state = State::Present(Copies { members: vec![member], bytes })
+                *state = State::Present(Copies { members: vec![member], bytes });
             }
         }
         if version.is_wanted && member != Member::HERE {

@@ -78,7 +78,22 @@ impl Graph {
     /// Tells that a version could not be brought to where the program runs from those that were named.
     pub(crate) fn not_brought(&mut self, id: VersionId) {
         if self.versions.get(&id).is_some_and(|version| version.is_wanted) {
+            self.is_not_to_be_had(id);
             self.want_again(id);
+        }
+    }
+
+    /// Gives a version up where nobody gets it from, so that it is made again.
+    pub(super) fn is_not_to_be_had(&mut self, id: VersionId) {
+        // Data that the program has brought in cannot be made again.
+        let Some(version) = self.versions.get_mut(&id).filter(|_| self.calls.contains_key(&id.call)) else {
+            return;
+        };
+        let State::Present(copies) = &mut version.state else { return };
+        let unreachable = copies.members.extract_if(.., |member| *member != Member::HERE);
+        self.actions.extend(unreachable.map(|member| Action::Forget(member, id)));
+        if copies.members.is_empty() {
+            version.state = State::Gone;
         }
     }
 
@@ -188,10 +203,7 @@ impl Graph {
             let id = VersionId { call, slot };
             match self.versions.get_mut(&id).map(|version| &mut version.state) {
                 // It is as good as any other copy.
-                Some(State::Present(copies)) if !copies.members.contains(&member) => {
-                    copies.members.push(member)
-                }
-                Some(State::Present(_)) => {}
+                Some(State::Present(copies)) => copies.add(member),
                 _ => self.actions.push(Action::Forget(member, id)),
             }
         }

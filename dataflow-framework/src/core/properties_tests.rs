@@ -167,14 +167,14 @@ impl Run {
             Statement::Get(variable) => self.get(*variable),
             Statement::Join(workers) => self.join(*workers),
             Statement::Lose(which) => {
-                if let Some(member) = self.other(which).filter(|_| has_losses) {
+                if let Some(member) = self.other(*which).filter(|_| has_losses) {
                     self.stores.remove(&member);
                     self.running.retain(|(on, ..)| *on != member);
                     self.graph.lost(member);
                 }
             }
             Statement::Leave(which) => {
-                if let Some(member) = self.other(which) {
+                if let Some(member) = self.other(*which) {
                     self.graph.leaves(member);
                 }
             }
@@ -184,7 +184,7 @@ impl Run {
     }
 
     /// Returns a member on which the program does not run.
-    fn other(&self, which: &prop::sample::Index) -> Option<Member> {
+    fn other(&self, which: prop::sample::Index) -> Option<Member> {
         let others: Vec<_> = self.stores.keys().filter(|member| **member != Member::HERE).collect();
         (!others.is_empty()).then(|| *others[which.index(others.len())])
     }
@@ -273,7 +273,7 @@ impl Run {
     fn begin(&mut self, member: Member, assignment: Assignment) {
         for (version, from) in &assignment.elsewhere {
             let Some(value) = self.fetch(*version, from) else {
-                return self.graph.unable(assignment.call, member);
+                return self.graph.unable(assignment.call, member, *version);
             };
             self.put(member, *version, value);
             let mut updates =

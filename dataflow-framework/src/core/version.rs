@@ -55,6 +55,15 @@ pub(super) struct Copies {
     pub(super) bytes: u64,
 }
 
+impl Copies {
+    /// Adds a member that has it.
+    pub(super) fn add(&mut self, member: Member) {
+        if !self.members.contains(&member) {
+            self.members.push(member);
+        }
+    }
+}
+
 impl Version {
     /// Creates a version of which the program has one handle.
     pub(super) fn new(state: State, depth: u64) -> Self {

@@ -68,6 +68,13 @@ pub(crate) struct Arrived {
     pub(crate) ready: Vec<Assignment>,
 }
 
+/// A version that is not to be had.
+pub(crate) struct GivenUp {
+    pub(crate) version: VersionId,
+    /// The calls that waited for it.
+    pub(crate) calls: Vec<CallId>,
+}
+
 /// The versions that are under way to this node, and the calls that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
@@ -127,7 +134,7 @@ impl Fetches {
 
     /// Returns what is to be asked for now; and the versions that are not to be had, with the calls that waited for
     /// them.
-    pub(crate) fn asks(&mut self, now_ms: u64) -> (Vec<(Peer, Ask)>, Vec<(VersionId, Vec<CallId>)>) {
+    pub(crate) fn asks(&mut self, now_ms: u64) -> (Vec<(Peer, Ask)>, Vec<GivenUp>) {
         let (mut asks, mut given_up) = (Vec::new(), Vec::new());
         for (version, fetch) in self.under_way.iter_mut().take(FETCHES_MAX) {
             if !fetch.asked.is_empty() && now_ms >= fetch.moved_ms + REPEAT_MS {
@@ -142,12 +149,12 @@ impl Fetches {
                 asks.push((peer, Ask { version: *version, piece }));
             }
         }
-        let given_up = given_up.into_iter().map(|version| (version, self.give_up(version))).collect();
+        let given_up = given_up.into_iter().map(|version| self.give_up(version)).collect();
         (asks, given_up)
     }
 
     /// Forgets a version that is not to be had, and returns the calls that need it.
-    fn give_up(&mut self, version: VersionId) -> Vec<CallId> {
+    fn give_up(&mut self, version: VersionId) -> GivenUp {
         let calls = self.under_way.remove(&version).map(|fetch| fetch.calls).unwrap_or_default();
         for call in &calls {
             self.calls.remove(call);
@@ -155,7 +162,7 @@ impl Fetches {
                 fetch.calls.retain(|other| other != call);
             }
         }
-        calls
+        GivenUp { version, calls }
     }
 
     /// Takes in a piece. Returns the version if it is complete.

@@ -69,6 +69,8 @@ impl<'a> Invocation<'a> {
     pub fn copied<T: Datum>(&mut self) -> Result<T, Failed> {
         match self.argument()? {
             Argument::Copied(bytes) => decode(bytes),
+            // It was too large.
+            Argument::Read(_) => self.input()?.own(),
             _ => Err(Failed::of("an argument is data where the task takes a value")),
         }
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    fetches::{Arrived, Ask, Fetches, Piece},
+    fetches::{Arrived, Ask, Fetches, GivenUp, Piece},
     invocation::Invocation,
     queue::Queue,
     store::Store,
@@ -27,8 +27,8 @@ pub(crate) trait Report: Send + Sync {
     /// Tells how a call has ended.
     fn ended(&self, call: CallId, outcome: Outcome);
 
-    /// Tells that a call cannot run here, because what it reads is not to be had.
-    fn unable(&self, call: CallId);
+    /// Tells that a call cannot run here, because a version that it reads is not to be had.
+    fn unable(&self, call: CallId, missing: VersionId);
 
     /// Tells that a version was brought here.
     fn copied(&self, version: VersionId);
@@ -80,9 +80,10 @@ impl Site {
         self.store.get(version)
     }
 
-    /// Forgets versions.
-    pub(crate) fn forget(&self, versions: &[VersionId]) {
-        self.store.forget(versions);
+    /// Forgets a version, and returns it: to drop it may take a while.
+    #[must_use = "to drop it takes a while"]
+    pub(crate) fn forget(&self, version: VersionId) -> Option<Value> {
+        self.store.forget(version)
     }
 
     /// Takes in a call, which runs when what it reads is here. `from` says where each of the versions is that were not
@@ -111,9 +112,9 @@ impl Site {
         let (asks, given_up) = self.fetches().asks(now_ms);
         let report = self.report.upgrade().filter(|_| !given_up.is_empty());
         if let Some(report) = report {
-            for (version, calls) in given_up {
+            for GivenUp { version, calls } in given_up {
                 for call in calls {
-                    report.unable(call);
+                    report.unable(call, version);
                 }
                 report.not_brought(version);
             }
@@ -159,12 +160,15 @@ impl Site {
             return;
         }
         let Assignment { call, task, .. } = assignment;
-        let Some(inputs) = self.store.inputs(&assignment) else {
-            // Something was forgotten meanwhile, since the call was taken from this node.
-            if let Some(report) = self.report.upgrade() {
-                report.unable(call);
+        let inputs = match self.store.inputs(&assignment) {
+            Ok(inputs) => inputs,
+            Err(missing) => {
+                // It was forgotten meanwhile, since the call was taken from this node.
+                if let Some(report) = self.report.upgrade() {
+                    report.unable(call, missing);
+                }
+                return;
             }
-            return;
         };
         let begun = Instant::now();
         let outcome = match run_task(&assignment, inputs) {

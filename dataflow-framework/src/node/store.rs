@@ -36,31 +36,28 @@ impl Store {
         self.lock().get(&version).cloned()
     }
 
-    /// Forgets versions that nobody needs.
-    pub(crate) fn forget(&self, forgotten: &[VersionId]) {
-        let mut versions = self.lock();
-        let values: Vec<_> = forgotten.iter().map(|version| versions.remove(version)).collect();
-        // To drop a large value takes a while.
-        drop(versions);
-        drop(values);
+    /// Forgets a version, and returns it: to drop a large value takes a while.
+    pub(crate) fn forget(&self, version: VersionId) -> Option<Value> {
+        self.lock().remove(&version)
     }
 
     /// Returns what a call reads, in the order of its arguments. What it changes in place is not here any more.
-    /// `None` if a version is not here.
-    pub(crate) fn inputs(&self, assignment: &Assignment) -> Option<Vec<Value>> {
+    ///
+    /// # Errors
+    /// A version that is not here; then nothing is taken.
+    pub(crate) fn inputs(&self, assignment: &Assignment) -> Result<Vec<Value>, VersionId> {
         let mut versions = self.lock();
-        let mut in_place = assignment.in_place.iter();
-        let mut inputs = Vec::new();
-        for argument in &*assignment.arguments {
-            let is_taken = matches!(argument, Argument::Update(_)) && in_place.next() == Some(&true);
-            for version in argument.versions() {
-                inputs.push(if is_taken {
-                    versions.remove(version)?
-                } else {
-                    versions.get(version)?.clone()
-                });
+        let reads = || assignment.arguments.iter().flat_map(Argument::versions);
+        if let Some(missing) = reads().find(|version| !versions.contains_key(version)) {
+            return Err(*missing);
+        }
+        let inputs = reads().map(|version| versions[version].clone()).collect();
+        let updates = assignment.arguments.iter().filter(|argument| matches!(argument, Argument::Update(_)));
+        for (update, in_place) in updates.zip(&assignment.in_place) {
+            for version in update.versions().iter().filter(|_| *in_place) {
+                versions.remove(version);
             }
         }
-        Some(inputs)
+        Ok(inputs)
     }
 }

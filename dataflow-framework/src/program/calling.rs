@@ -11,8 +11,14 @@ use crate::{
     failure::{Failed, Failure},
     options::Options,
     task::TaskDef,
-    value::{Datum, encode},
+    value::{Datum, Value, encode},
 };
+
+/// The maximum size of all values that are copied into a call, in bytes. Beyond it they are data.
+const COPIED_BYTES_MAX: usize = 64 << 10;
+
+/// The maximum number of data that a call reads as one argument.
+const DATA_MAX: usize = 10_000;
 
 /// A call while its arguments are gathered, in the order of the parameters. The code that the attribute
 /// [`task`](crate::task) writes uses it.
@@ -27,6 +33,8 @@ pub struct Calling {
     /// Versions whose handles have moved on.
     dropped: Vec<VersionId>,
     refused: Option<String>,
+    /// The size of the copied values so far.
+    copied_bytes: usize,
 }
 
 impl Calling {
@@ -38,7 +46,17 @@ impl Calling {
             format!("{module}::{name} is not in the program's table of tasks: add it to `tasks!`")
         });
         let id = flow.number();
-        Self { flow, id, task, options, arguments: Vec::new(), writes: 0, dropped: Vec::new(), refused }
+        Self {
+            flow,
+            id,
+            task,
+            options,
+            arguments: Vec::new(),
+            writes: 0,
+            dropped: Vec::new(),
+            refused,
+            copied_bytes: 0,
+        }
     }
 
     fn check(&mut self, handle: &Handle) {
@@ -65,6 +83,10 @@ impl Calling {
         for data in all {
             self.check(&data.handle);
         }
+        if all.len() > DATA_MAX {
+            self.refused =
+                Some(format!("it reads {} data at once, and may read {DATA_MAX}: see `reduce`", all.len()));
+        }
         self.arguments.push(Argument::ReadAll(all.iter().map(|data| data.handle.version).collect()));
     }
 
@@ -85,9 +107,21 @@ impl Calling {
     /// Passes a copy of a value.
     pub fn copy<T: Datum>(&mut self, value: &T) {
         match encode(value) {
-            Ok(bytes) => self.arguments.push(Argument::Copied(bytes)),
+            Ok(bytes) if self.copied_bytes + bytes.len() <= COPIED_BYTES_MAX => {
+                self.copied_bytes += bytes.len();
+                self.arguments.push(Argument::Copied(bytes));
+            }
+            Ok(bytes) => self.bring(bytes),
             Err(Failed { reason }) => self.refused = Some(reason),
         }
+    }
+
+    /// Passes a large copy as data of its own, so that calls stay small.
+    fn bring(&mut self, bytes: Vec<u8>) {
+        let version = VersionId { call: self.flow.number(), slot: 0 };
+        self.flow.engine.bring(version.call, Value::from_encoded(bytes));
+        self.arguments.push(Argument::Read(version));
+        self.dropped.push(version);
     }
 
     /// Returns a result. Results come after everything that is updated.
@@ -98,7 +132,7 @@ impl Calling {
 
     /// Makes the call.
     pub fn submit(self) {
-        let Self { flow, id, task, options, mut arguments, writes, dropped, refused } = self;
+        let Self { flow, id, task, options, mut arguments, writes, dropped, refused, .. } = self;
         let refused = refused.map(|reason| Failure::new(task.name, id, reason));
         if refused.is_some() {
             arguments.clear();

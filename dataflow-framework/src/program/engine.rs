@@ -37,8 +37,8 @@ pub(crate) trait Others: Send + Sync {
     /// Returns the nodes behind members.
     fn peers(&self, members: &[Member]) -> Vec<Peer>;
 
-    /// Sends what was said.
-    fn flush(&self);
+    /// Sends what was said; also what is asked of others, if something is to be brought here.
+    fn flush(&self, brings: bool);
 }
 
 struct State {
@@ -111,12 +111,12 @@ impl Engine {
         if has_happened {
             state.awaited = None;
         }
-        let actions = state.graph.actions();
+        let after = self.perform(&mut state);
         drop(state);
         if has_happened {
             self.happened.notify_one();
         }
-        self.perform(actions);
+        self.finish(&after);
         result
     }
 
@@ -187,13 +187,13 @@ impl Engine {
         loop {
             let mut state = self.lock();
             let has_happened = state.has_happened(awaited);
-            let actions = state.graph.actions();
-            if has_happened && actions.is_empty() {
+            let after = self.perform(&mut state);
+            if has_happened && after.is_nothing() {
                 return state;
             }
-            if !actions.is_empty() {
+            if !after.is_nothing() {
                 drop(state);
-                self.perform(actions);
+                self.finish(&after);
                 continue;
             }
             state.awaited = Some(awaited);
@@ -219,12 +219,15 @@ impl Engine {
         }
     }
 
-    fn perform(&self, actions: Vec<Action>) {
-        let mut forgotten = Vec::new();
-        let is_over = actions.is_empty();
-        for action in actions {
+    /// Does what is to be done, under the lock: a node that is to forget a version must not be told so after it is
+    /// told to make it again.
+    fn perform(&self, state: &mut State) -> After {
+        let mut after = After::default();
+        for action in state.graph.actions() {
             match (action, &self.others) {
-                (Action::Forget(Member::HERE, version), _) => forgotten.push(version),
+                (Action::Forget(Member::HERE, version), _) => {
+                    after.forgotten.extend(self.site.forget(version));
+                }
                 (Action::Assign(Member::HERE, assignment), others) => {
                     let from = others.iter().flat_map(|others| {
                         assignment
@@ -234,26 +237,49 @@ impl Engine {
                     });
                     let from = from.collect();
                     self.site.assign(assignment, from);
-                    if self.is_sequential {
-                        self.queue.run_one();
-                    }
+                    after.assigned += 1;
                 }
                 (Action::Forget(member, version), Some(others)) => others.forget(member, version),
                 (Action::Assign(member, assignment), Some(others)) => others.assign(member, &assignment),
                 (Action::Bring(version, members), Some(others)) => {
                     self.site.fetch(version, others.peers(&members));
+                    after.brings = true;
                 }
                 (Action::Forget(..) | Action::Assign(..) | Action::Bring(..), None) => {
                     unreachable!("everything is here")
                 }
             }
         }
-        if !forgotten.is_empty() {
-            self.site.forget(&forgotten);
+        after
+    }
+
+    /// Does what may take longer.
+    fn finish(&self, after: &After) {
+        if let Some(others) = &self.others {
+            others.flush(after.brings);
         }
-        if let Some(others) = self.others.as_ref().filter(|_| !is_over) {
-            others.flush();
+        if self.is_sequential {
+            for _ in 0..after.assigned {
+                self.queue.run_one();
+            }
         }
+    }
+}
+
+/// What is done when the lock is released.
+#[derive(Default)]
+struct After {
+    /// Is dropped.
+    forgotten: Vec<Value>,
+    /// The number of calls that were assigned here.
+    assigned: usize,
+    /// Whether something is to be brought here.
+    brings: bool,
+}
+
+impl After {
+    fn is_nothing(&self) -> bool {
+        self.forgotten.is_empty() && self.assigned == 0 && !self.brings
     }
 }
 
@@ -262,8 +288,8 @@ impl Report for Engine {
         self.change(|graph| graph.ended(call, Member::HERE, outcome));
     }
 
-    fn unable(&self, call: CallId) {
-        self.change(|graph| graph.unable(call, Member::HERE));
+    fn unable(&self, call: CallId, missing: VersionId) {
+        self.change(|graph| graph.unable(call, Member::HERE, missing));
     }
 
     fn copied(&self, version: VersionId) {
