@@ -1,5 +1,6 @@
 //! Workflows: a sequential program whose calls become tasks, ordered by the data that they read and write, after
-//! E. Tejedor, *Programming and Parallelising Applications for Distributed Infrastructures*, 2013 (Java `StarSs`, `COMPSs`).
+//! E. Tejedor, *Programming and Parallelising Applications for Distributed Infrastructures*, 2013 (Java `StarSs`,
+//! `COMPSs`).
 //!
 //! A task is a plain function with the attribute [`task`]. Its types say what it does to its data: it reads `&T`,
 //! updates `&mut T`, makes what it returns; what it takes by value is copied into the call. Where the function is
@@ -56,6 +57,14 @@
 //! A task fails when it returns an `Err` or panics. Calls that depend on what it should have written are not run, and
 //! [`Data::get`] returns its [`Failure`] for everything that depends on it. A program that was told of no failure fails
 //! with the first at its end: none is overlooked.
+//!
+//! # On a cluster
+//!
+//! A [`Program`] with a command line ([`cli`]) runs on all cores (`solve`), on several nodes within one process
+//! (`solve --nodes 4`), and on the nodes of a cluster (`submit`), which may come and go: what a lost node had is made
+//! again by the calls that had written it, as far as it is needed. The program itself may be started again on another
+//! node; so it has to make the same calls each time. What tasks and programs do beside their data, such as writing a
+//! file, may be done several times.
 //!
 //! # Options
 //!

@@ -70,6 +70,8 @@ pub(super) struct Call {
     pub(super) state: CallState,
     /// How often it has run and failed.
     pub(super) failures: u32,
+    /// How many members were lost to which it was assigned.
+    pub(super) deaths: u32,
 }
 
 /// What a call waits for.

@@ -41,7 +41,7 @@ pub(crate) struct Graph {
     /// What is to be done, and was not taken yet.
     pub(super) actions: Vec<Action>,
     /// Failures of calls.
-    failures: Vec<Failure>,
+    pub(super) failures: Vec<Failure>,
     pub(super) figures: Figures,
 }
 
@@ -110,6 +110,7 @@ impl Graph {
             known: writes,
             state: CallState::Inputs(0),
             failures: 0,
+            deaths: 0,
         };
         let mut depth = 0;
         for input in call.reads() {
@@ -310,7 +311,7 @@ impl Graph {
     }
 
     /// Ends a call without what it writes, and all calls that need it.
-    fn cancel(&mut self, id: CallId, failure: &Failure) {
+    pub(super) fn cancel(&mut self, id: CallId, failure: &Failure) {
         let mut cancelled = vec![id];
         while let Some(id) = cancelled.pop() {
             let Some(call) = self.calls.get_mut(&id) else { continue };

@@ -308,3 +308,19 @@ fn what_the_program_waits_for_is_brought() {
     graph.copied(version(1, 0), Member::HERE);
     assert!(matches!(graph.want(version(1, 0)), super::Input::Here));
 }
+
+#[test]
+fn a_call_with_which_nodes_are_lost_again_and_again_fails() {
+    let mut graph = Graph::new(true);
+    call(&mut graph, 0, vec![], 1);
+    call(&mut graph, 1, vec![Argument::Read(version(0, 0))], 1);
+    for member in 1..=5 {
+        graph.joined(Member(member), 1);
+        assert_eq!(assigned_to(&mut graph), [(0, Member(member))]);
+        graph.lost(Member(member));
+    }
+    assert_eq!(graph.unfinished(), 0);
+    let failure = graph.take_failures().pop().expect("it has failed");
+    assert!(failure.reason().starts_with("5 nodes were lost"), "{failure}");
+    assert!(matches!(graph.want(version(1, 0)), super::Input::Failed(_)));
+}

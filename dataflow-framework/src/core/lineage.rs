@@ -16,6 +16,11 @@ use super::{
     members::Member,
     version::{State, VersionId},
 };
+use crate::failure::Failure;
+
+/// The number of members that may be lost with a call before that is held to be the reason. Others that waited there
+/// are lost with it, but have another place and other neighbours the next time.
+const DEATHS_MAX: u32 = 4;
 
 impl Graph {
     /// Tells that a member was lost, with everything that it had.
@@ -43,7 +48,7 @@ impl Graph {
             .map(|(id, _)| *id)
             .collect();
         for id in affected {
-            self.misses_again(id);
+            self.misses_again(id, member);
         }
         for id in lost {
             if self.versions.get(&id).is_some_and(|version| version.is_wanted) {
@@ -64,13 +69,27 @@ impl Graph {
     }
 
     /// Lets a call wait for what it misses now, if that has changed.
-    fn misses_again(&mut self, id: CallId) {
-        let call = &self.calls[&id];
+    fn misses_again(&mut self, id: CallId, lost: Member) {
+        // One of those before may have failed, and this one with it.
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        if call.state == CallState::Runs(lost) {
+            call.deaths += 1;
+            if call.deaths > DEATHS_MAX {
+                let reason =
+                    format!("{} nodes were lost to which it was assigned, one after another", call.deaths);
+                let failure = Failure::new(call.task.name, id, reason);
+                call.state = CallState::Worker;
+                self.failures.push(failure.clone());
+                return self.cancel(id, &failure);
+            }
+        }
         let reads = call.arguments.iter().flat_map(Argument::versions);
         let missing = reads.filter(|input| !self.versions[input].is_present()).count();
         match call.state {
             CallState::Inputs(before) if before == missing => {}
             CallState::Worker if missing == 0 => {}
+            // It was cancelled with one before.
+            CallState::Done => {}
             _ => self.begins_again(id),
         }
     }
