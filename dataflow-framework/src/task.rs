@@ -65,9 +65,17 @@ impl Tasks {
         Ok(Self { by_name })
     }
 
-    /// Returns whether a task is in the table.
-    pub(crate) fn has(&self, task: &TaskDef) -> bool {
-        self.by_name.contains_key(&(task.module, task.name))
+    /// Returns the number of a task in the table; `None` if it is not in it.
+    pub(crate) fn number(&self, task: &TaskDef) -> Option<u32> {
+        // A program has few.
+        let position =
+            self.by_name.keys().position(|(module, name)| (*module, *name) == (task.module, task.name));
+        position.and_then(|position| u32::try_from(position).ok())
+    }
+
+    /// Returns the task of this number.
+    pub(crate) fn numbered(&self, number: u32) -> Option<&'static TaskDef> {
+        self.by_name.values().nth(usize::try_from(number).ok()?).copied()
     }
 
     /// Returns the task of this name.

@@ -3,6 +3,7 @@
 use std::{
     any::{Any, type_name},
     fmt,
+    hash::{DefaultHasher, Hasher},
     sync::{Arc, OnceLock},
 };
 
@@ -47,6 +48,8 @@ struct Kind {
     encode: fn(&(dyn Any + Send + Sync)) -> Result<Vec<u8>, Failed>,
     /// Returns the size of a value when it is encoded.
     size: fn(&(dyn Any + Send + Sync)) -> u64,
+    /// Returns that and the hash of the encoded value.
+    fingerprint: fn(&(dyn Any + Send + Sync)) -> (u64, u64),
 }
 
 /// The kind of a type.
@@ -57,6 +60,7 @@ impl<T: Datum> KindOf<T> {
         name: type_name::<T>,
         encode: |value| encode(value.downcast_ref::<T>().expect("its kind says so")),
         size: |value| size(value.downcast_ref::<T>().expect("its kind says so")),
+        fingerprint: |value| fingerprint(value.downcast_ref::<T>().expect("its kind says so")),
     };
 }
 
@@ -116,6 +120,19 @@ impl Value {
         Ok(Arc::clone(self.0.encoded.get_or_init(|| encoded)))
     }
 
+    /// Returns its size when it is encoded, in bytes, and the hash of that.
+    pub(crate) fn fingerprint(&self) -> (u64, u64) {
+        match (self.0.encoded.get(), self.0.value.get()) {
+            (Some(encoded), _) => {
+                let mut counter = Hashing::default();
+                counter.take(encoded);
+                counter.done()
+            }
+            (None, Some(Typed { value, kind })) => (kind.fingerprint)(&**value),
+            (None, None) => unreachable!("it is a value or encoded"),
+        }
+    }
+
     /// Returns its size when it is encoded, in bytes.
     pub(crate) fn size(&self) -> u64 {
         match (self.0.encoded.get(), self.0.value.get()) {
@@ -158,6 +175,38 @@ struct Counter(u64);
 impl Writer for &mut Counter {
     fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
         self.0 += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Returns the size of a value when it is encoded, and the hash of that; what cannot be encoded counts as nothing.
+fn fingerprint<T: Serialize>(value: &T) -> (u64, u64) {
+    let mut counter = Hashing::default();
+    let counted = bincode::serde::encode_into_writer(value, &mut counter, bincode::config::standard());
+    counted.map_or((0, 0), |()| counter.done())
+}
+
+/// Counts and hashes what is written.
+#[derive(Default)]
+struct Hashing {
+    bytes: u64,
+    hasher: DefaultHasher,
+}
+
+impl Hashing {
+    fn take(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.hasher.write(bytes);
+    }
+
+    fn done(self) -> (u64, u64) {
+        (self.bytes, self.hasher.finish())
+    }
+}
+
+impl Writer for &mut Hashing {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
+        self.take(bytes);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use taskwork::{CompanionContext, CompanionEvent};
+use taskwork::{CompanionContext, CompanionEvent, Refusal};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::station::Station;
@@ -31,10 +31,8 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
                 Some(CompanionEvent::Joined { node }) => station.joined(node),
                 Some(CompanionEvent::Left { node }) => station.left(node),
                 Some(CompanionEvent::Message { from, bytes }) => station.message(from, &bytes, now_ms()),
-                Some(CompanionEvent::Rescue(rescue)) => {
-                    station.leaves();
-                    drop(rescue);
-                }
+                Some(CompanionEvent::Rescue(rescue)) => station.leaves(rescue),
+                Some(CompanionEvent::Refused { to, why: Refusal::Absent, .. }) => station.is_absent(to),
                 // What was refused is sent again, like what was lost.
                 Some(_) => {}
             },

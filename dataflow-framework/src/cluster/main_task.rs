@@ -15,9 +15,11 @@ use taskwork::{Companion, Context, Job, Outcome, Output, Report, Task};
 
 use super::{
     companion,
-    station::{Leading, Station, Told},
+    leading::Leading,
+    station::{Station, Told},
 };
 use crate::{
+    core::{Divergence, Mark},
     failure::{Failed, Failure},
     program::{Flow, Stopped},
     task::{TaskDef, Tasks},
@@ -182,7 +184,10 @@ fn begin<P: Program>(station: &Arc<Station>, leading: Arc<Leading>, arguments: A
         let result = match ended {
             Ok(result) => result,
             // It goes on elsewhere.
-            Err(panic) if panic.is::<Stopped>() => return,
+            Err(panic) if panic.is::<Stopped>() => match leading.engine.divergence() {
+                Some(divergence) => Err(differs(divergence, &its_station.tasks)),
+                None => return,
+            },
             Err(panic) => Err(panicked(&*panic)),
         };
         its_station.returned(run, result);
@@ -197,6 +202,7 @@ fn program<P: Program>(
     leading: &Leading,
     arguments: &P::Arguments,
 ) -> Result<Vec<u8>, String> {
+    leading.wait_until_told();
     let flow = Flow::new(Arc::clone(&leading.engine), Some(Arc::clone(&station.tasks)));
     let returned = {
         let _entered = flow.enter();
@@ -207,6 +213,24 @@ fn program<P: Program>(
         return Err(failure.to_string());
     }
     encode(&returned).map_err(|Failed { reason }| reason)
+}
+
+/// Says in which call a program that was started again differs from its earlier run.
+fn differs(Divergence { call, was, is }: Divergence, tasks: &Tasks) -> String {
+    let name = |mark: Mark| match mark.task {
+        Some(number) => match tasks.numbered(number) {
+            Some(task) => format!("a call of `{}`", task.name),
+            None => "a call".to_owned(),
+        },
+        None => "data that it brings in".to_owned(),
+    };
+    let (was, is) = (name(was), name(is));
+    let how = if was == is { ", but it, or one before it, with other arguments" } else { "" };
+    format!(
+        "the program was started again after the loss of its node, and makes other calls than before: number {call} was \
+         {was}, and is {is} now{how}. It has to make the same calls each time; clocks, random numbers, and the order of \
+         a `HashMap` are usual reasons why it does not"
+    )
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> String {

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    core::{Argument, CallId, Frame, VersionId},
+    core::{Argument, CallId, Frame, Held, History, Mark, VersionId},
     failure::Failed,
-    node::{Ask, Peer, Piece},
+    node::{Ask, Missing, Piece},
     value::{decode, encode},
 };
 
@@ -47,11 +47,18 @@ pub(super) enum Order {
         call: CallId,
         module: String,
         name: String,
+        mark: Mark,
         arguments: Vec<Argument>,
         in_place: Vec<bool>,
-        elsewhere: Vec<(VersionId, Vec<Peer>)>,
+        missing: Vec<Missing>,
     },
     Forget(VersionId),
+    /// To get a version from another node, and keep it.
+    Copy(Missing),
+    /// To remember which calls have ended.
+    Remember(History),
+    /// The answer to [`News::Leaves`]: nothing is needed any more that only this node has.
+    MayLeave,
 }
 
 /// What is told to the head.
@@ -59,6 +66,14 @@ pub(super) enum Order {
 pub(super) enum News {
     /// The node takes part, with so many workers.
     TakesPart(u32),
+    /// The node has versions of an earlier run.
+    Holds(Vec<Held>),
+    /// The node runs calls of an earlier run.
+    Runs(Vec<(CallId, Mark)>),
+    /// In an earlier run calls have ended.
+    Remembers(History),
+    /// That was all of earlier runs.
+    AllTold,
     Written {
         call: CallId,
         bytes: Vec<u64>,
@@ -74,7 +89,13 @@ pub(super) enum News {
     },
     /// The node leaves soon, and wants no more calls.
     Leaves,
+    /// A call that has not begun on a node that leaves, and what it would have changed in place, with the sizes.
+    Returned {
+        call: CallId,
+        unchanged: Vec<(VersionId, u64)>,
+    },
     Copied(VersionId),
+    NotCopied(VersionId),
 }
 
 impl Message {

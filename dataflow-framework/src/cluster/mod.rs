@@ -20,6 +20,8 @@
 //! and forget what they have.
 
 mod companion;
+mod following;
+mod leading;
 mod main_task;
 mod message;
 mod station;

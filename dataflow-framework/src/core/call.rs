@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{members::Member, version::VersionId};
+use super::{mark::Mark, members::Member, version::VersionId};
 use crate::{failure::Failure, options::Options, task::TaskDef};
 
 /// A call, by its number: calls are numbered from 0 in the order in which the program makes them. Data that the
@@ -12,7 +12,7 @@ use crate::{failure::Failure, options::Options, task::TaskDef};
 pub(crate) type CallId = u64;
 
 /// What a call passes to its task, for one parameter.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Hash, Serialize, Deserialize)]
 pub(crate) enum Argument {
     /// A value that was copied into the call, encoded.
     Copied(Vec<u8>),
@@ -37,6 +37,8 @@ impl Argument {
 #[derive(Debug)]
 pub(crate) struct NewCall {
     pub(crate) task: &'static TaskDef,
+    /// The number of the task in the table of the program.
+    pub(crate) number: u32,
     pub(crate) options: Options,
     pub(crate) arguments: Vec<Argument>,
     /// The number of versions that it writes.
@@ -62,6 +64,7 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) task: &'static TaskDef,
+    pub(super) mark: Mark,
     pub(super) options: Options,
     pub(super) arguments: Arc<[Argument]>,
     pub(super) writes: u32,

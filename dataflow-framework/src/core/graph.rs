@@ -15,10 +15,14 @@ use std::{
 
 use super::{
     call::{Argument, Call, CallId, CallState, NewCall, Outcome},
+    earlier::{Divergence, Earlier},
+    history::History,
     levels::Levels,
+    mark::Mark,
     members::{Member, Members},
     ready::Ready,
-    version::{Copies, State, Version, VersionId},
+    rescue::AllKept,
+    version::{Copies, Source, State, Version, VersionId},
 };
 use crate::{failure::Failure, figures::Figures, task::TaskDef};
 
@@ -36,6 +40,18 @@ pub(crate) struct Graph {
     levels: Levels,
     /// The least number that the next call may have.
     next: CallId,
+    /// The mark of the last call.
+    mark: Mark,
+    /// The calls that have ended, in this run of the program or before.
+    pub(super) history: History,
+    /// Those of them of which the other nodes were not told.
+    pub(super) news: History,
+    /// What other nodes have and do since earlier runs of the program, by the calls that this one has not made yet.
+    pub(super) earlier: BTreeMap<CallId, Earlier>,
+    pub(super) divergence: Option<Divergence>,
+    /// The versions that are copied to a member because others leave, or to be kept.
+    pub(super) copying: BTreeMap<VersionId, Member>,
+    pub(super) kept: AllKept,
     /// The number of calls that are not finished.
     pub(super) unfinished: usize,
     /// What is to be done, and was not taken yet.
@@ -52,8 +68,12 @@ pub(crate) enum Action {
     Assign(Member, Assignment),
     /// A member is not to keep a version any more.
     Forget(Member, VersionId),
-    /// A version is to be brought from one of these members to where the program runs.
-    Bring(VersionId, Vec<Member>),
+    /// A version is to be brought to where the program runs.
+    Bring(Source),
+    /// A version is to be copied to a member.
+    Copy(Member, Source),
+    /// A member that leaves has nothing that others need.
+    LetGo(Member),
 }
 
 /// A call that is to run.
@@ -61,12 +81,13 @@ pub(crate) enum Action {
 pub(crate) struct Assignment {
     pub(crate) call: CallId,
     pub(crate) task: &'static TaskDef,
+    pub(crate) mark: Mark,
     pub(crate) arguments: Arc<[Argument]>,
     /// Whether the version of each [`Argument::Update`] may be changed in place, in their order.
     pub(crate) in_place: Vec<bool>,
     /// What it reads that is not with its member, and where it is. Members tell of the copies that they
     /// [get](Graph::copied), but not of those that they change in place.
-    pub(crate) elsewhere: Vec<(VersionId, Vec<Member>)>,
+    pub(crate) elsewhere: Vec<Source>,
 }
 
 /// Whether a version can be read where the program runs.
@@ -88,6 +109,13 @@ impl Graph {
             members: Members::default(),
             levels: Levels::default(),
             next: 0,
+            mark: Mark::default(),
+            history: History::default(),
+            news: History::default(),
+            earlier: BTreeMap::new(),
+            divergence: None,
+            copying: BTreeMap::new(),
+            kept: AllKept::default(),
             unfinished: 0,
             actions: Vec::new(),
             failures: Vec::new(),
@@ -101,9 +129,18 @@ impl Graph {
     /// If its number is not greater than those before, or a version that it reads is not known.
     pub(crate) fn call(&mut self, id: CallId, new: NewCall) {
         self.number(id);
-        let NewCall { task, options, arguments, writes, refused } = new;
+        let NewCall { task, number, options, arguments, writes, refused } = new;
+        let mut known = None;
+        if self.has_losses {
+            self.forget_earlier(id);
+            self.mark = self.mark.then_call(id, number, &arguments, writes);
+            known = self.known_of(id, self.mark);
+        }
+        let reason = self.history.failure(id);
+        let refused = refused.or_else(|| reason.map(|reason| Failure::new(task.name, id, reason)));
         let call = Call {
             task,
+            mark: self.mark,
             options,
             arguments: arguments.into(),
             writes,
@@ -112,38 +149,67 @@ impl Graph {
             failures: 0,
             deaths: 0,
         };
-        let mut depth = 0;
+        let (mut depth, mut has_failed) = (0, refused.is_some());
         for input in call.reads() {
             let version = self.version_mut(input);
             version.dependants += 1;
             depth = depth.max(version.depth);
+            has_failed |= matches!(version.state, State::Failed(_));
             self.figures.dependencies += u64::from(self.versions[&input].depth > 0);
         }
         self.figures.calls += 1;
         self.figures.depth = self.figures.depth.max(depth + 1);
+        let is_over = !has_failed && self.history.has_ended(id);
+        let mut copies = known.as_mut().map(|known| std::mem::take(&mut known.copies)).unwrap_or_default();
         for version in call.written(id) {
-            self.versions.insert(version, Version::new(State::Awaited, depth + 1));
+            let missing = if is_over { State::Gone } else { State::Awaited };
+            let state = copies.remove(&version.slot).map_or(missing, State::Present);
+            self.versions.insert(version, Version::new(state, self.mark, depth + 1));
         }
         self.calls.insert(id, call);
-        self.unfinished += 1;
         self.levels.made();
+        if is_over {
+            self.calls.get_mut(&id).expect("it was added").state = CallState::Done;
+            if writes == 0 {
+                self.forget_call(id);
+            }
+            return;
+        }
+        self.unfinished += 1;
         let inputs: Vec<_> = self.calls[&id].reads().collect();
         for input in inputs {
             self.version_mut(input).readers.push(id);
         }
-        match refused {
-            None => self.begins_again(id),
-            Some(failure) => {
+        match (refused, known.and_then(|known| known.runs_on)) {
+            (Some(failure), _) => {
                 self.failures.push(failure.clone());
                 self.cancel(id, &failure);
             }
+            (None, Some(member)) if !has_failed => {
+                self.calls.get_mut(&id).expect("it was added").state = CallState::Runs(member);
+                self.members.assigned(member);
+            }
+            (None, _) => self.begins_again(id),
         }
     }
 
-    /// Adds data that the program brings in, of which it has one handle. Its number is that of no call.
-    pub(crate) fn data(&mut self, id: CallId, bytes: u64) {
-        let state = State::Present(Copies { members: vec![Member::HERE], bytes });
-        self.versions.insert(VersionId { call: id, slot: 0 }, Version::new(state, 0));
+    /// Adds data that the program brings in, of which it has one handle. Its number is that of no call. Returns its
+    /// mark; `content` is the hash of what it is.
+    pub(crate) fn data(&mut self, id: CallId, bytes: u64, content: u64) -> Mark {
+        let mut copies = Copies { members: vec![Member::HERE], bytes };
+        if self.has_losses {
+            self.mark = self.mark.then_data(id, content);
+            let known = self.known_of(id, self.mark).into_iter().flat_map(|known| known.copies.into_values());
+            known.flat_map(|copies| copies.members).for_each(|member| copies.add(member));
+            self.has_ended(id);
+        }
+        let version = Version::new(State::Present(copies), self.mark, 0);
+        self.versions.insert(VersionId { call: id, slot: 0 }, version);
+        self.mark
+    }
+
+    pub(super) fn next(&self) -> CallId {
+        self.next
     }
 
     fn number(&mut self, id: CallId) {
@@ -171,9 +237,9 @@ impl Graph {
             State::Failed(failure) => Input::Failed(failure.clone()),
             State::Present(_) if version.is_with(Member::HERE) => Input::Here,
             State::Present(copies) => {
-                let members = copies.members.clone();
+                let source = Source { version: id, mark: version.mark, members: copies.members.clone() };
                 if is_new {
-                    self.actions.push(Action::Bring(id, members));
+                    self.actions.push(Action::Bring(source));
                 }
                 Input::Awaited
             }
@@ -187,7 +253,9 @@ impl Graph {
 
     /// Tells that the program does not wait for a version any more.
     pub(crate) fn unwant(&mut self, version: VersionId) {
-        self.version_mut(version).is_wanted = false;
+        let known = self.version_mut(version);
+        known.is_wanted = false;
+        known.was_read |= known.is_with(Member::HERE);
         self.forget_unless_needed(version);
     }
 
@@ -196,14 +264,12 @@ impl Graph {
         self.members.add(member, workers);
     }
 
-    /// Tells that a member leaves: it is given no more calls.
-    pub(crate) fn leaves(&mut self, member: Member) {
-        self.members.leaves(member);
-    }
-
     /// Tells how a call has ended that was assigned to a member. That is passed over if it was taken from the member
     /// meanwhile.
     pub(crate) fn ended(&mut self, id: CallId, member: Member, outcome: Outcome) {
+        if id >= self.next {
+            return self.ended_early(id, member, matches!(outcome, Outcome::Written { .. }));
+        }
         if !self.runs_on(id, member) {
             if let Outcome::Written { bytes, .. } = outcome {
                 self.is_left_over(id, member, &bytes);
@@ -236,12 +302,18 @@ impl Graph {
 
     /// Tells that a member has got a version.
     pub(crate) fn copied(&mut self, id: VersionId, member: Member) {
-        let is_known = self.members.has(member);
-        match self.versions.get_mut(&id).map(|version| &mut version.state) {
-            Some(State::Present(copies)) if is_known => copies.add(member),
+        if !self.members.has(member) {
+            return;
+        }
+        if let Some(State::Present(copies)) = self.versions.get_mut(&id).map(|version| &mut version.state) {
+            copies.add(member);
+        } else if !self.is_kept_by(id, member) {
             // Nobody needs it any more, or will when its call has run again.
-            _ if is_known => self.actions.push(Action::Forget(member, id)),
-            _ => {}
+            self.actions.push(Action::Forget(member, id));
+        }
+        if self.is_copied(id, member) {
+            // That member may leave by now, too.
+            self.rescue(id);
         }
     }
 
@@ -250,6 +322,7 @@ impl Graph {
         call.state = CallState::Done;
         self.unfinished -= 1;
         let (arguments, written) = (Arc::clone(&call.arguments), call.written(id));
+        self.has_ended(id);
         for (version, bytes) in written.zip(bytes) {
             self.is_there(version, member, *bytes);
         }
@@ -267,16 +340,23 @@ impl Graph {
         for version in written {
             self.forget_unless_needed(version);
         }
+        // All of them may have been forgotten before, if they were there.
+        if self.calls.get(&id).is_some_and(|call| call.known == 0) {
+            self.forget_call(id);
+        }
     }
 
-    /// Notes that a member has written a version.
-    fn is_there(&mut self, id: VersionId, member: Member, bytes: u64) {
+    /// Notes that a member has a version.
+    pub(super) fn is_there(&mut self, id: VersionId, member: Member, bytes: u64) {
         let Some(version) = self.versions.get_mut(&id) else {
             // When its call was run again, it was not needed.
             return self.actions.push(Action::Forget(member, id));
         };
         match &mut version.state {
-            State::Present(copies) => return copies.add(member),
+            State::Present(copies) => {
+                copies.add(member);
+                return self.rescue(id);
+            }
             // The program was told so.
             State::Failed(_) => return self.actions.push(Action::Forget(member, id)),
             state @ (State::Awaited | State::Gone) => {
@@ -284,8 +364,10 @@ impl Graph {
             }
         }
         if version.is_wanted && member != Member::HERE {
-            self.actions.push(Action::Bring(id, vec![member]));
+            let source = Source { version: id, mark: version.mark, members: vec![member] };
+            self.actions.push(Action::Bring(source));
         }
+        self.rescue(id);
         for reader in self.versions[&id].readers.clone() {
             let call = self.calls.get_mut(&reader).expect("readers are unfinished");
             // One that runs has got it already.
@@ -307,6 +389,7 @@ impl Graph {
         }
         self.failures.push(failure.clone());
         call.state = CallState::Worker;
+        self.has_failed(id, failure.reason());
         self.cancel(id, failure);
     }
 
@@ -388,12 +471,13 @@ impl Graph {
                 self.assign(id);
             }
         }
+        self.let_go();
         std::mem::take(&mut self.actions)
     }
 
     fn assign(&mut self, id: CallId) {
         let call = &self.calls[&id];
-        let (task, arguments) = (call.task, Arc::clone(&call.arguments));
+        let (task, mark, arguments) = (call.task, call.mark, Arc::clone(&call.arguments));
         // What is changed in place and then fails is lost for another attempt.
         let is_last_attempt = call.failures == call.options.retry;
         let member = self.choose(&arguments);
@@ -406,25 +490,30 @@ impl Graph {
                 let State::Present(copies) = &version.state else {
                     unreachable!("a call is ready when its inputs are there")
                 };
-                if !copies.members.contains(&member) && !elsewhere.iter().any(|(other, _)| other == read) {
-                    elsewhere.push((*read, copies.members.clone()));
+                let is_named = elsewhere.iter().any(|source: &Source| source.version == *read);
+                if !copies.members.contains(&member) && !is_named {
+                    let members = copies.members.clone();
+                    elsewhere.push(Source { version: *read, mark: version.mark, members });
                 }
             }
             if let Argument::Update(version) = argument {
                 in_place.push(is_last_attempt && self.takes(id, member, *version));
             }
         }
-        let assignment = Assignment { call: id, task, arguments, in_place, elsewhere };
+        let assignment = Assignment { call: id, task, mark, arguments, in_place, elsewhere };
         self.actions.push(Action::Assign(member, assignment));
     }
 
     /// Takes a version from a member for a call that updates it, if nobody else reads it. Returns whether that is so.
     fn takes(&mut self, call: CallId, member: Member, id: VersionId) -> bool {
         // Data that the program has brought in cannot be made again.
-        let can_be_lost = !self.has_losses || self.calls.contains_key(&id.call);
+        let has_losses = self.has_losses;
+        // A copy that the member has got would be taken for one that it keeps.
+        let is_copied = self.copying.contains_key(&id);
+        let can_be_lost = !has_losses || self.calls.contains_key(&id.call);
         let version = self.version_mut(id);
         let is_last = version.handles == 0 && !version.is_wanted && version.readers == [call];
-        if !is_last || !can_be_lost {
+        if !is_last || !can_be_lost || (has_losses && version.is_to_be_kept()) || is_copied {
             return false;
         }
         let State::Present(copies) = &mut version.state else { unreachable!("it was there a moment ago") };

@@ -16,7 +16,7 @@ pub(super) fn version(call: CallId, slot: u32) -> VersionId {
 }
 
 pub(super) fn new_call(arguments: Vec<Argument>, writes: u32, options: Options) -> NewCall {
-    NewCall { task: &TASK, options, arguments, writes, refused: None }
+    NewCall { task: &TASK, number: 0, options, arguments, writes, refused: None }
 }
 
 /// Creates a graph with so many workers, all of one member that is never lost.
@@ -73,7 +73,7 @@ fn a_call_begins_when_what_it_reads_is_written() {
 #[test]
 fn an_update_waits_for_no_reader_of_the_version_before() {
     let mut graph = graph(8);
-    graph.data(0, 0);
+    graph.data(0, 0, 0);
     call(&mut graph, 1, vec![Argument::Read(version(0, 0))], 1);
     call(&mut graph, 2, vec![Argument::Update(version(0, 0))], 1);
     assert_eq!(assigned(&mut graph), [1, 2]);
@@ -83,7 +83,7 @@ fn an_update_waits_for_no_reader_of_the_version_before() {
 fn only_the_last_reader_changes_in_place() {
     for (has_handle, has_reader) in [(true, false), (false, true), (false, false)] {
         let mut graph = graph(8);
-        graph.data(0, 0);
+        graph.data(0, 0, 0);
         if has_reader {
             call(&mut graph, 1, vec![Argument::Read(version(0, 0))], 1);
         }
@@ -102,7 +102,7 @@ fn only_the_last_reader_changes_in_place() {
 #[test]
 fn a_call_that_reads_what_it_updates_does_not_change_it_in_place() {
     let mut graph = graph(8);
-    graph.data(0, 0);
+    graph.data(0, 0, 0);
     call(&mut graph, 1, vec![Argument::Update(version(0, 0)), Argument::Read(version(0, 0))], 1);
     graph.release(version(0, 0));
     let Some(Action::Assign(_, assignment)) = graph.actions().pop() else { panic!("it is ready") };
@@ -112,7 +112,7 @@ fn a_call_that_reads_what_it_updates_does_not_change_it_in_place() {
 #[test]
 fn a_version_is_forgotten_when_nobody_can_read_it() {
     let mut graph = graph(8);
-    graph.data(0, 0);
+    graph.data(0, 0, 0);
     call(&mut graph, 1, vec![Argument::Read(version(0, 0))], 1);
     graph.release(version(0, 0));
     assert_eq!(forgotten(&mut graph), []);
@@ -175,7 +175,7 @@ fn a_failure_ends_what_depends_on_it_once() {
 #[test]
 fn a_call_that_will_be_tried_again_changes_nothing_in_place() {
     let mut graph = graph(8);
-    graph.data(0, 0);
+    graph.data(0, 0, 0);
     graph.call(
         1,
         new_call(vec![Argument::Update(version(0, 0))], 1, Options { retry: 1, ..Options::DEFAULT }),
@@ -238,7 +238,8 @@ fn a_call_goes_where_most_of_its_data_is() {
     call(&mut graph, 2, vec![Argument::Read(version(0, 0)), Argument::Read(version(1, 0))], 1);
     let actions = graph.actions();
     let [Action::Assign(THERE, assignment)] = &actions[..] else { panic!("{actions:?}") };
-    assert_eq!(assignment.elsewhere, [(version(0, 0), vec![Member::HERE])]);
+    let source = &assignment.elsewhere[0];
+    assert_eq!((source.version, &source.members[..]), (version(0, 0), &[Member::HERE][..]));
 }
 
 #[test]
@@ -302,7 +303,7 @@ fn what_the_program_waits_for_is_brought() {
     written_by(&mut graph, 1, THERE, 8);
     let actions = graph.actions();
     assert!(
-        matches!(&actions[..], [Action::Bring(id, from)] if *id == version(1, 0) && from == &[THERE]),
+        matches!(&actions[..], [Action::Bring(source)] if source.version == version(1, 0) && source.members == [THERE]),
         "{actions:?}"
     );
     graph.copied(version(1, 0), Member::HERE);

@@ -14,7 +14,8 @@ use super::{
     call::{Argument, CallId, CallState},
     graph::{Action, Graph},
     members::Member,
-    version::{State, VersionId},
+    rescue::Keeping,
+    version::{Source, State, VersionId},
 };
 use crate::failure::Failure;
 
@@ -26,6 +27,8 @@ impl Graph {
     /// Tells that a member was lost, with everything that it had.
     pub(crate) fn lost(&mut self, member: Member) {
         self.members.remove(member);
+        self.earlier_is_lost(member);
+        self.kept.is_lost(member);
         let lost: Vec<_> =
             self.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id).collect();
         for id in &lost {
@@ -51,10 +54,15 @@ impl Graph {
             self.misses_again(id, member);
         }
         for id in lost {
-            if self.versions.get(&id).is_some_and(|version| version.is_wanted) {
+            let Some(version) = self.versions.get(&id) else { continue };
+            if !version.is_present() {
+                self.copying.remove(&id);
+            }
+            if version.is_wanted {
                 self.want_again(id);
             }
         }
+        self.copies_are_lost(member);
     }
 
     /// Has a member forget what a call would have changed in place there, if it had begun.
@@ -80,6 +88,7 @@ impl Graph {
                 let failure = Failure::new(call.task.name, id, reason);
                 call.state = CallState::Worker;
                 self.failures.push(failure.clone());
+                self.has_failed(id, failure.reason());
                 return self.cancel(id, &failure);
             }
         }
@@ -100,6 +109,7 @@ impl Graph {
             self.is_not_to_be_had(id);
             self.want_again(id);
         }
+        self.not_copied(id, Member::HERE);
     }
 
     /// Gives a version up where nobody gets it from, so that it is made again.
@@ -121,7 +131,8 @@ impl Graph {
         match &self.versions[&id].state {
             State::Gone => self.make_again(id),
             State::Present(copies) if !copies.members.contains(&Member::HERE) => {
-                self.actions.push(Action::Bring(id, copies.members.clone()));
+                let (mark, members) = (self.versions[&id].mark, copies.members.clone());
+                self.actions.push(Action::Bring(Source { version: id, mark, members }));
             }
             _ => {}
         }
@@ -133,9 +144,10 @@ impl Graph {
         while let Some(id) = gone.pop() {
             let version = self.version_mut(id);
             // It may have been met before.
-            if !matches!(version.state, State::Gone) {
+            if !matches!(version.state, State::Gone) || self.is_still_kept(id) {
                 continue;
             }
+            let version = self.version_mut(id);
             version.state = State::Awaited;
             let Some(call) = self.calls.get_mut(&id.call) else {
                 unreachable!("what has no call is not forgotten")
@@ -147,17 +159,19 @@ impl Graph {
             self.unfinished += 1;
             self.figures.repeated += 1;
             let arguments = Arc::clone(&call.arguments);
-            let mut missing = 0;
+            let (mut missing, mut has_failed) = (0, false);
             for input in arguments.iter().flat_map(Argument::versions) {
                 let version = self.version_mut(*input);
                 version.readers.push(id.call);
                 missing += usize::from(!version.is_present());
+                has_failed |= matches!(version.state, State::Failed(_));
                 if matches!(version.state, State::Gone) {
                     gone.push(*input);
                 }
             }
             self.calls.get_mut(&id.call).expect("it is known").state = CallState::Inputs(missing);
-            if missing == 0 {
+            // One that has failed may have been there when the call ran before.
+            if missing == 0 || has_failed {
                 self.begins_again(id.call);
             }
         }
@@ -169,18 +183,26 @@ impl Graph {
         while let Some(id) = unneeded.pop() {
             let Some(version) = self.versions.get_mut(&id) else { continue };
             // What is awaited has to be known when its call ends.
-            if version.is_needed() || matches!(version.state, State::Awaited) {
+            let is_copied = self.copying.contains_key(&id);
+            if version.is_needed() || is_copied || matches!(version.state, State::Awaited) {
                 continue;
             }
             // Data that the program has brought in cannot be made again.
             if version.dependants > 0 && version.is_present() && !self.calls.contains_key(&id.call) {
                 continue;
             }
+            let keeper = match self.keep(id) {
+                Keeping::UnderWay => continue,
+                Keeping::With(member) => Some(member),
+                Keeping::No => None,
+            };
+            let Some(version) = self.versions.get_mut(&id) else { continue };
             let members = match &version.state {
                 State::Present(copies) => copies.members.clone(),
                 _ => Vec::new(),
             };
-            self.actions.extend(members.into_iter().map(|member| Action::Forget(member, id)));
+            let others = members.into_iter().filter(|member| Some(*member) != keeper);
+            self.actions.extend(others.map(|member| Action::Forget(member, id)));
             if version.dependants > 0 {
                 if version.is_present() {
                     version.state = State::Gone;
@@ -211,21 +233,6 @@ impl Graph {
             self.version_mut(*version).dependants -= 1;
         }
         read
-    }
-
-    /// Has a member forget what it has written for a call that was taken from it.
-    pub(super) fn is_left_over(&mut self, call: CallId, member: Member, bytes: &[u64]) {
-        if !self.members.has(member) {
-            return;
-        }
-        for (slot, _) in (0..).zip(bytes) {
-            let id = VersionId { call, slot };
-            match self.versions.get_mut(&id).map(|version| &mut version.state) {
-                // It is as good as any other copy.
-                Some(State::Present(copies)) => copies.add(member),
-                _ => self.actions.push(Action::Forget(member, id)),
-            }
-        }
     }
 
     /// Returns whether nothing is known, as at first.

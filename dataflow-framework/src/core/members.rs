@@ -31,6 +31,8 @@ const BYTES_BY_US: u64 = 200;
 #[derive(Debug, Default)]
 pub(super) struct Members {
     known: BTreeMap<Member, Load>,
+    /// The number of those that leave, and were not told that they may go.
+    leavers: usize,
     /// The mean time of a call, of late.
     mean_ns: u64,
     has_mean: bool,
@@ -43,22 +45,76 @@ struct Load {
     assigned: u64,
     /// Whether it is given no more calls, because it leaves.
     is_leaving: bool,
+    /// Whether it was told that it may go.
+    may_go: bool,
+    /// The size of what it was given for others that leave, in bytes.
+    rescued: u64,
 }
 
 impl Members {
     pub(super) fn add(&mut self, member: Member, workers: u32) {
-        let load = Load { workers: u64::from(workers), assigned: 0, is_leaving: false };
+        let load =
+            Load { workers: u64::from(workers), assigned: 0, is_leaving: false, may_go: false, rescued: 0 };
         self.known.insert(member, load);
     }
 
     pub(super) fn remove(&mut self, member: Member) {
         self.known.remove(&member);
+        self.count_leavers();
     }
 
     pub(super) fn leaves(&mut self, member: Member) {
         if let Some(load) = self.known.get_mut(&member) {
             load.is_leaving = true;
         }
+        self.count_leavers();
+    }
+
+    fn count_leavers(&mut self) {
+        self.leavers = self.known.values().filter(|load| load.is_leaving && !load.may_go).count();
+    }
+
+    /// Returns whether a member leaves, and was not told that it may go.
+    pub(super) fn any_leaves(&self) -> bool {
+        self.leavers > 0
+    }
+
+    /// Returns whether a member leaves, or is not there.
+    pub(super) fn is_leaving(&self, member: Member) -> bool {
+        self.known.get(&member).is_none_or(|load| load.is_leaving)
+    }
+
+    /// Returns a member that stays, to be given something of this size for one that leaves.
+    pub(super) fn stays(&mut self, bytes: u64) -> Option<Member> {
+        self.give(bytes, |_| true)
+    }
+
+    /// Does the same, for something that is to be with another member than the program.
+    pub(super) fn other_stays(&mut self, bytes: u64) -> Option<Member> {
+        self.give(bytes, |member| member != Member::HERE)
+    }
+
+    fn give(&mut self, bytes: u64, may: impl Fn(Member) -> bool) -> Option<Member> {
+        let staying = self.known.iter_mut().filter(|(member, load)| !load.is_leaving && may(**member));
+        let (member, load) = staying.min_by_key(|(_, load)| load.rescued)?;
+        load.rescued += bytes;
+        Some(*member)
+    }
+
+    /// Returns the members that leave and may go now: all that have no calls if everything `is_copied` that others
+    /// need, or all if nobody else is there. Each is returned once.
+    pub(super) fn let_go(&mut self, is_copied: bool) -> Vec<Member> {
+        let anybody_stays = self.known.values().any(|load| !load.is_leaving);
+        let mut gone = Vec::new();
+        for (member, load) in &mut self.known {
+            let has_nothing = is_copied && load.assigned == 0;
+            if load.is_leaving && !load.may_go && (has_nothing || !anybody_stays) {
+                load.may_go = true;
+                gone.push(*member);
+            }
+        }
+        self.count_leavers();
+        gone
     }
 
     pub(super) fn has(&self, member: Member) -> bool {

@@ -2,13 +2,19 @@
 //! events produce the same actions.
 
 mod call;
+mod earlier;
 mod graph;
+mod history;
 mod levels;
 mod line;
 mod lineage;
+mod mark;
 mod members;
 mod ready;
+mod rescue;
 mod version;
+#[cfg(test)]
+mod earlier_tests;
 #[cfg(test)]
 mod graph_tests;
 #[cfg(test)]
@@ -16,8 +22,11 @@ mod properties_tests;
 
 pub(crate) use self::{
     call::{Argument, CallId, NewCall, Outcome},
+    earlier::{Divergence, Held},
     graph::{Action, Assignment, Graph, Input},
+    history::History,
     line::{Frame, Line},
+    mark::Mark,
     members::Member,
-    version::VersionId,
+    version::{Source, VersionId},
 };

@@ -2,14 +2,16 @@
 //! run.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash, Hasher},
 };
 
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    Action, Argument, Assignment, CallId, Graph, Input, Member, Outcome, VersionId,
+    Action, Argument, Assignment, CallId, Graph, Held, History, Input, Mark, Member, Outcome, Source,
+    VersionId,
+    call::CallState,
     graph_tests::{new_call, version},
     version::State,
 };
@@ -43,8 +45,25 @@ enum Statement {
     Join(u32),
     /// A member is lost, if there is another one than that of the program.
     Lose(prop::sample::Index),
-    /// A member leaves, if there is another one than that of the program.
+    /// A member leaves, if there is another one than that of the program. It has begun every second of its calls.
     Leave(prop::sample::Index),
+    /// The other nodes are told which calls have ended.
+    Remember,
+    /// The member of the program is lost, and the program begins anew on another one. That is told at once what one
+    /// part of the others has, and the rest in the middle.
+    Restart {
+        here: prop::sample::Index,
+        late: prop::sample::Index,
+    },
+    /// The member of the program leaves, and the program begins anew on another one.
+    Move(prop::sample::Index),
+}
+
+impl Statement {
+    /// Returns whether it is one of the program, and not something that happens.
+    fn is_of_program(&self) -> bool {
+        matches!(self, Self::New(_) | Self::Clone { .. } | Self::Call { .. } | Self::Get(_))
+    }
 }
 
 fn statement() -> impl Strategy<Value = Statement> {
@@ -65,6 +84,10 @@ fn statement() -> impl Strategy<Value = Statement> {
         1 => (1..3_u32).prop_map(Statement::Join),
         1 => any::<prop::sample::Index>().prop_map(Statement::Lose),
         1 => any::<prop::sample::Index>().prop_map(Statement::Leave),
+        2 => Just(Statement::Remember),
+        1 => any::<(prop::sample::Index, prop::sample::Index)>()
+            .prop_map(|(here, late)| Statement::Restart { here, late }),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Move),
     ]
 }
 
@@ -78,6 +101,16 @@ fn written(id: CallId, slot: u32, inputs: &[u64]) -> u64 {
     hasher.finish()
 }
 
+/// A call that runs.
+#[derive(Debug)]
+struct Running {
+    member: Member,
+    assignment: Assignment,
+    inputs: Vec<u64>,
+    /// Whether it was assigned in an earlier run of the program.
+    is_earlier: bool,
+}
+
 /// A program in its sequential run and in the graph.
 struct Run {
     graph: Graph,
@@ -87,11 +120,21 @@ struct Run {
     /// The same as handles.
     handles: Vec<VersionId>,
     /// What each member keeps.
-    stores: BTreeMap<Member, BTreeMap<VersionId, u64>>,
-    /// The calls that run, and their inputs.
-    running: Vec<(Member, Assignment, Vec<u64>)>,
+    stores: BTreeMap<Member, BTreeMap<VersionId, (u64, Mark)>>,
+    /// The calls that run.
+    running: Vec<Running>,
+    /// What is to be copied to members.
+    copies: Vec<(Member, Source)>,
+    /// The members that are to leave.
+    leaving: BTreeSet<Member>,
+    /// What the program has done so far.
+    log: Vec<Statement>,
+    /// What other nodes remember of the program.
+    memory: History,
     /// The calls that fail, whenever they run.
     failing: Vec<CallId>,
+    /// The number of versions that calls write.
+    writes: BTreeMap<CallId, u32>,
     members: u32,
 }
 
@@ -104,16 +147,28 @@ impl Run {
             handles: Vec::new(),
             stores: BTreeMap::new(),
             running: Vec::new(),
+            copies: Vec::new(),
+            leaving: BTreeSet::new(),
+            log: Vec::new(),
+            memory: History::default(),
             failing: Vec::new(),
+            writes: BTreeMap::new(),
             members: 0,
         };
         run.join(2);
-        for _ in 0..VARIABLES {
-            let (value, handle) = run.bring();
-            run.values.push(Ok(value));
-            run.handles.push(handle);
-        }
+        run.begin_program();
         run
+    }
+
+    /// Does what the program does first.
+    fn begin_program(&mut self) {
+        self.values.clear();
+        self.handles.clear();
+        for _ in 0..VARIABLES {
+            let (value, handle) = self.bring();
+            self.values.push(Ok(value));
+            self.handles.push(handle);
+        }
     }
 
     fn join(&mut self, workers: u32) {
@@ -130,13 +185,13 @@ impl Run {
 
     fn bring(&mut self) -> (u64, VersionId) {
         let id = self.number();
-        self.graph.data(id, 8);
         let value = written(id, 0, &[]);
-        self.put(Member::HERE, version(id, 0), value);
+        let mark = self.graph.data(id, 8, value);
+        self.put(Member::HERE, version(id, 0), (value, mark));
         (value, version(id, 0))
     }
 
-    fn put(&mut self, member: Member, version: VersionId, value: u64) {
+    fn put(&mut self, member: Member, version: VersionId, value: (u64, Mark)) {
         self.stores.get_mut(&member).expect("it is there").insert(version, value);
     }
 
@@ -147,6 +202,9 @@ impl Run {
     }
 
     fn state(&mut self, statement: &Statement, has_losses: bool) {
+        if statement.is_of_program() {
+            self.log.push(statement.clone());
+        }
         match statement {
             Statement::New(variable) => {
                 let (value, handle) = self.bring();
@@ -159,28 +217,170 @@ impl Run {
             Statement::Call { reads, updates, result, fails, options } => {
                 self.call(reads, updates, *result, *fails, *options);
             }
-            Statement::End(which) => {
-                if !self.running.is_empty() {
-                    self.end(which.index(self.running.len()));
-                }
-            }
+            Statement::End(which) => self.end_any(which),
             Statement::Get(variable) => self.get(*variable),
             Statement::Join(workers) => self.join(*workers),
             Statement::Lose(which) => {
                 if let Some(member) = self.other(*which).filter(|_| has_losses) {
-                    self.stores.remove(&member);
-                    self.running.retain(|(on, ..)| *on != member);
-                    self.graph.lost(member);
+                    self.lose(member);
                 }
             }
             Statement::Leave(which) => {
-                if let Some(member) = self.other(*which) {
-                    self.graph.leaves(member);
+                if let Some(member) = self.other(*which).filter(|_| has_losses) {
+                    self.leave(member);
                 }
             }
+            Statement::Remember => self.memory.add(self.graph.take_news()),
+            Statement::Restart { here, late } if has_losses => self.restart(*here, *late),
+            Statement::Move(here) if has_losses => self.move_program(*here),
+            Statement::Restart { .. } | Statement::Move(_) => {}
         }
         self.perform();
         self.check();
+    }
+
+    /// Ends a call, or something that is copied, if there is any.
+    fn end_any(&mut self, which: &prop::sample::Index) {
+        let all = self.running.len() + self.copies.len();
+        if all > 0 {
+            self.end(which.index(all));
+        }
+    }
+
+    fn lose(&mut self, member: Member) {
+        self.stores.remove(&member);
+        self.running.retain(|running| running.member != member);
+        self.copies.retain(|(to, _)| *to != member);
+        self.graph.lost(member);
+    }
+
+    fn leave(&mut self, member: Member) {
+        self.leaving.insert(member);
+        self.graph.leaves(member);
+        let on_it = self.running.extract_if(.., |running| running.member == member);
+        let on_it: Vec<_> = on_it.collect();
+        for (number, running) in on_it.into_iter().enumerate() {
+            if running.is_earlier || number % 2 == 0 {
+                self.running.push(running);
+                continue;
+            }
+            let unchanged = self.give_back(&running);
+            self.graph.returned(running.assignment.call, member, &unchanged);
+        }
+    }
+
+    /// Undoes the beginning of a call, and returns what it would have changed in place.
+    fn give_back(&mut self, Running { member, assignment, inputs, .. }: &Running) -> Vec<(VersionId, u64)> {
+        let (mut unchanged, mut in_place) = (Vec::new(), assignment.in_place.iter());
+        let mut inputs = inputs.iter();
+        for argument in &*assignment.arguments {
+            let is_taken = matches!(argument, Argument::Update(_)) && *in_place.next().expect("one for each");
+            for version in argument.versions() {
+                let input = *inputs.next().expect("one for each");
+                if is_taken {
+                    let mark = self.marks_of(*version);
+                    self.put(*member, *version, (input, mark));
+                    unchanged.push((*version, 8));
+                }
+            }
+        }
+        unchanged
+    }
+
+    fn marks_of(&self, version: VersionId) -> Mark {
+        self.graph.versions[&version].mark
+    }
+
+    /// Has the member of the program leave, and the program begin anew on another one.
+    fn move_program(&mut self, here: prop::sample::Index) {
+        if self.stores.len() < 2 {
+            return;
+        }
+        self.leave(Member::HERE);
+        while self.stores.contains_key(&Member::HERE) {
+            self.perform();
+            if self.stores.contains_key(&Member::HERE) {
+                self.end(0);
+            }
+        }
+        self.memory.add(self.graph.take_news());
+        self.begin_anew(here, None);
+    }
+
+    fn restart(&mut self, here: prop::sample::Index, late: prop::sample::Index) {
+        self.stores.remove(&Member::HERE);
+        self.running.retain(|running| running.member != Member::HERE);
+        self.begin_anew(here, Some(late));
+    }
+
+    /// Begins the program anew on one of the members that are left, or on a new one.
+    fn begin_anew(&mut self, here: prop::sample::Index, late: Option<prop::sample::Index>) {
+        self.copies.clear();
+        self.leaving.clear();
+        // What has not begun is dropped, in this case every third call.
+        let all = std::mem::take(&mut self.running);
+        for (number, running) in all.into_iter().enumerate() {
+            if number % 3 > 0 || running.is_earlier {
+                self.running.push(Running { is_earlier: true, ..running });
+            } else if self.graph_knows(&running) {
+                self.give_back(&running);
+            }
+        }
+        let mut survivors: Vec<_> = self.stores.keys().copied().collect();
+        if !survivors.is_empty() {
+            let count = survivors.len();
+            survivors.rotate_left(here.index(count));
+        }
+        let mut before = std::mem::take(&mut self.stores);
+        self.graph = Graph::new(true);
+        self.graph.remembers(self.memory.clone());
+        self.members = 0;
+        if survivors.is_empty() {
+            self.join(2);
+        }
+        let mut running = std::mem::take(&mut self.running);
+        let mut told = Vec::new();
+        for survivor in survivors {
+            let member = Member(self.members);
+            self.join(2);
+            self.stores.insert(member, before.remove(&survivor).expect("it is there"));
+            for running in running.extract_if(.., |running| running.member == survivor) {
+                self.running.push(Running { member, ..running });
+            }
+            told.push(member);
+        }
+        let late = late.map_or(told.len(), |late| 1.max(late.index(told.len() + 1)));
+        let mut late = told.split_off(late.min(told.len()));
+        told.into_iter().for_each(|member| self.tell(member));
+        let log = std::mem::take(&mut self.log);
+        self.next = 0;
+        self.begin_program();
+        for (number, statement) in log.iter().enumerate() {
+            if number == log.len() / 2 {
+                late.drain(..).for_each(|member| self.tell(member));
+            }
+            self.state(statement, true);
+        }
+        late.drain(..).for_each(|member| self.tell(member));
+        assert_eq!(self.graph.divergence(), None);
+    }
+
+    /// Returns whether the graph knows what a call would change in place.
+    fn graph_knows(&self, running: &Running) -> bool {
+        let mut versions = running.assignment.arguments.iter().flat_map(Argument::versions);
+        versions.all(|version| self.graph.versions.contains_key(version))
+    }
+
+    /// Tells the graph what a member has of earlier runs.
+    fn tell(&mut self, member: Member) {
+        for (version, (_, mark)) in &self.stores[&member] {
+            self.graph.holds(member, Held { version: *version, mark: *mark, bytes: 8 });
+        }
+        for Running { assignment, .. } in
+            self.running.iter().filter(|running| running.member == member && running.is_earlier)
+        {
+            self.graph.runs(member, assignment.call, assignment.mark);
+        }
     }
 
     /// Returns a member on which the program does not run.
@@ -213,6 +413,7 @@ impl Run {
         arguments.extend(updates.iter().map(|update| Argument::Update(self.handles[*update])));
         let slots: Vec<usize> = updates.iter().copied().chain(result).collect();
         let writes = u32::try_from(slots.len()).expect("they are few");
+        self.writes.insert(id, writes);
         self.graph.call(id, new_call(arguments, writes, options));
         for (slot, variable) in (0..).zip(slots) {
             self.assign(variable, value(slot), version(id, slot));
@@ -226,14 +427,17 @@ impl Run {
             let input = self.graph.want(handle);
             self.perform();
             match input {
-                Input::Awaited if matches!(self.graph.want(handle), Input::Awaited) => self.end(0),
+                Input::Awaited if matches!(self.graph.want(handle), Input::Awaited) => {
+                    assert!(self.running.len() + self.copies.len() > 0, "nothing happens any more");
+                    self.end(0);
+                }
                 Input::Awaited => {}
                 input => break input,
             }
         };
         self.graph.unwant(handle);
         match (input, self.values[variable]) {
-            (Input::Here, Ok(value)) => assert_eq!(self.stores[&Member::HERE][&handle], value),
+            (Input::Here, Ok(value)) => assert_eq!(self.stores[&Member::HERE][&handle].0, value),
             (Input::Failed(_), Err(_)) => {}
             (input, value) => panic!("{handle:?} is {input:?}, and should be {value:?}"),
         }
@@ -253,26 +457,57 @@ impl Run {
                             store.remove(&version);
                         }
                     }
-                    Action::Bring(version, from) => {
-                        if let Some(value) = self.fetch(version, &from) {
-                            self.put(Member::HERE, version, value);
-                            self.graph.copied(version, Member::HERE);
+                    Action::Bring(source) => match self.fetch(&source) {
+                        Some(value) => {
+                            self.put(Member::HERE, source.version, value);
+                            self.graph.copied(source.version, Member::HERE);
                         }
-                    }
+                        None => self.graph.not_brought(source.version),
+                    },
+                    Action::Copy(member, source) => self.copies.push((member, source)),
+                    Action::LetGo(member) => self.go(member),
                     Action::Assign(member, assignment) => self.begin(member, assignment),
                 }
             }
         }
     }
 
-    fn fetch(&self, version: VersionId, from: &[Member]) -> Option<u64> {
-        let mut stores = from.iter().filter_map(|member| self.stores.get(member));
-        stores.find_map(|store| store.get(&version)).copied()
+    fn fetch(&self, source: &Source) -> Option<(u64, Mark)> {
+        let mut stores = source.members.iter().filter_map(|member| self.stores.get(member));
+        let found = stores.find_map(|store| store.get(&source.version)).copied();
+        assert!(found.is_none_or(|(_, mark)| mark == source.mark), "{source:?}");
+        found
+    }
+
+    /// Lets a member go that was to leave.
+    fn go(&mut self, member: Member) {
+        let is_idle = self.running.iter().all(|running| running.member != member || running.is_earlier);
+        let somebody_stays = !self.stores.keys().all(|member| self.leaving.contains(member));
+        if somebody_stays {
+            assert!(is_idle, "{member:?} runs calls");
+            for (id, version) in &self.graph.versions {
+                let State::Present(copies) = &version.state else { continue };
+                let is_elsewhere = copies.members.iter().any(|other| *other != member);
+                // What the program has brought in, it brings in again; and calls that run have got what they read.
+                let mut readers = version.readers.iter().map(|reader| &self.graph.calls[reader]);
+                let is_got = readers.all(|reader| matches!(reader.state, CallState::Runs(_)));
+                let is_needed = version.handles > 0 || version.is_wanted || !is_got;
+                let can_be_lost = !is_needed || !self.graph.calls.contains_key(&id.call);
+                assert!(can_be_lost || is_elsewhere, "{id:?} would be lost with {member:?}");
+            }
+        }
+        if member == Member::HERE {
+            self.stores.remove(&member);
+            self.running.retain(|running| running.member != member);
+        } else {
+            self.lose(member);
+        }
     }
 
     fn begin(&mut self, member: Member, assignment: Assignment) {
-        for (version, from) in &assignment.elsewhere {
-            let Some(value) = self.fetch(*version, from) else {
+        for source in &assignment.elsewhere {
+            let version = &source.version;
+            let Some(value) = self.fetch(source) else {
                 return self.graph.unable(assignment.call, member, *version);
             };
             self.put(member, *version, value);
@@ -292,21 +527,34 @@ impl Run {
             let is_taken = matches!(argument, Argument::Update(_)) && *in_place.next().expect("one for each");
             for version in argument.versions() {
                 let value = if is_taken { store.remove(version) } else { store.get(version).copied() };
-                inputs.push(value.unwrap_or_else(|| panic!("{version:?} is not with {member:?}")));
+                let (value, _) = value.unwrap_or_else(|| panic!("{version:?} is not with {member:?}"));
+                inputs.push(value);
             }
         }
-        self.running.push((member, assignment, inputs));
+        self.running.push(Running { member, assignment, inputs, is_earlier: false });
     }
 
     fn end(&mut self, which: usize) {
-        let (member, Assignment { call, .. }, inputs) = self.running.swap_remove(which);
+        if which >= self.running.len() {
+            let (member, source) = self.copies.swap_remove(which - self.running.len());
+            let Some(value) = self.fetch(&source) else {
+                return self.graph.not_copied(source.version, member);
+            };
+            self.put(member, source.version, value);
+            return self.graph.copied(source.version, member);
+        }
+        let Running { member, assignment, inputs, is_earlier } = self.running.swap_remove(which);
+        let Assignment { call, mark, .. } = assignment;
         if self.failing.contains(&call) {
             let failure = Failure::new("task", call, "as it was told");
             return self.graph.ended(call, member, Outcome::Failed(failure));
         }
-        let writes = self.graph.calls[&call].writes;
+        let writes = self.writes[&call];
         for slot in 0..writes {
-            self.put(member, version(call, slot), written(call, slot, &inputs));
+            self.put(member, version(call, slot), (written(call, slot, &inputs), mark));
+            if is_earlier {
+                self.graph.holds(member, Held { version: version(call, slot), mark, bytes: 8 });
+            }
         }
         let bytes = (0..writes).map(|_| 8).collect();
         self.graph.ended(call, member, Outcome::Written { bytes, ns: 1_000_000 });
@@ -329,7 +577,7 @@ fn run(statements: &[Statement], has_losses: bool) {
     for statement in statements {
         run.state(statement, has_losses);
     }
-    while !run.running.is_empty() {
+    while run.running.len() + run.copies.len() > 0 {
         run.end(0);
         run.perform();
         run.check();
@@ -343,8 +591,15 @@ fn run(statements: &[Statement], has_losses: bool) {
         run.graph.release(handle);
     }
     run.perform();
-    assert!(run.graph.is_empty());
-    for (member, store) in run.stores {
+    while !run.copies.is_empty() {
+        run.end(0);
+        run.perform();
+    }
+    assert!(!run.graph.members.any_leaves(), "all that were to leave have left");
+    assert!(run.graph.is_empty(), "{:?} {:?}", run.graph.calls, run.graph.versions);
+    for (member, store) in &mut run.stores {
+        // What the program has read is kept for the case that it begins anew.
+        store.retain(|version, _| !run.graph.kept.has(*version, *member));
         assert!(store.is_empty(), "{member:?} keeps {store:?}");
     }
 }

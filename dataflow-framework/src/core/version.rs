@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{call::CallId, members::Member};
+use super::{call::CallId, mark::Mark, members::Member};
 use crate::failure::Failure;
+
+/// The maximum size of a version that is kept because the program has read it, in bytes.
+const KEPT_BYTES_EACH_MAX: u64 = 1 << 20;
 
 /// One immutable value. A task that changes data writes its next version, so that a reader of an earlier one need not
 /// come first.
@@ -28,6 +31,9 @@ pub(super) struct Version {
     pub(super) dependants: u32,
     /// Whether the program waits for it.
     pub(super) is_wanted: bool,
+    /// Whether the program has read it.
+    pub(super) was_read: bool,
+    pub(super) mark: Mark,
     /// The number of calls of the longest chain that ends with the one that writes it; 0 for data that the program
     /// has brought in.
     pub(super) depth: u64,
@@ -44,6 +50,14 @@ pub(super) enum State {
     Gone,
     /// It will never be there, because a call has failed: its own, or one on which that depends.
     Failed(Failure),
+}
+
+/// A version, and who has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) version: VersionId,
+    pub(crate) mark: Mark,
+    pub(crate) members: Vec<Member>,
 }
 
 /// Where a version is.
@@ -66,8 +80,22 @@ impl Copies {
 
 impl Version {
     /// Creates a version of which the program has one handle.
-    pub(super) fn new(state: State, depth: u64) -> Self {
-        Self { state, handles: 1, readers: Vec::new(), dependants: 0, is_wanted: false, depth }
+    pub(super) fn new(state: State, mark: Mark, depth: u64) -> Self {
+        Self {
+            state,
+            handles: 1,
+            readers: Vec::new(),
+            dependants: 0,
+            is_wanted: false,
+            was_read: false,
+            mark,
+            depth,
+        }
+    }
+
+    /// Returns whether it should be kept for the case that the program begins anew.
+    pub(super) fn is_to_be_kept(&self) -> bool {
+        self.was_read && matches!(&self.state, State::Present(copies) if copies.bytes <= KEPT_BYTES_EACH_MAX)
     }
 
     /// Returns whether somebody will read it who is known now.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    core::{Assignment, CallId, VersionId},
+    core::{Assignment, CallId, Mark, VersionId},
     node::Peer,
 };
 
@@ -29,6 +29,14 @@ const REPEAT_MS: u64 = 500;
 
 /// How often pieces are asked for again before the next node is asked.
 const REPEATS_MAX: u32 = 6;
+
+/// A version that is not here, and the nodes that have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Missing {
+    pub(crate) version: VersionId,
+    pub(crate) mark: Mark,
+    pub(crate) from: Vec<Peer>,
+}
 
 /// A request for a piece of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,9 +69,12 @@ impl Piece {
 /// A version that has arrived.
 pub(crate) struct Arrived {
     pub(crate) version: VersionId,
+    pub(crate) mark: Mark,
     pub(crate) bytes: Vec<u8>,
     /// Whether a call waits for it that changes it in place.
     pub(crate) is_taken: bool,
+    /// Whether it is wanted for itself, too.
+    pub(crate) is_alone: bool,
     /// The calls that miss nothing else.
     pub(crate) ready: Vec<Assignment>,
 }
@@ -86,6 +97,7 @@ pub(crate) struct Fetches {
 /// A version that is under way.
 #[derive(Debug)]
 struct Fetch {
+    mark: Mark,
     /// The nodes that have it, the next one first.
     from: VecDeque<Peer>,
     /// What has arrived, by the numbers of pieces.
@@ -99,23 +111,29 @@ struct Fetch {
     moved_ms: u64,
     repeats: u32,
     calls: Vec<CallId>,
+    /// Whether it is wanted for itself, too.
+    is_alone: bool,
 }
 
 impl Fetches {
     /// Adds a call that waits for versions.
-    pub(crate) fn add(&mut self, assignment: Assignment, missing: Vec<(VersionId, Vec<Peer>)>) {
+    pub(crate) fn add(&mut self, assignment: Assignment, missing: Vec<Missing>) {
         let call = assignment.call;
         self.calls.insert(call, (assignment, missing.len()));
-        for (version, from) in missing {
-            self.add_alone(version, from);
-            let fetch = self.under_way.get_mut(&version).expect("it was added");
-            fetch.calls.push(call);
+        for missing in missing {
+            self.fetch(missing).calls.push(call);
         }
     }
 
     /// Adds a version for which no call waits.
-    pub(crate) fn add_alone(&mut self, version: VersionId, from: Vec<Peer>) {
+    pub(crate) fn add_alone(&mut self, missing: Missing) {
+        self.fetch(missing).is_alone = true;
+    }
+
+    fn fetch(&mut self, missing: Missing) -> &mut Fetch {
+        let Missing { version, mark, from } = missing;
         let fetch = self.under_way.entry(version).or_insert_with(|| Fetch {
+            mark,
             from: VecDeque::new(),
             pieces: BTreeMap::new(),
             total: None,
@@ -124,12 +142,22 @@ impl Fetches {
             moved_ms: 0,
             repeats: 0,
             calls: Vec::new(),
+            is_alone: false,
         });
         for peer in from {
             if !fetch.from.contains(&peer) {
                 fetch.from.push_back(peer);
             }
         }
+        fetch
+    }
+
+    /// Removes the calls that wait, and returns them. What is under way for them still arrives.
+    pub(crate) fn take_back(&mut self) -> Vec<Assignment> {
+        for fetch in self.under_way.values_mut() {
+            fetch.calls.clear();
+        }
+        std::mem::take(&mut self.calls).into_values().map(|(assignment, _)| assignment).collect()
     }
 
     /// Returns what is to be asked for now; and the versions that are not to be had, with the calls that waited for
@@ -184,7 +212,7 @@ impl Fetches {
         if (fetch.pieces.len() as u64) < pieces_of(total) {
             return None;
         }
-        let Fetch { pieces, calls, .. } = self.under_way.remove(&version)?;
+        let Fetch { mark, pieces, calls, is_alone, .. } = self.under_way.remove(&version)?;
         let bytes = pieces.into_values().flatten().collect();
         let (mut is_taken, mut ready) = (false, Vec::new());
         for call in calls {
@@ -195,7 +223,7 @@ impl Fetches {
                 ready.extend(self.calls.remove(&call).map(|(assignment, _)| assignment));
             }
         }
-        Some(Arrived { version, bytes, is_taken, ready })
+        Some(Arrived { version, mark, bytes, is_taken, is_alone, ready })
     }
 
     /// Takes in that a node does not have a version.

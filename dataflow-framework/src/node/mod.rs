@@ -11,7 +11,7 @@ pub(crate) use taskwork::NodeId as Peer;
 
 pub use self::invocation::Invocation;
 pub(crate) use self::{
-    fetches::{Ask, Piece},
+    fetches::{Ask, Missing, Piece},
     queue::{Crew, Queue},
-    site::{Report, Site},
+    site::{Inventory, Report, Site},
 };

@@ -17,9 +17,23 @@ pub(crate) struct Queue {
     changed: Condvar,
 }
 
+/// A call of a site that waits for a thread.
+struct Waiting {
+    site: Arc<Site>,
+    /// The run of the program that has assigned it.
+    epoch: u64,
+    assignment: Assignment,
+}
+
+impl Waiting {
+    fn run(self) {
+        self.site.run(self.epoch, self.assignment);
+    }
+}
+
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<(Arc<Site>, Assignment)>,
+    waiting: VecDeque<Waiting>,
     /// The number of threads that wait.
     idle: usize,
     is_over: bool,
@@ -31,9 +45,9 @@ impl Queue {
     }
 
     /// Adds a call of a site.
-    pub(crate) fn push(&self, site: Arc<Site>, assignment: Assignment) {
+    pub(crate) fn push(&self, site: Arc<Site>, epoch: u64, assignment: Assignment) {
         let mut state = self.lock();
-        state.waiting.push_back((site, assignment));
+        state.waiting.push_back(Waiting { site, epoch, assignment });
         let is_awaited = state.idle > 0;
         drop(state);
         if is_awaited {
@@ -42,7 +56,7 @@ impl Queue {
     }
 
     /// Waits for a call. `None` if there will be no more.
-    fn next(&self) -> Option<(Arc<Site>, Assignment)> {
+    fn next(&self) -> Option<Waiting> {
         let mut state = self.lock();
         loop {
             if state.is_over {
@@ -61,10 +75,21 @@ impl Queue {
     pub(crate) fn run_one(&self) -> bool {
         let next = self.lock().waiting.pop_front();
         let is_one = next.is_some();
-        if let Some((site, assignment)) = next {
-            site.run(assignment);
+        if let Some(next) = next {
+            next.run();
         }
         is_one
+    }
+
+    /// Removes the calls of a site, and returns them.
+    pub(crate) fn take_back(&self, site: &Site) -> Vec<Assignment> {
+        let mut state = self.lock();
+        let (its, others) =
+            state.waiting.drain(..).partition(|waiting| std::ptr::eq(Arc::as_ptr(&waiting.site), site));
+        state.waiting = others;
+        drop(state);
+        let its: VecDeque<Waiting> = its;
+        its.into_iter().map(|waiting| waiting.assignment).collect()
     }
 
     /// Ends the threads, each after the call that it runs.
@@ -90,8 +115,8 @@ impl Crew {
         for number in 0..workers {
             let queue = Arc::clone(queue);
             let work = move || {
-                while let Some((site, assignment)) = queue.next() {
-                    site.run(assignment);
+                while let Some(next) = queue.next() {
+                    next.run();
                 }
             };
             crew.threads.push(thread::Builder::new().name(format!("task worker {number}")).spawn(work)?);

@@ -1,6 +1,10 @@
-//! What a node does for one run of a program: it keeps versions, gets those that it misses, and runs calls.
+//! What a node does for a program: it keeps versions, gets those that it misses, and runs calls.
+//!
+//! When the program begins anew, on this node or another one, the site stays: it tells what it has and what it runs, and
+//! serves the new run, whose number is its *epoch*. Calls of earlier runs that have not begun are dropped.
 
 use std::{
+    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -10,13 +14,13 @@ use std::{
 };
 
 use super::{
-    fetches::{Arrived, Ask, Fetches, GivenUp, Piece},
+    fetches::{Arrived, Ask, Fetches, GivenUp, Missing, Piece},
     invocation::Invocation,
     queue::Queue,
     store::Store,
 };
 use crate::{
-    core::{Argument, Assignment, CallId, Outcome, VersionId},
+    core::{Argument, Assignment, CallId, Held, Mark, Outcome, VersionId},
     failure::{Failed, Failure},
     node::Peer,
     value::Value,
@@ -26,6 +30,9 @@ use crate::{
 pub(crate) trait Report: Send + Sync {
     /// Tells how a call has ended.
     fn ended(&self, call: CallId, outcome: Outcome);
+
+    /// Tells what a call has written that was begun in an earlier run of the program, before its end is told.
+    fn holds(&self, held: Vec<Held>);
 
     /// Tells that a call cannot run here, because a version that it reads is not to be had.
     fn unable(&self, call: CallId, missing: VersionId);
@@ -37,24 +44,46 @@ pub(crate) trait Report: Send + Sync {
     fn not_brought(&self, version: VersionId);
 }
 
-/// What a node does for one run of a program.
+/// What a node does for a program.
 pub(crate) struct Site {
     store: Store,
     queue: Arc<Queue>,
     fetches: Mutex<Fetches>,
-    report: Weak<dyn Report>,
-    /// Whether sizes of versions are of interest, since they may be moved.
+    duty: Mutex<Duty>,
+    /// Whether versions may be moved, so that their sizes are of interest.
     has_peers: bool,
     is_over: AtomicBool,
 }
 
+/// What the site does now.
+#[derive(Default)]
+struct Duty {
+    epoch: u64,
+    /// None before the first run.
+    report: Option<Weak<dyn Report>>,
+    /// The calls that run, if there are other nodes to know of them.
+    running: BTreeMap<CallId, Mark>,
+}
+
+/// What a site has when a run begins.
+#[derive(Debug)]
+pub(crate) struct Inventory {
+    pub(crate) epoch: u64,
+    pub(crate) held: Vec<Held>,
+    /// The calls of earlier runs that run still.
+    pub(crate) running: Vec<(CallId, Mark)>,
+}
+
+/// A call that is given back, and the versions with their sizes that it would have changed in place.
+pub(crate) type Returned = (CallId, Vec<(VersionId, u64)>);
+
 impl Site {
-    pub(crate) fn new(queue: Arc<Queue>, report: Weak<dyn Report>, has_peers: bool) -> Self {
+    pub(crate) fn new(queue: Arc<Queue>, has_peers: bool) -> Self {
         Self {
             store: Store::default(),
             queue,
             fetches: Mutex::default(),
-            report,
+            duty: Mutex::default(),
             has_peers,
             is_over: AtomicBool::new(false),
         }
@@ -64,16 +93,36 @@ impl Site {
         self.fetches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn duty(&self) -> MutexGuard<'_, Duty> {
+        self.duty.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self) -> Option<Arc<dyn Report>> {
+        self.duty().report.as_ref().and_then(Weak::upgrade)
+    }
+
+    /// Begins to serve a run of the program, and returns what is there from earlier ones.
+    pub(crate) fn begin(&self, report: Weak<dyn Report>) -> Inventory {
+        *self.fetches() = Fetches::default();
+        drop(self.queue.take_back(self));
+        let mut duty = self.duty();
+        duty.epoch += 1;
+        duty.report = Some(report);
+        // A call that ends now is still in the one, or already in the other.
+        let running = duty.running.iter().map(|(call, mark)| (*call, *mark)).collect();
+        let epoch = duty.epoch;
+        drop(duty);
+        Inventory { epoch, held: self.store.held(), running }
+    }
+
     /// Runs no more calls. Those that run go on to their end, of which nobody is told.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Relaxed);
     }
 
-    /// Takes in a version, and returns its size.
-    pub(crate) fn bring(&self, version: VersionId, value: Value) -> u64 {
-        let bytes = if self.has_peers { value.size() } else { 0 };
-        self.store.put(version, value);
-        bytes
+    /// Takes in a version.
+    pub(crate) fn put(&self, version: VersionId, value: Value, mark: Mark, bytes: u64) {
+        self.store.put(version, value, mark, bytes);
     }
 
     pub(crate) fn get(&self, version: VersionId) -> Option<Value> {
@@ -86,31 +135,52 @@ impl Site {
         self.store.forget(version)
     }
 
-    /// Takes in a call, which runs when what it reads is here. `from` says where each of the versions is that were not
-    /// when the call was assigned.
-    pub(crate) fn assign(self: &Arc<Self>, assignment: Assignment, from: Vec<(VersionId, Vec<Peer>)>) {
-        if from.is_empty() {
-            return self.queue.push(Arc::clone(self), assignment);
+    /// Takes in a call, which runs when what it reads is here. `missing` is what was not when the call was assigned.
+    pub(crate) fn assign(self: &Arc<Self>, epoch: u64, assignment: Assignment, missing: Vec<Missing>) {
+        if missing.is_empty() {
+            return self.queue.push(Arc::clone(self), epoch, assignment);
         }
         let mut fetches = self.fetches();
-        // Others may have brought some of them meanwhile.
-        let missing: Vec<_> = from.into_iter().filter(|(version, _)| !self.store.has(*version)).collect();
+        if self.duty().epoch != epoch {
+            return;
+        }
+        // Others may have brought some of it meanwhile.
+        let missing: Vec<_> =
+            missing.into_iter().filter(|missing| !self.store.has(missing.version)).collect();
         if missing.is_empty() {
             drop(fetches);
-            return self.queue.push(Arc::clone(self), assignment);
+            return self.queue.push(Arc::clone(self), epoch, assignment);
         }
         fetches.add(assignment, missing);
     }
 
     /// Has a version brought here.
-    pub(crate) fn fetch(&self, version: VersionId, from: Vec<Peer>) {
-        self.fetches().add_alone(version, from);
+    pub(crate) fn fetch(&self, missing: Missing) {
+        let version = missing.version;
+        let mut fetches = self.fetches();
+        if self.store.has(version) {
+            drop(fetches);
+            return self.report().into_iter().for_each(|report| report.copied(version));
+        }
+        fetches.add_alone(missing);
+    }
+
+    /// Gives back the calls that have not begun.
+    pub(crate) fn take_back(&self) -> Vec<Returned> {
+        let waiting = self.fetches().take_back();
+        waiting.into_iter().chain(self.queue.take_back(self)).map(|call| self.give_back(&call)).collect()
+    }
+
+    /// Gives a call back that has not begun.
+    pub(crate) fn give_back(&self, assignment: &Assignment) -> Returned {
+        let size = |version| self.store.size(version).map(|bytes| (version, bytes));
+        (assignment.call, assignment.taken().filter_map(size).collect())
     }
 
     /// Returns what is to be asked of others now.
     pub(crate) fn asks(&self, now_ms: u64) -> Vec<(Peer, Ask)> {
         let (asks, given_up) = self.fetches().asks(now_ms);
-        let report = self.report.upgrade().filter(|_| !given_up.is_empty());
+        let report = self.report().filter(|_| !given_up.is_empty());
         if let Some(report) = report {
             for GivenUp { version, calls } in given_up {
                 for call in calls {
@@ -131,16 +201,22 @@ impl Site {
     /// Takes in a piece of a version.
     pub(crate) fn piece(self: &Arc<Self>, piece: Piece, now_ms: u64) {
         let mut fetches = self.fetches();
-        let Some(Arrived { version, bytes, is_taken, ready }) = fetches.piece(piece, now_ms) else { return };
+        let Some(arrived) = fetches.piece(piece, now_ms) else { return };
+        let Arrived { version, mark, bytes, is_taken, is_alone, ready } = arrived;
         // Before any call is told: whoever looks for it now finds it.
-        self.store.put(version, Value::from_encoded(bytes));
+        let size = bytes.len() as u64;
+        self.store.put(version, Value::from_encoded(bytes), mark, size);
+        // A new run begins with empty fetches.
+        let epoch = self.duty().epoch;
         drop(fetches);
-        // What is changed in place is no copy for others.
-        if !is_taken && let Some(report) = self.report.upgrade() {
-            report.copied(version);
+        match self.report() {
+            Some(report) if !is_taken => report.copied(version),
+            // What is changed in place is no copy for others.
+            Some(report) if is_alone => report.not_brought(version),
+            _ => {}
         }
         for assignment in ready {
-            self.queue.push(Arc::clone(self), assignment);
+            self.queue.push(Arc::clone(self), epoch, assignment);
         }
     }
 
@@ -154,17 +230,18 @@ impl Site {
         self.fetches().is_gone(peer);
     }
 
-    /// Runs a call.
-    pub(crate) fn run(&self, assignment: Assignment) {
-        if self.is_over.load(Relaxed) {
+    /// Runs a call that was assigned in a run of the program, unless that is over.
+    pub(crate) fn run(&self, epoch: u64, assignment: Assignment) {
+        let Assignment { call, task, mark, .. } = assignment;
+        if !self.begins(epoch, call, mark) {
             return;
         }
-        let Assignment { call, task, .. } = assignment;
         let inputs = match self.store.inputs(&assignment) {
             Ok(inputs) => inputs,
             Err(missing) => {
                 // It was forgotten meanwhile, since the call was taken from this node.
-                if let Some(report) = self.report.upgrade() {
+                let (report, is_current) = self.ends(epoch, call);
+                if let Some(report) = report.filter(|_| is_current) {
                     report.unable(call, missing);
                 }
                 return;
@@ -173,8 +250,11 @@ impl Site {
         let begun = Instant::now();
         let outcome = match run_task(&assignment, inputs) {
             Ok(written) => {
-                let bytes =
-                    (0..).zip(written).map(|(slot, value)| self.bring(VersionId { call, slot }, value));
+                let bytes = (0..).zip(written).map(|(slot, value)| {
+                    let bytes = if self.has_peers { value.size() } else { 0 };
+                    self.store.put(VersionId { call, slot }, value, mark, bytes);
+                    bytes
+                });
                 let bytes = bytes.collect();
                 let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 Outcome::Written { bytes, ns }
@@ -183,17 +263,58 @@ impl Site {
         };
         // Its inputs are not in use any more when the next call is assigned.
         drop(assignment);
-        if let Some(report) = self.report.upgrade().filter(|_| !self.is_over.load(Relaxed)) {
+        let (report, is_current) = self.ends(epoch, call);
+        if let Some(report) = report {
+            if let Outcome::Written { bytes, .. } = &outcome
+                && !is_current
+            {
+                let held = |(slot, bytes): (u32, &u64)| {
+                    let version = VersionId { call, slot };
+                    Held { version, mark, bytes: *bytes }
+                };
+                report.holds((0..).zip(bytes).map(held).collect());
+            }
             report.ended(call, outcome);
         }
+    }
+
+    /// Notes that a call begins. Returns whether it may.
+    fn begins(&self, epoch: u64, call: CallId, mark: Mark) -> bool {
+        if self.is_over.load(Relaxed) {
+            return false;
+        }
+        if self.has_peers {
+            let mut duty = self.duty();
+            if duty.epoch != epoch {
+                return false;
+            }
+            duty.running.insert(call, mark);
+        }
+        true
+    }
+
+    /// Notes that a call has ended. Returns who is to be told, and whether its run of the program is the present one.
+    fn ends(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
+        let mut duty = self.duty();
+        if self.has_peers {
+            duty.running.remove(&call);
+        }
+        let report = duty.report.as_ref().and_then(Weak::upgrade);
+        (report.filter(|_| !self.is_over.load(Relaxed)), duty.epoch == epoch)
     }
 }
 
 impl Assignment {
+    /// Returns the versions that the call changes in place.
+    fn taken(&self) -> impl Iterator<Item = VersionId> {
+        let updates = self.arguments.iter().filter(|argument| matches!(argument, Argument::Update(_)));
+        let taken = updates.zip(&self.in_place).filter(|(_, in_place)| **in_place);
+        taken.flat_map(|(update, _)| update.versions().iter().copied())
+    }
+
     /// Returns whether the call changes a version in place.
     pub(crate) fn takes(&self, version: VersionId) -> bool {
-        let updates = self.arguments.iter().filter(|argument| matches!(argument, Argument::Update(_)));
-        updates.zip(&self.in_place).any(|(update, in_place)| *in_place && update.versions() == [version])
+        self.taken().any(|taken| taken == version)
     }
 }
 

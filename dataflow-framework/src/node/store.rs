@@ -6,24 +6,51 @@ use std::{
 };
 
 use crate::{
-    core::{Argument, Assignment, VersionId},
+    core::{Argument, Assignment, Held, Mark, VersionId},
     value::Value,
 };
 
 /// The versions of data that are here.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    versions: Mutex<HashMap<VersionId, Value>>,
+    versions: Mutex<HashMap<VersionId, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    value: Value,
+    mark: Mark,
+    /// Its size, if that is of interest.
+    bytes: u64,
 }
 
 impl Store {
-    fn lock(&self) -> MutexGuard<'_, HashMap<VersionId, Value>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<VersionId, Entry>> {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in a version.
-    pub(crate) fn put(&self, version: VersionId, value: Value) {
-        self.lock().insert(version, value);
+    pub(crate) fn put(&self, version: VersionId, value: Value, mark: Mark, bytes: u64) {
+        let before = self.lock().insert(version, Entry { value, mark, bytes });
+        // To drop it may take a while.
+        drop(before);
+    }
+
+    /// Returns what is here.
+    pub(crate) fn held(&self) -> Vec<Held> {
+        let versions = self.lock();
+        let held = versions.iter();
+        held.map(|(version, Entry { mark, bytes, .. })| Held {
+            version: *version,
+            mark: *mark,
+            bytes: *bytes,
+        })
+        .collect()
+    }
+
+    /// Returns the size of a version.
+    pub(crate) fn size(&self, version: VersionId) -> Option<u64> {
+        self.lock().get(&version).map(|entry| entry.bytes)
     }
 
     /// Returns whether a version is here.
@@ -33,12 +60,12 @@ impl Store {
 
     /// Returns a version.
     pub(crate) fn get(&self, version: VersionId) -> Option<Value> {
-        self.lock().get(&version).cloned()
+        self.lock().get(&version).map(|entry| entry.value.clone())
     }
 
     /// Forgets a version, and returns it: to drop a large value takes a while.
     pub(crate) fn forget(&self, version: VersionId) -> Option<Value> {
-        self.lock().remove(&version)
+        self.lock().remove(&version).map(|entry| entry.value)
     }
 
     /// Returns what a call reads, in the order of its arguments. What it changes in place is not here any more.
@@ -51,7 +78,7 @@ impl Store {
         if let Some(missing) = reads().find(|version| !versions.contains_key(version)) {
             return Err(*missing);
         }
-        let inputs = reads().map(|version| versions[version].clone()).collect();
+        let inputs = reads().map(|version| versions[version].value.clone()).collect();
         let updates = assignment.arguments.iter().filter(|argument| matches!(argument, Argument::Update(_)));
         for (update, in_place) in updates.zip(&assignment.in_place) {
             for version in update.versions().iter().filter(|_| *in_place) {

@@ -27,6 +27,8 @@ pub struct Calling {
     flow: Rc<Flow>,
     id: CallId,
     task: &'static TaskDef,
+    /// The number of the task in the table of the program.
+    number: u32,
     options: Options,
     arguments: Vec<Argument>,
     writes: u32,
@@ -41,7 +43,8 @@ impl Calling {
     /// Begins a call.
     pub fn of(task: &'static TaskDef, options: Options) -> Self {
         let flow = Flow::current();
-        let refused = (!flow.has(task)).then(|| {
+        let number = flow.number_of(task);
+        let refused = number.is_none().then(|| {
             let TaskDef { module, name, .. } = task;
             format!("{module}::{name} is not in the program's table of tasks: add it to `tasks!`")
         });
@@ -50,6 +53,7 @@ impl Calling {
             flow,
             id,
             task,
+            number: number.unwrap_or_default(),
             options,
             arguments: Vec::new(),
             writes: 0,
@@ -132,12 +136,12 @@ impl Calling {
 
     /// Makes the call.
     pub fn submit(self) {
-        let Self { flow, id, task, options, mut arguments, writes, dropped, refused, .. } = self;
+        let Self { flow, id, task, number, options, mut arguments, writes, dropped, refused, .. } = self;
         let refused = refused.map(|reason| Failure::new(task.name, id, reason));
         if refused.is_some() {
             arguments.clear();
         }
-        flow.engine.call(id, NewCall { task, options, arguments, writes, refused }, &dropped);
+        flow.engine.call(id, NewCall { task, number, options, arguments, writes, refused }, &dropped);
     }
 }
 

@@ -2,14 +2,20 @@
 
 use std::{
     panic::resume_unwind,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use crate::{
-    core::{Action, Assignment, CallId, Graph, Input, Member, NewCall, Outcome, VersionId},
+    core::{
+        Action, Assignment, CallId, Divergence, Graph, Held, History, Input, Member, NewCall, Outcome,
+        Source, VersionId,
+    },
     failure::Failure,
     figures::Figures,
-    node::{Peer, Queue, Report, Site},
+    node::{Inventory, Missing, Peer, Queue, Report, Site},
     value::Value,
 };
 
@@ -19,6 +25,8 @@ pub(crate) struct Engine {
     /// What the program waits for has happened.
     happened: Condvar,
     pub(crate) site: Arc<Site>,
+    /// The number of this run of the program at its site.
+    epoch: AtomicU64,
     queue: Arc<Queue>,
     /// Whether calls are run by the program itself, each where it is made.
     is_sequential: bool,
@@ -28,11 +36,17 @@ pub(crate) struct Engine {
 
 /// The other nodes.
 pub(crate) trait Others: Send + Sync {
-    /// Has a node run a call. `from` says where what it reads is that it does not have.
+    /// Has a node run a call.
     fn assign(&self, member: Member, assignment: &Assignment);
 
     /// Has a node forget a version.
     fn forget(&self, member: Member, version: VersionId);
+
+    /// Has a node get a version from others.
+    fn copy(&self, member: Member, source: &Source);
+
+    /// Tells a node that it may leave.
+    fn let_go(&self, member: Member);
 
     /// Returns the nodes behind members.
     fn peers(&self, members: &[Member]) -> Vec<Peer>;
@@ -44,8 +58,12 @@ pub(crate) trait Others: Send + Sync {
 struct State {
     graph: Graph,
     awaited: Option<Awaited>,
-    /// Whether the program is to end at once, since it goes on elsewhere.
+    /// Whether the program is to end at once.
+    is_halted: bool,
+    /// Whether nothing is done any more, since the program goes on elsewhere.
     is_stopped: bool,
+    /// Whether nothing is needed any more that only this node has, after it was to leave.
+    may_go: bool,
 }
 
 /// What the program waits for.
@@ -71,29 +89,59 @@ impl State {
 impl Engine {
     /// Creates an engine for the threads of a queue. Without workers each call is run at once, by the program itself.
     pub(crate) fn new(queue: Arc<Queue>, workers: usize, ahead_max: usize) -> Arc<Self> {
-        Self::with_others(queue, workers, ahead_max, None)
+        let is_sequential = workers == 0;
+        let mut graph = Graph::new(false);
+        graph
+            .joined(Member::HERE, if is_sequential { 1 } else { u32::try_from(workers).unwrap_or(u32::MAX) });
+        let site = Arc::new(Site::new(Arc::clone(&queue), false));
+        Self { is_sequential, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
-    /// Creates an engine that has calls run on other nodes, too.
+    /// Creates an engine that has calls run on other nodes, too. What the site has of earlier runs of the program
+    /// counts, and so does which of its calls have ended.
     pub(crate) fn with_others(
-        queue: Arc<Queue>,
-        workers: usize,
+        (site, queue): (Arc<Site>, Arc<Queue>),
+        workers: u32,
         ahead_max: usize,
-        others: Option<Arc<dyn Others>>,
+        history: History,
+        others: Arc<dyn Others>,
     ) -> Arc<Self> {
-        let mut graph = Graph::new(others.is_some());
-        let is_sequential = workers == 0 && others.is_none();
-        let here = if is_sequential { 1 } else { u32::try_from(workers).unwrap_or(u32::MAX) };
-        graph.joined(Member::HERE, here);
-        Arc::new_cyclic(|engine: &Weak<Self>| Self {
-            state: Mutex::new(State { graph, awaited: None, is_stopped: false }),
+        let mut graph = Graph::new(true);
+        graph.joined(Member::HERE, workers);
+        graph.remembers(history);
+        Self { others: Some(others), ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
+    }
+
+    fn with_graph(graph: Graph, site: Arc<Site>, queue: Arc<Queue>, ahead_max: usize) -> Self {
+        let state = State { graph, awaited: None, is_halted: false, is_stopped: false, may_go: false };
+        Self {
+            state: Mutex::new(state),
             happened: Condvar::new(),
-            site: Arc::new(Site::new(Arc::clone(&queue), engine.clone(), others.is_some())),
+            site,
+            epoch: AtomicU64::new(0),
             queue,
-            is_sequential,
+            is_sequential: false,
             ahead_max,
-            others,
-        })
+            others: None,
+        }
+    }
+
+    /// Begins a run of the program at the site.
+    fn begin(self) -> Arc<Self> {
+        let engine = Arc::new(self);
+        let report: Arc<dyn Report> = Arc::clone(&engine) as _;
+        // Calls that end now are told after what is here.
+        let mut state = engine.lock();
+        let Inventory { epoch, held, running } = engine.site.begin(Arc::downgrade(&report));
+        engine.epoch.store(epoch, Relaxed);
+        for held in held {
+            state.graph.holds(Member::HERE, held);
+        }
+        for (call, mark) in running {
+            state.graph.runs(Member::HERE, call, mark);
+        }
+        drop(state);
+        engine
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -108,15 +156,18 @@ impl Engine {
             Some(awaited) => state.has_happened(awaited),
             None => false,
         };
+        // A program that differs from its earlier run must not go on.
+        let diverges = !state.is_halted && state.graph.divergence().is_some();
+        state.is_halted |= diverges;
         if has_happened {
             state.awaited = None;
         }
-        let after = self.perform(&mut state);
+        let mut after = self.perform(&mut state);
         drop(state);
-        if has_happened {
+        if has_happened || diverges {
             self.happened.notify_one();
         }
-        self.finish(&after);
+        self.finish(&mut after);
         result
     }
 
@@ -138,22 +189,23 @@ impl Engine {
 
     /// Adds data.
     pub(crate) fn bring(&self, id: CallId, value: Value) {
-        let bytes = self.site.bring(VersionId { call: id, slot: 0 }, value);
-        self.lock().graph.data(id, bytes);
+        let (bytes, content) = if self.others.is_some() { value.fingerprint() } else { (0, 0) };
+        let mark = self.change(|graph| graph.data(id, bytes, content));
+        self.site.put(VersionId { call: id, slot: 0 }, value, mark, bytes);
     }
 
     /// Tells that there is another handle of a version.
     pub(crate) fn retain(&self, version: VersionId) {
         let mut state = self.lock();
-        if !state.is_stopped {
+        if !state.is_halted {
             state.graph.retain(version);
         }
     }
 
     /// Tells that there is one handle less of a version.
     pub(crate) fn release(&self, version: VersionId) {
-        // A program that is stopped may have handles of calls that were not made.
-        if !self.lock().is_stopped {
+        // A program that is stopped may have handles of calls that were not made; and what it had is needed still.
+        if !self.lock().is_halted {
             self.change(|graph| graph.release(version));
         }
     }
@@ -187,17 +239,17 @@ impl Engine {
         loop {
             let mut state = self.lock();
             let has_happened = state.has_happened(awaited);
-            let after = self.perform(&mut state);
+            let mut after = self.perform(&mut state);
             if has_happened && after.is_nothing() {
                 return state;
             }
             if !after.is_nothing() {
                 drop(state);
-                self.finish(&after);
+                self.finish(&mut after);
                 continue;
             }
             state.awaited = Some(awaited);
-            while state.awaited.is_some() && !state.is_stopped {
+            while state.awaited.is_some() && !state.is_halted {
                 state = self.happened.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             drop(state);
@@ -205,16 +257,52 @@ impl Engine {
         }
     }
 
-    /// Stops the program at its next call, or where it waits: its thread unwinds.
+    /// Stops the program at its next call, or where it waits: its thread unwinds. Nothing else is done, either.
     pub(crate) fn stop(&self) {
-        self.lock().is_stopped = true;
-        self.site.end();
+        let mut state = self.lock();
+        state.is_stopped = true;
+        state.is_halted = true;
+        drop(state);
         self.happened.notify_one();
     }
 
+    /// Prepares for leaving: stops the program, which goes on elsewhere, but not what has begun; and has what only this
+    /// node has copied to others, until [nothing is left](Self::may_go).
+    pub(crate) fn leave(&self) {
+        self.lock().is_halted = true;
+        self.happened.notify_one();
+        let returned = self.site.take_back();
+        self.change(|graph| {
+            graph.leaves(Member::HERE);
+            for (call, unchanged) in &returned {
+                graph.returned(*call, Member::HERE, unchanged);
+            }
+        });
+    }
+
+    /// Returns whether nothing is needed any more that only this node has, after it was to [leave](Self::leave).
+    pub(crate) fn may_go(&self) -> bool {
+        self.lock().may_go
+    }
+
+    /// Returns which calls have ended since this was last asked.
+    pub(crate) fn take_news(&self) -> History {
+        self.lock().graph.take_news()
+    }
+
+    /// Returns which calls have ended.
+    pub(crate) fn history(&self) -> History {
+        self.lock().graph.history().clone()
+    }
+
+    /// Returns the call in which the program differs from its earlier run.
+    pub(crate) fn divergence(&self) -> Option<Divergence> {
+        self.lock().graph.divergence()
+    }
+
     fn end_if_stopped(&self) {
-        if self.lock().is_stopped {
-            // Without a message: nothing is wrong.
+        if self.lock().is_halted {
+            // Without a message: the reason is told elsewhere.
             resume_unwind(Box::new(Stopped));
         }
     }
@@ -223,29 +311,31 @@ impl Engine {
     /// told to make it again.
     fn perform(&self, state: &mut State) -> After {
         let mut after = After::default();
+        if state.is_stopped {
+            return after;
+        }
         for action in state.graph.actions() {
             match (action, &self.others) {
                 (Action::Forget(Member::HERE, version), _) => {
                     after.forgotten.extend(self.site.forget(version));
                 }
-                (Action::Assign(Member::HERE, assignment), others) => {
-                    let from = others.iter().flat_map(|others| {
-                        assignment
-                            .elsewhere
-                            .iter()
-                            .map(|(version, members)| (*version, others.peers(members)))
-                    });
-                    let from = from.collect();
-                    self.site.assign(assignment, from);
+                (Action::Assign(Member::HERE, assignment), _) => {
+                    let missing = assignment.elsewhere.iter().map(|source| self.missing(source)).collect();
+                    self.site.assign(self.epoch.load(Relaxed), assignment, missing);
                     after.assigned += 1;
+                }
+                (Action::Bring(source), _) | (Action::Copy(Member::HERE, source), _) => {
+                    after.brought.push(self.missing(&source));
+                }
+                (Action::LetGo(Member::HERE), _) => {
+                    state.may_go = true;
+                    after.brings = true;
                 }
                 (Action::Forget(member, version), Some(others)) => others.forget(member, version),
                 (Action::Assign(member, assignment), Some(others)) => others.assign(member, &assignment),
-                (Action::Bring(version, members), Some(others)) => {
-                    self.site.fetch(version, others.peers(&members));
-                    after.brings = true;
-                }
-                (Action::Forget(..) | Action::Assign(..) | Action::Bring(..), None) => {
+                (Action::Copy(member, source), Some(others)) => others.copy(member, &source),
+                (Action::LetGo(member), Some(others)) => others.let_go(member),
+                (Action::Forget(..) | Action::Assign(..) | Action::Copy(..) | Action::LetGo(_), None) => {
                     unreachable!("everything is here")
                 }
             }
@@ -253,10 +343,21 @@ impl Engine {
         after
     }
 
+    fn missing(&self, source: &Source) -> Missing {
+        let Source { version, mark, members } = source;
+        let from = self.others.as_ref().map(|others| others.peers(members)).unwrap_or_default();
+        Missing { version: *version, mark: *mark, from }
+    }
+
     /// Does what may take longer.
-    fn finish(&self, after: &After) {
+    fn finish(&self, after: &mut After) {
+        let brought = std::mem::take(&mut after.brought);
+        let brings = after.brings || !brought.is_empty();
+        for missing in brought {
+            self.site.fetch(missing);
+        }
         if let Some(others) = &self.others {
-            others.flush(after.brings);
+            others.flush(brings);
         }
         if self.is_sequential {
             for _ in 0..after.assigned {
@@ -273,19 +374,25 @@ struct After {
     forgotten: Vec<Value>,
     /// The number of calls that were assigned here.
     assigned: usize,
-    /// Whether something is to be brought here.
+    /// What is to be brought here.
+    brought: Vec<Missing>,
+    /// Whether the node is to look at what has changed.
     brings: bool,
 }
 
 impl After {
     fn is_nothing(&self) -> bool {
-        self.forgotten.is_empty() && self.assigned == 0 && !self.brings
+        self.forgotten.is_empty() && self.assigned == 0 && self.brought.is_empty() && !self.brings
     }
 }
 
 impl Report for Engine {
     fn ended(&self, call: CallId, outcome: Outcome) {
         self.change(|graph| graph.ended(call, Member::HERE, outcome));
+    }
+
+    fn holds(&self, held: Vec<Held>) {
+        self.change(|graph| held.into_iter().for_each(|held| graph.holds(Member::HERE, held)));
     }
 
     fn unable(&self, call: CallId, missing: VersionId) {

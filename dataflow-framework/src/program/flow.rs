@@ -46,9 +46,9 @@ impl Flow {
         self.next.replace(self.next.get() + 1)
     }
 
-    /// Returns whether it may call a task.
-    pub(crate) fn has(&self, task: &TaskDef) -> bool {
-        self.tasks.as_ref().is_none_or(|tasks| tasks.has(task))
+    /// Returns the number of a task in the program's table; `None` if it may not be called.
+    pub(crate) fn number_of(&self, task: &TaskDef) -> Option<u32> {
+        self.tasks.as_ref().map_or(Some(0), |tasks| tasks.number(task))
     }
 }
 

@@ -1,0 +1,171 @@
+//! What a node does for the head of a run: it runs calls, and tells how they end.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
+
+use tokio::sync::Notify;
+
+use super::message::{News, Order, Run};
+use crate::{
+    core::{Assignment, CallId, Frame, Held, History, Line, Outcome, VersionId},
+    node::{Inventory, Peer, Report, Site},
+    task::Tasks,
+};
+
+/// The maximum number of versions, or calls, of which one message tells.
+const TOLD_MAX: usize = 5_000;
+
+/// What the nodes that follow remember of the program, run after run.
+pub(super) type Memory = Arc<Mutex<History>>;
+
+/// What a node does for the head of a run.
+pub(super) struct Following {
+    pub(super) head: Peer,
+    pub(super) run: Run,
+    pub(super) line_number: u32,
+    line: Mutex<Line>,
+    pub(super) site: Arc<Site>,
+    /// The number of the run at the site.
+    epoch: AtomicU64,
+    memory: Memory,
+    is_leaving: AtomicBool,
+    /// Whether the head needs nothing more of a node that leaves.
+    may_go: AtomicBool,
+    wake: Arc<Notify>,
+}
+
+impl Following {
+    /// Begins to take part in a run, and tells what is here of earlier ones.
+    pub(super) fn begin(
+        (head, run, line_number): (Peer, Run, u32),
+        workers: u32,
+        site: &Arc<Site>,
+        memory: &Memory,
+        wake: &Arc<Notify>,
+    ) -> Arc<Self> {
+        let following = Arc::new(Self {
+            head,
+            run,
+            line_number,
+            line: Mutex::default(),
+            site: Arc::clone(site),
+            epoch: AtomicU64::new(0),
+            memory: Arc::clone(memory),
+            is_leaving: AtomicBool::new(false),
+            may_go: AtomicBool::new(false),
+            wake: Arc::clone(wake),
+        });
+        let report: Arc<dyn Report> = Arc::clone(&following) as _;
+        // Calls that end now are told after what is here.
+        let mut line = following.line();
+        let Inventory { epoch, held, running } = site.begin(Arc::downgrade(&report));
+        following.epoch.store(epoch, Relaxed);
+        line.push(News::TakesPart(workers).encoded());
+        for held in held.chunks(TOLD_MAX) {
+            line.push(News::Holds(held.to_vec()).encoded());
+        }
+        for running in running.chunks(TOLD_MAX) {
+            line.push(News::Runs(running.to_vec()).encoded());
+        }
+        for piece in lock(memory).pieces() {
+            line.push(News::Remembers(piece).encoded());
+        }
+        line.push(News::AllTold.encoded());
+        drop(line);
+        following
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, news: &News) {
+        self.line().push(news.encoded());
+        self.wake.notify_one();
+    }
+
+    pub(super) fn frame(&self, now_ms: u64) -> Option<Frame> {
+        self.line().frame(now_ms)
+    }
+
+    /// Takes in what the head orders.
+    pub(super) fn receive(&self, tasks: &Tasks, frame: Frame, now_ms: u64) {
+        let orders = self.line().receive(frame, now_ms);
+        for order in orders {
+            match Order::decode(&order) {
+                Ok(order) => self.obey(tasks, order),
+                Err(error) => tracing::warn!(reason = error.reason, "an order could not be read"),
+            }
+        }
+        self.wake.notify_one();
+    }
+
+    fn obey(&self, tasks: &Tasks, order: Order) {
+        match order {
+            Order::TakePart => {}
+            Order::Forget(version) => drop(self.site.forget(version)),
+            Order::Copy(missing) => self.site.fetch(missing),
+            Order::Remember(history) => lock(&self.memory).add(history),
+            Order::MayLeave => self.may_go.store(true, Relaxed),
+            Order::Assign { call, module, name, mark, arguments, in_place, missing } => {
+                let Some(task) = tasks.get(&module, &name) else {
+                    let reason = format!("a node has no task {module}::{name}");
+                    return self.say(&News::Failed { call, reason });
+                };
+                let arguments = arguments.into();
+                let assignment = Assignment { call, task, mark, arguments, in_place, elsewhere: Vec::new() };
+                if self.is_leaving.load(Relaxed) {
+                    let (call, unchanged) = self.site.give_back(&assignment);
+                    return self.say(&News::Returned { call, unchanged });
+                }
+                self.site.assign(self.epoch.load(Relaxed), assignment, missing);
+            }
+        }
+    }
+
+    /// Prepares for leaving: calls that have not begun go elsewhere.
+    pub(super) fn leave(&self) {
+        self.is_leaving.store(true, Relaxed);
+        self.say(&News::Leaves);
+        for (call, unchanged) in self.site.take_back() {
+            self.say(&News::Returned { call, unchanged });
+        }
+    }
+
+    /// Returns whether the head needs nothing more of this node.
+    pub(super) fn may_go(&self) -> bool {
+        self.may_go.load(Relaxed)
+    }
+}
+
+/// Locks what is remembered of the program.
+pub(super) fn lock(memory: &Memory) -> MutexGuard<'_, History> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Report for Following {
+    fn ended(&self, call: CallId, outcome: Outcome) {
+        self.say(&match outcome {
+            Outcome::Written { bytes, ns } => News::Written { call, bytes, ns },
+            Outcome::Failed(failure) => News::Failed { call, reason: failure.reason().to_owned() },
+        });
+    }
+
+    fn holds(&self, held: Vec<Held>) {
+        self.say(&News::Holds(held));
+    }
+
+    fn unable(&self, call: CallId, missing: VersionId) {
+        self.say(&News::Unable { call, missing });
+    }
+
+    fn copied(&self, version: VersionId) {
+        self.say(&News::Copied(version));
+    }
+
+    fn not_brought(&self, version: VersionId) {
+        self.say(&News::NotCopied(version));
+    }
+}

@@ -1,0 +1,301 @@
+//! What the head does: it has the graph, and tells the other nodes what to do.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+
+use super::message::{Content, News, Order, Run};
+use crate::{
+    core::{Assignment, Frame, History, Line, Member, Outcome, Source, VersionId},
+    failure::Failure,
+    node::{Missing, Peer, Queue, Site},
+    program::{Engine, Others},
+    task::TaskDef,
+};
+
+/// The number of calls that a program may be ahead of its tasks.
+const CALLS_AHEAD_MAX: usize = 100_000;
+
+/// The maximum number of nodes that are named as having a version.
+const SOURCES_MAX: usize = 4;
+
+/// How long a program waits at its start until the other nodes have told what they have of earlier runs.
+const TELL_MAX: Duration = Duration::from_secs(1);
+
+/// The time between two messages that tell which calls have ended, in milliseconds.
+const REMEMBER_MS: u64 = 50;
+
+/// How long a head that leaves waits until everything that it has told is acknowledged, in milliseconds.
+const ACKNOWLEDGE_MS: u64 = 1_000;
+
+/// What the head does.
+pub(super) struct Leading {
+    pub(super) run: Run,
+    pub(super) engine: Arc<Engine>,
+    others: Arc<Followers>,
+    /// The nodes that have not told everything of earlier runs.
+    untold: Mutex<BTreeSet<Peer>>,
+    is_told: Condvar,
+    /// When it was last told which calls have ended, in milliseconds.
+    remembered_ms: AtomicU64,
+    /// Since when the node may go, in milliseconds; 0 if it may not.
+    may_go_ms: AtomicU64,
+}
+
+/// The other nodes, as the head knows them.
+struct Followers {
+    known: Mutex<Known>,
+    wake: Arc<Notify>,
+    has_more: AtomicBool,
+}
+
+struct Known {
+    /// The lines to them.
+    by_node: BTreeMap<Peer, Follower>,
+    /// The nodes, by the numbers of members; the first one is this.
+    nodes: Vec<Peer>,
+}
+
+struct Follower {
+    /// The number of the line, which is that of the member.
+    member: Member,
+    line: Line,
+}
+
+impl Leading {
+    /// Begins a run of the program, with what is here of earlier ones.
+    pub(super) fn begin(
+        run: Run,
+        (node, workers): (Peer, u32),
+        (site, queue): (Arc<Site>, Arc<Queue>),
+        history: History,
+        wake: &Arc<Notify>,
+    ) -> Arc<Self> {
+        let others = Arc::new(Followers {
+            known: Mutex::new(Known { by_node: BTreeMap::new(), nodes: vec![node] }),
+            wake: Arc::clone(wake),
+            has_more: AtomicBool::new(false),
+        });
+        let of_engine = Arc::clone(&others) as Arc<dyn Others>;
+        let engine = Engine::with_others((site, queue), workers, CALLS_AHEAD_MAX, history, of_engine);
+        Arc::new(Self {
+            run,
+            engine,
+            others,
+            untold: Mutex::default(),
+            is_told: Condvar::new(),
+            remembered_ms: AtomicU64::new(0),
+            may_go_ms: AtomicU64::new(0),
+        })
+    }
+
+    fn untold(&self) -> MutexGuard<'_, BTreeSet<Peer>> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the nodes that are there have told what they have of earlier runs, but no longer than a second: what
+    /// is told later counts, too, if it was not made again meanwhile.
+    pub(super) fn wait_until_told(&self) {
+        let waited = self.is_told.wait_timeout_while(self.untold(), TELL_MAX, |untold| !untold.is_empty());
+        let (untold, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !untold.is_empty() {
+            tracing::debug!(
+                nodes = untold.len(),
+                "the program begins before all nodes have told what they have"
+            );
+        }
+    }
+
+    /// Notes that a node has told everything, or will not.
+    pub(super) fn has_told(&self, node: Peer) {
+        self.untold().remove(&node);
+        self.is_told.notify_one();
+    }
+
+    pub(super) fn joined(&self, node: Peer) {
+        let history = self.engine.history();
+        let mut known = self.others.known();
+        let member = Member(u32::try_from(known.nodes.len()).unwrap_or(u32::MAX));
+        known.nodes.push(node);
+        let mut line = Line::default();
+        line.push(Order::TakePart.encoded());
+        for piece in history.pieces() {
+            line.push(Order::Remember(piece).encoded());
+        }
+        known.by_node.insert(node, Follower { member, line });
+        drop(known);
+        self.untold().insert(node);
+        self.others.wake.notify_one();
+    }
+
+    pub(super) fn left(&self, node: Peer) {
+        let follower = self.others.known().by_node.remove(&node);
+        self.engine.site.is_gone(node);
+        if let Some(Follower { member, .. }) = follower {
+            let (before, repeated) = self.engine.change(|graph| {
+                let before = graph.figures().repeated;
+                graph.lost(member);
+                (before, graph.figures().repeated)
+            });
+            tracing::info!(%node, repeated = repeated - before, "a node is gone that ran calls");
+        }
+        self.has_told(node);
+    }
+
+    /// Takes in what another node tells.
+    pub(super) fn receive(&self, from: Peer, line: u32, frame: Frame, now_ms: u64) {
+        let mut known = self.others.known();
+        let Some(follower) = known.by_node.get_mut(&from).filter(|follower| follower.member.0 == line) else {
+            return;
+        };
+        let member = follower.member;
+        let all = follower.line.receive(frame, now_ms);
+        drop(known);
+        for news in all {
+            match News::decode(&news) {
+                Ok(News::AllTold) => self.has_told(from),
+                Ok(news) => self.hear(member, news),
+                Err(error) => tracing::warn!(%from, reason = error.reason, "news could not be read"),
+            }
+        }
+        self.others.wake.notify_one();
+    }
+
+    fn hear(&self, member: Member, news: News) {
+        self.engine.change(|graph| match news {
+            News::TakesPart(workers) => graph.joined(member, workers),
+            News::Holds(held) => held.into_iter().for_each(|held| graph.holds(member, held)),
+            News::Runs(running) => {
+                running.into_iter().for_each(|(call, mark)| graph.runs(member, call, mark));
+            }
+            News::Remembers(history) => graph.remembers(history),
+            News::AllTold => {}
+            News::Written { call, bytes, ns } => graph.ended(call, member, Outcome::Written { bytes, ns }),
+            News::Failed { call, reason } => {
+                let name = graph.task_of(call).map_or("", |task| task.name);
+                graph.ended(call, member, Outcome::Failed(Failure::new(name, call, reason)));
+            }
+            News::Unable { call, missing } => graph.unable(call, member, missing),
+            News::Leaves => graph.leaves(member),
+            News::Returned { call, unchanged } => graph.returned(call, member, &unchanged),
+            News::Copied(version) => graph.copied(version, member),
+            News::NotCopied(version) => graph.not_copied(version, member),
+        });
+    }
+
+    /// Returns what is to be sent now.
+    pub(super) fn frames(&self, now_ms: u64) -> Vec<(Peer, Content)> {
+        if now_ms >= self.remembered_ms.load(Relaxed) + REMEMBER_MS || self.engine.may_go() {
+            self.remembered_ms.store(now_ms, Relaxed);
+            let news = self.engine.take_news();
+            for piece in news.pieces() {
+                self.others.order_all(&Order::Remember(piece));
+            }
+        }
+        let mut frames = Vec::new();
+        self.others.has_more.store(false, Relaxed);
+        for (node, Follower { member, line }) in &mut self.others.known().by_node {
+            while let Some(frame) = line.frame(now_ms) {
+                frames.push((*node, Content::ToSite(member.0, frame)));
+            }
+        }
+        frames
+    }
+
+    /// Returns whether a node that is to leave may: nothing is needed any more that only it has, and the others know
+    /// what it knows.
+    pub(super) fn may_go(&self, now_ms: u64) -> bool {
+        if !self.engine.may_go() {
+            return false;
+        }
+        let since = self.may_go_ms.load(Relaxed);
+        if since == 0 {
+            self.may_go_ms.store(now_ms.max(1), Relaxed);
+            return false;
+        }
+        let all_is_said = self.others.known().by_node.values().all(|follower| follower.line.is_empty());
+        all_is_said || now_ms >= since + ACKNOWLEDGE_MS
+    }
+}
+
+impl Followers {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn order(&self, member: Member, order: &Order) {
+        let mut known = self.known();
+        let node = known.node(member);
+        // If the node has gone meanwhile, so have its calls and versions.
+        if let Some(follower) =
+            node.and_then(|node| known.by_node.get_mut(&node)).filter(|follower| follower.member == member)
+        {
+            follower.line.push(order.encoded());
+            self.has_more.store(true, Relaxed);
+        }
+    }
+
+    fn order_all(&self, order: &Order) {
+        for follower in self.known().by_node.values_mut() {
+            follower.line.push(order.encoded());
+        }
+    }
+
+    fn missing(&self, source: &Source) -> Missing {
+        let Source { version, mark, members } = source;
+        Missing { version: *version, mark: *mark, from: self.peers(members) }
+    }
+}
+
+impl Known {
+    fn node(&self, member: Member) -> Option<Peer> {
+        self.nodes.get(usize::try_from(member.0).ok()?).copied()
+    }
+}
+
+impl Others for Followers {
+    fn assign(&self, member: Member, assignment: &Assignment) {
+        let Assignment { call, task, mark, arguments, in_place, elsewhere } = assignment;
+        let TaskDef { module, name, .. } = **task;
+        let order = Order::Assign {
+            call: *call,
+            module: module.to_owned(),
+            name: name.to_owned(),
+            mark: *mark,
+            arguments: arguments.to_vec(),
+            in_place: in_place.clone(),
+            missing: elsewhere.iter().map(|source| self.missing(source)).collect(),
+        };
+        self.order(member, &order);
+    }
+
+    fn forget(&self, member: Member, version: VersionId) {
+        self.order(member, &Order::Forget(version));
+    }
+
+    fn copy(&self, member: Member, source: &Source) {
+        self.order(member, &Order::Copy(self.missing(source)));
+    }
+
+    fn let_go(&self, member: Member) {
+        self.order(member, &Order::MayLeave);
+    }
+
+    fn peers(&self, members: &[Member]) -> Vec<Peer> {
+        let known = self.known();
+        members.iter().take(SOURCES_MAX).filter_map(|member| known.node(*member)).collect()
+    }
+
+    fn flush(&self, brings: bool) {
+        if brings || self.has_more.load(Relaxed) {
+            self.wake.notify_one();
+        }
+    }
+}

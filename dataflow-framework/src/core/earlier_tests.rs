@@ -1,0 +1,222 @@
+//! What follows when a program begins anew, or a member leaves.
+
+use super::{
+    Action, Argument, CallId, Divergence, Graph, Held, Input, Mark, Member, Outcome, VersionId,
+    graph_tests::{new_call, version},
+};
+use crate::{failure::Failure, options::Options};
+
+const THERE: Member = Member(1);
+
+/// Creates the graph of a program with one worker here and one there.
+fn graph() -> Graph {
+    let mut graph = Graph::new(true);
+    graph.joined(Member::HERE, 1);
+    graph.joined(THERE, 1);
+    graph
+}
+
+/// Makes a call that reads what the one before has written, and writes one version.
+fn call(graph: &mut Graph, id: CallId, reads: &[VersionId]) {
+    let arguments = vec![Argument::ReadAll(reads.to_vec())];
+    graph.call(id, new_call(arguments, 1, Options::DEFAULT));
+}
+
+fn assigned(graph: &mut Graph) -> Vec<CallId> {
+    let actions = graph.actions().into_iter();
+    actions.filter_map(|action| matches_assign(&action)).collect()
+}
+
+fn matches_assign(action: &Action) -> Option<CallId> {
+    match action {
+        Action::Assign(_, assignment) => Some(assignment.call),
+        _ => None,
+    }
+}
+
+fn written(graph: &mut Graph, id: CallId, member: Member) {
+    graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+}
+
+/// Runs a chain of so many calls, and returns the marks of what they write.
+fn chain(graph: &mut Graph, calls: CallId) -> Vec<Mark> {
+    for id in 0..calls {
+        let reads = id.checked_sub(1).map(|before| version(before, 0));
+        call(graph, id, reads.as_slice());
+    }
+    (0..calls).map(|id| graph.versions[&version(id, 0)].mark).collect()
+}
+
+/// Ends all calls of a chain, wherever they run.
+fn end_all(graph: &mut Graph) {
+    loop {
+        let actions = graph.actions();
+        let running = actions.iter().filter_map(|action| match action {
+            Action::Assign(member, assignment) => Some((*member, assignment.call)),
+            _ => None,
+        });
+        let running: Vec<_> = running.collect();
+        if running.is_empty() {
+            return;
+        }
+        for (member, id) in running {
+            written(graph, id, member);
+        }
+    }
+}
+
+#[test]
+fn what_has_ended_is_not_run_again() {
+    let mut first = graph();
+    let marks = chain(&mut first, 10);
+    end_all(&mut first);
+    let mut again = graph();
+    again.remembers(first.history().clone());
+    again.holds(THERE, Held { version: version(9, 0), mark: marks[9], bytes: 8 });
+    chain(&mut again, 10);
+    assert_eq!((again.unfinished(), assigned(&mut again)), (0, vec![]));
+    // Only the last one is there, and it is brought when the program wants it.
+    assert!(matches!(again.want(version(9, 0)), Input::Awaited));
+    let actions = again.actions();
+    assert!(
+        matches!(&actions[..], [Action::Bring(source)] if source.version == version(9, 0) && source.members == [THERE])
+    );
+}
+
+#[test]
+fn what_is_gone_is_made_again_when_it_is_needed() {
+    let mut first = graph();
+    let marks = chain(&mut first, 10);
+    end_all(&mut first);
+    let mut again = graph();
+    again.remembers(first.history().clone());
+    again.holds(THERE, Held { version: version(4, 0), mark: marks[4], bytes: 8 });
+    chain(&mut again, 10);
+    again.want(version(9, 0));
+    end_all(&mut again);
+    // The calls 5 to 9.
+    assert_eq!(again.figures().repeated, 5);
+    assert!(again.versions[&version(9, 0)].is_present());
+}
+
+#[test]
+fn a_call_that_runs_goes_on() {
+    let mut first = graph();
+    let marks = chain(&mut first, 2);
+    let mut again = graph();
+    again.runs(THERE, 0, marks[0]);
+    chain(&mut again, 2);
+    assert_eq!(assigned(&mut again), [] as [CallId; 0]);
+    // It is told in the order in which a member tells it.
+    again.holds(THERE, Held { version: version(0, 0), mark: marks[0], bytes: 8 });
+    written(&mut again, 0, THERE);
+    assert_eq!(assigned(&mut again), [1]);
+}
+
+#[test]
+fn a_call_that_ends_before_it_is_made_is_not_run_again() {
+    let mut first = graph();
+    let marks = chain(&mut first, 2);
+    for has_written in [true, false] {
+        let mut again = graph();
+        again.runs(THERE, 0, marks[0]);
+        if has_written {
+            again.holds(THERE, Held { version: version(0, 0), mark: marks[0], bytes: 8 });
+            written(&mut again, 0, THERE);
+        } else {
+            again.ended(0, THERE, Outcome::Failed(Failure::new("task", 0, "as it was told")));
+        }
+        chain(&mut again, 2);
+        assert_eq!(assigned(&mut again), [if has_written { 1 } else { 0 }]);
+    }
+}
+
+#[test]
+fn a_failure_that_the_program_was_told_stays() {
+    let mut first = graph();
+    chain(&mut first, 1);
+    let Some(Action::Assign(member, _)) = first.actions().pop() else { panic!("it is ready") };
+    first.ended(0, member, Outcome::Failed(Failure::new("task", 0, "as it was told")));
+    let mut again = graph();
+    again.remembers(first.history().clone());
+    chain(&mut again, 1);
+    assert!(
+        matches!(again.want(version(0, 0)), Input::Failed(failure) if failure.reason() == "as it was told")
+    );
+}
+
+#[test]
+fn another_call_than_before_is_noticed() {
+    let mut first = graph();
+    let marks = chain(&mut first, 3);
+    let held = Held { version: version(2, 0), mark: marks[2], bytes: 8 };
+    for is_early in [true, false] {
+        let mut again = graph();
+        if is_early {
+            again.holds(THERE, held);
+        }
+        call(&mut again, 0, &[]);
+        call(&mut again, 1, &[]);
+        assert_eq!(again.divergence(), None);
+        call(&mut again, 2, &[version(1, 0)]);
+        if !is_early {
+            again.holds(THERE, held);
+        }
+        let is = again.versions[&version(2, 0)].mark;
+        assert_eq!(again.divergence(), Some(Divergence { call: 2, was: marks[2], is }));
+    }
+}
+
+#[test]
+fn what_the_program_has_read_is_kept_by_another_member() {
+    let mut graph = graph();
+    call(&mut graph, 0, &[]);
+    assert_eq!(assigned(&mut graph), [0]);
+    written(&mut graph, 0, Member::HERE);
+    assert!(matches!(graph.want(version(0, 0)), Input::Here));
+    graph.unwant(version(0, 0));
+    graph.release(version(0, 0));
+    let actions = graph.actions();
+    assert!(matches!(&actions[..], [Action::Copy(THERE, source)] if source.members == [Member::HERE]));
+    graph.copied(version(0, 0), THERE);
+    let actions = graph.actions();
+    assert!(matches!(&actions[..], [Action::Forget(Member::HERE, _)]), "{actions:?}");
+}
+
+#[test]
+fn what_only_a_leaving_member_has_is_copied_before_it_goes() {
+    let mut graph = graph();
+    call(&mut graph, 0, &[]);
+    call(&mut graph, 1, &[]);
+    assert_eq!(assigned(&mut graph), [0, 1]);
+    let there = if graph.runs_on(0, THERE) { 0 } else { 1 };
+    written(&mut graph, there, THERE);
+    graph.leaves(THERE);
+    let actions = graph.actions();
+    assert!(matches!(&actions[..], [Action::Bring(source)] if source.version == version(there, 0)));
+    graph.copied(version(there, 0), Member::HERE);
+    assert!(matches!(graph.actions()[..], [Action::LetGo(THERE)]));
+    graph.lost(THERE);
+    assert_eq!(graph.figures().repeated, 0);
+}
+
+#[test]
+fn a_leaving_member_ends_the_call_that_it_runs_and_gives_back_the_others() {
+    let mut graph = graph();
+    for id in 0..4 {
+        call(&mut graph, id, &[]);
+    }
+    let on_there: Vec<_> = {
+        assigned(&mut graph);
+        (0..4).filter(|id| graph.runs_on(*id, THERE)).collect()
+    };
+    let [runs, waits] = on_there[..] else { panic!("{on_there:?} are two") };
+    graph.leaves(THERE);
+    graph.returned(waits, THERE, &[]);
+    let actions = graph.actions();
+    assert!(!actions.iter().any(|action| matches!(action, Action::LetGo(_))), "{actions:?}");
+    written(&mut graph, runs, THERE);
+    assert!(graph.actions().iter().any(|action| matches!(action, Action::Bring(_))));
+    graph.copied(version(runs, 0), Member::HERE);
+    assert!(graph.actions().iter().any(|action| matches!(action, Action::LetGo(THERE))));
+}

@@ -1,0 +1,138 @@
+//! What other nodes remember of a program, for the case that its node is lost: which calls have ended, and how.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::call::CallId;
+
+/// The maximum number of ranges in a [piece](History::pieces).
+const RANGES_MAX: usize = 10_000;
+
+/// The maximum number of failures in a piece. Each has a reason of some kilobytes at most.
+const FAILURES_MAX: usize = 16;
+
+/// Which calls of a program have ended. Data that it has brought in counts as ended, so that there are few gaps.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct History {
+    /// Ranges of calls that have written what they should, which do not touch: the end of each by its start.
+    ended: BTreeMap<CallId, CallId>,
+    /// The calls that have failed for good, and why.
+    failed: BTreeMap<CallId, String>,
+}
+
+impl History {
+    /// Returns whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ended.is_empty() && self.failed.is_empty()
+    }
+
+    /// Returns whether a call has written what it should.
+    pub(super) fn has_ended(&self, call: CallId) -> bool {
+        self.ended.range(..=call).next_back().is_some_and(|(_, end)| call < *end)
+    }
+
+    /// Returns why a call has failed.
+    pub(super) fn failure(&self, call: CallId) -> Option<&str> {
+        self.failed.get(&call).map(String::as_str)
+    }
+
+    /// Adds a call that has written what it should.
+    pub(super) fn ends(&mut self, call: CallId) {
+        self.add_range(call, call + 1);
+    }
+
+    /// Adds a call that has failed for good.
+    pub(super) fn fails(&mut self, call: CallId, reason: &str) {
+        self.failed.insert(call, reason.to_owned());
+    }
+
+    fn add_range(&mut self, mut start: CallId, mut end: CallId) {
+        if start >= end {
+            return;
+        }
+        if let Some((before, before_end)) = self.ended.range(..=start).next_back()
+            && *before_end >= start
+        {
+            start = *before;
+            end = end.max(*before_end);
+        }
+        while let Some((next, next_end)) = self.ended.range(start..=end).next().map(|(a, b)| (*a, *b)) {
+            end = end.max(next_end);
+            self.ended.remove(&next);
+        }
+        self.ended.insert(start, end);
+    }
+
+    /// Adds everything that another one has.
+    pub(crate) fn add(&mut self, other: Self) {
+        for (start, end) in other.ended {
+            self.add_range(start, end);
+        }
+        self.failed.extend(other.failed);
+    }
+
+    /// Returns it in pieces, each of which fits into a message.
+    pub(crate) fn pieces(&self) -> Vec<Self> {
+        let mut pieces = Vec::new();
+        let ranges: Vec<_> = self.ended.iter().map(|(start, end)| (*start, *end)).collect();
+        for ranges in ranges.chunks(RANGES_MAX) {
+            pieces.push(Self { ended: ranges.iter().copied().collect(), failed: BTreeMap::new() });
+        }
+        let failed: Vec<_> = self.failed.iter().map(|(call, reason)| (*call, reason.clone())).collect();
+        for failed in failed.chunks(FAILURES_MAX) {
+            pieces.push(Self { ended: BTreeMap::new(), failed: failed.iter().cloned().collect() });
+        }
+        pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::{collection::vec, prelude::*};
+
+    use super::History;
+
+    #[test]
+    fn ranges_that_touch_are_one() {
+        let mut history = History::default();
+        for call in [5, 3, 4, 9, 0, 4] {
+            history.ends(call);
+        }
+        assert_eq!(history.ended.into_iter().collect::<Vec<_>>(), [(0, 1), (3, 6), (9, 10)]);
+    }
+
+    #[test]
+    fn pieces_are_the_whole() {
+        let mut history = History::default();
+        for call in 0..25_000 {
+            history.ends(2 * call);
+        }
+        for call in 0..40 {
+            history.fails(2 * call + 1, "as it was told");
+        }
+        let pieces = history.pieces();
+        assert_eq!(pieces.len(), 3 + 3);
+        let mut whole = History::default();
+        pieces.into_iter().for_each(|piece| whole.add(piece));
+        assert_eq!(whole, history);
+    }
+
+    proptest! {
+        #[test]
+        fn it_has_what_was_added(calls in vec(0..40_u64, 0..60), others in vec(0..40_u64, 0..60)) {
+            let (mut history, mut other) = (History::default(), History::default());
+            calls.iter().for_each(|call| history.ends(*call));
+            others.iter().for_each(|call| other.ends(*call));
+            history.add(other);
+            let expected: BTreeSet<_> = calls.iter().chain(&others).copied().collect();
+            for call in 0..41 {
+                prop_assert_eq!(history.has_ended(call), expected.contains(&call));
+            }
+            let ranges: Vec<_> = history.ended.into_iter().collect();
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0));
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Marks of versions: by them it is noticed that a program which was started again makes other calls than before.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde::{Deserialize, Serialize};
+
+use super::call::{Argument, CallId};
+
+/// What a version is besides its number: equal marks have been preceded by the same calls, and the same data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    /// The hash of everything that the program has called and brought in, up to the call that writes the version.
+    hash: u64,
+    /// The number of that call's task in the table of the program; `None` for data that it has brought in.
+    pub(crate) task: Option<u32>,
+}
+
+impl Mark {
+    /// Returns the mark of what a call writes that comes next.
+    pub(super) fn then_call(self, id: CallId, task: u32, arguments: &[Argument], writes: u32) -> Self {
+        self.then(Some(task), (id, arguments, writes))
+    }
+
+    /// Returns the mark of data that comes next, by the hash of its content.
+    pub(super) fn then_data(self, id: CallId, content: u64) -> Self {
+        self.then(None, (id, content))
+    }
+
+    fn then(self, task: Option<u32>, what: impl Hash) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (self.hash, task).hash(&mut hasher);
+        what.hash(&mut hasher);
+        Self { hash: hasher.finish(), task }
+    }
+}

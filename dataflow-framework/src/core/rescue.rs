@@ -1,0 +1,233 @@
+//! What is brought to other members before it is needed there: everything that a leaving member alone has, so that
+//! nothing has to be made again; and what the program has read, so that it can be read again if the program begins
+//! anew.
+
+use std::collections::BTreeMap;
+
+use super::{
+    call::CallId,
+    graph::{Action, Graph},
+    mark::Mark,
+    members::Member,
+    version::{Source, State, VersionId},
+};
+
+/// The maximum size of all versions that are kept because the program has read them, in bytes.
+const KEPT_BYTES_MAX: u64 = 64 << 20;
+
+/// A version that is not needed, but was read by the program.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kept {
+    member: Member,
+    mark: Mark,
+    bytes: u64,
+}
+
+/// The versions that are not needed, but were read by the program.
+#[derive(Debug, Default)]
+pub(super) struct AllKept {
+    versions: BTreeMap<VersionId, Kept>,
+    bytes: u64,
+}
+
+impl AllKept {
+    /// Adds a version, and returns the member that has kept it before.
+    fn insert(&mut self, id: VersionId, kept: Kept) -> Option<Member> {
+        let before = self.remove(id);
+        self.bytes += kept.cost();
+        self.versions.insert(id, kept);
+        before.map(|before| before.member)
+    }
+
+    /// Removes the first one if they are too large altogether.
+    fn pop_too_many(&mut self) -> Option<(VersionId, Kept)> {
+        let popped = (self.bytes > KEPT_BYTES_MAX).then(|| self.versions.pop_first()).flatten();
+        self.bytes -= popped.map_or(0, |(_, kept)| kept.cost());
+        popped
+    }
+
+    fn remove(&mut self, id: VersionId) -> Option<Kept> {
+        let removed = self.versions.remove(&id);
+        self.bytes -= removed.as_ref().map_or(0, Kept::cost);
+        removed
+    }
+
+    pub(super) fn is_lost(&mut self, member: Member) {
+        self.versions.retain(|_, kept| kept.member != member);
+        self.bytes = self.versions.values().map(Kept::cost).sum();
+    }
+
+    /// Returns whether a member keeps a version.
+    #[cfg(test)]
+    pub(super) fn has(&self, id: VersionId, member: Member) -> bool {
+        self.versions.get(&id).is_some_and(|kept| kept.member == member)
+    }
+}
+
+impl Kept {
+    /// Returns its size, with what it takes to know of it.
+    fn cost(&self) -> u64 {
+        self.bytes + size_of::<(VersionId, Self)>() as u64
+    }
+}
+
+impl Graph {
+    /// Tells that a member leaves: it is given no more calls, and what it alone has is copied to others. When it may
+    /// go, [`Action::LetGo`] says so.
+    pub(crate) fn leaves(&mut self, member: Member) {
+        self.members.leaves(member);
+        if !self.has_losses {
+            return;
+        }
+        let held = self.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id);
+        let mut held: Vec<_> = held.collect();
+        held.sort_unstable();
+        for id in held {
+            self.rescue(id);
+        }
+        let kept = self.kept.versions.iter().filter(|(_, kept)| kept.member == member);
+        let kept: Vec<_> = kept.map(|(id, kept)| (*id, *kept)).collect();
+        for (id, Kept { mark, bytes, .. }) in kept {
+            // The program may need it again, since it was made again.
+            let is_known = self.versions.contains_key(&id) || self.copying.contains_key(&id);
+            if let Some(to) = self.members.other_stays(bytes).filter(|_| !is_known) {
+                self.copy(Source { version: id, mark, members: vec![member] }, to);
+            }
+        }
+    }
+
+    /// Has a version copied that is needed, and is only with members that leave.
+    pub(super) fn rescue(&mut self, id: VersionId) {
+        if !self.members.any_leaves() || self.copying.contains_key(&id) {
+            return;
+        }
+        // What the program has brought in, it brings in again if it begins anew.
+        let Some(version) = self.versions.get(&id).filter(|_| self.calls.contains_key(&id.call)) else {
+            return;
+        };
+        let State::Present(copies) = &version.state else { return };
+        if !version.is_needed() || copies.members.iter().any(|member| !self.members.is_leaving(*member)) {
+            return;
+        }
+        let source = Source { version: id, mark: version.mark, members: copies.members.clone() };
+        if let Some(to) = self.members.stays(copies.bytes) {
+            self.copy(source, to);
+        }
+    }
+
+    fn copy(&mut self, source: Source, to: Member) {
+        self.copying.insert(source.version, to);
+        self.actions.push(match to {
+            Member::HERE => Action::Bring(source),
+            to => Action::Copy(to, source),
+        });
+    }
+
+    /// Notes that a copy has arrived, or is not to be had. Returns whether one was to be made there.
+    pub(super) fn is_copied(&mut self, id: VersionId, to: Member) -> bool {
+        let was_awaited = self.copying.get(&id) == Some(&to);
+        if was_awaited {
+            self.copying.remove(&id);
+            self.forget_unless_needed(id);
+        }
+        was_awaited
+    }
+
+    /// Notes that a member has a version that is not known any more. Returns whether it is to keep it.
+    pub(super) fn is_kept_by(&mut self, id: VersionId, member: Member) -> bool {
+        let is_awaited = self.copying.get(&id) == Some(&member);
+        let kept = self.kept.versions.get_mut(&id);
+        kept.is_some_and(|kept| {
+            if is_awaited {
+                kept.member = member;
+            }
+            kept.member == member
+        })
+    }
+
+    /// Tells that a member could not get a version that it was to copy.
+    pub(crate) fn not_copied(&mut self, id: VersionId, to: Member) {
+        if let Some(version) = self.versions.get_mut(&id) {
+            version.was_read = false;
+        }
+        self.is_copied(id, to);
+    }
+
+    /// Starts copies anew that were under way to a member that is lost.
+    pub(super) fn copies_are_lost(&mut self, member: Member) {
+        let lost: Vec<_> = self.copying.iter().filter(|(_, to)| **to == member).map(|(id, _)| *id).collect();
+        for id in lost {
+            self.copying.remove(&id);
+            self.rescue(id);
+            self.forget_unless_needed(id);
+        }
+    }
+
+    /// Takes back a call that was assigned to a member, which has not begun it and leaves. `unchanged` are the versions
+    /// that it would have changed in place, with their sizes.
+    pub(crate) fn returned(&mut self, id: CallId, member: Member, unchanged: &[(VersionId, u64)]) {
+        if !self.runs_on(id, member) {
+            return;
+        }
+        self.members.ended(member);
+        for (version, bytes) in unchanged {
+            self.is_there(*version, member, *bytes);
+        }
+        self.begins_again(id);
+    }
+
+    /// Lets members go that leave, and have nothing that others need.
+    pub(super) fn let_go(&mut self) {
+        if self.members.any_leaves() {
+            let gone = self.members.let_go(self.copying.is_empty());
+            self.actions.extend(gone.into_iter().map(Action::LetGo));
+        }
+    }
+
+    /// Takes a version that is needed again from what is kept. Returns whether it is there.
+    pub(super) fn is_still_kept(&mut self, id: VersionId) -> bool {
+        let kept = self.kept.remove(id);
+        if let Some(Kept { member, bytes, .. }) = kept {
+            self.is_there(id, member, bytes);
+        }
+        kept.is_some()
+    }
+
+    /// Keeps a version that nobody needs, but the program has read.
+    pub(super) fn keep(&mut self, id: VersionId) -> Keeping {
+        let version = &self.versions[&id];
+        let State::Present(copies) = &version.state else { return Keeping::No };
+        let (mark, bytes) = (version.mark, copies.bytes);
+        if !version.is_to_be_kept() || !self.calls.contains_key(&id.call) {
+            return Keeping::No;
+        }
+        let mut others = copies.members.iter().copied();
+        let other = others.find(|member| *member != Member::HERE && !self.members.is_leaving(*member));
+        if let Some(member) = other {
+            let before =
+                self.kept.insert(id, Kept { member, mark, bytes }).filter(|before| *before != member);
+            self.actions.extend(before.map(|before| Action::Forget(before, id)));
+            while let Some((first, kept)) = self.kept.pop_too_many() {
+                self.actions.push(Action::Forget(kept.member, first));
+            }
+            return Keeping::With(member);
+        }
+        let source = Source { version: id, mark, members: copies.members.clone() };
+        match self.members.other_stays(bytes) {
+            Some(to) => {
+                self.copy(source, to);
+                Keeping::UnderWay
+            }
+            None => Keeping::No,
+        }
+    }
+}
+
+/// Whether a version is kept that nobody needs.
+pub(super) enum Keeping {
+    No,
+    /// It is being copied.
+    UnderWay,
+    /// By this member.
+    With(Member),
+}
