@@ -22,11 +22,6 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Returns whether nothing is in it.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ended.is_empty() && self.failed.is_empty()
-    }
-
     /// Returns whether a call has written what it should.
     pub(super) fn has_ended(&self, call: CallId) -> bool {
         self.ended.range(..=call).next_back().is_some_and(|(_, end)| call < *end)

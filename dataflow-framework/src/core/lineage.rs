@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use super::{
-    call::{Argument, CallId, CallState},
+    call::{Argument, Call, CallId, CallState},
     graph::{Action, Graph},
     members::Member,
     rescue::Keeping,
@@ -55,10 +55,14 @@ impl Graph {
         }
         for id in lost {
             let Some(version) = self.versions.get(&id) else { continue };
-            if !version.is_present() {
+            let (is_present, is_wanted) = (version.is_present(), version.is_wanted);
+            if is_present {
+                // Those that are left may be about to leave.
+                self.rescue(id);
+            } else {
                 self.copying.remove(&id);
             }
-            if version.is_wanted {
+            if is_wanted {
                 self.want_again(id);
             }
         }
@@ -92,6 +96,12 @@ impl Graph {
                 return self.cancel(id, &failure);
             }
         }
+        self.looks_again(id);
+    }
+
+    /// Lets a call wait for what it misses now, if that is something else than before.
+    fn looks_again(&mut self, id: CallId) {
+        let Some(call) = self.calls.get(&id) else { return };
         let reads = call.arguments.iter().flat_map(Argument::versions);
         let missing = reads.filter(|input| !self.versions[input].is_present()).count();
         match call.state {
@@ -123,6 +133,13 @@ impl Graph {
         self.actions.extend(unreachable.map(|member| Action::Forget(member, id)));
         if copies.members.is_empty() {
             version.state = State::Gone;
+            for reader in version.readers.clone() {
+                // Those that run have got it, or will tell that they could not.
+                let runs = |call: &Call| matches!(call.state, CallState::Runs(_));
+                if !self.calls.get(&reader).is_some_and(runs) {
+                    self.looks_again(reader);
+                }
+            }
         }
     }
 

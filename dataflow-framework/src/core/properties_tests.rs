@@ -45,6 +45,8 @@ enum Statement {
     Join(u32),
     /// A member is lost, if there is another one than that of the program.
     Lose(prop::sample::Index),
+    /// A member is lost, but that is not noticed yet.
+    Vanish(prop::sample::Index),
     /// A member leaves, if there is another one than that of the program. It has begun every second of its calls.
     Leave(prop::sample::Index),
     /// The other nodes are told which calls have ended.
@@ -83,6 +85,7 @@ fn statement() -> impl Strategy<Value = Statement> {
         1 => variable().prop_map(Statement::Get),
         1 => (1..3_u32).prop_map(Statement::Join),
         1 => any::<prop::sample::Index>().prop_map(Statement::Lose),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Vanish),
         1 => any::<prop::sample::Index>().prop_map(Statement::Leave),
         2 => Just(Statement::Remember),
         1 => any::<(prop::sample::Index, prop::sample::Index)>()
@@ -127,6 +130,8 @@ struct Run {
     copies: Vec<(Member, Source)>,
     /// The members that are to leave.
     leaving: BTreeSet<Member>,
+    /// The members that are lost, of which that was not noticed.
+    vanished: BTreeSet<Member>,
     /// What the program has done so far.
     log: Vec<Statement>,
     /// What other nodes remember of the program.
@@ -149,6 +154,7 @@ impl Run {
             running: Vec::new(),
             copies: Vec::new(),
             leaving: BTreeSet::new(),
+            vanished: BTreeSet::new(),
             log: Vec::new(),
             memory: History::default(),
             failing: Vec::new(),
@@ -225,6 +231,9 @@ impl Run {
                     self.lose(member);
                 }
             }
+            Statement::Vanish(which) => {
+                self.vanished.extend(self.other(*which).filter(|_| has_losses));
+            }
             Statement::Leave(which) => {
                 if let Some(member) = self.other(*which).filter(|_| has_losses) {
                     self.leave(member);
@@ -248,6 +257,7 @@ impl Run {
     }
 
     fn lose(&mut self, member: Member) {
+        self.vanished.remove(&member);
         self.stores.remove(&member);
         self.running.retain(|running| running.member != member);
         self.copies.retain(|(to, _)| *to != member);
@@ -255,6 +265,9 @@ impl Run {
     }
 
     fn leave(&mut self, member: Member) {
+        if self.vanished.contains(&member) {
+            return;
+        }
         self.leaving.insert(member);
         self.graph.leaves(member);
         let on_it = self.running.extract_if(.., |running| running.member == member);
@@ -317,6 +330,10 @@ impl Run {
     fn begin_anew(&mut self, here: prop::sample::Index, late: Option<prop::sample::Index>) {
         self.copies.clear();
         self.leaving.clear();
+        for vanished in std::mem::take(&mut self.vanished) {
+            self.stores.remove(&vanished);
+            self.running.retain(|running| running.member != vanished);
+        }
         // What has not begun is dropped, in this case every third call.
         let all = std::mem::take(&mut self.running);
         for (number, running) in all.into_iter().enumerate() {
@@ -473,7 +490,8 @@ impl Run {
     }
 
     fn fetch(&self, source: &Source) -> Option<(u64, Mark)> {
-        let mut stores = source.members.iter().filter_map(|member| self.stores.get(member));
+        let there = source.members.iter().filter(|member| !self.vanished.contains(member));
+        let mut stores = there.filter_map(|member| self.stores.get(member));
         let found = stores.find_map(|store| store.get(&source.version)).copied();
         assert!(found.is_none_or(|(_, mark)| mark == source.mark), "{source:?}");
         found
@@ -483,7 +501,7 @@ impl Run {
     fn go(&mut self, member: Member) {
         let is_idle = self.running.iter().all(|running| running.member != member || running.is_earlier);
         let somebody_stays = !self.stores.keys().all(|member| self.leaving.contains(member));
-        if somebody_stays {
+        if somebody_stays && !self.vanished.contains(&member) {
             assert!(is_idle, "{member:?} runs calls");
             for (id, version) in &self.graph.versions {
                 let State::Present(copies) = &version.state else { continue };
@@ -505,6 +523,10 @@ impl Run {
     }
 
     fn begin(&mut self, member: Member, assignment: Assignment) {
+        if self.vanished.contains(&member) {
+            let inputs = Vec::new();
+            return self.running.push(Running { member, assignment, inputs, is_earlier: false });
+        }
         for source in &assignment.elsewhere {
             let version = &source.version;
             let Some(value) = self.fetch(source) else {
@@ -535,6 +557,14 @@ impl Run {
     }
 
     fn end(&mut self, which: usize) {
+        let member = match self.running.get(which) {
+            Some(running) => running.member,
+            None => self.copies[which - self.running.len()].0,
+        };
+        if self.vanished.contains(&member) {
+            // It does not end; but somebody notices why.
+            return self.lose(member);
+        }
         if which >= self.running.len() {
             let (member, source) = self.copies.swap_remove(which - self.running.len());
             let Some(value) = self.fetch(&source) else {
