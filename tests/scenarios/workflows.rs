@@ -14,6 +14,10 @@ const PRODUCT: [&str; 6] = ["--blocks", "8", "--size", "20", "--wait-ms", "20"];
 
 /// What the node says on which the program runs.
 const HEAD: &str = "the program runs on this node";
+/// What another one says when the first calls have ended.
+const REMEMBERS: &str = "this node remembers which calls of the program have ended";
+/// What the first one says when it has been told of an earlier run.
+const ANEW: &str = "the program begins anew; what has ended is not run again";
 /// What another one says.
 const OTHER: &str = "this node runs calls of the program on another one";
 
@@ -49,6 +53,7 @@ fn run(cluster: &mut Cluster, happens: impl FnOnce(&mut Cluster, usize, &[usize]
     let mut running = cluster.begin("matmul", &submit).unwrap();
     let head = wait_for(cluster, &[0, 1, 2], 1, HEAD)[0];
     let others = wait_for(cluster, &[0, 1, 2], 2, OTHER);
+    wait_for(cluster, &others, 2, REMEMBERS);
     assert!(!running.has_ended().unwrap(), "the job was too short\n{}", running.output());
     happens(cluster, head, &others);
     let said = running.end().unwrap();
@@ -77,7 +82,8 @@ fn a_program_whose_node_is_killed_goes_on_elsewhere() {
     let mut cluster = cluster();
     run(&mut cluster, |cluster, head, others| {
         cluster.kill_nodes(&[head]).unwrap();
-        wait_for(cluster, others, 1, HEAD);
+        let new = wait_for(cluster, others, 1, HEAD)[0];
+        cluster.wait_for_log(new, ANEW).unwrap();
     });
 }
 
@@ -86,7 +92,20 @@ fn a_program_whose_node_leaves_goes_on_elsewhere() {
     let mut cluster = cluster();
     run(&mut cluster, |cluster, head, others| {
         cluster.signal_nodes(&[head], "TERM").unwrap();
-        wait_for(cluster, others, 1, HEAD);
+        let new = wait_for(cluster, others, 1, HEAD)[0];
+        cluster.wait_for_log(new, ANEW).unwrap();
+    });
+}
+
+#[test]
+fn nothing_is_made_again_when_a_node_leaves() {
+    let mut cluster = cluster();
+    run(&mut cluster, |cluster, head, others| {
+        cluster.signal_nodes(&others[..1], "TERM").unwrap();
+        cluster.wait_for_log(head, "a node is gone that ran calls").unwrap();
+        let log = cluster.log(head);
+        let gone = log.lines().find(|line| line.contains("a node is gone that ran calls"));
+        assert!(gone.is_some_and(|line| line.ends_with("repeated=0")), "{log}");
     });
 }
 

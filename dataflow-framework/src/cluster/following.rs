@@ -107,7 +107,13 @@ impl Following {
             Order::TakePart => {}
             Order::Forget(version) => drop(self.site.forget(version)),
             Order::Copy(missing) => self.site.fetch(missing),
-            Order::Remember(history) => lock(&self.memory).add(history),
+            Order::Remember(history) => {
+                let mut memory = lock(&self.memory);
+                if memory.number() == 0 && history.number() > 0 {
+                    tracing::info!("this node remembers which calls of the program have ended");
+                }
+                memory.add(history);
+            }
             Order::MayLeave => self.may_go.store(true, Relaxed),
             Order::Assign { call, module, name, mark, arguments, in_place, missing } => {
                 let Some(task) = tasks.get(&module, &name) else {

@@ -111,6 +111,11 @@ impl Leading {
                 "the program begins before all nodes have told what they have"
             );
         }
+        drop(untold);
+        let ended = self.engine.history().number();
+        if ended > 0 {
+            tracing::info!(ended, "the program begins anew; what has ended is not run again");
+        }
     }
 
     /// Notes that a node has told everything, or will not.

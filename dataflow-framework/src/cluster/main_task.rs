@@ -227,7 +227,7 @@ fn differs(Divergence { call, was, is }: Divergence, tasks: &Tasks) -> String {
     let (was, is) = (name(was), name(is));
     let how = if was == is { ", but it, or one before it, with other arguments" } else { "" };
     format!(
-        "the program was started again after the loss of its node, and makes other calls than before: number {call} was \
+        "the program was started again after its node was lost or has left, and makes other calls than before: number {call} was \
          {was}, and is {is} now{how}. It has to make the same calls each time; clocks, random numbers, and the order of \
          a `HashMap` are usual reasons why it does not"
     )

@@ -27,6 +27,11 @@ impl History {
         self.ended.range(..=call).next_back().is_some_and(|(_, end)| call < *end)
     }
 
+    /// Returns the number of calls that have written what they should; data counts, too.
+    pub(crate) fn number(&self) -> u64 {
+        self.ended.iter().map(|(start, end)| end - start).sum()
+    }
+
     /// Returns why a call has failed.
     pub(super) fn failure(&self, call: CallId) -> Option<&str> {
         self.failed.get(&call).map(String::as_str)
@@ -113,6 +118,7 @@ mod tests {
         let mut whole = History::default();
         pieces.into_iter().for_each(|piece| whole.add(piece));
         assert_eq!(whole, history);
+        assert_eq!(whole.number(), 25_000);
     }
 
     proptest! {

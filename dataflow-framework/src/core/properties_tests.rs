@@ -499,7 +499,8 @@ impl Run {
 
     /// Lets a member go that was to leave.
     fn go(&mut self, member: Member) {
-        let is_idle = self.running.iter().all(|running| running.member != member || running.is_earlier);
+        // One that it runs for a second time, since it was told late that it runs, is of no use.
+        let is_idle = self.graph.calls.values().all(|call| call.state != CallState::Runs(member));
         let somebody_stays = !self.stores.keys().all(|member| self.leaving.contains(member));
         if somebody_stays && !self.vanished.contains(&member) {
             assert!(is_idle, "{member:?} runs calls");
