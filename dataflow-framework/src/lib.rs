@@ -62,9 +62,10 @@
 //!
 //! A [`Program`] with a command line ([`cli`]) runs on all cores (`solve`), on several nodes within one process
 //! (`solve --nodes 4`), and on the nodes of a cluster (`submit`), which may come and go: what a lost node had is made
-//! again by the calls that had written it, as far as it is needed. The program itself may be started again on another
-//! node; so it has to make the same calls each time. What tasks and programs do beside their data, such as writing a
-//! file, may be done several times.
+//! again by the calls that had written it, as far as it is needed; what a leaving node has is copied to others before.
+//! The program itself may be started again on another node, where it runs nothing that has ended before; so it has to
+//! make the same calls each time. What tasks and programs do beside their data, such as writing a file, may be done
+//! several times.
 //!
 //! # Options
 //!
@@ -86,6 +87,9 @@ mod figures;
 mod array;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/workflows.md")]
+mod workflows {}
 #[cfg(test)]
 mod tests;
 
