@@ -178,7 +178,9 @@ impl Leading {
             News::TakesPart(workers) => graph.joined(member, workers),
             News::Holds(held) => held.into_iter().for_each(|held| graph.holds(member, held)),
             News::Runs(running) => {
-                running.into_iter().for_each(|(call, mark)| graph.runs(member, call, mark));
+                for (call, mark) in running {
+                    graph.runs(member, call, mark);
+                }
             }
             News::Remembers(history) => graph.remembers(history),
             News::AllTold => {}

@@ -377,9 +377,8 @@ impl Role {
 
     fn end(self) {
         match self {
-            Self::Idle => {}
             // The site stays, and serves the next run.
-            Self::Follows(_) => {}
+            Self::Idle | Self::Follows(_) => {}
             Self::Leads(leading) => leading.engine.stop(),
         }
     }

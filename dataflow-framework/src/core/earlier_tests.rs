@@ -127,7 +127,7 @@ fn a_call_that_ends_before_it_is_made_is_not_run_again() {
             again.ended(0, THERE, Outcome::Failed(Failure::new("task", 0, "as it was told")));
         }
         chain(&mut again, 2);
-        assert_eq!(assigned(&mut again), [if has_written { 1 } else { 0 }]);
+        assert_eq!(assigned(&mut again), [u64::from(has_written)]);
     }
 }
 
@@ -189,7 +189,7 @@ fn what_only_a_leaving_member_has_is_copied_before_it_goes() {
     call(&mut graph, 0, &[]);
     call(&mut graph, 1, &[]);
     assert_eq!(assigned(&mut graph), [0, 1]);
-    let there = if graph.runs_on(0, THERE) { 0 } else { 1 };
+    let there = u64::from(!graph.runs_on(0, THERE));
     written(&mut graph, there, THERE);
     graph.leaves(THERE);
     let actions = graph.actions();

@@ -116,7 +116,9 @@ mod tests {
         let pieces = history.pieces();
         assert_eq!(pieces.len(), 3 + 3);
         let mut whole = History::default();
-        pieces.into_iter().for_each(|piece| whole.add(piece));
+        for piece in pieces {
+            whole.add(piece);
+        }
         assert_eq!(whole, history);
         assert_eq!(whole.number(), 25_000);
     }
@@ -125,8 +127,12 @@ mod tests {
         #[test]
         fn it_has_what_was_added(calls in vec(0..40_u64, 0..60), others in vec(0..40_u64, 0..60)) {
             let (mut history, mut other) = (History::default(), History::default());
-            calls.iter().for_each(|call| history.ends(*call));
-            others.iter().for_each(|call| other.ends(*call));
+            for call in &calls {
+                history.ends(*call);
+            }
+            for call in &others {
+                other.ends(*call);
+            }
             history.add(other);
             let expected: BTreeSet<_> = calls.iter().chain(&others).copied().collect();
             for call in 0..41 {

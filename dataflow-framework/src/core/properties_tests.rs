@@ -223,7 +223,7 @@ impl Run {
             Statement::Call { reads, updates, result, fails, options } => {
                 self.call(reads, updates, *result, *fails, *options);
             }
-            Statement::End(which) => self.end_any(which),
+            Statement::End(which) => self.end_any(*which),
             Statement::Get(variable) => self.get(*variable),
             Statement::Join(workers) => self.join(*workers),
             Statement::Lose(which) => {
@@ -249,7 +249,7 @@ impl Run {
     }
 
     /// Ends a call, or something that is copied, if there is any.
-    fn end_any(&mut self, which: &prop::sample::Index) {
+    fn end_any(&mut self, which: prop::sample::Index) {
         let all = self.running.len() + self.copies.len();
         if all > 0 {
             self.end(which.index(all));
@@ -368,7 +368,9 @@ impl Run {
         }
         let late = late.map_or(told.len(), |late| 1.max(late.index(told.len() + 1)));
         let mut late = told.split_off(late.min(told.len()));
-        told.into_iter().for_each(|member| self.tell(member));
+        for member in told {
+            self.tell(member);
+        }
         let log = std::mem::take(&mut self.log);
         self.next = 0;
         self.begin_program();

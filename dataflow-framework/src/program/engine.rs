@@ -324,7 +324,7 @@ impl Engine {
                     self.site.assign(self.epoch.load(Relaxed), assignment, missing);
                     after.assigned += 1;
                 }
-                (Action::Bring(source), _) | (Action::Copy(Member::HERE, source), _) => {
+                (Action::Bring(source) | Action::Copy(Member::HERE, source), _) => {
                     after.brought.push(self.missing(&source));
                 }
                 (Action::LetGo(Member::HERE), _) => {
