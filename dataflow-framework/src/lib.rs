@@ -67,6 +67,12 @@
 //! make the same calls each time. What tasks and programs do beside their data, such as writing a file, may be done
 //! several times.
 //!
+//! # Files and external programs
+//!
+//! A [`File`] is data as any other: a task that takes `&File` gets the path of a file to read, one that takes
+//! `&mut File` may rewrite it. [`Run`] runs an external program on files, each time in a directory of its own, and makes
+//! files of what it writes. [`Data::<File>::publish`](Data::publish) puts a file where others find it.
+//!
 //! # Options
 //!
 //! `#[task(priority = 5, retry = 3)]` gives a task [`Options`]; `add::with().priority(9).call(&mut sum, &next)` gives
@@ -85,6 +91,7 @@ mod cluster;
 mod failure;
 mod figures;
 mod array;
+mod file;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(all(doctest, feature = "cli"))]
@@ -100,6 +107,7 @@ pub use self::{
     cluster::{Main, Program, Returned},
     failure::Failure,
     figures::Figures,
+    file::{File, PublishError, Run, set_work_dir},
     options::Options,
     program::{Data, Ref, RefMut, Workflow, WorkflowError, reduce},
     task::{TaskDef, Tasks, TwoOfOneName},

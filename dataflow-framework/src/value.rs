@@ -4,13 +4,13 @@ use std::{
     any::{Any, type_name},
     fmt,
     hash::{DefaultHasher, Hasher},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use bincode::enc::write::Writer;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::failure::Failed;
+use crate::{failure::Failed, file::File};
 
 /// What tasks can read and write: every type that serde can encode and decode, and threads can share.
 ///
@@ -33,7 +33,14 @@ pub(crate) struct Value(Arc<Content>);
 #[derive(Default)]
 struct Content {
     value: OnceLock<Typed>,
-    encoded: OnceLock<Arc<[u8]>>,
+    /// There if it is no value. A [`File`] has its content on the disk, so it is not kept encoded, too.
+    encoded: Mutex<Option<Arc<[u8]>>>,
+}
+
+impl Content {
+    fn encoded(&self) -> MutexGuard<'_, Option<Arc<[u8]>>> {
+        self.encoded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A value with what is known of its type.
@@ -73,72 +80,98 @@ impl Value {
 
     /// Creates it from what was encoded elsewhere.
     pub(crate) fn from_encoded(bytes: Vec<u8>) -> Self {
-        let content = Content::default();
-        let _ = content.encoded.set(bytes.into());
+        let content = Content { encoded: Mutex::new(Some(bytes.into())), ..Content::default() };
         Self(Arc::new(content))
     }
 
     /// Returns it as what it is.
     pub(crate) fn read<T: Datum>(self) -> Result<Arc<T>, Failed> {
-        let typed = if let Some(typed) = self.0.value.get() {
-            typed
-        } else {
-            let bytes = self.0.encoded.get().expect("it is a value or encoded");
-            let value = Arc::new(decode::<T>(bytes)?);
-            // If another thread was faster, both have the same.
-            self.0.value.get_or_init(|| Typed::new(value))
-        };
-        let Typed { value, kind } = typed;
+        let Typed { value, kind } = self.typed::<T>()?;
         let value = Arc::clone(value).downcast();
         value.map_err(|_| Failed::of(format!("it is a {}, not a {}", (kind.name)(), type_name::<T>())))
+    }
+
+    fn typed<T: Datum>(&self) -> Result<&Typed, Failed> {
+        let Content { value, .. } = &*self.0;
+        let encoded = if value.get().is_some() { None } else { self.0.encoded().clone() };
+        let Some(bytes) = encoded else {
+            return Ok(value.get().expect("what is not encoded is a value"));
+        };
+        let decoded = Arc::new(decode::<T>(&bytes)?);
+        // If another thread was faster, both have the same.
+        let typed = value.get_or_init(|| Typed::new(decoded));
+        if typed.file().is_some() {
+            *self.0.encoded() = None;
+        }
+        Ok(typed)
     }
 
     /// Returns it to be changed: itself if nobody else has it, otherwise a copy.
     pub(crate) fn own<T: Datum>(self) -> Result<T, Failed> {
         let value = match Arc::try_unwrap(self.0) {
-            Ok(content) => match content.value.into_inner() {
-                Some(Typed { value, .. }) => {
-                    value.downcast().map_err(|_| Failed::of(format!("it is not a {}", type_name::<T>())))?
-                }
-                None => return decode(content.encoded.get().expect("it is a value or encoded")),
-            },
+            Ok(Content { value, encoded }) => {
+                let Some(Typed { value, .. }) = value.into_inner() else {
+                    let encoded = encoded.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    return decode(&encoded.expect("what is no value is encoded"));
+                };
+                value.downcast().map_err(|_| Failed::of(format!("it is not a {}", type_name::<T>())))?
+            }
             Err(shared) => Self(shared).read()?,
         };
         match Arc::try_unwrap(value) {
             Ok(value) => Ok(value),
-            Err(shared) => decode(&encode(&*shared)?),
+            Err(shared) => copy(&*shared),
         }
     }
 
-    /// Returns it encoded.
-    pub(crate) fn encoded(&self) -> Result<Arc<[u8]>, Failed> {
-        if let Some(encoded) = self.0.encoded.get() {
-            return Ok(Arc::clone(encoded));
+    /// Returns its size when it is encoded, in bytes, and at most so many bytes of that from this position.
+    pub(crate) fn part(&self, from: u64, bytes_max: usize) -> Result<(u64, Vec<u8>), Failed> {
+        if let Some(file) = self.0.value.get().and_then(Typed::file) {
+            return file.part(from, bytes_max);
         }
-        let Typed { value, kind } = self.0.value.get().expect("it is a value or encoded");
+        let encoded = self.encoded()?;
+        let from = usize::try_from(from).unwrap_or(usize::MAX).min(encoded.len());
+        let to = from.saturating_add(bytes_max).min(encoded.len());
+        Ok((encoded.len() as u64, encoded[from..to].to_vec()))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_encoded(&self) -> bool {
+        self.0.encoded().is_some()
+    }
+
+    /// Returns it encoded.
+    fn encoded(&self) -> Result<Arc<[u8]>, Failed> {
+        let encoded = self.0.encoded().clone();
+        if let Some(encoded) = encoded {
+            return Ok(encoded);
+        }
+        let Typed { value, kind } = self.0.value.get().expect("what is not encoded is a value");
         let encoded = (kind.encode)(&**value)?.into();
-        Ok(Arc::clone(self.0.encoded.get_or_init(|| encoded)))
+        Ok(Arc::clone(self.0.encoded().get_or_insert(encoded)))
     }
 
     /// Returns its size when it is encoded, in bytes, and the hash of that.
     pub(crate) fn fingerprint(&self) -> (u64, u64) {
-        match (self.0.encoded.get(), self.0.value.get()) {
-            (Some(encoded), _) => {
-                let mut counter = Hashing::default();
-                counter.take(encoded);
-                counter.done()
-            }
-            (None, Some(Typed { value, kind })) => (kind.fingerprint)(&**value),
-            (None, None) => unreachable!("it is a value or encoded"),
+        let encoded = self.0.encoded().clone();
+        if let Some(encoded) = encoded {
+            let mut counter = Hashing::default();
+            counter.take(&encoded);
+            return counter.done();
         }
+        let Typed { value, kind } = self.0.value.get().expect("what is not encoded is a value");
+        (kind.fingerprint)(&**value)
     }
 
-    /// Returns its size when it is encoded, in bytes.
+    /// Returns its size when it is encoded, in bytes; what cannot be encoded counts as nothing.
     pub(crate) fn size(&self) -> u64 {
-        match (self.0.encoded.get(), self.0.value.get()) {
-            (Some(encoded), _) => encoded.len() as u64,
-            (None, Some(Typed { value, kind })) => (kind.size)(&**value),
-            (None, None) => unreachable!("it is a value or encoded"),
+        if let Some(encoded) = &*self.0.encoded() {
+            return encoded.len() as u64;
+        }
+        let typed = self.0.value.get().expect("what is not encoded is a value");
+        match typed.file() {
+            Some(file) => file.encoded_bytes().unwrap_or(0),
+            None => (typed.kind.size)(&*typed.value),
         }
     }
 }
@@ -147,6 +180,11 @@ impl Typed {
     fn new<T: Datum>(value: Arc<T>) -> Self {
         Self { value, kind: &KindOf::<T>::KIND }
     }
+
+    /// Returns it as a file if it is one.
+    fn file(&self) -> Option<&File> {
+        self.value.downcast_ref()
+    }
 }
 
 impl fmt::Debug for Value {
@@ -154,6 +192,16 @@ impl fmt::Debug for Value {
         let kind = self.0.value.get().map(|typed| (typed.kind.name)());
         f.debug_tuple("Value").field(&kind).finish()
     }
+}
+
+/// Returns a copy of a value.
+fn copy<T: Datum>(value: &T) -> Result<T, Failed> {
+    if let Some(file) = (value as &dyn Any).downcast_ref::<File>() {
+        // Not by way of the memory.
+        let copy: Box<dyn Any> = Box::new(file.copy().map_err(Failed::of)?);
+        return Ok(*copy.downcast().expect("it has the type of the value"));
+    }
+    decode(&encode(value)?)
 }
 
 /// Encodes a value.

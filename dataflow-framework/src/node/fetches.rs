@@ -9,11 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     core::{Assignment, CallId, Mark, VersionId},
+    failure::Failed,
     node::Peer,
+    value::Value,
 };
 
 /// The size of a piece, in bytes; the last one of a version is smaller.
-const PIECE_BYTES: u64 = 256 << 10;
+const PIECE_BYTES: u64 = PIECE_BYTES_MAX as u64;
+const PIECE_BYTES_MAX: usize = 256 << 10;
 
 /// The maximum number of pieces of a version that are under way.
 const PIECES_UNDER_WAY_MAX: usize = 8;
@@ -57,12 +60,9 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Returns the piece that is asked for, which is empty beyond the end.
-    pub(crate) fn of(ask: Ask, encoded: &[u8]) -> Self {
-        let at = |piece: u64| {
-            usize::try_from(piece.saturating_mul(PIECE_BYTES)).unwrap_or(usize::MAX).min(encoded.len())
-        };
-        let bytes = encoded[at(ask.piece)..at(ask.piece.saturating_add(1))].to_vec();
-        Self { ask, total: encoded.len() as u64, bytes }
+    pub(crate) fn of(ask: Ask, value: &Value) -> Result<Self, Failed> {
+        let (total, bytes) = value.part(ask.piece.saturating_mul(PIECE_BYTES), PIECE_BYTES_MAX)?;
+        Ok(Self { ask, total, bytes })
     }
 }
 

@@ -194,8 +194,7 @@ impl Site {
 
     /// Answers what another node asks. `None` if the version is not here.
     pub(crate) fn answer(&self, ask: Ask) -> Option<Piece> {
-        let encoded = self.store.get(ask.version)?.encoded().ok()?;
-        Some(Piece::of(ask, &encoded))
+        Piece::of(ask, &self.store.get(ask.version)?).ok()
     }
 
     /// Takes in a piece of a version.

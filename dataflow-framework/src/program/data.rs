@@ -10,7 +10,7 @@ use std::{
 use super::flow::{Flow, Handle};
 use crate::{
     core::VersionId,
-    failure::Failure,
+    failure::{Failed, Failure},
     value::{Datum, Value},
 };
 
@@ -47,24 +47,26 @@ impl<T: Datum> Data<T> {
     /// Waits for the value, and returns it.
     ///
     /// # Errors
-    /// If it will never be there, because a call has failed.
+    /// If it will never be there, because a call has failed; or a [`File`](crate::File) that was made elsewhere cannot
+    /// be written here.
     pub fn get(&self) -> Result<Ref<T>, Failure> {
         let value = self.handle.flow.engine.get(self.handle.version)?;
-        Ok(Ref(value.read().unwrap_or_else(|_| unreachable!("a handle has the type of what is written"))))
+        Ok(Ref(value.read().map_err(|failed| self.unreadable(failed))?))
     }
 
     /// Waits for the value, and returns it to be changed. The handle then names what it was changed to; other handles
     /// and calls made before keep the value before.
     ///
     /// # Errors
-    /// If it will never be there, because a call has failed.
-    ///
-    /// # Panics
-    /// If the value has to be copied, and cannot be encoded or decoded.
+    /// If it will never be there, because a call has failed; or it cannot be copied.
     pub fn get_mut(&mut self) -> Result<RefMut<'_, T>, Failure> {
         let value = self.handle.flow.engine.get(self.handle.version)?;
-        let value = value.own().unwrap_or_else(|failed| panic!("{}", failed.reason));
+        let value = value.own().map_err(|failed| self.unreadable(failed))?;
         Ok(RefMut { value: Some(value), data: self })
+    }
+
+    fn unreadable(&self, Failed { reason }: Failed) -> Failure {
+        Failure::new("Data::get", self.handle.version.call, reason)
     }
 }
 

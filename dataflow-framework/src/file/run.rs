@@ -1,0 +1,285 @@
+//! External programs as tasks.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    io::{self, ErrorKind, PipeReader, Read as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use super::{File, check, is_single, sandbox::Sandbox};
+
+/// How much is shown of the end of what a program has said, in bytes and in lines.
+const SAID_BYTES_MAX: usize = 8 << 10;
+const SAID_LINES_MAX: usize = 20;
+
+/// How much is shown of a command, in characters.
+const SHOWN_CHARS_MAX: usize = 500;
+
+/// How often it is tried to start a program that is being written, and how long is waited in between.
+const STARTS_MAX: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// A run of an external program, on files: what a task does whose work is done by one.
+///
+/// The program runs in a directory of its own, which is empty but for copies of the files that are its arguments, under
+/// their names. So it may write what it likes, and programs that run side by side are not in each other's way. It has
+/// the environment of this process, and nothing to read unless [`stdin_from`](Self::stdin_from) gives it something.
+/// What is not made a [`File`] is removed.
+///
+/// # Examples
+/// ```
+/// use std::io;
+/// use dataflow_framework::{File, Run, task};
+///
+/// /// Sorts the lines of two files into one.
+/// #[task]
+/// fn sort(options: String, first: &File, second: &File) -> io::Result<File> {
+///     Run::new("sort").words(&options).arg(first).arg(second).stdout_to("sorted")
+/// }
+///
+/// let (first, second) = (File::new("first", "2\n10\n")?, File::new("second", "3\n")?);
+/// let sorted = sort::now("-n".to_owned(), &first, &second)?;
+/// assert_eq!(sorted.read_to_string()?, "2\n3\n10\n");
+///
+/// let error = sort::now("--no-such-option".to_owned(), &first, &second).unwrap_err().to_string();
+/// assert!(error.contains("`sort --no-such-option first second` has failed: exit status: 2"), "{error}");
+/// # Ok::<(), io::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "it runs when its results are asked for"]
+pub struct Run<'a> {
+    program: OsString,
+    arguments: Vec<Argument<'a>>,
+    stdin: Option<&'a File>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+#[derive(Debug)]
+enum Argument<'a> {
+    Word(OsString),
+    File(&'a File),
+}
+
+impl<'a> Run<'a> {
+    /// Describes a run of a program: one that is found in the directories of `PATH` if its name has no `/`.
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
+        let program = program.as_ref().to_owned();
+        Self { program, arguments: Vec::new(), stdin: None, environment: Vec::new() }
+    }
+
+    /// Adds an argument.
+    pub fn word(mut self, word: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(Argument::Word(word.as_ref().to_owned()));
+        self
+    }
+
+    /// Adds the words of a text, which are separated by white space, as an argument each. Nothing else in it has a
+    /// meaning: no quotes, and no variables.
+    pub fn words(mut self, words: &str) -> Self {
+        let words = words.split_whitespace().map(|word| Argument::Word(word.into()));
+        self.arguments.extend(words);
+        self
+    }
+
+    /// Adds a file as an argument. The program finds a copy of it under its name; of several files of one name, all but
+    /// the first are in directories of their own.
+    pub fn arg(mut self, file: &'a File) -> Self {
+        self.arguments.push(Argument::File(file));
+        self
+    }
+
+    /// Has the program read a file as its standard input.
+    pub fn stdin_from(mut self, file: &'a File) -> Self {
+        self.stdin = Some(file);
+        self
+    }
+
+    /// Sets a variable of its environment.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Runs it, and returns its standard output as a file of this name.
+    ///
+    /// # Errors
+    /// If the program is missing, or does not end with the exit status 0: the error has the command, the exit status,
+    /// and the last lines of its standard error. If an argument cannot be read, or the name is none of a file
+    /// ([`File::new`]).
+    pub fn stdout_to(self, name: &str) -> io::Result<File> {
+        let file = File::nothing(name)?;
+        let stdout = fs::File::create_new(file.path()).map_err(|error| file.cannot("made", &error))?;
+        self.run(Some(stdout))?;
+        Ok(file)
+    }
+
+    /// Runs it, and returns the file that it has written under this name. Its standard output is not kept.
+    ///
+    /// # Errors
+    /// If there is no such file; and as [`stdout_to`](Self::stdout_to), but what is shown is also of its standard
+    /// output.
+    pub fn file(self, name: &str) -> io::Result<File> {
+        let [file] = self.files([name])?;
+        Ok(file)
+    }
+
+    /// Runs it, and returns the files that it has written under these names. Its standard output is not kept.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file).
+    pub fn files<const N: usize>(self, names: [&str; N]) -> io::Result<[File; N]> {
+        names.iter().try_for_each(|name| check(name))?;
+        self.run(None)?.files(names)
+    }
+
+    /// Runs it. Without a file for its standard output, that is treated as what it says on its standard error.
+    fn run(self, stdout: Option<fs::File>) -> io::Result<Ran> {
+        let mut sandbox = Sandbox::new()?;
+        let program = located(&self.program)?;
+        let mut command = Command::new(&program);
+        for argument in &self.arguments {
+            match argument {
+                Argument::Word(word) => command.arg(word),
+                Argument::File(file) => command.arg(sandbox.put(file)?),
+            };
+        }
+        let shown_command = described(&command);
+        let (hears, says) = io::pipe()?;
+        let stdin = self.stdin.map(|file| file.reader().map(|reader| reader.into_inner().into()));
+        command
+            .current_dir(sandbox.path())
+            .envs(self.environment)
+            .stdin(stdin.transpose()?.unwrap_or_else(Stdio::null))
+            .stdout(match stdout {
+                Some(file) => Stdio::from(file),
+                None => says.try_clone()?.into(),
+            })
+            .stderr(says);
+        let started = start(&mut command);
+        // It holds an end of the pipe: nobody would hear that the program has closed its own.
+        drop(command);
+        let mut child = started.map_err(|error| not_started(&program, &shown_command, &error))?;
+        let said = hear(hears);
+        let status = child.wait()?;
+        if !status.success() {
+            return Err(io::Error::other(format!("{shown_command} has failed: {status}{}", shown(&said))));
+        }
+        Ok(Ran { sandbox, command: shown_command, said })
+    }
+}
+
+/// A program that has run.
+struct Ran {
+    sandbox: Sandbox,
+    command: String,
+    /// The end of what it has said.
+    said: Vec<u8>,
+}
+
+impl Ran {
+    /// Returns the files that it has written under these names.
+    fn files<const N: usize>(&self, names: [&str; N]) -> io::Result<[File; N]> {
+        let path = |name: &str| self.sandbox.path().join(name);
+        // Links first, as long as what they name is there.
+        let mut order: Vec<_> = names.iter().enumerate().collect();
+        order.sort_by_key(|(_, name)| is_single(&path(name)).unwrap_or(true));
+        let mut files = [const { None }; N];
+        for (place, name) in order {
+            let file = File::moved(&path(name), name).map_err(|error| {
+                let Self { command, said, .. } = self;
+                let text = format!("{command} has not written the file `{name}`: {error}{}", shown(said));
+                io::Error::new(error.kind(), text)
+            });
+            files[place] = Some(file?);
+        }
+        Ok(files.map(|file| file.expect("each name has its place")))
+    }
+}
+
+/// Returns a path to a program as one that does not depend on the current directory, which will be another one.
+fn located(program: &OsStr) -> io::Result<PathBuf> {
+    let path = Path::new(program);
+    if path.components().nth(1).is_some() { std::path::absolute(path) } else { Ok(path.to_owned()) }
+}
+
+/// Starts a program. It cannot be started as long as a process has it open to write, and any process that this one
+/// starts may have, for a moment, what is open here.
+fn start(command: &mut Command) -> io::Result<Child> {
+    let mut starts = 1;
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && starts < STARTS_MAX => {
+                starts += 1;
+                thread::sleep(BUSY_PAUSE);
+            }
+            started => return started,
+        }
+    }
+}
+
+fn not_started(program: &Path, command: &str, error: &io::Error) -> io::Error {
+    let why = match error.kind() {
+        ErrorKind::NotFound if program.components().nth(1).is_none() => {
+            "it is not in the directories of PATH: install it on every node, or give its path"
+        }
+        ErrorKind::NotFound => {
+            "there is no such file, or what its first line names is missing: a program has to be \
+                                on every node"
+        }
+        ErrorKind::PermissionDenied => "it is not a program that may be executed",
+        _ => "the system refuses it",
+    };
+    let program = program.display();
+    io::Error::new(
+        error.kind(),
+        format!("the program `{program}` cannot be started: {why} ({error}); by {command}"),
+    )
+}
+
+/// Returns a command as it is shown.
+fn described(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words = words.map(|word| {
+        let word = word.to_string_lossy();
+        let is_plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control());
+        if is_plain { word.into_owned() } else { format!("{word:?}") }
+    });
+    let command = words.collect::<Vec<_>>().join(" ");
+    match command.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("`{} …`", &command[..end]),
+        None => format!("`{command}`"),
+    }
+}
+
+/// Reads what a program says to its end, and returns the last of it.
+fn hear(mut from: PipeReader) -> Vec<u8> {
+    let mut said = Vec::new();
+    let mut heard = [0; SAID_BYTES_MAX];
+    loop {
+        match from.read(&mut heard) {
+            Ok(0) => return said,
+            Ok(bytes) => {
+                said.extend_from_slice(&heard[..bytes]);
+                said.drain(..said.len().saturating_sub(SAID_BYTES_MAX));
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // What it says does not matter if it succeeds.
+            Err(_) => return said,
+        }
+    }
+}
+
+/// Returns the last lines of what a program has said, as they are shown.
+fn shown(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let lines: Vec<_> = said.trim_end().lines().collect();
+    if lines.is_empty() {
+        return "; it has said nothing".to_owned();
+    }
+    let last = &lines[lines.len().saturating_sub(SAID_LINES_MAX)..];
+    format!("; the last that it has said:\n{}", last.join("\n"))
+}

@@ -1,0 +1,53 @@
+//! The directory in which an external program runs.
+
+use std::{collections::BTreeSet, ffi::OsString, fs, io, path::Path};
+
+use super::{File, told, work_dir::Folder};
+
+/// The directory in which an external program runs, and what it is to find there.
+pub(super) struct Sandbox {
+    folder: Folder,
+    /// The names that are taken in it.
+    names: BTreeSet<String>,
+}
+
+impl Sandbox {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { folder: Folder::new()?, names: BTreeSet::new() })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Puts a copy of a file there, and returns how the program is to name it.
+    ///
+    /// It is a copy since a program may do what it likes with its arguments, and others may read the same version.
+    pub(super) fn put(&mut self, file: &File) -> io::Result<OsString> {
+        let name = if self.names.insert(file.name().to_owned()) {
+            // A program would take `-name` for an option.
+            let before = if file.name().starts_with('-') { "./" } else { "" };
+            format!("{before}{}", file.name())
+        } else {
+            // Two files may have one name.
+            let directory = self.directory()?;
+            format!("{directory}/{}", file.name())
+        };
+        let to = self.path().join(&name);
+        fs::copy(file.path(), to).map_err(|error| told(file.path(), "it cannot be copied", &error))?;
+        Ok(name.into())
+    }
+
+    /// Makes a directory, and returns its name.
+    fn directory(&mut self) -> io::Result<String> {
+        let mut number = 2_u64;
+        while self.names.contains(&number.to_string()) {
+            number += 1;
+        }
+        let name = number.to_string();
+        let path = self.path().join(&name);
+        fs::create_dir(&path).map_err(|error| told(&path, "it cannot be made", &error))?;
+        self.names.insert(name.clone());
+        Ok(name)
+    }
+}
