@@ -1,0 +1,11 @@
+//! `genes`: searches the regions of a genome for genes.
+//!
+//! ```text
+//! cargo run --release -p dataflow-examples --bin genes -- solve --regions 3068
+//! ```
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dataflow_framework::cli::main::<dataflow_examples::genes::Genes>()
+}

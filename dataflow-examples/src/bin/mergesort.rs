@@ -1,0 +1,11 @@
+//! `mergesort`: sorts a list.
+//!
+//! ```text
+//! cargo run --release -p dataflow-examples --bin mergesort -- solve --length 10000000 --splits 6
+//! ```
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dataflow_framework::cli::main::<dataflow_examples::mergesort::Mergesort>()
+}

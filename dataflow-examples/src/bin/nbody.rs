@@ -1,0 +1,11 @@
+//! `nbody`: moves bodies that attract each other.
+//!
+//! ```text
+//! cargo run --release -p dataflow-examples --bin nbody -- solve --domains 8 --bodies 500
+//! ```
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dataflow_framework::cli::main::<dataflow_examples::nbody::Nbody>()
+}

@@ -1,0 +1,242 @@
+//! Bodies that attract each other, in domains (Tejedor 2013, section 6.4.2).
+//!
+//! In each round every domain adds up the forces of all others on its bodies, and then moves these. What it reads of the
+//! others are snapshots, clones of handles: so no domain waits for another within a round.
+
+use std::error::Error;
+
+use dataflow_framework::{
+    Data, Program, TaskDef,
+    cli::{Command, Failure, Shown},
+    task, tasks,
+};
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// What is moved.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
+pub struct Input {
+    /// The number of domains.
+    #[arg(long, default_value_t = 3)]
+    pub domains: u64,
+    /// The number of bodies of a domain.
+    #[arg(long, default_value_t = 100)]
+    pub bodies: usize,
+    /// The number of rounds.
+    #[arg(long, default_value_t = 10)]
+    pub rounds: usize,
+}
+
+/// A place, a velocity or a force.
+type Vector = [f64; 3];
+
+/// A body.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Body {
+    mass: f64,
+    place: Vector,
+    velocity: Vector,
+    /// The force on it so far, in this round.
+    force: Vector,
+}
+
+/// Bodies that are moved by one task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Domain {
+    /// Its bodies.
+    pub bodies: Vec<Body>,
+}
+
+/// The time of a round.
+const STEP: f64 = 0.01;
+
+/// Is added to squared distances, so that bodies that meet are not flung away.
+const SOFTENING: f64 = 1e-3;
+
+impl Body {
+    /// Adds the force of another one.
+    fn add(&mut self, other: &Self) {
+        let way: [f64; 3] = std::array::from_fn(|axis| other.place[axis] - self.place[axis]);
+        let squared = way.iter().map(|way| way * way).sum::<f64>() + SOFTENING;
+        let factor = self.mass * other.mass / (squared * squared.sqrt());
+        for (force, way) in self.force.iter_mut().zip(way) {
+            *force += factor * way;
+        }
+    }
+
+    /// Moves it by the force on it, which is none then.
+    fn advance(&mut self) {
+        for axis in 0..3 {
+            self.velocity[axis] += self.force[axis] / self.mass * STEP;
+            self.place[axis] += self.velocity[axis] * STEP;
+        }
+        self.force = [0.0; 3];
+    }
+}
+
+/// Makes a domain of bodies that rest.
+#[task]
+pub fn domain(bodies: usize, seed: u64) -> Domain {
+    let mut random = StdRng::seed_from_u64(seed);
+    let body = |_| Body {
+        mass: random.random_range(1.0..2.0),
+        place: std::array::from_fn(|_| random.random()),
+        velocity: [0.0; 3],
+        force: [0.0; 3],
+    };
+    Domain { bodies: (0..bodies).map(body).collect() }
+}
+
+/// Adds the forces of the bodies of another domain.
+#[task]
+pub fn add_force(to: &mut Domain, from: &Domain) {
+    for body in &mut to.bodies {
+        from.bodies.iter().for_each(|other| body.add(other));
+    }
+}
+
+/// Adds the forces of its own bodies, and moves them all.
+#[task]
+pub fn move_bodies(domain: &mut Domain) {
+    let before = domain.bodies.clone();
+    for (number, body) in domain.bodies.iter_mut().enumerate() {
+        let others = before.iter().enumerate().filter(|(other, _)| *other != number);
+        others.for_each(|(_, other)| body.add(other));
+        body.advance();
+    }
+}
+
+/// Returns the tasks of the program.
+pub fn tasks() -> Vec<&'static TaskDef> {
+    tasks![domain, add_force, move_bodies].to_vec()
+}
+
+/// Returns the domains after the last round.
+///
+/// # Errors
+/// If a call fails.
+pub fn program(input: Input) -> Result<Vec<Domain>, dataflow_framework::Failure> {
+    let mut domains: Vec<_> = (0..input.domains).map(|seed| domain(input.bodies, seed)).collect();
+    for _ in 0..input.rounds {
+        let before: Vec<Data<Domain>> = domains.clone();
+        for (number, domain) in domains.iter_mut().enumerate() {
+            for (_, other) in before.iter().enumerate().filter(|(other, _)| *other != number) {
+                add_force(domain, other);
+            }
+        }
+        drop(before);
+        domains.iter_mut().for_each(move_bodies);
+    }
+    domains.iter().map(|domain| Ok((*domain.get()?).clone())).collect()
+}
+
+/// The program `nbody`.
+#[derive(Debug)]
+pub struct Nbody;
+
+impl Program for Nbody {
+    type Arguments = Input;
+    type Output = Vec<Domain>;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        tasks()
+    }
+
+    fn run(input: &Input) -> Result<Vec<Domain>, Box<dyn Error + Send + Sync>> {
+        Ok(program(*input)?)
+    }
+}
+
+impl Command for Nbody {
+    const NAME: &'static str = "nbody";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Moves bodies that attract each other";
+    type Options = Input;
+
+    fn arguments(input: Input) -> Result<Input, Failure> {
+        if input.domains == 0 || input.bodies == 0 {
+            return Err(Failure::usage("there is at least one domain, and one body in each"));
+        }
+        Ok(input)
+    }
+
+    fn show(domains: Vec<Domain>) -> Shown {
+        let bodies: Vec<_> = domains.iter().flat_map(|domain| &domain.bodies).collect();
+        let mass: f64 = bodies.iter().map(|body| body.mass).sum();
+        let centre: Vector = std::array::from_fn(|axis| {
+            bodies.iter().map(|body| body.mass * body.place[axis]).sum::<f64>() / mass
+        });
+        let text = format!("the centre of mass of {} bodies is {centre:.6?}", bodies.len());
+        Shown::done(text, json!({ "bodies": bodies.len(), "centre": centre }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dataflow_framework::{Main, Workflow, WorkflowError};
+
+    use super::{Body, Domain, Input, Nbody, domain, program, tasks};
+
+    /// Moves all bodies by loops, without domains but for the order in which forces are added.
+    fn expected(input: Input) -> Vec<Domain> {
+        let size = input.bodies;
+        let mut bodies: Vec<Body> =
+            (0..input.domains).flat_map(|seed| domain::now(size, seed).bodies).collect();
+        for _ in 0..input.rounds {
+            let before = bodies.clone();
+            for (number, body) in bodies.iter_mut().enumerate() {
+                let own = number / size * size..(number / size + 1) * size;
+                let others = (0..before.len()).filter(|other| !own.contains(other));
+                for other in others.chain(own.clone()).filter(|other| *other != number) {
+                    body.add(&before[other]);
+                }
+                body.advance();
+            }
+        }
+        bodies.chunks(size).map(|bodies| Domain { bodies: bodies.to_vec() }).collect()
+    }
+
+    #[test]
+    fn all_ways_to_run_it_give_what_loops_give_to_the_last_bit()
+    -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        for (domains, bodies) in [(3, 9), (5, 4), (1, 6)] {
+            let input = Input { domains, bodies, rounds: 4 };
+            let expected = expected(input);
+            assert_eq!(Workflow::new(tasks())?.sequential().run(|| program(input))?, expected);
+            for workers in [1, 4] {
+                assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(input))?, expected);
+            }
+            let report = Main::<Nbody>::job(input).nodes(3).run()?;
+            assert_eq!(Main::<Nbody>::returned(&report)?, expected);
+        }
+        Ok(())
+    }
+
+    /// Three domains add the forces of two others each, and move their bodies.
+    #[test]
+    fn a_round_of_three_domains_has_nine_calls() -> Result<(), WorkflowError> {
+        for rounds in 1..4 {
+            let input = Input { domains: 3, bodies: 1, rounds: 2 * rounds };
+            let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
+            let rounds = 2 * rounds as u64;
+            assert_eq!(figures.calls, 3 + 9 * rounds);
+            assert_eq!(figures.dependencies, (6 * 2 + 3) * rounds);
+            assert_eq!(figures.depth, 1 + 3 * rounds);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn bodies_draw_nearer() -> Result<(), WorkflowError> {
+        let input = Input { domains: 2, bodies: 1, rounds: 5 };
+        let distance = |domains: &[Domain]| -> f64 {
+            let [a, b] = [&domains[0].bodies[0].place, &domains[1].bodies[0].place];
+            a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum()
+        };
+        let before = program(Input { rounds: 0, ..input })?;
+        let after = Workflow::new(tasks())?.workers(2).run(|| program(input))?;
+        assert!(distance(&after) < distance(&before));
+        Ok(())
+    }
+}

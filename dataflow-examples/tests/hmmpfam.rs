@@ -1,0 +1,91 @@
+//! The search by an external program.
+
+use std::{error::Error, fs, path::PathBuf, process::Command};
+
+use dataflow_examples::hmmpfam::{Hmmpfam, Input, program, search, tasks};
+use dataflow_framework::{Main, Workflow};
+
+type Result = std::result::Result<(), Box<dyn Error + Send + Sync>>;
+
+/// Returns texts of so many entries, of letters that repeat after some time.
+fn texts(name: &str, entries: usize, length: usize) -> String {
+    let entry = |entry: usize| {
+        let letter = |place: usize| char::from(b"ACGT"[(entry * 31 + place * place / 3) % 4]);
+        format!(">{name}{entry:03}\n{}\n", (0..length).map(letter).collect::<String>())
+    };
+    (0..entries).map(entry).collect()
+}
+
+fn input(fragments: (usize, usize)) -> Input {
+    Input {
+        command: (PathBuf::from(env!("CARGO_BIN_EXE_hmmpfam-stub")), "-A 0".to_owned()),
+        database: texts("motif", 7, 3),
+        sequences: texts("sequence", 11, 60),
+        fragments,
+        output: None,
+    }
+}
+
+#[test]
+fn all_ways_to_run_it_find_what_a_loop_finds() -> Result {
+    let whole = input((2, 4));
+    let expected = search(&whole.database, &whole.sequences);
+    assert!(expected.lines().count() > 100, "{expected}");
+    assert_eq!(Workflow::new(tasks())?.sequential().run(|| program(&whole))?, expected);
+    for workers in [1, 4] {
+        assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(&whole))?, expected);
+    }
+    let report = Main::<Hmmpfam>::job(whole).nodes(3).run()?;
+    assert_eq!(Main::<Hmmpfam>::returned(&report)?, expected);
+    Ok(())
+}
+
+/// Each pair of fragments is a task, and all reports but one are merged into another.
+#[test]
+fn there_are_as_many_calls_as_there_should_be() -> Result {
+    for (fragments, calls, dependencies, depth) in
+        [((2, 4), 15, 14, 4), ((1, 1), 1, 0, 1), ((3, 3), 17, 16, 5), ((20, 1), 39, 38, 6)]
+    {
+        let whole = input(fragments);
+        let expected = search(&whole.database, &whole.sequences);
+        let (report, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(&whole))?;
+        assert_eq!(report, expected, "of {fragments:?} fragments");
+        assert_eq!((figures.calls, figures.dependencies, figures.depth), (calls, dependencies, depth));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_search_that_fails_is_told_of_with_what_the_program_has_said() -> Result {
+    let failing = Input { command: (input((1, 1)).command.0, "--fail".to_owned()), ..input((1, 2)) };
+    let error =
+        Workflow::new(tasks())?.workers(2).run(|| program(&failing)).expect_err("it fails").to_string();
+    assert!(error.contains("task `hmmpfam`"), "{error}");
+    assert!(error.contains("--fail database sequences` has failed: exit status: 1"), "{error}");
+    assert!(error.ends_with("Error: \"it was to fail\""), "{error}");
+    let missing = Input { command: ("no-such-hmmpfam".into(), String::new()), ..input((1, 1)) };
+    let error = Workflow::new(tasks())?.run(|| program(&missing)).expect_err("there is none").to_string();
+    assert!(error.contains("`no-such-hmmpfam` cannot be started"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn the_command_searches_files() -> Result {
+    let place = tempfile::tempdir()?;
+    let at = |name: &str| place.path().join(name);
+    let whole = input((2, 4));
+    fs::write(at("database"), &whole.database)?;
+    fs::write(at("sequences"), &whole.sequences)?;
+    let solve = || {
+        let mut solve = Command::new(env!("CARGO_BIN_EXE_hmmpfam"));
+        solve.args(["solve", "--quiet"]).current_dir(place.path());
+        solve
+    };
+    let output = solve().args(["database", "sequences", "--output", "report"]).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(fs::read_to_string(at("report"))?, search(&whole.database, &whole.sequences));
+    let output = solve().args(["database", "missing"]).output()?;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("missing: No such file"));
+    Ok(())
+}
