@@ -1,7 +1,7 @@
 //! Bodies that attract each other, in domains (Tejedor 2013, section 6.4.2).
 //!
-//! In each round every domain adds up the forces of all others on its bodies, and then moves these. What it reads of the
-//! others are snapshots, clones of handles: so no domain waits for another within a round.
+//! In each round every domain adds up the forces of all others on its bodies, and then moves these. What it reads of
+//! the others are snapshots, clones of handles: so no domain waits for another within a round.
 
 use std::error::Error;
 

@@ -43,8 +43,8 @@ fn state() -> MutexGuard<'static, State> {
 /// removed with it. Files that are there already stay where they are.
 ///
 /// Otherwise it is what the environment variable `DATAFLOW_WORK_DIR` names, or the system's directory for temporary
-/// files. It is made if it is not there. A process that is killed, or that ends while its tasks run, leaves what it has;
-/// the next one that keeps files in the same directory removes it. To make a file takes some ten microseconds in
+/// files. It is made if it is not there. A process that is killed, or that ends while its tasks run, leaves what it
+/// has; the next one that keeps files in the same directory removes it. To make a file takes some ten microseconds in
 /// memory (`tmpfs`), and up to a millisecond on a disk.
 pub fn set_work_dir(directory: impl Into<PathBuf>) {
     let mut state = state();
