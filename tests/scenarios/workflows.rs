@@ -1,36 +1,57 @@
 //! Workflows on node processes: the result is that of the sequential run, whatever happens to nodes.
+//!
+//! A gate holds the calls while something happens, so the job is never over before.
 
 use std::{
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
-use taskwork_tests::cluster::{Cluster, SOON};
+use taskwork_tests::{
+    cluster::{Cluster, SOON},
+    data, mesh,
+};
 use zk_server::Setup;
-
-/// A product of 512 multiplications that wait for 20 ms each.
-const PRODUCT: [&str; 6] = ["--blocks", "8", "--size", "20", "--wait-ms", "20"];
 
 /// What the node says on which the program runs.
 const HEAD: &str = "the program runs on this node";
-/// What another one says when the first calls have ended.
-const REMEMBERS: &str = "this node remembers which calls of the program have ended";
-/// What the first one says when it has been told of an earlier run.
-const ANEW: &str = "the program begins anew; what has ended is not run again";
 /// What another one says.
 const OTHER: &str = "this node runs calls of the program on another one";
+/// What it says when the first calls have ended.
+const REMEMBERS: &str = "this node remembers which calls of the program have ended";
+/// What the node of the program says when it has been told of an earlier run.
+const ANEW: &str = "the program begins anew; what has ended is not run again";
+/// What it says of a node that has left or is lost.
+const GONE: &str = "a node is gone that ran calls";
 
-/// A cluster of three nodes.
-fn cluster() -> Cluster {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
-    cluster.start_nodes("matmul", 3, &["--workers", "1"]).unwrap();
-    cluster
+/// The number of links of each chain of the program.
+const LINKS: u64 = 12;
+
+/// A cluster of three nodes with a job whose calls wait at a gate.
+struct Scene {
+    cluster: Cluster,
+    /// The node on which the program runs.
+    head: usize,
+    others: Vec<usize>,
+    gate: PathBuf,
+    /// The number of links that each chain has gone.
+    links: u64,
 }
 
-fn sequential(cluster: &Cluster) -> Value {
-    let solve = ["solve", "--sequential", "--quiet", "--blocks", "8", "--size", "20"];
-    cluster.json("matmul", &solve).unwrap()["blocks"].clone()
+impl Scene {
+    /// Lets each chain go another link, which the calls that run wait for, and no further.
+    fn step(&mut self) {
+        self.links += 1;
+        mesh::open_gate(&self.gate, self.links).unwrap();
+    }
+}
+
+fn cluster(name: &str) -> Cluster {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes(name, 3, &["--workers", "1"]).unwrap();
+    cluster
 }
 
 /// Waits until so many nodes have said something, and returns which.
@@ -46,74 +67,101 @@ fn wait_for(cluster: &Cluster, nodes: &[usize], count: usize, text: &str) -> Vec
     }
 }
 
-/// Runs the program, does something to the cluster in the middle, and compares the result.
-fn run(cluster: &mut Cluster, happens: impl FnOnce(&mut Cluster, usize, &[usize])) {
-    let expected = sequential(cluster);
-    let submit = [&["submit", "--wait", "--json"], &PRODUCT[..]].concat();
-    let mut running = cluster.begin("matmul", &submit).unwrap();
-    let head = wait_for(cluster, &[0, 1, 2], 1, HEAD)[0];
-    let others = wait_for(cluster, &[0, 1, 2], 2, OTHER);
-    wait_for(cluster, &others, 2, REMEMBERS);
-    assert!(!running.has_ended().unwrap(), "the job was too short\n{}", running.output());
-    happens(cluster, head, &others);
+/// Runs the program, does something to the cluster in the middle, and compares the result; with `TASKWORK_LONG=1` fifty
+/// times, each time with another middle.
+fn run(happens: impl Fn(&mut Scene)) {
+    for round in 0..if data::is_long() { 50 } else { 1 } {
+        // The program reads a value after each fourth link; in the first round before the middle.
+        once((round + 6) % (LINKS - 1), &happens);
+    }
+}
+
+fn once(links: u64, happens: impl Fn(&mut Scene)) {
+    let cluster = cluster("mesh");
+    let length = LINKS.to_string();
+    let sequential = ["solve", "--sequential", "--quiet", "--length", &length];
+    let expected = cluster.json("mesh", &sequential).unwrap();
+    let gate = cluster.folder().join("gate");
+    mesh::open_gate(&gate, links).unwrap();
+    let gate_name = gate.to_str().unwrap();
+    let submit = ["submit", "--wait", "--json", "--length", &length, "--gate", gate_name];
+    let running = cluster.begin("mesh", &submit).unwrap();
+    let head = wait_for(&cluster, &[0, 1, 2], 1, HEAD)[0];
+    let others = wait_for(&cluster, &[0, 1, 2], 2, OTHER);
+    wait_for(&cluster, &others, 2, REMEMBERS);
+    let mut scene = Scene { cluster, head, others, gate, links };
+    happens(&mut scene);
+    mesh::open_gate(&scene.gate, LINKS).unwrap();
     let said = running.end().unwrap();
-    assert_eq!(said.code, 0, "{}\n{}", said.err, cluster.logs());
+    assert_eq!(said.code, 0, "{}\n{}", said.err, scene.cluster.logs());
     let result: Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!(result["blocks"], expected, "{}", cluster.logs());
+    assert_eq!(result, expected, "{}", scene.cluster.logs());
 }
 
 #[test]
 fn three_nodes_share_the_calls() {
-    let mut cluster = cluster();
-    run(&mut cluster, |_, _, _| {});
+    let cluster = cluster("matmul");
+    let input = ["--blocks", "8", "--size", "20"];
+    let solve = [&["solve", "--sequential", "--quiet"], &input[..]].concat();
+    let submit = [&["submit", "--wait"], &input[..]].concat();
+    let expected = cluster.json("matmul", &solve).unwrap();
+    assert_eq!(cluster.json("matmul", &submit).unwrap()["blocks"], expected["blocks"], "{}", cluster.logs());
 }
 
 #[test]
 fn what_a_killed_node_had_is_made_again() {
-    let mut cluster = cluster();
-    run(&mut cluster, |cluster, head, others| {
-        cluster.kill_nodes(&others[..1]).unwrap();
-        cluster.wait_for_log(head, "a node is gone that ran calls").unwrap();
+    run(|scene| {
+        scene.cluster.kill_nodes(&scene.others[..1]).unwrap();
+        scene.cluster.wait_for_log(scene.head, GONE).unwrap();
     });
 }
 
 #[test]
 fn a_program_whose_node_is_killed_goes_on_elsewhere() {
-    let mut cluster = cluster();
-    run(&mut cluster, |cluster, head, others| {
-        cluster.kill_nodes(&[head]).unwrap();
-        let new = wait_for(cluster, others, 1, HEAD)[0];
-        cluster.wait_for_log(new, ANEW).unwrap();
+    run(|scene| {
+        scene.cluster.kill_nodes(&[scene.head]).unwrap();
+        let new = wait_for(&scene.cluster, &scene.others, 1, HEAD)[0];
+        scene.cluster.wait_for_log(new, ANEW).unwrap();
+    });
+}
+
+#[test]
+fn a_program_goes_on_with_other_nodes_when_all_were_killed() {
+    run(|scene| {
+        scene.cluster.kill_nodes(&[0, 1, 2]).unwrap();
+        scene.cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
+        wait_for(&scene.cluster, &[3, 4], 1, HEAD);
+        wait_for(&scene.cluster, &[3, 4], 1, OTHER);
     });
 }
 
 #[test]
 fn a_program_whose_node_leaves_goes_on_elsewhere() {
-    let mut cluster = cluster();
-    run(&mut cluster, |cluster, head, others| {
-        cluster.signal_nodes(&[head], "TERM").unwrap();
-        let new = wait_for(cluster, others, 1, HEAD)[0];
-        cluster.wait_for_log(new, ANEW).unwrap();
+    run(|scene| {
+        scene.cluster.signal_nodes(&[scene.head], "TERM").unwrap();
+        // It ends what it runs.
+        scene.step();
+        let new = wait_for(&scene.cluster, &scene.others, 1, HEAD)[0];
+        scene.cluster.wait_for_log(new, ANEW).unwrap();
     });
 }
 
 #[test]
 fn nothing_is_made_again_when_a_node_leaves() {
-    let mut cluster = cluster();
-    run(&mut cluster, |cluster, head, others| {
-        cluster.signal_nodes(&others[..1], "TERM").unwrap();
-        cluster.wait_for_log(head, "a node is gone that ran calls").unwrap();
-        let log = cluster.log(head);
-        let gone = log.lines().find(|line| line.contains("a node is gone that ran calls"));
+    run(|scene| {
+        scene.cluster.signal_nodes(&scene.others[..1], "TERM").unwrap();
+        scene.step();
+        scene.cluster.wait_for_log(scene.head, GONE).unwrap();
+        let log = scene.cluster.log(scene.head);
+        let gone = log.lines().find(|line| line.contains(GONE));
         assert!(gone.is_some_and(|line| line.ends_with("repeated=0")), "{log}");
     });
 }
 
 #[test]
 fn a_node_that_joins_gets_calls_at_once() {
-    let mut cluster = cluster();
-    run(&mut cluster, |cluster, _, _| {
-        let new = cluster.start_node("matmul", &["--workers", "1"]).unwrap();
-        cluster.wait_for_log(new, OTHER).unwrap();
+    run(|scene| {
+        let new = scene.cluster.start_node("mesh", &["--workers", "1"]).unwrap();
+        scene.cluster.wait_for_log(new, OTHER).unwrap();
     });
 }

@@ -1,9 +1,10 @@
 //! Shared helpers for the tests of the whole workspace: instances and their known answers, clusters of real
-//! processes, hosts with breakable links, and a program to run on them.
+//! processes, hosts with breakable links, and programs to run on them.
 
 pub mod data;
 pub mod cluster;
 pub mod hosts;
+pub mod mesh;
 pub mod proxy;
 pub mod published;
 pub mod tree;

@@ -1,0 +1,128 @@
+//! A workflow for scenarios: chains of calls, each of which also reads what its neighbour has made. A gate, which is a
+//! file with a number, says how far the chains may go, so that a test can do something to a job that cannot end
+//! meanwhile.
+
+use std::{
+    error::Error,
+    fs, io,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use dataflow_framework::{
+    Data, File, Program, TaskDef,
+    cli::{Command, Failure, Shown},
+    task, tasks,
+};
+use serde::{Deserialize, Serialize};
+
+/// The size of the mesh, and its gate.
+#[derive(Debug, Clone, Serialize, Deserialize, clap::Args)]
+pub struct Input {
+    /// The number of chains.
+    #[arg(long, default_value_t = 8)]
+    pub width: usize,
+    /// The number of links of each chain.
+    #[arg(long, default_value_t = 12)]
+    pub length: u64,
+    /// A file with the number of links that may run of each chain; by default all.
+    #[arg(long)]
+    pub gate: Option<PathBuf>,
+}
+
+/// How often a gate is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Sets how many links of each chain may run.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn open_gate(gate: &Path, links: u64) -> io::Result<()> {
+    // At once, so that no half of it is read.
+    let new = gate.with_extension("new");
+    fs::write(&new, links.to_string())?;
+    fs::rename(new, gate)
+}
+
+fn pass(gate: &Path, link: u64) -> Result<(), Box<dyn Error + Send + Sync>> {
+    while fs::read_to_string(gate)?.parse::<u64>()? <= link {
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+#[task]
+fn begin(chain: u64) -> io::Result<(Vec<u64>, File)> {
+    Ok(((0..1000).map(|place| place * 7 + chain).collect(), File::new("diary", format!("{chain}:"))?))
+}
+
+#[task]
+fn link(
+    numbers: &mut Vec<u64>,
+    diary: &mut File,
+    neighbour: &Vec<u64>,
+    place: u64,
+    gate: Option<PathBuf>,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    if let Some(gate) = &gate {
+        pass(gate, place)?;
+    }
+    for (number, other) in numbers.iter_mut().zip(neighbour) {
+        *number = number.rotate_left(5).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ other;
+    }
+    Ok(diary.append(format!(" {:x}", sum(numbers) >> 48))?)
+}
+
+fn sum(numbers: &[u64]) -> u64 {
+    numbers.iter().fold(0, |sum, number| sum.wrapping_add(*number))
+}
+
+/// The program `mesh`.
+#[derive(Debug)]
+pub struct Mesh;
+
+impl Program for Mesh {
+    type Arguments = Input;
+    /// What the files of the chains say.
+    type Output = Vec<String>;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        tasks![begin, link].to_vec()
+    }
+
+    fn run(input: &Input) -> Result<Vec<String>, Box<dyn Error + Send + Sync>> {
+        let mut chains: Vec<_> = (0..input.width as u64).map(begin).collect();
+        // What the program reads decides how it goes on.
+        let mut seen = 0;
+        for place in 0..input.length {
+            let before: Vec<Data<Vec<u64>>> = chains.iter().map(|(numbers, _)| numbers.clone()).collect();
+            for (chain, (numbers, diary)) in chains.iter_mut().enumerate() {
+                let neighbour = &before[(chain + 1 + seen) % input.width];
+                link(numbers, diary, neighbour, place, input.gate.clone());
+            }
+            if place % 4 == 1 {
+                seen = usize::from(sum(&chains[0].0.get()?) % 2 == 1);
+            }
+        }
+        chains.iter().map(|(_, diary)| Ok(diary.get()?.read_to_string()?)).collect()
+    }
+}
+
+impl Command for Mesh {
+    const NAME: &'static str = "mesh";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Runs chains of calls that read from each other";
+    type Options = Input;
+
+    fn arguments(input: Input) -> Result<Input, Failure> {
+        if input.width == 0 {
+            return Err(Failure::usage("there has to be a chain"));
+        }
+        Ok(input)
+    }
+
+    fn show(diaries: Vec<String>) -> Shown {
+        Shown::done(diaries.join("\n"), diaries)
+    }
+}
