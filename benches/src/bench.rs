@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{bulk, cluster, inside, ledger, programs, row::Row, search};
+use crate::{bulk, cluster, dataflow, inside, ledger, programs, row::Row, search};
 
 /// A benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -36,6 +36,8 @@ pub enum Bench {
     Replicable,
     /// Searches by branch and bound: states on more workers, speedup, and how soon solutions are good.
     Search,
+    /// Workflows: what a call costs, and how near tasks that work or wait come to the ideal.
+    Dataflow,
     /// The memory that a node uses.
     Memory,
     /// The time from a job's last task to its end.
@@ -75,6 +77,7 @@ impl Bench {
             Self::Workers => programs::workers(rounds),
             Self::Replicable => programs::replicable(rounds),
             Self::Search => search::run(rounds),
+            Self::Dataflow => dataflow::run(rounds),
             Self::Memory => cluster::memory::run(),
             Self::Termination => cluster::termination::run(rounds),
             Self::Bulk => bulk::run(rounds),

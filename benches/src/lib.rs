@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod bulk;
 pub mod cluster;
+pub mod dataflow;
 pub mod elastic;
 pub mod ledger;
 pub mod walk;

@@ -104,6 +104,10 @@ struct Options<O: Args> {
     /// Run each task at once where the program calls it, here and without threads; the result is the same
     #[arg(long)]
     sequential: bool,
+    /// Run each task twice on the same data, and compare what it writes: to find tasks that are no functions of what
+    /// they read
+    #[arg(long)]
+    check: bool,
     #[command(flatten)]
     own: O,
 }
@@ -119,14 +123,17 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
         kinds.add::<Main<P>>("main");
     }
 
-    fn prepare(Options { sequential, own }: Self::Arguments) -> Result<Prepared, Failure> {
+    fn prepare(Options { sequential, check, own }: Self::Arguments) -> Result<Prepared, Failure> {
         let arguments = P::arguments(own)?;
         if sequential {
-            let output: Result<_, WorkflowError> = Workflow::new(P::tasks())
-                .and_then(|workflow| workflow.sequential().run(|| P::run(&arguments)));
+            let workflow = Workflow::new(P::tasks()).map(Workflow::sequential);
+            let workflow = workflow.map(|workflow| if check { workflow.checked() } else { workflow });
+            let output: Result<_, WorkflowError> =
+                workflow.and_then(|workflow| workflow.run(|| P::run(&arguments)));
             return Ok(Prepared::at_once(P::show(output.map_err(Failure::failed)?)));
         }
-        Ok(Prepared::new("main", Main::<P>::job(arguments), |report| {
+        let job = if check { Main::<P>::checked_job(arguments) } else { Main::<P>::job(arguments) };
+        Ok(Prepared::new("main", job, |report| {
             Ok(P::show(Main::<P>::returned(&report).map_err(Failure::failed)?))
         }))
     }

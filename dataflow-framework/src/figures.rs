@@ -12,6 +12,8 @@ pub struct Figures {
     pub depth: u64,
     /// How often a call was tried again.
     pub retries: u64,
+    /// The calls that have failed, which was ignored.
+    pub ignored: u64,
     /// How often a call was run again because what it had written was lost.
     pub repeated: u64,
 }

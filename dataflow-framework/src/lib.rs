@@ -98,6 +98,8 @@ pub mod cli;
 #[doc = include_str!("../../docs/workflows.md")]
 mod workflows {}
 #[cfg(test)]
+mod failing_tests;
+#[cfg(test)]
 mod tests;
 
 pub use dataflow_macros::task;
@@ -108,8 +110,9 @@ pub use self::{
     failure::Failure,
     figures::Figures,
     file::{File, PublishError, Run, set_work_dir},
-    options::Options,
-    program::{Data, Ref, RefMut, Workflow, WorkflowError, reduce},
+    node::time_left,
+    options::{OnFailure, Options},
+    program::{Data, Group, Ref, RefMut, Workflow, WorkflowError, barrier, group, reduce},
     task::{TaskDef, Tasks, TwoOfOneName},
     value::Datum,
 };

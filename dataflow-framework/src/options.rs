@@ -1,5 +1,9 @@
 //! The options of a call.
 
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
 /// How a call is run. A task has options ([`task`](crate::task)), which those of a call replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
@@ -7,11 +11,33 @@ pub struct Options {
     pub priority: i32,
     /// How often a call that has failed is tried again.
     pub retry: u32,
+    /// What follows when a call has failed for good.
+    pub on_failure: OnFailure,
+    /// How long a call may take. One that takes longer has failed. Its thread is left to it until it ends, and another
+    /// one takes its place: so a task that can take much longer should look at [`time_left`](crate::time_left) now and
+    /// then. An external program ([`Run`](crate::Run)) is killed.
+    pub timeout: Option<Duration>,
+}
+
+/// What follows when a call has failed for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum OnFailure {
+    /// What depends on the call is not run. All else is; but a program that was told of no failure, by
+    /// [`Data::get`](crate::Data::get) or another wait, fails at its end.
+    #[default]
+    CancelSuccessors,
+    /// The program fails at once: it ends at its next call, or where it waits.
+    Fail,
+    /// The program goes on as if the call had ended well. What it updates is as before, and its results are those of
+    /// [`Default`]. This has to be said with the task, so that the compiler sees that its results have defaults:
+    /// `#[task(on_failure = ignore)]`.
+    Ignore,
 }
 
 impl Options {
-    /// The options of a task that names none: a priority of 0, and no further try.
-    pub const DEFAULT: Self = Self { priority: 0, retry: 0 };
+    /// The options of a task that names none: a priority of 0, no further try, and no limit of time.
+    pub const DEFAULT: Self =
+        Self { priority: 0, retry: 0, on_failure: OnFailure::CancelSuccessors, timeout: None };
 }
 
 impl Default for Options {
@@ -38,6 +64,20 @@ macro_rules! __options {
             #[must_use]
             $($visible)* fn retry(mut self, times: u32) -> Self {
                 self.options.retry = times;
+                self
+            }
+
+            /// Sets what follows when the call has failed for good.
+            #[must_use]
+            $($visible)* fn on_failure(mut self, what: $crate::OnFailure) -> Self {
+                self.options.on_failure = what;
+                self
+            }
+
+            /// Sets how long the call may take.
+            #[must_use]
+            $($visible)* fn timeout(mut self, timeout: ::core::time::Duration) -> Self {
+                self.options.timeout = ::core::option::Option::Some(timeout);
                 self
             }
         }

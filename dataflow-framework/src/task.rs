@@ -6,6 +6,9 @@ use thiserror::Error;
 
 use crate::{failure::Failed, node::Invocation, options::Options};
 
+/// What runs a call: takes its arguments, and puts what it writes.
+type RunTask = fn(&mut Invocation<'_>) -> Result<(), Failed>;
+
 /// What the attribute [`task`](crate::task) makes of a function.
 #[derive(Clone, Copy)]
 pub struct TaskDef {
@@ -19,7 +22,10 @@ pub struct TaskDef {
     pub options: Options,
     /// Runs a call.
     #[doc(hidden)]
-    pub run: fn(&mut Invocation<'_>) -> Result<(), Failed>,
+    pub run: RunTask,
+    /// Writes what a call writes whose failure is ignored.
+    #[doc(hidden)]
+    pub otherwise: Option<RunTask>,
 }
 
 impl fmt::Debug for TaskDef {

@@ -163,6 +163,14 @@ impl Value {
         (kind.fingerprint)(&**value)
     }
 
+    /// Does the same as [`fingerprint`](Self::fingerprint), but does not rely on how it was encoded before.
+    pub(crate) fn fingerprint_now(&self) -> (u64, u64) {
+        match self.0.value.get() {
+            Some(Typed { value, kind }) => (kind.fingerprint)(&**value),
+            None => self.fingerprint(),
+        }
+    }
+
     /// Returns its size when it is encoded, in bytes; what cannot be encoded counts as nothing.
     pub(crate) fn size(&self) -> u64 {
         if let Some(encoded) = &*self.0.encoded() {

@@ -1,8 +1,8 @@
 //! The items that a task becomes.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
-use syn::{ItemFn, Type};
+use quote::{format_ident, quote, quote_spanned};
+use syn::{ItemFn, Type, spanned::Spanned as _};
 
 use crate::{
     options::Options,
@@ -17,6 +17,7 @@ pub(crate) fn task(function: &ItemFn, signature: &Signature, options: &Options) 
         documented.iter().filter(|attribute| attribute.path().is_ident("doc")).collect::<Vec<_>>();
     let now = now(function);
     let run = run(signature);
+    let (otherwise, has_otherwise) = otherwise(signature, options);
     let parameters: Vec<_> = signature.parameters.iter().map(parameter).collect();
     let names: Vec<_> = signature.parameters.iter().map(|parameter| &parameter.name).collect();
     let passes = signature.parameters.iter().map(pass);
@@ -40,9 +41,12 @@ pub(crate) fn task(function: &ItemFn, signature: &Signature, options: &Options) 
                 signature: #types,
                 options: #options,
                 run: Self::run,
+                otherwise: #has_otherwise,
             };
 
             #now
+
+            #otherwise
 
             fn run(
                 call: &mut ::dataflow_framework::__private::Invocation<'_>,
@@ -121,6 +125,41 @@ fn run(signature: &Signature) -> TokenStream {
         #(call.put(#names);)*
         ::core::result::Result::Ok(())
     }
+}
+
+/// Returns the function that writes what a call writes whose failure is ignored, and how it is named; nothing if no
+/// failure is.
+fn otherwise(
+    Signature { parameters, returned }: &Signature,
+    options: &Options,
+) -> (TokenStream, TokenStream) {
+    if !options.ignores() {
+        return (quote!(), quote!(::core::option::Option::None));
+    }
+    let takes = parameters.iter().map(|Parameter { name, access, of }| match access {
+        Access::Read => quote!(call.read::<#of>()?;),
+        Access::ReadAll => quote!(call.read_all::<#of>()?;),
+        Access::Update => quote!(let #name = call.update::<#of>()?;),
+        Access::Copy => quote!(call.copied::<#of>()?;),
+    });
+    let updated = parameters.iter().filter(|parameter| parameter.access == Access::Update);
+    let updated = updated.map(|Parameter { name, .. }| quote!(call.put(#name);));
+    // At the place of the type, where the compiler tells of one that has no default.
+    let results = returned
+        .results
+        .iter()
+        .map(|of| quote_spanned!(of.span()=> call.put::<#of>(<#of as ::core::default::Default>::default());));
+    let function = quote! {
+        fn otherwise(
+            call: &mut ::dataflow_framework::__private::Invocation<'_>,
+        ) -> ::core::result::Result<(), ::dataflow_framework::__private::Failed> {
+            #(#takes)*
+            #(#updated)*
+            #(#results)*
+            ::core::result::Result::Ok(())
+        }
+    };
+    (function, quote!(::core::option::Option::Some(Self::otherwise)))
 }
 
 fn parameter(Parameter { name, access, of }: &Parameter) -> TokenStream {

@@ -13,7 +13,7 @@ use crate::{
 pub(crate) struct Bench {
     /// `scale` (in the simulator, 10 to 1,000 nodes), `elastic` (nodes that join and leave, a quarter of an
     /// hour), `all` of the others, or some of them: uts, queens, paths, mst, tsp, clique, polls, nodes,
-    /// waits, jobs, decide, workers, replicable, search, memory, termination, bulk, losses, ledger (part
+    /// waits, jobs, decide, workers, replicable, search, dataflow, memory, termination, bulk, losses, ledger (part
     /// of it in the simulator)
     #[arg(required = true)]
     names: Vec<String>,

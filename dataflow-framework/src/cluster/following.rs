@@ -115,13 +115,14 @@ impl Following {
                 memory.add(history);
             }
             Order::MayLeave => self.may_go.store(true, Relaxed),
-            Order::Assign { call, module, name, mark, arguments, in_place, missing } => {
+            Order::Assign { call, module, name, mark, arguments, in_place, manner, missing } => {
                 let Some(task) = tasks.get(&module, &name) else {
                     let reason = format!("a node has no task {module}::{name}");
                     return self.say(&News::Failed { call, reason });
                 };
                 let arguments = arguments.into();
-                let assignment = Assignment { call, task, mark, arguments, in_place, elsewhere: Vec::new() };
+                let elsewhere = Vec::new();
+                let assignment = Assignment { call, task, mark, arguments, in_place, manner, elsewhere };
                 if self.is_leaving.load(Relaxed) {
                     let (call, unchanged) = self.site.give_back(&assignment);
                     return self.say(&News::Returned { call, unchanged });
@@ -155,6 +156,7 @@ impl Report for Following {
     fn ended(&self, call: CallId, outcome: Outcome) {
         self.say(&match outcome {
             Outcome::Written { bytes, ns } => News::Written { call, bytes, ns },
+            Outcome::Ignored { bytes, reason } => News::Ignored { call, bytes, reason },
             Outcome::Failed(failure) => News::Failed { call, reason: failure.reason().to_owned() },
         });
     }

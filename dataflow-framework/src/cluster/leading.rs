@@ -185,6 +185,9 @@ impl Leading {
             News::Remembers(history) => graph.remembers(history),
             News::AllTold => {}
             News::Written { call, bytes, ns } => graph.ended(call, member, Outcome::Written { bytes, ns }),
+            News::Ignored { call, bytes, reason } => {
+                graph.ended(call, member, Outcome::Ignored { bytes, reason });
+            }
             News::Failed { call, reason } => {
                 let name = graph.task_of(call).map_or("", |task| task.name);
                 graph.ended(call, member, Outcome::Failed(Failure::new(name, call, reason)));
@@ -269,7 +272,7 @@ impl Known {
 
 impl Others for Followers {
     fn assign(&self, member: Member, assignment: &Assignment) {
-        let Assignment { call, task, mark, arguments, in_place, elsewhere } = assignment;
+        let Assignment { call, task, mark, arguments, in_place, manner, elsewhere } = assignment;
         let TaskDef { module, name, .. } = **task;
         let order = Order::Assign {
             call: *call,
@@ -278,6 +281,7 @@ impl Others for Followers {
             mark: *mark,
             arguments: arguments.to_vec(),
             in_place: in_place.clone(),
+            manner: *manner,
             missing: elsewhere.iter().map(|source| self.missing(source)).collect(),
         };
         self.order(member, &order);

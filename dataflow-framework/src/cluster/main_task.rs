@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     core::{Divergence, Mark},
-    failure::{Failed, Failure},
+    failure::Failed,
     program::{Flow, Stopped},
     task::{TaskDef, Tasks},
     value::{decode, encode},
@@ -42,7 +42,7 @@ pub trait Program: Sized + 'static {
     /// Runs it.
     ///
     /// # Errors
-    /// Any error; a [`Failure`] if a call has failed.
+    /// Any error; a [`Failure`](crate::Failure) if a call has failed.
     fn run(arguments: &Self::Arguments) -> Result<Self::Output, Box<dyn Error + Send + Sync>>;
 }
 
@@ -92,6 +92,7 @@ pub trait Program: Sized + 'static {
 pub struct Main<P> {
     /// How often the program was started.
     generation: u64,
+    is_checked: bool,
     program: PhantomData<fn() -> P>,
 }
 
@@ -114,7 +115,13 @@ struct Handle(Arc<Station>);
 impl<P: Program> Main<P> {
     /// Creates a job that runs the program.
     pub fn job(arguments: P::Arguments) -> Job<Self> {
-        Job::new(Self { generation: 0, program: PhantomData }, arguments)
+        Job::new(Self { generation: 0, is_checked: false, program: PhantomData }, arguments)
+    }
+
+    /// Creates a job that runs the program, and each task twice, to compare what it writes. See
+    /// [`Workflow::checked`](crate::Workflow::checked).
+    pub fn checked_job(arguments: P::Arguments) -> Job<Self> {
+        Job::new(Self { generation: 0, is_checked: true, program: PhantomData }, arguments)
     }
 
     /// Returns what the program has returned.
@@ -164,6 +171,9 @@ impl<P: Program> Task for Main<P> {
                 let generation = self.generation + 1;
                 if let Some(leading) = station.lead(generation, cx.waker()) {
                     self.generation = generation;
+                    if self.is_checked {
+                        leading.engine.check();
+                    }
                     begin::<P>(station, leading, cx.shared_arc());
                 }
                 Outcome::Wait
@@ -183,11 +193,15 @@ fn begin<P: Program>(station: &Arc<Station>, leading: Arc<Leading>, arguments: A
         let ended = catch_unwind(AssertUnwindSafe(|| program::<P>(&its_station, &leading, &arguments)));
         let result = match ended {
             Ok(result) => result,
-            // It goes on elsewhere.
-            Err(panic) if panic.is::<Stopped>() => match leading.engine.divergence() {
-                Some(divergence) => Err(differs(divergence, &its_station.tasks)),
-                None => return,
-            },
+            Err(panic) if panic.is::<Stopped>() => {
+                let engine = &leading.engine;
+                let differs = engine.divergence().map(|divergence| differs(divergence, &its_station.tasks));
+                match differs.or_else(|| engine.fatal().map(|failure| failure.to_string())) {
+                    Some(reason) => Err(reason),
+                    // It goes on elsewhere.
+                    None => return,
+                }
+            }
             Err(panic) => Err(panicked(&*panic)),
         };
         its_station.returned(run, result);
@@ -208,10 +222,7 @@ fn program<P: Program>(
         let _entered = flow.enter();
         P::run(arguments).map_err(|error| error.to_string())?
     };
-    let (failures, _) = leading.engine.settle();
-    if let Some(failure) = failures.iter().find(|failure| !Failure::is_seen(failure)) {
-        return Err(failure.to_string());
-    }
+    leading.engine.settle().map_err(|failure| failure.to_string())?;
     encode(&returned).map_err(|Failed { reason }| reason)
 }
 

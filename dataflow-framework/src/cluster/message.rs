@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    core::{Argument, CallId, Frame, Held, History, Mark, VersionId},
+    core::{Argument, CallId, Frame, Held, History, Manner, Mark, VersionId},
     failure::Failed,
     node::{Ask, Missing, Piece},
     value::{decode, encode},
@@ -50,6 +50,7 @@ pub(super) enum Order {
         mark: Mark,
         arguments: Vec<Argument>,
         in_place: Vec<bool>,
+        manner: Manner,
         missing: Vec<Missing>,
     },
     Forget(VersionId),
@@ -78,6 +79,11 @@ pub(super) enum News {
         call: CallId,
         bytes: Vec<u64>,
         ns: u64,
+    },
+    Ignored {
+        call: CallId,
+        bytes: Vec<u64>,
+        reason: String,
     },
     Failed {
         call: CallId,

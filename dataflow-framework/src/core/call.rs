@@ -1,6 +1,6 @@
 //! Calls of tasks.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,32 @@ pub(crate) enum Outcome {
         /// How long it has taken.
         ns: u64,
     },
+    /// It has failed, which is to be ignored: all its versions are there, as before or of default values.
+    Ignored {
+        bytes: Vec<u64>,
+        reason: String,
+    },
     Failed(Failure),
+}
+
+/// How a call is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Manner {
+    pub(crate) failing: Failing,
+    /// How long it may take.
+    pub(crate) timeout: Option<Duration>,
+    /// Whether it is run twice, and what it writes compared.
+    pub(crate) is_checked: bool,
+}
+
+/// What a call writes if its task fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) enum Failing {
+    #[default]
+    Nothing,
+    Defaults,
+    /// It has failed before: so it writes defaults at once, since others may have seen them.
+    HasFailed,
 }
 
 /// A call that is unfinished, or needed to make again what it has written.

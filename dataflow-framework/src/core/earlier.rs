@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    call::{CallId, CallState},
+    call::{CallId, CallState, Outcome},
     graph::{Action, Graph},
     history::History,
     mark::Mark,
@@ -97,14 +97,17 @@ impl Graph {
 
     /// Takes in that a call of an earlier run has ended that the program has not made yet. What it has written was told
     /// before.
-    pub(super) fn ended_early(&mut self, id: CallId, member: Member, has_written: bool) {
+    pub(super) fn ended_early(&mut self, id: CallId, member: Member, outcome: &Outcome) {
         let Some(earlier) = self.earlier.get_mut(&id).filter(|earlier| earlier.runs_on == Some(member))
         else {
             return;
         };
         earlier.runs_on = None;
-        if has_written {
-            self.has_ended(id);
+        match outcome {
+            Outcome::Written { .. } => self.has_ended(id),
+            Outcome::Ignored { .. } => self.is_ignored(id),
+            // It is tried again.
+            Outcome::Failed(_) => {}
         }
     }
 
@@ -161,6 +164,12 @@ impl Graph {
             self.history.ends(id);
             self.news.ends(id);
         }
+    }
+
+    /// The same for a call that has failed and has written defaults.
+    pub(super) fn is_ignored(&mut self, id: CallId) {
+        self.history.ignores(id);
+        self.news.ignores(id);
     }
 
     /// The same for a call that has failed for good.

@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{
-    call::{Argument, Call, CallId, CallState, NewCall, Outcome},
+    call::{Argument, Call, CallId, CallState, Manner, NewCall, Outcome},
     earlier::{Divergence, Earlier},
     history::History,
     levels::Levels,
@@ -56,8 +56,12 @@ pub(crate) struct Graph {
     pub(super) unfinished: usize,
     /// What is to be done, and was not taken yet.
     pub(super) actions: Vec<Action>,
-    /// Failures of calls.
+    /// Failures of calls, of which the program may not have been told.
     pub(super) failures: Vec<Failure>,
+    /// The failure with which the program is to end at once.
+    pub(super) fatal: Option<Failure>,
+    /// Whether each call is run twice, and what it writes compared.
+    pub(super) is_checked: bool,
     pub(super) figures: Figures,
 }
 
@@ -77,7 +81,7 @@ pub(crate) enum Action {
 }
 
 /// A call that is to run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Assignment {
     pub(crate) call: CallId,
     pub(crate) task: &'static TaskDef,
@@ -85,6 +89,7 @@ pub(crate) struct Assignment {
     pub(crate) arguments: Arc<[Argument]>,
     /// Whether the version of each [`Argument::Update`] may be changed in place, in their order.
     pub(crate) in_place: Vec<bool>,
+    pub(crate) manner: Manner,
     /// What it reads that is not with its member, and where it is. Members tell of the copies that they
     /// [get](Graph::copied), but not of those that they change in place.
     pub(crate) elsewhere: Vec<Source>,
@@ -119,8 +124,15 @@ impl Graph {
             unfinished: 0,
             actions: Vec::new(),
             failures: Vec::new(),
+            fatal: None,
+            is_checked: false,
             figures: Figures::default(),
         }
+    }
+
+    /// Has each call run twice from now on, and what it writes compared.
+    pub(crate) fn check(&mut self) {
+        self.is_checked = true;
     }
 
     /// Adds a call. The program has one handle of each version that it writes.
@@ -182,7 +194,7 @@ impl Graph {
         }
         match (refused, known.and_then(|known| known.runs_on)) {
             (Some(failure), _) => {
-                self.failures.push(failure.clone());
+                self.notes(id, &failure, options.on_failure);
                 self.cancel(id, &failure);
             }
             (None, Some(member)) if !has_failed => {
@@ -268,10 +280,10 @@ impl Graph {
     /// meanwhile.
     pub(crate) fn ended(&mut self, id: CallId, member: Member, outcome: Outcome) {
         if id >= self.next {
-            return self.ended_early(id, member, matches!(outcome, Outcome::Written { .. }));
+            return self.ended_early(id, member, &outcome);
         }
         if !self.runs_on(id, member) {
-            if let Outcome::Written { bytes, .. } = outcome {
+            if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = outcome {
                 self.is_left_over(id, member, &bytes);
             }
             return;
@@ -280,6 +292,10 @@ impl Graph {
         match outcome {
             Outcome::Written { bytes, ns } => {
                 self.members.took(ns);
+                self.written(id, member, &bytes);
+            }
+            Outcome::Ignored { bytes, reason } => {
+                self.ignored(id, &reason);
                 self.written(id, member, &bytes);
             }
             Outcome::Failed(failure) => self.failed(id, &failure),
@@ -330,7 +346,7 @@ impl Graph {
     }
 
     /// Forgets what nobody needs of a call that has ended.
-    fn is_over(&mut self, id: CallId, arguments: &[Argument]) {
+    pub(super) fn is_over(&mut self, id: CallId, arguments: &[Argument]) {
         self.release_inputs(id, arguments);
         let written = self.calls[&id].written(id);
         if !self.has_losses || self.calls[&id].writes == 0 {
@@ -377,43 +393,6 @@ impl Graph {
                     self.is_ready(reader);
                 }
             }
-        }
-    }
-
-    fn failed(&mut self, id: CallId, failure: &Failure) {
-        let call = self.calls.get_mut(&id).expect("it was assigned");
-        call.failures += 1;
-        if call.failures <= call.options.retry {
-            self.figures.retries += 1;
-            return self.begins_again(id);
-        }
-        self.failures.push(failure.clone());
-        call.state = CallState::Worker;
-        self.has_failed(id, failure.reason());
-        self.cancel(id, failure);
-    }
-
-    /// Ends a call without what it writes, and all calls that need it.
-    pub(super) fn cancel(&mut self, id: CallId, failure: &Failure) {
-        let mut cancelled = vec![id];
-        while let Some(id) = cancelled.pop() {
-            let Some(call) = self.calls.get_mut(&id) else { continue };
-            // Whoever reads two failed versions is met twice; and one that runs has got what it reads.
-            if matches!(call.state, CallState::Done | CallState::Runs(_)) {
-                continue;
-            }
-            call.state = CallState::Done;
-            self.unfinished -= 1;
-            let (arguments, written) = (Arc::clone(&call.arguments), call.written(id));
-            for id in written {
-                // If the call had run before, some may be there, or not be needed any more.
-                let Some(version) = self.versions.get_mut(&id).filter(|version| !version.is_present()) else {
-                    continue;
-                };
-                version.state = State::Failed(failure.clone());
-                cancelled.extend(&version.readers);
-            }
-            self.is_over(id, &arguments);
         }
     }
 
@@ -478,8 +457,8 @@ impl Graph {
     fn assign(&mut self, id: CallId) {
         let call = &self.calls[&id];
         let (task, mark, arguments) = (call.task, call.mark, Arc::clone(&call.arguments));
-        // What is changed in place and then fails is lost for another attempt.
-        let is_last_attempt = call.failures == call.options.retry;
+        let manner = self.manner(id, call);
+        let has_one_run = manner.has_one_run() && call.failures == call.options.retry;
         let member = self.choose(&arguments);
         self.members.assigned(member);
         self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Runs(member);
@@ -497,10 +476,10 @@ impl Graph {
                 }
             }
             if let Argument::Update(version) = argument {
-                in_place.push(is_last_attempt && self.takes(id, member, *version));
+                in_place.push(has_one_run && self.takes(id, member, *version));
             }
         }
-        let assignment = Assignment { call: id, task, mark, arguments, in_place, elsewhere };
+        let assignment = Assignment { call: id, task, mark, arguments, in_place, manner, elsewhere };
         self.actions.push(Action::Assign(member, assignment));
     }
 
@@ -563,11 +542,6 @@ impl Graph {
     /// Returns what was counted.
     pub(crate) fn figures(&self) -> Figures {
         self.figures
-    }
-
-    /// Returns the failures of calls since this was last asked.
-    pub(crate) fn take_failures(&mut self) -> Vec<Failure> {
-        std::mem::take(&mut self.failures)
     }
 
     pub(super) fn version_mut(&mut self, version: VersionId) -> &mut Version {

@@ -1,6 +1,6 @@
 //! What other nodes remember of a program, for the case that its node is lost: which calls have ended, and how.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,8 @@ pub(crate) struct History {
     ended: BTreeMap<CallId, CallId>,
     /// The calls that have failed for good, and why.
     failed: BTreeMap<CallId, String>,
+    /// The calls that have failed, and have written defaults.
+    ignored: BTreeSet<CallId>,
 }
 
 impl History {
@@ -47,6 +49,17 @@ impl History {
         self.failed.insert(call, reason.to_owned());
     }
 
+    /// Adds a call that has failed and has written defaults.
+    pub(super) fn ignores(&mut self, call: CallId) {
+        self.ends(call);
+        self.ignored.insert(call);
+    }
+
+    /// Returns whether a call has failed and has written defaults.
+    pub(super) fn is_ignored(&self, call: CallId) -> bool {
+        self.ignored.contains(&call)
+    }
+
     fn add_range(&mut self, mut start: CallId, mut end: CallId) {
         if start >= end {
             return;
@@ -70,6 +83,7 @@ impl History {
             self.add_range(start, end);
         }
         self.failed.extend(other.failed);
+        self.ignored.extend(other.ignored);
     }
 
     /// Returns it in pieces, each of which fits into a message.
@@ -77,11 +91,15 @@ impl History {
         let mut pieces = Vec::new();
         let ranges: Vec<_> = self.ended.iter().map(|(start, end)| (*start, *end)).collect();
         for ranges in ranges.chunks(RANGES_MAX) {
-            pieces.push(Self { ended: ranges.iter().copied().collect(), failed: BTreeMap::new() });
+            pieces.push(Self { ended: ranges.iter().copied().collect(), ..Self::default() });
         }
         let failed: Vec<_> = self.failed.iter().map(|(call, reason)| (*call, reason.clone())).collect();
         for failed in failed.chunks(FAILURES_MAX) {
-            pieces.push(Self { ended: BTreeMap::new(), failed: failed.iter().cloned().collect() });
+            pieces.push(Self { failed: failed.iter().cloned().collect(), ..Self::default() });
+        }
+        let ignored: Vec<_> = self.ignored.iter().copied().collect();
+        for ignored in ignored.chunks(RANGES_MAX) {
+            pieces.push(Self { ignored: ignored.iter().copied().collect(), ..Self::default() });
         }
         pieces
     }
@@ -113,8 +131,9 @@ mod tests {
         for call in 0..40 {
             history.fails(2 * call + 1, "as it was told");
         }
+        history.ignores(20);
         let pieces = history.pieces();
-        assert_eq!(pieces.len(), 3 + 3);
+        assert_eq!(pieces.len(), 3 + 3 + 1);
         let mut whole = History::default();
         for piece in pieces {
             whole.add(piece);

@@ -91,7 +91,8 @@ impl Graph {
                     format!("{} nodes were lost to which it was assigned, one after another", call.deaths);
                 let failure = Failure::new(call.task.name, id, reason);
                 call.state = CallState::Worker;
-                self.failures.push(failure.clone());
+                let on_failure = call.options.on_failure;
+                self.notes(id, &failure, on_failure);
                 self.has_failed(id, failure.reason());
                 return self.cancel(id, &failure);
             }

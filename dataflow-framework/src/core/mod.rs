@@ -3,6 +3,7 @@
 
 mod call;
 mod earlier;
+mod failing;
 mod graph;
 mod history;
 mod levels;
@@ -21,7 +22,7 @@ mod graph_tests;
 mod properties_tests;
 
 pub(crate) use self::{
-    call::{Argument, CallId, NewCall, Outcome},
+    call::{Argument, CallId, Failing, Manner, NewCall, Outcome},
     earlier::{Divergence, Held},
     graph::{Action, Assignment, Graph, Input},
     history::History,

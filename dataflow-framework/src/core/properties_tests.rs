@@ -9,13 +9,16 @@ use std::{
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    Action, Argument, Assignment, CallId, Graph, Held, History, Input, Mark, Member, Outcome, Source,
-    VersionId,
+    Action, Argument, Assignment, CallId, Failing, Graph, Held, History, Input, Mark, Member, Outcome,
+    Source, VersionId,
     call::CallState,
     graph_tests::{new_call, version},
     version::State,
 };
-use crate::{failure::Failure, options::Options};
+use crate::{
+    failure::Failure,
+    options::{OnFailure, Options},
+};
 
 /// The number of variables of a program.
 const VARIABLES: usize = 5;
@@ -37,6 +40,8 @@ enum Statement {
         fails: bool,
         options: Options,
     },
+    /// The program cancels so many of its last calls.
+    Cancel(u64),
     /// A call that was assigned ends, if there is one.
     End(prop::sample::Index),
     /// The program waits for a variable.
@@ -64,13 +69,18 @@ enum Statement {
 impl Statement {
     /// Returns whether it is one of the program, and not something that happens.
     fn is_of_program(&self) -> bool {
-        matches!(self, Self::New(_) | Self::Clone { .. } | Self::Call { .. } | Self::Get(_))
+        matches!(self, Self::New(_) | Self::Clone { .. } | Self::Call { .. } | Self::Get(_) | Self::Cancel(_))
     }
 }
 
 fn statement() -> impl Strategy<Value = Statement> {
     let variable = || 0..VARIABLES;
-    let options = (-1..=1, 0..=1_u32).prop_map(|(priority, retry)| Options { priority, retry });
+    let options = (-1..=1, 0..=1_u32, 0..3).prop_map(|(priority, retry, ignores)| Options {
+        priority,
+        retry,
+        on_failure: if ignores == 0 { OnFailure::Ignore } else { OnFailure::CancelSuccessors },
+        timeout: None,
+    });
     let call = (vec(variable(), 0..3), vec(variable(), 0..3), prop::option::of(variable()), 0..12, options);
     prop_oneof![
         1 => variable().prop_map(Statement::New),
@@ -81,6 +91,7 @@ fn statement() -> impl Strategy<Value = Statement> {
             updates.dedup();
             Statement::Call { reads, updates, result, fails: fails == 0, options }
         }),
+        1 => (1..10_u64).prop_map(Statement::Cancel),
         5 => any::<prop::sample::Index>().prop_map(Statement::End),
         1 => variable().prop_map(Statement::Get),
         1 => (1..3_u32).prop_map(Statement::Join),
@@ -104,6 +115,11 @@ fn written(id: CallId, slot: u32, inputs: &[u64]) -> u64 {
     hasher.finish()
 }
 
+/// What a call writes in one slot whose failure is ignored: what it would have updated, then defaults.
+fn default_of(slot: u32, updated: &[u64]) -> u64 {
+    updated.get(slot as usize).copied().unwrap_or_default()
+}
+
 /// A call that runs.
 #[derive(Debug)]
 struct Running {
@@ -120,6 +136,8 @@ struct Run {
     next: CallId,
     /// The variables in the sequential run.
     values: Vec<Value>,
+    /// The calls on which each of them depends.
+    depends: Vec<BTreeSet<CallId>>,
     /// The same as handles.
     handles: Vec<VersionId>,
     /// What each member keeps.
@@ -149,6 +167,7 @@ impl Run {
             graph: Graph::new(has_losses),
             next: 0,
             values: Vec::new(),
+            depends: Vec::new(),
             handles: Vec::new(),
             stores: BTreeMap::new(),
             running: Vec::new(),
@@ -170,6 +189,7 @@ impl Run {
     fn begin_program(&mut self) {
         self.values.clear();
         self.handles.clear();
+        self.depends = vec![BTreeSet::new(); VARIABLES];
         for _ in 0..VARIABLES {
             let (value, handle) = self.bring();
             self.values.push(Ok(value));
@@ -215,14 +235,17 @@ impl Run {
             Statement::New(variable) => {
                 let (value, handle) = self.bring();
                 self.assign(*variable, Ok(value), handle);
+                self.depends[*variable].clear();
             }
             Statement::Clone { from, to } => {
                 self.graph.retain(self.handles[*from]);
                 self.assign(*to, self.values[*from], self.handles[*from]);
+                self.depends[*to] = self.depends[*from].clone();
             }
             Statement::Call { reads, updates, result, fails, options } => {
                 self.call(reads, updates, *result, *fails, *options);
             }
+            Statement::Cancel(calls) => self.cancel(*calls),
             Statement::End(which) => self.end_any(*which),
             Statement::Get(variable) => self.get(*variable),
             Statement::Join(workers) => self.join(*workers),
@@ -246,6 +269,21 @@ impl Run {
         }
         self.perform();
         self.check();
+    }
+
+    /// Cancels those of so many last calls that have not begun.
+    fn cancel(&mut self, calls: u64) {
+        let last = self.next.saturating_sub(calls)..self.next;
+        let cancelled: BTreeSet<CallId> =
+            last.clone().filter(|call| self.graph.can_be_cancelled(*call)).collect();
+        self.graph.cancel_all(last);
+        for (variable, depends) in self.depends.iter().enumerate() {
+            // It may be there from an earlier run of the program.
+            let is_present = self.graph.versions[&self.handles[variable]].is_present();
+            if let Some(call) = depends.intersection(&cancelled).next().filter(|_| !is_present) {
+                self.values[variable] = Err(*call);
+            }
+        }
     }
 
     /// Ends a call, or something that is copied, if there is any.
@@ -422,12 +460,18 @@ impl Run {
         }
         let inputs: Result<Vec<u64>, CallId> =
             reads.iter().chain(updates).map(|one| self.values[*one]).collect();
+        let was_cancelled = self.graph.history().failure(id).is_some();
+        let ignores = options.on_failure == OnFailure::Ignore;
         // Which of several failures is told is not said.
         let value = |slot| match &inputs {
             Err(failed) => Err(*failed),
-            Ok(_) if fails => Err(id),
+            Ok(_) if was_cancelled || (fails && !ignores) => Err(id),
+            Ok(inputs) if fails => Ok(default_of(slot, &inputs[reads.len()..])),
             Ok(inputs) => Ok(written(id, slot, inputs)),
         };
+        let read = reads.iter().chain(updates);
+        let depends: BTreeSet<_> =
+            read.flat_map(|one| self.depends[*one].iter().copied()).chain([id]).collect();
         let mut arguments = vec![Argument::ReadAll(reads.iter().map(|read| self.handles[*read]).collect())];
         arguments.extend(updates.iter().map(|update| Argument::Update(self.handles[*update])));
         let slots: Vec<usize> = updates.iter().copied().chain(result).collect();
@@ -436,6 +480,7 @@ impl Run {
         self.graph.call(id, new_call(arguments, writes, options));
         for (slot, variable) in (0..).zip(slots) {
             self.assign(variable, value(slot), version(id, slot));
+            self.depends[variable] = depends.clone();
         }
     }
 
@@ -578,19 +623,28 @@ impl Run {
         }
         let Running { member, assignment, inputs, is_earlier } = self.running.swap_remove(which);
         let Assignment { call, mark, .. } = assignment;
-        if self.failing.contains(&call) {
+        let fails = self.failing.contains(&call);
+        if fails && assignment.manner.failing == Failing::Nothing {
             let failure = Failure::new("task", call, "as it was told");
             return self.graph.ended(call, member, Outcome::Failed(failure));
         }
+        assert!(fails || assignment.manner.failing != Failing::HasFailed, "{call} has not failed");
         let writes = self.writes[&call];
+        let reads = assignment.arguments[0].versions().len();
         for slot in 0..writes {
-            self.put(member, version(call, slot), (written(call, slot, &inputs), mark));
+            let value = if fails { default_of(slot, &inputs[reads..]) } else { written(call, slot, &inputs) };
+            self.put(member, version(call, slot), (value, mark));
             if is_earlier {
                 self.graph.holds(member, Held { version: version(call, slot), mark, bytes: 8 });
             }
         }
         let bytes = (0..writes).map(|_| 8).collect();
-        self.graph.ended(call, member, Outcome::Written { bytes, ns: 1_000_000 });
+        let outcome = if fails {
+            Outcome::Ignored { bytes, reason: "as it was told".to_owned() }
+        } else {
+            Outcome::Written { bytes, ns: 1_000_000 }
+        };
+        self.graph.ended(call, member, outcome);
     }
 
     /// Checks that everything is where the graph says it is.

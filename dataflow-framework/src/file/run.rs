@@ -5,12 +5,16 @@ use std::{
     fs,
     io::{self, ErrorKind, PipeReader, Read as _},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
     thread,
     time::Duration,
 };
 
+use wait_timeout::ChildExt as _;
+
 use super::{File, check, is_single, sandbox::Sandbox};
+use crate::time_left;
 
 /// How much is shown of the end of what a program has said, in bytes and in lines.
 const SAID_BYTES_MAX: usize = 8 << 10;
@@ -23,12 +27,16 @@ const SHOWN_CHARS_MAX: usize = 500;
 const STARTS_MAX: u32 = 100;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
+/// How long is waited for the end of what a program has said that was killed.
+const SAID_LATE_MAX: Duration = Duration::from_millis(100);
+
 /// A run of an external program, on files: what a task does whose work is done by one.
 ///
 /// The program runs in a directory of its own, which is empty but for copies of the files that are its arguments, under
 /// their names. So it may write what it likes, and programs that run side by side are not in each other's way. It has
 /// the environment of this process, and nothing to read unless [`stdin_from`](Self::stdin_from) gives it something.
-/// What is not made a [`File`] is removed.
+/// What is not made a [`File`] is removed. It is killed when the time of the call is over
+/// ([`Options::timeout`](crate::Options::timeout)).
 ///
 /// # Examples
 /// ```
@@ -163,8 +171,13 @@ impl<'a> Run<'a> {
         // It holds an end of the pipe: nobody would hear that the program has closed its own.
         drop(command);
         let mut child = started.map_err(|error| not_started(&program, &shown_command, &error))?;
-        let said = hear(hears);
-        let status = child.wait()?;
+        let (status, said) = match time_left() {
+            None => {
+                let said = hear(hears);
+                (child.wait()?, said)
+            }
+            Some(left) => wait_for(&mut child, hears, left, &shown_command)?,
+        };
         if !status.success() {
             return Err(io::Error::other(format!("{shown_command} has failed: {status}{}", shown(&said))));
         }
@@ -198,6 +211,32 @@ impl Ran {
         }
         Ok(files.map(|file| file.expect("each name has its place")))
     }
+}
+
+/// Waits for the end of a program for so long, and kills it then; but not the programs that it has started itself.
+/// Returns its exit status, and the end of what it has said.
+fn wait_for(
+    child: &mut Child,
+    hears: PipeReader,
+    left: Duration,
+    command: &str,
+) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let (tell, told) = mpsc::channel();
+    // Whom it has started may keep its end of the pipe.
+    thread::Builder::new().name("listener".to_owned()).spawn(move || {
+        let said = hear(hears);
+        // Nobody waits for it any more if the program was killed.
+        drop(tell.send(said));
+    })?;
+    if let Some(status) = child.wait_timeout(left)? {
+        let said = told.recv_timeout(left).unwrap_or_default();
+        return Ok((status, said));
+    }
+    child.kill()?;
+    child.wait()?;
+    let said = told.recv_timeout(SAID_LATE_MAX).unwrap_or_default();
+    let text = format!("{command} was killed when the time of the call was over{}", shown(&said));
+    Err(io::Error::new(ErrorKind::TimedOut, text))
 }
 
 /// Returns a path to a program as one that does not depend on the current directory, which will be another one.

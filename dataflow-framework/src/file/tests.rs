@@ -1,11 +1,13 @@
 //! Files as data, and external programs.
 
 use std::{
+    error::Error,
     fs,
     io::{self, BufRead as _, BufReader, ErrorKind, Write as _},
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use super::{File, PublishError, Run};
@@ -47,7 +49,7 @@ fn file(content: &str) -> File {
 }
 
 /// Runs a program without threads and on three workers.
-fn everywhere(program: fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+fn everywhere(program: fn() -> Result<(), Box<dyn Error + Send + Sync>>) {
     let workflow = || Workflow::new(table()).expect("no two tasks have one name");
     workflow().sequential().run(program).expect("it succeeds");
     workflow().workers(3).run(program).expect("it succeeds");
@@ -185,7 +187,7 @@ fn a_file_that_has_vanished_fails_what_reads_it() -> Result<(), WorkflowError> {
         let failure = twice.get().expect_err("it cannot be read");
         assert!(failure.reason().contains("data: it cannot be read: No such file"), "{failure}");
         twice.publish("never")?;
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        Ok::<_, Box<dyn Error + Send + Sync>>(())
     });
     let error = error.expect_err("it depends on a call that has failed").to_string();
     assert!(error.contains("task `twice`") && !Path::new("never").exists(), "{error}");
@@ -385,5 +387,27 @@ fn the_files_of_a_process_that_was_killed_are_removed_by_the_next_one() -> io::R
     assert_eq!(left()?, 1);
     assert!(keeps().stdin(Stdio::null()).output()?.status.success());
     assert_eq!(left()?, 0);
+    Ok(())
+}
+
+#[test]
+fn a_program_is_killed_when_the_time_of_the_call_is_over() -> Result<(), Box<dyn Error + Send + Sync>> {
+    #[task]
+    fn linger() -> io::Result<File> {
+        // The second one is started by the first, and keeps its standard error open.
+        Run::new("sh").word("-c").word("echo lingers >&2; sleep 3 & sleep 3600").stdout_to("nothing")
+    }
+    #[task]
+    fn hurry() -> io::Result<File> {
+        Run::new("sh").word("-c").word("echo done").stdout_to("said")
+    }
+    Workflow::new(tasks![linger, hurry])?.workers(2).run(|| {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(hurry::with().timeout(hour).call().get()?.read_to_string()?, "done\n");
+        let late = linger::with().timeout(Duration::from_millis(200)).call();
+        let failure = late.get().expect_err("it takes too long");
+        assert!(failure.reason().contains("longer than 200ms"), "{failure}");
+        Ok::<_, Box<dyn Error + Send + Sync>>(())
+    })?;
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! What runs calls: the versions that are here, those that are on their way, and the threads on which tasks run.
 
+mod attempt;
+mod deadline;
 mod fetches;
 mod invocation;
 mod queue;
@@ -9,7 +11,7 @@ mod store;
 /// Another node, as the runtime names it.
 pub(crate) use taskwork::NodeId as Peer;
 
-pub use self::invocation::Invocation;
+pub use self::{deadline::time_left, invocation::Invocation};
 pub(crate) use self::{
     fetches::{Ask, Missing, Piece},
     queue::{Crew, Queue},

@@ -5,9 +5,13 @@ use std::{
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
+    time::Instant,
 };
 
-use super::site::Site;
+use super::{
+    deadline::{Deadline, Deadlines},
+    site::Site,
+};
 use crate::core::Assignment;
 
 /// The calls that wait for a thread. Their number is bounded by the graph, which assigns them.
@@ -15,6 +19,7 @@ use crate::core::Assignment;
 pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
+    deadlines: Arc<Deadlines>,
 }
 
 /// A call of a site that waits for a thread.
@@ -26,9 +31,17 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn run(self) {
-        self.site.run(self.epoch, self.assignment);
+    fn run(self) -> Continues {
+        self.site.run(self.epoch, self.assignment)
     }
+}
+
+/// Whether the thread that has run a call takes the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Continues {
+    Here,
+    /// Another thread has taken its place, since the call took too long.
+    Elsewhere,
 }
 
 #[derive(Default)]
@@ -36,6 +49,8 @@ struct State {
     waiting: VecDeque<Waiting>,
     /// The number of threads that wait.
     idle: usize,
+    /// The number of threads, without those that were left to calls that take too long.
+    threads: usize,
     is_over: bool,
 }
 
@@ -76,9 +91,60 @@ impl Queue {
         let next = self.lock().waiting.pop_front();
         let is_one = next.is_some();
         if let Some(next) = next {
-            next.run();
+            // Where the program runs calls itself they have no deadlines that others could see to.
+            let _: Continues = next.run();
         }
         is_one
+    }
+
+    /// Has something done when the deadline of a call passes that begins on one of the threads, and another thread
+    /// started then. `None` if the program runs its calls itself, or that thread could not be started.
+    pub(super) fn watch(
+        self: &Arc<Self>,
+        deadline: Instant,
+        passed: impl FnOnce() + Send + 'static,
+    ) -> Option<Deadline> {
+        // Otherwise the program runs its calls itself.
+        if self.lock().threads == 0 {
+            return None;
+        }
+        let queue = Arc::downgrade(self);
+        let passed = move || {
+            passed();
+            let Some(queue) = queue.upgrade() else { return };
+            queue.ends_thread();
+            if let Err(error) = queue.work("task worker in place of another") {
+                tracing::error!(%error, "no thread could be started in the place of one whose call takes too long");
+            }
+        };
+        match self.deadlines.set(deadline, passed) {
+            Ok(deadline) => Some(deadline),
+            Err(error) => {
+                tracing::warn!(%error, "no thread could be started that watches for calls that take too long");
+                None
+            }
+        }
+    }
+
+    /// Starts a thread that runs calls.
+    fn work(self: &Arc<Self>, name: &str) -> io::Result<()> {
+        let queue = Arc::clone(self);
+        let work = move || {
+            while let Some(next) = queue.next() {
+                if next.run() == Continues::Elsewhere {
+                    return;
+                }
+            }
+            queue.ends_thread();
+        };
+        self.lock().threads += 1;
+        let started = thread::Builder::new().name(name.to_owned()).spawn(work);
+        started.map(drop).inspect_err(|_| self.ends_thread())
+    }
+
+    fn ends_thread(&self) {
+        self.lock().threads -= 1;
+        self.changed.notify_all();
     }
 
     /// Removes the calls of a site, and returns them.
@@ -97,12 +163,20 @@ impl Queue {
         self.lock().is_over = true;
         self.changed.notify_all();
     }
+
+    /// Waits until the threads have ended, or were left to calls that take too long.
+    fn wait_for_threads(&self) {
+        let mut state = self.lock();
+        while state.threads > 0 {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }
 
 /// The threads that run calls, until this is dropped.
 pub(crate) struct Crew {
     queue: Arc<Queue>,
-    threads: Vec<thread::JoinHandle<()>>,
+    is_awaited: bool,
 }
 
 impl Crew {
@@ -111,31 +185,25 @@ impl Crew {
     /// # Errors
     /// If a thread cannot be started.
     pub(crate) fn start(queue: &Arc<Queue>, workers: usize) -> io::Result<Self> {
-        let mut crew = Self { queue: Arc::clone(queue), threads: Vec::new() };
+        let crew = Self { queue: Arc::clone(queue), is_awaited: true };
         for number in 0..workers {
-            let queue = Arc::clone(queue);
-            let work = move || {
-                while let Some(next) = queue.next() {
-                    next.run();
-                }
-            };
-            crew.threads.push(thread::Builder::new().name(format!("task worker {number}")).spawn(work)?);
+            queue.work(&format!("task worker {number}"))?;
         }
         Ok(crew)
     }
 
     /// Ends the threads, and does not wait for the calls that they run.
     pub(crate) fn leave(mut self) {
-        self.threads.clear();
+        self.is_awaited = false;
     }
 }
 
 impl Drop for Crew {
     fn drop(&mut self) {
         self.queue.end();
-        for thread in self.threads.drain(..) {
-            // Tasks that panic do not end their thread.
-            drop(thread.join());
+        if self.is_awaited {
+            self.queue.wait_for_threads();
         }
+        self.queue.deadlines.end();
     }
 }

@@ -5,18 +5,18 @@
 
 use std::{
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
+    attempt::{self, Written},
+    deadline::{self, Deadline},
     fetches::{Arrived, Ask, Fetches, GivenUp, Missing, Piece},
-    invocation::Invocation,
-    queue::Queue,
+    queue::{Continues, Queue},
     store::Store,
 };
 use crate::{
@@ -230,10 +230,10 @@ impl Site {
     }
 
     /// Runs a call that was assigned in a run of the program, unless that is over.
-    pub(crate) fn run(&self, epoch: u64, assignment: Assignment) {
-        let Assignment { call, task, mark, .. } = assignment;
+    pub(crate) fn run(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Continues {
+        let Assignment { call, mark, .. } = assignment;
         if !self.begins(epoch, call, mark) {
-            return;
+            return Continues::Here;
         }
         let inputs = match self.store.inputs(&assignment) {
             Ok(inputs) => inputs,
@@ -243,38 +243,83 @@ impl Site {
                 if let Some(report) = report.filter(|_| is_current) {
                     report.unable(call, missing);
                 }
-                return;
+                return Continues::Here;
             }
+        };
+        let (deadline, mut watch) = match assignment.manner.timeout {
+            Some(timeout) => self.watch(epoch, &assignment, &inputs, timeout),
+            None => (None, None),
         };
         let begun = Instant::now();
-        let outcome = match run_task(&assignment, inputs) {
-            Ok(written) => {
-                let bytes = (0..).zip(written).map(|(slot, value)| {
-                    let bytes = if self.has_peers { value.size() } else { 0 };
-                    self.store.put(VersionId { call, slot }, value, mark, bytes);
-                    bytes
-                });
-                let bytes = bytes.collect();
-                let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                Outcome::Written { bytes, ns }
-            }
-            Err(Failed { reason }) => Outcome::Failed(Failure::new(task.name, call, reason)),
-        };
+        let written = attempt::run(&assignment, inputs, deadline);
+        let is_late = watch.take().is_some_and(|deadline| !deadline.meet());
+        if is_late {
+            // Its failure was told, and another thread has taken the place of this one.
+            return Continues::Elsewhere;
+        }
+        let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let outcome = self.outcome(&assignment, written, ns);
         // Its inputs are not in use any more when the next call is assigned.
         drop(assignment);
-        let (report, is_current) = self.ends(epoch, call);
-        if let Some(report) = report {
-            if let Outcome::Written { bytes, .. } = &outcome
-                && !is_current
-            {
-                let held = |(slot, bytes): (u32, &u64)| {
-                    let version = VersionId { call, slot };
-                    Held { version, mark, bytes: *bytes }
-                };
-                report.holds((0..).zip(bytes).map(held).collect());
-            }
-            report.ended(call, outcome);
+        self.tell(epoch, (call, mark), outcome);
+        Continues::Here
+    }
+
+    /// Keeps what a call has written, and returns how it has ended.
+    fn outcome(&self, assignment: &Assignment, written: Result<Written, Failed>, ns: u64) -> Outcome {
+        let Assignment { call, task, mark, .. } = *assignment;
+        let put = |written: Vec<Value>| -> Vec<u64> {
+            let bytes = (0..).zip(written).map(|(slot, value)| {
+                let bytes = if self.has_peers { value.size() } else { 0 };
+                self.store.put(VersionId { call, slot }, value, mark, bytes);
+                bytes
+            });
+            bytes.collect()
+        };
+        match written {
+            Ok(Written::ByTask(written)) => Outcome::Written { bytes: put(written), ns },
+            Ok(Written::Defaults(written, reason)) => Outcome::Ignored { bytes: put(written), reason },
+            Err(Failed { reason }) => Outcome::Failed(Failure::new(task.name, call, reason)),
         }
+    }
+
+    /// Tells how a call has ended.
+    fn tell(&self, epoch: u64, (call, mark): (CallId, Mark), outcome: Outcome) {
+        let (report, is_current) = self.ends(epoch, call);
+        let Some(report) = report else { return };
+        if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = &outcome
+            && !is_current
+        {
+            let held = |(slot, bytes): (u32, &u64)| {
+                let version = VersionId { call, slot };
+                Held { version, mark, bytes: *bytes }
+            };
+            report.holds((0..).zip(bytes).map(held).collect());
+        }
+        report.ended(call, outcome);
+    }
+
+    /// Sets the deadline of a call that begins. If it passes, the call has failed, and its thread is left to it.
+    fn watch(
+        self: &Arc<Self>,
+        epoch: u64,
+        assignment: &Assignment,
+        inputs: &[Value],
+        timeout: Duration,
+    ) -> (Option<Instant>, Option<Deadline>) {
+        let Some(deadline) = Instant::now().checked_add(timeout) else { return (None, None) };
+        let Assignment { call, mark, .. } = *assignment;
+        let (site, assignment) = (Arc::clone(self), assignment.clone());
+        // Only one that ignores its failure needs them again; others may change them in place.
+        let inputs = if attempt::ignores(&assignment) { inputs.to_vec() } else { Vec::new() };
+        let watched = self.queue.watch(deadline, move || {
+            let task = assignment.task.name;
+            tracing::warn!(task, call, ?timeout, "a call has taken too long; its thread is left to it");
+            let written = attempt::otherwise(&assignment, inputs, deadline::exceeded(timeout));
+            let outcome = site.outcome(&assignment, written, 0);
+            site.tell(epoch, (call, mark), outcome);
+        });
+        (Some(deadline), watched)
     }
 
     /// Notes that a call begins. Returns whether it may.
@@ -315,12 +360,4 @@ impl Assignment {
     pub(crate) fn takes(&self, version: VersionId) -> bool {
         self.taken().any(|taken| taken == version)
     }
-}
-
-fn run_task(assignment: &Assignment, inputs: Vec<Value>) -> Result<Vec<Value>, Failed> {
-    let mut call = Invocation::new(assignment, inputs);
-    // What it changes is its own, and dropped with it.
-    let run = AssertUnwindSafe(|| (assignment.task.run)(&mut call));
-    catch_unwind(run).unwrap_or_else(|panic| Err(Failed::panicked(&*panic)))?;
-    Ok(call.into_written())
 }

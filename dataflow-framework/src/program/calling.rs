@@ -9,7 +9,7 @@ use super::{
 use crate::{
     core::{Argument, CallId, NewCall, VersionId},
     failure::{Failed, Failure},
-    options::Options,
+    options::{OnFailure, Options},
     task::TaskDef,
     value::{Datum, Value, encode},
 };
@@ -44,10 +44,7 @@ impl Calling {
     pub fn of(task: &'static TaskDef, options: Options) -> Self {
         let flow = Flow::current();
         let number = flow.number_of(task);
-        let refused = number.is_none().then(|| {
-            let TaskDef { module, name, .. } = task;
-            format!("{module}::{name} is not in the program's table of tasks: add it to `tasks!`")
-        });
+        let refused = refusal(task, number.is_some(), options);
         let id = flow.number();
         Self {
             flow,
@@ -143,6 +140,20 @@ impl Calling {
         }
         flow.engine.call(id, NewCall { task, number, options, arguments, writes, refused }, &dropped);
     }
+}
+
+/// Returns why a call cannot run, as far as that is known without its arguments.
+fn refusal(task: &TaskDef, is_in_table: bool, options: Options) -> Option<String> {
+    let TaskDef { module, name, otherwise, .. } = task;
+    if !is_in_table {
+        return Some(format!("{module}::{name} is not in the program's table of tasks: add it to `tasks!`"));
+    }
+    let lacks_defaults = options.on_failure == OnFailure::Ignore && otherwise.is_none();
+    lacks_defaults.then(|| {
+        "its failure cannot be ignored: that has to be said with the task, `#[task(on_failure = ignore)]`, so that \
+         its results have defaults"
+            .to_owned()
+    })
 }
 
 impl fmt::Debug for Calling {

@@ -1,6 +1,7 @@
 //! Runs the calls of one program: here, and on other nodes if there are any.
 
 use std::{
+    ops::Range,
     panic::resume_unwind,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -70,6 +71,8 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 enum Awaited {
     Version(VersionId),
+    /// That of the calls between these numbers, all before the first of which have ended, none is unfinished.
+    Calls(CallId, CallId),
     /// That at most so many calls are unfinished.
     Unfinished(usize),
 }
@@ -78,10 +81,17 @@ enum Awaited {
 pub(crate) struct Stopped;
 
 impl State {
-    fn has_happened(&mut self, awaited: Awaited) -> bool {
+    fn has_happened(&mut self, awaited: &mut Awaited) -> bool {
         match awaited {
-            Awaited::Version(version) => !matches!(self.graph.want(version), Input::Awaited),
-            Awaited::Unfinished(most) => self.graph.unfinished() <= most,
+            Awaited::Version(version) => !matches!(self.graph.want(*version), Input::Awaited),
+            Awaited::Calls(next, end) => {
+                // Each is looked at once, however often this is asked.
+                while next < end && !self.graph.is_unfinished(*next) {
+                    *next += 1;
+                }
+                next == end
+            }
+            Awaited::Unfinished(most) => self.graph.unfinished() <= *most,
         }
     }
 }
@@ -144,6 +154,11 @@ impl Engine {
         engine
     }
 
+    /// Has each call run twice from now on, and what it writes compared.
+    pub(crate) fn check(&self) {
+        self.lock().graph.check();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,19 +167,16 @@ impl Engine {
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Graph) -> R) -> R {
         let mut state = self.lock();
         let result = change(&mut state.graph);
-        let has_happened = match state.awaited {
-            Some(awaited) => state.has_happened(awaited),
-            None => false,
-        };
-        // A program that differs from its earlier run must not go on.
-        let diverges = !state.is_halted && state.graph.divergence().is_some();
-        state.is_halted |= diverges;
-        if has_happened {
-            state.awaited = None;
-        }
+        let mut awaited = state.awaited.take();
+        let has_happened = awaited.as_mut().is_some_and(|awaited| state.has_happened(awaited));
+        state.awaited = awaited.filter(|_| !has_happened);
+        // A program that differs from its earlier run must not go on, nor one whose call must not fail.
+        let is_wrong = state.graph.divergence().is_some() || state.graph.fatal().is_some();
+        let halts = is_wrong && !state.is_halted;
+        state.is_halted |= halts;
         let mut after = self.perform(&mut state);
         drop(state);
-        if has_happened || diverges {
+        if has_happened || halts {
             self.happened.notify_one();
         }
         self.finish(&mut after);
@@ -229,16 +241,48 @@ impl Engine {
         }
     }
 
-    /// Waits until no call is unfinished. Returns the failures of calls, and what was counted.
-    pub(crate) fn settle(&self) -> (Vec<Failure>, Figures) {
-        let mut state = self.wait(Awaited::Unfinished(0));
-        (state.graph.take_failures(), state.graph.figures())
+    /// Waits until no call is unfinished. Returns what was counted.
+    ///
+    /// # Errors
+    /// The first failure of which the program was not told.
+    pub(crate) fn settle(&self) -> Result<Figures, Failure> {
+        let state = self.wait(Awaited::Unfinished(0));
+        match state.graph.failures().iter().find(|failure| !failure.is_seen()) {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(state.graph.figures()),
+        }
     }
 
-    fn wait(&self, awaited: Awaited) -> MutexGuard<'_, State> {
+    /// Waits until no call between these numbers is unfinished. Returns the first of their failures, of all of which the
+    /// program counts as told.
+    pub(crate) fn wait_for(&self, calls: Range<CallId>) -> Result<(), Failure> {
+        self.end_if_stopped();
+        let state = self.wait(Awaited::Calls(calls.start, calls.end));
+        first_of(state.graph.failures().iter().filter(|failure| calls.contains(&failure.call())))
+    }
+
+    /// Waits until no call is unfinished. Returns the first failure of which the program was not told before.
+    pub(crate) fn wait_for_all(&self) -> Result<(), Failure> {
+        self.end_if_stopped();
+        let state = self.wait(Awaited::Unfinished(0));
+        first_of(state.graph.failures().iter().filter(|failure| !failure.is_seen()))
+    }
+
+    /// Cancels the calls between these numbers that have not begun.
+    pub(crate) fn cancel(&self, calls: Range<CallId>) {
+        self.end_if_stopped();
+        self.change(|graph| graph.cancel_all(calls));
+    }
+
+    /// Returns the failure with which the program has to end at once.
+    pub(crate) fn fatal(&self) -> Option<Failure> {
+        self.lock().graph.fatal().cloned()
+    }
+
+    fn wait(&self, mut awaited: Awaited) -> MutexGuard<'_, State> {
         loop {
             let mut state = self.lock();
-            let has_happened = state.has_happened(awaited);
+            let has_happened = state.has_happened(&mut awaited);
             let mut after = self.perform(&mut state);
             if has_happened && after.is_nothing() {
                 return state;
@@ -365,6 +409,15 @@ impl Engine {
             }
         }
     }
+}
+
+/// Returns the first failure, by the order of the program, of all of which it counts as told.
+fn first_of<'a>(failures: impl Iterator<Item = &'a Failure>) -> Result<(), Failure> {
+    let failures: Vec<_> = failures.collect();
+    for failure in &failures {
+        failure.see();
+    }
+    failures.into_iter().min_by_key(|failure| failure.call()).map_or(Ok(()), |failure| Err(failure.clone()))
 }
 
 /// What is done when the lock is released.

@@ -41,7 +41,12 @@ impl Flow {
         Entered { before: CURRENT.replace(Some(Rc::clone(self))) }
     }
 
-    /// Returns the number of the next call.
+    /// Returns the number that the next call will have.
+    pub(crate) fn next(&self) -> CallId {
+        self.next.get()
+    }
+
+    /// Gives a number to the next call.
     pub(crate) fn number(&self) -> CallId {
         self.next.replace(self.next.get() + 1)
     }

@@ -4,12 +4,14 @@ mod calling;
 mod data;
 mod engine;
 mod flow;
+mod group;
 mod reduce;
 mod workflow;
 
 pub use self::{
     calling::Calling,
     data::{Data, Ref, RefMut},
+    group::{Group, barrier, group},
     reduce::reduce,
     workflow::{Workflow, WorkflowError},
 };

@@ -1,10 +1,20 @@
 //! Runs a program.
 
-use std::{error::Error, io, num::NonZero, sync::Arc, thread};
+use std::{
+    error::Error,
+    io,
+    num::NonZero,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    thread,
+};
 
 use thiserror::Error;
 
-use super::{engine::Engine, flow::Flow};
+use super::{
+    engine::{Engine, Stopped},
+    flow::Flow,
+};
 use crate::{
     failure::Failure,
     figures::Figures,
@@ -25,6 +35,7 @@ pub struct Workflow {
     tasks: Tasks,
     workers: usize,
     calls_ahead_max: usize,
+    is_checked: bool,
 }
 
 /// The failure of a program.
@@ -52,7 +63,8 @@ impl Workflow {
     /// If two tasks have one name.
     pub fn new(tasks: impl IntoIterator<Item = &'static TaskDef>) -> Result<Self, WorkflowError> {
         let workers = thread::available_parallelism().map_or(1, NonZero::get);
-        Ok(Self { tasks: Tasks::new(tasks)?, workers, calls_ahead_max: CALLS_AHEAD_MAX })
+        let tasks = Tasks::new(tasks)?;
+        Ok(Self { tasks, workers, calls_ahead_max: CALLS_AHEAD_MAX, is_checked: false })
     }
 
     /// Sets the number of workers, from 1 to 1024.
@@ -72,6 +84,13 @@ impl Workflow {
     /// errors. The results are the same.
     pub fn sequential(mut self) -> Self {
         self.workers = 0;
+        self
+    }
+
+    /// Runs each task twice on the same data, and compares what it writes, and what it only reads with what that was
+    /// before. A call that shows a difference has failed: its task is not a function of what it reads.
+    pub fn checked(mut self) -> Self {
+        self.is_checked = true;
         self
     }
 
@@ -113,23 +132,31 @@ impl Workflow {
     where
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        let Self { tasks, workers, calls_ahead_max } = self;
+        let Self { tasks, workers, calls_ahead_max, is_checked } = self;
         let queue = Arc::default();
         let engine = Engine::new(Arc::clone(&queue), workers, calls_ahead_max);
+        if is_checked {
+            engine.check();
+        }
         // Ends the threads also when the program panics.
         let _crew = Crew::start(&queue, workers).map_err(WorkflowError::Thread)?;
         let flow = Flow::new(Arc::clone(&engine), Some(Arc::new(tasks)));
-        let returned = {
-            let _entered = flow.enter();
-            program().map_err(|error| match error.into().downcast::<Failure>() {
-                Ok(failure) => WorkflowError::Call(*failure),
-                Err(error) => WorkflowError::Program(error),
-            })?
-        };
-        let (failures, figures) = engine.settle();
-        match failures.into_iter().find(|failure| !failure.is_seen()) {
-            Some(failure) => Err(WorkflowError::Call(failure)),
-            None => Ok((returned, figures)),
+        let whole = AssertUnwindSafe(|| {
+            let returned = {
+                let _entered = flow.enter();
+                program().map_err(|error| match error.into().downcast::<Failure>() {
+                    Ok(failure) => WorkflowError::Call(*failure),
+                    Err(error) => WorkflowError::Program(error),
+                })?
+            };
+            Ok((returned, engine.settle()?))
+        });
+        match catch_unwind(whole) {
+            Ok(ended) => ended,
+            Err(panic) => match engine.fatal().filter(|_| panic.is::<Stopped>()) {
+                Some(failure) => Err(WorkflowError::Call(failure)),
+                None => resume_unwind(panic),
+            },
         }
     }
 }

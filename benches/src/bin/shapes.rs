@@ -1,0 +1,7 @@
+//! `shapes`: workflows of tasks that do nothing, or wait, to measure what calls cost.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dataflow_framework::cli::main::<taskwork_benches::dataflow::shapes::Shapes>()
+}

@@ -1,0 +1,215 @@
+//! Workflows: what a call costs, and how near tasks that work or wait come to the ideal.
+
+mod list;
+pub mod shapes;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use dataflow_examples::matmul;
+use dataflow_framework::Workflow;
+use taskwork_tests::cluster::Cluster;
+use zk_server::Setup;
+
+use self::{
+    list::Calls,
+    shapes::{Input, Ran, Shape},
+};
+use crate::{
+    cluster::PATIENCE,
+    measure::{Contender, Sample, in_turn},
+    row::{Row, Target},
+};
+
+/// The number of calls that do nothing.
+const CALLS: usize = 10_000;
+/// The number of processes of which each runs some waiting tasks at a time.
+const PROCESSES: usize = 16;
+/// The workers of each.
+const WORKERS: usize = 4;
+
+/// Runs all of them.
+///
+/// # Errors
+/// If a program gives a wrong answer, or none.
+pub fn run(rounds: usize) -> Result<Vec<Row>> {
+    let mut rows = here(rounds)?;
+    rows.extend(two_processes(rounds)?);
+    rows.push(real_product(rounds)?);
+    rows.extend(waiting_here()?);
+    rows.extend(waiting_processes()?);
+    Ok(rows)
+}
+
+/// Returns a figure in microseconds by call.
+fn by_call(what: &str, target: Target, seconds: &[f64]) -> Row {
+    Row::new(what, "µs", target, Sample::of(seconds.iter().map(|seconds| seconds * 1e6 / CALLS as f64)))
+}
+
+/// Runs a program on the threads of this process.
+fn run_here(input: Input, workers: usize, sum: u64) -> Result<f64> {
+    let ran = Workflow::new(shapes::tasks())?.workers(workers).run(|| shapes::program(input))?;
+    check(ran, sum)
+}
+
+fn check(ran: Ran, sum: u64) -> Result<f64> {
+    ensure!(ran.sum == sum, "the calls add up to {}, not to {sum}", ran.sum);
+    Ok(ran.seconds)
+}
+
+fn empty(shape: Shape) -> Input {
+    Input { shape, size: CALLS, wait_us: 0, rounds: 1 }
+}
+
+/// Measures calls that do nothing in one process.
+fn here(rounds: usize) -> Result<Vec<Row>> {
+    let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    let runs = [(Shape::Independent, 1), (Shape::Independent, 2), (Shape::Chain, 2)];
+    for round in 0..=rounds {
+        for ((shape, workers), times) in runs.iter().zip(&mut times) {
+            let seconds = run_here(empty(*shape), *workers, CALLS as u64)?;
+            if round > 0 {
+                times.push(seconds);
+            }
+        }
+    }
+    let [one, two, chain] = times;
+    Ok(vec![
+        by_call("an empty task, of 10,000 independent ones, 1 worker", Target::AtMost(3.0), &one),
+        by_call("an empty task, of 10,000 independent ones, 2 workers", Target::AtMost(3.0), &two),
+        by_call("a link of a chain of 10,000, 2 workers", Target::AtMost(10.0), &chain),
+    ])
+}
+
+fn start(processes: usize, workers: usize) -> Result<Cluster> {
+    let mut cluster = Cluster::start(&Setup::standalone())?;
+    cluster.start_nodes("shapes", processes, &["--workers", &workers.to_string()])?;
+    Ok(cluster)
+}
+
+/// Runs a program on node processes.
+fn submit(cluster: &Cluster, shape: &str, more: &[&str], sum: u64) -> Result<f64> {
+    let job = cluster.begin("shapes", &[&["submit", shape, "--wait", "--quiet", "--json"], more].concat())?;
+    let said = job.end_within(PATIENCE)?;
+    ensure!(said.code == 0, "shapes has failed: {}", said.err);
+    check(serde_json::from_str(&said.out).context("shapes printed no JSON")?, sum)
+}
+
+/// Measures calls that do nothing on two node processes.
+fn two_processes(rounds: usize) -> Result<Vec<Row>> {
+    let cluster = start(2, 1)?;
+    let mut times = [Vec::new(), Vec::new()];
+    for round in 0..=rounds {
+        for (shape, times) in ["independent", "chain"].iter().zip(&mut times) {
+            let seconds = submit(&cluster, shape, &[&CALLS.to_string()], CALLS as u64)?;
+            if round > 0 {
+                times.push(seconds);
+            }
+        }
+    }
+    let [independent, chain] = times;
+    Ok(vec![
+        by_call("an empty task, of 10,000 independent ones, 2 processes", Target::AtMost(25.0), &independent),
+        by_call("a link of a chain of 10,000, 2 processes", Target::AtMost(200.0), &chain),
+    ])
+}
+
+/// Compares a product of blocks by two workers with loops that call the same functions.
+fn real_product(rounds: usize) -> Result<Row> {
+    let input = matmul::Input { blocks: 8, size: 200, wait_ms: 0 };
+    let expected = by_hand(input);
+    let contenders = vec![
+        Contender::new("loop", || {
+            ensure!(by_hand(input) == expected, "the loop does not repeat");
+            Ok(())
+        }),
+        Contender::new("workflow", || {
+            let product = Workflow::new(matmul::tasks())?.workers(2).run(|| matmul::program(input))?;
+            ensure!(product == expected, "the product differs from that of the loop");
+            Ok(())
+        }),
+    ];
+    let times = in_turn(rounds, contenders)?;
+    let what = "8 × 8 blocks of 200 × 200 multiplied, 2 workers ÷ loop";
+    Ok(Row::new(what, "", Target::AtLeast(1.92), times.speedup("workflow", "loop")))
+}
+
+#[allow(clippy::needless_range_loop, reason = "as in the program")]
+fn by_hand(input: matmul::Input) -> Vec<f64> {
+    let matmul::Input { blocks, size, .. } = input;
+    let matrix = |factor: f64| -> Vec<Vec<matmul::Block>> {
+        let row = |row| (0..blocks).map(|column| matmul::block::now(size, row, column, factor)).collect();
+        (0..blocks).map(row).collect()
+    };
+    let (a, b) = (matrix(1.0), matrix(-0.25));
+    let mut sums = Vec::new();
+    for i in 0..blocks {
+        for j in 0..blocks {
+            let mut c = matmul::zeros::now(size);
+            for k in 0..blocks {
+                matmul::multiply::now(&a[i][k], &b[k][j], &mut c, 0);
+            }
+            sums.push(c.iter().sum());
+        }
+    }
+    sums
+}
+
+/// Returns how long it really takes to wait for so long, in seconds.
+fn really(wait_us: u64) -> f64 {
+    let started = Instant::now();
+    for _ in 0..50 {
+        thread::sleep(Duration::from_micros(wait_us));
+    }
+    started.elapsed().as_secs_f64() / 50.0
+}
+
+fn efficiency(what: &str, target: f64, ideal: f64, seconds: f64) -> Row {
+    Row::new(what, "", Target::AtLeast(target), Sample::of([ideal / seconds]))
+}
+
+/// Measures the sparse factorisation on waiting threads against its list schedule.
+fn waiting_here() -> Result<Vec<Row>> {
+    let (calls, wait_us) = (Calls::of_lu(64), 20_000);
+    let input = Input { shape: Shape::Lu, size: 64, wait_us, rounds: 1 };
+    let unit = really(wait_us);
+    let row = |workers: usize| {
+        let seconds = run_here(input, workers, calls.len() as u64)?;
+        let what = format!("sparse LU of 64 × 64 blocks, {workers} threads that wait for 20 ms");
+        Ok(efficiency(&what, 0.97, calls.schedule(workers) as f64 * unit, seconds))
+    };
+    [32, 64, 128].into_iter().map(row).collect()
+}
+
+/// Measures tasks that wait on sixteen processes of four workers.
+fn waiting_processes() -> Result<Vec<Row>> {
+    let cluster = start(PROCESSES, WORKERS)?;
+    let workers = (PROCESSES * WORKERS) as f64;
+    let of = "16 processes of 4 workers";
+    let product = submit(&cluster, "product", &["32", "--wait-us", "40000"], 32 * 32 * 33)?;
+    let product_ideal = f64::from(32 * 32 * 32) / workers * really(40_000);
+    let calls = Calls::of_lu(64);
+    let lu = submit(&cluster, "lu", &["64", "--wait-us", "20000"], calls.len() as u64)?;
+    let unit = really(20_000);
+    let lu_ideal = calls.schedule(PROCESSES * WORKERS) as f64 * unit;
+    let rounds = submit(&cluster, "rounds", &["4096", "--rounds", "5", "--wait-us", "20000"], 4096)?;
+    let rounds_ideal = 5.0 * 4096.0 / workers * unit;
+    Ok(vec![
+        efficiency(
+            &format!("32 × 32 blocks multiplied, {of} that wait for 40 ms"),
+            0.97,
+            product_ideal,
+            product,
+        ),
+        efficiency(&format!("sparse LU of 64 × 64 blocks, {of} that wait for 20 ms"), 0.97, lu_ideal, lu),
+        efficiency(
+            &format!("5 rounds of k-means, 4,096 fragments, {of} that wait for 20 ms"),
+            0.95,
+            rounds_ideal,
+            rounds,
+        ),
+    ])
+}

@@ -1,0 +1,128 @@
+//! What follows when calls fail, or are cancelled.
+
+use std::{ops::Range, sync::Arc};
+
+use super::{
+    call::{Call, CallId, CallState, Failing, Manner},
+    graph::Graph,
+    version::{State, Version},
+};
+use crate::{failure::Failure, options::OnFailure};
+
+/// Why a call has failed that was cancelled.
+const CANCELLED: &str = "it was cancelled";
+
+impl Manner {
+    /// Returns whether a call is run at most once, so that it may change what it updates in place.
+    pub(super) fn has_one_run(self) -> bool {
+        self.failing == Failing::Nothing && !self.is_checked
+    }
+}
+
+impl Graph {
+    /// Returns how a call is run now.
+    pub(super) fn manner(&self, id: CallId, call: &Call) -> Manner {
+        let ignores = call.options.on_failure == OnFailure::Ignore;
+        let failing = match ignores {
+            true if self.history.is_ignored(id) => Failing::HasFailed,
+            true if call.failures == call.options.retry => Failing::Defaults,
+            _ => Failing::Nothing,
+        };
+        Manner { failing, timeout: call.options.timeout, is_checked: self.is_checked }
+    }
+
+    pub(super) fn failed(&mut self, id: CallId, failure: &Failure) {
+        let call = self.calls.get_mut(&id).expect("it was assigned");
+        call.failures += 1;
+        if call.failures <= call.options.retry {
+            self.figures.retries += 1;
+            return self.begins_again(id);
+        }
+        call.state = CallState::Worker;
+        let on_failure = call.options.on_failure;
+        self.notes(id, failure, on_failure);
+        self.has_failed(id, failure.reason());
+        self.cancel(id, failure);
+    }
+
+    /// Notes a failure of which the program is to be told.
+    pub(super) fn notes(&mut self, id: CallId, failure: &Failure, on_failure: OnFailure) {
+        // A program that begins anew cancels the call again.
+        if self.history.failure(id) != Some(CANCELLED) {
+            self.failures.push(failure.clone());
+            if on_failure == OnFailure::Fail {
+                self.fatal.get_or_insert_with(|| failure.clone());
+            }
+        }
+    }
+
+    /// Takes in that a call has failed, and has written defaults.
+    pub(super) fn ignored(&mut self, id: CallId, reason: &str) {
+        let task = self.calls[&id].task.name;
+        // If it is made again, that was told before.
+        if !self.history.is_ignored(id) {
+            tracing::warn!(task, call = id, reason, "a call has failed, which is ignored");
+            self.figures.ignored += 1;
+        }
+        self.is_ignored(id);
+    }
+
+    /// Ends a call without what it writes, and all calls that need it.
+    pub(super) fn cancel(&mut self, id: CallId, failure: &Failure) {
+        let mut cancelled = vec![id];
+        while let Some(id) = cancelled.pop() {
+            let Some(call) = self.calls.get_mut(&id) else { continue };
+            // Whoever reads two failed versions is met twice; and one that runs has got what it reads.
+            if matches!(call.state, CallState::Done | CallState::Runs(_)) {
+                continue;
+            }
+            call.state = CallState::Done;
+            self.unfinished -= 1;
+            let (arguments, written) = (Arc::clone(&call.arguments), call.written(id));
+            for id in written {
+                // If the call had run before, some may be there, or not be needed any more.
+                let Some(version) = self.versions.get_mut(&id).filter(|version| !version.is_present()) else {
+                    continue;
+                };
+                version.state = State::Failed(failure.clone());
+                cancelled.extend(&version.readers);
+            }
+            self.is_over(id, &arguments);
+        }
+    }
+
+    /// Cancels calls that have not begun, and what depends on them.
+    pub(crate) fn cancel_all(&mut self, calls: Range<CallId>) {
+        for id in calls {
+            if !self.can_be_cancelled(id) {
+                continue;
+            }
+            let failure = Failure::new(self.calls[&id].task.name, id, CANCELLED);
+            self.has_failed(id, failure.reason());
+            self.cancel(id, &failure);
+        }
+    }
+
+    /// Returns whether a call has not begun, and never has before: others may have seen what it had written then.
+    pub(super) fn can_be_cancelled(&self, id: CallId) -> bool {
+        let waits = |call: &&Call| matches!(call.state, CallState::Inputs(_) | CallState::Worker);
+        let Some(call) = self.calls.get(&id).filter(waits) else { return false };
+        let is_present = |version| self.versions.get(&version).is_some_and(Version::is_present);
+        !self.history.has_ended(id) && !call.written(id).any(is_present)
+    }
+
+    /// Returns whether a call has not ended.
+    pub(crate) fn is_unfinished(&self, id: CallId) -> bool {
+        self.calls.get(&id).is_some_and(|call| call.state != CallState::Done)
+    }
+
+    /// Returns the failures of calls.
+    pub(crate) fn failures(&self) -> &[Failure] {
+        &self.failures
+    }
+
+    /// Returns the failure with which the program is to end at once.
+    pub(crate) fn fatal(&self) -> Option<&Failure> {
+        self.fatal.as_ref()
+    }
+}

@@ -1,0 +1,314 @@
+//! What follows when tasks fail, take too long, or are no functions; and waits for many calls.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Data, Failure, Main, OnFailure, Program, TaskDef, Workflow, WorkflowError, barrier, group, task, tasks,
+    time_left,
+};
+
+/// Longer than any test may take.
+const FOREVER: Duration = Duration::from_secs(3600);
+
+fn table() -> Vec<&'static TaskDef> {
+    tasks![halve, must_halve, try_to_halve, add, sleep, sleep_or_not, poll, wait_for, count, touch].to_vec()
+}
+
+fn workflow(workers: usize) -> Workflow {
+    let workflow = Workflow::new(table()).expect("no two tasks have one name");
+    if workers == 0 { workflow.sequential() } else { workflow.workers(workers) }
+}
+
+fn halved(number: u64) -> Result<u64, String> {
+    if number.is_multiple_of(2) { Ok(number / 2) } else { Err(format!("{number} is odd")) }
+}
+
+#[task]
+fn halve(number: u64) -> Result<u64, String> {
+    halved(number)
+}
+
+#[task(on_failure = fail)]
+fn must_halve(number: u64) -> Result<u64, String> {
+    halved(number)
+}
+
+#[task(on_failure = ignore)]
+fn try_to_halve(number: &mut u64, log: &mut String) -> Result<(bool, Vec<u64>), String> {
+    log.push_str("tried");
+    *number = halved(*number)?;
+    Ok((true, vec![*number]))
+}
+
+#[task]
+fn add(to: &mut u64, from: &u64) {
+    *to += from;
+}
+
+#[task(timeout = "50 ms")]
+fn sleep(time: Duration) {
+    thread::sleep(time);
+}
+
+#[task(on_failure = ignore)]
+fn sleep_or_not(kept: &mut u64, time: Duration) -> u64 {
+    *kept += 1;
+    thread::sleep(time);
+    *kept
+}
+
+#[task]
+fn poll() -> bool {
+    let first = time_left();
+    while time_left().is_some_and(|left| !left.is_zero()) {
+        thread::yield_now();
+    }
+    first.is_some()
+}
+
+static GATE: Mutex<()> = Mutex::new(());
+
+#[task]
+fn wait_for(number: u64) -> u64 {
+    drop(GATE.lock());
+    number
+}
+
+static COUNTER: AtomicU64 = AtomicU64::new(0);
+
+#[task]
+fn count() -> u64 {
+    COUNTER.fetch_add(1, Relaxed)
+}
+
+/// A value that can be changed by those who only read it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Touchy(Mutex<u64>);
+
+#[task]
+fn touch(touchy: &Touchy) -> u64 {
+    let mut number = touchy.0.lock().expect("nobody panics");
+    *number += 1;
+    0
+}
+
+/// Returns the failure with which a program ends.
+fn failure<R: std::fmt::Debug>(ended: Result<R, WorkflowError>) -> Failure {
+    match ended {
+        Err(WorkflowError::Call(failure)) => failure,
+        ended => panic!("the program has ended otherwise: {ended:?}"),
+    }
+}
+
+#[test]
+fn a_call_that_must_not_fail_ends_the_program() {
+    for workers in [0, 1, 3] {
+        let calls = Cell::new(0);
+        let ended = workflow(workers).run(|| {
+            must_halve(7);
+            loop {
+                // The program ends at one of them.
+                halve(8);
+                calls.set(calls.get() + 1);
+                barrier()?;
+            }
+            #[allow(unreachable_code, reason = "it says of which type the error is")]
+            Ok::<(), Failure>(())
+        });
+        let failure = failure(ended);
+        assert_eq!((failure.task(), failure.call(), failure.reason()), ("must_halve", 0, "7 is odd"));
+        assert!(workers > 0 || calls.get() == 0, "it goes on for {} calls", calls.get());
+    }
+}
+
+#[test]
+fn a_failure_that_is_ignored_leaves_what_was_there_and_defaults() {
+    for workers in [0, 1, 3] {
+        let values = workflow(workers).measured(|| {
+            let (mut number, mut log) = (Data::new(6), Data::new(String::new()));
+            // The second one fails after it has changed something.
+            let first = try_to_halve(&mut number, &mut log);
+            let second = try_to_halve(&mut number, &mut log);
+            add(&mut number, &halve(4));
+            let halved = [*first.0.get()?, *second.0.get()?];
+            let numbers = [first.1.get()?.clone(), second.1.get()?.clone()];
+            Ok::<_, Failure>((halved, numbers, *number.get()?, log.get()?.clone()))
+        });
+        let (values, figures) = values.expect("what has failed is ignored");
+        assert_eq!(values, ([true, false], [vec![3], vec![]], 5, "tried".to_owned()));
+        assert_eq!((figures.ignored, figures.retries), (1, 0));
+    }
+}
+
+#[test]
+fn only_what_has_defaults_can_be_ignored() {
+    let ended = workflow(2).run(|| {
+        let half = halve::with().on_failure(OnFailure::Ignore).call(8);
+        half.get().map(|half| *half)
+    });
+    let reason = failure(ended).reason().to_owned();
+    assert!(reason.contains("#[task(on_failure = ignore)]"), "{reason}");
+    let ended = workflow(2).run(|| {
+        let (mut number, mut log) = (Data::new(7), Data::new(String::new()));
+        let call = try_to_halve::with().on_failure(OnFailure::CancelSuccessors);
+        let (halved, _) = call.call(&mut number, &mut log);
+        halved.get().map(|halved| *halved)
+    });
+    assert_eq!(failure(ended).reason(), "7 is odd");
+}
+
+#[test]
+fn a_call_that_takes_too_long_fails_and_others_go_on() {
+    let ended = workflow(1).measured(|| {
+        let long = group(|| sleep(FOREVER)).0;
+        // It would wait behind the other one for ever.
+        let half = *halve(8).get()?;
+        let failure = long.wait().expect_err("it takes too long");
+        assert_eq!(failure.reason(), "it has taken longer than 50ms, the timeout of the call");
+        sleep(Duration::ZERO);
+        sleep::with().retry(2).timeout(Duration::from_millis(1)).call(FOREVER);
+        assert_eq!(barrier().expect_err("it takes too long").call(), 3);
+        Ok::<_, Failure>(half)
+    });
+    let (half, figures) = ended.expect("the program was told of the failures");
+    assert_eq!((half, figures.retries), (4, 2));
+}
+
+#[test]
+fn a_call_that_takes_too_long_may_be_ignored() {
+    let ended = workflow(1).run(|| {
+        let mut kept = Data::new(40);
+        let soon = sleep_or_not(&mut kept, Duration::ZERO);
+        let call = sleep_or_not::with().timeout(Duration::from_millis(20));
+        let never = call.call(&mut kept, FOREVER);
+        Ok::<_, Failure>([*soon.get()?, *never.get()?, *kept.get()?])
+    });
+    assert_eq!(ended.expect("it is ignored"), [41, 0, 41]);
+}
+
+#[test]
+fn a_task_knows_how_much_time_it_has_left() {
+    for workers in [0, 1] {
+        let ended = workflow(workers).run(|| {
+            assert!(!*poll().get()?);
+            let begun = Instant::now();
+            let polled = poll::with().timeout(Duration::from_millis(20)).call();
+            let failure = polled.get().expect_err("it ends after its time");
+            assert!(failure.reason().contains("longer than 20ms") && begun.elapsed() < FOREVER);
+            Ok::<_, Failure>(time_left())
+        });
+        assert_eq!(ended.expect("the program was told of the failure"), None);
+    }
+}
+
+#[test]
+fn a_group_is_waited_for_and_no_other_call() {
+    let ended = workflow(2).run(|| {
+        let closed = GATE.lock().expect("nobody panics");
+        let waits = wait_for(5);
+        let (first, halves) = group(|| {
+            let (inner, half) = group(|| halve(8));
+            inner.wait().expect("8 is even");
+            [half, halve(9), halve(11)]
+        });
+        let failure = first.wait().expect_err("two have failed");
+        assert_eq!(failure.reason(), "9 is odd");
+        assert_eq!(*halves[0].get()?, 4);
+        drop(closed);
+        group(|| ()).0.wait()?;
+        waits.get().map(|number| *number)
+    });
+    // The program counts as told of all failures of the group.
+    assert_eq!(ended.expect("it was told of all failures"), 5);
+}
+
+#[test]
+fn what_is_cancelled_is_not_run() {
+    let ended = workflow(1).run(|| {
+        let closed = GATE.lock().expect("nobody panics");
+        let (waiting, numbers) = group(|| (0..2_000).map(wait_for).collect::<Vec<_>>());
+        let mut sum = numbers[1_999].clone();
+        add(&mut sum, &numbers[0]);
+        waiting.cancel();
+        drop(closed);
+        waiting.wait()?;
+        let failure = sum.get().expect_err("it depends on one that was cancelled");
+        assert_eq!((failure.call(), failure.reason()), (1_999, "it was cancelled"));
+        let run = numbers.iter().filter(|number| number.get().is_ok()).count();
+        assert!(run < 2_000);
+        waiting.cancel();
+        barrier()
+    });
+    ended.expect("what the program has cancelled has not failed");
+}
+
+#[test]
+fn a_task_that_is_no_function_is_found() {
+    for workers in [0, 2] {
+        let reason = failure(workflow(workers).checked().run(|| count().get().map(|count| *count)));
+        assert!(
+            reason.reason().contains("number 1 of the 1 values that it writes is not the same"),
+            "{reason}"
+        );
+        let touched = || touch(&Data::new(Touchy::default())).get().map(|number| *number);
+        let reason = failure(workflow(workers).checked().run(touched));
+        assert!(reason.reason().contains("it has changed what it only reads: number 1 of 1"), "{reason}");
+        workflow(workers).run(touched).expect("it is not checked");
+        let (sum, figures) = workflow(workers)
+            .checked()
+            .measured(|| {
+                let mut sum = halve(8);
+                add(&mut sum, &halve(10));
+                sum.get().map(|sum| *sum)
+            })
+            .expect("they are functions");
+        assert_eq!((sum, figures.calls), (9, 3));
+    }
+}
+
+/// A program with failures of each kind.
+struct Failing;
+
+impl Program for Failing {
+    /// A number that must be even.
+    type Arguments = u64;
+    type Output = (u64, String);
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        table()
+    }
+
+    fn run(number: &u64) -> Result<(u64, String), Box<dyn std::error::Error + Send + Sync>> {
+        let (mut kept, mut log) = (Data::new(14), Data::new(String::new()));
+        for _ in 0..3 {
+            try_to_halve(&mut kept, &mut log);
+        }
+        let (late, ()) = group(|| sleep::with().call(FOREVER));
+        let failure = late.wait().expect_err("it takes too long").reason().to_owned();
+        must_halve(*number);
+        barrier()?;
+        Ok((*kept.get()?, failure))
+    }
+}
+
+#[test]
+fn failures_are_the_same_on_several_nodes() {
+    for job in [Main::<Failing>::job, Main::<Failing>::checked_job] {
+        let report = job(8).nodes(3).run().expect("it runs");
+        let returned = Main::<Failing>::returned(&report).expect("it succeeds");
+        assert_eq!(returned, (7, "it has taken longer than 50ms, the timeout of the call".to_owned()));
+        let report = job(9).nodes(3).run().expect("it runs");
+        let failed = Main::<Failing>::returned(&report).expect_err("9 is odd").to_string();
+        assert!(failed.contains("task `must_halve`") && failed.ends_with("9 is odd"), "{failed}");
+    }
+}

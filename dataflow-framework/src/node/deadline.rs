@@ -1,0 +1,171 @@
+//! The deadlines of calls.
+
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    fmt, io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::failure::Failed;
+
+thread_local! {
+    static CURRENT: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Runs a task that should end before the deadline, if it has one.
+pub(super) fn during<R>(deadline: Option<Instant>, task: impl FnOnce() -> R) -> R {
+    let before = CURRENT.replace(deadline);
+    // The task does not panic: that was caught.
+    let result = task();
+    CURRENT.set(before);
+    result
+}
+
+/// Returns how much time the call has left that this thread runs; `None` if it may take as long as it likes, or the
+/// thread runs no call.
+///
+/// A task with a `timeout` that looks at this now and then, and gives up when nothing is left, does not keep its thread
+/// for longer.
+pub fn time_left() -> Option<Duration> {
+    CURRENT.get().map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}
+
+/// Returns the failure of a call that has taken too long.
+pub(super) fn exceeded(timeout: Duration) -> Failed {
+    Failed::of(format!("it has taken longer than {timeout:?}, the timeout of the call"))
+}
+
+/// Tells when deadlines have passed. It starts a thread when the first one is set.
+#[derive(Debug, Default)]
+pub(super) struct Deadlines {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is done at each; the numbers tell those apart that are at the same time.
+    set: BTreeMap<(Instant, u64), Box<dyn FnOnce() + Send>>,
+    next: u64,
+    has_thread: bool,
+    is_over: bool,
+}
+
+/// A deadline that was set.
+#[derive(Debug)]
+pub(super) struct Deadline {
+    of: Arc<Deadlines>,
+    key: (Instant, u64),
+}
+
+impl Deadlines {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has something done at this time, on another thread, unless the deadline is [met](Deadline::meet) before.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub(super) fn set(
+        self: &Arc<Self>,
+        at: Instant,
+        passed: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Deadline> {
+        let mut state = self.lock();
+        if !state.has_thread {
+            let deadlines = Arc::clone(self);
+            thread::Builder::new().name("deadlines".to_owned()).spawn(move || deadlines.watch())?;
+            state.has_thread = true;
+        }
+        let key = (at, state.next);
+        state.next += 1;
+        state.set.insert(key, Box::new(passed));
+        let is_first = state.set.first_key_value().is_some_and(|(first, _)| *first == key);
+        drop(state);
+        if is_first {
+            self.changed.notify_one();
+        }
+        Ok(Deadline { of: Arc::clone(self), key })
+    }
+
+    fn watch(&self) {
+        let mut state = self.lock();
+        while !state.is_over {
+            let Some((at, _)) = state.set.first_key_value().map(|(key, _)| *key) else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = at.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                let waited = self.changed.wait_timeout(state, left);
+                (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let passed = state.set.pop_first();
+            drop(state);
+            if let Some((_, passed)) = passed {
+                passed();
+            }
+            state = self.lock();
+        }
+    }
+
+    /// Ends the thread. Deadlines that were not met are forgotten.
+    pub(super) fn end(&self) {
+        let mut state = self.lock();
+        state.is_over = true;
+        let set = std::mem::take(&mut state.set);
+        drop(state);
+        self.changed.notify_one();
+        drop(set);
+    }
+}
+
+impl Deadline {
+    /// Removes it, and returns whether it had not passed.
+    pub(super) fn meet(self) -> bool {
+        let removed = self.of.lock().set.remove(&self.key);
+        removed.is_some()
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("set", &self.set.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, mpsc},
+        time::{Duration, Instant},
+    };
+
+    use super::Deadlines;
+
+    #[test]
+    fn those_that_pass_are_told_in_their_order_and_others_are_not() {
+        let deadlines = Arc::new(Deadlines::default());
+        let (tell, told) = mpsc::channel();
+        let now = Instant::now();
+        let set = |ms: u64| {
+            let tell = tell.clone();
+            let passed = move || tell.send(ms).expect("it is heard");
+            deadlines.set(now + Duration::from_millis(ms), passed).expect("a thread can be started")
+        };
+        let (late, soon, far) = (set(20), set(10), set(1_000_000));
+        assert_eq!([told.recv().expect("it is told"), told.recv().expect("it is told")], [10, 20]);
+        assert!(!late.meet() && !soon.meet() && far.meet());
+        let last = set(1_000_000);
+        deadlines.end();
+        // Whoever asks later is not told that it was met.
+        assert!(!last.meet());
+        drop(tell);
+        told.recv().expect_err("nobody is left to tell anything");
+    }
+}
