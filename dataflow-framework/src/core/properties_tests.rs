@@ -138,6 +138,9 @@ struct Run {
     values: Vec<Value>,
     /// The calls on which each of them depends.
     depends: Vec<BTreeSet<CallId>>,
+    /// The calls that were cancelled in any run of the program, unless they had begun. What depends on them may be there nevertheless, from
+    /// a run in which they were not.
+    cancelled: BTreeSet<CallId>,
     /// The same as handles.
     handles: Vec<VersionId>,
     /// What each member keeps.
@@ -168,6 +171,7 @@ impl Run {
             next: 0,
             values: Vec::new(),
             depends: Vec::new(),
+            cancelled: BTreeSet::new(),
             handles: Vec::new(),
             stores: BTreeMap::new(),
             running: Vec::new(),
@@ -274,16 +278,8 @@ impl Run {
     /// Cancels those of so many last calls that have not begun.
     fn cancel(&mut self, calls: u64) {
         let last = self.next.saturating_sub(calls)..self.next;
-        let cancelled: BTreeSet<CallId> =
-            last.clone().filter(|call| self.graph.can_be_cancelled(*call)).collect();
+        self.cancelled.extend(last.clone().filter(|call| self.graph.is_unfinished(*call)));
         self.graph.cancel_all(last);
-        for (variable, depends) in self.depends.iter().enumerate() {
-            // It may be there from an earlier run of the program.
-            let is_present = self.graph.versions[&self.handles[variable]].is_present();
-            if let Some(call) = depends.intersection(&cancelled).next().filter(|_| !is_present) {
-                self.values[variable] = Err(*call);
-            }
-        }
     }
 
     /// Ends a call, or something that is copied, if there is any.
@@ -460,12 +456,11 @@ impl Run {
         }
         let inputs: Result<Vec<u64>, CallId> =
             reads.iter().chain(updates).map(|one| self.values[*one]).collect();
-        let was_cancelled = self.graph.history().failure(id).is_some();
         let ignores = options.on_failure == OnFailure::Ignore;
         // Which of several failures is told is not said.
         let value = |slot| match &inputs {
             Err(failed) => Err(*failed),
-            Ok(_) if was_cancelled || (fails && !ignores) => Err(id),
+            Ok(_) if fails && !ignores => Err(id),
             Ok(inputs) if fails => Ok(default_of(slot, &inputs[reads.len()..])),
             Ok(inputs) => Ok(written(id, slot, inputs)),
         };
@@ -501,6 +496,7 @@ impl Run {
         };
         self.graph.unwant(handle);
         match (input, self.values[variable]) {
+            _ if !self.depends[variable].is_disjoint(&self.cancelled) => {}
             (Input::Here, Ok(value)) => assert_eq!(self.stores[&Member::HERE][&handle].0, value),
             (Input::Failed(_), Err(_)) => {}
             (input, value) => panic!("{handle:?} is {input:?}, and should be {value:?}"),
