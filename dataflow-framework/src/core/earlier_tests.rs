@@ -1,7 +1,7 @@
 //! What follows when a program begins anew, or a member leaves.
 
 use super::{
-    Action, Argument, CallId, Divergence, Graph, Held, Input, Mark, Member, Outcome, VersionId,
+    Action, Argument, CallId, Divergence, Graph, Held, History, Input, Mark, Member, Outcome, VersionId,
     graph_tests::{new_call, version},
 };
 use crate::{failure::Failure, options::Options};
@@ -219,4 +219,37 @@ fn a_leaving_member_ends_the_call_that_it_runs_and_gives_back_the_others() {
     assert!(graph.actions().iter().any(|action| matches!(action, Action::Bring(_))));
     graph.copied(version(runs, 0), Member::HERE);
     assert!(graph.actions().iter().any(|action| matches!(action, Action::LetGo(THERE))));
+}
+
+#[test]
+fn what_the_program_has_got_is_copied_from_there_if_the_leaving_member_is_lost() {
+    let marks = chain(&mut graph(), 2);
+    let mut graph = graph();
+    let third = Member(2);
+    graph.joined(third, 1);
+    let mut history = History::default();
+    for (id, mark) in (0..).zip(marks) {
+        graph.holds(THERE, Held { version: version(id, 0), mark, bytes: 8 });
+        history.ends(id);
+    }
+    graph.remembers(history);
+    chain(&mut graph, 2);
+    graph.leaves(THERE);
+    let actions = graph.actions();
+    assert!(matches!(actions[..], [Action::Bring(_), Action::Copy(Member(2), _)]), "{actions:?}");
+    // The program gets both, and the copy is still under way when its source is lost.
+    graph.copied(version(0, 0), Member::HERE);
+    assert!(matches!(graph.want(version(1, 0)), Input::Awaited));
+    graph.copied(version(1, 0), Member::HERE);
+    graph.unwant(version(1, 0));
+    graph.lost(THERE);
+    graph.leaves(Member::HERE);
+    graph.copied(version(0, 0), third);
+    graph.actions();
+    graph.not_copied(version(1, 0), third);
+    let actions = graph.actions();
+    let [Action::Copy(Member(2), source)] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!((source.version, &source.members[..]), (version(1, 0), &[Member::HERE][..]));
+    graph.copied(version(1, 0), third);
+    assert!(matches!(graph.actions()[..], [Action::LetGo(Member::HERE)]));
 }

@@ -150,7 +150,11 @@ impl Graph {
         if let Some(version) = self.versions.get_mut(&id) {
             version.was_read = false;
         }
-        self.is_copied(id, to);
+        if self.is_copied(id, to) {
+            // Those that were named do not have it; but the program may, and leave, too.
+            self.is_not_to_be_had(id);
+            self.rescue(id);
+        }
     }
 
     /// Starts copies anew that were under way to a member that is lost.
