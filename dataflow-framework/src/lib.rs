@@ -92,6 +92,7 @@ mod failure;
 mod figures;
 mod array;
 mod file;
+mod process;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(all(doctest, feature = "cli"))]

@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{self, ErrorKind, PipeReader, Read as _},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::mpsc,
     thread,
     time::Duration,
@@ -14,7 +14,7 @@ use std::{
 use wait_timeout::ChildExt as _;
 
 use super::{File, check, is_single, sandbox::Sandbox};
-use crate::time_left;
+use crate::{process::Group, time_left};
 
 /// How much is shown of the end of what a program has said, in bytes and in lines.
 const SAID_BYTES_MAX: usize = 8 << 10;
@@ -36,7 +36,8 @@ const SAID_LATE_MAX: Duration = Duration::from_millis(100);
 /// their names. So it may write what it likes, and programs that run side by side are not in each other's way. It has
 /// the environment of this process, and nothing to read unless [`stdin_from`](Self::stdin_from) gives it something.
 /// What is not made a [`File`] is removed. It is killed when the time of the call is over
-/// ([`Options::timeout`](crate::Options::timeout)).
+/// ([`Options::timeout`](crate::Options::timeout)), or the process that has started it ends in whatever way; and so are
+/// the programs that it has started itself, unless they have left its group of processes.
 ///
 /// # Examples
 /// ```
@@ -170,13 +171,13 @@ impl<'a> Run<'a> {
         let started = start(&mut command);
         // It holds an end of the pipe: nobody would hear that the program has closed its own.
         drop(command);
-        let mut child = started.map_err(|error| not_started(&program, &shown_command, &error))?;
+        let mut group = started.map_err(|error| not_started(&program, &shown_command, &error))?;
         let (status, said) = match time_left() {
             None => {
                 let said = hear(hears);
-                (child.wait()?, said)
+                (group.child.wait()?, said)
             }
-            Some(left) => wait_for(&mut child, hears, left, &shown_command)?,
+            Some(left) => wait_for(&mut group, hears, left, &shown_command)?,
         };
         if !status.success() {
             return Err(io::Error::other(format!("{shown_command} has failed: {status}{}", shown(&said))));
@@ -213,10 +214,10 @@ impl Ran {
     }
 }
 
-/// Waits for the end of a program for so long, and kills it then; but not the programs that it has started itself.
-/// Returns its exit status, and the end of what it has said.
+/// Waits for the end of a program for so long, and kills it then with those that it has started itself. Returns its exit
+/// status, and the end of what it has said.
 fn wait_for(
-    child: &mut Child,
+    group: &mut Group,
     hears: PipeReader,
     left: Duration,
     command: &str,
@@ -228,12 +229,11 @@ fn wait_for(
         // Nobody waits for it any more if the program was killed.
         drop(tell.send(said));
     })?;
-    if let Some(status) = child.wait_timeout(left)? {
+    if let Some(status) = group.child.wait_timeout(left)? {
         let said = told.recv_timeout(left).unwrap_or_default();
         return Ok((status, said));
     }
-    child.kill()?;
-    child.wait()?;
+    group.kill()?;
     let said = told.recv_timeout(SAID_LATE_MAX).unwrap_or_default();
     let text = format!("{command} was killed when the time of the call was over{}", shown(&said));
     Err(io::Error::new(ErrorKind::TimedOut, text))
@@ -247,10 +247,10 @@ fn located(program: &OsStr) -> io::Result<PathBuf> {
 
 /// Starts a program. It cannot be started as long as a process has it open to write, and any process that this one
 /// starts may have, for a moment, what is open here.
-fn start(command: &mut Command) -> io::Result<Child> {
+fn start(command: &mut Command) -> io::Result<Group> {
     let mut starts = 1;
     loop {
-        match command.spawn() {
+        match Group::start(command) {
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && starts < STARTS_MAX => {
                 starts += 1;
                 thread::sleep(BUSY_PAUSE);

@@ -7,7 +7,8 @@ use std::{
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use super::{File, PublishError, Run};
@@ -387,6 +388,42 @@ fn the_files_of_a_process_that_was_killed_are_removed_by_the_next_one() -> io::R
     assert_eq!(left()?, 1);
     assert!(keeps().stdin(Stdio::null()).output()?.status.success());
     assert_eq!(left()?, 0);
+    Ok(())
+}
+
+/// Waits until a process is gone.
+fn wait_until_gone(process: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let state = || fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // It may be gone, and nobody has asked how it has ended.
+    while !state().is_empty() && !state().contains(") Z ") {
+        assert!(Instant::now() < deadline, "process {process} lives: {}", state());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn programs_end_with_the_process_that_has_started_them() -> io::Result<()> {
+    const STARTS: &str = "DATAFLOW_TEST_STARTS";
+    let name = "programs_end_with_the_process_that_has_started_them";
+    if let Some(to) = std::env::var_os(STARTS) {
+        // One that ends well first: others are still seen to.
+        Run::new("true").stdout_to("nothing")?;
+        let script = r#"sleep 3600 & echo "$$ $!" > "$1.new"; mv "$1.new" "$1"; wait"#;
+        return Run::new("sh").word("-c").word(script).word("sh").word(to).stdout_to("nothing").map(drop);
+    }
+    let place = tempfile::tempdir()?;
+    let told = place.path().join("processes");
+    let mut lives = again(name, STARTS);
+    let mut lives = lives.env(STARTS, &told).env("DATAFLOW_WORK_DIR", place.path()).spawn()?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !told.exists() {
+        assert!(Instant::now() < deadline && lives.try_wait()?.is_none(), "it has not begun");
+        thread::sleep(Duration::from_millis(10));
+    }
+    lives.kill()?;
+    lives.wait()?;
+    fs::read_to_string(&told)?.split_whitespace().for_each(wait_until_gone);
     Ok(())
 }
 
