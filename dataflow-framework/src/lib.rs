@@ -88,6 +88,7 @@ mod value;
 mod core;
 mod node;
 mod cluster;
+mod platform;
 mod failure;
 mod figures;
 mod array;
@@ -95,6 +96,8 @@ mod file;
 mod process;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/workflows.md")]
 mod workflows {}

@@ -1,12 +1,9 @@
 //! The companion of a job: an event at a time.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use taskwork::{CompanionContext, CompanionEvent, Refusal};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::station::Station;
 use crate::node::Crew;
@@ -26,6 +23,7 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            biased;
             event = cx.next() => match event {
                 None => break,
                 Some(CompanionEvent::Joined { node }) => station.joined(node),

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -16,6 +16,7 @@ use crate::{
     core::{Assignment, Frame, History, Line, Member, Outcome, Source, VersionId},
     failure::Failure,
     node::{Missing, Peer, Queue, Site},
+    platform::Bell,
     program::{Engine, Others},
     task::TaskDef,
 };
@@ -42,7 +43,7 @@ pub(super) struct Leading {
     others: Arc<Followers>,
     /// The nodes that have not told everything of earlier runs.
     untold: Mutex<BTreeSet<Peer>>,
-    is_told: Condvar,
+    is_told: Bell,
     /// When it was last told which calls have ended, in milliseconds.
     remembered_ms: AtomicU64,
     /// Since when the node may go, in milliseconds; 0 if it may not.
@@ -90,7 +91,7 @@ impl Leading {
             engine,
             others,
             untold: Mutex::default(),
-            is_told: Condvar::new(),
+            is_told: Bell::default(),
             remembered_ms: AtomicU64::new(0),
             may_go_ms: AtomicU64::new(0),
         })
@@ -103,8 +104,8 @@ impl Leading {
     /// Waits until the nodes that are there have told what they have of earlier runs, but no longer than a second: what
     /// is told later counts, too, if it was not made again meanwhile.
     pub(super) fn wait_until_told(&self) {
-        let waited = self.is_told.wait_timeout_while(self.untold(), TELL_MAX, |untold| !untold.is_empty());
-        let (untold, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let untold =
+            self.is_told.wait_while(&self.untold, self.untold(), TELL_MAX, |untold| !untold.is_empty());
         if !untold.is_empty() {
             tracing::debug!(
                 nodes = untold.len(),
@@ -121,7 +122,7 @@ impl Leading {
     /// Notes that a node has told everything, or will not.
     pub(super) fn has_told(&self, node: Peer) {
         self.untold().remove(&node);
-        self.is_told.notify_one();
+        self.is_told.ring();
     }
 
     pub(super) fn joined(&self, node: Peer) {

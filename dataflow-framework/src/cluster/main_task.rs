@@ -7,7 +7,6 @@ use std::{
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    thread,
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -115,7 +114,11 @@ struct Handle(Arc<Station>);
 impl<P: Program> Main<P> {
     /// Creates a job that runs the program.
     pub fn job(arguments: P::Arguments) -> Job<Self> {
-        Job::new(Self { generation: 0, is_checked: false, program: PhantomData }, arguments)
+        Job::new(Self::root(), arguments)
+    }
+
+    pub(crate) fn root() -> Self {
+        Self { generation: 0, is_checked: false, program: PhantomData }
     }
 
     /// Creates a job that runs the program, and each task twice, to compare what it writes. See
@@ -206,7 +209,7 @@ fn begin<P: Program>(station: &Arc<Station>, leading: Arc<Leading>, arguments: A
         };
         its_station.returned(run, result);
     };
-    if let Err(error) = thread::Builder::new().name("program".to_owned()).spawn(work) {
+    if let Err(error) = station.platform.start_program(work) {
         station.returned(run, Err(format!("no thread could be started: {error}")));
     }
 }

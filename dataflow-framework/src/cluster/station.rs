@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use taskwork::{Messenger, Rescue, Waker};
@@ -14,14 +13,18 @@ use super::{
     leading::Leading,
     message::{Content, Message, Run},
 };
+#[cfg(feature = "simulation")]
+use crate::simulation::Seen;
 use crate::{
     node::{Peer, Queue, Site},
+    platform::Platform,
     task::Tasks,
 };
 
 /// The part of the framework on one node: the handle of the companion.
 pub(super) struct Station {
     pub(super) tasks: Arc<Tasks>,
+    pub(super) platform: Platform,
     pub(super) queue: Arc<Queue>,
     site: Arc<Site>,
     memory: Memory,
@@ -81,7 +84,8 @@ pub(super) enum Told {
 
 impl Station {
     pub(super) fn new(tasks: Tasks) -> Self {
-        let queue = Arc::default();
+        let platform = Platform::current();
+        let queue = Arc::new(Queue::on(platform.clone()));
         let state = State {
             post: None,
             nodes: BTreeSet::new(),
@@ -92,6 +96,7 @@ impl Station {
         };
         Self {
             tasks: Arc::new(tasks),
+            platform,
             site: Arc::new(Site::new(Arc::clone(&queue), true)),
             queue,
             memory: Memory::default(),
@@ -107,6 +112,7 @@ impl Station {
     /// Begins to take part.
     pub(super) fn starts(&self, messenger: Messenger, node: Peer, workers: usize) {
         let workers = u32::try_from(workers).unwrap_or(u32::MAX);
+        self.platform.is_of(node);
         let mut state = self.lock();
         state.post = Some(Post { messenger, node, workers });
         if let Progress::Awaits(waker) = &state.program {
@@ -219,6 +225,8 @@ impl Station {
         if state.is_leaving {
             following.leave();
         }
+        #[cfg(feature = "simulation")]
+        self.platform.see(|| Seen::Follows { run: (run.generation, run.started_us), workers });
         state.role = Role::Follows(Arc::clone(&following));
         Some(following)
     }
@@ -279,9 +287,7 @@ impl Station {
             state.program = Progress::Awaits(waker);
             return None;
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let started_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
-        let run = Run { generation, started_us };
+        let run = Run { generation, started_us: self.platform.now_us() };
         tracing::info!(generation, "the program runs on this node");
         let before = std::mem::replace(&mut state.role, Role::Idle);
         before.end();
@@ -291,6 +297,8 @@ impl Station {
         for node in &state.nodes {
             leading.joined(*node);
         }
+        #[cfg(feature = "simulation")]
+        self.platform.see(|| Seen::Leads { run: (run.generation, run.started_us), workers });
         state.role = Role::Leads(Arc::clone(&leading));
         state.program = Progress::Runs(waker);
         drop(state);
@@ -343,6 +351,8 @@ impl Station {
         let role = std::mem::replace(&mut state.role, Role::Idle);
         drop(state);
         role.end();
+        #[cfg(feature = "simulation")]
+        self.platform.see(|| Seen::Ends);
         self.site.end();
         self.queue.end();
     }

@@ -29,8 +29,10 @@ impl Graph {
         self.members.remove(member);
         self.earlier_is_lost(member);
         self.kept.is_lost(member);
-        let lost: Vec<_> =
-            self.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id).collect();
+        let lost = self.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id);
+        let mut lost: Vec<_> = lost.collect();
+        // The order of a hash table is not the same each time.
+        lost.sort_unstable();
         for id in &lost {
             let version = self.version_mut(*id);
             let State::Present(copies) = &mut version.state else { continue };

@@ -26,6 +26,12 @@ impl Mark {
         self.then(None, (id, content))
     }
 
+    /// Returns the hash of all calls up to this one.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn hash(self) -> u64 {
+        self.hash
+    }
+
     fn then(self, task: Option<u32>, what: impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
         (self.hash, task).hash(&mut hasher);

@@ -1,9 +1,8 @@
 //! A run of a task for a call.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    time::Instant,
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tokio::time::Instant;
 
 use super::{deadline, invocation::Invocation};
 use crate::{

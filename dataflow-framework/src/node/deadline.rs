@@ -6,10 +6,12 @@ use std::{
     fmt, io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use crate::failure::Failed;
+use tokio::time::Instant;
+
+use crate::{failure::Failed, platform::Platform};
 
 thread_local! {
     static CURRENT: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -72,16 +74,22 @@ impl Deadlines {
     /// If a thread cannot be started.
     pub(super) fn set(
         self: &Arc<Self>,
+        platform: &Platform,
         at: Instant,
         passed: impl FnOnce() + Send + 'static,
     ) -> io::Result<Deadline> {
         let mut state = self.lock();
-        if !state.has_thread {
-            let deadlines = Arc::clone(self);
-            thread::Builder::new().name("deadlines".to_owned()).spawn(move || deadlines.watch())?;
-            state.has_thread = true;
-        }
         let key = (at, state.next);
+        match platform {
+            Platform::Machine if state.has_thread => {}
+            Platform::Machine => {
+                let deadlines = Arc::clone(self);
+                thread::Builder::new().name("deadlines".to_owned()).spawn(move || deadlines.watch())?;
+                state.has_thread = true;
+            }
+            #[cfg(feature = "simulation")]
+            Platform::Simulated(_) => drop(tokio::spawn(Arc::clone(self).pass(key))),
+        }
         state.next += 1;
         state.set.insert(key, Box::new(passed));
         let is_first = state.set.first_key_value().is_some_and(|(first, _)| *first == key);
@@ -114,6 +122,16 @@ impl Deadlines {
         }
     }
 
+    /// Does what is to be done when a deadline passes, in virtual time.
+    #[cfg(feature = "simulation")]
+    async fn pass(self: Arc<Self>, key: (Instant, u64)) {
+        tokio::time::sleep_until(key.0).await;
+        let passed = self.lock().set.remove(&key);
+        if let Some(passed) = passed {
+            passed();
+        }
+    }
+
     /// Ends the thread. Deadlines that were not met are forgotten.
     pub(super) fn end(&self) {
         let mut state = self.lock();
@@ -143,10 +161,12 @@ impl fmt::Debug for State {
 mod tests {
     use std::{
         sync::{Arc, mpsc},
-        time::{Duration, Instant},
+        time::Duration,
     };
 
-    use super::Deadlines;
+    use tokio::time::Instant;
+
+    use super::{Deadlines, Platform};
 
     #[test]
     fn those_that_pass_are_told_in_their_order_and_others_are_not() {
@@ -156,7 +176,9 @@ mod tests {
         let set = |ms: u64| {
             let tell = tell.clone();
             let passed = move || tell.send(ms).expect("it is heard");
-            deadlines.set(now + Duration::from_millis(ms), passed).expect("a thread can be started")
+            deadlines
+                .set(&Platform::Machine, now + Duration::from_millis(ms), passed)
+                .expect("a thread can be started")
         };
         let (late, soon, far) = (set(20), set(10), set(1_000_000));
         assert_eq!([told.recv().expect("it is told"), told.recv().expect("it is told")], [10, 20]);

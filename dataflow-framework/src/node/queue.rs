@@ -3,27 +3,33 @@
 use std::{
     collections::VecDeque,
     io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Instant,
 };
 
+use tokio::time::Instant;
+
 use super::{
+    begun::Begun,
     deadline::{Deadline, Deadlines},
     site::Site,
 };
-use crate::core::Assignment;
+use crate::{
+    core::Assignment,
+    platform::{Bell, Platform},
+};
 
 /// The calls that wait for a thread. Their number is bounded by the graph, which assigns them.
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
-    changed: Condvar,
+    changed: Bell,
     deadlines: Arc<Deadlines>,
+    pub(super) platform: Platform,
 }
 
 /// A call of a site that waits for a thread.
-struct Waiting {
+pub(crate) struct Waiting {
     site: Arc<Site>,
     /// The run of the program that has assigned it.
     epoch: u64,
@@ -32,7 +38,12 @@ struct Waiting {
 
 impl Waiting {
     fn run(self) -> Continues {
-        self.site.run(self.epoch, self.assignment)
+        self.begin().map_or(Continues::Here, Begun::run)
+    }
+
+    /// Begins it, if it can run.
+    pub(crate) fn begin(self) -> Option<Begun> {
+        self.site.begin_call(self.epoch, self.assignment)
     }
 }
 
@@ -55,6 +66,11 @@ struct State {
 }
 
 impl Queue {
+    /// Creates one for the workers of a node.
+    pub(crate) fn on(platform: Platform) -> Self {
+        Self { platform, ..Self::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,7 +82,7 @@ impl Queue {
         let is_awaited = state.idle > 0;
         drop(state);
         if is_awaited {
-            self.changed.notify_one();
+            self.changed.ring();
         }
     }
 
@@ -81,8 +97,27 @@ impl Queue {
                 return Some(next);
             }
             state.idle += 1;
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(&self.state, state);
             state.idle -= 1;
+        }
+    }
+
+    /// Does the same as [`next`](Self::next) in virtual time.
+    #[cfg(feature = "simulation")]
+    pub(crate) async fn next_in_time(&self) -> Option<Waiting> {
+        loop {
+            {
+                let mut state = self.lock();
+                if state.is_over {
+                    return None;
+                }
+                if let Some(next) = state.waiting.pop_front() {
+                    return Some(next);
+                }
+                state.idle += 1;
+            }
+            self.changed.rung().notified().await;
+            self.lock().idle -= 1;
         }
     }
 
@@ -117,7 +152,7 @@ impl Queue {
                 tracing::error!(%error, "no thread could be started in the place of one whose call takes too long");
             }
         };
-        match self.deadlines.set(deadline, passed) {
+        match self.deadlines.set(&self.platform, deadline, passed) {
             Ok(deadline) => Some(deadline),
             Err(error) => {
                 tracing::warn!(%error, "no thread could be started that watches for calls that take too long");
@@ -128,6 +163,12 @@ impl Queue {
 
     /// Starts a thread that runs calls.
     fn work(self: &Arc<Self>, name: &str) -> io::Result<()> {
+        #[cfg(feature = "simulation")]
+        if let Platform::Simulated(simulated) = &self.platform {
+            self.lock().threads += 1;
+            crate::simulation::start_worker(simulated, self);
+            return Ok(());
+        }
         let queue = Arc::clone(self);
         let work = move || {
             while let Some(next) = queue.next() {
@@ -142,9 +183,9 @@ impl Queue {
         started.map(drop).inspect_err(|_| self.ends_thread())
     }
 
-    fn ends_thread(&self) {
+    pub(crate) fn ends_thread(&self) {
         self.lock().threads -= 1;
-        self.changed.notify_all();
+        self.changed.ring_for_all();
     }
 
     /// Removes the calls of a site, and returns them.
@@ -161,14 +202,14 @@ impl Queue {
     /// Ends the threads, each after the call that it runs.
     pub(crate) fn end(&self) {
         self.lock().is_over = true;
-        self.changed.notify_all();
+        self.changed.ring_for_all();
     }
 
     /// Waits until the threads have ended, or were left to calls that take too long.
     fn wait_for_threads(&self) {
         let mut state = self.lock();
         while state.threads > 0 {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(&self.state, state);
         }
     }
 }
@@ -201,7 +242,8 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         self.queue.end();
-        if self.is_awaited {
+        // In virtual time nothing happens while this thread waits.
+        if self.is_awaited && matches!(self.queue.platform, Platform::Machine) {
             self.queue.wait_for_threads();
         }
         self.queue.deadlines.end();

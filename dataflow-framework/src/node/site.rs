@@ -9,16 +9,21 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use super::{
     attempt::{self, Written},
+    begun::Begun,
     deadline::{self, Deadline},
     fetches::{Arrived, Ask, Fetches, GivenUp, Missing, Piece},
-    queue::{Continues, Queue},
+    queue::Queue,
     store::Store,
 };
+#[cfg(feature = "simulation")]
+use crate::simulation::Seen;
 use crate::{
     core::{Argument, Assignment, CallId, Held, Mark, Outcome, VersionId},
     failure::{Failed, Failure},
@@ -122,6 +127,8 @@ impl Site {
 
     /// Takes in a version.
     pub(crate) fn put(&self, version: VersionId, value: Value, mark: Mark, bytes: u64) {
+        #[cfg(feature = "simulation")]
+        self.queue.platform.see(|| Seen::holds(version, mark, &value));
         self.store.put(version, value, mark, bytes);
     }
 
@@ -204,7 +211,10 @@ impl Site {
         let Arrived { version, mark, bytes, is_taken, is_alone, ready } = arrived;
         // Before any call is told: whoever looks for it now finds it.
         let size = bytes.len() as u64;
-        self.store.put(version, Value::from_encoded(bytes), mark, size);
+        let value = Value::from_encoded(bytes);
+        #[cfg(feature = "simulation")]
+        self.queue.platform.see(|| Seen::holds(version, mark, &value));
+        self.store.put(version, value, mark, size);
         // A new run begins with empty fetches.
         let epoch = self.duty().epoch;
         drop(fetches);
@@ -229,11 +239,11 @@ impl Site {
         self.fetches().is_gone(peer);
     }
 
-    /// Runs a call that was assigned in a run of the program, unless that is over.
-    pub(crate) fn run(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Continues {
+    /// Begins a call that was assigned in a run of the program, unless that is over, or the call cannot run.
+    pub(super) fn begin_call(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Option<Begun> {
         let Assignment { call, mark, .. } = assignment;
         if !self.begins(epoch, call, mark) {
-            return Continues::Here;
+            return None;
         }
         let inputs = match self.store.inputs(&assignment) {
             Ok(inputs) => inputs,
@@ -243,33 +253,31 @@ impl Site {
                 if let Some(report) = report.filter(|_| is_current) {
                     report.unable(call, missing);
                 }
-                return Continues::Here;
+                return None;
             }
         };
-        let (deadline, mut watch) = match assignment.manner.timeout {
+        #[cfg(feature = "simulation")]
+        self.queue.platform.see(|| Seen::begins(&assignment, &inputs));
+        let (deadline, watch) = match assignment.manner.timeout {
             Some(timeout) => self.watch(epoch, &assignment, &inputs, timeout),
             None => (None, None),
         };
-        let begun = Instant::now();
-        let written = attempt::run(&assignment, inputs, deadline);
-        let is_late = watch.take().is_some_and(|deadline| !deadline.meet());
-        if is_late {
-            // Its failure was told, and another thread has taken the place of this one.
-            return Continues::Elsewhere;
-        }
-        let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let outcome = self.outcome(&assignment, written, ns);
-        // Its inputs are not in use any more when the next call is assigned.
-        drop(assignment);
-        self.tell(epoch, (call, mark), outcome);
-        Continues::Here
+        let (site, since) = (Arc::clone(self), Instant::now());
+        Some(Begun { site, epoch, assignment, inputs, deadline, watch, since })
     }
 
     /// Keeps what a call has written, and returns how it has ended.
-    fn outcome(&self, assignment: &Assignment, written: Result<Written, Failed>, ns: u64) -> Outcome {
+    pub(super) fn outcome(
+        &self,
+        assignment: &Assignment,
+        written: Result<Written, Failed>,
+        ns: u64,
+    ) -> Outcome {
         let Assignment { call, task, mark, .. } = *assignment;
         let put = |written: Vec<Value>| -> Vec<u64> {
             let bytes = (0..).zip(written).map(|(slot, value)| {
+                #[cfg(feature = "simulation")]
+                self.queue.platform.see(|| Seen::holds(VersionId { call, slot }, mark, &value));
                 let bytes = if self.has_peers { value.size() } else { 0 };
                 self.store.put(VersionId { call, slot }, value, mark, bytes);
                 bytes
@@ -284,7 +292,9 @@ impl Site {
     }
 
     /// Tells how a call has ended.
-    fn tell(&self, epoch: u64, (call, mark): (CallId, Mark), outcome: Outcome) {
+    pub(super) fn tell(&self, epoch: u64, (call, mark): (CallId, Mark), outcome: Outcome) {
+        #[cfg(feature = "simulation")]
+        self.queue.platform.see(|| Seen::ran(call, &outcome));
         let (report, is_current) = self.ends(epoch, call);
         let Some(report) = report else { return };
         if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = &outcome

@@ -39,13 +39,15 @@ impl Store {
     /// Returns what is here.
     pub(crate) fn held(&self) -> Vec<Held> {
         let versions = self.lock();
-        let held = versions.iter();
-        held.map(|(version, Entry { mark, bytes, .. })| Held {
+        let held = versions.iter().map(|(version, Entry { mark, bytes, .. })| Held {
             version: *version,
             mark: *mark,
             bytes: *bytes,
-        })
-        .collect()
+        });
+        let mut held: Vec<_> = held.collect();
+        // The order of a hash table is not the same each time.
+        held.sort_unstable_by_key(|held| held.version);
+        held
     }
 
     /// Returns the size of a version.

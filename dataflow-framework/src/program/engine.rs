@@ -4,7 +4,7 @@ use std::{
     ops::Range,
     panic::resume_unwind,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -17,6 +17,7 @@ use crate::{
     failure::Failure,
     figures::Figures,
     node::{Inventory, Missing, Peer, Queue, Report, Site},
+    platform::Bell,
     value::Value,
 };
 
@@ -24,7 +25,7 @@ use crate::{
 pub(crate) struct Engine {
     state: Mutex<State>,
     /// What the program waits for has happened.
-    happened: Condvar,
+    happened: Bell,
     pub(crate) site: Arc<Site>,
     /// The number of this run of the program at its site.
     epoch: AtomicU64,
@@ -126,7 +127,7 @@ impl Engine {
         let state = State { graph, awaited: None, is_halted: false, is_stopped: false, may_go: false };
         Self {
             state: Mutex::new(state),
-            happened: Condvar::new(),
+            happened: Bell::default(),
             site,
             epoch: AtomicU64::new(0),
             queue,
@@ -177,7 +178,7 @@ impl Engine {
         let mut after = self.perform(&mut state);
         drop(state);
         if has_happened || halts {
-            self.happened.notify_one();
+            self.happened.ring();
         }
         self.finish(&mut after);
         result
@@ -294,7 +295,7 @@ impl Engine {
             }
             state.awaited = Some(awaited);
             while state.awaited.is_some() && !state.is_halted {
-                state = self.happened.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.happened.wait(&self.state, state);
             }
             drop(state);
             self.end_if_stopped();
@@ -307,14 +308,14 @@ impl Engine {
         state.is_stopped = true;
         state.is_halted = true;
         drop(state);
-        self.happened.notify_one();
+        self.happened.ring();
     }
 
     /// Prepares for leaving: stops the program, which goes on elsewhere, but not what has begun; and has what only this
     /// node has copied to others, until [nothing is left](Self::may_go).
     pub(crate) fn leave(&self) {
         self.lock().is_halted = true;
-        self.happened.notify_one();
+        self.happened.ring();
         let returned = self.site.take_back();
         self.change(|graph| {
             graph.leaves(Member::HERE);

@@ -1,0 +1,53 @@
+//! A call that has begun: it has what it reads.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{attempt, deadline::Deadline, queue::Continues, site::Site};
+use crate::{core::Assignment, value::Value};
+
+/// A call that has begun on a site.
+pub(crate) struct Begun {
+    pub(super) site: Arc<Site>,
+    /// The run of the program that has assigned it.
+    pub(super) epoch: u64,
+    pub(super) assignment: Assignment,
+    pub(super) inputs: Vec<Value>,
+    /// When it should have ended, and what tells when it has not.
+    pub(super) deadline: Option<Instant>,
+    pub(super) watch: Option<Deadline>,
+    pub(super) since: Instant,
+}
+
+impl Begun {
+    /// Runs it to its end, and tells that.
+    pub(crate) fn run(self) -> Continues {
+        let Self { site, epoch, assignment, inputs, deadline, mut watch, since } = self;
+        let written = attempt::run(&assignment, inputs, deadline);
+        let is_late = watch.take().is_some_and(|deadline| !deadline.meet());
+        if is_late {
+            // Its failure was told, and another thread has taken the place of this one.
+            return Continues::Elsewhere;
+        }
+        let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let outcome = site.outcome(&assignment, written, ns);
+        let (call, mark) = (assignment.call, assignment.mark);
+        // Its inputs are not in use any more when the next call is assigned.
+        drop(assignment);
+        site.tell(epoch, (call, mark), outcome);
+        Continues::Here
+    }
+
+    /// Returns the name of its task.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn task(&self) -> &'static str {
+        self.assignment.task.name
+    }
+
+    /// Returns its number.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn call(&self) -> u64 {
+        self.assignment.call
+    }
+}

@@ -1,0 +1,161 @@
+//! The program of a simulated node: a thread that runs only while everything else stands still.
+//!
+//! The simulator has one thread, on which one thing happens after another. A program waits in the middle of its code,
+//! so it has a thread of its own; but of the two only the one that has the *baton* runs. The program passes it back
+//! where it would wait, and gets it again in virtual time, when what it waits for may have happened.
+
+use std::{
+    cell::RefCell,
+    io,
+    panic::resume_unwind,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use tokio::{
+    runtime::Handle,
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+use super::Simulated;
+use crate::program::Stopped;
+
+/// What decides which of two threads runs.
+#[derive(Debug)]
+pub(crate) struct Baton {
+    state: Mutex<State>,
+    passed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    holder: Holder,
+    /// Whether the program is to end where it waits, since its world has ended.
+    is_over: bool,
+    /// Whether the program got the baton because what it waited for may have happened.
+    in_time: bool,
+}
+
+#[derive(Debug)]
+enum Holder {
+    Program,
+    /// The simulator, until this is told or it is so late.
+    Simulator(Arc<Notify>, Option<Instant>),
+    /// The simulator, for ever: the program has ended.
+    Nobody,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Baton>>> = const { RefCell::new(None) };
+}
+
+impl Baton {
+    /// Returns the one of the program on this thread, if that is the program of a simulated node.
+    pub(crate) fn current() -> Option<Arc<Self>> {
+        CURRENT.with_borrow(Option::clone)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes it to the simulator, and waits to get it again. Returns whether that was in time.
+    pub(crate) fn pass(&self, until: &Arc<Notify>, at_the_latest: Option<Instant>) -> bool {
+        let mut state = self.lock();
+        if !state.is_over {
+            state.holder = Holder::Simulator(Arc::clone(until), at_the_latest);
+            self.passed.notify_all();
+            state = self.wait_for_turn(state);
+        }
+        let (is_over, in_time) = (state.is_over, state.in_time);
+        drop(state);
+        if is_over && !thread::panicking() {
+            resume_unwind(Box::new(Stopped));
+        }
+        in_time
+    }
+
+    /// Waits until the program has it.
+    fn wait_for_turn<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while !matches!(state.holder, Holder::Program) {
+            state = self.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
+    /// Has the program run until it waits. Returns for what; `None` if it has ended.
+    fn hand_over(&self, in_time: bool) -> Option<(Arc<Notify>, Option<Instant>)> {
+        let mut state = self.lock();
+        if matches!(state.holder, Holder::Nobody) {
+            return None;
+        }
+        state.in_time = in_time;
+        state.holder = Holder::Program;
+        self.passed.notify_all();
+        loop {
+            match &state.holder {
+                Holder::Program => {
+                    state = self.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+                Holder::Simulator(until, at_the_latest) => return Some((Arc::clone(until), *at_the_latest)),
+                Holder::Nobody => return None,
+            }
+        }
+    }
+}
+
+/// Gives the baton back for ever when the program ends, however that is.
+struct Ends(Arc<Baton>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.lock().holder = Holder::Nobody;
+        self.0.passed.notify_all();
+    }
+}
+
+/// Ends the program when the world ends.
+struct Runs(Arc<Baton>);
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        self.0.lock().is_over = true;
+        while self.0.hand_over(true).is_some() {}
+    }
+}
+
+/// Starts the program of a node.
+pub(super) fn start(simulated: &Arc<Simulated>, program: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let state = State { holder: Holder::Simulator(Arc::default(), None), is_over: false, in_time: true };
+    let baton = Arc::new(Baton { state: Mutex::new(state), passed: Condvar::new() });
+    let (its_baton, its_node, time) = (Arc::clone(&baton), Arc::clone(simulated), Handle::current());
+    thread::Builder::new().name("simulated program".to_owned()).spawn(move || {
+        let ends = Ends(its_baton);
+        let first = ends.0.wait_for_turn(ends.0.lock());
+        let is_over = first.is_over;
+        drop(first);
+        if !is_over {
+            // So that its clock is that of the simulator.
+            let _in_time = time.enter();
+            CURRENT.set(Some(Arc::clone(&ends.0)));
+            its_node.enter();
+            program();
+        }
+    })?;
+    tokio::spawn(run(Runs(baton), Arc::clone(simulated)));
+    Ok(())
+}
+
+async fn run(runs: Runs, simulated: Arc<Simulated>) {
+    let mut in_time = true;
+    loop {
+        simulated.program_goes_on().await;
+        let Some((until, at_the_latest)) = runs.0.hand_over(in_time) else { return };
+        in_time = tokio::select! {
+            biased;
+            () = until.notified() => true,
+            () = sleep_until(at_the_latest.unwrap_or_else(Instant::now)), if at_the_latest.is_some() => false,
+        };
+    }
+}
