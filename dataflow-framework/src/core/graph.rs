@@ -292,6 +292,7 @@ impl Graph {
         match outcome {
             Outcome::Written { bytes, ns } => {
                 self.members.took(ns);
+                self.levels.ended(self.calls[&id].task, ns);
                 self.written(id, member, &bytes);
             }
             Outcome::Ignored { bytes, reason } => {
@@ -426,7 +427,9 @@ impl Graph {
     fn is_ready(&mut self, id: CallId) {
         let call = self.calls.get_mut(&id).expect("it is unfinished");
         call.state = CallState::Worker;
-        self.ready.push(id, call.options.priority, &self.levels);
+        let (priority, arguments) = (call.options.priority, Arc::clone(&call.arguments));
+        let nearness = self.nearness(id, &arguments);
+        self.ready.push(id, priority, &self.levels, nearness);
     }
 
     fn release_inputs(&mut self, id: CallId, arguments: &[Argument]) {
@@ -440,26 +443,37 @@ impl Graph {
 
     /// Returns what is to be done now.
     pub(crate) fn actions(&mut self) -> Vec<Action> {
-        while self.ready.len() > 0 && self.members.have_room() {
+        while self.ready.len() > 0
+            && let Some(member) = self.members.next()
+        {
             if self.ready.len() > 1 && self.levels.are_stale() {
                 self.reorder();
             }
-            let Some(id) = self.ready.pop() else { break };
-            // It may have been cancelled since, or wait for something that was lost.
-            if self.calls.get(&id).is_some_and(|call| call.state == CallState::Worker) {
-                self.assign(id);
-            }
+            self.assign_next(member);
         }
         self.let_go();
         std::mem::take(&mut self.actions)
     }
 
-    fn assign(&mut self, id: CallId) {
-        let call = &self.calls[&id];
+    /// Assigns the call that a member should begin next, to this member or to one with more of its data.
+    fn assign_next(&mut self, member: Member) {
+        if !self.members.are_several() {
+            let id = self.ready.pop().expect("some are ready");
+            return self.assign(id, member);
+        }
+        let key = self.ready.next_for(member).expect("some are ready");
+        let (_, id) = key;
+        let member = self.calls.get(&id).map_or(member, |call| self.choose(&call.arguments, member));
+        self.ready.take(key, member);
+        self.assign(id, member);
+    }
+
+    fn assign(&mut self, id: CallId, member: Member) {
+        // It may have been cancelled since, or wait for something that was lost.
+        let Some(call) = self.calls.get(&id).filter(|call| call.state == CallState::Worker) else { return };
         let (task, mark, arguments) = (call.task, call.mark, Arc::clone(&call.arguments));
         let manner = self.manner(id, call);
         let has_one_run = manner.has_one_run() && call.failures == call.options.retry;
-        let member = self.choose(&arguments);
         self.members.assigned(member);
         self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Runs(member);
         let (mut in_place, mut elsewhere) = (Vec::new(), Vec::new());
@@ -503,27 +517,17 @@ impl Graph {
         true
     }
 
-    /// Chooses the member for a call whose inputs are there.
-    fn choose(&self, arguments: &[Argument]) -> Member {
-        let (mut total, mut with) = (0, Vec::<(Member, u64)>::new());
-        for version in arguments.iter().flat_map(Argument::versions) {
-            let State::Present(copies) = &self.versions[version].state else { continue };
-            total += copies.bytes;
-            for member in &copies.members {
-                match with.iter_mut().find(|(other, _)| other == member) {
-                    Some((_, bytes)) => *bytes += copies.bytes,
-                    None => with.push((*member, copies.bytes)),
-                }
-            }
-        }
-        self.members.choose(total, &with).expect("a member has room")
+    /// Chooses the member for a call whose inputs are there: this one, which has the least to do, or another one.
+    fn choose(&self, arguments: &[Argument], least: Member) -> Member {
+        let (total, with) = self.whereabouts(arguments);
+        self.members.choose(total, &with, least)
     }
 
     fn reorder(&mut self) {
         let first = self.calls.first_key_value().map_or(self.next, |(first, _)| *first);
         let calls = self.calls.iter().rev().map(|(id, call)| {
             let versions = call.written(*id).filter_map(|version| self.versions.get(&version));
-            (*id, versions.flat_map(|version| version.readers.iter().copied()))
+            (*id, call.task, versions.flat_map(|version| version.readers.iter().copied()))
         });
         self.levels.compute(first, self.next, calls);
         self.ready.reorder(&self.levels);

@@ -3,7 +3,7 @@
 use super::{Action, Argument, CallId, Graph, Member, NewCall, Outcome, VersionId};
 use crate::{failure::Failure, options::Options, task::TaskDef};
 
-const TASK: TaskDef = TaskDef {
+pub(super) const TASK: TaskDef = TaskDef {
     name: "task",
     module: "tests",
     signature: "",

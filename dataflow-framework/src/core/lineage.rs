@@ -27,6 +27,7 @@ impl Graph {
     /// Tells that a member was lost, with everything that it had.
     pub(crate) fn lost(&mut self, member: Member) {
         self.members.remove(member);
+        self.ready.is_lost(member);
         self.earlier_is_lost(member);
         self.kept.is_lost(member);
         let lost = self.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id);

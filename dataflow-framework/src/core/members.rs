@@ -4,7 +4,7 @@
 //! of what it reads and is not there. Considered are those that have some of what it reads, and the one with the least
 //! to do: so the choice costs little whatever their number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A member, by a number that the graph is told. The program runs on [`Member::HERE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,6 +24,9 @@ const AHEAD_MAX: u64 = 1_024;
 /// The time of work that is assigned to a worker beyond the call that it runs, so that it need not wait for the next.
 const AHEAD_NS: u64 = 5_000_000;
 
+/// How long a transfer between two members is expected to take, however small it is.
+const LATENCY_NS: u64 = 300_000;
+
 /// What a transfer between two members is expected to move in a microsecond, in bytes.
 const BYTES_BY_US: u64 = 200;
 
@@ -31,6 +34,12 @@ const BYTES_BY_US: u64 = 200;
 #[derive(Debug, Default)]
 pub(super) struct Members {
     known: BTreeMap<Member, Load>,
+    /// Those that take another call, by how much they have to do.
+    open: BTreeSet<(u64, Member)>,
+    /// The number of calls that are assigned to each worker beyond the one that it runs.
+    ahead: u64,
+    /// The mean time of a call for which that number is.
+    ahead_of_ns: u64,
     /// The number of those that leave, and were not told that they may go.
     leavers: usize,
     /// The mean time of a call, of late.
@@ -49,17 +58,29 @@ struct Load {
     may_go: bool,
     /// The size of what it was given for others that leave, in bytes.
     rescued: u64,
+    /// How much it has to do, as it is noted in [`Members::open`], if it takes another call.
+    rank: Option<u64>,
 }
 
 impl Members {
     pub(super) fn add(&mut self, member: Member, workers: u32) {
-        let load =
-            Load { workers: u64::from(workers), assigned: 0, is_leaving: false, may_go: false, rescued: 0 };
+        self.remove(member);
+        let load = Load {
+            workers: u64::from(workers),
+            assigned: 0,
+            is_leaving: false,
+            may_go: false,
+            rescued: 0,
+            rank: None,
+        };
         self.known.insert(member, load);
+        self.note(member);
     }
 
     pub(super) fn remove(&mut self, member: Member) {
-        self.known.remove(&member);
+        if let Some(rank) = self.known.remove(&member).and_then(|load| load.rank) {
+            self.open.remove(&(rank, member));
+        }
         self.count_leavers();
     }
 
@@ -67,7 +88,25 @@ impl Members {
         if let Some(load) = self.known.get_mut(&member) {
             load.is_leaving = true;
         }
+        self.note(member);
         self.count_leavers();
+    }
+
+    /// Notes how much a member has to do, after that has changed.
+    fn note(&mut self, member: Member) {
+        let Some(load) = self.known.get(&member) else { return };
+        let rank = self.has_room(load).then(|| load.rank());
+        let before = load.rank;
+        if rank == before {
+            return;
+        }
+        if let Some(before) = before {
+            self.open.remove(&(before, member));
+        }
+        self.open.extend(rank.map(|rank| (rank, member)));
+        if let Some(load) = self.known.get_mut(&member) {
+            load.rank = rank;
+        }
     }
 
     fn count_leavers(&mut self) {
@@ -126,6 +165,7 @@ impl Members {
         if let Some(load) = self.known.get_mut(&member) {
             load.assigned += 1;
         }
+        self.note(member);
     }
 
     /// Tells that a member has one call less.
@@ -133,40 +173,60 @@ impl Members {
         if let Some(load) = self.known.get_mut(&member) {
             load.assigned -= 1;
         }
+        self.note(member);
     }
 
     /// Tells how long a call has taken.
     pub(super) fn took(&mut self, ns: u64) {
         // An eighth of each call: the mean of the last ones.
         self.mean_ns = if self.has_mean { self.mean_ns - self.mean_ns / 8 + ns / 8 } else { ns };
-        self.has_mean = true;
+        // Now and then, since all members are looked at.
+        let is_new = !std::mem::replace(&mut self.has_mean, true);
+        if is_new || self.mean_ns.abs_diff(self.ahead_of_ns) > self.ahead_of_ns / 4 {
+            self.ahead_of_ns = self.mean_ns;
+            self.ahead = AHEAD_NS.checked_div(self.mean_ns).unwrap_or(AHEAD_MAX);
+            let members: Vec<_> = self.known.keys().copied().collect();
+            for member in members {
+                self.note(member);
+            }
+        }
     }
 
-    /// Returns whether any member takes another call.
-    pub(super) fn have_room(&self) -> bool {
-        self.known.values().any(|load| self.has_room(load))
+    /// Returns their number.
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
     }
 
-    /// Returns the member for a call, of which some members have these numbers of bytes; `None` if all have enough to
-    /// do. `bytes` is the size of everything that it reads.
-    pub(super) fn choose(&self, bytes: u64, with: &[(Member, u64)]) -> Option<Member> {
-        let least = self.known.iter().filter(|(_, load)| self.has_room(load));
-        // Of equal ones the first, which is where the program runs.
-        let least = least.min_by_key(|(_, load)| self.queue_ns(load)).map(|(member, _)| (*member, 0));
-        let holders = with
-            .iter()
-            .copied()
-            .filter(|(member, _)| self.known.get(member).is_some_and(|load| self.has_room(load)));
+    /// Returns whether there is more than one.
+    pub(super) fn are_several(&self) -> bool {
+        self.known.len() > 1
+    }
+
+    /// Returns the member that has the least to do of those that take another call. Of equal ones it is the first, which
+    /// is where the program runs.
+    pub(super) fn next(&self) -> Option<Member> {
+        self.open.first().map(|(_, member)| *member)
+    }
+
+    /// Returns the member for a call, of which some members have these numbers of bytes. `bytes` is the size of
+    /// everything that it reads, and `least` the member that has the least to do.
+    pub(super) fn choose(&self, bytes: u64, with: &[(Member, u64)], least: Member) -> Member {
+        let has_room =
+            |member: &&(Member, u64)| self.known.get(&member.0).is_some_and(|load| load.rank.is_some());
+        let holders = with.iter().filter(has_room).copied();
         let begin_ns = |(member, here): &(Member, u64)| {
             let held = with.iter().find(|(other, _)| other == member).map_or(*here, |(_, held)| *held);
-            self.queue_ns(&self.known[member]) + bytes.saturating_sub(held) * 1_000 / BYTES_BY_US
+            let missing = bytes.saturating_sub(held);
+            let transfer_ns = if missing > 0 { LATENCY_NS + missing * 1_000 / BYTES_BY_US } else { 0 };
+            self.queue_ns(&self.known[member]) + transfer_ns
         };
-        holders.chain(least).min_by_key(begin_ns).map(|(member, _)| member)
+        let chosen = holders.chain([(least, 0)]).min_by_key(begin_ns);
+        chosen.map_or(least, |(member, _)| member)
     }
 
     fn has_room(&self, load: &Load) -> bool {
-        let ahead = AHEAD_NS.checked_div(self.mean_ns).unwrap_or(AHEAD_MAX) * load.workers;
-        let ahead = if self.has_mean { ahead } else { load.workers };
+        // At first one for each, until it is known how long they take.
+        let ahead = if self.has_mean { self.ahead * load.workers } else { load.workers };
         !load.is_leaving
             && load.workers > 0
             && load.assigned < load.workers + ahead.clamp(AHEAD_MIN, AHEAD_MAX)
@@ -174,8 +234,21 @@ impl Members {
 
     /// Returns how long a call waits for a worker.
     fn queue_ns(&self, load: &Load) -> u64 {
-        let before = (load.assigned + 1).saturating_sub(load.workers);
         // A call counts even if none has ended yet, so that the first ones go to all members.
-        before * self.mean_ns.max(1_000) / load.workers.max(1) + load.assigned * 10 / load.workers.max(1)
+        load.before() * self.mean_ns.max(1_000) / load.workers.max(1)
+            + load.assigned * 10 / load.workers.max(1)
+    }
+}
+
+impl Load {
+    /// Returns the number of calls for whose end another one has to wait.
+    fn before(&self) -> u64 {
+        (self.assigned + 1).saturating_sub(self.workers)
+    }
+
+    /// Returns how much there is to do, by which members are compared: the calls that wait, or else those that run, for
+    /// each worker.
+    fn rank(&self) -> u64 {
+        (self.before() * 1_000_000 + self.assigned * 1_000) / self.workers.max(1)
     }
 }

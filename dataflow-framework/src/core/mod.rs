@@ -11,6 +11,7 @@ mod line;
 mod lineage;
 mod mark;
 mod members;
+mod nearness;
 mod ready;
 mod rescue;
 mod version;
@@ -20,6 +21,14 @@ mod earlier_tests;
 mod graph_tests;
 #[cfg(test)]
 mod properties_tests;
+#[cfg(test)]
+mod schedule_tests;
+#[cfg(test)]
+mod virtual_cluster;
+#[cfg(test)]
+mod virtual_ideal;
+#[cfg(test)]
+mod virtual_program;
 
 pub(crate) use self::{
     call::{Argument, CallId, Failing, Manner, NewCall, Outcome},

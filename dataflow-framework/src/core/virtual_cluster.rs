@@ -1,0 +1,290 @@
+//! A cluster in virtual time, whose members do what the graph says: to see where calls go, how much is moved for them,
+//! and how long a program takes. The same program takes the same time on every machine.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::{
+    Action, Assignment, CallId, Graph, Input, Member, NewCall, Outcome, Source, VersionId,
+    graph_tests::new_call,
+    virtual_program::{Load, Program, Step, updated},
+};
+use crate::options::Options;
+
+/// The number of calls that a program may be ahead of its tasks.
+const CALLS_AHEAD_MAX: usize = 100_000;
+
+/// A cluster.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cluster {
+    pub(super) members: u32,
+    /// The workers of each.
+    pub(super) workers: u32,
+    /// The time of a message from one member to another.
+    pub(super) latency_ns: u64,
+    /// What a member receives in a microsecond.
+    pub(super) bytes_by_us: u64,
+    /// The time for which the head is busy with a call.
+    pub(super) head_ns: u64,
+}
+
+/// What a program has taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ran {
+    pub(super) ns: u64,
+    /// How often a version was moved from one member to another, and the sizes of these altogether.
+    pub(super) transfers: u64,
+    pub(super) bytes: u64,
+}
+
+impl Cluster {
+    /// Returns the share of the time that its workers worked.
+    pub(super) fn efficiency(&self, work_ns: u64, ran: Ran) -> f64 {
+        work_ns as f64 / (ran.ns as f64 * f64::from(self.members * self.workers))
+    }
+
+    /// Runs a program.
+    pub(super) fn run(self, program: Program) -> Ran {
+        let mut graph = Graph::new(self.members > 1);
+        for member in 0..self.members {
+            graph.joined(Member(member), self.workers);
+        }
+        let site =
+            |_| Site { free: self.workers, receives_until: 0, has: BTreeSet::new(), ..Site::default() };
+        let sites = (0..self.members).map(site).collect();
+        let ran = Ran { ns: 0, transfers: 0, bytes: 0 };
+        let run = Run {
+            cluster: self,
+            graph,
+            program,
+            sites,
+            sizes: BTreeMap::new(),
+            events: BTreeMap::new(),
+            events_until_now: 0,
+            head_until: 0,
+            ran,
+        };
+        run.end()
+    }
+}
+
+/// A member.
+#[derive(Debug, Default)]
+struct Site {
+    free: u32,
+    /// Until when its connection is busy.
+    receives_until: u64,
+    has: BTreeSet<VersionId>,
+    /// What is under way to it, and the calls that wait for that.
+    awaited: BTreeMap<VersionId, Vec<CallId>>,
+    /// The calls that wait, and how many versions each is missing.
+    missing: BTreeMap<CallId, (Assignment, usize)>,
+    queue: VecDeque<Assignment>,
+}
+
+#[derive(Debug)]
+enum Event {
+    /// An assignment has come to a member.
+    Assigned(Assignment),
+    Arrived(VersionId),
+    Ended(Assignment),
+    /// The head hears of the end of a call.
+    HeardOf(CallId),
+    /// The head hears that a member has a version.
+    HeardOfCopy(VersionId),
+}
+
+struct Run {
+    cluster: Cluster,
+    graph: Graph,
+    program: Program,
+    sites: Vec<Site>,
+    sizes: BTreeMap<VersionId, u64>,
+    events: BTreeMap<(u64, u64), (Member, Event)>,
+    /// The number of events so far, by which those of one time are ordered.
+    events_until_now: u64,
+    head_until: u64,
+    ran: Ran,
+}
+
+impl Run {
+    fn at(&mut self, ns: u64, member: Member, event: Event) {
+        self.events_until_now += 1;
+        self.events.insert((ns, self.events_until_now), (member, event));
+    }
+
+    fn site(&mut self, member: Member) -> &mut Site {
+        &mut self.sites[member.0 as usize]
+    }
+
+    fn latency(&self, member: Member) -> u64 {
+        if member == Member::HERE { 0 } else { self.cluster.latency_ns }
+    }
+
+    fn end(mut self) -> Ran {
+        self.goes_on();
+        while let Some(((now, _), (member, event))) = self.events.pop_first() {
+            self.ran.ns = now;
+            self.happens(member, event);
+            self.goes_on();
+        }
+        assert!(self.program.steps.is_empty(), "the program waits for ever");
+        assert_eq!(self.graph.unfinished(), 0, "calls wait for ever");
+        self.ran
+    }
+
+    fn happens(&mut self, member: Member, event: Event) {
+        let now = self.ran.ns;
+        match event {
+            Event::Assigned(assignment) => self.assigned(member, assignment),
+            Event::Arrived(version) => {
+                let site = self.site(member);
+                site.has.insert(version);
+                for call in site.awaited.remove(&version).unwrap_or_default() {
+                    let site = self.site(member);
+                    let Some((_, missing)) = site.missing.get_mut(&call) else { continue };
+                    *missing -= 1;
+                    if *missing == 0 {
+                        let (assignment, _) = site.missing.remove(&call).expect("it is there");
+                        site.queue.push_back(assignment);
+                    }
+                }
+                let latency = self.latency(member);
+                self.at(now + latency, member, Event::HeardOfCopy(version));
+                self.starts(member);
+            }
+            Event::Ended(assignment) => {
+                let call = assignment.call;
+                let written = (0..).zip(&self.program.loads[&call].bytes);
+                let written: Vec<_> =
+                    written.map(|(slot, bytes)| (VersionId { call, slot }, *bytes)).collect();
+                self.sizes.extend(written.iter().copied());
+                let site = self.site(member);
+                site.free += 1;
+                site.has.extend(written.into_iter().map(|(version, _)| version));
+                let latency = self.latency(member);
+                self.at(now + latency, member, Event::HeardOf(call));
+                self.starts(member);
+            }
+            Event::HeardOf(call) => {
+                let Load { ns, bytes, .. } = self.program.loads[&call].clone();
+                self.graph.ended(call, member, Outcome::Written { bytes, ns });
+            }
+            Event::HeardOfCopy(version) => self.graph.copied(version, member),
+        }
+    }
+
+    fn assigned(&mut self, member: Member, assignment: Assignment) {
+        let mut waits_for = 0;
+        for source in assignment.elsewhere.clone() {
+            if self.site(member).has.contains(&source.version) {
+                continue;
+            }
+            waits_for += 1;
+            self.transfer(member, &source);
+            self.site(member).awaited.entry(source.version).or_default().push(assignment.call);
+        }
+        let site = self.site(member);
+        match waits_for {
+            0 => site.queue.push_back(assignment),
+            _ => drop(site.missing.insert(assignment.call, (assignment, waits_for))),
+        }
+        self.starts(member);
+    }
+
+    /// Has a version brought to a member, unless it is under way.
+    fn transfer(&mut self, to: Member, source: &Source) {
+        let id = source.version;
+        if self.site(to).has.contains(&id) || self.site(to).awaited.contains_key(&id) {
+            return;
+        }
+        let bytes = self.sizes.get(&id).copied().unwrap_or(0);
+        let Cluster { latency_ns, bytes_by_us, .. } = self.cluster;
+        let site = &mut self.sites[to.0 as usize];
+        site.awaited.insert(id, Vec::new());
+        site.receives_until = site.receives_until.max(self.ran.ns) + bytes * 1_000 / bytes_by_us;
+        // One message asks, and the other brings.
+        let arrives = site.receives_until + 2 * latency_ns;
+        self.ran.transfers += 1;
+        self.ran.bytes += bytes;
+        self.at(arrives, to, Event::Arrived(id));
+    }
+
+    fn starts(&mut self, member: Member) {
+        while self.site(member).free > 0
+            && let Some(assignment) = self.site(member).queue.pop_front()
+        {
+            let updates = assignment.arguments.iter().filter_map(updated);
+            let taken: Vec<_> =
+                updates.zip(&assignment.in_place).filter(|(_, taken)| **taken).map(|(id, _)| id).collect();
+            let site = self.site(member);
+            site.free -= 1;
+            for version in taken {
+                site.has.remove(&version);
+            }
+            let ns = self.program.loads[&assignment.call].ns;
+            self.at(self.ran.ns + ns, member, Event::Ended(assignment));
+        }
+    }
+
+    /// Goes on with the program, and does what the graph says.
+    fn goes_on(&mut self) {
+        loop {
+            let has_moved = self.steps();
+            let actions = self.graph.actions();
+            if actions.is_empty() && !has_moved {
+                return;
+            }
+            for action in actions {
+                self.performs(action);
+            }
+        }
+    }
+
+    /// Takes the steps of the program that it can take now. Returns whether there were any.
+    fn steps(&mut self) -> bool {
+        let before = self.program.steps.len();
+        while let Some(step) = self.program.steps.front() {
+            match step {
+                Step::Get(version) => match self.graph.want(*version) {
+                    Input::Here => self.graph.unwant(*version),
+                    _ => break,
+                },
+                Step::Call(..) if self.graph.unfinished() > CALLS_AHEAD_MAX => break,
+                Step::Call(id, arguments) => {
+                    let Load { task, bytes, .. } = &self.program.loads[id];
+                    let writes = u32::try_from(bytes.len()).expect("it writes few");
+                    let call = new_call(arguments.clone(), writes, Options::DEFAULT);
+                    self.graph.call(*id, NewCall { task, ..call });
+                }
+                Step::Data(id, bytes) => {
+                    self.graph.data(*id, *bytes, 0);
+                    let version = VersionId { call: *id, slot: 0 };
+                    self.sizes.insert(version, *bytes);
+                    self.sites[0].has.insert(version);
+                }
+                Step::Drop(version) => self.graph.release(*version),
+            }
+            self.program.steps.pop_front();
+            // As an engine does: a call is assigned as soon as it is made.
+            for action in self.graph.actions() {
+                self.performs(action);
+            }
+        }
+        self.program.steps.len() < before
+    }
+
+    fn performs(&mut self, action: Action) {
+        let now = self.ran.ns;
+        match action {
+            Action::Assign(member, assignment) => {
+                self.head_until = self.head_until.max(now) + self.cluster.head_ns;
+                let at = self.head_until + self.latency(member);
+                self.at(at, member, Event::Assigned(assignment));
+            }
+            Action::Forget(member, version) => drop(self.site(member).has.remove(&version)),
+            Action::Bring(source) => self.transfer(Member::HERE, &source),
+            Action::Copy(member, source) => self.transfer(member, &source),
+            Action::LetGo(_) => unreachable!("nobody leaves"),
+        }
+    }
+}
