@@ -398,7 +398,7 @@ impl<'a, T: Task> Context<'a, T> {
 }
 
 #[cold]
-fn undeclared<V: Variable>() -> ! {
+pub(crate) fn undeclared<V: Variable>() -> ! {
     panic!("variable {:?} is not declared in Task::variables", V::NAME)
 }
 

@@ -102,6 +102,7 @@ mod task;
 mod output;
 mod variable;
 mod context;
+mod idle;
 mod companion;
 mod job;
 mod local;
@@ -140,6 +141,7 @@ pub use crate::{
     context::{Context, Hunger},
     figures::{Figures, Histogram},
     id::{Attempt, IdError, JobId, NodeId, TaskId},
+    idle::Idle,
     job::Job,
     local::LocalJob,
     node::{Address, Node, NodeBuilder, NodeError},

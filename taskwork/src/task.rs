@@ -1,12 +1,13 @@
 //! What a program implements: a [`Task`] with its [`Output`] and [`Variables`].
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     companion::Companion,
     context::Context,
+    idle::Idle,
     output::Output,
     variable::{Suggested, Variables},
 };
@@ -47,6 +48,19 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sized + 'static {
 
     /// Returns what is to run beside the pool of a job, on each node that works on the job. By default nothing.
     fn companion(_shared: &Arc<Self::Shared>) -> Option<Companion> {
+        None
+    }
+
+    /// Uses a worker that has had no task for some time, while the job goes on elsewhere; for what helps all tasks
+    /// but is none, such as the search for a better solution. By default nothing.
+    ///
+    /// The worker remains idle: it takes the next task as soon as this returns, so [`Idle::stops`] must be called
+    /// at least every millisecond or so, and when it returns true this must return soon. Several workers of a node may
+    /// be in it at the same time. Returns after how long to call it again if there is still no task then; `None` for
+    /// not before the worker has had one. It is not called on nodes that work on several jobs.
+    ///
+    /// Nothing may depend on it, neither what a job computes nor that it ends. If it panics, the job fails.
+    fn idle(_idle: &Idle<'_, Self>) -> Option<Duration> {
         None
     }
 

@@ -66,7 +66,7 @@ impl Desk {
 
     /// A worker: takes tasks until the queue is closed.
     fn work(&self, worker: usize) {
-        while self.queue.next(worker, &self.signals, || {}).is_some() {
+        while self.queue.next(worker, &self.signals, || {}, &|_| None).is_some() {
             self.taken.fetch_add(1, SeqCst);
         }
     }
@@ -84,7 +84,7 @@ fn a_worker_that_waits_hears_of_a_task() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         let its = Arc::clone(&desk);
-        let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}).is_some());
+        let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}, &|_| None).is_some());
         desk.queue.put([task(0)], &desk.signals);
         assert!(worker.join().unwrap());
     });
@@ -116,7 +116,8 @@ fn a_thief_and_a_worker_never_have_the_same_task() {
         let desk = Desk::new(1);
         desk.queue.put([task(0), task(1)], &desk.signals);
         let its = Arc::clone(&desk);
-        let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}).map(|entry| entry.id));
+        let worker =
+            thread::spawn(move || its.queue.next(0, &its.signals, || {}, &|_| None).map(|entry| entry.id));
         let stolen: Vec<TaskId> =
             desk.queue.take_for_thief(1, 1, &desk.signals).iter().map(|queued| queued.entry.id).collect();
         let begun = worker.join().unwrap().unwrap();
@@ -130,7 +131,7 @@ fn a_worker_that_was_stopped_goes_on() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         let its = Arc::clone(&desk);
-        let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}).is_some());
+        let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}, &|_| None).is_some());
         desk.queue.stop(&desk.signals);
         desk.queue.put([task(0)], &desk.signals);
         desk.queue.resume(&desk.signals);
@@ -170,7 +171,7 @@ fn an_idle_pool_shows_everything_that_it_has_completed() {
         pool.queue.put([task(0)], &pool.signals);
         let its = Arc::clone(&pool);
         let worker = thread::spawn(move || {
-            while let Some(entry) = its.queue.next(0, &its.signals, || {}) {
+            while let Some(entry) = its.queue.next(0, &its.signals, || {}, &|_| None) {
                 its.complete(0, entry.basis, &Completed::plain(entry.id, &entry.children), ());
             }
         });
@@ -191,13 +192,13 @@ fn what_a_steal_took_is_noted_when_the_first_stolen_task_begins() {
         desk.queue.put([task(0)], &desk.signals);
         let its = Arc::clone(&desk);
         let worker = thread::spawn(move || {
-            let begun = its.queue.next(0, &its.signals, || {}).map(|entry| entry.id.number);
+            let begun = its.queue.next(0, &its.signals, || {}, &|_| None).map(|entry| entry.id.number);
             assert_eq!((begun, its.queue.steal_times().count()), (Some(0), 0), "that was its own");
         });
         desk.queue.put_stolen([task(1), task(2)], Basis::FIRM, Some(Instant::now()), &desk.signals);
         worker.join().unwrap();
         for _ in 0..2 {
-            desk.queue.next(0, &desk.signals, || {}).unwrap();
+            desk.queue.next(0, &desk.signals, || {}, &|_| None).unwrap();
             assert_eq!(desk.queue.steal_times().count(), 1);
         }
     });
@@ -208,7 +209,7 @@ fn the_demand_is_right_when_all_is_quiet() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         let its = Arc::clone(&desk);
-        let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}).is_some());
+        let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}, &|_| None).is_some());
         desk.queue.set_thieves(2, &desk.signals);
         desk.queue.put([task(0)], &desk.signals);
         assert!(worker.join().unwrap());
@@ -226,9 +227,9 @@ fn a_cut_waits_for_every_worker_with_a_task_and_for_no_other() {
         desk.queue.put([task(0), task(1)], &desk.signals);
         let its = Arc::clone(&desk);
         let worker = thread::spawn(move || {
-            let first = its.queue.next(0, &its.signals, || {}).unwrap();
+            let first = its.queue.next(0, &its.signals, || {}, &|_| None).unwrap();
             let standing = its.queue.standing(0, first.basis);
-            let second = its.queue.next(0, &its.signals, || {}).unwrap();
+            let second = its.queue.next(0, &its.signals, || {}, &|_| None).unwrap();
             (standing, its.queue.standing(0, second.basis))
         });
         let taken = desk.queue.begin_cut(&[], true, &desk.signals);

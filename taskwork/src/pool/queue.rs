@@ -5,6 +5,7 @@
 //! taken.
 
 mod cuts;
+mod idling;
 mod sharing;
 mod stealing;
 mod waiting;
@@ -21,8 +22,8 @@ use std::{
 
 use tokio::time::Instant;
 
-use self::waiting::Waiting;
 pub(super) use self::waiting::Waits;
+use self::{idling::Idling, waiting::Waiting};
 use super::{
     Entry, PoolView,
     crew::Post,
@@ -35,6 +36,7 @@ use crate::{
     envelope::TASK_BYTES_MAX,
     figures::Histogram,
     holdings::Basis,
+    idle::Meanwhile,
     outlook::{self, Outlook},
     task::Task,
 };
@@ -248,8 +250,14 @@ impl<T: Task> Queue<T> {
 
     /// Waits for a task for a worker that has none; `None` when the worker is to leave, because the pool is closed
     /// or others need it. `notify` is called if no task can begin at once or, while others of the pool work, soon;
-    /// and if the worker was the last that a cut has waited for.
-    pub(super) fn next(&self, worker: usize, signals: &Signals, notify: impl Fn()) -> Option<Entry<T>> {
+    /// and if the worker was the last that a cut has waited for. `meanwhile` is called if it has to wait for long.
+    pub(super) fn next(
+        &self,
+        worker: usize,
+        signals: &Signals,
+        notify: impl Fn(),
+        meanwhile: Meanwhile<'_>,
+    ) -> Option<Entry<T>> {
         let mut state = self.lock();
         if self.rest(&mut state, worker, signals) {
             notify();
@@ -275,6 +283,7 @@ impl<T: Task> Queue<T> {
             notify();
             state = self.lock();
         }
+        let mut idling = Idling::begin();
         while state.gate != Gate::Closed {
             if state.can_begin() {
                 return state.begin(worker, signals);
@@ -282,9 +291,7 @@ impl<T: Task> Queue<T> {
             if state.shared {
                 return None;
             }
-            state.asleep += 1;
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.asleep -= 1;
+            state = self.idle(state, worker, &mut idling, meanwhile);
         }
         None
     }

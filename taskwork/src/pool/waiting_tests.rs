@@ -584,7 +584,7 @@ fn with_last_chance<T: Task<Shared: Default>>(entry: &Entry<T>, limits: PoolLimi
 fn a_task_that_waits_for_its_trial_is_in_the_cut_of_a_node_that_does_not_write_what_it_holds() {
     let limits = PoolLimits { ledger: false, ..LIMITS };
     let pool = with_last_chance(&Entry::new(TaskId::ROOT, Woken(false)), limits);
-    pool.run(pool.queue.next(0, &pool.signals, || {}).unwrap(), 0);
+    pool.run(pool.queue.next(0, &pool.signals, || {}, &|_| None).unwrap(), 0);
     pool.begin_cut(&[]).unwrap();
     let cut = Arc::clone(&pool).ready_cut().unwrap().unwrap();
     assert!(cut.unprotected && cut.tasks.is_empty());
@@ -599,7 +599,7 @@ fn a_task_that_is_complete_after_it_has_waited_needs_no_trial() {
     let pool = with_last_chance(&spawner, LIMITS);
     let (mut runs, mut waited) = (0, false);
     while pool.view().queued > 0 {
-        pool.run(pool.queue.next(0, &pool.signals, || {}).unwrap(), 0);
+        pool.run(pool.queue.next(0, &pool.signals, || {}, &|_| None).unwrap(), 0);
         let view = pool.view();
         assert_eq!(view.untried, None, "nothing of it is left to be done");
         (runs, waited) = (runs + 1, waited || view.waiting > 0);
@@ -610,7 +610,7 @@ fn a_task_that_is_complete_after_it_has_waited_needs_no_trial() {
 #[test]
 fn a_spawner_is_not_complete_in_a_cut_in_which_what_it_has_spawned_is_not() {
     let pool = Arc::new(Pool::<Fork>::new(NodeId(1), Arc::default(), 2, LIMITS));
-    let next = |worker| pool.queue.next(worker, &pool.signals, || {}).unwrap();
+    let next = |worker| pool.queue.next(worker, &pool.signals, || {}, &|_| None).unwrap();
     // It does not wait itself, and is in a scope for which another one waits.
     let spawner = Fork::new(3, 1, 1);
     let outer = Some(Scope(pool.new_id()));

@@ -38,6 +38,8 @@ pub(super) const SHOWN_ENCODED_BYTES_MAX: usize = 256 << 10;
 pub(crate) enum PoolFault {
     #[error("task {task} panicked: {message}")]
     Panicked { task: TaskId, message: String },
+    #[error("the program panicked on a worker that had no task, in Task::idle: {message}")]
+    PanickedIdle { message: String },
     #[error("task {task} returned Migrate although nothing asked it to")]
     Deserted { task: TaskId },
     #[error(

@@ -5,6 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use tokio::time::Instant;
@@ -17,6 +18,7 @@ use super::{
 };
 use crate::{
     context::{Context, Finished, Part},
+    idle::Idle,
     scope::{Completed, Spawned, Then},
     task::{Outcome, Task},
 };
@@ -49,7 +51,9 @@ impl<T: Task> Workplace for Pool<T> {
     }
 
     fn stint(self: Arc<Self>, worker: usize) -> Stint {
-        while let Some(entry) = self.queue.next(worker, &self.signals, || self.notify_changed()) {
+        let next =
+            || self.queue.next(worker, &self.signals, || self.notify_changed(), &|stops| self.idle(stops));
+        while let Some(entry) = next() {
             self.run(entry, worker);
         }
         Stint::Over
@@ -70,6 +74,14 @@ impl<T: Task> Pool<T> {
         }
         self.at_work(worker).clear();
         self.runs(worker, None);
+    }
+
+    /// Lets the program use a worker that has no task. Returns when to do so again.
+    fn idle(&self, stops: &dyn Fn() -> bool) -> Option<Duration> {
+        catch_unwind(AssertUnwindSafe(|| T::idle(&Idle::new(self, stops)))).unwrap_or_else(|panic| {
+            self.fail(PoolFault::PanickedIdle { message: message(&*panic) });
+            None
+        })
     }
 
     /// Calls the program's search once.

@@ -4,6 +4,7 @@
 
 mod companions;
 mod embedded;
+mod idle;
 mod large;
 mod layers;
 mod spawn;

@@ -47,7 +47,7 @@ impl<T: Task> Queue<T> {
         (state.slots, state.shared) = (slots, shared);
         state.signal(signals);
         let is_hungry = state.tasks.is_empty() && state.idle() > 0;
-        if shared && state.asleep > 0 {
+        if shared {
             self.stir();
             drop(state);
             self.wake.notify_all();
