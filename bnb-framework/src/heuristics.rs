@@ -4,9 +4,12 @@
 //! The first rounds come as soon as the node has searched for a moment. Each round that finds nothing makes the
 //! following ones rarer, and one that finds something makes them as frequent as at first. So a search that goes on for
 //! hours after the best solution was found hardly pays for them.
+//!
+//! Workers that have no task make rounds, too ([`idle`]), all of them at the same time. Their time costs the search
+//! nothing, so they have a count of their own, and make more rounds in vain.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -14,12 +17,18 @@ use taskwork::NodeId;
 
 use crate::problem::Problem;
 
+pub(crate) mod idle;
+
 /// The time that a node has searched before its first round.
 const BEFORE: Duration = Duration::from_millis(50);
 /// By how much rounds become rarer after one that has found nothing.
 const RARER: f64 = 1.25;
 /// The least share of the time, as a share of the chosen one.
 const RAREST: f64 = 1.0 / 64.0;
+/// The least share of the time of a worker that has no task: it might as well sleep.
+const RAREST_IDLE: f64 = 1.0 / 8.0;
+/// The least time between two rounds of such a worker: a round that has nothing to do takes none.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// The maximum time for rounds that is kept for later.
 const LEFT_MAX: Duration = Duration::from_millis(300);
 /// The time of a round, after which it is told to stop.
@@ -39,21 +48,34 @@ struct Spent {
     number: u64,
     /// The share of the time for rounds, as a share of the chosen one.
     eagerness: f64,
-    /// Whether a worker is in a round.
+    /// Whether a worker that has a task is in a round.
     busy: bool,
+    /// The share of the time of workers without a task.
+    eagerness_idle: f64,
 }
 
 impl Default for Spent {
     fn default() -> Self {
-        Self { searched: Duration::ZERO, left_s: 0.0, number: 0, eagerness: 1.0, busy: false }
+        Self {
+            searched: Duration::ZERO,
+            left_s: 0.0,
+            number: 0,
+            eagerness: 1.0,
+            busy: false,
+            eagerness_idle: 1.0,
+        }
     }
 }
 
 impl Rounds {
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes into account that a worker has searched for some time. Returns the number of the round that it is to make
     /// now, if any; then [`end`](Self::end) must be called.
     pub(crate) fn begin(&self, share: f64, searched: Duration) -> Option<u64> {
-        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spent = self.spent();
         spent.searched += searched;
         // One round at a time: many workers together may earn more than it can spend.
         let left_s = spent.left_s + searched.as_secs_f64() * share * spent.eagerness;
@@ -68,10 +90,39 @@ impl Rounds {
 
     /// Ends a round.
     pub(crate) fn end(&self, took: Duration, found: bool) {
-        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spent = self.spent();
         spent.busy = false;
         spent.left_s -= took.as_secs_f64();
-        spent.eagerness = if found { 1.0 } else { (spent.eagerness / RARER).max(RAREST) };
+        spent.has_found(found);
+        if !found {
+            spent.eagerness = (spent.eagerness / RARER).max(RAREST);
+        }
+    }
+
+    /// Returns the number of a round that is made now by a worker without a task.
+    fn number(&self) -> u64 {
+        let mut spent = self.spent();
+        spent.number += 1;
+        spent.number
+    }
+
+    /// Ends such a round, which may have been stopped before its end. Returns the time until the next one.
+    fn end_idle(&self, took: Duration, found: bool, stopped: bool) -> Duration {
+        let mut spent = self.spent();
+        spent.has_found(found);
+        if !found && !stopped {
+            spent.eagerness_idle = (spent.eagerness_idle / RARER).max(RAREST_IDLE);
+        }
+        took.mul_f64(1.0 / spent.eagerness_idle - 1.0).max(PAUSE_MIN)
+    }
+}
+
+impl Spent {
+    /// Makes rounds as frequent as at first if one has found something, whichever worker has made it.
+    fn has_found(&mut self, found: bool) {
+        if found {
+            (self.eagerness, self.eagerness_idle) = (1.0, 1.0);
+        }
     }
 }
 
@@ -183,6 +234,20 @@ mod tests {
         assert_eq!(make(Some(&500), 1), make(None, 1), "which one depends on the number of the round");
         assert_ne!(make(None, 1), make(None, 5));
         assert_ne!(make(None, 1), round(&Even, None, NodeId(8), 1, &|| false), "and on the node");
+    }
+
+    #[test]
+    fn idle_workers_make_rounds_of_their_own_and_sleep_most_of_the_time_if_they_find_nothing() {
+        let rounds = Rounds::default();
+        assert_eq!(rounds.number(), 1, "before anything was searched, and beside each other");
+        assert_eq!(rounds.number(), 2);
+        assert_eq!(rounds.end_idle(ROUND, true, false), PAUSE_MIN);
+        assert_eq!(rounds.end_idle(ROUND, false, true), PAUSE_MIN, "that it was stopped is not its fault");
+        let last = (0..99).map(|_| rounds.end_idle(ROUND, false, false)).last();
+        assert_eq!(last, Some(ROUND * 7), "an eighth of the time");
+        assert_eq!(rounds.begin(0.1, BEFORE), Some(3));
+        rounds.end(ROUND, true);
+        assert_eq!(rounds.end_idle(ROUND, false, true), PAUSE_MIN, "another worker has found something");
     }
 
     #[test]

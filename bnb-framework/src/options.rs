@@ -136,7 +136,8 @@ pub struct Options<C> {
     pub states_max: Option<u64>,
     /// Which solutions are collected.
     pub collect: Option<Collect>,
-    /// The share of the time for heuristics, at first and as long as they find something.
+    /// The share of the time for heuristics, at first and as long as they find something, of workers that search.
+    /// With 0 workers without a task make none either.
     pub heuristics: f64,
 }
 
@@ -162,6 +163,14 @@ impl<C> Default for Options<C> {
 impl<C> Options<C> {
     /// The default share of the time for heuristics.
     pub const HEURISTICS: f64 = 0.1;
+
+    /// Returns the share of the time for heuristics, at first. There are none where they are of no use, or where what
+    /// they find must not matter.
+    pub(crate) fn share_of_heuristics(&self) -> f64 {
+        let Self { pruning, heuristics, collect, replicable, .. } = self;
+        let any = *pruning && collect.is_none() && replicable.is_none();
+        if any { *heuristics } else { 0.0 }
+    }
 
     /// Returns what is split off. If all states are visited, their order does not matter, and fewer splits do.
     pub(crate) fn split_off(&self) -> Split {

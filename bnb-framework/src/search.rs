@@ -1,7 +1,9 @@
 //! The search loop of the paper's figure 4, as a task of the runtime.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Outcome, Suggested, Task, Variables};
+use taskwork::{Context, Idle, Outcome, Suggested, Task, Variables};
 
 use crate::{
     agenda::Agenda,
@@ -9,6 +11,7 @@ use crate::{
     cost::{Cost, Goal},
     frontier::{Frontier, Searched, Unvisited},
     grain::{self, PATIENCE, Reach, Timing},
+    heuristics,
     incumbent::{Best, Incumbent},
     instance::Instance,
     limits::{Halt, Spending},
@@ -314,6 +317,11 @@ impl<P: Problem> Task for SearchTask<P> {
 
     fn order(&self) -> u64 {
         self.order
+    }
+
+    /// Looks for better solutions.
+    fn idle(idle: &Idle<'_, Self>) -> Option<Duration> {
+        heuristics::idle::make_round(idle)
     }
 
     /// Accepts a solution if the problem can compute its cost.

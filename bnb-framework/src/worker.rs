@@ -191,13 +191,6 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         }
     }
 
-    /// Returns the share of the time for heuristics.
-    fn heuristics(&self) -> f64 {
-        let Options { heuristics, collect, replicable, .. } = self.options;
-        let none = KIND == WHOLE || collect.is_some() || replicable.is_some();
-        if none { 0.0 } else { *heuristics }
-    }
-
     /// Makes the round of the problem's heuristics that is due, if any. Returns the time that it took.
     pub(crate) fn make_round(&mut self, problem: &P) -> Duration {
         let Some(number) = self.round.take() else { return Duration::ZERO };
@@ -303,7 +296,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             self.stock_is_due = true;
         }
         if self.round.is_none() {
-            self.round = self.rounds.begin(self.heuristics(), took);
+            self.round = self.rounds.begin(self.options.share_of_heuristics(), took);
         }
         if let Some(limits) = &self.limits {
             let (node, here) = (self.cx.node(), self.cx.worked_here());

@@ -30,7 +30,8 @@ pub struct SearchArguments {
     #[arg(help_heading = "Search", long, value_enum, default_value = "in-order")]
     split: SplitOff,
     /// The share of the time for heuristics, at first and as long as they find better solutions, where the problem
-    /// has any. With 0 the search begins without a solution, too.
+    /// has any. Workers that have no task make them, too. With 0 there are none, and the search begins without a
+    /// solution.
     #[arg(help_heading = "Search", long, value_name = "SHARE", default_value_t = Options::<u64>::HEURISTICS, value_parser = share)]
     heuristics: f64,
     /// Visit the same states and find the same solution however many workers and nodes there are, depth first. Takes
