@@ -24,6 +24,8 @@ pub enum Bench {
     Polls,
     /// UTS on node processes over ZooKeeper and QUIC.
     Nodes,
+    /// Where the time of a steal goes, step by step on both nodes.
+    Steals,
     /// Sixty node processes on states that only take time, not processor.
     Waits,
     /// Small jobs on two and on forty node processes.
@@ -71,6 +73,7 @@ impl Bench {
             Self::Clique => inside::clique::run(rounds),
             Self::Polls => inside::polls::run(rounds),
             Self::Nodes => cluster::nodes::run(rounds),
+            Self::Steals => cluster::steals::run(rounds),
             Self::Waits => cluster::waits::run(),
             Self::Jobs => cluster::jobs::run(),
             Self::Decide => cluster::decide::run(rounds),

@@ -115,6 +115,7 @@ mod config;
 mod figures;
 mod outlook;
 mod envelope;
+mod steps;
 mod holdings;
 mod scope;
 mod toggles;

@@ -78,6 +78,7 @@ use crate::{
     id::{NodeId, TaskId},
     outlook::{AtWork, Outlook},
     scope::{Completed, Scope, Spawned},
+    steps,
     task::Task,
     variable::Variables,
     wire::codec::{self, DecodeError, EncodeError},
@@ -253,6 +254,7 @@ impl<T: Task> Pool<T> {
             self.queue.put_by(worker, *entry, end, Some(sealed), &self.signals)
         });
         if matches!(put, Ok(true)) {
+            steps::split();
             self.notify_changed();
         }
     }

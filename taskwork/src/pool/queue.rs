@@ -38,6 +38,7 @@ use crate::{
     holdings::Basis,
     idle::Meanwhile,
     outlook::{self, Outlook},
+    steps,
     task::Task,
 };
 
@@ -470,6 +471,7 @@ impl<T: Task> State<T> {
         self.staying -= usize::from(next.as_ref().is_some_and(Queued::stays));
         if let Some(asked) = next.as_ref().and_then(|queued| queued.asked) {
             self.steal_times.note(asked.elapsed());
+            steps::begun();
         }
         self.running[worker] = next.as_ref().map(|queued| queued.entry.basis);
         self.busy += usize::from(next.is_some());

@@ -26,6 +26,7 @@ use crate::{
     figures::Figures,
     id::{Attempt, JobId, NodeId},
     pool::{PoolFault, Source, Work},
+    steps,
     wire::parcel::{Parcel, RIDER_BYTES_MAX, RIDER_FRAME_BYTES_MAX, RIDERS_BYTES_MAX},
 };
 
@@ -187,6 +188,7 @@ impl Driver {
         if parcel.job != self.job.number() {
             return None;
         }
+        steps::handled(&parcel.message, from, false);
         self.take_riders(from, &parcel.riders);
         Some(Event::Message { from, attempt: parcel.attempt, message: parcel.message })
     }
@@ -281,6 +283,7 @@ impl Driver {
         if under_way == UnderWay::Moves {
             return Ok(());
         }
+        steps::handled(&message, to, true);
         let asks_or_gives = matches!(message, Message::Steal { .. } | Message::Grant { .. });
         let riders = if asks_or_gives { self.riders() } else { Vec::new() };
         let parcel = Parcel { job: self.job.number(), attempt, message, riders };

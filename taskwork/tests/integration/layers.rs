@@ -35,6 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "pool",
             "report",
             "scope",
+            "steps",
             "task",
             "variable",
             "wire",

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     id::NodeId,
+    steps,
     wire::{
         VERSION, codec,
         hello::{HELLO_BYTES_MAX, Hello, Welcome},
@@ -163,6 +164,7 @@ impl Reader {
         let Self { hub, from, fingerprint, .. } = &self;
         match self.receive(&mut stream).await {
             Ok((payload, room)) => {
+                steps::arrived(*from, payload.len());
                 // The peer may have ceased to be a member meanwhile.
                 if hub.peers.is_member(*from, *fingerprint) {
                     // Fails only at the end of the node.

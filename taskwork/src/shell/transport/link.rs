@@ -9,7 +9,7 @@ use quinn::{Connection, SendStream};
 use tokio::{sync::mpsc, task::JoinSet, time};
 
 use super::{Hub, connection, limits::PIECE_BYTES, outgoing::Outgoing};
-use crate::id::NodeId;
+use crate::{id::NodeId, steps};
 
 /// Small messages take precedence over data that is already being sent.
 const SMALL_PRIORITY: i32 = 1;
@@ -91,6 +91,7 @@ impl Link {
         let writing = write(&self.hub, &connection, &message, SMALL_PRIORITY);
         match writing.await {
             Ok(stream) => {
+                steps::sent(self.to, message.payload.len());
                 let patience = self.hub.limits.piece;
                 self.on_their_way.spawn(async move {
                     let _ = time::timeout(patience, stream.stopped()).await;
