@@ -82,11 +82,11 @@ impl<P: Problem, const PRUNING: bool> Alone<P, PRUNING> {
 impl<P: Problem, const PRUNING: bool> Visitor<P> for Alone<P, PRUNING> {
     #[allow(clippy::inline_always, reason = "the innermost step of the search")]
     #[inline(always)]
-    fn visit(&mut self, problem: &P, state: &mut P::State) -> Below<P::Children> {
+    fn visit(&mut self, problem: &P, state: &mut P::State) -> Below {
         let found = &mut self.found;
         found.states += 1;
         match visit::<P, PRUNING>(problem, state, self.best) {
-            Visit::Open(children) => return Below::Open(children),
+            Visit::Open => return Below::Open,
             Visit::Better(cost) => self.found(problem, state, cost),
             Visit::Leaf => {}
             Visit::Pruned => {
@@ -110,10 +110,15 @@ pub fn enumerate<E: Enumerate>(tree: &E) -> E::Output {
     struct Alone<O>(O);
     impl<E: Enumerate> Visitor<E> for Alone<E::Output> {
         #[inline]
-        fn visit(&mut self, tree: &E, state: &mut E::State) -> Below<E::Children> {
+        fn visit(&mut self, _: &E, _: &mut E::State) -> Below {
+            Below::Open
+        }
+
+        #[inline]
+        fn branch(&mut self, tree: &E, state: &mut E::State) -> E::Children {
             let children = tree.branch(state);
             tree.visit(state, &mut self.0);
-            Below::Open(children)
+            children
         }
 
         #[inline]

@@ -12,8 +12,8 @@ pub(crate) enum Visit<P: Problem> {
     Leaf,
     /// Nothing below it can be better than the limit.
     Pruned,
-    /// Branched.
-    Open(P::Children),
+    /// To be branched.
+    Open,
 }
 
 /// Visits a state. `limit` is the cost to prune by, usually that of the best solution known: only what is
@@ -39,5 +39,5 @@ pub(crate) fn visit<P: Problem, const PRUNING: bool>(
             return Visit::Pruned;
         }
     }
-    Visit::Open(problem.branch(state))
+    Visit::Open
 }

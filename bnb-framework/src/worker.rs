@@ -348,7 +348,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
 impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
     #[allow(clippy::inline_always, reason = "the innermost step of the search")]
     #[inline(always)]
-    fn visit(&mut self, problem: &P, state: &mut P::State) -> Below<P::Children> {
+    fn visit(&mut self, problem: &P, state: &mut P::State) -> Below {
         self.states += 1;
         let visited = match KIND {
             WHOLE => visit::<P, false>(problem, state, self.limit),
@@ -357,11 +357,11 @@ impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
                 Evaluation::Leaf(cost) if self.is_better(cost) => Visit::Better(cost),
                 Evaluation::Leaf(_) => Visit::Leaf,
                 Evaluation::Pruned => Visit::Pruned,
-                Evaluation::Hopeful(_) => Visit::Open(problem.branch(state)),
+                Evaluation::Hopeful(_) => Visit::Open,
             },
         };
         match visited {
-            Visit::Open(children) => return Below::Open(children),
+            Visit::Open => return Below::Open,
             Visit::Better(cost) => self.found(problem, state, cost),
             Visit::Leaf => {}
             Visit::Pruned => {

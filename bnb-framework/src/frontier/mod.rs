@@ -56,10 +56,10 @@ pub struct Frontier<T: Tree> {
 }
 
 /// What is to be done below a state that was visited.
-#[derive(Debug)]
-pub enum Below<C> {
-    /// Its children are open.
-    Open(C),
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Below {
+    /// It is to be branched.
+    Open,
     /// Nothing is left to do.
     Nothing,
     /// Nothing is left to do, nor at its later siblings.
@@ -83,7 +83,13 @@ impl Place {
 /// Visits the states of a search.
 pub trait Visitor<T: Tree> {
     /// Visits a state, and returns what is to be done below it.
-    fn visit(&mut self, tree: &T, state: &mut T::State) -> Below<T::Children>;
+    fn visit(&mut self, tree: &T, state: &mut T::State) -> Below;
+
+    /// Branches a state that is [open](Below::Open).
+    #[inline]
+    fn branch(&mut self, tree: &T, state: &mut T::State) -> T::Children {
+        tree.branch(state)
+    }
 
     /// Returns whether the search is to pause. Called after each state; `opened` is true if its children are
     /// open.

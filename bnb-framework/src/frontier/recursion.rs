@@ -16,6 +16,8 @@ enum Back {
     TooDeep,
     /// The visitor requested a pause.
     Paused,
+    /// The state has no child.
+    Childless,
 }
 
 impl<T: Tree> Frontier<T> {
@@ -38,7 +40,7 @@ impl<T: Tree> Frontier<T> {
                 self.search_copying(tree, visitor)
             };
             match back {
-                None | Some(Back::Done) => {}
+                None | Some(Back::Done | Back::Childless) => {}
                 Some(back) => {
                     // The frames were put back with the deepest first.
                     self.children[level..].reverse();
@@ -56,7 +58,8 @@ impl<T: Tree> Frontier<T> {
     /// Visits a root that begins there in the order of the search.
     fn begin(&mut self, tree: &T, visitor: &mut impl Visitor<T>, mut root: T::State, begin: f64) {
         match visitor.visit(tree, &mut root) {
-            Below::Open(children) => {
+            Below::Open => {
+                let children = visitor.branch(tree, &mut root);
                 self.states.push(root);
                 self.children.push(children);
                 self.ends = vec![begin + self.share];
@@ -68,14 +71,11 @@ impl<T: Tree> Frontier<T> {
 
     /// Searches below the deepest level. Returns `None` if there is no level.
     fn search_copying(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Option<Back> {
-        let (parent, mut left) = (self.states.pop()?, self.children.pop()?);
+        let (parent, left) = (self.states.pop()?, self.children.pop()?);
         let level = self.children.len();
-        let back = Recursion { frontier: self, tree, visitor }.below(&parent, &mut left, 0);
+        let back = Recursion { frontier: self, tree, visitor }.below(parent, left, 0);
         if back == Back::Done {
             self.forget(level);
-        } else {
-            self.states.push(parent);
-            self.children.push(left);
         }
         Some(back)
     }
@@ -84,7 +84,7 @@ impl<T: Tree> Frontier<T> {
     fn search_in_place(&mut self, tree: &T, visitor: &mut impl Visitor<T>) -> Option<Back> {
         let (mut here, mut left) = (self.states.pop()?, self.children.pop()?);
         let level = self.children.len();
-        let back = Recursion { frontier: self, tree, visitor }.below_in_place(&mut here, &mut left, 0);
+        let back = Recursion { frontier: self, tree, visitor }.each_in_place(&mut here, &mut left, 0);
         if back == Back::Done {
             self.forget(level);
             if let Some(above) = self.children.last() {
@@ -93,14 +93,13 @@ impl<T: Tree> Frontier<T> {
             }
         } else {
             self.states.push(here);
-            self.children.push(left);
         }
         Some(back)
     }
 }
 
-/// A running search, whose frames are levels. Those that return before they are done are put on the frontier,
-/// the deepest first.
+/// A running search, whose frames are levels. Those that return before they are done put what is left of them on the
+/// frontier, the deepest first.
 struct Recursion<'a, T: Tree, V> {
     frontier: &'a mut Frontier<T>,
     tree: &'a T,
@@ -108,66 +107,91 @@ struct Recursion<'a, T: Tree, V> {
 }
 
 impl<T: Tree, V: Visitor<T>> Recursion<'_, T, V> {
-    fn below(&mut self, parent: &T::State, left: &mut T::Children, depth: u32) -> Back {
-        while let Some(mut child) = left.next(self.tree, parent) {
-            match self.visitor.visit(self.tree, &mut child) {
-                Below::Open(mut children) if !children.is_empty() => {
-                    let back = if self.visitor.pauses(true) {
+    /// Visits the children of a state. The frame owns both, so that small ones stay in registers.
+    fn below(&mut self, parent: T::State, mut left: T::Children, depth: u32) -> Back {
+        while let Some(mut child) = left.next(self.tree, &parent) {
+            let back = match self.visitor.visit(self.tree, &mut child) {
+                Below::Open => {
+                    let children = self.visitor.branch(self.tree, &mut child);
+                    if children.is_empty() {
+                        Back::Childless
+                    } else if self.visitor.pauses(true) {
+                        self.keep(child, children);
                         Back::Paused
                     } else if depth == RECURSION_MAX {
+                        self.keep(child, children);
                         Back::TooDeep
                     } else {
-                        self.below(&child, &mut children, depth + 1)
-                    };
-                    if back != Back::Done {
-                        self.keep(child, children);
-                        return back;
+                        self.below(child, children, depth + 1)
                     }
-                    continue;
                 }
-                Below::Open(_) | Below::Nothing => {}
+                Below::Nothing => Back::Childless,
                 Below::NothingNorAfter => break,
-            }
-            if self.visitor.pauses(false) {
-                return Back::Paused;
+            };
+            let back = if back == Back::Childless { self.after_childless() } else { back };
+            if back != Back::Done {
+                self.keep(parent, left);
+                return back;
             }
         }
         Back::Done
     }
 
+    /// Returns how to go on after a state without children.
+    #[inline]
+    fn after_childless(&mut self) -> Back {
+        if self.visitor.pauses(false) { Back::Paused } else { Back::Done }
+    }
+
     #[cold]
     fn keep(&mut self, state: T::State, children: T::Children) {
         self.frontier.states.push(state);
+        self.keep_children(children);
+    }
+
+    #[cold]
+    fn keep_children(&mut self, children: T::Children) {
         self.frontier.children.push(children);
     }
 
-    fn below_in_place(&mut self, here: &mut T::State, left: &mut T::Children, depth: u32) -> Back {
+    /// Branches a state and searches below it. The children are created in the frame that uses them: to hand them
+    /// over costs more than a short step, since memory that was just written by parts is read as a whole.
+    fn below_in_place(&mut self, here: &mut T::State, depth: u32) -> Back {
+        let mut left = self.visitor.branch(self.tree, here);
+        let back = if left.is_empty() {
+            return Back::Childless;
+        } else if self.visitor.pauses(true) {
+            Back::Paused
+        } else if depth > RECURSION_MAX {
+            Back::TooDeep
+        } else {
+            return self.each_in_place(here, &mut left, depth);
+        };
+        self.keep_children(left);
+        back
+    }
+
+    /// Visits the children of a state.
+    #[allow(clippy::inline_always, reason = "part of the frame that owns the children")]
+    #[inline(always)]
+    fn each_in_place(&mut self, here: &mut T::State, left: &mut T::Children, depth: u32) -> Back {
         while left.descend(self.tree, here) {
-            match self.visitor.visit(self.tree, here) {
-                Below::Open(mut children) if !children.is_empty() => {
-                    let back = if self.visitor.pauses(true) {
-                        Back::Paused
-                    } else if depth == RECURSION_MAX {
-                        Back::TooDeep
-                    } else {
-                        self.below_in_place(here, &mut children, depth + 1)
-                    };
-                    if back != Back::Done {
-                        // Do not ascend to the parent: the frontier's state is that of the deepest level.
-                        self.frontier.children.push(children);
-                        return back;
-                    }
-                    left.ascend(self.tree, here);
-                    continue;
-                }
-                Below::Open(_) | Below::Nothing => left.ascend(self.tree, here),
+            let back = match self.visitor.visit(self.tree, here) {
+                Below::Open => self.below_in_place(here, depth + 1),
+                Below::Nothing => Back::Childless,
                 Below::NothingNorAfter => {
                     left.ascend(self.tree, here);
                     break;
                 }
+            };
+            // Otherwise the frontier's state is that of the deepest level.
+            if matches!(back, Back::Done | Back::Childless) {
+                left.ascend(self.tree, here);
             }
-            if self.visitor.pauses(false) {
-                return Back::Paused;
+            let back = if back == Back::Childless { self.after_childless() } else { back };
+            if back != Back::Done {
+                self.keep_children(left.clone());
+                return back;
             }
         }
         Back::Done

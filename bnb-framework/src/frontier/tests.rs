@@ -14,10 +14,10 @@ struct Notes<'a> {
 }
 
 impl<T: Tree<State = Vec<u8>>> Visitor<T> for Notes<'_> {
-    fn visit(&mut self, tree: &T, state: &mut Vec<u8>) -> Below<T::Children> {
+    fn visit(&mut self, _: &T, state: &mut Vec<u8>) -> Below {
         self.visited.push(state.clone());
         let last = self.last.is_some() && state.last().copied() == self.last;
-        if last { Below::NothingNorAfter } else { Below::Open(tree.branch(state)) }
+        if last { Below::NothingNorAfter } else { Below::Open }
     }
 
     fn pauses(&mut self, _: bool) -> bool {
