@@ -4,6 +4,10 @@
 //! one frame; the other side acknowledges what it has got without a gap, with its own frames; and what is not
 //! acknowledged in time is sent again. A line has a name by which both sides notice that the other one has begun anew:
 //! frames of another line are passed over.
+//!
+//! A frame costs as much as hundreds of messages in it. So the first message goes at once, and those that follow within
+//! a millisecond go together, while it is under way; and an acknowledgement waits a while for a message with which it
+//! can go.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,6 +25,15 @@ const UNDER_WAY_BYTES_MAX: usize = 4 << 20;
 /// The maximum number of messages that are kept because one before them is missing.
 const EARLY_MAX: usize = 4_096;
 
+/// How long messages wait for others after a frame was sent that is not acknowledged, in milliseconds.
+pub(crate) const HOLD_MS: u64 = 1;
+
+/// How long an acknowledgement waits for a message, in milliseconds.
+const OWE_MS: u64 = 20;
+
+/// The size of what is received, in bytes, that is acknowledged at once: a part of what may be under way.
+const OWE_BYTES_MAX: usize = UNDER_WAY_BYTES_MAX / 8;
+
 /// What is sent on a line at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Frame {
@@ -36,25 +49,40 @@ pub(crate) struct Frame {
 pub(crate) struct Line {
     /// The messages that are not acknowledged.
     messages: VecDeque<Vec<u8>>,
+    /// Their size, in bytes.
+    bytes: usize,
     /// The number of messages that are acknowledged.
     acknowledged: u64,
     /// How many of the messages above were sent.
     sent: usize,
     /// Their size, in bytes.
     sent_bytes: usize,
+    /// When messages were last sent, in milliseconds.
+    sent_ms: u64,
     /// When something was last sent or acknowledged, in milliseconds.
     moved_ms: u64,
+    /// Whether the messages that were not sent wait for others.
+    is_held: bool,
     /// The number of messages that were received without a gap.
     received: u64,
     /// What was received after a gap.
     early: BTreeMap<u64, Vec<u8>>,
-    /// Whether something was received that the other side should know of.
-    owes: bool,
+    /// What was received that the other side should know of.
+    owed: Option<Owed>,
+}
+
+/// What was received and is not acknowledged.
+#[derive(Debug, Clone, Copy)]
+struct Owed {
+    /// When the first of it was received, in milliseconds.
+    since_ms: u64,
+    bytes: usize,
 }
 
 impl Line {
     /// Adds a message.
     pub(crate) fn push(&mut self, message: Vec<u8>) {
+        self.bytes += message.len();
         self.messages.push_back(message);
     }
 
@@ -63,11 +91,22 @@ impl Line {
         self.messages.is_empty()
     }
 
+    /// Returns whether messages wait for others, as of the last look for a [frame](Self::frame). It is to be looked
+    /// again after [`HOLD_MS`].
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
+    }
+
     /// Returns a frame that should be sent now, if there is one.
     pub(crate) fn frame(&mut self, now_ms: u64) -> Option<Frame> {
         if self.sent > 0 && now_ms >= self.moved_ms + REPEAT_MS {
             // All of it: the receiver passes over what it has.
             (self.sent, self.sent_bytes) = (0, 0);
+        }
+        let owes = self.owes(now_ms);
+        self.is_held = !owes && self.holds(now_ms);
+        if self.is_held {
+            return None;
         }
         let first = self.acknowledged + self.sent as u64;
         let (mut messages, mut bytes) = (Vec::new(), 0);
@@ -80,16 +119,28 @@ impl Line {
             bytes += message.len();
             messages.push(message.clone());
         }
-        if messages.is_empty() && !self.owes {
+        if messages.is_empty() && !owes {
             return None;
         }
         if !messages.is_empty() {
-            self.moved_ms = now_ms;
+            (self.sent_ms, self.moved_ms) = (now_ms, now_ms);
         }
         self.sent += messages.len();
         self.sent_bytes += bytes;
-        self.owes = false;
+        self.owed = None;
         Some(Frame { first, messages, received: self.received })
+    }
+
+    /// Returns whether what was not sent should wait: the other side has something to do, and more may come.
+    fn holds(&self, now_ms: u64) -> bool {
+        let waits = self.sent > 0 && self.sent < self.messages.len() && now_ms < self.sent_ms + HOLD_MS;
+        waits && self.bytes - self.sent_bytes < FRAME_BYTES_MAX
+    }
+
+    /// Returns whether an acknowledgement is due.
+    fn owes(&self, now_ms: u64) -> bool {
+        let is_due = |owed: &Owed| now_ms >= owed.since_ms + OWE_MS || owed.bytes >= OWE_BYTES_MAX;
+        self.owed.as_ref().is_some_and(is_due)
     }
 
     /// Takes in a frame, and returns the messages that follow those before.
@@ -98,17 +149,22 @@ impl Line {
         self.is_acknowledged(received, now_ms);
         if !messages.is_empty() {
             // Also for those that were there before: the acknowledgement may have been lost.
-            self.owes = true;
-        }
-        for (number, message) in (first..).zip(messages) {
-            if number >= self.received && self.early.len() < EARLY_MAX {
-                self.early.insert(number, message);
-            }
+            let owed = self.owed.get_or_insert(Owed { since_ms: now_ms, bytes: 0 });
+            owed.bytes += messages.iter().map(Vec::len).sum::<usize>();
         }
         let mut next = Vec::new();
-        while let Some(message) = self.early.remove(&self.received) {
-            self.received += 1;
-            next.push(message);
+        for (number, message) in (first..).zip(messages) {
+            if number == self.received {
+                // Also if there is no place for early ones: they wait for this.
+                next.push(message);
+                self.received += 1;
+                while let Some(message) = self.early.remove(&self.received) {
+                    next.push(message);
+                    self.received += 1;
+                }
+            } else if number > self.received && self.early.len() < EARLY_MAX {
+                self.early.insert(number, message);
+            }
         }
         next
     }
@@ -121,6 +177,7 @@ impl Line {
             return;
         };
         for message in self.messages.drain(..new) {
+            self.bytes -= message.len();
             if self.sent > 0 {
                 self.sent -= 1;
                 self.sent_bytes -= message.len();
@@ -135,7 +192,7 @@ impl Line {
 mod tests {
     use proptest::{collection::vec, prelude::*, sample::Index};
 
-    use super::{Frame, Line};
+    use super::{EARLY_MAX, FRAME_BYTES_MAX, Frame, HOLD_MS, Line, OWE_BYTES_MAX, OWE_MS, REPEAT_MS};
 
     /// What happens to the two sides of a line.
     #[derive(Debug, Clone)]
@@ -253,11 +310,56 @@ mod tests {
         let frame = here.frame(0).expect("there is a message");
         assert_eq!(here.frame(100), None);
         assert_eq!(there.receive(frame, 100), [[1]]);
-        let acknowledgement = there.frame(100).expect("it acknowledges");
-        assert!(here.receive(acknowledgement, 100).is_empty());
-        for now_ms in [100, 10_000] {
+        assert_eq!(there.frame(100), None, "a message may come with which the acknowledgement can go");
+        let acknowledgement = there.frame(100 + OWE_MS).expect("it acknowledges");
+        assert!(here.receive(acknowledgement, 120).is_empty());
+        for now_ms in [120, 10_000] {
             assert_eq!(here.frame(now_ms), None);
             assert_eq!(there.frame(now_ms), None);
         }
+    }
+
+    #[test]
+    fn messages_that_come_while_others_are_under_way_go_together() {
+        let (mut here, mut there) = (Line::default(), Line::default());
+        here.push(vec![1]);
+        let first = here.frame(7).expect("the first one goes at once");
+        here.push(vec![2]);
+        assert_eq!((here.frame(7), here.is_held()), (None, true));
+        here.push(vec![3]);
+        let second = here.frame(7 + HOLD_MS).expect("they have waited");
+        assert!(!here.is_held());
+        assert_eq!([there.receive(first, 8), there.receive(second, 8)], [vec![[1]], vec![[2], [3]]]);
+        there.push(vec![4]);
+        let answer = there.frame(8).expect("it goes at once, and acknowledges");
+        assert_eq!(here.receive(answer, 8), [[4]]);
+        here.push(vec![5]);
+        assert!(here.frame(8).is_some(), "nothing is under way");
+    }
+
+    #[test]
+    fn what_is_missing_is_taken_when_no_place_is_left_for_early_messages() {
+        let (mut here, mut there) = (Line::default(), Line::default());
+        here.push(vec![0]);
+        drop(here.frame(0).expect("it is lost"));
+        (0..EARLY_MAX).for_each(|_| here.push(vec![1]));
+        assert!(there.receive(here.frame(10).expect("they go together"), 10).is_empty());
+        let again = here.frame(10 + REPEAT_MS).expect("it goes again");
+        assert_eq!(there.receive(again, 300).len(), 1 + EARLY_MAX);
+    }
+
+    #[test]
+    fn much_is_neither_held_nor_acknowledged_late() {
+        let (mut here, mut there) = (Line::default(), Line::default());
+        here.push(vec![0]);
+        let mut frames = vec![here.frame(0).expect("there is a message")];
+        for _ in 0..2 * OWE_BYTES_MAX / FRAME_BYTES_MAX {
+            here.push(vec![0; FRAME_BYTES_MAX]);
+            frames.push(here.frame(0).expect("it is as much as goes at once"));
+        }
+        for frame in frames {
+            there.receive(frame, 0);
+        }
+        assert!(there.frame(0).is_some());
     }
 }
