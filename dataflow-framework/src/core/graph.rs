@@ -8,13 +8,13 @@
 //! version that no handle names may change it in place. How versions are forgotten, and made again when they are lost,
 //! is in `lineage.rs`.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
+
+use rustc_hash::FxHashMap;
 
 use super::{
     call::{Argument, Call, CallId, CallState, Manner, NewCall, Outcome},
+    calls::Calls,
     earlier::{Divergence, Earlier},
     history::History,
     levels::Levels,
@@ -32,9 +32,8 @@ use crate::{failure::Failure, figures::Figures, task::TaskDef};
 pub(crate) struct Graph {
     /// Whether members may be lost, so that calls are kept by which versions can be made again.
     pub(super) has_losses: bool,
-    /// By their numbers, so that they can be visited in the order of the program.
-    pub(super) calls: BTreeMap<CallId, Call>,
-    pub(super) versions: HashMap<VersionId, Version>,
+    pub(super) calls: Calls,
+    pub(super) versions: FxHashMap<VersionId, Version>,
     pub(super) ready: Ready,
     pub(super) members: Members,
     levels: Levels,
@@ -108,8 +107,8 @@ impl Graph {
     pub(crate) fn new(has_losses: bool) -> Self {
         Self {
             has_losses,
-            calls: BTreeMap::new(),
-            versions: HashMap::new(),
+            calls: Calls::default(),
+            versions: FxHashMap::default(),
             ready: Ready::default(),
             members: Members::default(),
             levels: Levels::default(),
@@ -163,11 +162,11 @@ impl Graph {
         };
         let (mut depth, mut has_failed) = (0, refused.is_some());
         for input in call.reads() {
-            let version = self.version_mut(input);
+            let version = self.versions.get_mut(&input).expect("versions in use are known");
             version.dependants += 1;
             depth = depth.max(version.depth);
             has_failed |= matches!(version.state, State::Failed(_));
-            self.figures.dependencies += u64::from(self.versions[&input].depth > 0);
+            self.figures.dependencies += u64::from(version.depth > 0);
         }
         self.figures.calls += 1;
         self.figures.depth = self.figures.depth.max(depth + 1);
@@ -188,9 +187,8 @@ impl Graph {
             return;
         }
         self.unfinished += 1;
-        let inputs: Vec<_> = self.calls[&id].reads().collect();
-        for input in inputs {
-            self.version_mut(input).readers.push(id);
+        for input in self.calls[&id].reads() {
+            self.versions.get_mut(&input).expect("versions in use are known").readers.push(id);
         }
         match (refused, known.and_then(|known| known.runs_on)) {
             (Some(failure), _) => {
@@ -332,6 +330,12 @@ impl Graph {
             // That member may leave by now, too.
             self.rescue(id);
         }
+    }
+
+    /// Returns the mark of a version that is there, but not where the program runs.
+    pub(crate) fn lacks_here(&self, id: VersionId) -> Option<Mark> {
+        let version = self.versions.get(&id).filter(|version| version.is_present());
+        version.filter(|version| !version.is_with(Member::HERE)).map(|version| version.mark)
     }
 
     fn written(&mut self, id: CallId, member: Member, bytes: &[u64]) {
@@ -524,10 +528,10 @@ impl Graph {
     }
 
     fn reorder(&mut self) {
-        let first = self.calls.first_key_value().map_or(self.next, |(first, _)| *first);
+        let first = self.calls.iter().next().map_or(self.next, |(first, _)| first);
         let calls = self.calls.iter().rev().map(|(id, call)| {
-            let versions = call.written(*id).filter_map(|version| self.versions.get(&version));
-            (*id, call.task, versions.flat_map(|version| version.readers.iter().copied()))
+            let versions = call.written(id).filter_map(|version| self.versions.get(&version));
+            (id, call.task, versions.flat_map(|version| version.readers.iter().copied()))
         });
         self.levels.compute(first, self.next, calls);
         self.ready.reorder(&self.levels);

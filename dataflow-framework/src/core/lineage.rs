@@ -51,7 +51,7 @@ impl Graph {
                 CallState::Inputs(_) | CallState::Worker => true,
                 CallState::Done => false,
             })
-            .map(|(id, _)| *id)
+            .map(|(id, _)| id)
             .collect();
         for id in affected {
             self.misses_again(id, member);
@@ -200,8 +200,9 @@ impl Graph {
 
     /// Forgets a version if nobody needs it, and the calls that are not needed to make anything again.
     pub(super) fn forget_unless_needed(&mut self, id: VersionId) {
-        let mut unneeded = vec![id];
-        while let Some(id) = unneeded.pop() {
+        // Nearly always there is only the first one.
+        let (mut first, mut unneeded) = (Some(id), Vec::new());
+        while let Some(id) = first.take().or_else(|| unneeded.pop()) {
             let Some(version) = self.versions.get_mut(&id) else { continue };
             // What is awaited has to be known when its call ends.
             let is_copied = self.copying.contains_key(&id);
@@ -218,12 +219,10 @@ impl Graph {
                 Keeping::No => None,
             };
             let Some(version) = self.versions.get_mut(&id) else { continue };
-            let members = match &version.state {
-                State::Present(copies) => copies.members.clone(),
-                _ => Vec::new(),
-            };
-            let others = members.into_iter().filter(|member| Some(*member) != keeper);
-            self.actions.extend(others.map(|member| Action::Forget(member, id)));
+            if let State::Present(copies) = &version.state {
+                let others = copies.members.iter().filter(|member| Some(**member) != keeper);
+                self.actions.extend(others.map(|member| Action::Forget(*member, id)));
+            }
             if version.dependants > 0 {
                 if version.is_present() {
                     version.state = State::Gone;

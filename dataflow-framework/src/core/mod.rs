@@ -2,6 +2,7 @@
 //! events produce the same actions.
 
 mod call;
+mod calls;
 mod earlier;
 mod failing;
 mod graph;

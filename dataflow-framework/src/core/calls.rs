@@ -1,0 +1,83 @@
+//! The calls that are known, by their numbers.
+//!
+//! Each call is looked up a dozen times from its beginning to its end. Calls are numbered in their order, and mostly
+//! forgotten in it, so neighbours are kept together: the tree above them is small.
+
+use std::{collections::BTreeMap, ops::Index};
+
+use super::call::{Call, CallId};
+
+/// The number of neighbours that are kept together. If one of them is known, there is room for all.
+const NEIGHBOURS: usize = 16;
+
+/// The calls that are known, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    /// By the number of the first one, divided by how many they are.
+    groups: BTreeMap<u64, Box<[Option<Call>; NEIGHBOURS]>>,
+}
+
+/// Returns the group of a call, and its place there.
+fn place(id: CallId) -> (u64, usize) {
+    let number = NEIGHBOURS as u64;
+    (id / number, usize::try_from(id % number).expect("a group is small"))
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the interface is that of other maps")]
+impl Calls {
+    pub(super) fn insert(&mut self, id: CallId, call: Call) {
+        let (group, index) = place(id);
+        self.groups.entry(group).or_default()[index] = Some(call);
+    }
+
+    pub(super) fn get(&self, id: &CallId) -> Option<&Call> {
+        let (group, index) = place(*id);
+        self.groups.get(&group)?[index].as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, id: &CallId) -> Option<&mut Call> {
+        let (group, index) = place(*id);
+        self.groups.get_mut(&group)?[index].as_mut()
+    }
+
+    pub(super) fn contains_key(&self, id: &CallId) -> bool {
+        self.get(id).is_some()
+    }
+
+    pub(super) fn remove(&mut self, id: &CallId) -> Option<Call> {
+        let (group, index) = place(*id);
+        let neighbours = self.groups.get_mut(&group)?;
+        let call = neighbours[index].take();
+        if neighbours.iter().all(Option::is_none) {
+            self.groups.remove(&group);
+        }
+        call
+    }
+
+    /// Returns them in the order of the program.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (CallId, &Call)> {
+        self.groups.iter().flat_map(|(group, neighbours)| {
+            let first = group * NEIGHBOURS as u64;
+            let calls = neighbours.iter().enumerate();
+            calls.filter_map(move |(index, call)| Some((first + index as u64, call.as_ref()?)))
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn values(&self) -> impl Iterator<Item = &Call> {
+        self.iter().map(|(_, call)| call)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+}
+
+impl Index<&CallId> for Calls {
+    type Output = Call;
+
+    fn index(&self, id: &CallId) -> &Call {
+        self.get(id).expect("calls in use are known")
+    }
+}
