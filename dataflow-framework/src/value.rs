@@ -135,6 +135,12 @@ impl Value {
         Ok((encoded.len() as u64, encoded[from..to].to_vec()))
     }
 
+    /// Returns it encoded, unless it is a file: that would not be one where it is decoded before somebody reads it.
+    pub(crate) fn small(&self) -> Option<Vec<u8>> {
+        let is_file = self.0.value.get().is_some_and(|typed| typed.file().is_some());
+        if is_file { None } else { Some(self.encoded().ok()?.to_vec()) }
+    }
+
     #[cfg(test)]
     pub(crate) fn is_encoded(&self) -> bool {
         self.0.encoded().is_some()

@@ -1,15 +1,21 @@
 //! The companion of a job: an event at a time.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use taskwork::{CompanionContext, CompanionEvent, Refusal};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::station::Station;
-use crate::node::Crew;
+use crate::{core::HOLD_MS, node::Crew};
 
 /// The time between two looks at what is to be sent again.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long what is held waits for more.
+const HOLD: Duration = Duration::from_millis(HOLD_MS);
+
+/// The maximum number of events that are taken in before what follows from them is sent.
+const EVENTS_MAX: usize = 64;
 
 /// Runs until the node's work on the job is over.
 pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Result<(), String> {
@@ -21,26 +27,45 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
     let now_ms = || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+    let mut is_held = false;
+    'events: loop {
         tokio::select! {
             biased;
             event = cx.next() => match event {
                 None => break,
-                Some(CompanionEvent::Joined { node }) => station.joined(node),
-                Some(CompanionEvent::Left { node }) => station.left(node),
-                Some(CompanionEvent::Message { from, bytes }) => station.message(from, &bytes, now_ms()),
-                Some(CompanionEvent::Rescue(rescue)) => station.leaves(rescue),
-                Some(CompanionEvent::Refused { to, why: Refusal::Absent, .. }) => station.is_absent(to),
-                // What was refused is sent again, like what was lost.
-                Some(_) => {}
+                Some(event) => happens(&station, event, now_ms()),
             },
             () = station.wake.notified() => {}
             _ = looks.tick() => {}
+            () = sleep(HOLD), if is_held => {}
         }
-        station.send_due(now_ms());
+        // One message often follows from several.
+        for _ in 1..EVENTS_MAX {
+            tokio::select! {
+                biased;
+                event = cx.next() => match event {
+                    None => break 'events,
+                    Some(event) => happens(&station, event, now_ms()),
+                },
+                () = ready(()) => break,
+            }
+        }
+        is_held = station.send_due(now_ms());
     }
     station.end();
     // A task that runs goes on to its end, and nobody waits for it.
     crew.leave();
     Ok(())
+}
+
+fn happens(station: &Station, event: CompanionEvent, now_ms: u64) {
+    match event {
+        CompanionEvent::Joined { node } => station.joined(node),
+        CompanionEvent::Left { node } => station.left(node),
+        CompanionEvent::Message { from, bytes } => station.message(from, &bytes, now_ms),
+        CompanionEvent::Rescue(rescue) => station.leaves(rescue),
+        CompanionEvent::Refused { to, why: Refusal::Absent, .. } => station.is_absent(to),
+        // What was refused is sent again, like what was lost.
+        _ => {}
+    }
 }

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::message::{News, Order, Run};
 use crate::{
     core::{Assignment, CallId, Frame, Held, History, Line, Outcome, VersionId},
-    node::{Inventory, Peer, Report, Site},
+    node::{Inventory, Peer, Report, Site, Told},
     task::Tasks,
 };
 
@@ -82,8 +82,26 @@ impl Following {
     }
 
     fn say(&self, news: &News) {
-        self.line().push(news.encoded());
-        self.wake.notify_one();
+        let news = news.encoded();
+        let mut line = self.line();
+        line.push(news);
+        let is_held = line.is_held();
+        drop(line);
+        // What is held goes when its time is up.
+        if !is_held {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Returns what is told of the versions that a call has written, of these sizes.
+    fn told(&self, call: CallId, bytes: &[u64]) -> Vec<Told> {
+        let told = |(slot, bytes): (u32, &u64)| self.site.told(VersionId { call, slot }, *bytes);
+        (0..).zip(bytes).map(told).collect()
+    }
+
+    /// Returns whether something waits that is to go soon.
+    pub(super) fn is_held(&self) -> bool {
+        self.line().is_held()
     }
 
     pub(super) fn frame(&self, now_ms: u64) -> Option<Frame> {
@@ -99,7 +117,6 @@ impl Following {
                 Err(error) => tracing::warn!(reason = error.reason, "an order could not be read"),
             }
         }
-        self.wake.notify_one();
     }
 
     fn obey(&self, tasks: &Tasks, order: Order) {
@@ -155,7 +172,7 @@ pub(super) fn lock(memory: &Memory) -> MutexGuard<'_, History> {
 impl Report for Following {
     fn ended(&self, call: CallId, outcome: Outcome) {
         self.say(&match outcome {
-            Outcome::Written { bytes, ns } => News::Written { call, bytes, ns },
+            Outcome::Written { bytes, ns } => News::Written { call, versions: self.told(call, &bytes), ns },
             Outcome::Ignored { bytes, reason } => News::Ignored { call, bytes, reason },
             Outcome::Failed(failure) => News::Failed { call, reason: failure.reason().to_owned() },
         });

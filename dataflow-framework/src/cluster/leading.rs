@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 
 use super::message::{Content, News, Order, Run};
 use crate::{
-    core::{Assignment, Frame, History, Line, Member, Outcome, Source, VersionId},
-    failure::Failure,
-    node::{Missing, Peer, Queue, Site},
+    core::{Assignment, CallId, Frame, Graph, History, Line, Member, Outcome, VersionId},
+    failure::{Failed, Failure},
+    node::{Missing, Peer, Queue, Site, Told},
     platform::Bell,
     program::{Engine, Others},
     task::TaskDef,
@@ -164,18 +164,26 @@ impl Leading {
         let member = follower.member;
         let all = follower.line.receive(frame, now_ms);
         drop(known);
-        for news in all {
-            match News::decode(&news) {
-                Ok(News::AllTold) => self.has_told(from),
-                Ok(news) => self.hear(member, news),
-                Err(error) => tracing::warn!(%from, reason = error.reason, "news could not be read"),
-            }
+        let decode = |news: Vec<u8>| {
+            let decoded = News::decode(&news);
+            let unread =
+                |error: &Failed| tracing::warn!(%from, reason = error.reason, "news could not be read");
+            decoded.inspect_err(unread).ok()
+        };
+        let all: Vec<_> = all.into_iter().filter_map(decode).collect();
+        if all.is_empty() {
+            return;
         }
-        self.others.wake.notify_one();
+        let is_all_told = all.iter().any(|news| matches!(news, News::AllTold));
+        // At once, so that what follows from it is decided and sent at once.
+        self.engine.change(|graph| all.into_iter().for_each(|news| self.hear(graph, member, news)));
+        if is_all_told {
+            self.has_told(from);
+        }
     }
 
-    fn hear(&self, member: Member, news: News) {
-        self.engine.change(|graph| match news {
+    fn hear(&self, graph: &mut Graph, member: Member, news: News) {
+        match news {
             News::TakesPart(workers) => graph.joined(member, workers),
             News::Holds(held) => held.into_iter().for_each(|held| graph.holds(member, held)),
             News::Runs(running) => {
@@ -185,7 +193,11 @@ impl Leading {
             }
             News::Remembers(history) => graph.remembers(history),
             News::AllTold => {}
-            News::Written { call, bytes, ns } => graph.ended(call, member, Outcome::Written { bytes, ns }),
+            News::Written { call, versions, ns } => {
+                let bytes = versions.iter().map(Told::bytes).collect();
+                graph.ended(call, member, Outcome::Written { bytes, ns });
+                self.take_in(graph, call, versions);
+            }
             News::Ignored { call, bytes, reason } => {
                 graph.ended(call, member, Outcome::Ignored { bytes, reason });
             }
@@ -198,7 +210,20 @@ impl Leading {
             News::Returned { call, unchanged } => graph.returned(call, member, &unchanged),
             News::Copied(version) => graph.copied(version, member),
             News::NotCopied(version) => graph.not_copied(version, member),
-        });
+        }
+    }
+
+    /// Takes in the versions that came with the news that a call has written them.
+    fn take_in(&self, graph: &mut Graph, call: CallId, versions: Vec<Told>) {
+        for (slot, told) in (0..).zip(versions) {
+            let version = VersionId { call, slot };
+            if let Told::Content(content) = told
+                && let Some(mark) = graph.lacks_here(version)
+            {
+                self.engine.site.put_small(version, content, mark);
+                graph.copied(version, Member::HERE);
+            }
+        }
     }
 
     /// Returns what is to be sent now.
@@ -218,6 +243,11 @@ impl Leading {
             }
         }
         frames
+    }
+
+    /// Returns whether something waits that is to go soon.
+    pub(super) fn is_held(&self) -> bool {
+        self.others.known().by_node.values().any(|follower| follower.line.is_held())
     }
 
     /// Returns whether a node that is to leave may: nothing is needed any more that only it has, and the others know
@@ -242,26 +272,26 @@ impl Followers {
     }
 
     fn order(&self, member: Member, order: &Order) {
+        let order = order.encoded();
         let mut known = self.known();
         let node = known.node(member);
         // If the node has gone meanwhile, so have its calls and versions.
         if let Some(follower) =
             node.and_then(|node| known.by_node.get_mut(&node)).filter(|follower| follower.member == member)
         {
-            follower.line.push(order.encoded());
-            self.has_more.store(true, Relaxed);
+            follower.line.push(order);
+            // What is held goes when its time is up.
+            if !follower.line.is_held() {
+                self.has_more.store(true, Relaxed);
+            }
         }
     }
 
     fn order_all(&self, order: &Order) {
+        let order = order.encoded();
         for follower in self.known().by_node.values_mut() {
-            follower.line.push(order.encoded());
+            follower.line.push(order.clone());
         }
-    }
-
-    fn missing(&self, source: &Source) -> Missing {
-        let Source { version, mark, members } = source;
-        Missing { version: *version, mark: *mark, from: self.peers(members) }
     }
 }
 
@@ -272,8 +302,8 @@ impl Known {
 }
 
 impl Others for Followers {
-    fn assign(&self, member: Member, assignment: &Assignment) {
-        let Assignment { call, task, mark, arguments, in_place, manner, elsewhere } = assignment;
+    fn assign(&self, member: Member, assignment: &Assignment, missing: Vec<Missing>) {
+        let Assignment { call, task, mark, arguments, in_place, manner, elsewhere: _ } = assignment;
         let TaskDef { module, name, .. } = **task;
         let order = Order::Assign {
             call: *call,
@@ -283,7 +313,7 @@ impl Others for Followers {
             arguments: arguments.to_vec(),
             in_place: in_place.clone(),
             manner: *manner,
-            missing: elsewhere.iter().map(|source| self.missing(source)).collect(),
+            missing,
         };
         self.order(member, &order);
     }
@@ -292,8 +322,8 @@ impl Others for Followers {
         self.order(member, &Order::Forget(version));
     }
 
-    fn copy(&self, member: Member, source: &Source) {
-        self.order(member, &Order::Copy(self.missing(source)));
+    fn copy(&self, member: Member, missing: Missing) {
+        self.order(member, &Order::Copy(missing));
     }
 
     fn let_go(&self, member: Member) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     core::{Argument, CallId, Frame, Held, History, Manner, Mark, VersionId},
     failure::Failed,
-    node::{Ask, Missing, Piece},
+    node::{Ask, Missing, Piece, Told},
     value::{decode, encode},
 };
 
@@ -77,7 +77,7 @@ pub(super) enum News {
     AllTold,
     Written {
         call: CallId,
-        bytes: Vec<u64>,
+        versions: Vec<Told>,
         ns: u64,
     },
     Ignored {

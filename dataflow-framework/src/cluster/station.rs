@@ -231,28 +231,30 @@ impl Station {
         Some(following)
     }
 
-    /// Sends what is due.
-    pub(super) fn send_due(&self, now_ms: u64) {
+    /// Sends what is due. Returns whether something is held that is to go soon.
+    pub(super) fn send_due(&self, now_ms: u64) -> bool {
         let role = self.lock().role.clone();
         self.go_if_possible(&role, now_ms);
-        let Some(run) = role.run() else { return };
+        let Some(run) = role.run() else { return false };
         if let Some(site) = role.site() {
             for (to, ask) in site.asks(now_ms) {
                 self.send(to, &Message { run, content: Content::Ask(ask) });
             }
         }
         match role {
-            Role::Idle => {}
+            Role::Idle => false,
             Role::Follows(following) => {
                 while let Some(frame) = following.frame(now_ms) {
                     let content = Content::ToHead(following.line_number, frame);
                     self.send(following.head, &Message { run, content });
                 }
+                following.is_held()
             }
             Role::Leads(leading) => {
                 for (to, content) in leading.frames(now_ms) {
                     self.send(to, &Message { run, content });
                 }
+                leading.is_held()
             }
         }
     }

@@ -36,7 +36,7 @@ pub(crate) use self::{
     earlier::{Divergence, Held},
     graph::{Action, Assignment, Graph, Input},
     history::History,
-    line::{Frame, Line},
+    line::{Frame, HOLD_MS, Line},
     mark::Mark,
     members::Member,
     version::{Source, VersionId},

@@ -39,6 +39,8 @@ pub(crate) struct Missing {
     pub(crate) version: VersionId,
     pub(crate) mark: Mark,
     pub(crate) from: Vec<Peer>,
+    /// What it is, encoded, if whoever tells of it has it and it is [small](super::small).
+    pub(crate) content: Option<Vec<u8>>,
 }
 
 /// A request for a piece of a version.
@@ -131,7 +133,7 @@ impl Fetches {
     }
 
     fn fetch(&mut self, missing: Missing) -> &mut Fetch {
-        let Missing { version, mark, from } = missing;
+        let Missing { version, mark, from, .. } = missing;
         let fetch = self.under_way.entry(version).or_insert_with(|| Fetch {
             mark,
             from: VecDeque::new(),

@@ -7,6 +7,7 @@ mod fetches;
 mod invocation;
 mod queue;
 mod site;
+mod small;
 mod store;
 
 /// Another node, as the runtime names it.
@@ -19,4 +20,5 @@ pub(crate) use self::{
     fetches::{Ask, Missing, Piece},
     queue::{Crew, Queue},
     site::{Inventory, Report, Site},
+    small::Told,
 };

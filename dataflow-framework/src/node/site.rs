@@ -51,7 +51,7 @@ pub(crate) trait Report: Send + Sync {
 
 /// What a node does for a program.
 pub(crate) struct Site {
-    store: Store,
+    pub(super) store: Store,
     queue: Arc<Queue>,
     fetches: Mutex<Fetches>,
     duty: Mutex<Duty>,
@@ -143,7 +143,7 @@ impl Site {
     }
 
     /// Takes in a call, which runs when what it reads is here. `missing` is what was not when the call was assigned.
-    pub(crate) fn assign(self: &Arc<Self>, epoch: u64, assignment: Assignment, missing: Vec<Missing>) {
+    pub(crate) fn assign(self: &Arc<Self>, epoch: u64, assignment: Assignment, mut missing: Vec<Missing>) {
         if missing.is_empty() {
             return self.queue.push(Arc::clone(self), epoch, assignment);
         }
@@ -152,23 +152,36 @@ impl Site {
             return;
         }
         // Others may have brought some of it meanwhile.
-        let missing: Vec<_> =
-            missing.into_iter().filter(|missing| !self.store.has(missing.version)).collect();
-        if missing.is_empty() {
-            drop(fetches);
-            return self.queue.push(Arc::clone(self), epoch, assignment);
+        let mut new = self.take_in(&mut missing);
+        // What is changed in place is no copy for others.
+        new.retain(|version| !assignment.takes(*version));
+        let ready = if missing.is_empty() {
+            Some(assignment)
+        } else {
+            fetches.add(assignment, missing);
+            None
+        };
+        drop(fetches);
+        if let Some(report) = self.report().filter(|_| !new.is_empty()) {
+            for version in new {
+                report.copied(version);
+            }
         }
-        fetches.add(assignment, missing);
+        if let Some(assignment) = ready {
+            self.queue.push(Arc::clone(self), epoch, assignment);
+        }
     }
 
     /// Has a version brought here.
     pub(crate) fn fetch(&self, missing: Missing) {
         let version = missing.version;
         let mut fetches = self.fetches();
-        if self.store.has(version) {
+        let mut missing = vec![missing];
+        self.take_in(&mut missing);
+        let Some(missing) = missing.pop() else {
             drop(fetches);
             return self.report().into_iter().for_each(|report| report.copied(version));
-        }
+        };
         fetches.add_alone(missing);
     }
 

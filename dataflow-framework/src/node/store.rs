@@ -1,10 +1,10 @@
 //! The versions of data that are here.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustc_hash::FxHashMap;
+
+use super::small::SMALL_BYTES_MAX;
 use crate::{
     core::{Argument, Assignment, Held, Mark, VersionId},
     value::Value,
@@ -13,7 +13,7 @@ use crate::{
 /// The versions of data that are here.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    versions: Mutex<HashMap<VersionId, Entry>>,
+    versions: Mutex<FxHashMap<VersionId, Entry>>,
 }
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Entry {
 }
 
 impl Store {
-    fn lock(&self) -> MutexGuard<'_, HashMap<VersionId, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<VersionId, Entry>> {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,6 +63,13 @@ impl Store {
     /// Returns a version.
     pub(crate) fn get(&self, version: VersionId) -> Option<Value> {
         self.lock().get(&version).map(|entry| entry.value.clone())
+    }
+
+    /// Returns a version if it is small.
+    pub(super) fn small(&self, version: VersionId) -> Option<Value> {
+        let versions = self.lock();
+        let entry = versions.get(&version).filter(|entry| entry.bytes <= SMALL_BYTES_MAX);
+        entry.map(|entry| entry.value.clone())
     }
 
     /// Forgets a version, and returns it: to drop a large value takes a while.

@@ -5,7 +5,7 @@ use std::{
     panic::resume_unwind,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -34,18 +34,20 @@ pub(crate) struct Engine {
     is_sequential: bool,
     ahead_max: usize,
     others: Option<Arc<dyn Others>>,
+    /// Whether nothing is needed any more that only this node has, after it was to leave.
+    may_go: AtomicBool,
 }
 
 /// The other nodes.
 pub(crate) trait Others: Send + Sync {
-    /// Has a node run a call.
-    fn assign(&self, member: Member, assignment: &Assignment);
+    /// Has a node run a call. `missing` is what it reads that is not there.
+    fn assign(&self, member: Member, assignment: &Assignment, missing: Vec<Missing>);
 
     /// Has a node forget a version.
     fn forget(&self, member: Member, version: VersionId);
 
     /// Has a node get a version from others.
-    fn copy(&self, member: Member, source: &Source);
+    fn copy(&self, member: Member, missing: Missing);
 
     /// Tells a node that it may leave.
     fn let_go(&self, member: Member);
@@ -64,8 +66,6 @@ struct State {
     is_halted: bool,
     /// Whether nothing is done any more, since the program goes on elsewhere.
     is_stopped: bool,
-    /// Whether nothing is needed any more that only this node has, after it was to leave.
-    may_go: bool,
 }
 
 /// What the program waits for.
@@ -124,7 +124,7 @@ impl Engine {
     }
 
     fn with_graph(graph: Graph, site: Arc<Site>, queue: Arc<Queue>, ahead_max: usize) -> Self {
-        let state = State { graph, awaited: None, is_halted: false, is_stopped: false, may_go: false };
+        let state = State { graph, awaited: None, is_halted: false, is_stopped: false };
         Self {
             state: Mutex::new(state),
             happened: Bell::default(),
@@ -134,6 +134,7 @@ impl Engine {
             is_sequential: false,
             ahead_max,
             others: None,
+            may_go: AtomicBool::new(false),
         }
     }
 
@@ -166,7 +167,10 @@ impl Engine {
 
     /// Changes the graph, and does what follows.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Graph) -> R) -> R {
-        let mut state = self.lock();
+        self.change_in(self.lock(), change)
+    }
+
+    fn change_in<R>(&self, mut state: MutexGuard<'_, State>, change: impl FnOnce(&mut Graph) -> R) -> R {
         let result = change(&mut state.graph);
         let mut awaited = state.awaited.take();
         let has_happened = awaited.as_mut().is_some_and(|awaited| state.has_happened(awaited));
@@ -186,8 +190,7 @@ impl Engine {
 
     /// Adds a call, and then drops handles. Waits while too many calls are unfinished.
     pub(crate) fn call(&self, id: CallId, call: NewCall, dropped: &[VersionId]) {
-        self.end_if_stopped();
-        let unfinished = self.change(|graph| {
+        let unfinished = self.change_in(self.running(), |graph| {
             graph.call(id, call);
             for version in dropped {
                 graph.release(*version);
@@ -196,7 +199,7 @@ impl Engine {
         });
         if unfinished > self.ahead_max {
             // Down to half, so that the program is not woken for every call.
-            drop(self.wait(Awaited::Unfinished(self.ahead_max / 2)));
+            drop(self.wait(self.running(), Awaited::Unfinished(self.ahead_max / 2)));
         }
     }
 
@@ -218,15 +221,15 @@ impl Engine {
     /// Tells that there is one handle less of a version.
     pub(crate) fn release(&self, version: VersionId) {
         // A program that is stopped may have handles of calls that were not made; and what it had is needed still.
-        if !self.lock().is_halted {
-            self.change(|graph| graph.release(version));
+        let state = self.lock();
+        if !state.is_halted {
+            self.change_in(state, |graph| graph.release(version));
         }
     }
 
     /// Waits for a version, and returns it.
     pub(crate) fn get(&self, version: VersionId) -> Result<Value, Failure> {
-        self.end_if_stopped();
-        let mut state = self.wait(Awaited::Version(version));
+        let mut state = self.wait(self.running(), Awaited::Version(version));
         let input = state.graph.want(version);
         // Before it may be forgotten.
         let value = self.site.get(version);
@@ -247,7 +250,7 @@ impl Engine {
     /// # Errors
     /// The first failure of which the program was not told.
     pub(crate) fn settle(&self) -> Result<Figures, Failure> {
-        let state = self.wait(Awaited::Unfinished(0));
+        let state = self.wait(self.lock(), Awaited::Unfinished(0));
         match state.graph.failures().iter().find(|failure| !failure.is_seen()) {
             Some(failure) => Err(failure.clone()),
             None => Ok(state.graph.figures()),
@@ -257,22 +260,19 @@ impl Engine {
     /// Waits until no call between these numbers is unfinished. Returns the first of their failures, of all of which the
     /// program counts as told.
     pub(crate) fn wait_for(&self, calls: Range<CallId>) -> Result<(), Failure> {
-        self.end_if_stopped();
-        let state = self.wait(Awaited::Calls(calls.start, calls.end));
+        let state = self.wait(self.running(), Awaited::Calls(calls.start, calls.end));
         first_of(state.graph.failures().iter().filter(|failure| calls.contains(&failure.call())))
     }
 
     /// Waits until no call is unfinished. Returns the first failure of which the program was not told before.
     pub(crate) fn wait_for_all(&self) -> Result<(), Failure> {
-        self.end_if_stopped();
-        let state = self.wait(Awaited::Unfinished(0));
+        let state = self.wait(self.running(), Awaited::Unfinished(0));
         first_of(state.graph.failures().iter().filter(|failure| !failure.is_seen()))
     }
 
     /// Cancels the calls between these numbers that have not begun.
     pub(crate) fn cancel(&self, calls: Range<CallId>) {
-        self.end_if_stopped();
-        self.change(|graph| graph.cancel_all(calls));
+        self.change_in(self.running(), |graph| graph.cancel_all(calls));
     }
 
     /// Returns the failure with which the program has to end at once.
@@ -280,9 +280,8 @@ impl Engine {
         self.lock().graph.fatal().cloned()
     }
 
-    fn wait(&self, mut awaited: Awaited) -> MutexGuard<'_, State> {
+    fn wait<'a>(&'a self, mut state: MutexGuard<'a, State>, mut awaited: Awaited) -> MutexGuard<'a, State> {
         loop {
-            let mut state = self.lock();
             let has_happened = state.has_happened(&mut awaited);
             let mut after = self.perform(&mut state);
             if has_happened && after.is_nothing() {
@@ -291,6 +290,7 @@ impl Engine {
             if !after.is_nothing() {
                 drop(state);
                 self.finish(&mut after);
+                state = self.lock();
                 continue;
             }
             state.awaited = Some(awaited);
@@ -298,7 +298,7 @@ impl Engine {
                 state = self.happened.wait(&self.state, state);
             }
             drop(state);
-            self.end_if_stopped();
+            state = self.running();
         }
     }
 
@@ -327,7 +327,7 @@ impl Engine {
 
     /// Returns whether nothing is needed any more that only this node has, after it was to [leave](Self::leave).
     pub(crate) fn may_go(&self) -> bool {
-        self.lock().may_go
+        self.may_go.load(Relaxed)
     }
 
     /// Returns which calls have ended since this was last asked.
@@ -345,11 +345,15 @@ impl Engine {
         self.lock().graph.divergence()
     }
 
-    fn end_if_stopped(&self) {
-        if self.lock().is_halted {
+    /// Locks the state for the program, whose thread unwinds if it is to end.
+    fn running(&self) -> MutexGuard<'_, State> {
+        let state = self.lock();
+        if state.is_halted {
+            drop(state);
             // Without a message: the reason is told elsewhere.
             resume_unwind(Box::new(Stopped));
         }
+        state
     }
 
     /// Does what is to be done, under the lock: a node that is to forget a version must not be told so after it is
@@ -373,12 +377,15 @@ impl Engine {
                     after.brought.push(self.missing(&source));
                 }
                 (Action::LetGo(Member::HERE), _) => {
-                    state.may_go = true;
+                    self.may_go.store(true, Relaxed);
                     after.brings = true;
                 }
                 (Action::Forget(member, version), Some(others)) => others.forget(member, version),
-                (Action::Assign(member, assignment), Some(others)) => others.assign(member, &assignment),
-                (Action::Copy(member, source), Some(others)) => others.copy(member, &source),
+                (Action::Assign(member, assignment), Some(others)) => {
+                    let missing = assignment.elsewhere.iter().map(|source| self.to_send(source)).collect();
+                    others.assign(member, &assignment, missing);
+                }
+                (Action::Copy(member, source), Some(others)) => others.copy(member, self.to_send(&source)),
                 (Action::LetGo(member), Some(others)) => others.let_go(member),
                 (Action::Forget(..) | Action::Assign(..) | Action::Copy(..) | Action::LetGo(_), None) => {
                     unreachable!("everything is here")
@@ -391,7 +398,14 @@ impl Engine {
     fn missing(&self, source: &Source) -> Missing {
         let Source { version, mark, members } = source;
         let from = self.others.as_ref().map(|others| others.peers(members)).unwrap_or_default();
-        Missing { version: *version, mark: *mark, from }
+        Missing { version: *version, mark: *mark, from, content: None }
+    }
+
+    /// Does the same for another node, which gets the version at once if it is small and here.
+    fn to_send(&self, source: &Source) -> Missing {
+        let content =
+            if source.members.contains(&Member::HERE) { self.site.small(source.version) } else { None };
+        Missing { content, ..self.missing(source) }
     }
 
     /// Does what may take longer.

@@ -1,0 +1,121 @@
+//! Small versions, which go with the orders and news of them.
+//!
+//! To ask another node for a version, and to send it, takes two messages, each of which costs as much as to send some
+//! ten kilobytes; and whoever waits for it waits for both. So what a call has written goes to the head with the news of
+//! its end, and what a call reads goes from the head with the order to run it, if it is small and at hand.
+
+use serde::{Deserialize, Serialize};
+
+use super::{fetches::Missing, site::Site};
+use crate::{
+    core::{Mark, VersionId},
+    value::Value,
+};
+
+/// The maximum size of a version that is small, in bytes. The head has a copy of each that is needed, so it must be
+/// little even for a hundred thousand of them.
+pub(super) const SMALL_BYTES_MAX: u64 = 1 << 10;
+
+/// What is told of a version that a call has written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Told {
+    /// Its size, in bytes.
+    Size(u64),
+    /// What it is, encoded.
+    Content(Vec<u8>),
+}
+
+impl Told {
+    /// Returns the size of the version, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Size(bytes) => *bytes,
+            Self::Content(content) => content.len() as u64,
+        }
+    }
+}
+
+impl Site {
+    /// Returns a version encoded, if it is here and small.
+    pub(crate) fn small(&self, version: VersionId) -> Option<Vec<u8>> {
+        self.store.small(version)?.small()
+    }
+
+    /// Returns what is told of a version of this size.
+    pub(crate) fn told(&self, version: VersionId, bytes: u64) -> Told {
+        let content = if bytes <= SMALL_BYTES_MAX { self.small(version) } else { None };
+        content.map_or(Told::Size(bytes), Told::Content)
+    }
+
+    /// Takes in a version that came with what was told of it.
+    pub(crate) fn put_small(&self, version: VersionId, content: Vec<u8>, mark: Mark) {
+        let bytes = content.len() as u64;
+        self.store.put(version, Value::from_encoded(content), mark, bytes);
+    }
+
+    /// Takes in the versions that came with an order, removes everything from the list that is here, and returns those
+    /// that are new.
+    pub(super) fn take_in(&self, missing: &mut Vec<Missing>) -> Vec<VersionId> {
+        let mut new = Vec::new();
+        missing.retain_mut(|Missing { version, mark, content, .. }| {
+            if self.store.has(*version) {
+                return false;
+            }
+            let Some(content) = content.take() else { return true };
+            self.put_small(*version, content, *mark);
+            new.push(*version);
+            false
+        });
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Missing, SMALL_BYTES_MAX, Site, Told};
+    use crate::{
+        core::{Mark, VersionId},
+        value::{Value, decode},
+    };
+
+    fn version(slot: u32) -> VersionId {
+        VersionId { call: 7, slot }
+    }
+
+    fn put(site: &Site, version: VersionId, of: Vec<u8>) -> u64 {
+        let value = Value::new(of);
+        let bytes = value.size();
+        site.put(version, value, Mark::default(), bytes);
+        bytes
+    }
+
+    #[test]
+    fn only_what_is_small_goes_with_the_news() {
+        let site = Site::new(Arc::default(), true);
+        let small = put(&site, version(0), vec![7; 10]);
+        let large = put(&site, version(1), vec![7; 1 << 10]);
+        assert!(small <= SMALL_BYTES_MAX && large > SMALL_BYTES_MAX);
+        let Told::Content(content) = site.told(version(0), small) else { panic!("it is small") };
+        assert_eq!(decode::<Vec<u8>>(&content).expect("it is a list"), [7; 10]);
+        assert_eq!(site.told(version(1), large), Told::Size(large));
+        assert_eq!(site.small(version(2)), None);
+    }
+
+    #[test]
+    fn what_comes_with_an_order_is_not_asked_for() {
+        let site = Site::new(Arc::default(), true);
+        put(&site, version(0), vec![7; 10]);
+        let missing = |slot, content| Missing {
+            version: version(slot),
+            mark: Mark::default(),
+            from: Vec::new(),
+            content,
+        };
+        let mut all = vec![missing(0, Some(vec![0])), missing(1, Some(vec![1, 5])), missing(2, None)];
+        assert_eq!(site.take_in(&mut all), [version(1)]);
+        assert_eq!(all, [missing(2, None)]);
+        assert_eq!(site.small(version(1)), Some(vec![1, 5]));
+    }
+}
