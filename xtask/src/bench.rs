@@ -12,8 +12,9 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// `scale` (in the simulator, 10 to 1,000 nodes), `elastic` (nodes that join and leave, a quarter of an
-    /// hour), `all` of the others, or some of them: uts, queens, paths, mst, tsp, clique, polls, nodes,
-    /// waits, jobs, decide, workers, replicable, search, dataflow, memory, termination, bulk, losses, ledger (part
+    /// hour), `reach` (what the example programs
+    /// prove in a minute), `all` of the others, or some of them: uts, queens, paths, mst, tsp, clique, polls, nodes,
+    /// steals, waits, jobs, decide, workers, replicable, search, dataflow, memory, termination, bulk, losses, ledger (part
     /// of it in the simulator)
     #[arg(required = true)]
     names: Vec<String>,
@@ -29,10 +30,23 @@ pub(crate) struct Bench {
     /// For `elastic`: print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// For `elastic`: the folder for its results, by default docs/figures unless `--quick`
+    /// For `elastic`: the folder for its results, by default docs/figures unless `--quick`; for `reach`: the file
     #[arg(long, value_name = "FOLDER")]
     out: Option<String>,
+    /// For `reach`: the time for each instance in seconds, by default 60
+    #[arg(long, value_name = "SECONDS")]
+    limit: Option<u64>,
+    /// For `reach`: the folder of programs of another build, which are measured instead
+    #[arg(long, value_name = "FOLDER")]
+    programs: Option<String>,
+    /// For `reach`: only instances whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
 }
+
+/// How the programs are built that are measured.
+const PROGRAMS: &str =
+    "build --release -p taskwork-cli -p tsp-example -p bnb-problems -p taskwork-benches --bins";
 
 /// The most repetitions of `elastic`, each of which takes five minutes.
 const ELASTIC_ROUNDS_MAX: usize = 3;
@@ -57,15 +71,15 @@ impl Bench {
         if self.names == ["elastic"] {
             return self.elastic();
         }
+        if self.names == ["reach"] {
+            return self.reach();
+        }
         let all = self.names == ["all"];
         let names = if all { String::new() } else { self.names.join(" ") };
         let out = if all { "--out docs/figures/performance.json" } else { "" };
         let measure = format!("--rounds {} {out} {names}", self.rounds);
         let mut steps = vec![
-            Step::cargo(
-                "programs",
-                "build --release -p taskwork-cli -p tsp-example -p bnb-problems -p taskwork-benches --bins",
-            ),
+            Step::cargo("programs", PROGRAMS),
             Step::cargo(
                 "bench",
                 &format!("run --release --quiet -p taskwork-benches --bin bench -- {measure}"),
@@ -92,6 +106,21 @@ impl Bench {
         ]
     }
 
+    /// All of it is written down; what is measured with other options, or another build, only where the user says.
+    fn reach(&self) -> Vec<Step> {
+        let mut measure = Vec::new();
+        measure.extend(self.limit.map(|limit| format!("--limit {limit}")));
+        measure.extend(self.programs.as_ref().map(|folder| format!("--programs {folder}")));
+        measure.extend(self.only.as_ref().map(|text| format!("--only {text}")));
+        let usual = measure.is_empty().then_some("docs/figures/reach.json");
+        measure.extend(self.out.as_deref().or(usual).map(|file| format!("--out {file}")));
+        let run = "run --release --quiet -p taskwork-benches --bin reach --";
+        vec![
+            Step::cargo("programs", PROGRAMS),
+            Step::cargo("reach", format!("{run} {}", measure.join(" ")).trim_end()),
+        ]
+    }
+
     /// Creates a step that measures in the simulator.
     fn simulate(name: &'static str, measure: &str) -> Step {
         let run = "run --release --quiet -p taskwork-simulation --bin scale --";
@@ -111,7 +140,17 @@ mod tests {
 
     fn bench(names: &[&str], nodes: &[usize]) -> Bench {
         let names = names.iter().map(ToString::to_string).collect();
-        Bench { names, rounds: 4, nodes: nodes.to_vec(), quick: false, json: false, out: None }
+        Bench {
+            names,
+            rounds: 4,
+            nodes: nodes.to_vec(),
+            quick: false,
+            json: false,
+            out: None,
+            limit: None,
+            programs: None,
+            only: None,
+        }
     }
 
     fn last_line(names: &[&str], nodes: &[usize]) -> String {
@@ -150,5 +189,14 @@ mod tests {
         let elsewhere = Bench { out: Some("there".to_owned()), ..quick };
         let line = elsewhere.steps()[1].line();
         assert!(line.ends_with("--rounds 1 --quick --json --out there"), "{line}");
+    }
+
+    #[test]
+    fn only_the_usual_reach_is_written_down() {
+        let line = last_line(&["reach"], &[]);
+        assert!(line.ends_with("--bin reach -- --out docs/figures/reach.json"), "{line}");
+        let old = Bench { programs: Some("old".to_owned()), limit: Some(9), ..bench(&["reach"], &[]) };
+        let line = old.steps()[1].line();
+        assert!(line.ends_with("--bin reach -- --limit 9 --programs old"), "{line}");
     }
 }
