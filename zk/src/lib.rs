@@ -9,6 +9,7 @@
 //! | [`quarantine`] | which tasks does a job go on without |
 //! | [`job`] | which attempt at a job is current, and how did the job end |
 //! | [`queue`] | which job comes next |
+//! | [`journal`] | what of a job has happened once and must not happen again |
 //! | [`mail`] | what does a node send to another one that the network does not reach |
 //! | [`figures`] | what each node has done for a job |
 //! | [`suggestion`] | what does a user suggest to a running job |
@@ -50,6 +51,7 @@ mod resign;
 pub mod job;
 pub mod queue;
 pub mod figures;
+pub mod journal;
 pub mod mail;
 pub mod suggestion;
 pub mod tidy;

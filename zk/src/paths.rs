@@ -16,6 +16,10 @@
 //!     vars/<name>               variables; they outlive an attempt
 //!     figures/<node>            what a node reports about its part in the job
 //!     suggestions/s-<key>-<number>   what a user suggests to the job, and the answer
+//!     journal                   who writes what must not happen twice; its version is the fence
+//!     journal/e-<number>        an entry of it
+//!     journal/c-<version>-<number>/<k>   the same in chunks, if it is large
+//!     journal/note              what is replaced by what is newer
 //!     result                    written once: the attempt whose chunks are the result
 //!     attempts/<k>/
 //!       list/<task>             the global task list
@@ -266,6 +270,26 @@ impl JobPaths {
     /// Returns the path of a suggestion.
     pub fn suggestion(&self, name: &str) -> String {
         format!("{}/suggestions/{name}", self.0)
+    }
+
+    /// Returns the path of the journal.
+    pub fn journal(&self) -> String {
+        format!("{}/journal", self.0)
+    }
+
+    /// Returns the path of an entry of the journal.
+    pub fn journal_entry(&self, number: u64) -> String {
+        format!("{}/journal/e-{number:010}", self.0)
+    }
+
+    /// Returns the folder of the chunks of an entry of the journal, by the version of the journal when it was written.
+    pub(crate) fn journal_chunks(&self, version: i32, number: u64) -> String {
+        format!("{}/journal/c-{version}-{number}", self.0)
+    }
+
+    /// Returns the path of the note in the journal.
+    pub fn journal_note(&self) -> String {
+        format!("{}/journal/note", self.0)
     }
 
     /// Returns the path of the result.

@@ -14,6 +14,7 @@ use zk::{
     durable,
     election::Candidate,
     job::{self, Closing, JobState, NewJob, Outcome},
+    journal::{self, JournalError, Writer},
     membership::{self, Change, Member, MemberWatch},
 };
 use zk_server::{Servers, Setup};
@@ -72,6 +73,7 @@ suite!(
     members_come_and_go,
     the_next_in_line_leads,
     a_job_runs_from_submission_to_result,
+    a_journal_has_one_writer,
 );
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -415,6 +417,39 @@ fn new_job(shared: &[u8]) -> NewJob<'_> {
         submitter: "me",
         now_ms: 1,
     }
+}
+
+async fn a_journal_has_one_writer(world: World, store: Connected, _: String) {
+    let cluster = cluster(&store, "journal").await;
+    let id = job::submit(&*store, &cluster, &new_job(b"")).await.unwrap();
+    let (a, b) = (world.connect().await, world.connect().await);
+    membership::join(&*a, &cluster, &member("a")).await.unwrap();
+    membership::join(&*b, &cluster, &member("b")).await.unwrap();
+    let writer = |node: &str, generation| Writer { node: node.to_owned(), attempt: 1, generation };
+    let (mut first, _) = journal::take(&*a, &cluster, &id, &writer("a", 1), "key").await.unwrap();
+    let large = vec![5; 1_200_000];
+    first.append(&*a, b"small").await.unwrap();
+    first.append(&*a, &large).await.unwrap();
+    first.note(&*a, b"first").await.unwrap();
+    first.note(&*a, b"second").await.unwrap();
+    let (mut second, written) = journal::take(&*b, &cluster, &id, &writer("b", 2), "other").await.unwrap();
+    assert_eq!((written.key.as_str(), written.note.as_deref()), ("key", Some(&b"second"[..])));
+    assert_eq!(written.entries, [b"small".to_vec(), large.clone()]);
+    // Small, and in chunks.
+    assert_eq!(first.append(&*a, b"late").await, Err(JournalError::Replaced));
+    assert_eq!(first.append(&*a, &large).await, Err(JournalError::Replaced));
+    assert_eq!(first.note(&*a, b"late").await, Err(JournalError::Replaced));
+    second.append(&*b, b"all of that").await.unwrap();
+    second.forget_before(&*b, 2).await.unwrap();
+    let again = journal::take(&*a, &cluster, &id, &writer("a", 1), "").await.unwrap_err();
+    assert_eq!(again, JournalError::Replaced);
+    soon(b.close()).await.unwrap();
+    let (mut third, written) = journal::take(&*a, &cluster, &id, &writer("a", 1), "").await.unwrap();
+    assert_eq!(written.entries, [b"all of that".to_vec()]);
+    third.append(&*a, b"more").await.unwrap();
+    assert_eq!(third.next(), 4);
+    job::forget(&*store, &cluster, &id).await.unwrap();
+    assert_eq!(third.append(&*a, b"late").await, Err(JournalError::AttemptOver));
 }
 
 async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _: String) {
