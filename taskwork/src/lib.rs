@@ -137,7 +137,10 @@ pub mod simulation;
 
 pub use crate::{
     client::{Client, ClientBuilder, ClientError},
-    companion::{Companion, CompanionContext, CompanionEvent, Messenger, NotSent, Refusal, Rescue},
+    companion::{
+        Companion, CompanionContext, CompanionEvent, Journal, JournalError, Messenger, NotSent, Refusal,
+        Rescue, Written,
+    },
     config::{Limits, NODES_MAX, WORKERS_MAX},
     context::{Context, Hunger},
     figures::{Figures, Histogram},

@@ -49,13 +49,15 @@
 //! ```
 
 mod desk;
+mod journal;
 
 use std::{any::Any, fmt, future::Future, pin::Pin, sync::Arc};
 
 use thiserror::Error;
 use tokio::{sync::oneshot, time::Instant};
 
-pub(crate) use self::desk::Desk;
+pub use self::journal::{Journal, JournalError, Written};
+pub(crate) use self::{desk::Desk, journal::Request as JournalRequest};
 use crate::id::{JobId, NodeId};
 
 /// The maximum size of a message to a companion, in bytes.
@@ -115,6 +117,7 @@ pub struct CompanionContext {
     workers: usize,
     desk: Arc<Desk>,
     messenger: Messenger,
+    journal: Journal,
 }
 
 impl CompanionContext {
@@ -123,8 +126,9 @@ impl CompanionContext {
         (node, workers): (NodeId, usize),
         desk: Arc<Desk>,
         outbox: Arc<dyn Outbox>,
+        journal: Journal,
     ) -> Self {
-        Self { job, workers, desk, messenger: Messenger { node, outbox } }
+        Self { job, workers, desk, messenger: Messenger { node, outbox }, journal }
     }
 
     /// Returns the job.
@@ -145,6 +149,11 @@ impl CompanionContext {
     /// Returns what sends messages, also from other threads: clones are the same.
     pub fn messenger(&self) -> &Messenger {
         &self.messenger
+    }
+
+    /// Returns the journal of the job, in which stands what must not happen twice.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// Waits for the next event; `None` when the node's work on the job is over.

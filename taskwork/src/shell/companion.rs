@@ -17,7 +17,7 @@ use tokio::{runtime, time::Duration};
 
 use super::{dispatch::Dispatch, latch::Latch, transport::Carrier};
 use crate::{
-    companion::{CompanionContext, Desk, NotSent, Outbox, Run, Stage},
+    companion::{CompanionContext, Desk, Journal, NotSent, Outbox, Run, Stage},
     id::{JobId, NodeId},
     wire::packet::{Note, NoteContent},
 };
@@ -53,7 +53,7 @@ impl Host {
         (run, stage): (Run, Stage),
         job: &JobId,
         (node, workers): (NodeId, usize),
-        desk: Arc<Desk>,
+        (desk, journal): (Arc<Desk>, Journal),
         dispatch: Option<&Dispatch>,
     ) -> Self {
         let outbox = Arc::new(ToNodes {
@@ -63,7 +63,7 @@ impl Host {
             carrier: dispatch.map(Dispatch::carrier),
             sent: AtomicU64::new(0),
         });
-        let context = CompanionContext::new(job.clone(), (node, workers), Arc::clone(&desk), outbox);
+        let context = CompanionContext::new(job.clone(), (node, workers), Arc::clone(&desk), outbox, journal);
         let host = Self { desk, end: Arc::default() };
         let (end, its_desk) = (Arc::clone(&host.end), Arc::clone(&host.desk));
         let over = move |outcome: Result<(), String>| {

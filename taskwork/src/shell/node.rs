@@ -25,7 +25,7 @@ use super::{
     transport::bulk::Offer,
 };
 use crate::{
-    companion::Desk,
+    companion::{Desk, Journal},
     config::Limits,
     core::{self, Departure, Event},
     erased::{Kind, OpenError, PoolSetup},
@@ -133,12 +133,13 @@ impl RunningNode {
         let (orphan_looks, orphans_wanted) = watch::channel(0);
         let Part { job, pool, limits, .. } = &part;
         let run = pool.companion();
+        let (journal, journal_out) = Journal::new();
         let desk = run.is_some().then(Arc::<Desk>::default);
         // Before the companion begins, so that the first answers to it are heard.
         let line = seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number(), desk.clone()));
         let companion = run.zip(desk).map(|(run, desk)| {
             let who = (seat.node, seat.workers);
-            Arc::new(Host::start(run, job, who, desk, seat.dispatch.as_ref()))
+            Arc::new(Host::start(run, job, who, (desk, journal), seat.dispatch.as_ref()))
         });
         let said =
             Said { events: events_in, letters: letters_in, leavings, drain, orphans_wanted, companion };
@@ -149,7 +150,7 @@ impl RunningNode {
             format!("with {} workers", seat.workers),
         );
         let span = tracing::info_span!("job", id = %job, node = %seat.node);
-        let loops = span.in_scope(|| coordination.start(orders_out, leavings_out));
+        let loops = span.in_scope(|| coordination.start(orders_out, leavings_out, journal_out));
         let driver = Driver {
             core: core::Node::new(seat.node, limits.clone(), seat.node.0.wrapping_add(job.number())),
             line,

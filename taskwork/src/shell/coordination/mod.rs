@@ -11,6 +11,7 @@
 //! | [`variables`] | `vars/` | the incumbent, both ways |
 //! | [`mail`] | `mail/` | nodes that the network does not connect |
 //! | [`leaving`] | nothing | the companion, before the node leaves |
+//! | [`journal`] | `journal/` | the companion: what must not happen twice |
 //! | [`figures`] | `figures/` | people who look at the job |
 //! | [`silence`] | the pool | tasks that do not ask whether they are to stop |
 //! | [`orphans`] | `held/`, `transit/` | what lost nodes have left behind |
@@ -25,6 +26,7 @@ mod continued;
 mod deaths;
 mod figures;
 mod job;
+mod journal;
 mod leader;
 mod leaving;
 mod mail;
@@ -66,6 +68,7 @@ use super::{
     clock::Clock, companion::Host, latch::Latch, roster::Members, seat::Resigned, timeline::Timeline,
 };
 use crate::{
+    companion::JournalRequest,
     core::{Event, LedgerState},
     figures::{Counter, Figures},
     id::{JobId, NodeId},
@@ -184,6 +187,7 @@ impl Coordination {
         self: &Arc<Self>,
         orders: mpsc::Receiver<Order>,
         leavings: mpsc::Receiver<Told>,
+        journal: mpsc::Receiver<JournalRequest>,
     ) -> JoinSet<()> {
         let mut loops = JoinSet::new();
         let me = || Arc::clone(self);
@@ -194,6 +198,7 @@ impl Coordination {
         loops.spawn(me().pass_on_leavings(leavings).in_current_span());
         if let Some(companion) = &self.companion {
             loops.spawn(me().follow_companion(Arc::clone(companion)).in_current_span());
+            loops.spawn(me().keep_journal(journal).in_current_span());
         }
         loops.spawn(me().look_for_orphans().in_current_span());
         loops.spawn(me().end_waits().in_current_span());
