@@ -65,6 +65,7 @@ impl Shown {
 
 type Line = fn(&Progress) -> String;
 type Submitting<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Waits>, Failure>> + 'a>>;
+type HandingOver<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
 type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Shown, Failure>> + 'a>>;
 
 impl Prepared {
@@ -142,6 +143,12 @@ trait Launch: Send {
 /// A submitted job, independent of the type of its tasks.
 pub(crate) trait Waits: Send {
     fn id(&self) -> &JobId;
+    /// Returns whether nodes fetch the job's data from this process.
+    fn brings_data(&self) -> bool;
+    /// Waits until so many nodes have it from here.
+    fn handed_over(&self, nodes: usize) -> HandingOver<'_>;
+    /// Ends the part of this process in the job's data.
+    fn withdraw_data(&mut self) -> Pin<Box<dyn Future<Output = ()> + '_>>;
     /// Waits for the job's end, with the patience of this client. The first Ctrl-C cancels the job; a second
     /// one ends the wait, because the servers may be away.
     fn wait(self: Box<Self>, client: Client, target: &Target) -> Waiting<'_>;
@@ -239,10 +246,22 @@ impl<T: Task> Waits for OnItsWay<T> {
         self.submitted.id()
     }
 
+    fn brings_data(&self) -> bool {
+        self.submitted.brings_data()
+    }
+
+    fn handed_over(&self, nodes: usize) -> HandingOver<'_> {
+        Box::pin(async move { Ok(self.submitted.handed_over(nodes).await?) })
+    }
+
+    fn withdraw_data(&mut self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+        Box::pin(self.submitted.withdraw_data())
+    }
+
     fn wait(self: Box<Self>, client: Client, target: &Target) -> Waiting<'_> {
         let Self { submitted, show, line } = *self;
         Box::pin(async move {
-            let submitted = submitted.by(client);
+            let mut submitted = submitted.by(client);
             let mut report = None;
             let result = Box::pin(async {
                 report = Some(submitted.result().await?);
@@ -257,6 +276,7 @@ impl<T: Task> Waits for OnItsWay<T> {
                 target,
             )
             .await?;
+            submitted.withdraw_data().await;
             present(report.expect("the result was waited for"), show)
         })
     }

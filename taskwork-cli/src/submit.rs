@@ -1,10 +1,10 @@
 //! `submit`: submits a job to a cluster.
 
-use std::process::ExitCode;
+use std::{net::SocketAddr, process::ExitCode};
 
 use clap::Args;
 use serde_json::json;
-use taskwork::{Client, JobId, Labels, Release, client::ClientBuilder};
+use taskwork::{Address, Client, JobId, Labels, Release, client::ClientBuilder};
 
 use crate::{
     Failure, Prepared,
@@ -12,6 +12,7 @@ use crate::{
     failure::print,
     interrupts::{Notes, interruptible},
     log::{Level, LogArguments},
+    prepared::Waits,
     target::{ClusterArguments, Patience, job_id, merged, runtime},
 };
 
@@ -57,6 +58,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     share: ShareArguments,
     #[command(flatten)]
+    data: DataArguments,
+    #[command(flatten)]
     build: BuildArguments,
     /// Print one JSON object.
     #[arg(long)]
@@ -66,6 +69,23 @@ pub(crate) struct Options {
     quiet: bool,
     #[command(flatten)]
     log: LogArguments,
+}
+
+/// How the nodes get the job's data, if that is too large for ZooKeeper.
+#[derive(Debug, Clone, Args)]
+#[group(skip)]
+struct DataArguments {
+    /// The address to listen on for nodes, if the job's data is larger than 64 MiB: then they fetch it from this
+    /// process. Port 0 takes any free port.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// The address at which nodes reach this process, if it differs: an address, or an address and a port.
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    advertise: Option<Address>,
+    /// The number of nodes that must have such data before this process ends, without --wait. The job waits for ever
+    /// if none of them is left.
+    #[arg(long, value_name = "NODES", default_value_t = 2, value_parser = copies)]
+    copies: usize,
 }
 
 /// What a job asks of the nodes beside others.
@@ -98,6 +118,7 @@ pub(crate) struct Target {
     pub(crate) require: Labels,
     pub(crate) after: Vec<JobId>,
     pub(crate) share: ShareArguments,
+    copies: usize,
     pub(crate) quiet: bool,
     release: Release,
 }
@@ -125,18 +146,41 @@ fn run_prepared(
     release: Release,
     prepared: Prepared,
 ) -> Result<ExitCode, Failure> {
-    let Options { patience, name, wait, attempts, deaths, require, after, share, json, quiet, .. } = options;
+    let Options { patience, name, wait, attempts, deaths, require, after, share, data, json, quiet, .. } =
+        options;
     let require = merged("--require", &require)?;
-    let client = client.release(release.clone()).submitter(whoami()).patience(Some(patience.of_a_step()));
+    let DataArguments { listen, advertise, copies } = data;
+    let mut client = client.release(release.clone()).submitter(whoami()).patience(Some(patience.of_a_step()));
+    client = client.listen(listen);
+    if let Some(address) = advertise {
+        client = client.advertise(address);
+    }
     runtime()?.block_on(async move {
         let client = client.connect().await?;
         let (attempts_max, deaths_max, quiet) = (attempts, deaths, quiet || json);
-        let target =
-            Target { client, notes, name, attempts_max, deaths_max, require, after, share, quiet, release };
+        let target = Target {
+            client,
+            notes,
+            name,
+            attempts_max,
+            deaths_max,
+            require,
+            after,
+            share,
+            copies,
+            quiet,
+            release,
+        };
         let done = submit(&target, prepared, wait.then_some(&patience), json).await;
         target.client.close().await;
         done
     })
+}
+
+/// Parses a number of copies.
+fn copies(given: &str) -> Result<usize, String> {
+    let copies = given.parse().ok().filter(|&copies| copies > 0);
+    copies.ok_or_else(|| "expected a number, at least 1".to_owned())
 }
 
 /// Parses a number of deaths. A single one says nothing about a task: any node may be lost.
@@ -157,11 +201,14 @@ async fn submit(
 ) -> Result<ExitCode, Failure> {
     let submitting = interruptible(prepared.submit(target)).await;
     let unknown = "Whether the job was submitted is not known: see taskwork jobs";
-    let job = submitting.map_err(|failure| failure.hint(unknown))?;
+    let mut job = submitting.map_err(|failure| failure.hint(unknown))?;
     let id = job.id().clone();
     let Some(patience) = wait else {
         print(&if json { format!("{}\n", json!({ "job": id.as_str() })) } else { format!("{id}\n") });
         target.note_without_nodes(&id).await;
+        let handed_over = hand_over(&*job, target).await;
+        job.withdraw_data().await;
+        handed_over?;
         return Ok(ExitCode::SUCCESS);
     };
     target.note_without_nodes(&id).await;
@@ -178,6 +225,24 @@ async fn submit(
         eprintln!("note: taskwork retry {id} gives what was set aside another chance");
     }
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Waits until enough nodes have the job's data, if they fetch it from here.
+async fn hand_over(job: &dyn Waits, target: &Target) -> Result<(), Failure> {
+    if !job.brings_data() {
+        return Ok(());
+    }
+    let copies = target.copies;
+    if !target.quiet {
+        let nodes = if copies == 1 { "1 node has".to_owned() } else { format!("{copies} nodes have") };
+        eprintln!("the nodes fetch the job's data from here; waiting until {nodes} it");
+    }
+    let unknown = format!(
+        "Job {} goes on if a node has its data, and waits for ever otherwise: taskwork cancel {} ends it",
+        job.id(),
+        job.id()
+    );
+    interruptible(job.handed_over(copies)).await.map_err(|failure| failure.hint(&unknown))
 }
 
 /// Returns a hint for users who no longer wait for the job.

@@ -55,6 +55,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
+use bytes::Bytes;
 use thiserror::Error;
 
 use crate::{
@@ -80,8 +81,8 @@ pub(crate) struct PoolSetup {
     /// The number of tasks that the node has made so far, for any job: an attempt at a job may begin with tasks
     /// that the node has made in an earlier one.
     pub(crate) tasks_made: Arc<AtomicU64>,
-    /// The job's shared data, encoded; empty for a kind that has it already.
-    pub(crate) shared: Vec<u8>,
+    /// The job's shared data, [encoded](crate::wire::large), in pieces; none for a kind that has it already.
+    pub(crate) shared: Vec<Bytes>,
 }
 
 /// The future of an opened pool.

@@ -21,7 +21,7 @@ use crate::{
     },
     state::State,
     task::Task,
-    wire::codec,
+    wire::large,
 };
 
 /// A job that runs within this process; made from a [`Job`] by its settings for such a run.
@@ -127,7 +127,7 @@ impl<T: Task> LocalJob<T> {
         let kept = match self.state {
             None => None,
             Some(State { dir, release, time_limit }) => {
-                let shared = codec::encode(&*self.job.shared)?;
+                let shared = large::encode(&*self.job.shared)?;
                 let identity = Identity::new(release.inner(), &self.job.kind, &shared, &root, &start_values);
                 Some(Kept { dir, identity, time_limit })
             }

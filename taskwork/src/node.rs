@@ -24,7 +24,7 @@ use crate::{
         memory,
         platform::{Advertise, Machine},
         seat::SeatError,
-        serve::{ServeError, ServeSetup, serve},
+        serve::{Brought, ServeError, ServeSetup, serve},
     },
     task::Task,
 };
@@ -46,6 +46,7 @@ pub struct NodeBuilder {
     listen: SocketAddr,
     advertise: Option<Address>,
     limits: Limits,
+    brought: Brought,
 }
 
 /// A node of a cluster that runs within this process. It works on the jobs of its release, several at a
@@ -115,7 +116,15 @@ impl NodeBuilder {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             advertise: None,
             limits: Limits::default(),
+            brought: Brought::default(),
         }
+    }
+
+    /// Sets what it brings along for others.
+    #[must_use]
+    pub(crate) fn brings(mut self, brought: Brought) -> Self {
+        self.brought = brought;
+        self
     }
 
     /// Allows the node to be reached from other machines although no credentials are set. Only for a network
@@ -242,6 +251,7 @@ impl NodeBuilder {
             labels: self.labels,
             near: self.near,
             limits: self.limits,
+            brought: self.brought,
         };
         // Further requests would have no effect, so a small capacity suffices.
         let (leave, told) = mpsc::channel(8);
@@ -319,6 +329,12 @@ impl From<ServeError> for NodeError {
             ServeError::Abandoned { .. } => Self::Abandoned { reason: error.to_string() },
             ServeError::BrokenDown => Self::BrokenDown { reason: error.to_string() },
         }
+    }
+}
+
+impl Address {
+    pub(crate) fn ip(self) -> IpAddr {
+        self.0.ip
     }
 }
 

@@ -32,12 +32,12 @@ use crate::{
         mail::Mail,
         platform::{ARRIVALS_MAX, Connecting, Endpoint, Network, Platform},
         seat::SeatError,
-        serve::{ServeError, ServeSetup, serve},
-        submit::{Draft, Root, Submission, Tracked},
+        serve::{Brought, ServeError, ServeSetup, serve},
+        submit::{Draft, Root, SharedData, Submission, Tracked},
         transport::{Arrival, Carrier, Peers, Rooms, Subject, TransportLimits, UnderWay},
     },
     task::Task,
-    wire::{codec, packet::Packet, parcel::Parcel, payload::Payload},
+    wire::{codec, large, packet::Packet, parcel::Parcel, payload::Payload},
 };
 
 /// The future of a session on the tree of znodes.
@@ -217,6 +217,7 @@ pub async fn run_node<T: Task>(
         labels: setup.labels,
         near: setup.near,
         limits: setup.limits,
+        brought: Brought::default(),
     };
     serve(&setup, leave).await.map_err(|error: ServeError| error.to_string())
 }
@@ -232,7 +233,7 @@ impl<T: Task> Kind for Sliced<T> {
         Box::pin(async move {
             let PoolSetup { node, job, workers, limits, tasks_made, shared } = setup;
             // At once and on this thread: another thread's time would not be that of the run.
-            let shared = codec::decode(&shared).map_err(|error| OpenError::unreadable(&error))?;
+            let shared = large::decode(&shared).map_err(|error| OpenError::unreadable(&error))?;
             let pool = Pool::<T>::new(node, Arc::new(shared), workers, limits).numbered(tasks_made);
             Ok(Arc::new(Slices::new(pool, job, Arc::clone(&self.pace))) as Arc<dyn Work>)
         })
@@ -274,7 +275,7 @@ pub async fn submit<T: Task>(
         after: &[],
         stays_open,
         share,
-        shared: &codec::encode(shared)?,
+        shared: SharedData::Stored(&codec::encode(shared)?),
         start_values: &[],
     };
     let started = std::time::Instant::now();

@@ -14,6 +14,7 @@ mod elastic;
 mod instances;
 mod kinds;
 mod labels;
+mod large_data;
 mod ledger;
 mod models;
 mod partitions;

@@ -15,6 +15,12 @@ use zk_server::Setup;
 /// A job that does not end by itself.
 const ENDLESS: &str = "60";
 
+/// The work by which shares are judged, in units.
+const UNITS: u64 = 400_000;
+
+/// For how long jobs share the workers in a long test.
+const LONG: Duration = Duration::from_secs(30);
+
 /// The work in a state.
 const SPIN: &str = "4000";
 
@@ -131,7 +137,6 @@ fn what_a_job_cannot_ask_for_is_refused() {
 #[test]
 fn the_workers_are_shared_by_the_weights() {
     let is_long = std::env::var_os("TASKWORK_LONG").is_some();
-    let units = if is_long { 1_500_000 } else { 400_000 };
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let light = submit(&cluster, ENDLESS, &[]);
@@ -140,10 +145,15 @@ fn the_workers_are_shared_by_the_weights() {
     wait_until(&cluster, "both nodes work on both", || both.iter().all(|id| nodes_of(&cluster, id) == 2));
     let all = || both.map(|id| worked(&cluster, id));
     let before = all();
-    let deadline = Instant::now() + 10 * SOON;
+    let begun = Instant::now();
+    let is_enough = |now: [u64; 2]| {
+        let is_long_enough = !is_long || begun.elapsed() >= LONG;
+        is_long_enough && now[0] + now[1] >= before[0] + before[1] + UNITS
+    };
+    let deadline = begun + 10 * SOON;
     let after = loop {
         let now = all();
-        if now[0] + now[1] >= before[0] + before[1] + units {
+        if is_enough(now) {
             break now;
         }
         assert!(Instant::now() < deadline, "{before:?} {now:?}\n{}", cluster.logs());
@@ -151,7 +161,8 @@ fn the_workers_are_shared_by_the_weights() {
     };
     let had = [0, 1].map(|place| after[place] - before[place]);
     let share = had[1] as f64 / (had[0] + had[1]) as f64;
-    println!("{had:?}: {share:.3} of the work for a weight of 3 beside one of 1");
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{had:?} in {seconds:.1} s: {share:.3} of the work for a weight of 3 beside one of 1");
     // Figures are two seconds old, which matters less in a long run.
     let tolerance = if is_long { 0.075 } else { 0.2 };
     assert!((share - 0.75).abs() < tolerance, "{share} of {had:?}");

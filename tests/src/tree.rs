@@ -41,6 +41,37 @@ pub struct Shape {
     pub deadly: Option<Deadly>,
     /// Whether each node has a companion, which says in the log what it sees.
     pub companion: bool,
+    /// Data that every node needs to have.
+    pub ballast: Ballast,
+}
+
+/// Data of any size, which every search looks at. A string, because it is encoded and decoded at once, and not byte by
+/// byte.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Ballast {
+    bytes: usize,
+    text: String,
+}
+
+/// What a ballast consists of; its length is a prime, so that it is not in step with any piece.
+const BALLAST: &str = "the data of a job that is too large for the servers";
+
+impl Ballast {
+    /// Creates one of so many bytes.
+    pub fn new(bytes: usize) -> Self {
+        let mut text = BALLAST.repeat(bytes.div_ceil(BALLAST.len()));
+        text.truncate(bytes);
+        Self { bytes, text }
+    }
+
+    /// Checks its size, and some of it.
+    fn check(&self) {
+        assert_eq!(self.text.len(), self.bytes, "the data has another size");
+        for at in (0..self.bytes).step_by((self.bytes / 8).max(1)) {
+            let expected = BALLAST.as_bytes()[at % BALLAST.len()];
+            assert_eq!(self.text.as_bytes()[at], expected, "the data is another one at {at}");
+        }
+    }
 }
 
 /// A state that no process survives: the leftmost of a level.
@@ -192,6 +223,7 @@ impl Task for Tree {
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let shape = cx.shared();
+        shape.ballast.check();
         self.join(cx);
         loop {
             if cx.migrate() {
@@ -253,6 +285,9 @@ pub struct Arguments {
     /// Each node has a companion.
     #[arg(long)]
     companion: bool,
+    /// The nodes get so many MiB of data.
+    #[arg(long, value_name = "MIB", default_value_t = 0)]
+    ballast: usize,
 }
 
 /// The level of the deadly state.
@@ -274,9 +309,11 @@ impl Program for TreeProgram {
     }
 
     fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
-        let Arguments { depth, spin, silent_ms, forks, deadly, aborts, companion } = arguments;
+        let Arguments { depth, spin, silent_ms, forks, deadly, aborts, companion, ballast } = arguments;
+        let ballast = Ballast::new(ballast << 20);
         let deadly = deadly.map(|file| Deadly { depth: DEADLY_DEPTH, file, aborts });
-        let job = Job::new(Tree::root(), Shape { depth, spin, silent_ms, forks, deadly, companion });
+        let shape = Shape { depth, spin, silent_ms, forks, deadly, companion, ballast };
+        let job = Job::new(Tree::root(), shape);
         Ok(Prepared::new("tree", job, |report| {
             let largest = report.var::<Largest>().map(|largest| *largest);
             let json = serde_json::json!({

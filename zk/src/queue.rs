@@ -32,21 +32,23 @@ impl JobQueue {
     }
 
     /// Waits for the next job that can be worked on beside those that are active, or waits in vain for another one.
-    /// An exclusive job is next when none is active, and none comes after it before that.
+    /// An exclusive job is next when none is active, and none comes after it before that. Those in `aside` are not
+    /// looked at.
     ///
     /// # Errors
     /// Any error from the store; after a transient error it can be called again.
     ///
     /// # Cancellation safety
     /// Dropping the future loses no job.
-    pub async fn next(&mut self, active: &BTreeSet<String>) -> Result<Next> {
+    pub async fn next(&mut self, active: &BTreeSet<String>, aside: &BTreeSet<String>) -> Result<Next> {
         loop {
             let (names, changed) = self.store.children_and_watch(&self.cluster.jobs()).await?;
             self.passed.retain(|name| names.contains(name));
             let mut watches = vec![changed];
             let mut candidates = Vec::new();
-            let unknown =
-                names.into_iter().filter(|name| !self.passed.contains(name) && !active.contains(name));
+            let unknown = names
+                .into_iter()
+                .filter(|name| [&self.passed, active, aside].iter().all(|known| !known.contains(name)));
             let unknown: Vec<String> = unknown.collect();
             let mut unknown = unknown.into_iter();
             // More are read if some of these are for others, or over.

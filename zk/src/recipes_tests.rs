@@ -327,6 +327,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
         name: "a job",
         shared: &[],
         shared_name: "",
+        shared_from: "",
         root_id: "n0000000000000000-0",
         root: b"",
         variables: &[],
@@ -343,7 +344,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
 
 /// The job that a node turns to next.
 async fn turns_to(queue: &mut JobQueue) -> String {
-    match soon(queue.next(&BTreeSet::new())).await.unwrap() {
+    match soon(queue.next(&BTreeSet::new(), &BTreeSet::new())).await.unwrap() {
         Next::Job(job, _) => job,
         Next::InVain(..) => panic!("no job waits for another"),
     }
@@ -373,7 +374,7 @@ async fn jobs_of_a_program_come_in_the_order_of_their_submission() {
         assert_eq!(turns_to(&mut queue).await, *next);
     }
     job::cancel(&*store, cluster, &third, "", 0).await.unwrap();
-    let waiting = tokio::spawn(async move { queue.next(&BTreeSet::new()).await });
+    let waiting = tokio::spawn(async move { queue.next(&BTreeSet::new(), &BTreeSet::new()).await });
     let fourth = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
     assert!(matches!(soon(waiting).await.unwrap().unwrap(), Next::Job(job, _) if job == fourth));
 }
@@ -399,7 +400,7 @@ async fn a_job_begins_when_those_that_it_waits_for_are_done() {
     let fourth = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
     assert_eq!(turns_to(&mut queue).await, fourth);
     job::cancel(&*store, cluster, &fourth, "", 0).await.unwrap();
-    let waiting = tokio::spawn(async move { queue.next(&BTreeSet::new()).await });
+    let waiting = tokio::spawn(async move { queue.next(&BTreeSet::new(), &BTreeSet::new()).await });
     record.state = JobState::Done;
     store.set(&path, &crate::record::write(&record), None).await.unwrap();
     assert!(matches!(soon(waiting).await.unwrap().unwrap(), Next::Job(job, _) if job == second));
@@ -407,7 +408,8 @@ async fn a_job_begins_when_those_that_it_waits_for_are_done() {
         record.state = state;
         store.set(&path, &crate::record::write(&record), None).await.unwrap();
         let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
-        let Next::InVain(job, reason) = soon(queue.next(&BTreeSet::new())).await.unwrap() else {
+        let Next::InVain(job, reason) = soon(queue.next(&BTreeSet::new(), &BTreeSet::new())).await.unwrap()
+        else {
             panic!("it goes on")
         };
         assert!(job == second && reason.contains(&stage.job) && reason.contains(says), "{reason}");

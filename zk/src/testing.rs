@@ -62,6 +62,7 @@ impl Stage {
             name: "a job",
             shared: &vec![7; 600 << 10],
             shared_name: "",
+            shared_from: "",
             root_id: ROOT,
             root: b"the root",
             variables: &[("best".to_owned(), b"9".to_vec())],

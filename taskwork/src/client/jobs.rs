@@ -273,9 +273,15 @@ impl Client {
     /// Suspends a job: its tasks are parked, and its nodes work on other jobs.
     ///
     /// # Errors
-    /// If there is no such job, it is neither running nor queued, or ZooKeeper was unavailable for too long.
+    /// If there is no such job, it is neither running nor queued, only the nodes that work on it have its shared data
+    /// ([`submit`](Self::submit)), or ZooKeeper was unavailable for too long.
     pub async fn suspend(&self, job: &JobId) -> Result<(), ClientError> {
         let record = self.record(job).await?;
+        if !self.keeps_data(&record).await? {
+            let reason = "cannot be put aside: only the nodes that work on it have its data, since its submitter has \
+                          ended; nobody would have it afterwards";
+            return Err(ClientError::WrongState { job: job.clone(), reason: reason.to_owned() });
+        }
         if self.ask(|store| async move { job::suspend(&*store, self.cluster(), &job.0).await }).await? {
             return Ok(());
         }
@@ -451,6 +457,7 @@ pub(super) mod tests {
             root: String::new(),
             shared_chunks: 0,
             shared_name: String::new(),
+            shared_from: String::new(),
             submitted_ms: 0,
             finished_ms: None,
             reason: None,

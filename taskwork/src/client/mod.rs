@@ -44,16 +44,19 @@ mod error;
 mod jobs;
 mod nodes;
 mod overview;
+pub(crate) mod provider;
 mod submitted;
 
 use std::{
     fmt,
+    net::SocketAddr,
     num::NonZeroU32,
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use rand::Rng as _;
 use zk::{
     ClusterPaths, Labels, Store,
@@ -76,15 +79,19 @@ pub use zk::{
     suggestion::SUGGESTION_BYTES_MAX,
 };
 
-use self::connection::{Connection, OutageObserver};
+use self::{
+    connection::{Connection, OutageObserver},
+    provider::Provider,
+};
 use crate::{
     id::JobId,
     job::Job,
+    node::Address,
     release::Release,
     report::JobError,
-    shell::submit::{Draft, Root, Submission, job_id},
+    shell::submit::{Draft, Root, SharedData, Submission, job_id},
     task::Task,
-    wire::codec,
+    wire::{codec::EncodeError, large},
 };
 
 /// The default maximum duration of an outage of ZooKeeper.
@@ -101,6 +108,8 @@ pub struct ClientBuilder {
     submitter: String,
     patience: Option<Duration>,
     trusts_network: bool,
+    listen: SocketAddr,
+    advertise: Option<Address>,
     observer: Option<OutageObserver>,
 }
 
@@ -115,7 +124,12 @@ pub struct Client {
     submitter: Arc<str>,
     patience: Option<Duration>,
     trusts_network: bool,
+    listen: SocketAddr,
+    advertise: Option<Address>,
 }
+
+/// The id and the key of a job, and what offers its shared data if that is large.
+type NewlySubmitted = (JobId, String, Option<Provider>);
 
 /// A job with everything of the program's own types encoded.
 struct EncodedJob {
@@ -130,7 +144,7 @@ struct EncodedJob {
     priority: i32,
     exclusive: bool,
     start_values: Vec<(String, Vec<u8>)>,
-    shared: Vec<u8>,
+    shared: Vec<Bytes>,
     root: Root,
 }
 
@@ -195,6 +209,22 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the address to listen on for nodes that fetch the shared data of a job, if that is too large for
+    /// ZooKeeper; by default the loopback interface at any free port.
+    #[must_use]
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = address;
+        self
+    }
+
+    /// Sets the address at which nodes reach this process, if it differs from the one that it
+    /// [listens](Self::listen) on.
+    #[must_use]
+    pub fn advertise(mut self, address: Address) -> Self {
+        self.advertise = Some(address);
+        self
+    }
+
     /// Calls `tell` when an outage of ZooKeeper lasts and when it is over, on a thread of the runtime, so it
     /// must not block.
     #[must_use]
@@ -225,6 +255,8 @@ impl ClientBuilder {
             submitter: self.submitter.into(),
             patience: self.patience,
             trusts_network: self.trusts_network,
+            listen: self.listen,
+            advertise: self.advertise,
         })
     }
 }
@@ -244,6 +276,8 @@ impl Client {
             submitter: "unknown".to_owned(),
             patience: Some(PATIENCE),
             trusts_network: false,
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            advertise: None,
             observer: None,
         }
     }
@@ -258,12 +292,16 @@ impl Client {
     /// Submits a job to the nodes that run the client's [release](ClientBuilder::release). The submission is
     /// retried until its outcome is known, and takes effect only once.
     ///
+    /// Shared data of more than 64 MiB, at most 8 GiB, is not stored in ZooKeeper. This process becomes a member of the
+    /// cluster, without workers, from which nodes fetch it, as long as the result is not dropped; nodes that have it
+    /// hand it on to others. See [`Submitted::handed_over`], and [`ClientBuilder::listen`].
+    ///
     /// # Errors
     /// If the client has no release, the job cannot be encoded or has an invalid name, or ZooKeeper was
     /// unavailable for too long: then it is unknown whether the job was submitted.
     pub async fn submit<T: Task>(&self, job: Job<T>) -> Result<Submitted<T>, ClientError> {
         let started = Instant::now();
-        let encoded = |error: codec::EncodeError| ClientError::Job(JobError::Encode(error));
+        let encoded = |error: EncodeError| ClientError::Job(JobError::Encode(error));
         let job = EncodedJob {
             kind: job.kind.into_owned(),
             name: job.name,
@@ -276,16 +314,17 @@ impl Client {
             priority: job.priority,
             exclusive: job.exclusive,
             start_values: Job::<T>::encoded_values(job.start_values).map_err(encoded)?,
-            shared: codec::encode(&*job.shared).map_err(encoded)?,
+            shared: large::encode(&*job.shared).map_err(encoded)?,
             root: Root::new(job.root).map_err(encoded)?,
         };
-        let (id, key) = self.submit_encoded(job).await?;
-        Ok(Submitted::new(self.clone(), id, key, started))
+        let (id, key, provider) = self.submit_encoded(job).await?;
+        Ok(Submitted::new(self.clone(), id, key, started).with_provider(provider))
     }
 
     /// The part of [`submit`](Self::submit) that does not depend on the type of task. Boxed here, it is
-    /// compiled once, and not in every program. Returns the id and the key of the job.
-    fn submit_encoded(&self, job: EncodedJob) -> BoxFuture<'_, Result<(JobId, String), ClientError>> {
+    /// compiled once, and not in every program. Returns the id and the key of the job, and what offers its data if
+    /// that is large.
+    fn submit_encoded(&self, job: EncodedJob) -> BoxFuture<'_, Result<NewlySubmitted, ClientError>> {
         Box::pin(async move {
             let release = self.release()?;
             let name = job.name.as_deref().unwrap_or_else(|| release.program());
@@ -300,6 +339,13 @@ impl Client {
                 self.record(job).await?;
             }
             let after: Vec<String> = job.after.iter().map(|job| job.0.clone()).collect();
+            self.ask(|store| async move { self.cluster.prepare(&*store).await }).await?;
+            let provider = self.bring(&job.shared).await?;
+            let stored = if provider.is_none() { job.shared.concat() } else { Vec::new() };
+            let shared = match &provider {
+                Some(provider) => SharedData::With(provider.member(), provider.name()),
+                None => SharedData::Stored(&stored),
+            };
             let order = Submission {
                 release: release.inner(),
                 kind: &job.kind,
@@ -311,11 +357,10 @@ impl Client {
                 after: &after,
                 stays_open: job.stays_open,
                 share,
-                shared: &job.shared,
+                shared,
                 start_values: &job.start_values,
             };
             let draft = Draft::new(&job.root, &order);
-            self.ask(|store| async move { self.cluster.prepare(&*store).await }).await?;
             let (new, key) = (draft.job(), format!("{:032x}", rand::rng().random::<u128>()));
             let mut submission = zk::job::Submission::new(&new, &key);
             let id = loop {
@@ -324,7 +369,7 @@ impl Client {
                     Err(error) => self.connection.recover(self.patience, error.into()).await?,
                 }
             };
-            Ok((job_id(&self.cluster, &id)?, key))
+            Ok((job_id(&self.cluster, &id)?, key, provider))
         })
     }
 

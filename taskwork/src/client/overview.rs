@@ -9,7 +9,10 @@ use zk::{
     membership::{self, Lacks, Member},
 };
 
-use crate::{figures::Figures, shell::clock::unix_ms};
+use crate::{
+    figures::Figures,
+    shell::{clock::unix_ms, shared::is_there},
+};
 
 /// A cluster at one moment.
 #[derive(Debug)]
@@ -229,7 +232,15 @@ fn entries(
             _ => {
                 let before = free.len();
                 free.retain(|_, member| member.takes(&record).is_err());
-                if free.len() < before || at_work.contains(&id) {
+                let has_data =
+                    record.shared_from.is_empty() || at_work.contains(&id) || is_there(members, &record);
+                if !has_data {
+                    missing = Some(format!(
+                        "no member has its data: it was with {}, which is gone, and no node works on the job",
+                        record.shared_from
+                    ));
+                    Stage::NoNodes
+                } else if free.len() < before || at_work.contains(&id) {
                     Stage::Running
                 } else {
                     missing = what_is_missing(members, &record);

@@ -13,7 +13,7 @@ use zk::{
     job::{self, Added, JobRecord},
 };
 
-use super::{Answer, BoxFuture, Client, ClientError};
+use super::{Answer, BoxFuture, Client, ClientError, provider::Provider};
 use crate::{
     id::{JobId, TaskId},
     pool::VariableTable,
@@ -38,6 +38,8 @@ struct AnyJob {
     started: Instant,
     /// Creates a table of the program's variables.
     variables: fn() -> VariableTable,
+    /// Offers the shared data, if it is large and the job was submitted here.
+    provider: Option<Provider>,
 }
 
 /// A stream of progress reports of a job, until it is over.
@@ -52,7 +54,13 @@ pub struct ProgressStream<'a> {
 
 impl<T: Task> Submitted<T> {
     pub(super) fn new(client: Client, id: JobId, key: String, started: Instant) -> Self {
-        Self { job: AnyJob { client, id, key, started, variables: variables_of::<T> }, of: PhantomData }
+        let variables = variables_of::<T>;
+        Self { job: AnyJob { client, id, key, started, variables, provider: None }, of: PhantomData }
+    }
+
+    pub(super) fn with_provider(mut self, provider: Option<Provider>) -> Self {
+        self.job.provider = provider;
+        self
     }
 
     /// Returns the id of the job, by which a program elsewhere can [find](Client::submitted) it again.
@@ -70,6 +78,30 @@ impl<T: Task> Submitted<T> {
     pub fn by(mut self, client: Client) -> Self {
         self.job.client = client;
         self
+    }
+
+    /// Returns whether nodes fetch the job's shared data from this process, as long as this is not dropped, because it
+    /// is too large to be stored in ZooKeeper.
+    pub fn brings_data(&self) -> bool {
+        self.job.provider.is_some()
+    }
+
+    /// Waits until so many nodes have got the job's shared data from this process, or the job is over; returns at once
+    /// if the data is in ZooKeeper. After that the process may end: other nodes get the data from those that have it.
+    /// If all of these leave or are lost before, the job waits for ever.
+    ///
+    /// # Errors
+    /// As [`result`](Self::result), if the job ends meanwhile.
+    pub async fn handed_over(&self, nodes: usize) -> Result<(), ClientError> {
+        self.job.handed_over(nodes).await
+    }
+
+    /// Ends this process's part in the job's shared data: it is a member of the cluster no longer. Otherwise it is until
+    /// this is dropped, or its session is over.
+    pub async fn withdraw_data(&mut self) {
+        if let Some(provider) = self.job.provider.take() {
+            provider.leave().await;
+        }
     }
 
     /// Waits for the end of the job and returns its report. It can be called repeatedly, and the future can
@@ -162,6 +194,17 @@ impl AnyJob {
                     job: self.id.clone(),
                     reason: format!("takes no task: {why}"),
                 }),
+            }
+        })
+    }
+
+    fn handed_over(&self, nodes: usize) -> BoxFuture<'_, Result<(), ClientError>> {
+        Box::pin(async move {
+            let Some(provider) = &self.provider else { return Ok(()) };
+            tokio::select! {
+                biased;
+                () = provider.handed_over(nodes) => Ok(()),
+                end = self.end() => end.map(drop),
             }
         })
     }

@@ -30,10 +30,10 @@ use super::{
     coordination::Visibility,
     driver::Ended,
     kept::{self, Kept},
-    node::{Part, RunningNode, SharedData, open_pool},
+    node::{NotOpened, Part, RunningNode, SharedData, open_pool},
     platform,
     seat::{Resigned, Seat, SeatError, SeatSetup},
-    submit::{Draft, Root, Submission, Tracked},
+    submit::{self, Draft, Root, Submission, Tracked},
 };
 use crate::{
     config::{LEDGER_BYTES_MAX, Limits},
@@ -126,7 +126,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         stays_open: false,
         share: job::Share::default(),
         // The nodes are all in this process and share the data directly.
-        shared: &[],
+        shared: submit::SharedData::Stored(&[]),
         start_values: &start_values,
     };
     let draft = Draft::new(&root, &order);
@@ -244,11 +244,15 @@ impl Fleet<'_> {
                 near: None,
                 records_read_max: self.limits.records_read_max,
                 endpoint,
+                brought: Vec::new(),
                 resigned: Some(Arc::clone(&self.resigned)),
             };
             let mut seat = Seat::take(seat).await.map_err(broken)?;
-            let (pool, offer) =
-                open_pool(&mut seat, self.kind, job, &self.limits, SharedData::InKind).await?;
+            let opened = open_pool(&mut seat, self.kind, job, &self.limits, SharedData::InKind).await;
+            let (pool, offer) = opened.map_err(|error| match error {
+                NotOpened::Failed(error) => error,
+                NotOpened::Absent(_) => unreachable!("the kind has the data"),
+            })?;
             let part = Part {
                 job: job.clone(),
                 require: Labels::default(),

@@ -14,6 +14,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration, time::Instant};
 
+use bytes::Bytes;
 use rand::Rng as _;
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
@@ -60,21 +61,24 @@ impl Identity {
     pub(crate) fn new(
         release: &Release,
         kind: &str,
-        shared: &[u8],
+        shared: &[Bytes],
         root: &Root,
         start_values: &[(String, Vec<u8>)],
     ) -> Self {
         let mut digest = Context::new(&SHA256);
-        let mut add = |part: &[u8]| {
-            // With its length: parts that are joined otherwise are other parts.
-            digest.update(&(part.len() as u64).to_be_bytes());
-            digest.update(part);
+        // With its length: parts that are joined otherwise are other parts.
+        let mut add = |part: &[Bytes]| {
+            let bytes: usize = part.iter().map(Bytes::len).sum();
+            digest.update(&(bytes as u64).to_be_bytes());
+            for piece in part {
+                digest.update(piece);
+            }
         };
         add(shared);
-        add(root.bytes());
+        add(&[Bytes::copy_from_slice(root.bytes())]);
         for (name, value) in start_values {
-            add(name.as_bytes());
-            add(value);
+            add(&[Bytes::copy_from_slice(name.as_bytes())]);
+            add(&[Bytes::copy_from_slice(value)]);
         }
         let digest = digest.finish();
         let digits = |digits, byte| format!("{digits}{byte:02x}");

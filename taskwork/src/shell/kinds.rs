@@ -6,7 +6,7 @@ use crate::{
     erased::{Kind, OpenError, PoolOpening, PoolSetup},
     pool::{Pool, Work},
     task::Task,
-    wire::codec,
+    wire::large,
 };
 
 /// The types of task that a program's nodes can run.
@@ -54,7 +54,7 @@ impl<T: Task> Kind for Of<T> {
             // session. The program may also prepare its companion.
             let opening = tokio::task::spawn_blocking(move || {
                 let shared =
-                    codec::decode::<T::Shared>(&shared).map_err(|error| OpenError::unreadable(&error))?;
+                    large::decode::<T::Shared>(&shared).map_err(|error| OpenError::unreadable(&error))?;
                 let pool = Pool::<T>::new(node, Arc::new(shared), workers, limits).numbered(tasks_made);
                 Ok(Arc::new(pool) as Arc<dyn Work>)
             });

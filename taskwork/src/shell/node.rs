@@ -11,6 +11,7 @@ use tokio::{
     time::{self, Duration},
 };
 
+use thiserror::Error;
 use tracing::Instrument as _;
 use zk::{Counted, Labels, figures::EventKind, job::JobRecord};
 
@@ -21,7 +22,7 @@ use super::{
     driver::{Driver, Ended},
     mail::Mail,
     seat::Seat,
-    shared::{Shared, Source},
+    shared::{ReadError, Shared, Source},
     transport::bulk::Offer,
 };
 use crate::{
@@ -87,6 +88,25 @@ pub(crate) enum SharedData {
     InKind,
 }
 
+/// The reasons for which a job's pool could not be opened.
+#[derive(Debug, Error)]
+pub(crate) enum NotOpened {
+    #[error(transparent)]
+    Failed(#[from] JobError),
+    /// No member has sent the shared data, which others may have later.
+    #[error("{0}")]
+    Absent(String),
+}
+
+impl From<ReadError> for NotOpened {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Store(error) => Self::Failed(error.into()),
+            ReadError::Absent { .. } | ReadError::Alone => Self::Absent(error.to_string()),
+        }
+    }
+}
+
 /// A job's pool, with its shared data as it is offered to other nodes.
 pub(crate) type OpenPool = (Arc<dyn Work>, Option<Offer>);
 
@@ -98,15 +118,15 @@ pub(crate) fn open_pool<'k>(
     job: &JobId,
     limits: &Limits,
     shared: SharedData,
-) -> impl Future<Output = Result<OpenPool, JobError>> + Send + use<'k> {
+) -> impl Future<Output = Result<OpenPool, NotOpened>> + Send + use<'k> {
     let (errands, job, source) = (seat.errands_of(job), job.clone(), Source::of(seat));
     let (node, workers, tasks_made) = (seat.node, seat.workers, Arc::clone(&seat.tasks_made));
     let limits = PoolLimits::of(limits);
     async move {
         errands.await;
-        let Shared { bytes: shared, offer } = match shared {
+        let Shared { pieces: shared, offer } = match shared {
             SharedData::Stored(record) => source.read(&job, &record).await?,
-            SharedData::InKind => Shared { bytes: Vec::new(), offer: None },
+            SharedData::InKind => Shared { pieces: Vec::new(), offer: None },
         };
         let setup = PoolSetup {
             node,
@@ -117,7 +137,7 @@ pub(crate) fn open_pool<'k>(
             tasks_made,
             shared,
         };
-        Ok((kind.open(setup).await?, offer))
+        Ok((kind.open(setup).await.map_err(JobError::from)?, offer))
     }
 }
 

@@ -23,7 +23,10 @@ use super::{
     latch::Latch,
     platform::Endpoint,
     roster::{Known, Members, Roster},
-    transport::{PeerAddress, Peers, TransportError, bulk::Bulk},
+    transport::{
+        PeerAddress, Peers, TransportError,
+        bulk::{Bulk, Object, Offer},
+    },
 };
 use crate::{
     id::{JobId, NodeId},
@@ -46,6 +49,8 @@ pub(crate) struct SeatSetup {
     pub(crate) records_read_max: usize,
     /// The endpoint; `None` for a node that will never have a peer.
     pub(crate) endpoint: Option<Endpoint>,
+    /// Byte objects that it offers from the beginning.
+    pub(crate) brought: Vec<Object>,
     /// As in [`Seat`].
     pub(crate) resigned: Option<Resigned>,
 }
@@ -76,6 +81,7 @@ pub(crate) struct Seat {
     pub(crate) dispatch: Option<Dispatch>,
     /// The exchange of byte objects with the other members, where there is one.
     pub(crate) bulk: Option<Bulk>,
+    _brought: Vec<Offer>,
     /// Notified when an operator has asked this node to leave.
     pub(crate) asked_to_leave: Arc<Notify>,
     /// Set when the session is over.
@@ -107,7 +113,7 @@ impl Seat {
     /// Takes a seat. The node becomes a member last, when it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
         let SeatSetup { node, store, cluster, release, workers, crew, memory_bytes, labels, .. } = setup;
-        let SeatSetup { near, records_read_max, endpoint, resigned, .. } = setup;
+        let SeatSetup { near, records_read_max, endpoint, brought, resigned, .. } = setup;
         let member = Member {
             node: node.to_string(),
             address: endpoint.as_ref().map(|endpoint| endpoint.address),
@@ -121,6 +127,9 @@ impl Seat {
         };
         let near = near.and_then(|name| Some((member.labels.get(&name)?.to_owned(), name)));
         let bulk = endpoint.as_ref().and_then(|endpoint| endpoint.bulk.clone());
+        // Before it is a member that others ask.
+        let brought =
+            bulk.iter().flat_map(|bulk| brought.iter().map(|object| bulk.offer(object.clone()))).collect();
         let (network, peers) = endpoint.map(|endpoint| (endpoint.network, endpoint.peers)).unzip();
         membership::join(&*store, &cluster, &member).await?;
         // Removes requests that no remaining node has removed.
@@ -155,6 +164,7 @@ impl Seat {
             resigned,
             dispatch: network.map(Dispatch::start),
             bulk,
+            _brought: brought,
             asked_to_leave,
             expired,
             loops,

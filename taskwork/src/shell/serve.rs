@@ -13,7 +13,10 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use thiserror::Error;
-use tokio::{sync::mpsc, time};
+use tokio::{
+    sync::{mpsc, watch},
+    time,
+};
 use zk::{
     ClusterPaths, ConnectError, Labels, Release, Store,
     retry::{Policy, Retry},
@@ -24,9 +27,10 @@ use super::{
     lingering::Lingering,
     platform::Platform,
     seat::{Seat, SeatError, SeatSetup},
+    transport::bulk::Object,
     work::work,
 };
-use crate::config::Limits;
+use crate::{config::Limits, id::NodeId};
 
 /// The parameters of a node process.
 pub(crate) struct ServeSetup {
@@ -41,6 +45,16 @@ pub(crate) struct ServeSetup {
     /// The label by whose value other nodes are near, if any.
     pub(crate) near: Option<String>,
     pub(crate) limits: Limits,
+    pub(crate) brought: Brought,
+}
+
+/// What a node brings along for others.
+#[derive(Debug, Default)]
+pub(crate) struct Brought {
+    /// Byte objects that it offers as long as it has a seat.
+    pub(crate) objects: Vec<Object>,
+    /// Its present id, once it has one.
+    pub(crate) seated: watch::Sender<Option<NodeId>>,
 }
 
 /// Receives each request to leave.
@@ -186,6 +200,7 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         near: setup.near.clone(),
         records_read_max: setup.limits.records_read_max,
         endpoint: Some(setup.platform.open_endpoint(node)?),
+        brought: setup.brought.objects.clone(),
         resigned: None,
     })
     .await?;
@@ -195,6 +210,7 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         labels = %setup.labels, address = seat.member.address.map(tracing::field::display),
         "the node is ready"
     );
+    setup.brought.seated.send_replace(Some(seat.node));
     Ok(seat)
 }
 

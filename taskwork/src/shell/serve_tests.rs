@@ -16,7 +16,7 @@ use super::{
     kinds::Kinds,
     platform::{Connecting, Endpoint, Platform, listen},
     seat::SeatError,
-    serve::{ServeError, ServeSetup, serve},
+    serve::{Brought, ServeError, ServeSetup, serve},
 };
 use crate::{config::Limits, id::NodeId};
 
@@ -80,6 +80,7 @@ fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeErro
         labels: zk::Labels::default(),
         near: None,
         limits: Limits::default(),
+        brought: Brought::default(),
     };
     let (tell, leave) = mpsc::channel(1);
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();

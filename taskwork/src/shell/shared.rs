@@ -9,11 +9,22 @@
 //! A node asks only nodes with lower ids, so none waits for itself. Who gets nothing in time, because the
 //! nodes below it are gone or do not work on the job, reads it in `ZooKeeper` too. Its name, with its hash, is
 //! in the job's record.
+//!
+//! What is too large for `ZooKeeper` is with members only: at first with the process that has submitted the job, which
+//! becomes a member without workers for that ([`Provider`](crate::client::provider::Provider)), and stands in the place of
+//! `ZooKeeper` in the picture; later with every node that works on the job. Who gets it neither there nor from the nodes
+//! below asks all others. It offers nothing meanwhile, so nobody waits for it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use rand::seq::IndexedRandom as _;
-use zk::{ClusterPaths, Store, job::JobRecord, membership};
+use bytes::Bytes;
+use rand::seq::{IndexedRandom as _, SliceRandom as _};
+use thiserror::Error;
+use zk::{
+    ClusterPaths, Store,
+    job::JobRecord,
+    membership::{self, Member},
+};
 
 use super::{
     seat::Seat,
@@ -26,20 +37,37 @@ use crate::{
 
 /// Shared data of at least so many bytes is fetched from other nodes.
 const FETCHED_BYTES_MIN: usize = 1 << 20;
+/// Shared data of more bytes is not stored in `ZooKeeper`, whose servers keep everything in memory.
+pub(crate) const STORED_BYTES_MAX: usize = 64 << 20;
 /// The number of nodes that read it in `ZooKeeper` in any case.
 const READERS: usize = 2;
 /// The number of nodes that fetch it from the same one, if all are there.
 const CHILDREN: usize = 2;
 /// The number of other nodes that are asked if that one does not have it.
 const OTHERS: usize = 2;
+/// The number of nodes that are asked in the end for what is not in `ZooKeeper`.
+const ALL_MAX: usize = 64;
 /// The time without a byte after which a node reads it in `ZooKeeper`.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The shared data of a job.
 pub(crate) struct Shared {
-    pub(crate) bytes: Vec<u8>,
+    /// In pieces.
+    pub(crate) pieces: Vec<Bytes>,
     /// Offers it to other nodes.
     pub(crate) offer: Option<Offer>,
+}
+
+/// The reasons for which a node does not have the shared data.
+#[derive(Debug, Error)]
+pub(crate) enum ReadError {
+    #[error(transparent)]
+    Store(#[from] zk::Error),
+    /// It is with members only, and none of them has sent it.
+    #[error("no member has sent the job's shared data, {bytes} bytes: {source}")]
+    Absent { bytes: u64, source: FetchError },
+    #[error("the job's shared data is with its submitter, and this node has no connection to others")]
+    Alone,
 }
 
 /// Returns the name by which nodes fetch shared data from each other; empty if each reads it in `ZooKeeper`.
@@ -47,7 +75,7 @@ pub(crate) fn name(shared: &[u8]) -> String {
     if shared.len() < FETCHED_BYTES_MIN {
         return String::new();
     }
-    Object::name_of(shared).to_string()
+    Object::name_of([shared]).to_string()
 }
 
 /// What the shared data of jobs is read with.
@@ -69,30 +97,37 @@ impl Source {
     ///
     /// # Errors
     /// Any error from the store; [`zk::Error::Garbled`] if what is there is not what the record says.
-    pub(crate) async fn read(&self, job: &JobId, record: &JobRecord) -> zk::Result<Shared> {
+    /// [`ReadError::Absent`] if nobody has sent what is with members only; it may be tried again.
+    pub(crate) async fn read(&self, job: &JobId, record: &JobRecord) -> Result<Shared, ReadError> {
         let (Some(bulk), Ok(name)) = (&self.bulk, record.shared_name.parse::<ObjectName>()) else {
+            if !record.shared_from.is_empty() {
+                return Err(ReadError::Alone);
+            }
             let bytes = zk::job::shared(&*self.store, &self.cluster, &job.0).await?;
-            return Ok(Shared { bytes, offer: None });
+            return Ok(Shared { pieces: vec![bytes.into()], offer: None });
         };
-        let below = self.nodes_below(record).await?;
+        let members = membership::list(&*self.store, &self.cluster).await?;
+        let below = self.below(&members, record);
+        if !record.shared_from.is_empty() {
+            return self.fetch_from_members(record, name, bulk, &members, &below).await;
+        }
         let filling = Object::to_be_filled(name);
         // From the beginning, so that others can fetch from here what has come.
         let offer = bulk.offer(filling.object().clone());
         let Some(object) = fetch(bulk, name, filling, &below).await else {
             drop(offer);
-            return self.read_in_zookeeper(job, record, name, bulk).await;
+            return Ok(self.read_in_zookeeper(job, record, name, bulk).await?);
         };
-        Ok(Shared { bytes: object.to_vec(), offer: Some(offer) })
+        Ok(Shared { pieces: object.pieces(), offer: Some(offer) })
     }
 
     /// Returns the nodes with a lower id that may work on a job, lowest first.
-    async fn nodes_below(&self, record: &JobRecord) -> zk::Result<Vec<NodeId>> {
-        let members = membership::list(&*self.store, &self.cluster).await?;
+    fn below(&self, members: &[Member], record: &JobRecord) -> Vec<NodeId> {
         let takes = members.iter().filter(|member| member.takes(record).is_ok());
         let mut below: Vec<NodeId> = takes.filter_map(|member| member.node.parse().ok()).collect();
         below.retain(|&node| node < self.node);
         below.sort_unstable();
-        Ok(below)
+        below
     }
 
     /// Reads the data in `ZooKeeper`, and hands it on while it comes.
@@ -107,8 +142,8 @@ impl Source {
         let offer = bulk.offer(filling.object().clone());
         let take = |chunk: Vec<u8>| filling.add(chunk.into());
         zk::job::shared_chunks(&*self.store, &self.cluster, &job.0, record, take).await?;
-        let bytes = filling.object().to_vec();
-        if Object::name_of(&bytes) != name {
+        let pieces = filling.object().pieces();
+        if Object::name_of(&pieces) != name {
             let path = self.cluster.job(&job.0).shared();
             return Err(zk::Error::Garbled {
                 path,
@@ -116,8 +151,64 @@ impl Source {
             });
         }
         filling.complete();
-        Ok(Shared { bytes, offer: Some(offer) })
+        Ok(Shared { pieces, offer: Some(offer) })
     }
+
+    /// Fetches what is not in `ZooKeeper`: from where the others do, and then from anybody.
+    async fn fetch_from_members(
+        &self,
+        record: &JobRecord,
+        name: ObjectName,
+        bulk: &Bulk,
+        members: &[Member],
+        below: &[NodeId],
+    ) -> Result<Shared, ReadError> {
+        let providers = providers(members, record);
+        let first: Vec<NodeId> = parent(below).into_iter().chain(providers.iter().copied()).collect();
+        let filling = Object::to_be_filled(name);
+        let offer = bulk.offer(filling.object().clone());
+        let error = match bulk.fetch(name, filling, || first.clone(), PATIENCE).await {
+            Ok(filling) => return Ok(Shared { pieces: filling.complete().pieces(), offer: Some(offer) }),
+            Err(error) => error,
+        };
+        drop(offer);
+        tracing::info!(%name, %error, "the data has not come from those who should have it; all others are asked");
+        let others: BTreeSet<NodeId> = members
+            .iter()
+            .filter(|member| member.runs(record))
+            .filter_map(|member| member.node.parse().ok())
+            .filter(|other| *other != self.node)
+            .collect();
+        let ask = || {
+            let mut others: Vec<NodeId> = others.iter().copied().collect();
+            others.shuffle(&mut rand::rng());
+            others.truncate(ALL_MAX);
+            others
+        };
+        match bulk.fetch(name, Object::to_be_filled(name), ask, PATIENCE).await {
+            Ok(filling) => {
+                let object = filling.complete();
+                let (pieces, offer) = (object.pieces(), bulk.offer(object));
+                Ok(Shared { pieces, offer: Some(offer) })
+            }
+            Err(source) => Err(ReadError::Absent { bytes: name.bytes, source }),
+        }
+    }
+}
+
+/// Returns whether a member may have brought the data of a job. If not, only nodes that work on the job have it.
+pub(crate) fn is_there(members: &[Member], record: &JobRecord) -> bool {
+    !providers(members, record).is_empty()
+}
+
+/// Returns the members that may have brought the data of a job: its submitter first, and then others without workers:
+/// a submitter whose session was lost has become another member.
+fn providers(members: &[Member], record: &JobRecord) -> Vec<NodeId> {
+    let mut without_workers: Vec<&Member> =
+        members.iter().filter(|member| member.workers == 0 && member.runs(record)).collect();
+    without_workers.sort_by_key(|member| member.node != record.shared_from);
+    without_workers.truncate(ALL_MAX);
+    without_workers.into_iter().filter_map(|member| member.node.parse().ok()).collect()
 }
 
 /// Fetches the data from nodes below, unless this is one of those that do not.

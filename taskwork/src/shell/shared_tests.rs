@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::{task::JoinSet, time};
 use zk::{
     ClusterPaths, Fate, Faults, Labels, MemoryTree, Release, Store,
@@ -18,7 +19,8 @@ use zk::{
 use super::{
     platform::listen,
     seat::{Seat, SeatSetup},
-    shared::{self, Shared, Source},
+    shared::{self, ReadError, Shared, Source},
+    transport::bulk::Object,
 };
 use crate::{
     id::{JobId, NodeId},
@@ -60,6 +62,15 @@ fn release() -> Release {
 impl Stage {
     /// Submits a job with so many bytes of shared data, and a name for them.
     async fn new(bytes: usize, name: impl FnOnce(&[u8]) -> String) -> Self {
+        Self::with(bytes, name, None).await
+    }
+
+    /// The same; but the data is with a member.
+    async fn brought(bytes: usize, by: u64) -> Self {
+        Self::with(bytes, shared::name, Some(NodeId(by))).await
+    }
+
+    async fn with(bytes: usize, name: impl FnOnce(&[u8]) -> String, by: Option<NodeId>) -> Self {
         let tree = MemoryTree::new();
         let operator = tree.connect();
         cluster().prepare(&*operator).await.unwrap();
@@ -69,8 +80,9 @@ impl Stage {
             program_version: "1",
             kind: "",
             name: "a job",
-            shared: &content,
+            shared: if by.is_none() { &content } else { &[] },
             shared_name: &name(&content),
+            shared_from: &by.map(|node| node.to_string()).unwrap_or_default(),
             root_id: "n0000000000000000-0",
             root: b"",
             variables: &[],
@@ -90,26 +102,37 @@ impl Stage {
     }
 
     async fn seat(&self, node: u64) -> Seat {
+        self.seat_with(node, 1, Vec::new()).await
+    }
+
+    /// Takes a seat without workers that brings the data.
+    async fn provider(&self, node: u64) -> Seat {
+        let pieces = self.content.chunks(MIB).map(Bytes::copy_from_slice);
+        self.seat_with(node, 0, vec![Object::new(pieces)]).await
+    }
+
+    async fn seat_with(&self, node: u64, workers: usize, brought: Vec<Object>) -> Seat {
         let node = NodeId(node);
         Seat::take(SeatSetup {
             node,
             store: self.tree.connect() as Arc<dyn Store>,
             cluster: cluster(),
             release: release(),
-            workers: 1,
-            crew: Crew::start(1).unwrap(),
+            workers,
+            crew: Crew::start(workers).unwrap(),
             memory_bytes: 0,
             labels: Labels::default(),
             near: None,
             records_read_max: 64,
             endpoint: Some(listen(node, SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), None).unwrap()),
+            brought,
             resigned: None,
         })
         .await
         .unwrap()
     }
 
-    async fn read(&self, seat: &Seat) -> zk::Result<Shared> {
+    async fn read(&self, seat: &Seat) -> Result<Shared, ReadError> {
         let reading = async {
             let (record, _) = job::read(&*seat.store, &seat.cluster, &self.job.0).await?;
             Source::of(seat).read(&self.job, &record).await
@@ -135,7 +158,7 @@ async fn two_nodes_read_in_zookeeper_and_the_others_fetch_it_from_nodes() {
         let stage = Arc::clone(&stage);
         reading.spawn(async move {
             let read = stage.read(&seat).await.unwrap();
-            assert!(read.bytes == stage.content);
+            assert!(read.pieces.concat() == stage.content);
             (seat, read)
         });
     }
@@ -151,7 +174,7 @@ async fn two_nodes_read_in_zookeeper_and_the_others_fetch_it_from_nodes() {
     assert_eq!(figures().map(|figures| figures.received_bytes).sum::<u64>(), 8 * bytes);
     // Who joins later gets it from these.
     let late = stage.seat(11).await;
-    assert!(stage.read(&late).await.unwrap().bytes == stage.content);
+    assert!(stage.read(&late).await.unwrap().pieces.concat() == stage.content);
     assert_eq!(stage.reads(), [12, 12]);
 }
 
@@ -161,7 +184,7 @@ async fn who_gets_it_from_no_node_reads_in_zookeeper() {
     // They are members, but do not work on the job.
     let others = [stage.seat(1).await, stage.seat(2).await];
     let late = stage.seat(3).await;
-    assert!(stage.read(&late).await.unwrap().bytes == stage.content);
+    assert!(stage.read(&late).await.unwrap().pieces.concat() == stage.content);
     assert_eq!(stage.reads(), [4]);
     drop(others);
 }
@@ -174,7 +197,7 @@ async fn small_data_and_data_without_a_name_is_read_in_zookeeper_by_each() {
         for node in 1..=4 {
             let seat = stage.seat(node).await;
             let read = stage.read(&seat).await.unwrap();
-            assert!(read.bytes == stage.content && read.offer.is_none());
+            assert!(read.pieces.concat() == stage.content && read.offer.is_none());
         }
         assert_eq!(stage.reads().len(), if bytes == 0 { 0 } else { 4 });
     }
@@ -184,6 +207,76 @@ async fn small_data_and_data_without_a_name_is_read_in_zookeeper_by_each() {
 async fn data_that_is_not_what_the_record_says_is_an_error() {
     let stage = Stage::new(2 * MIB, |content| shared::name(&content[8..])).await;
     let seat = stage.seat(1).await;
-    let read = stage.read(&seat).await.map(|read| read.bytes.len());
-    assert!(matches!(read, Err(zk::Error::Garbled { .. })), "{read:?}");
+    let read = stage.read(&seat).await.map(|read| read.pieces.concat().len());
+    assert!(matches!(read, Err(ReadError::Store(zk::Error::Garbled { .. }))), "{read:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_in_zookeeper_comes_from_who_has_brought_it_and_then_from_others() {
+    let stage = Arc::new(Stage::brought(6 * MIB, 50).await);
+    let provider = stage.provider(50).await;
+    let mut seats = Vec::new();
+    for node in 11..=20 {
+        seats.push(stage.seat(node).await);
+    }
+    let mut reading = JoinSet::new();
+    for seat in seats {
+        let stage = Arc::clone(&stage);
+        reading.spawn(async move {
+            let read = stage.read(&seat).await.unwrap();
+            assert!(read.pieces.concat() == stage.content);
+            (seat, read)
+        });
+    }
+    let mut held = Vec::new();
+    while let Some(read) = reading.join_next().await {
+        held.push(read.unwrap());
+    }
+    assert_eq!(held.len(), 10);
+    assert!(stage.reads().is_empty(), "nothing of it is in ZooKeeper");
+    provider.give_up().await;
+    // One that has no node below it to ask, since all others have higher ids.
+    let late = stage.seat(1).await;
+    assert!(stage.read(&late).await.unwrap().pieces.concat() == stage.content);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_submitter_whose_session_was_lost_is_found_under_its_new_id() {
+    let stage = Stage::brought(2 * MIB, 50).await;
+    let _provider = stage.provider(51).await;
+    let seat = stage.seat(1).await;
+    assert!(stage.read(&seat).await.unwrap().pieces.concat() == stage.content);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_that_nobody_has_any_more_is_absent_until_somebody_brings_it() {
+    let stage = Stage::brought(2 * MIB, 50).await;
+    let (seat, _other) = (stage.seat(1).await, stage.seat(2).await);
+    let read = stage.read(&seat).await.map(|read| read.pieces.len());
+    assert!(matches!(read, Err(ReadError::Absent { bytes: 2_097_152, .. })), "{read:?}");
+    let _provider = stage.provider(51).await;
+    assert!(stage.read(&seat).await.unwrap().pieces.concat() == stage.content);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_brought_it_is_told_how_many_have_it() {
+    let stage = Stage::brought(2 * MIB, 50).await;
+    let object = Object::new([Bytes::from(stage.content.clone())]);
+    let _provider = stage.seat_with(50, 0, vec![object.clone()]).await;
+    let (one, other) = (stage.seat(1).await, stage.seat(2).await);
+    let _first = stage.read(&one).await.unwrap();
+    time::timeout(SOON, object.taken_by_many(1)).await.expect("one has it");
+    let mut both = std::pin::pin!(object.taken_by_many(2));
+    assert!(is_pending(both.as_mut()).await, "only one has it");
+    let _second = stage.read(&other).await.unwrap();
+    time::timeout(SOON, both).await.expect("two have it");
+}
+
+/// Returns whether a future is pending.
+async fn is_pending(future: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
+    tokio::select! {
+        biased;
+        () = future => false,
+        () = std::future::ready(()) => true,
+    }
 }

@@ -17,12 +17,15 @@ use zk::{
 use super::{clock::unix_ms, shared};
 use crate::{
     figures::Figures,
-    id::{IdError, JobId, TaskId},
+    id::{IdError, JobId, NodeId, TaskId},
     outlook::Outlook,
     pool::{Entry, Signals, Source, VariableTable, merge},
     report::{JobError, Progress, RawOutput, RawReport, Report, SetAside, Values},
     task::Task,
-    wire::codec::{self, DecodeError, EncodeError},
+    wire::{
+        bulk::ObjectName,
+        codec::{self, DecodeError, EncodeError},
+    },
 };
 
 /// The parameters of a submission.
@@ -37,9 +40,16 @@ pub(crate) struct Submission<'a> {
     pub(crate) after: &'a [String],
     pub(crate) stays_open: bool,
     pub(crate) share: Share,
-    /// The shared data, encoded.
-    pub(crate) shared: &'a [u8],
+    pub(crate) shared: SharedData<'a>,
     pub(crate) start_values: &'a [(String, Vec<u8>)],
+}
+
+/// The shared data of a job to be submitted.
+pub(crate) enum SharedData<'a> {
+    /// Encoded; it is stored in the tree.
+    Stored(&'a [u8]),
+    /// It is with a member that has brought it.
+    With(NodeId, ObjectName),
 }
 
 /// The maximum time to wait for the last figures of a job's nodes.
@@ -102,14 +112,19 @@ impl Root {
 pub(crate) struct Draft<'a> {
     order: &'a Submission<'a>,
     root: &'a Root,
+    shared: &'a [u8],
     shared_name: String,
+    shared_from: String,
     now_ms: u64,
 }
 
 impl<'a> Draft<'a> {
     pub(crate) fn new(root: &'a Root, order: &'a Submission<'a>) -> Self {
-        let shared_name = shared::name(order.shared);
-        Self { order, root, shared_name, now_ms: unix_ms() }
+        let (shared, shared_name, shared_from) = match order.shared {
+            SharedData::Stored(shared) => (shared, shared::name(shared), String::new()),
+            SharedData::With(member, name) => (&[][..], name.to_string(), member.to_string()),
+        };
+        Self { order, root, shared, shared_name, shared_from, now_ms: unix_ms() }
     }
 
     pub(crate) fn job(&self) -> NewJob<'_> {
@@ -119,8 +134,9 @@ impl<'a> Draft<'a> {
             program_version: &order.release.version,
             kind: order.kind,
             name: order.name,
-            shared: order.shared,
+            shared: self.shared,
             shared_name: &self.shared_name,
+            shared_from: &self.shared_from,
             root_id: &self.root.id,
             root: &self.root.bytes,
             variables: order.start_values,
@@ -427,7 +443,7 @@ mod tests {
                 after: &[],
                 stays_open: false,
                 share: Share::default(),
-                shared: &[],
+                shared: SharedData::Stored(&[]),
                 start_values: &[("best".to_owned(), codec::encode(&7_u64).unwrap())],
             };
             let root = Root::new(Nothing).unwrap();

@@ -13,7 +13,13 @@
 
 mod waiting;
 
-use std::{collections::BTreeSet, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time;
 use zk::{
@@ -28,7 +34,7 @@ use super::{
     clock::unix_ms,
     coordination::Visibility,
     driver::Ended,
-    node::{OpenPool, Part, RunningNode, SharedData, Stopping, open_pool},
+    node::{NotOpened, OpenPool, Part, RunningNode, SharedData, Stopping, open_pool},
     seat::Seat,
     serve::{Fate, Leave, ServeError, ServeSetup},
 };
@@ -43,6 +49,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// The time for which they may run before their workers are given up.
 const WORKERS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The time after which a job is tried again whose shared data no member has sent.
+const ABSENT_PAUSE: Duration = Duration::from_secs(5);
+
 /// Works on jobs until the seat is to be given up.
 pub(super) async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave) -> Result<Fate, ServeError> {
     let queue = JobQueue::new(Arc::clone(&seat.store), seat.cluster.clone(), seat.member.clone());
@@ -55,6 +64,7 @@ pub(super) async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave)
         active: Vec::new(),
         closing: Vec::new(),
         rested: BTreeSet::new(),
+        absent: BTreeMap::new(),
         intent: Intent::Stay,
         end: None,
         is_stuck: false,
@@ -87,6 +97,8 @@ struct Desk<'a> {
     closing: Vec<Closing>,
     /// Jobs in which the node can take part again only under another id.
     rested: BTreeSet<String>,
+    /// Jobs whose shared data no member has sent, and when they are tried again.
+    absent: BTreeMap<String, time::Instant>,
     intent: Intent,
     /// How the seat ends when no job is left, if something has happened to it.
     end: Option<End>,
@@ -124,7 +136,7 @@ struct Opening<'a> {
     job: JobId,
     record: Box<JobRecord>,
     limits: Limits,
-    pool: Pin<Box<dyn Future<Output = Result<OpenPool, JobError>> + Send + 'a>>,
+    pool: Pin<Box<dyn Future<Output = Result<OpenPool, NotOpened>> + Send + 'a>>,
 }
 
 /// A job that the node works on.
@@ -153,7 +165,7 @@ enum Input {
     /// The session is over.
     Expired,
     Next(zk::Result<Next>),
-    Opened(Result<OpenPool, JobError>),
+    Opened(Result<OpenPool, NotOpened>),
     /// The pause before the next try is over; whether there is one.
     Paused(Retry, bool),
     /// The node has nothing more to do with the job at this place.
@@ -167,6 +179,8 @@ enum Input {
     Back(usize),
     /// It has taken long.
     BackIsDue(usize),
+    /// Jobs whose shared data was with nobody are to be tried again.
+    AbsentAreDue,
 }
 
 impl Desk<'_> {
@@ -232,6 +246,8 @@ impl Desk<'_> {
             (closing.since + patience, place)
         });
         let back_due = back_due.min();
+        let absent_due = self.absent.values().min().copied();
+        let absent: BTreeSet<String> = self.absent.keys().cloned().collect();
         let asked = Arc::clone(&self.seat.asked_to_leave);
         let expired = Arc::clone(&self.seat.expired);
         tokio::select! {
@@ -247,7 +263,8 @@ impl Desk<'_> {
             () = due(back_due.map(|(at, _)| at)) => Input::BackIsDue(back_due.map_or(0, |(_, place)| place)),
             (retry, again) = paused(self.pausing.as_mut()) => Input::Paused(retry, again),
             pool = opened(self.opening.as_mut()) => Input::Opened(pool),
-            next = self.queue.next(&names), if may_begin => Input::Next(next),
+            () = due(absent_due) => Input::AbsentAreDue,
+            next = self.queue.next(&names, &absent), if may_begin => Input::Next(next),
         }
     }
 
@@ -273,7 +290,11 @@ impl Desk<'_> {
                 let Opening { job, record, limits, .. } = self.opening.take()?;
                 match pool {
                     Ok(pool) => self.begin(job, &record, limits, pool),
-                    Err(error) => self.not_begun(&job, &error).await,
+                    Err(NotOpened::Failed(error)) => self.not_begun(&job, &error).await,
+                    Err(NotOpened::Absent(why)) => {
+                        tracing::warn!(node = %self.seat.node, %job, why, "the job waits for its data");
+                        self.absent.insert(job.0, time::Instant::now() + ABSENT_PAUSE);
+                    }
                 }
             }
             Input::Paused(retry, again) => {
@@ -307,6 +328,10 @@ impl Desk<'_> {
                 self.closed(closing).await;
             }
             Input::BackIsDue(place) => self.back_is_due(place).await,
+            Input::AbsentAreDue => {
+                let now = time::Instant::now();
+                self.absent.retain(|_, at| *at > now);
+            }
         }
         let all_break = self.active.iter().all(|active| active.breaks);
         let alone = self.active.len() <= 1 || all_break || self.breaks_now;

@@ -3,6 +3,7 @@
 pub(crate) mod bulk;
 pub(crate) mod codec;
 pub(crate) mod hello;
+pub(crate) mod large;
 pub(crate) mod packet;
 pub(crate) mod parcel;
 pub(crate) mod payload;

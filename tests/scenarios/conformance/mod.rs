@@ -405,6 +405,7 @@ fn new_job(shared: &[u8]) -> NewJob<'_> {
         name: "a job",
         shared,
         shared_name: "",
+        shared_from: "",
         root_id: ROOT,
         root: b"the root",
         variables: &[],

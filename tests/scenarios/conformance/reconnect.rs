@@ -394,7 +394,7 @@ async fn variables_and_jobs_are_heard_of(world: World, store: Connected, folder:
     assert_eq!(publish(&*other, &path, b"1", &better).await, Ok(Published::Written));
     assert_eq!(soon(variable.next()).await, Ok(b"1".to_vec()));
     let told = tokio::spawn(async move { insist!(variable.next()) });
-    let next = tokio::spawn(async move { insist!(queue.next(&BTreeSet::new())) });
+    let next = tokio::spawn(async move { insist!(queue.next(&BTreeSet::new(), &BTreeSet::new())) });
     break_off(&world, &store).await;
     restore(&world, &store).await;
     insist!(other.exists("/"));

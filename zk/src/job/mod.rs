@@ -118,6 +118,10 @@ pub struct JobRecord {
     /// The name by which nodes fetch the shared data from each other; empty if each reads the chunks.
     #[serde(default)]
     pub shared_name: String,
+    /// The member that has brought the shared data, if that is too large to be stored here: then it is with members
+    /// only. Empty if it is stored.
+    #[serde(default)]
+    pub shared_from: String,
     /// When it was submitted, in milliseconds since 1970 by the submitter's clock.
     pub submitted_ms: u64,
     /// When it ended, by the clock of the process that ended it.

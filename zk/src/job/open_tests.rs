@@ -21,6 +21,7 @@ async fn submitted(stage: &Stage) -> String {
         name: "a service",
         shared: &[],
         shared_name: "",
+        shared_from: "",
         root_id: ROOT,
         root: b"the root",
         variables: &[],

@@ -35,6 +35,8 @@ pub struct NewJob<'a> {
     pub shared: &'a [u8],
     /// The name by which nodes fetch the shared data from each other; empty if each is to read it here.
     pub shared_name: &'a str,
+    /// The member that has the shared data, if that is not stored; otherwise empty.
+    pub shared_from: &'a str,
     /// The root task's id.
     pub root_id: &'a str,
     /// The root task's envelope.
@@ -197,6 +199,7 @@ impl<'a> Submission<'a> {
             root: new.root_id.to_owned(),
             shared_chunks: 0,
             shared_name: new.shared_name.to_owned(),
+            shared_from: new.shared_from.to_owned(),
             submitted_ms: new.now_ms,
             finished_ms: None,
             reason: None,
@@ -333,6 +336,7 @@ mod tests {
             name: "a job",
             shared,
             shared_name: "",
+            shared_from: "",
             root_id: ROOT,
             root: b"the root",
             variables: &[],

@@ -63,6 +63,7 @@ async fn data_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
         name: "large",
         shared: &data,
         shared_name: "",
+        shared_from: "",
         root_id: ROOT,
         root: b"",
         variables: &[],

@@ -9,8 +9,7 @@ use std::{
 use tokio::time;
 use zk::retry::Retry;
 
-use super::{Active, Closing, OpenPool, Opening, Pausing};
-use crate::report::JobError;
+use super::{Active, Closing, NotOpened, OpenPool, Opening, Pausing};
 
 /// Waits for the first of these futures, and returns its place.
 pub(super) async fn first<T>(mut futures: Vec<Pin<Box<dyn Future<Output = T> + Send>>>) -> (usize, T) {
@@ -65,7 +64,7 @@ pub(super) async fn paused(pausing: Option<&mut Pausing>) -> (Retry, bool) {
     }
 }
 
-pub(super) async fn opened(opening: Option<&mut Opening<'_>>) -> Result<OpenPool, JobError> {
+pub(super) async fn opened(opening: Option<&mut Opening<'_>>) -> Result<OpenPool, NotOpened> {
     match opening {
         Some(opening) => opening.pool.as_mut().await,
         None => std::future::pending().await,

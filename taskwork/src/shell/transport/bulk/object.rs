@@ -1,20 +1,22 @@
 //! A byte object: bytes that never change, under a name that follows from them. It may still be coming: then
 //! it is handed on as far as it has come, so that a chain of nodes takes little longer than one of them.
 
-use std::{io, sync::Arc};
+use std::{collections::BTreeSet, io, sync::Arc};
 
 use bytes::Bytes;
 use ring::digest::{self, SHA256};
 use tokio::sync::watch;
 
 use super::sink::Sink;
-use crate::wire::bulk::ObjectName;
+use crate::{id::NodeId, wire::bulk::ObjectName};
 
 /// A byte object in memory. Clones share the bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Object {
     name: ObjectName,
     content: Arc<watch::Sender<Content>>,
+    /// The members that have taken it from here, to its end.
+    takers: Arc<watch::Sender<BTreeSet<NodeId>>>,
 }
 
 /// As much of a content as there is.
@@ -67,17 +69,15 @@ impl Object {
     /// Creates an object from its content, in pieces. Every byte is read once: a GiB takes about a second.
     pub(crate) fn new(pieces: impl IntoIterator<Item = Bytes>) -> Self {
         let pieces: Vec<Bytes> = pieces.into_iter().collect();
-        let mut naming = Naming::new();
-        for piece in &pieces {
-            naming.add(piece);
-        }
-        Self::with(naming.name(), pieces, Stage::Complete)
+        Self::with(Self::name_of(&pieces), pieces, Stage::Complete)
     }
 
-    /// Returns the name of a content.
-    pub(crate) fn name_of(content: &[u8]) -> ObjectName {
+    /// Returns the name of a content, which is given in pieces.
+    pub(crate) fn name_of<P: AsRef<[u8]>>(pieces: impl IntoIterator<Item = P>) -> ObjectName {
         let mut naming = Naming::new();
-        naming.add(content);
+        for piece in pieces {
+            naming.add(piece.as_ref());
+        }
         naming.name()
     }
 
@@ -88,7 +88,8 @@ impl Object {
     }
 
     fn with(name: ObjectName, pieces: Vec<Bytes>, stage: Stage) -> Self {
-        Self { name, content: Arc::new(watch::Sender::new(Content { pieces, stage })) }
+        let content = Arc::new(watch::Sender::new(Content { pieces, stage }));
+        Self { name, content, takers: Arc::default() }
     }
 
     /// Creates an object that is not what its name says.
@@ -111,9 +112,21 @@ impl Object {
         Arc::ptr_eq(&self.content, &other.content)
     }
 
-    /// Returns a copy of the content in one piece, as far as it has come.
-    pub(crate) fn to_vec(&self) -> Vec<u8> {
-        self.content.borrow().pieces.concat()
+    /// Returns the content in pieces, as far as it has come. They are not copied.
+    pub(crate) fn pieces(&self) -> Vec<Bytes> {
+        self.content.borrow().pieces.clone()
+    }
+
+    /// Notes that a member has taken it from here, to its end.
+    pub(super) fn taken_by(&self, member: NodeId) {
+        self.takers.send_if_modified(|takers| takers.insert(member));
+    }
+
+    /// Waits until so many members have taken it from here.
+    pub(crate) async fn taken_by_many(&self, members: usize) {
+        let mut takers = self.takers.subscribe();
+        // It cannot fail: this clone keeps the sender.
+        let _ = takers.wait_for(|takers| takers.len() >= members).await;
     }
 
     /// Reads the bytes from an offset on.
@@ -229,7 +242,7 @@ mod tests {
     fn the_name_does_not_depend_on_the_pieces() {
         let whole = Object::new([Bytes::from_static(b"abcdefgh")]);
         assert_eq!(whole.name(), parts().name());
-        assert_eq!(whole.to_vec(), parts().to_vec());
+        assert_eq!(whole.pieces().concat(), parts().pieces().concat());
         assert_ne!(whole.name(), Object::new([Bytes::from_static(b"abcdefgi")]).name());
         let empty = Object::new([]).name();
         assert_eq!(empty.to_string(), "0-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

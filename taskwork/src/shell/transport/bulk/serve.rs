@@ -24,14 +24,19 @@ const GIVEN_UP: u32 = 1;
 /// Serves one request of a member. Ends when the fetcher has all bytes, has dropped the fetch, or takes none
 /// in time.
 pub(in super::super) async fn serve(hub: &Hub, to: NodeId, mut answer: SendStream, mut question: RecvStream) {
-    if let Err(reason) = answered(hub, &mut answer, &mut question).await {
+    if let Err(reason) = answered(hub, to, &mut answer, &mut question).await {
         tracing::debug!(node = %hub.me, %to, %reason, "an object was not sent to its end");
         // Otherwise the object would seem to be complete. Fails if the stream has ended already.
         let _ = answer.reset(GIVEN_UP.into());
     }
 }
 
-async fn answered(hub: &Hub, answer: &mut SendStream, question: &mut RecvStream) -> Result<(), Refusal> {
+async fn answered(
+    hub: &Hub,
+    to: NodeId,
+    answer: &mut SendStream,
+    question: &mut RecvStream,
+) -> Result<(), Refusal> {
     let ask = in_time(hub, question.read_to_end(ASK_BYTES_MAX)).await?;
     let Ask { object: name, offset } = codec::decode(&ask).map_err(Refusal::because)?;
     if offset > name.bytes {
@@ -54,7 +59,10 @@ async fn answered(hub: &Hub, answer: &mut SendStream, question: &mut RecvStream)
     }
     answer.finish().map_err(Refusal::because)?;
     // What was written is in memory until it has arrived, so the place is not free before.
-    in_time(hub, answer.stopped()).await.map(drop)
+    if in_time(hub, answer.stopped()).await?.is_none() {
+        object.taken_by(to);
+    }
+    Ok(())
 }
 
 async fn say(hub: &Hub, stream: &mut SendStream, answer: Answer, last: bool) -> Result<(), Refusal> {

@@ -245,7 +245,7 @@ async fn many_fetches_of_one_node_share_a_connection_and_keep_to_its_limits() {
         fetching.spawn(async move { fetcher.fetch(name, Vec::<Bytes>::new(), || vec![node], SOON).await });
     }
     while let Some(fetched) = time::timeout(SOON, fetching.join_next()).await.expect("an end in time") {
-        assert!(fetched.unwrap().unwrap().concat() == object.to_vec());
+        assert!(fetched.unwrap().unwrap().concat() == object.pieces().concat());
     }
     assert_eq!(b.transport.hub.endpoint.open_connections(), 1);
 }
@@ -367,7 +367,7 @@ async fn along_a_chain_of_nodes_each_hands_on_what_it_has_not_got_to_the_end() {
     source.add(content.slice(5 * MIB..));
     source.complete();
     while let Some(fetched) = time::timeout(SOON, fetching.join_next()).await.expect("an end in time") {
-        assert!(fetched.unwrap().unwrap().to_vec() == content);
+        assert!(fetched.unwrap().unwrap().pieces().concat() == content);
     }
     for node in [&first, &second, &third] {
         assert_eq!(bulk(node).figures().sent_bytes, 16 * MIB as u64, "each sends it once");

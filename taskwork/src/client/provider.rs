@@ -1,0 +1,164 @@
+//! A process that has submitted a job whose shared data is too large for `ZooKeeper`: as long as it is there, it is a
+//! member without workers from which nodes fetch the data ([`shared`](crate::shell::shared)).
+
+use std::{net::IpAddr, time::Duration};
+
+use bytes::Bytes;
+use tokio::{runtime::Handle, sync::watch, task, time};
+use zk::{
+    job::JobRecord,
+    membership::{self, Member},
+};
+
+use super::{Client, ClientError};
+use crate::{
+    id::NodeId,
+    node::{Address, Node, NodeBuilder, NodeError},
+    shell::{
+        serve::Brought,
+        shared::{STORED_BYTES_MAX, is_there},
+        transport::bulk::Object,
+    },
+    wire::bulk::ObjectName,
+};
+
+/// The time limit for becoming a member.
+const SEAT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The time limit for leaving.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why nodes fetch it here.
+const TOO_LARGE: &str = "the job's data is too large for ZooKeeper, so that nodes fetch it from this process";
+
+/// Offers shared data to the nodes of a cluster until it is dropped.
+pub(crate) struct Provider {
+    object: Object,
+    member: NodeId,
+    /// `None` once it leaves.
+    node: Option<Node>,
+}
+
+impl Client {
+    /// Becomes a member that offers shared data, if that is too large to be stored.
+    pub(super) async fn bring(&self, shared: &[Bytes]) -> Result<Option<Provider>, ClientError> {
+        if shared.iter().map(Bytes::len).sum::<usize>() <= STORED_BYTES_MAX {
+            return Ok(None);
+        }
+        self.check_reach().await?;
+        let mut node = Node::builder(self).listen(self.listen);
+        if let Some(address) = self.advertise {
+            node = node.advertise(address);
+        }
+        let pieces = shared.to_vec();
+        // Every byte is read, to name it.
+        let object = task::spawn_blocking(move || Object::new(pieces)).await;
+        let object = object.expect("hashing does not panic");
+        Provider::start(node, object).await.map(Some).map_err(|error| match error {
+            NodeError::Client(error) => error,
+            error => ClientError::Invalid { reason: format!("{TOO_LARGE}; but {error}") },
+        })
+    }
+
+    /// Checks that the nodes that are there could reach this process.
+    async fn check_reach(&self) -> Result<(), ClientError> {
+        let here = self.advertise.map_or(self.listen.ip(), Address::ip);
+        if !here.is_loopback() {
+            return Ok(());
+        }
+        let release = self.release()?.inner();
+        let elsewhere = |member: &Member| {
+            let address = member.address.filter(|address| !address.ip().is_loopback());
+            address
+                .map(|address| address.ip())
+                .filter(|_| release.matches(&member.program, &member.program_version))
+        };
+        let there: Option<IpAddr> = self.members().await?.iter().find_map(elsewhere);
+        match there {
+            None => Ok(()),
+            Some(there) => Err(ClientError::Invalid {
+                reason: format!(
+                    "{TOO_LARGE}; but a node at {there} cannot reach {here}: say which address of this machine \
+                     the nodes reach, by ClientBuilder::listen or --listen ADDR:PORT"
+                ),
+            }),
+        }
+    }
+
+    /// Checks that the data of a job is not lost when its nodes end their work on it.
+    pub(super) async fn keeps_data(&self, record: &JobRecord) -> Result<bool, ClientError> {
+        Ok(record.shared_from.is_empty() || is_there(&self.members().await?, record))
+    }
+
+    async fn members(&self) -> Result<Vec<Member>, ClientError> {
+        self.ask(|store| async move { membership::list(&*store, self.cluster()).await }).await
+    }
+}
+
+impl Provider {
+    /// Becomes a member that offers an object.
+    ///
+    /// # Errors
+    /// As [`NodeBuilder::serve`] and [`Node::ended`].
+    pub(crate) async fn start(node: NodeBuilder, object: Object) -> Result<Self, NodeError> {
+        let seated = watch::Sender::new(None);
+        let mut member = seated.subscribe();
+        let mut node = node.workers(0).brings(Brought { objects: vec![object.clone()], seated }).serve()?;
+        let late = || {
+            NodeError::Invalid {
+            reason: "ZooKeeper does not take this process as a member, to bring the job's data: it does not answer"
+                .to_owned(),
+        }
+        };
+        let member = tokio::select! {
+            biased;
+            seated = member.wait_for(Option::is_some) => seated.ok().and_then(|seated| *seated),
+            ended = node.ended() => {
+                ended?;
+                None
+            }
+            () = time::sleep(SEAT_TIMEOUT) => None,
+        };
+        Ok(Self { object, member: member.ok_or_else(late)?, node: Some(node) })
+    }
+
+    /// Returns the name of the data.
+    pub(crate) fn name(&self) -> ObjectName {
+        self.object.name()
+    }
+
+    /// Returns the id under which it has become a member.
+    pub(crate) fn member(&self) -> NodeId {
+        self.member
+    }
+
+    /// Leaves the cluster.
+    pub(crate) async fn leave(mut self) {
+        if let Some(node) = self.node.take() {
+            leave(node).await;
+        }
+    }
+
+    /// Waits until so many nodes have the data from here.
+    pub(crate) async fn handed_over(&self, nodes: usize) {
+        self.object.taken_by_many(nodes).await;
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        if let (Some(node), Ok(runtime)) = (self.node.take(), Handle::try_current()) {
+            runtime.spawn(leave(node));
+        }
+    }
+}
+
+/// Leaves the cluster. If the process ends before, it is a member until its session is over.
+async fn leave(mut node: Node) {
+    node.drain();
+    match time::timeout(LEAVE_TIMEOUT, node.ended()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "the member that has brought a job's data has not left"),
+        Err(_) => tracing::debug!("the member that has brought a job's data does not leave in time"),
+    }
+}

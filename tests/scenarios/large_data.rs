@@ -1,0 +1,90 @@
+//! Jobs whose shared data is too large for ZooKeeper, so that nodes fetch it from the process that has submitted it, and
+//! from each other.
+
+use std::{thread, time::Instant};
+
+use taskwork_tests::{
+    cluster::{Cluster, SOON},
+    tree::Tree,
+};
+use zk_server::Setup;
+
+/// Somewhat more than what ZooKeeper is given, in MiB.
+const BALLAST: &str = "70";
+
+/// The work in a state, so that a job lasts until everything has happened.
+const SPIN: &str = "30000";
+
+const DEPTH: u32 = 14;
+
+fn wait_until(cluster: &Cluster, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}\n{}", cluster.logs());
+        thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+fn assert_done(cluster: &Cluster, id: &str, depth: u32) {
+    let done = cluster.json("taskwork", &["wait", id]).unwrap();
+    assert_eq!(done["output"], Tree::sequential(depth).0, "{done}\n{}", cluster.logs());
+    let job = cluster.json("taskwork", &["job", id]).unwrap();
+    assert_eq!(job["attempt"], 1, "{}", cluster.logs());
+}
+
+#[test]
+fn the_submitter_ends_when_two_nodes_have_the_data_and_others_get_it_from_these() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
+    let depth = DEPTH.to_string();
+    let submitted = cluster.json("tree", &["submit", &depth, "--spin", SPIN, "--ballast", BALLAST]).unwrap();
+    let id = submitted["job"].as_str().unwrap();
+    // Its process has ended: only the nodes have the data, and are not to be sent away from the job.
+    let suspended = cluster.run("taskwork", &["suspend", id]).unwrap();
+    assert!(suspended.code == 1 && suspended.err.contains("nobody would have it"), "{suspended:?}");
+    // One of them dies.
+    cluster.kill_nodes(&[0]).unwrap();
+    cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
+    cluster.wait_for_log(2, "the node works on a job").unwrap();
+    assert_done(&cluster, id, DEPTH);
+}
+
+#[test]
+fn a_job_whose_data_nobody_has_waits_says_so_and_holds_up_no_other() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let submit = ["submit", "3", "--ballast", BALLAST, "--name", "lost"];
+    let submitting = cluster.begin("tree", &submit).unwrap();
+    let lost = || {
+        // Before there is any job there is no cluster, either.
+        let jobs = cluster.json("taskwork", &["jobs"]).ok()?;
+        let jobs = jobs.as_array().unwrap().iter();
+        let mut ids = jobs.filter(|job| job["name"] == "lost" && job["state"] == "waits for nodes");
+        ids.next().map(|job| job["job"].as_str().unwrap().to_owned())
+    };
+    wait_until(&cluster, "it is submitted", || lost().is_some());
+    let id = lost().unwrap();
+    drop(submitting);
+    let says = |text: &str| {
+        let said = cluster.run("taskwork", &["job", &id]).unwrap();
+        said.out.contains(text)
+    };
+    wait_until(&cluster, "the submitter is gone", || says("no member has its data"));
+    cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
+    cluster.wait_for_log(0, "the job waits for its data").unwrap();
+    let other = cluster.json("tree", &["submit", "9", "--wait"]).unwrap();
+    assert_eq!(other["states"], Tree::sequential(9).0, "{}", cluster.logs());
+    assert_eq!(cluster.run("taskwork", &["cancel", &id]).unwrap().code, 0);
+}
+
+/// With `TASKWORK_LONG=1`, of four GiB on one node, which with the submitter takes 18 GiB of memory.
+#[test]
+fn data_may_be_of_many_gigabytes() {
+    let ballast = if std::env::var_os("TASKWORK_LONG").is_some() { "4096" } else { "65" };
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
+    let submit = ["submit", "9", "--ballast", ballast, "--wait", "--json"];
+    let running = cluster.begin("tree", &submit).unwrap();
+    let said = running.end_within(10 * SOON).unwrap();
+    let done: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"));
+    assert_eq!(done["states"], Tree::sequential(9).0, "{}", cluster.logs());
+}
