@@ -1,5 +1,7 @@
 //! Figures with their targets, and a table of them.
 
+use std::fmt;
+
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
 
@@ -44,6 +46,32 @@ impl Row {
             Target::Told => None,
         }
     }
+
+    /// Returns its cells in a table.
+    fn cells(&self) -> [String; 5] {
+        let target = match self.target {
+            Target::AtLeast(least) => format!("≥ {}", digits(least)),
+            Target::AtMost(most) => format!("≤ {}", digits(most)),
+            Target::Told => String::new(),
+        };
+        let Sample { median, least, most, .. } = self.sample;
+        let reached = match self.is_reached() {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "",
+        };
+        let median = format!("{} {}", digits(median), self.unit);
+        let range = format!("{} to {}", digits(least), digits(most));
+        [self.what.clone(), target, median.trim_end().to_owned(), range, reached.to_owned()]
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [what, target, median, range, reached] = self.cells();
+        write!(f, "{what}: {median} ({range})")?;
+        if target.is_empty() { Ok(()) } else { write!(f, ", target {target}: {reached}") }
+    }
 }
 
 /// Formats figures for human readers.
@@ -51,28 +79,10 @@ pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_preset(ASCII_MARKDOWN).set_header(["what", "target", "median", "least to most", "reached"]);
     for row in rows {
-        let target = match row.target {
-            Target::AtLeast(least) => format!("≥ {}", digits(least)),
-            Target::AtMost(most) => format!("≤ {}", digits(most)),
-            Target::Told => String::new(),
-        };
-        let Sample { median, least, most, .. } = row.sample;
-        let reached = match row.is_reached() {
-            Some(true) => "yes",
-            Some(false) => "NO",
-            None => "",
-        };
-        table.add_row([
-            row.what.clone(),
-            target,
-            format!("{} {}", digits(median), row.unit).trim_end().to_owned(),
-            format!("{} to {}", digits(least), digits(most)),
-            reached.to_owned(),
-        ]);
+        table.add_row(row.cells());
     }
     table
 }
-
 /// Formats a value with about three digits.
 fn digits(value: f64) -> String {
     match value.abs() {

@@ -1,5 +1,6 @@
 //! Workflows: what a call costs, and how near tasks that work or wait come to the ideal.
 
+mod again;
 mod list;
 pub mod shapes;
 
@@ -30,18 +31,33 @@ const CALLS: usize = 10_000;
 const PROCESSES: usize = 16;
 /// The workers of each.
 const WORKERS: usize = 4;
+/// The maximum number of times that the node of a program is lost, each of which takes a quarter of a minute.
+const AGAIN_MAX: usize = 3;
 
 /// Runs all of them.
 ///
 /// # Errors
 /// If a program gives a wrong answer, or none.
 pub fn run(rounds: usize) -> Result<Vec<Row>> {
-    let mut rows = here(rounds)?;
-    rows.extend(two_processes(rounds)?);
-    rows.push(real_product(rounds)?);
-    rows.extend(waiting_here()?);
-    rows.extend(waiting_processes()?);
-    Ok(rows)
+    let mut rows = Rows::default();
+    here(rounds, &mut rows)?;
+    two_processes(rounds, &mut rows)?;
+    rows.add(real_product(rounds)?);
+    waiting_here(&mut rows)?;
+    waiting_processes(&mut rows)?;
+    rows.add(again::run(rounds.min(AGAIN_MAX))?);
+    Ok(rows.0)
+}
+
+/// The figures so far. Each is printed as it comes, since all of them take some minutes.
+#[derive(Default)]
+struct Rows(Vec<Row>);
+
+impl Rows {
+    fn add(&mut self, row: Row) {
+        eprintln!("{row}");
+        self.0.push(row);
+    }
 }
 
 /// Returns a figure in microseconds by call.
@@ -65,7 +81,7 @@ fn empty(shape: Shape) -> Input {
 }
 
 /// Measures calls that do nothing in one process.
-fn here(rounds: usize) -> Result<Vec<Row>> {
+fn here(rounds: usize, rows: &mut Rows) -> Result<()> {
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     let runs = [(Shape::Independent, 1), (Shape::Independent, 2), (Shape::Chain, 2)];
     for round in 0..=rounds {
@@ -77,11 +93,10 @@ fn here(rounds: usize) -> Result<Vec<Row>> {
         }
     }
     let [one, two, chain] = times;
-    Ok(vec![
-        by_call("an empty task, of 10,000 independent ones, 1 worker", Target::AtMost(3.0), &one),
-        by_call("an empty task, of 10,000 independent ones, 2 workers", Target::AtMost(3.0), &two),
-        by_call("a link of a chain of 10,000, 2 workers", Target::AtMost(10.0), &chain),
-    ])
+    rows.add(by_call("an empty task, of 10,000 independent ones, 1 worker", Target::AtMost(3.0), &one));
+    rows.add(by_call("an empty task, of 10,000 independent ones, 2 workers", Target::AtMost(3.0), &two));
+    rows.add(by_call("a link of a chain of 10,000, 2 workers", Target::AtMost(10.0), &chain));
+    Ok(())
 }
 
 fn start(processes: usize, workers: usize) -> Result<Cluster> {
@@ -99,7 +114,7 @@ fn submit(cluster: &Cluster, shape: &str, more: &[&str], sum: u64) -> Result<f64
 }
 
 /// Measures calls that do nothing on two node processes.
-fn two_processes(rounds: usize) -> Result<Vec<Row>> {
+fn two_processes(rounds: usize, rows: &mut Rows) -> Result<()> {
     let cluster = start(2, 1)?;
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..=rounds {
@@ -111,10 +126,10 @@ fn two_processes(rounds: usize) -> Result<Vec<Row>> {
         }
     }
     let [independent, chain] = times;
-    Ok(vec![
-        by_call("an empty task, of 10,000 independent ones, 2 processes", Target::AtMost(25.0), &independent),
-        by_call("a link of a chain of 10,000, 2 processes", Target::AtMost(200.0), &chain),
-    ])
+    let what = "an empty task, of 10,000 independent ones, 2 processes";
+    rows.add(by_call(what, Target::AtMost(25.0), &independent));
+    rows.add(by_call("a link of a chain of 10,000, 2 processes", Target::AtMost(200.0), &chain));
+    Ok(())
 }
 
 /// Compares a product of blocks by two workers with loops that call the same functions.
@@ -172,44 +187,36 @@ fn efficiency(what: &str, target: f64, ideal: f64, seconds: f64) -> Row {
 }
 
 /// Measures the sparse factorisation on waiting threads against its list schedule.
-fn waiting_here() -> Result<Vec<Row>> {
+fn waiting_here(rows: &mut Rows) -> Result<()> {
     let (calls, wait_us) = (Calls::of_lu(64), 20_000);
     let input = Input { shape: Shape::Lu, size: 64, wait_us, rounds: 1 };
     let unit = really(wait_us);
-    let row = |workers: usize| {
+    for workers in [32, 64, 128] {
         let seconds = run_here(input, workers, calls.len() as u64)?;
         let what = format!("sparse LU of 64 × 64 blocks, {workers} threads that wait for 20 ms");
-        Ok(efficiency(&what, 0.97, calls.schedule(workers) as f64 * unit, seconds))
-    };
-    [32, 64, 128].into_iter().map(row).collect()
+        rows.add(efficiency(&what, 0.97, calls.schedule(workers) as f64 * unit, seconds));
+    }
+    Ok(())
 }
 
 /// Measures tasks that wait on sixteen processes of four workers.
-fn waiting_processes() -> Result<Vec<Row>> {
+fn waiting_processes(rows: &mut Rows) -> Result<()> {
     let cluster = start(PROCESSES, WORKERS)?;
     let workers = (PROCESSES * WORKERS) as f64;
     let of = "16 processes of 4 workers";
+    let unit = really(20_000);
     let product = submit(&cluster, "product", &["32", "--wait-us", "40000"], 32 * 32 * 33)?;
-    let product_ideal = f64::from(32 * 32 * 32) / workers * really(40_000);
+    let ideal = f64::from(32 * 32 * 32) / workers * really(40_000);
+    let what = format!("32 × 32 blocks multiplied, {of} that wait for 40 ms");
+    rows.add(efficiency(&what, 0.97, ideal, product));
     let calls = Calls::of_lu(64);
     let lu = submit(&cluster, "lu", &["64", "--wait-us", "20000"], calls.len() as u64)?;
-    let unit = really(20_000);
-    let lu_ideal = calls.schedule(PROCESSES * WORKERS) as f64 * unit;
+    let ideal = calls.schedule(PROCESSES * WORKERS) as f64 * unit;
+    let what = format!("sparse LU of 64 × 64 blocks, {of} that wait for 20 ms");
+    rows.add(efficiency(&what, 0.97, ideal, lu));
     let rounds = submit(&cluster, "rounds", &["4096", "--rounds", "5", "--wait-us", "20000"], 4096)?;
-    let rounds_ideal = 5.0 * 4096.0 / workers * unit;
-    Ok(vec![
-        efficiency(
-            &format!("32 × 32 blocks multiplied, {of} that wait for 40 ms"),
-            0.97,
-            product_ideal,
-            product,
-        ),
-        efficiency(&format!("sparse LU of 64 × 64 blocks, {of} that wait for 20 ms"), 0.97, lu_ideal, lu),
-        efficiency(
-            &format!("5 rounds of k-means, 4,096 fragments, {of} that wait for 20 ms"),
-            0.95,
-            rounds_ideal,
-            rounds,
-        ),
-    ])
+    let ideal = 5.0 * 4096.0 / workers * unit;
+    let what = format!("5 rounds of k-means, 4,096 fragments, {of} that wait for 20 ms");
+    rows.add(efficiency(&what, 0.95, ideal, rounds));
+    Ok(())
 }

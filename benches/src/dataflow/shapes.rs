@@ -9,7 +9,7 @@ use std::{
 
 use dataflow_examples::sparse_lu::is_empty;
 use dataflow_framework::{
-    Data, Program, TaskDef,
+    Data, Program, TaskDef, barrier,
     cli::{Command, Failure, Shown},
     reduce, task, tasks,
 };
@@ -28,6 +28,8 @@ pub enum Shape {
     Lu,
     /// Rounds of calls that are reduced to one value, on which the next round depends.
     Rounds,
+    /// Calls that have nothing to do with each other; and when all have ended, one that waits.
+    Again,
 }
 
 /// What is called.
@@ -181,6 +183,17 @@ fn in_rounds(size: usize, rounds: usize, wait_us: u64) -> Ended<(Instant, u64)> 
     Ok((started, centres))
 }
 
+/// What the program says in the log of its node, before the last call.
+pub(super) const HAVE_ENDED: &str = "all calls but one have ended";
+
+fn again(size: usize, wait_us: u64) -> Ended<u64> {
+    let all: Vec<_> = (0..size).map(|_| one(0)).collect();
+    barrier()?;
+    eprintln!("{HAVE_ENDED}");
+    let last = *one(wait_us).get()?;
+    Ok(last + all.len() as u64)
+}
+
 /// Makes the calls.
 ///
 /// # Errors
@@ -198,6 +211,7 @@ pub fn program(input: Input) -> Ended<Ran> {
         Shape::Product => product(size, wait_us)?,
         Shape::Lu => (started, lu(size, wait_us)?),
         Shape::Rounds => in_rounds(size, rounds, wait_us)?,
+        Shape::Again => (started, again(size, wait_us)?),
     };
     Ok(Ran { seconds: started.elapsed().as_secs_f64(), sum })
 }
