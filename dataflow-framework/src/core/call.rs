@@ -73,6 +73,8 @@ pub(crate) struct Manner {
     pub(crate) timeout: Option<Duration>,
     /// Whether it is run twice, and what it writes compared.
     pub(crate) is_checked: bool,
+    /// Whether it is told when it has run.
+    pub(crate) is_timed: bool,
 }
 
 /// What a call writes if its task fails.

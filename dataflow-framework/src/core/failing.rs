@@ -28,7 +28,12 @@ impl Graph {
             true if call.failures == call.options.retry => Failing::Defaults,
             _ => Failing::Nothing,
         };
-        Manner { failing, timeout: call.options.timeout, is_checked: self.is_checked }
+        Manner {
+            failing,
+            timeout: call.options.timeout,
+            is_checked: self.is_checked,
+            is_timed: self.observed.is_timed,
+        }
     }
 
     pub(super) fn failed(&mut self, id: CallId, failure: &Failure) {
@@ -36,6 +41,7 @@ impl Graph {
         call.failures += 1;
         if call.failures <= call.options.retry {
             self.figures.retries += 1;
+            self.observed.of(call.task).retries += 1;
             return self.begins_again(id);
         }
         call.state = CallState::Worker;
@@ -50,6 +56,7 @@ impl Graph {
         // A program that begins anew cancels the call again.
         if self.history.failure(id) != Some(CANCELLED) {
             self.failures.push(failure.clone());
+            self.observed.of(self.calls[&id].task).failed += 1;
             if on_failure == OnFailure::Fail {
                 self.fatal.get_or_insert_with(|| failure.clone());
             }
@@ -58,11 +65,13 @@ impl Graph {
 
     /// Takes in that a call has failed, and has written defaults.
     pub(super) fn ignored(&mut self, id: CallId, reason: &str) {
-        let task = self.calls[&id].task.name;
+        let of = self.calls[&id].task;
+        let task = of.name;
         // If it is made again, that was told before.
         if !self.history.is_ignored(id) {
             tracing::warn!(task, call = id, reason, "a call has failed, which is ignored");
             self.figures.ignored += 1;
+            self.observed.of(of).ignored += 1;
         }
         self.is_ignored(id);
     }
@@ -78,6 +87,7 @@ impl Graph {
             }
             call.state = CallState::Done;
             self.unfinished -= 1;
+            self.observed.gives_up(call.task, id);
             let (arguments, written) = (Arc::clone(&call.arguments), call.written(id));
             for id in written {
                 // If the call had run before, some may be there, or not be needed any more.

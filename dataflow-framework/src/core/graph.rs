@@ -20,6 +20,7 @@ use super::{
     levels::Levels,
     mark::Mark,
     members::{Member, Members},
+    observed::Observed,
     ready::Ready,
     rescue::AllKept,
     version::{Copies, Source, State, Version, VersionId},
@@ -62,6 +63,8 @@ pub(crate) struct Graph {
     /// Whether each call is run twice, and what it writes compared.
     pub(super) is_checked: bool,
     pub(super) figures: Figures,
+    /// What people may want to know.
+    pub(super) observed: Observed,
 }
 
 /// What is to be done.
@@ -126,6 +129,7 @@ impl Graph {
             fatal: None,
             is_checked: false,
             figures: Figures::default(),
+            observed: Observed::default(),
         }
     }
 
@@ -169,6 +173,7 @@ impl Graph {
             self.figures.dependencies += u64::from(version.depth > 0);
         }
         self.figures.calls += 1;
+        self.observed.called(task, id, depth, call.reads().map(|input| input.call));
         self.figures.depth = self.figures.depth.max(depth + 1);
         let is_over = !has_failed && self.history.has_ended(id);
         let mut copies = known.as_mut().map(|known| std::mem::take(&mut known.copies)).unwrap_or_default();
@@ -291,6 +296,7 @@ impl Graph {
             Outcome::Written { bytes, ns } => {
                 self.members.took(ns);
                 self.levels.ended(self.calls[&id].task, ns);
+                self.observed.of(self.calls[&id].task).ran(ns);
                 self.written(id, member, &bytes);
             }
             Outcome::Ignored { bytes, reason } => {
@@ -480,7 +486,7 @@ impl Graph {
         let has_one_run = manner.has_one_run() && call.failures == call.options.retry;
         self.members.assigned(member);
         self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Runs(member);
-        let (mut in_place, mut elsewhere) = (Vec::new(), Vec::new());
+        let (mut in_place, mut elsewhere, mut moved_bytes) = (Vec::new(), Vec::new(), 0);
         for argument in &*arguments {
             for read in argument.versions() {
                 let version = &self.versions[read];
@@ -490,6 +496,7 @@ impl Graph {
                 let is_named = elsewhere.iter().any(|source: &Source| source.version == *read);
                 if !copies.members.contains(&member) && !is_named {
                     let members = copies.members.clone();
+                    moved_bytes += copies.bytes;
                     elsewhere.push(Source { version: *read, mark: version.mark, members });
                 }
             }
@@ -497,6 +504,7 @@ impl Graph {
                 in_place.push(has_one_run && self.takes(id, member, *version));
             }
         }
+        self.observed.of(task).moved_bytes += moved_bytes;
         let assignment = Assignment { call: id, task, mark, arguments, in_place, manner, elsewhere };
         self.actions.push(Action::Assign(member, assignment));
     }

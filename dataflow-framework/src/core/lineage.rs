@@ -179,6 +179,7 @@ impl Graph {
             }
             self.unfinished += 1;
             self.figures.repeated += 1;
+            self.observed.of(call.task).repeated += 1;
             let arguments = Arc::clone(&call.arguments);
             let (mut missing, mut has_failed) = (0, false);
             for input in arguments.iter().flat_map(Argument::versions) {

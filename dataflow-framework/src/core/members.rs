@@ -47,6 +47,15 @@ pub(super) struct Members {
     has_mean: bool,
 }
 
+/// The members that run calls now, and are not about to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Crew {
+    pub(super) members: u64,
+    pub(super) workers: u64,
+    /// The number of members that take another call.
+    pub(super) with_room: u64,
+}
+
 /// What a member has to do.
 #[derive(Debug, Clone, Copy)]
 struct Load {
@@ -190,6 +199,17 @@ impl Members {
                 self.note(member);
             }
         }
+    }
+
+    /// Returns the members that run calls.
+    pub(super) fn crew(&self) -> Crew {
+        let mut crew = Crew::default();
+        for load in self.known.values().filter(|load| !load.is_leaving && load.workers > 0) {
+            crew.members += 1;
+            crew.workers += load.workers;
+            crew.with_room += u64::from(self.has_room(load));
+        }
+        crew
     }
 
     /// Returns their number.

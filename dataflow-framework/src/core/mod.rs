@@ -4,6 +4,7 @@
 mod call;
 mod calls;
 mod earlier;
+mod explain;
 mod failing;
 mod graph;
 mod history;
@@ -13,11 +14,14 @@ mod lineage;
 mod mark;
 mod members;
 mod nearness;
+mod observed;
 mod ready;
 mod rescue;
 mod version;
 #[cfg(test)]
 mod earlier_tests;
+#[cfg(test)]
+mod explain_tests;
 #[cfg(test)]
 mod graph_tests;
 #[cfg(test)]

@@ -207,6 +207,11 @@ impl Ready {
         self.all.len()
     }
 
+    /// Returns the number of calls that are more urgent than one that waits, or as urgent and earlier.
+    pub(super) fn before(&self, call: CallId) -> usize {
+        self.all.iter().position(|(_, other)| *other == call).unwrap_or(0)
+    }
+
     /// Orders all calls anew.
     pub(super) fn reorder(&mut self, levels: &Levels) {
         let again = |((priority, _), call): Key| ((priority, Reverse(levels.of(call))), call);

@@ -1,0 +1,164 @@
+//! What the graph can say to people: its calls by task and state, and why a call waits.
+//!
+//! Nothing is kept for that while calls are made and end, besides a few [counts](super::observed): everything is looked
+//! up when somebody asks, in a time that grows with the number of calls that are known.
+
+use dataflow_view::{Calls, Explanation, Input, Place, State, Summary};
+
+use super::{
+    call::{Call, CallId, CallState},
+    graph::Graph,
+    members::Member,
+    version::{State as VersionState, VersionId},
+};
+
+/// The maximum number of missing inputs that are named.
+const MISSING_MAX: usize = 20;
+
+impl Graph {
+    /// Has the graph of calls recorded, or tells when they run, from now on.
+    pub(crate) fn observe(&mut self, records: bool, times: bool) {
+        if records {
+            self.observed.record();
+        }
+        self.observed.is_timed = times;
+    }
+
+    /// Returns the calls by task and state.
+    pub(crate) fn summary(&mut self) -> Summary {
+        let mut unfinished = Vec::<[u64; 3]>::new();
+        for call in self.calls.values() {
+            let Some(state) = call.state.unfinished() else { continue };
+            let index = self.observed.index(call.task);
+            if unfinished.len() <= index {
+                unfinished.resize(index + 1, [0; 3]);
+            }
+            unfinished[index][state] += 1;
+        }
+        let crew = self.members.crew();
+        Summary {
+            tasks: self.observed.summaries(&unfinished),
+            nodes: u32::try_from(crew.members).unwrap_or(u32::MAX),
+            workers: u32::try_from(crew.workers).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Returns the calls that were recorded; `None` if they were not.
+    pub(crate) fn recorded(&self) -> Option<Calls> {
+        let states = self.calls.iter().filter(|(_, call)| call.state != CallState::Done);
+        self.observed.calls(states.map(|(id, call)| (*id, call.state.shown())))
+    }
+
+    /// Returns the names of the tasks, as [`task_index`](Self::task_index) counts them.
+    pub(crate) fn task_names(&self) -> Vec<String> {
+        self.observed.names()
+    }
+
+    /// Returns the position of the task of a call that is known.
+    pub(crate) fn task_index(&mut self, call: CallId) -> Option<usize> {
+        let task = self.task_of(call)?;
+        Some(self.observed.index(task))
+    }
+
+    /// Returns why a call waits, or what has become of it. `name` names members.
+    pub(crate) fn explain(&self, id: CallId, name: impl Fn(Member) -> String) -> Explanation {
+        let known = self.calls.get(&id);
+        let place = match known {
+            _ if id >= self.next() => Place::NotMade { next: self.next() },
+            Some(call) => self.place(id, call, name),
+            None => match self.reason(id) {
+                Some(reason) => Place::Failed { reason },
+                None if self.history().has_ended(id) => Place::Ended,
+                None => Place::Over,
+            },
+        };
+        Explanation {
+            call: id,
+            task: known.map(|call| call.task.name.to_owned()),
+            place,
+            failures: known.map_or(0, |call| call.failures),
+            losses: known.map_or(0, |call| call.deaths),
+        }
+    }
+
+    fn place(&self, id: CallId, call: &Call, name: impl Fn(Member) -> String) -> Place {
+        match call.state {
+            CallState::Inputs(_) => self.waits(call),
+            CallState::Worker => {
+                let crew = self.members.crew();
+                Place::Ready {
+                    before: self.ready.before(id) as u64,
+                    nodes: crew.members,
+                    with_room: crew.with_room,
+                    lacks: Vec::new(),
+                }
+            }
+            CallState::Runs(member) => Place::Runs { node: name(member) },
+            CallState::Done => match self.reason(id) {
+                Some(reason) => Place::Failed { reason },
+                None => Place::Ended,
+            },
+        }
+    }
+
+    fn waits(&self, call: &Call) -> Place {
+        let missing = call.reads().filter(|input| !self.versions[input].is_present());
+        let mut missing: Vec<_> = missing.collect();
+        missing.sort_unstable();
+        missing.dedup();
+        let more = missing.len().saturating_sub(MISSING_MAX) as u64;
+        let missing = missing.into_iter().take(MISSING_MAX).map(|input| self.missing(input));
+        Place::Waits { missing: missing.collect(), more }
+    }
+
+    fn missing(&self, VersionId { call, slot }: VersionId) -> Input {
+        let writer = self.calls.get(&call);
+        Input {
+            call,
+            slot,
+            task: writer.map(|writer| writer.task.name.to_owned()),
+            state: writer.map_or(State::Ended, |writer| writer.state.shown()),
+            is_made_again: self.history().has_ended(call),
+        }
+    }
+
+    /// Returns why a call was given up, as far as that is known.
+    fn reason(&self, id: CallId) -> Option<String> {
+        let failed = self.failures().iter().find(|failure| failure.call() == id);
+        let failed = failed.map(|failure| failure.reason().to_owned());
+        let failed = failed.or_else(|| self.history().failure(id).map(str::to_owned));
+        failed.or_else(|| {
+            // What it should have written tells why it is not there.
+            let (start, end) = (VersionId { call: id, slot: 0 }, VersionId { call: id, slot: u32::MAX });
+            let writes = self.calls.get(&id).map_or(1, |call| call.writes);
+            let written = (start.slot..writes.min(end.slot)).map(|slot| VersionId { call: id, slot });
+            let mut states =
+                written.filter_map(|version| self.versions.get(&version)).map(|known| &known.state);
+            states.find_map(|state| match state {
+                VersionState::Failed(failure) => Some(failure.to_string()),
+                _ => None,
+            })
+        })
+    }
+}
+
+impl CallState {
+    /// Returns the position of an unfinished state among those.
+    fn unfinished(self) -> Option<usize> {
+        match self {
+            Self::Inputs(_) => Some(0),
+            Self::Worker => Some(1),
+            Self::Runs(_) => Some(2),
+            Self::Done => None,
+        }
+    }
+
+    fn shown(self) -> State {
+        match self {
+            Self::Inputs(_) => State::Waiting,
+            Self::Worker => State::Ready,
+            Self::Runs(_) => State::Running,
+            Self::Done => State::Ended,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What is noted of calls for people: how many of each task there were and what they have cost; and, if it is asked for,
+//! which of them read what which others write.
+
+use dataflow_view::{CALLS_MAX, Call, Calls, State, TaskSummary};
+
+use super::call::CallId;
+use crate::task::TaskDef;
+
+/// What is noted of the calls of a program.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    tallies: Vec<Tally>,
+    /// There if the graph of calls is recorded.
+    recording: Option<Recording>,
+    /// Whether it is told when each call runs.
+    pub(super) is_timed: bool,
+}
+
+/// What is counted of the calls of a task.
+#[derive(Debug)]
+pub(super) struct Tally {
+    pub(super) task: &'static TaskDef,
+    /// The calls that were made.
+    pub(super) made: u64,
+    /// Those that were given up: failed, or cancelled with others.
+    pub(super) given_up: u64,
+    pub(super) failed: u64,
+    pub(super) ignored: u64,
+    pub(super) retries: u64,
+    pub(super) repeated: u64,
+    runs: u64,
+    total_ns: u64,
+    max_ns: u64,
+    pub(super) moved_bytes: u64,
+}
+
+/// The calls in the order in which they were made.
+#[derive(Debug, Default)]
+struct Recording {
+    calls: Vec<Call>,
+    reads: Vec<(u32, u32)>,
+    omitted: u64,
+}
+
+impl Observed {
+    /// Has the graph of calls recorded from now on.
+    pub(super) fn record(&mut self) {
+        self.recording.get_or_insert_default();
+    }
+
+    /// Returns what is counted of a task.
+    pub(super) fn of(&mut self, task: &'static TaskDef) -> &mut Tally {
+        let index = self.index(task);
+        &mut self.tallies[index]
+    }
+
+    /// Returns the position of a task among those that were called. A program has few.
+    pub(super) fn index(&mut self, task: &'static TaskDef) -> usize {
+        let is_it = |tally: &Tally| (tally.task.name, tally.task.module) == (task.name, task.module);
+        self.tallies.iter().position(is_it).unwrap_or_else(|| {
+            self.tallies.push(Tally::new(task));
+            self.tallies.len() - 1
+        })
+    }
+
+    /// Notes a call, on which level it is, and which calls write what it reads.
+    pub(super) fn called(
+        &mut self,
+        task: &'static TaskDef,
+        id: CallId,
+        level: u64,
+        inputs: impl Iterator<Item = CallId>,
+    ) {
+        let index = self.index(task);
+        self.tallies[index].made += 1;
+        if let Some(recording) = &mut self.recording {
+            recording.add(index, id, level, inputs);
+        }
+    }
+
+    /// Notes that a call is given up.
+    pub(super) fn gives_up(&mut self, task: &'static TaskDef, id: CallId) {
+        self.of(task).given_up += 1;
+        let recording = self.recording.as_mut();
+        if let Some((recording, index)) = recording.and_then(|it| it.position(id).map(|index| (it, index))) {
+            recording.calls[index].state = State::Failed;
+        }
+    }
+
+    /// Returns the calls as they were recorded, with the states that some have now; `None` if they were not.
+    pub(super) fn calls(&self, states: impl Iterator<Item = (CallId, State)>) -> Option<Calls> {
+        let recording = self.recording.as_ref()?;
+        let mut calls = recording.calls.clone();
+        for (id, state) in states {
+            if let Some(index) = recording.position(id) {
+                calls[index].state = state;
+            }
+        }
+        let reads = recording.reads.clone();
+        Some(Calls { tasks: self.names(), calls, reads, omitted: recording.omitted })
+    }
+
+    /// Returns the names of the tasks that were called.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.tallies.iter().map(|tally| tally.task.name.to_owned()).collect()
+    }
+
+    /// Returns what was counted, for each task with the numbers of its calls that wait, are ready, and run.
+    pub(super) fn summaries(&self, unfinished: &[[u64; 3]]) -> Vec<TaskSummary> {
+        let unfinished = unfinished.iter().copied().chain(std::iter::repeat([0; 3]));
+        self.tallies.iter().zip(unfinished).map(|(tally, unfinished)| tally.summary(unfinished)).collect()
+    }
+}
+
+impl Tally {
+    fn new(task: &'static TaskDef) -> Self {
+        Self {
+            task,
+            made: 0,
+            given_up: 0,
+            failed: 0,
+            ignored: 0,
+            retries: 0,
+            repeated: 0,
+            runs: 0,
+            total_ns: 0,
+            max_ns: 0,
+            moved_bytes: 0,
+        }
+    }
+
+    /// Notes that a call has run so long.
+    pub(super) fn ran(&mut self, ns: u64) {
+        self.runs += 1;
+        self.total_ns += ns;
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    fn summary(&self, [waiting, ready, running]: [u64; 3]) -> TaskSummary {
+        TaskSummary {
+            task: self.task.name.to_owned(),
+            waiting,
+            ready,
+            running,
+            ended: self.made.saturating_sub(waiting + ready + running + self.given_up),
+            failed: self.failed,
+            cancelled: self.given_up.saturating_sub(self.failed),
+            ignored: self.ignored,
+            retries: self.retries,
+            repeated: self.repeated,
+            runs: self.runs,
+            total_ns: self.total_ns,
+            max_ns: self.max_ns,
+            moved_bytes: self.moved_bytes,
+        }
+    }
+}
+
+impl Recording {
+    fn add(&mut self, task: usize, number: CallId, level: u64, inputs: impl Iterator<Item = CallId>) {
+        if self.calls.len() >= CALLS_MAX {
+            self.omitted += 1;
+            return;
+        }
+        let reader = u32::try_from(self.calls.len()).expect("there are few enough");
+        let writers = inputs.filter_map(|input| self.position(input));
+        let reads: Vec<_> =
+            writers.filter_map(|writer| Some((u32::try_from(writer).ok()?, reader))).collect();
+        self.reads.extend(reads);
+        self.calls.push(Call {
+            number,
+            task: u16::try_from(task).unwrap_or(u16::MAX),
+            level: u32::try_from(level).unwrap_or(u32::MAX),
+            // What is unfinished is known to the graph.
+            state: State::Ended,
+        });
+    }
+
+    /// Returns the position of a call; `None` if it is not recorded, or the number is that of data.
+    fn position(&self, id: CallId) -> Option<usize> {
+        self.calls.binary_search_by_key(&id, |call| call.number).ok()
+    }
+}

@@ -1,0 +1,157 @@
+//! A picture of a program: groups of calls, and arrows from those that write to those that read.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    calls::{Call, State},
+    units::count,
+};
+
+/// A picture of the calls of a program, small enough to be looked at. See [`Calls::diagram`](crate::Calls::diagram).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Diagram {
+    /// Groups of calls.
+    pub groups: Vec<Group>,
+    /// What they read of each other.
+    pub arrows: Vec<Arrow>,
+    /// The number of arrows that are not in it, since they are too many.
+    pub arrows_omitted: u64,
+    /// The number of calls that are not in it, since they are too many.
+    pub omitted: u64,
+}
+
+/// Calls of one task and about one level.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// The name of the task.
+    pub task: String,
+    /// The row in which it stands: those that it reads from stand in one before, or in the same one.
+    pub row: u32,
+    /// The least and the greatest level of its calls.
+    pub levels: (u32, u32),
+    /// The number of its calls.
+    pub calls: u64,
+    /// The least number of a call.
+    pub first: u64,
+    /// The number of calls in each [state](State::ALL).
+    pub states: [u64; 5],
+    /// How often one of the calls reads what another one of them writes.
+    pub within: u64,
+}
+
+/// What the calls of one group read of another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrow {
+    /// The position of the group that writes.
+    pub from: usize,
+    /// The position of the group that reads.
+    pub to: usize,
+    /// How often.
+    pub reads: u64,
+}
+
+impl Group {
+    pub(crate) fn new(task: String, row: u32, call: &Call) -> Self {
+        let levels = (call.level, call.level);
+        Self { task, row, levels, calls: 0, first: call.number, states: [0; 5], within: 0 }
+    }
+
+    pub(crate) fn add(&mut self, call: &Call) {
+        self.calls += 1;
+        self.first = self.first.min(call.number);
+        self.levels = (self.levels.0.min(call.level), self.levels.1.max(call.level));
+        self.states[call.state.index()] += 1;
+    }
+
+    /// Returns the state in which it is shown: one that asks for attention, or else that of what remains to be done.
+    pub fn state(&self) -> State {
+        let order = [State::Failed, State::Running, State::Ready, State::Waiting];
+        order.into_iter().find(|state| self.states[state.index()] > 0).unwrap_or(State::Ended)
+    }
+
+    /// Returns what is written into its box: the number of the call, or of the calls.
+    pub(crate) fn label(&self) -> String {
+        match self.calls {
+            1 => format!("{} #{}", self.task, self.first),
+            calls => format!("{} × {}", self.task, count(calls)),
+        }
+    }
+
+    /// Returns everything that is known of it.
+    pub(crate) fn description(&self) -> String {
+        let levels = match self.levels {
+            (least, most) if least == most => format!("level {least}"),
+            (least, most) => format!("levels {least} to {most}"),
+        };
+        let states = State::ALL.into_iter().filter(|state| self.states[state.index()] > 0);
+        let states = states.map(|state| format!("{} {}", count(self.states[state.index()]), state.name()));
+        let states: Vec<_> = states.collect();
+        format!("{}, {levels}: {}", self.label(), states.join(", "))
+    }
+}
+
+impl Diagram {
+    /// Returns the number of calls in it.
+    pub fn calls(&self) -> u64 {
+        self.groups.iter().map(|group| group.calls).sum()
+    }
+
+    /// Keeps so many arrows, those that stand for the most inputs.
+    pub(crate) fn keep_strongest(&mut self, arrows_max: usize) {
+        if self.arrows.len() > arrows_max {
+            self.arrows.sort_by_key(|arrow| (std::cmp::Reverse(arrow.reads), arrow.from, arrow.to));
+            self.arrows_omitted += (self.arrows.len() - arrows_max) as u64;
+            self.arrows.truncate(arrows_max);
+        }
+    }
+
+    /// Returns what is said below the picture.
+    pub(crate) fn caption(&self) -> String {
+        let omitted = match self.omitted {
+            0 => String::new(),
+            omitted => format!(", the first ones; {} later ones are not shown", count(omitted)),
+        };
+        let arrows_omitted = match self.arrows_omitted {
+            0 => String::new(),
+            omitted => format!("; {} thin arrows are not shown", count(omitted)),
+        };
+        format!("{} calls{omitted}{arrows_omitted}", count(self.calls()))
+    }
+
+    /// Returns the arrows between groups that there are: those of a picture from outside may name others.
+    pub(crate) fn sound_arrows(&self) -> impl Iterator<Item = &Arrow> {
+        self.arrows.iter().filter(|arrow| arrow.from.max(arrow.to) < self.groups.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arrow, Diagram, Group};
+    use crate::calls::{Call, State};
+
+    fn group(states: &[State]) -> Group {
+        let call = |state| Call { number: 7, task: 0, level: 3, state };
+        let mut group = Group::new("task".to_owned(), 3, &call(State::Waiting));
+        states.iter().for_each(|state| group.add(&call(*state)));
+        group
+    }
+
+    #[test]
+    fn a_group_is_shown_in_the_state_that_asks_for_attention() {
+        assert_eq!(group(&[State::Ended, State::Running, State::Failed]).state(), State::Failed);
+        assert_eq!(group(&[State::Ended, State::Waiting, State::Ready]).state(), State::Ready);
+        assert_eq!(group(&[State::Ended]).state(), State::Ended);
+        let told = group(&[State::Ended, State::Ended, State::Running]).description();
+        assert_eq!(told, "task × 3, level 3: 1 running, 2 ended");
+    }
+
+    #[test]
+    fn of_too_many_arrows_the_strongest_remain() {
+        let arrows = (1..=5).map(|reads| Arrow { from: 0, to: 0, reads }).collect();
+        let mut diagram = Diagram { groups: vec![group(&[])], arrows, ..Diagram::default() };
+        diagram.keep_strongest(2);
+        assert_eq!(diagram.arrows.iter().map(|arrow| arrow.reads).collect::<Vec<_>>(), [5, 4]);
+        assert!(diagram.caption().contains("3 thin arrows"));
+    }
+}

@@ -1,0 +1,77 @@
+//! A picture in the language of Graphviz.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use crate::{calls::State, diagram::Diagram, units::count};
+
+impl Diagram {
+    /// Returns the picture in DOT, for `dot` and other programs that draw graphs.
+    pub fn dot(&self) -> String {
+        let mut text =
+            "digraph workflow {\n  rankdir=TB;\n  node [shape=box, style=\"rounded,filled\"];\n".to_owned();
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "  label={};", quoted(&self.caption()));
+        let mut rows = BTreeMap::<u32, Vec<usize>>::new();
+        for (number, group) in self.groups.iter().enumerate() {
+            let (label, tip) = (quoted(&group.label()), quoted(&group.description()));
+            let colour = colour(group.state());
+            let _ = writeln!(text, "  g{number} [label={label}, tooltip={tip}, fillcolor=\"{colour}\"];");
+            rows.entry(group.row).or_default().push(number);
+        }
+        for row in rows.values().filter(|row| row.len() > 1) {
+            let row: Vec<_> = row.iter().map(|number| format!("g{number}")).collect();
+            let _ = writeln!(text, "  {{ rank=same; {} }}", row.join("; "));
+        }
+        for arrow in self.sound_arrows() {
+            let label =
+                if arrow.reads > 1 { format!(" [label=\"{}\"]", count(arrow.reads)) } else { String::new() };
+            let _ = writeln!(text, "  g{} -> g{}{label};", arrow.from, arrow.to);
+        }
+        text + "}\n"
+    }
+}
+
+/// Returns the colour of a state.
+pub(crate) fn colour(state: State) -> &'static str {
+    match state {
+        State::Waiting => "#eeeeee",
+        State::Ready => "#fff2b3",
+        State::Running => "#b3d9ff",
+        State::Ended => "#c8e6c9",
+        State::Failed => "#ffb3b3",
+    }
+}
+
+/// Returns a text as a string of DOT.
+fn quoted(text: &str) -> String {
+    let escaped: String = text
+        .chars()
+        .flat_map(|c| match c {
+            '"' | '\\' => vec!['\\', c],
+            c if c.is_control() => vec![' '],
+            c => vec![c],
+        })
+        .collect();
+    format!("\"{escaped}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Call, Calls, State};
+
+    #[test]
+    fn every_group_and_arrow_is_in_it() {
+        let call = |number, level| Call { number, task: 0, level, state: State::Ended };
+        let calls = Calls {
+            tasks: vec!["say \"hi\"\\n".to_owned()],
+            calls: vec![call(0, 0), call(1, 0), call(5, 1)],
+            reads: vec![(0, 2), (1, 2), (1, 2)],
+            omitted: 0,
+        };
+        let dot = calls.diagram().dot();
+        assert!(dot.contains(r#"g2 [label="say \"hi\"\\n #5", tooltip="#), "{dot}");
+        assert!(dot.contains("{ rank=same; g0; g1 }"), "{dot}");
+        assert!(dot.contains("  g0 -> g2;\n") && dot.contains("  g1 -> g2 [label=\"2\"];\n"), "{dot}");
+        assert!(dot.ends_with("}\n"));
+    }
+}

@@ -1,0 +1,198 @@
+//! Why a call waits, or what has become of it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{calls::State, units::count};
+
+/// What is known of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The number of the call.
+    pub call: u64,
+    /// Its task, if it is known still.
+    pub task: Option<String>,
+    /// How it stands.
+    #[serde(flatten)]
+    pub place: Place,
+    /// How often it was tried and has failed.
+    pub failures: u32,
+    /// How many nodes were lost to which it was given.
+    pub losses: u32,
+}
+
+/// How a call stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Place {
+    /// The program has not made it.
+    NotMade {
+        /// The number that its next call will have.
+        next: u64,
+    },
+    /// It waits for what it reads.
+    Waits {
+        /// What is missing: the first of it.
+        missing: Vec<Input>,
+        /// The number of further inputs that are missing.
+        more: u64,
+    },
+    /// It waits for a worker.
+    Ready {
+        /// The number of calls that begin before it.
+        before: u64,
+        /// The number of nodes that run calls, and do not leave.
+        nodes: u64,
+        /// The number of those that take another call now.
+        with_room: u64,
+        /// What no node has that it needs; empty if some node has everything.
+        lacks: Vec<String>,
+    },
+    /// It was given to a node, which runs it or will do so next.
+    Runs {
+        /// The node.
+        node: String,
+    },
+    /// It has written what it should.
+    Ended,
+    /// It has failed, or something on which it depends.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// It is over, or it is the number of data that the program has brought in: nothing is known of it any more.
+    Over,
+}
+
+/// Something that a call reads and that is not there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// The call that writes it.
+    pub call: u64,
+    /// Which of the data that this call writes it is, from 0.
+    pub slot: u32,
+    /// The task of this call.
+    pub task: Option<String>,
+    /// The state of this call.
+    pub state: State,
+    /// Whether it was there before, and is made again since it was lost.
+    pub is_made_again: bool,
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { call, task, place, failures, losses } = self;
+        match task {
+            Some(task) => write!(f, "call {call} of `{task}` {place}")?,
+            None => write!(f, "call {call} {place}")?,
+        }
+        if *failures > 0 {
+            write!(f, "\nit has failed {} before", times(*failures))?;
+        }
+        if *losses > 0 {
+            write!(f, "\nit was given to nodes that were lost {}", times(*losses))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotMade { next: 0 } => write!(f, "was not made yet: the program has made none"),
+            Self::NotMade { next } => {
+                write!(f, "was not made yet: the program has made those up to {}", next - 1)
+            }
+            Self::Waits { missing, more } => {
+                write!(f, "waits for {} of its inputs:", count(missing.len() as u64 + more))?;
+                missing.iter().try_for_each(|input| write!(f, "\n  {input}"))?;
+                if *more > 0 { write!(f, "\n  and {} more", count(*more)) } else { Ok(()) }
+            }
+            Self::Ready { lacks, .. } if !lacks.is_empty() => {
+                write!(f, "can run on no node that is there: {}", lacks.join("; "))
+            }
+            Self::Ready { nodes: 0, .. } => write!(f, "could begin, but no node runs calls"),
+            Self::Ready { before, nodes, with_room, .. } => write!(
+                f,
+                "could begin: {} calls come before it, and {} of {} nodes take another call now",
+                count(*before),
+                count(*with_room),
+                count(*nodes),
+            ),
+            Self::Runs { node } => write!(f, "was given to {node}, which runs it, or will do so next"),
+            Self::Ended => write!(f, "has ended"),
+            Self::Failed { reason } => write!(f, "has failed: {reason}"),
+            Self::Over => write!(f, "is over, or is data that the program has brought in"),
+        }
+    }
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { call, slot, task, state, is_made_again } = self;
+        let of = task.as_ref().map_or_else(String::new, |task| format!(" of `{task}`"));
+        let again = if *is_made_again { ", which makes it again since it was lost" } else { "" };
+        write!(f, "what call {call}{of} writes (number {slot}); that call is {}{again}", state.name())
+    }
+}
+
+fn times(number: u32) -> String {
+    match number {
+        1 => "once".to_owned(),
+        number => format!("{number} times"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Explanation, Input, Place};
+    use crate::State;
+
+    fn said(place: Place) -> String {
+        let task = Some("multiply".to_owned());
+        Explanation { call: 7, task, place, failures: 2, losses: 0 }.to_string()
+    }
+
+    #[test]
+    fn an_explanation_says_what_is_missing_and_who_writes_it() {
+        let input = Input {
+            call: 3,
+            slot: 0,
+            task: Some("block".to_owned()),
+            state: State::Running,
+            is_made_again: true,
+        };
+        let expected = "\
+call 7 of `multiply` waits for 12 of its inputs:
+  what call 3 of `block` writes (number 0); that call is running, which makes it again since it was lost
+  and 11 more
+it has failed 2 times before";
+        assert_eq!(said(Place::Waits { missing: vec![input], more: 11 }), expected);
+    }
+
+    #[test]
+    fn an_explanation_says_which_nodes_there_are() {
+        let ready = |nodes, lacks: &[&str]| Place::Ready {
+            before: 4,
+            nodes,
+            with_room: 1,
+            lacks: lacks.iter().map(|lack| (*lack).to_owned()).collect(),
+        };
+        assert!(
+            said(ready(2, &[])).contains("4 calls come before it, and 1 of 2 nodes take another call now")
+        );
+        assert!(said(ready(0, &[])).contains("no node runs calls"));
+        assert!(
+            said(ready(2, &["no node has 8 cores"])).contains("no node that is there: no node has 8 cores")
+        );
+    }
+
+    #[test]
+    fn an_explanation_is_an_object_with_a_state() {
+        let explanation = Explanation { call: 7, task: None, place: Place::Ended, failures: 0, losses: 0 };
+        let json = serde_json::to_value(&explanation).unwrap();
+        assert_eq!(json["state"], "ended");
+        assert_eq!(serde_json::from_value::<Explanation>(json).unwrap(), explanation);
+    }
+}

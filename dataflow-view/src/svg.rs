@@ -1,0 +1,133 @@
+//! A picture as SVG, which every browser shows. What is known of a box appears when the mouse is over it.
+
+use std::fmt::Write as _;
+
+use crate::{
+    calls::State,
+    diagram::{Arrow, Diagram},
+    dot::colour,
+    layout::{BOX_HEIGHT, Layout, MARGIN, layout},
+    units::count,
+};
+
+/// The height of the lines below the picture, in pixels.
+const LEGEND_HEIGHT: f64 = 44.0;
+
+/// The least width of a picture, in which the legend has room.
+const WIDTH_MIN: f64 = 480.0;
+
+impl Diagram {
+    /// Returns the picture as SVG.
+    pub fn svg(&self) -> String {
+        let laid_out = layout(self);
+        let (width, height) = (laid_out.width.max(WIDTH_MIN), laid_out.height + LEGEND_HEIGHT);
+        let mut text = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+             viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+             <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerUnits=\"userSpaceOnUse\" \
+             markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path d=\"M0,0 L8,4 L0,8 z\" fill=\"#777777\"/>\
+             </marker></defs>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+        );
+        for arrow in self.sound_arrows() {
+            draw_arrow(&mut text, *arrow, &laid_out);
+        }
+        for (group, place) in self.groups.iter().zip(&laid_out.boxes) {
+            let (label, told) = (escaped(&group.label()), escaped(&group.description()));
+            // Writing into a string cannot fail.
+            let _ = writeln!(
+                text,
+                "<g><title>{told}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{BOX_HEIGHT:.1}\" \
+                 rx=\"5\" fill=\"{}\" stroke=\"#777777\"/><text x=\"{:.1}\" y=\"{:.1}\" \
+                 text-anchor=\"middle\">{label}</text></g>",
+                place.x,
+                place.y,
+                place.width,
+                colour(group.state()),
+                place.middle(),
+                place.y + BOX_HEIGHT / 2.0 + 4.0,
+            );
+        }
+        self.draw_legend(&mut text, laid_out.height);
+        text + "</svg>\n"
+    }
+
+    fn draw_legend(&self, text: &mut String, y: f64) {
+        let mut x = MARGIN;
+        for state in State::ALL {
+            let _ = writeln!(
+                text,
+                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"14\" height=\"14\" fill=\"{}\" stroke=\"#777777\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                y,
+                colour(state),
+                x + 20.0,
+                y + 11.0,
+                state.name(),
+            );
+            x += 85.0;
+        }
+        let caption = escaped(&self.caption());
+        let _ = writeln!(text, "<text x=\"{MARGIN:.1}\" y=\"{:.1}\">{caption}</text>", y + 32.0);
+    }
+}
+
+/// Draws an arrow from the lower edge of a box to the upper edge of another one; or in an arc, if that is in the same row.
+fn draw_arrow(text: &mut String, Arrow { from, to, reads }: Arrow, laid_out: &Layout) {
+    let (from, to) = (laid_out.boxes[from], laid_out.boxes[to]);
+    let (x, y, to_x) = (from.middle(), from.y + BOX_HEIGHT, to.middle());
+    let is_below = to.y > from.y;
+    let to_y = if is_below { to.y } else { to.y + BOX_HEIGHT };
+    let reach = if is_below { (to_y - y) / 2.0 } else { BOX_HEIGHT };
+    let (bend, to_bend) = (y + reach, if is_below { to_y - reach } else { to_y + reach });
+    // Ten times as many inputs are a pixel more.
+    let stroke = 1.0 + (reads as f64).log10();
+    let _ = writeln!(
+        text,
+        "<path d=\"M{x:.1},{y:.1} C{x:.1},{bend:.1} {to_x:.1},{to_bend:.1} {to_x:.1},{to_y:.1}\" fill=\"none\" \
+         stroke=\"#999999\" stroke-width=\"{stroke:.1}\" marker-end=\"url(#tip)\"><title>{} inputs</title></path>",
+        count(reads),
+    );
+}
+
+/// Returns a text as a part of XML, without characters that may not be in it.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Call, Calls, Diagram, State};
+
+    #[test]
+    fn a_picture_has_a_box_for_each_group_and_a_line_for_each_arrow() {
+        let call = |number, level| Call { number, task: 0, level, state: State::Running };
+        let calls = Calls {
+            tasks: vec!["less<T> & more".to_owned()],
+            calls: vec![call(0, 0), call(1, 1)],
+            reads: vec![(0, 1)],
+            omitted: 3,
+        };
+        let svg = calls.diagram().svg();
+        assert!(svg.contains("less&lt;T&gt; &amp; more #1") && !svg.contains("less<"), "{svg}");
+        assert_eq!(svg.matches("<g>").count(), 2);
+        assert_eq!(svg.matches("<path d=\"M").count(), 2, "the arrow, and the tip of all arrows");
+        assert!(svg.contains("2 calls, the first ones; 3 later ones are not shown"), "{svg}");
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn a_program_without_calls_has_a_picture() {
+        assert!(Diagram::default().svg().contains("0 calls"));
+    }
+}
