@@ -1,11 +1,14 @@
 //! The command line of a program: `solve` runs it here, `submit` on the nodes of a cluster, `node` is one of them.
 
+mod looking;
+
 use std::{marker::PhantomData, process::ExitCode};
 
 use clap::Args;
 pub use taskwork_cli::{Failure, Shown};
 use taskwork_cli::{Kinds, NoMore, Prepared};
 
+use self::looking::Looking;
 use crate::{Main, Program, Workflow, WorkflowError};
 
 /// A program with a command line.
@@ -109,6 +112,8 @@ struct Options<O: Args> {
     #[arg(long)]
     check: bool,
     #[command(flatten)]
+    looking: Looking,
+    #[command(flatten)]
     own: O,
 }
 
@@ -123,18 +128,25 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
         kinds.add::<Main<P>>("main");
     }
 
-    fn prepare(Options { sequential, check, own }: Self::Arguments) -> Result<Prepared, Failure> {
+    fn prepare(Options { sequential, check, looking, own }: Self::Arguments) -> Result<Prepared, Failure> {
         let arguments = P::arguments(own)?;
         if sequential {
+            looking.refuse_sequential()?;
             let workflow = Workflow::new(P::tasks()).map(Workflow::sequential);
             let workflow = workflow.map(|workflow| if check { workflow.checked() } else { workflow });
             let output: Result<_, WorkflowError> =
                 workflow.and_then(|workflow| workflow.run(|| P::run(&arguments)));
             return Ok(Prepared::at_once(P::show(output.map_err(Failure::failed)?)));
         }
-        let job = if check { Main::<P>::checked_job(arguments) } else { Main::<P>::job(arguments) };
-        Ok(Prepared::new("main", job, |report| {
-            Ok(P::show(Main::<P>::returned(&report).map_err(Failure::failed)?))
+        let job = Main::<P>::observed_job(arguments, check, looking.observe());
+        let line = looking.line();
+        Ok(Prepared::watched("main", job, line, move |report| {
+            let observation = Main::<P>::observed(&report).unwrap_or_default();
+            // Also if the program has failed: then they are most of interest.
+            looking.write(&observation)?;
+            let mut shown = P::show(Main::<P>::returned(&report).map_err(Failure::failed)?);
+            looking.add(&observation, &mut shown);
+            Ok(shown)
         }))
     }
 }

@@ -107,6 +107,7 @@ mod failing_tests;
 mod tests;
 
 pub use dataflow_macros::task;
+pub use dataflow_view as view;
 
 pub use self::{
     array::{Array, Element},
@@ -116,7 +117,7 @@ pub use self::{
     file::{File, PublishError, Run, set_work_dir},
     node::time_left,
     options::{OnFailure, Options},
-    program::{Data, Group, Ref, RefMut, Workflow, WorkflowError, barrier, group, reduce},
+    program::{Data, Group, Observe, Ref, RefMut, Workflow, WorkflowError, barrier, group, reduce},
     task::{TaskDef, Tasks, TwoOfOneName},
     value::Datum,
 };

@@ -92,9 +92,53 @@ impl Tasks {
     }
 }
 
-/// Lists the tasks of a program, by the names of their functions, for [`Workflow::new`](crate::Workflow::new).
+/// Lists the tasks of a program, by the names of their functions, for [`Workflow::new`](crate::Workflow::new); or makes
+/// tasks of functions that are somewhere else, such as those of a library that knows nothing of tasks.
+///
+/// # Examples
+/// ```
+/// use dataflow_framework::{Data, Workflow, tasks};
+///
+/// mod linear {
+///     # #![allow(clippy::ptr_arg)]
+///     pub fn scale(vector: &mut Vec<f64>, by: f64) {
+///         vector.iter_mut().for_each(|x| *x *= by);
+///     }
+///
+///     pub fn sum(vector: &Vec<f64>) -> f64 {
+///         vector.iter().sum()
+///     }
+/// }
+///
+/// tasks! {
+///     /// Scales a vector.
+///     fn scale(vector: &mut Vec<f64>, by: f64) = linear::scale;
+///     fn sum(vector: &Vec<f64>) -> f64 = linear::sum { retry = 3, priority = 1 };
+/// }
+///
+/// let sum = Workflow::new(tasks![scale, sum])?.run(|| {
+///     let mut vector = Data::new(vec![1.0, 2.0]);
+///     scale(&mut vector, 10.0);
+///     sum(&vector).get().map(|sum| *sum)
+/// })?;
+/// assert_eq!(sum, 30.0);
+/// # Ok::<(), dataflow_framework::WorkflowError>(())
+/// ```
 #[macro_export]
 macro_rules! tasks {
+    ($(
+        $(#[$attribute:meta])*
+        $visible:vis fn $name:ident($($parameter:ident: $of:ty),* $(,)?) $(-> $result:ty)? = $function:path
+        $({ $($options:tt)* })?;
+    )+) => {
+        $(
+            #[$crate::task($($($options)*)?)]
+            $(#[$attribute])*
+            $visible fn $name($($parameter: $of),*) $(-> $result)? {
+                $function($($parameter),*)
+            }
+        )+
+    };
     ($($task:path),* $(,)?) => {
         [$(&<$task>::TASK),*]
     };

@@ -162,7 +162,7 @@ fn otherwise(
     (function, quote!(::core::option::Option::Some(Self::otherwise)))
 }
 
-fn parameter(Parameter { name, access, of }: &Parameter) -> TokenStream {
+pub(crate) fn parameter(Parameter { name, access, of }: &Parameter) -> TokenStream {
     match access {
         Access::Read => quote!(#name: &::dataflow_framework::Data<#of>),
         Access::ReadAll => quote!(#name: &[::dataflow_framework::Data<#of>]),
@@ -181,7 +181,7 @@ fn pass(Parameter { name, access, .. }: &Parameter) -> TokenStream {
 }
 
 /// Returns the type that a call returns: a handle for each result.
-fn handles(Returned { results, is_tuple, .. }: &Returned) -> TokenStream {
+pub(crate) fn handles(Returned { results, is_tuple, .. }: &Returned) -> TokenStream {
     let handles = results.iter().map(|of: &Type| quote!(::dataflow_framework::Data<#of>));
     match (results.len(), is_tuple) {
         (0, _) => quote!(()),

@@ -2,22 +2,39 @@
 //!
 //! A function with the attribute becomes two items of its name: a function that calls the task, and a struct that
 //! holds the task's description, and the options of a call. `signature.rs` reads the function, `expand.rs` writes the
-//! items, `options.rs` reads the attribute's arguments.
+//! items, `options.rs` reads the attribute's arguments, and `methods.rs` makes functions of methods.
 
 mod expand;
+mod methods;
 mod options;
 mod signature;
 
 use proc_macro::TokenStream;
-use syn::{ItemFn, parse_macro_input};
+use syn::{Error, Item, ItemFn, parse_macro_input, spanned::Spanned as _};
 
-/// Makes a function a task. See the front page of `dataflow-framework`.
+/// Makes a function a task, or marked methods of a type. See the front page of `dataflow-framework`.
 #[proc_macro_attribute]
 pub fn task(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let options = parse_macro_input!(arguments as options::Options);
-    let function = parse_macro_input!(item as ItemFn);
-    match signature::Signature::read(&function) {
-        Ok(signature) => expand::task(&function, &signature, &options).into(),
+    match parse_macro_input!(item as Item) {
+        Item::Fn(function) => of_function(&function, &options),
+        Item::Impl(methods) if options.are_none() => {
+            methods::tasks(methods).unwrap_or_else(Error::into_compile_error).into()
+        }
+        Item::Impl(methods) => {
+            let reason = "options stand with each method, `#[task(retry = 3)]`, and not with the `impl`";
+            Error::new(methods.self_ty.span(), reason).into_compile_error().into()
+        }
+        other => {
+            let reason = "a task is a function, or an `impl` whose methods are tasks";
+            Error::new(other.span(), reason).into_compile_error().into()
+        }
+    }
+}
+
+fn of_function(function: &ItemFn, options: &options::Options) -> TokenStream {
+    match signature::Signature::read(function) {
+        Ok(signature) => expand::task(function, &signature, options).into(),
         Err(error) => {
             // The function itself stays, so that its uses are no errors, too.
             let error = error.into_compile_error();

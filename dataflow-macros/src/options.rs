@@ -24,6 +24,11 @@ const ON_FAILURE: [(&str, &str); 3] =
 const IGNORE: &str = "Ignore";
 
 impl Options {
+    /// Returns whether none is given.
+    pub(crate) fn are_none(&self) -> bool {
+        self.given.is_empty()
+    }
+
     /// Returns whether failures of the task are ignored.
     pub(crate) fn ignores(&self) -> bool {
         self.ignores

@@ -90,7 +90,7 @@ impl Parameter {
 }
 
 fn access(of: &Type) -> Result<(Access, Type)> {
-    let reference = match of {
+    let reference = match ungrouped(of) {
         Type::Reference(reference) => reference,
         Type::ImplTrait(_) => {
             return Err(Error::new(
@@ -106,7 +106,7 @@ fn access(of: &Type) -> Result<(Access, Type)> {
             "what a task reads lives as long as its call: leave the lifetime out",
         ));
     }
-    let of = &*reference.elem;
+    let of = ungrouped(&reference.elem);
     match of {
         Type::Slice(slice) => match &*slice.elem {
             Type::Reference(element) if element.mutability.is_none() && reference.mutability.is_none() => {
@@ -131,6 +131,7 @@ impl Returned {
         let ReturnType::Type(_, of) = output else {
             return Ok(Self { results: Vec::new(), is_tuple: false, may_fail: false });
         };
+        let of = ungrouped(of);
         match success(of) {
             Some(of) => Self::results(&of, true),
             None => Self::results(of, false),
@@ -146,6 +147,14 @@ impl Returned {
             of => (vec![of.clone()], false),
         };
         Ok(Self { results, is_tuple, may_fail })
+    }
+}
+
+/// Returns a type without what `macro_rules` puts around it.
+fn ungrouped(of: &Type) -> &Type {
+    match of {
+        Type::Group(group) => ungrouped(&group.elem),
+        of => of,
     }
 }
 

@@ -9,6 +9,9 @@ use crate::diagram::{Arrow, Diagram, Group};
 /// The maximum number of calls that are recorded. Each takes some twenty bytes, and eight for each of its inputs.
 pub const CALLS_MAX: usize = 200_000;
 
+/// The maximum number of inputs that are recorded. Calls after that are not recorded.
+pub const READS_MAX: usize = 1_000_000;
+
 /// The maximum number of calls of which each has a place of its own in a picture.
 const SINGLE_MAX: usize = 150;
 

@@ -1,6 +1,7 @@
 //! A picture of a program: groups of calls, and arrows from those that write to those that read.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     calls::{Call, State},
@@ -92,6 +93,11 @@ impl Group {
 }
 
 impl Diagram {
+    /// Returns what a node shows of a program that has ended.
+    pub fn shown(sight: &Value) -> Option<Self> {
+        Self::deserialize(&sight["workflow"]["graph"]).ok()
+    }
+
     /// Returns the number of calls in it.
     pub fn calls(&self) -> u64 {
         self.groups.iter().map(|group| group.calls).sum()
@@ -133,7 +139,9 @@ mod tests {
     fn group(states: &[State]) -> Group {
         let call = |state| Call { number: 7, task: 0, level: 3, state };
         let mut group = Group::new("task".to_owned(), 3, &call(State::Waiting));
-        states.iter().for_each(|state| group.add(&call(*state)));
+        for state in states {
+            group.add(&call(*state));
+        }
         group
     }
 

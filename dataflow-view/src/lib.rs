@@ -13,11 +13,13 @@ mod dot;
 mod svg;
 mod trace;
 mod explanation;
+mod observation;
 
 pub use self::{
-    calls::{CALLS_MAX, Call, Calls, State},
+    calls::{CALLS_MAX, Call, Calls, READS_MAX, State},
     diagram::{Arrow, Diagram, Group},
     explanation::{Explanation, Input, Place},
+    observation::Observation,
     summary::{Summary, TaskSummary},
     trace::{Instant, SPANS_MAX, Span, Trace},
 };

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::units::{bytes, count, time};
 
@@ -108,6 +109,16 @@ impl Summary {
             total.add(task);
         }
         total
+    }
+
+    /// Returns what a node shows of a program.
+    pub fn shown(sight: &Value) -> Option<Self> {
+        Self::deserialize(&sight["workflow"]["summary"]).ok()
+    }
+
+    /// Returns the tasks for scripts.
+    pub fn json(&self) -> Value {
+        json!(self.tasks)
     }
 
     /// Returns a line of progress: the calls by their states.

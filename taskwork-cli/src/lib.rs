@@ -77,6 +77,7 @@ mod target;
 mod interrupts;
 mod log;
 mod watch;
+mod picture;
 mod solve;
 mod node;
 mod submit;
@@ -84,6 +85,7 @@ pub mod operator;
 
 pub use self::{
     failure::Failure,
+    picture::{write_graph, write_trace},
     prepared::{Prepared, Shown},
     program::{NoMore, Program, main, run},
 };

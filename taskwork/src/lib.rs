@@ -139,7 +139,7 @@ pub use crate::{
     client::{Client, ClientBuilder, ClientError},
     companion::{
         Companion, CompanionContext, CompanionEvent, Journal, JournalError, Messenger, NotSent, Refusal,
-        Rescue, Written,
+        Rescue, Sight, Witness, Written,
     },
     config::{Limits, NODES_MAX, WORKERS_MAX},
     context::{Context, Hunger},

@@ -1,6 +1,7 @@
 //! What each node reports about its part in a job: for people only. The protocol does not depend on it.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     counted::Requests,
@@ -34,8 +35,20 @@ pub struct NodeFigures<F> {
     /// What would be lost with the node; `None` from nodes that work on nothing or do not report it.
     #[serde(default)]
     pub ledger: Option<Ledger>,
+    /// What the companion of the job on the node shows of it, if that is of interest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sight: Option<Sight>,
     /// When it reported this, in milliseconds since 1970 by its own clock.
     pub at_ms: u64,
+}
+
+/// What the companion of a job on a node shows of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sight {
+    /// Of what several nodes show, that of the highest rank counts: the others have shown theirs before.
+    pub rank: u64,
+    /// What is shown, in a form that the framework and whoever looks agree on.
+    pub content: Value,
 }
 
 /// What stands in ZooKeeper of what a node holds, for other nodes to continue from if it is lost.

@@ -13,6 +13,7 @@
 //! | [`mail`] | what does a node send to another one that the network does not reach |
 //! | [`figures`] | what each node has done for a job |
 //! | [`suggestion`] | what does a user suggest to a running job |
+//! | [`question`] | what does a user want to know of a running job |
 //! | [`tidy`] | which znodes are no longer needed |
 //!
 //! The recipes are written against [`Store`], a small trait with ZooKeeper's interface and nothing more.
@@ -54,6 +55,7 @@ pub mod figures;
 pub mod journal;
 pub mod mail;
 pub mod suggestion;
+pub mod question;
 pub mod tidy;
 #[cfg(test)]
 mod recipes_tests;

@@ -16,6 +16,7 @@
 //!     vars/<name>               variables; they outlive an attempt
 //!     figures/<node>            what a node reports about its part in the job
 //!     suggestions/s-<key>-<number>   what a user suggests to the job, and the answer
+//!     questions/q-<key>         what a user wants to know of the job, and the answer
 //!     journal                   who writes what must not happen twice; its version is the fence
 //!     journal/e-<number>        an entry of it
 //!     journal/c-<version>-<number>/<k>   the same in chunks, if it is large
@@ -265,6 +266,16 @@ impl JobPaths {
     /// Returns the folder of suggestions.
     pub fn suggestions(&self) -> String {
         format!("{}/suggestions", self.0)
+    }
+
+    /// Returns the folder of questions.
+    pub fn questions(&self) -> String {
+        format!("{}/questions", self.0)
+    }
+
+    /// Returns the path of a question.
+    pub fn question(&self, name: &str) -> String {
+        format!("{}/questions/{name}", self.0)
     }
 
     /// Returns the path of a suggestion.

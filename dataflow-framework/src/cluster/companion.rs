@@ -1,6 +1,10 @@
 //! The companion of a job: an event at a time.
 
-use std::{future::ready, sync::Arc, time::Duration};
+use std::{
+    future::ready,
+    sync::{Arc, Weak, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use taskwork::{CompanionContext, CompanionEvent, Refusal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -23,6 +27,9 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
     let crew = Crew::start(&station.queue, workers)
         .map_err(|error| format!("no thread could be started: {error}"))?;
     station.starts(cx.messenger().clone(), cx.node(), workers);
+    let witness: Weak<Station> = Arc::downgrade(&station);
+    cx.is_witnessed_by(witness);
+    station.is_public.store(cx.is_public(), Relaxed);
     let begun = Instant::now();
     let now_ms = || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let mut looks = interval(LOOK);

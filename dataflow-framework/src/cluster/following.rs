@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::message::{News, Order, Run};
 use crate::{
     core::{Assignment, CallId, Frame, Held, History, Line, Outcome, VersionId},
-    node::{Inventory, Peer, Report, Site, Told},
+    node::{Inventory, Peer, Report, Site, Timing, Told},
     task::Tasks,
 };
 
@@ -176,6 +176,10 @@ impl Report for Following {
             Outcome::Ignored { bytes, reason } => News::Ignored { call, bytes, reason },
             Outcome::Failed(failure) => News::Failed { call, reason: failure.reason().to_owned() },
         });
+    }
+
+    fn timed(&self, timing: Timing) {
+        self.say(&News::Timed(timing));
     }
 
     fn holds(&self, held: Vec<Held>) {

@@ -145,6 +145,7 @@ impl Leading {
         let follower = self.others.known().by_node.remove(&node);
         self.engine.site.is_gone(node);
         if let Some(Follower { member, .. }) = follower {
+            self.engine.happened_to(member, "gone");
             let (before, repeated) = self.engine.change(|graph| {
                 let before = graph.figures().repeated;
                 graph.lost(member);
@@ -175,10 +176,23 @@ impl Leading {
             return;
         }
         let is_all_told = all.iter().any(|news| matches!(news, News::AllTold));
+        self.note(member, &all);
         // At once, so that what follows from it is decided and sent at once.
         self.engine.change(|graph| all.into_iter().for_each(|news| self.hear(graph, member, news)));
         if is_all_told {
             self.has_told(from);
+        }
+    }
+
+    /// Notes what is of interest to people.
+    fn note(&self, member: Member, all: &[News]) {
+        for news in all {
+            match news {
+                News::TakesPart(_) => self.engine.happened_to(member, "joined"),
+                News::Leaves => self.engine.happened_to(member, "leaves"),
+                News::Timed(timing) => self.engine.timed_on(member, *timing),
+                _ => {}
+            }
         }
     }
 
@@ -192,7 +206,7 @@ impl Leading {
                 }
             }
             News::Remembers(history) => graph.remembers(history),
-            News::AllTold => {}
+            News::AllTold | News::Timed(_) => {}
             News::Written { call, versions, ns } => {
                 let bytes = versions.iter().map(Told::bytes).collect();
                 graph.ended(call, member, Outcome::Written { bytes, ns });

@@ -9,7 +9,8 @@ use std::{
     sync::Arc,
 };
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use dataflow_view::Observation;
+use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned};
 use taskwork::{Companion, Context, Job, Outcome, Output, Report, Task};
 
 use super::{
@@ -20,7 +21,7 @@ use super::{
 use crate::{
     core::{Divergence, Mark},
     failure::Failed,
-    program::{Flow, Stopped},
+    program::{Flow, Observe, Stopped},
     task::{TaskDef, Tasks},
     value::{decode, encode},
 };
@@ -92,17 +93,33 @@ pub struct Main<P> {
     /// How often the program was started.
     generation: u64,
     is_checked: bool,
+    observe: Observe,
     program: PhantomData<fn() -> P>,
 }
 
 /// What a program has returned, encoded.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Returned(Option<Result<Vec<u8>, String>>);
+pub struct Returned {
+    result: Option<Result<Vec<u8>, String>>,
+    /// What was observed of it, encoded.
+    #[serde(serialize_with = "if_binary")]
+    observation: Option<Vec<u8>>,
+}
+
+/// Leaves out what nobody could read, where the result is shown to people.
+#[allow(clippy::ref_option, reason = "serde passes it like this")]
+fn if_binary<S: Serializer>(observation: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
+    if serializer.is_human_readable() {
+        serializer.serialize_none()
+    } else {
+        observation.serialize(serializer)
+    }
+}
 
 impl Output for Returned {
     fn merge(&mut self, other: Self) {
         // There is one task.
-        if other.0.is_some() {
+        if other.result.is_some() {
             *self = other;
         }
     }
@@ -118,13 +135,25 @@ impl<P: Program> Main<P> {
     }
 
     pub(crate) fn root() -> Self {
-        Self { generation: 0, is_checked: false, program: PhantomData }
+        Self { generation: 0, is_checked: false, observe: Observe::default(), program: PhantomData }
     }
 
     /// Creates a job that runs the program, and each task twice, to compare what it writes. See
     /// [`Workflow::checked`](crate::Workflow::checked).
     pub fn checked_job(arguments: P::Arguments) -> Job<Self> {
-        Job::new(Self { generation: 0, is_checked: true, program: PhantomData }, arguments)
+        Job::new(Self { is_checked: true, ..Self::root() }, arguments)
+    }
+
+    /// Creates a job that runs the program and records what is asked for, with each task run twice if `is_checked`. See
+    /// [`observed`](Self::observed).
+    pub fn observed_job(arguments: P::Arguments, is_checked: bool, observe: Observe) -> Job<Self> {
+        Job::new(Self { is_checked, observe, ..Self::root() }, arguments)
+    }
+
+    /// Returns what was observed of the program, whether it has failed or not; `None` if it was not run to its end.
+    pub fn observed(report: &Report<Self>) -> Option<Observation> {
+        let encoded = report.output.observation.as_ref()?;
+        decode(encoded).inspect_err(|error| tracing::warn!(reason = error.reason, "it cannot be read")).ok()
     }
 
     /// Returns what the program has returned.
@@ -132,7 +161,7 @@ impl<P: Program> Main<P> {
     /// # Errors
     /// If the program has failed.
     pub fn returned(report: &Report<Self>) -> Result<P::Output, Box<dyn Error + Send + Sync>> {
-        match &report.output.0 {
+        match &report.output.result {
             Some(Ok(bytes)) => decode(bytes).map_err(|Failed { reason }| reason.into()),
             Some(Err(reason)) => Err(reason.clone().into()),
             None => Err("the program was not run to its end".into()),
@@ -161,13 +190,15 @@ impl<P: Program> Task for Main<P> {
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let Some(Handle(station)) = cx.companion::<Handle>() else {
-            *cx.output() = Returned(Some(Err("the node has no companion for this job".to_owned())));
+            let result = Some(Err("the node has no companion for this job".to_owned()));
+            *cx.output() = Returned { result, observation: None };
             return Outcome::Complete;
         };
         match station.tell(|| cx.waker()) {
             Told::Waits => Outcome::Wait,
             Told::Returned(result) => {
-                *cx.output() = Returned(Some(result));
+                let observation = station.engine().and_then(|(engine, _)| encode(&engine.observation()).ok());
+                *cx.output() = Returned { result: Some(result), observation };
                 Outcome::Complete
             }
             Told::Begin => {
@@ -177,6 +208,7 @@ impl<P: Program> Task for Main<P> {
                     if self.is_checked {
                         leading.engine.check();
                     }
+                    leading.engine.observe(station.observes(self.observe));
                     begin::<P>(station, leading, cx.shared_arc());
                 }
                 Outcome::Wait

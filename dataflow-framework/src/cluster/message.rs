@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     core::{Argument, CallId, Frame, Held, History, Manner, Mark, VersionId},
     failure::Failed,
-    node::{Ask, Missing, Piece, Told},
+    node::{Ask, Missing, Piece, Timing, Told},
     value::{decode, encode},
 };
 
@@ -75,6 +75,8 @@ pub(super) enum News {
     Remembers(History),
     /// That was all of earlier runs.
     AllTold,
+    /// When a call has run, before its end is told.
+    Timed(Timing),
     Written {
         call: CallId,
         versions: Vec<Told>,

@@ -25,5 +25,6 @@ mod leading;
 mod main_task;
 mod message;
 mod station;
+mod witness;
 
 pub use self::main_task::{Main, Program, Returned};

@@ -2,22 +2,27 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
-use taskwork::{Messenger, Rescue, Waker};
+use taskwork::{Messenger, Rescue, Sight, Waker};
 use tokio::sync::Notify;
 
 use super::{
     following::{Following, Memory, lock},
     leading::Leading,
     message::{Content, Message, Run},
+    witness,
 };
 #[cfg(feature = "simulation")]
 use crate::simulation::Seen;
 use crate::{
     node::{Peer, Queue, Site},
     platform::Platform,
+    program::{Engine, Observe},
     task::Tasks,
 };
 
@@ -28,6 +33,8 @@ pub(super) struct Station {
     pub(super) queue: Arc<Queue>,
     site: Arc<Site>,
     memory: Memory,
+    /// Whether others can look at the job.
+    pub(super) is_public: AtomicBool,
     state: Mutex<State>,
     /// Something is to be sent, or to be noticed.
     pub(super) wake: Arc<Notify>,
@@ -45,6 +52,8 @@ struct State {
     is_leaving: bool,
     /// What the node waits for before it does.
     rescue: Option<Rescue>,
+    /// What is shown of the program when it has ended here.
+    last_sight: Option<Sight>,
 }
 
 /// How messages are sent.
@@ -93,6 +102,7 @@ impl Station {
             program: Progress::NotBegun,
             is_leaving: false,
             rescue: None,
+            last_sight: None,
         };
         Self {
             tasks: Arc::new(tasks),
@@ -100,6 +110,7 @@ impl Station {
             site: Arc::new(Site::new(Arc::clone(&queue), true)),
             queue,
             memory: Memory::default(),
+            is_public: AtomicBool::new(false),
             state: Mutex::new(state),
             wake: Arc::default(),
         }
@@ -319,6 +330,27 @@ impl Station {
         }
     }
 
+    /// Returns the engine of the program if that is on this node, and how often the program was started.
+    pub(super) fn engine(&self) -> Option<(Arc<Engine>, u64)> {
+        match &self.lock().role {
+            Role::Leads(leading) => Some((Arc::clone(&leading.engine), leading.run.generation)),
+            Role::Idle | Role::Follows(_) => None,
+        }
+    }
+
+    /// Returns what is to be recorded of a program: its graph also if others can look at the job, who may ask for it.
+    pub(super) fn observes(&self, asked: Observe) -> Observe {
+        Observe { graph: asked.graph || self.is_public.load(Relaxed), ..asked }
+    }
+
+    /// Returns what is shown of the program to people.
+    pub(super) fn shows(&self) -> Option<Sight> {
+        match self.engine() {
+            Some((engine, generation)) => Some(witness::of_running(generation, &engine.summary())),
+            None => self.lock().last_sight.clone(),
+        }
+    }
+
     /// Prepares for leaving: what only this node has is copied to others; and the program stops, if it is here, since
     /// its task moves to another node.
     pub(super) fn leaves(&self, rescue: Rescue) {
@@ -347,7 +379,10 @@ impl Station {
 
     /// Ends everything.
     pub(super) fn end(&self) {
+        let last =
+            self.engine().map(|(engine, generation)| witness::of_ended(generation, &engine.observation()));
         let mut state = self.lock();
+        state.last_sight = last;
         state.post = None;
         state.rescue = None;
         let role = std::mem::replace(&mut state.role, Role::Idle);

@@ -1,7 +1,7 @@
 //! What is noted of calls for people: how many of each task there were and what they have cost; and, if it is asked for,
 //! which of them read what which others write.
 
-use dataflow_view::{CALLS_MAX, Call, Calls, State, TaskSummary};
+use dataflow_view::{CALLS_MAX, Call, Calls, READS_MAX, State, TaskSummary};
 
 use super::call::CallId;
 use crate::task::TaskDef;
@@ -158,7 +158,7 @@ impl Tally {
 
 impl Recording {
     fn add(&mut self, task: usize, number: CallId, level: u64, inputs: impl Iterator<Item = CallId>) {
-        if self.calls.len() >= CALLS_MAX {
+        if self.calls.len() >= CALLS_MAX || self.reads.len() >= READS_MAX {
             self.omitted += 1;
             return;
         }

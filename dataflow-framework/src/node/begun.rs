@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{attempt, deadline::Deadline, queue::Continues, site::Site};
-use crate::{core::Assignment, value::Value};
+use super::{attempt, deadline::Deadline, queue::Continues, site::Site, stopwatch::Lap};
+use crate::{
+    core::{Assignment, Outcome},
+    value::Value,
+};
 
 /// A call that has begun on a site.
 pub(crate) struct Begun {
@@ -18,23 +21,31 @@ pub(crate) struct Begun {
     pub(super) deadline: Option<Instant>,
     pub(super) watch: Option<Deadline>,
     pub(super) since: Instant,
+    /// There if it is timed.
+    pub(super) lap: Option<Lap>,
 }
 
 impl Begun {
     /// Runs it to its end, and tells that.
     pub(crate) fn run(self) -> Continues {
-        let Self { site, epoch, assignment, inputs, deadline, mut watch, since } = self;
+        let Self { site, epoch, assignment, inputs, deadline, mut watch, since, lap } = self;
         let written = attempt::run(&assignment, inputs, deadline);
         let is_late = watch.take().is_some_and(|deadline| !deadline.meet());
         if is_late {
+            // Its worker is free again, although its thread is not.
+            let _timing = lap.map(|lap| site.stopwatch.ends(&lap, 0, false));
             // Its failure was told, and another thread has taken the place of this one.
             return Continues::Elsewhere;
         }
         let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let outcome = site.outcome(&assignment, written, ns);
         let (call, mark) = (assignment.call, assignment.mark);
+        let is_well = matches!(outcome, Outcome::Written { .. });
         // Its inputs are not in use any more when the next call is assigned.
         drop(assignment);
+        if let Some(lap) = lap {
+            site.tell_timing(epoch, site.stopwatch.ends(&lap, ns, is_well));
+        }
         site.tell(epoch, (call, mark), outcome);
         Continues::Here
     }

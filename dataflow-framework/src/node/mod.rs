@@ -8,6 +8,7 @@ mod invocation;
 mod queue;
 mod site;
 mod small;
+mod stopwatch;
 mod store;
 
 /// Another node, as the runtime names it.
@@ -21,4 +22,5 @@ pub(crate) use self::{
     queue::{Crew, Queue},
     site::{Inventory, Report, Site},
     small::Told,
+    stopwatch::Timing,
 };

@@ -25,7 +25,7 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Bell,
     deadlines: Arc<Deadlines>,
-    pub(super) platform: Platform,
+    pub(crate) platform: Platform,
 }
 
 /// A call of a site that waits for a thread.

@@ -20,6 +20,7 @@ use super::{
     deadline::{self, Deadline},
     fetches::{Arrived, Ask, Fetches, GivenUp, Missing, Piece},
     queue::Queue,
+    stopwatch::{Stopwatch, Timing},
     store::Store,
 };
 #[cfg(feature = "simulation")]
@@ -35,6 +36,9 @@ use crate::{
 pub(crate) trait Report: Send + Sync {
     /// Tells how a call has ended.
     fn ended(&self, call: CallId, outcome: Outcome);
+
+    /// Tells when a call has run, before its end is told.
+    fn timed(&self, timing: Timing);
 
     /// Tells what a call has written that was begun in an earlier run of the program, before its end is told.
     fn holds(&self, held: Vec<Held>);
@@ -58,6 +62,8 @@ pub(crate) struct Site {
     /// Whether versions may be moved, so that their sizes are of interest.
     has_peers: bool,
     is_over: AtomicBool,
+    /// Times the calls of which that is asked for.
+    pub(super) stopwatch: Stopwatch,
 }
 
 /// What the site does now.
@@ -91,6 +97,7 @@ impl Site {
             duty: Mutex::default(),
             has_peers,
             is_over: AtomicBool::new(false),
+            stopwatch: Stopwatch::default(),
         }
     }
 
@@ -110,6 +117,7 @@ impl Site {
     pub(crate) fn begin(&self, report: Weak<dyn Report>) -> Inventory {
         *self.fetches() = Fetches::default();
         drop(self.queue.take_back(self));
+        self.stopwatch.forget();
         let mut duty = self.duty();
         duty.epoch += 1;
         duty.report = Some(report);
@@ -144,6 +152,9 @@ impl Site {
 
     /// Takes in a call, which runs when what it reads is here. `missing` is what was not when the call was assigned.
     pub(crate) fn assign(self: &Arc<Self>, epoch: u64, assignment: Assignment, mut missing: Vec<Missing>) {
+        if assignment.manner.is_timed {
+            self.stopwatch.assigned(assignment.call, Instant::now());
+        }
         if missing.is_empty() {
             return self.queue.push(Arc::clone(self), epoch, assignment);
         }
@@ -238,6 +249,9 @@ impl Site {
             _ => {}
         }
         for assignment in ready {
+            if assignment.manner.is_timed {
+                self.stopwatch.arrived(assignment.call, Instant::now());
+            }
             self.queue.push(Arc::clone(self), epoch, assignment);
         }
     }
@@ -275,8 +289,9 @@ impl Site {
             Some(timeout) => self.watch(epoch, &assignment, &inputs, timeout),
             None => (None, None),
         };
+        let lap = assignment.manner.is_timed.then(|| self.stopwatch.begins(call, Instant::now()));
         let (site, since) = (Arc::clone(self), Instant::now());
-        Some(Begun { site, epoch, assignment, inputs, deadline, watch, since })
+        Some(Begun { site, epoch, assignment, inputs, deadline, watch, since, lap })
     }
 
     /// Keeps what a call has written, and returns how it has ended.
@@ -301,6 +316,16 @@ impl Site {
             Ok(Written::ByTask(written)) => Outcome::Written { bytes: put(written), ns },
             Ok(Written::Defaults(written, reason)) => Outcome::Ignored { bytes: put(written), reason },
             Err(Failed { reason }) => Outcome::Failed(Failure::new(task.name, call, reason)),
+        }
+    }
+
+    /// Tells when a call has run, if it was timed.
+    pub(super) fn tell_timing(&self, epoch: u64, timing: Timing) {
+        let duty = self.duty();
+        let report = duty.report.as_ref().filter(|_| duty.epoch == epoch).and_then(Weak::upgrade);
+        drop(duty);
+        if let Some(report) = report {
+            report.timed(timing);
         }
     }
 

@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use super::recorder::Recorder;
 use crate::{
     core::{
         Action, Assignment, CallId, Divergence, Graph, Held, History, Input, Member, NewCall, Outcome,
@@ -16,7 +17,7 @@ use crate::{
     },
     failure::Failure,
     figures::Figures,
-    node::{Inventory, Missing, Peer, Queue, Report, Site},
+    node::{Inventory, Missing, Peer, Queue, Report, Site, Timing},
     platform::Bell,
     value::Value,
 };
@@ -29,11 +30,11 @@ pub(crate) struct Engine {
     pub(crate) site: Arc<Site>,
     /// The number of this run of the program at its site.
     epoch: AtomicU64,
-    queue: Arc<Queue>,
+    pub(super) queue: Arc<Queue>,
     /// Whether calls are run by the program itself, each where it is made.
     is_sequential: bool,
     ahead_max: usize,
-    others: Option<Arc<dyn Others>>,
+    pub(super) others: Option<Arc<dyn Others>>,
     /// Whether nothing is needed any more that only this node has, after it was to leave.
     may_go: AtomicBool,
 }
@@ -59,8 +60,10 @@ pub(crate) trait Others: Send + Sync {
     fn flush(&self, brings: bool);
 }
 
-struct State {
-    graph: Graph,
+pub(super) struct State {
+    pub(super) graph: Graph,
+    /// There if it is recorded when calls run.
+    pub(super) recorder: Option<Recorder>,
     awaited: Option<Awaited>,
     /// Whether the program is to end at once.
     is_halted: bool,
@@ -124,7 +127,7 @@ impl Engine {
     }
 
     fn with_graph(graph: Graph, site: Arc<Site>, queue: Arc<Queue>, ahead_max: usize) -> Self {
-        let state = State { graph, awaited: None, is_halted: false, is_stopped: false };
+        let state = State { graph, recorder: None, awaited: None, is_halted: false, is_stopped: false };
         Self {
             state: Mutex::new(state),
             happened: Bell::default(),
@@ -161,7 +164,7 @@ impl Engine {
         self.lock().graph.check();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -457,6 +460,10 @@ impl After {
 impl Report for Engine {
     fn ended(&self, call: CallId, outcome: Outcome) {
         self.change(|graph| graph.ended(call, Member::HERE, outcome));
+    }
+
+    fn timed(&self, timing: Timing) {
+        self.timed_on(Member::HERE, timing);
     }
 
     fn holds(&self, held: Vec<Held>) {

@@ -5,6 +5,8 @@ mod data;
 mod engine;
 mod flow;
 mod group;
+mod observing;
+mod recorder;
 mod reduce;
 mod workflow;
 
@@ -12,6 +14,7 @@ pub use self::{
     calling::Calling,
     data::{Data, Ref, RefMut},
     group::{Group, barrier, group},
+    observing::Observe,
     reduce::reduce,
     workflow::{Workflow, WorkflowError},
 };

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
+use dataflow_view::Summary;
 use serde_json::json;
 use taskwork::{
     Figures, JobId, SetAside,
@@ -22,7 +23,8 @@ struct Facts {
 
 pub(super) async fn run(desk: &Desk, id: &JobId, timeline: bool) -> Result<(), Failure> {
     let facts = Facts { id: id.clone(), job: desk.client.job(id).await? };
-    let text = || facts.text() + &if timeline { facts.timeline_text() } else { String::new() };
+    let text =
+        || facts.text() + &facts.calls_text() + &if timeline { facts.timeline_text() } else { String::new() };
     desk.say(|| facts.json(), text);
     Ok(())
 }
@@ -57,6 +59,7 @@ impl Facts {
             fields.insert("requests".to_owned(), json!(requests));
             fields.insert("nodes".to_owned(), json!(nodes));
             fields.insert("timeline".to_owned(), json!(timeline));
+            fields.insert("calls_by_task".to_owned(), json!(self.summary().map(|summary| summary.json())));
             fields.insert("unwritten_ms".to_owned(), json!(self.job.unwritten_ms()));
             let unprotected: Vec<&str> = self.job.unprotected().map(|(node, _)| node).collect();
             fields.insert("unprotected".to_owned(), json!(unprotected));
@@ -149,6 +152,16 @@ impl Facts {
             text += &self.node_table();
         }
         text
+    }
+
+    /// Returns the calls by task and state if the job is a workflow.
+    fn summary(&self) -> Option<Summary> {
+        Summary::shown(&self.job.sight()?)
+    }
+
+    fn calls_text(&self) -> String {
+        self.summary()
+            .map_or_else(String::new, |summary| format!("\n{}\n{}", summary.line(), summary.table()))
     }
 
     /// Returns the events of the job: time, node, event and details, in order as far as the nodes' clocks

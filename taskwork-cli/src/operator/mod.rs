@@ -10,6 +10,7 @@ mod ledger;
 mod status;
 mod table;
 mod wait;
+mod workflow;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -101,6 +102,8 @@ struct Job {
     /// Also list the events and their times.
     #[arg(long)]
     timeline: bool,
+    #[command(flatten)]
+    workflow: workflow::Arguments,
 }
 
 #[derive(Debug, clap::Args)]
@@ -235,7 +238,10 @@ impl Desk {
             Command::Status(_) | Command::Doctor(_) => status::run(self).await?,
             Command::Nodes(_) => nodes::run(self).await?,
             Command::Jobs(_) => jobs::run(self).await?,
-            Command::Job(Job { of, timeline }) => job::run(self, &of.job, timeline).await?,
+            Command::Job(Job { of, workflow, .. }) if workflow.is_given() => {
+                workflow::run(self, &of.job, &workflow).await?;
+            }
+            Command::Job(Job { of, timeline, .. }) => job::run(self, &of.job, timeline).await?,
             Command::Result(OfJob { job, .. }) => return act::result(self, &job).await,
             Command::Wait(OfJob { job, .. }) => return wait::run(self, &job).await,
             Command::Drain(Drain { node, wait, timeout, .. }) => {

@@ -9,11 +9,12 @@ use zk::{
     figures::{self, Ledger, NodeFigures},
     job::{self, JobRecord, JobWatch, Retried},
     quarantine::{self, AboutTask},
-    suggestion,
+    question, suggestion,
 };
 
 use super::{Client, ClientError, Overview, Stage};
 use crate::{
+    companion::highest,
     figures::Figures,
     id::JobId,
     report::SetAside,
@@ -73,6 +74,11 @@ impl JobDetails {
             requests += work.published.requests;
         }
         (sum(self.nodes.iter().map(|work| &work.published)), requests)
+    }
+
+    /// Returns what the job's companion shows ([`Witness`](crate::Witness)), if it has one that does.
+    pub fn sight(&self) -> Option<serde_json::Value> {
+        highest(self.nodes.iter().filter_map(|work| work.published.sight.clone()))
     }
 
     /// Returns the nodes that work on the job now.
@@ -357,6 +363,44 @@ impl Client {
         let reason = format!(
             "no node has answered within {waited} s; what was said stays with job {job} until one works on it"
         );
+        Err(ClientError::TimedOut { reason })
+    }
+
+    /// Asks the companions of a job that runs a question, and waits for the answer of the one that knows. See
+    /// [`Witness`](crate::Witness).
+    ///
+    /// # Errors
+    /// If there is no such job, it is over, no node has answered in time, or ZooKeeper was unavailable for too long.
+    pub async fn ask_about(
+        &self,
+        job: &JobId,
+        asked: serde_json::Value,
+        timeout: Duration,
+    ) -> Result<serde_json::Value, ClientError> {
+        let record = self.record(job).await?;
+        if record.state.is_over() {
+            return Err(not_that(job, &record, "only one that runs can be asked"));
+        }
+        // The key identifies the question when the request is repeated.
+        let (key, asked) = (&format!("{:032x}", rand::rng().random::<u128>()), &asked);
+        let name =
+            &self
+                .ask(|store| async move {
+                    question::ask(&*store, self.cluster(), &job.0, key, asked.clone()).await
+                })
+                .await?;
+        let answered =
+            self.ask(|store| async move { question::answered(&*store, self.cluster(), &job.0, name).await });
+        if let Ok(answer) = time::timeout(timeout, answered).await {
+            return answer;
+        }
+        self.ask(|store| async move {
+            question::withdraw(&*store, self.cluster(), &job.0, name).await;
+            Ok::<_, zk::Error>(())
+        })
+        .await?;
+        let waited = timeout.as_secs_f64();
+        let reason = format!("no node that works on job {job} has answered within {waited} s");
         Err(ClientError::TimedOut { reason })
     }
 

@@ -12,7 +12,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{CompanionEvent, Refusal, Rescue};
+use super::{CompanionEvent, Refusal, Rescue, sight::Seat};
 use crate::id::NodeId;
 
 /// The maximum number of messages that wait for a companion.
@@ -29,6 +29,8 @@ const REFUSALS_MAX: usize = 1_024;
 pub(crate) struct Desk {
     state: Mutex<State>,
     changed: Notify,
+    /// Who tells people what the companion knows.
+    pub(crate) witness: Seat,
 }
 
 #[derive(Debug, Default)]

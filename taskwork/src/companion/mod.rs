@@ -50,14 +50,24 @@
 
 mod desk;
 mod journal;
+mod sight;
 
-use std::{any::Any, fmt, future::Future, pin::Pin, sync::Arc};
+use std::{
+    any::Any,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Weak},
+};
 
 use thiserror::Error;
 use tokio::{sync::oneshot, time::Instant};
 
-pub use self::journal::{Journal, JournalError, Written};
-pub(crate) use self::{desk::Desk, journal::Request as JournalRequest};
+pub use self::{
+    journal::{Journal, JournalError, Written},
+    sight::{Sight, Witness},
+};
+pub(crate) use self::{desk::Desk, journal::Request as JournalRequest, sight::highest};
 use crate::id::{JobId, NodeId};
 
 /// The maximum size of a message to a companion, in bytes.
@@ -115,6 +125,7 @@ impl fmt::Debug for Companion {
 pub struct CompanionContext {
     job: JobId,
     workers: usize,
+    is_public: bool,
     desk: Arc<Desk>,
     messenger: Messenger,
     journal: Journal,
@@ -124,11 +135,12 @@ impl CompanionContext {
     pub(crate) fn new(
         job: JobId,
         (node, workers): (NodeId, usize),
+        is_public: bool,
         desk: Arc<Desk>,
         outbox: Arc<dyn Outbox>,
         journal: Journal,
     ) -> Self {
-        Self { job, workers, desk, messenger: Messenger { node, outbox }, journal }
+        Self { job, workers, is_public, desk, messenger: Messenger { node, outbox }, journal }
     }
 
     /// Returns the job.
@@ -144,6 +156,16 @@ impl CompanionContext {
     /// Returns the number of workers of the node. They are those of all jobs on which it works.
     pub fn workers(&self) -> usize {
         self.workers
+    }
+
+    /// Returns whether others can look at the job: it runs on a cluster, and not within one process.
+    pub fn is_public(&self) -> bool {
+        self.is_public
+    }
+
+    /// Names who tells people what this companion knows of the job, as long as that is there. The first one stays.
+    pub fn is_witnessed_by(&self, witness: Weak<dyn Witness>) {
+        self.desk.witness.take(witness);
     }
 
     /// Returns what sends messages, also from other threads: clones are the same.

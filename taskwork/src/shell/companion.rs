@@ -53,6 +53,7 @@ impl Host {
         (run, stage): (Run, Stage),
         job: &JobId,
         (node, workers): (NodeId, usize),
+        is_public: bool,
         (desk, journal): (Arc<Desk>, Journal),
         dispatch: Option<&Dispatch>,
     ) -> Self {
@@ -63,7 +64,7 @@ impl Host {
             carrier: dispatch.map(Dispatch::carrier),
             sent: AtomicU64::new(0),
         });
-        let context = CompanionContext::new(job.clone(), (node, workers), Arc::clone(&desk), outbox, journal);
+        let context = CompanionContext::new(job.clone(), (node, workers), is_public, Arc::clone(&desk), outbox, journal);
         let host = Self { desk, end: Arc::default() };
         let (end, its_desk) = (Arc::clone(&host.end), Arc::clone(&host.desk));
         let over = move |outcome: Result<(), String>| {

@@ -36,6 +36,7 @@ use super::{
     submit::{self, Draft, Root, Submission, Tracked},
 };
 use crate::{
+    companion::highest,
     config::{LEDGER_BYTES_MAX, Limits},
     core::Departure,
     erased::Kind,
@@ -325,7 +326,8 @@ impl Fleet<'_> {
             figures += node.running.figures();
         }
         let variables = self.submitted.variables((self.variables)()).await?;
-        Ok(Progress { figures, elapsed: self.submitted.started.elapsed(), variables })
+        let sight = highest(self.nodes.iter().filter_map(|node| node.running.sight()));
+        Ok(Progress { figures, sight, elapsed: self.submitted.started.elapsed(), variables })
     }
 
     /// Ends all nodes, and returns the sum of their figures and of those that left.

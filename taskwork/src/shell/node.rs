@@ -13,7 +13,11 @@ use tokio::{
 
 use thiserror::Error;
 use tracing::Instrument as _;
-use zk::{Counted, Labels, figures::EventKind, job::JobRecord};
+use zk::{
+    Counted, Labels,
+    figures::{EventKind, Sight},
+    job::JobRecord,
+};
 
 use super::{
     clock::{Clock, unix_ms},
@@ -159,7 +163,8 @@ impl RunningNode {
         let line = seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number(), desk.clone()));
         let companion = run.zip(desk).map(|(run, desk)| {
             let who = (seat.node, seat.workers);
-            Arc::new(Host::start(run, job, who, (desk, journal), seat.dispatch.as_ref()))
+            let is_public = part.visibility.is_public();
+            Arc::new(Host::start(run, job, who, is_public, (desk, journal), seat.dispatch.as_ref()))
         });
         let said =
             Said { events: events_in, letters: letters_in, leavings, drain, orphans_wanted, companion };
@@ -201,6 +206,11 @@ impl RunningNode {
     /// Returns the node's figures for the job so far.
     pub(crate) fn figures(&self) -> Figures {
         self.coordination.figures_now()
+    }
+
+    /// Returns what the companion on the node shows of the job.
+    pub(crate) fn sight(&self) -> Option<Sight> {
+        self.coordination.sight()
     }
 
     /// Asks the node to leave by its deadline, handing on its unfinished tasks. On a second request it

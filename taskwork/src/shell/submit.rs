@@ -16,6 +16,7 @@ use zk::{
 
 use super::{clock::unix_ms, shared};
 use crate::{
+    companion::highest,
     figures::Figures,
     id::{IdError, JobId, NodeId, TaskId},
     outlook::Outlook,
@@ -258,7 +259,9 @@ impl Tracked {
 
     /// Returns the job's progress, as far as its nodes have reported it.
     pub(crate) async fn progress(&self, variables: VariableTable) -> Result<Progress, JobError> {
-        let mut figures = self.told_figures().await?;
+        let told = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
+        let mut figures = sum(told.iter().map(|(_, said)| said));
+        let sight = highest(told.into_iter().filter_map(|(_, said)| said.sight));
         // Parked tasks, and those that were set aside, are at no node.
         let record = self.record().await?;
         let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
@@ -267,7 +270,8 @@ impl Tracked {
                 figures.outlook = Outlook::Unknown;
             }
         }
-        Ok(Progress { figures, elapsed: self.started.elapsed(), variables: self.variables(variables).await? })
+        let variables = self.variables(variables).await?;
+        Ok(Progress { figures, sight, elapsed: self.started.elapsed(), variables })
     }
 
     /// Returns the figures of the nodes of a job that is over. The nodes publish them shortly after its end,
@@ -288,11 +292,6 @@ impl Tracked {
             }
             time::sleep(LOOK_AGAIN).await;
         }
-    }
-
-    async fn told_figures(&self) -> Result<Figures, JobError> {
-        let told = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
-        Ok(sum(told.iter().map(|(_, said)| said)))
     }
 
     /// Returns the report of a job that is over.

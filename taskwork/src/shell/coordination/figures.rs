@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use zk::figures::{self, Ledger, NodeFigures};
+use zk::figures::{self, Ledger, NodeFigures, Sight};
 
 use super::Coordination;
 use crate::{
@@ -43,15 +43,20 @@ impl Coordination {
         if !self.visibility.is_public() {
             return;
         }
-        let mut told = (Figures::default(), Vec::new(), None);
+        let mut told = (Figures::default(), Vec::new(), None, None);
         loop {
             tokio::time::sleep(EVERY).await;
-            let now = (self.figures_now(), self.silent(), self.ledger_state());
+            let now = (self.figures_now(), self.silent(), self.ledger_state(), self.sight());
             if now != told {
                 self.tell_figures(false).await;
                 told = now;
             }
         }
+    }
+
+    /// Returns what the companion shows.
+    pub(crate) fn sight(&self) -> Option<Sight> {
+        self.companion.as_ref().and_then(|companion| companion.desk.witness.sight())
     }
 
     fn ledger_state(&self) -> Option<LedgerState> {
@@ -84,6 +89,7 @@ impl Coordination {
             silent: self.silent(),
             last,
             ledger: self.ledger_state().filter(|_| !last).map(|state| self.dated(state)),
+            sight: self.sight(),
             members_known: u32::try_from(self.others.look(Roster::others).1).ok(),
             at_ms: unix_ms(),
         };

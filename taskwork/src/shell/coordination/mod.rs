@@ -17,6 +17,7 @@
 //! | [`orphans`] | `held/`, `transit/` | what lost nodes have left behind |
 //! | [`waits`] | the global task list | tasks that wait for what they have spawned |
 //! | [`leader`] | `election/`, the global task list | the end of the job, and lost nodes |
+//! | [`questions`] | `questions/`, if there is a companion | users' questions about the job |
 //! | [`suggestions`] | `suggestions/`, as long as the node leads | users' suggestions to the job |
 //!
 //! While the tree is unavailable the loops wait and retry, as in [`zk::retry`]; workers continue to search
@@ -33,6 +34,7 @@ mod mail;
 mod members;
 mod orders;
 mod orphans;
+mod questions;
 mod silence;
 mod suggestions;
 mod variables;
@@ -199,6 +201,7 @@ impl Coordination {
         if let Some(companion) = &self.companion {
             loops.spawn(me().follow_companion(Arc::clone(companion)).in_current_span());
             loops.spawn(me().keep_journal(journal).in_current_span());
+            loops.spawn(me().answer_questions(Arc::clone(companion)).in_current_span());
         }
         loops.spawn(me().look_for_orphans().in_current_span());
         loops.spawn(me().end_waits().in_current_span());

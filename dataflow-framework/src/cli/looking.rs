@@ -1,0 +1,89 @@
+//! The options by which people look at a program: its graph, its trace, its tasks.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use dataflow_view::{Observation, Summary};
+use taskwork::Progress;
+use taskwork_cli::{Failure, Shown, write_graph, write_trace};
+
+use crate::Observe;
+
+/// What is to be seen of a program.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(super) struct Looking {
+    /// Write the graph of the calls into this file at the end: as SVG if its name ends with .svg, otherwise as DOT. Many
+    /// calls are put together by task and level.
+    #[arg(long, value_name = "FILE")]
+    graph: Option<PathBuf>,
+    /// Write into this file when each call ran, and where: a trace for the browser, at ui.perfetto.dev or in the tracing
+    /// page of Chrome
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Print a table of the tasks at the end, to standard error: calls, times, failures, bytes moved; with --json also as
+    /// `tasks` of the result, if that is an object
+    #[arg(long)]
+    summary: bool,
+    /// Let the line of progress tell of each task
+    #[arg(long)]
+    by_task: bool,
+}
+
+impl Looking {
+    /// Returns what is to be recorded.
+    pub(super) fn observe(&self) -> Observe {
+        Observe { graph: self.graph.is_some(), trace: self.trace.is_some() }
+    }
+
+    /// Refuses what is only known of a program whose calls run beside it.
+    pub(super) fn refuse_sequential(&self) -> Result<(), Failure> {
+        if self.graph.is_some() || self.trace.is_some() || self.summary {
+            return Err(Failure::usage(
+                "a sequential run records nothing: leave --sequential out, or --graph, --trace and --summary",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns what makes the line of progress.
+    pub(super) fn line(&self) -> fn(&Progress) -> String {
+        if self.by_task {
+            |progress| line(progress, Summary::line_by_task)
+        } else {
+            |progress| line(progress, Summary::line)
+        }
+    }
+
+    /// Writes the files, and prints the table.
+    pub(super) fn write(&self, Observation { summary, calls, trace }: &Observation) -> Result<(), Failure> {
+        if let (Some(path), Some(calls)) = (&self.graph, calls) {
+            write_graph(path, &calls.diagram())?;
+        }
+        if let (Some(path), Some(trace)) = (&self.trace, trace) {
+            write_trace(path, trace)?;
+        }
+        if self.summary {
+            eprint!("{}", summary.table());
+        }
+        Ok(())
+    }
+
+    /// Adds the tasks to the result for scripts.
+    pub(super) fn add(&self, observation: &Observation, shown: &mut Shown) {
+        if let (true, Some(object)) = (self.summary, shown.json.as_object_mut()) {
+            object.insert("tasks".to_owned(), observation.summary.json());
+        }
+    }
+}
+
+/// Makes a line of progress of what the program's node shows.
+fn line(progress: &Progress, of: fn(&Summary) -> String) -> String {
+    let summary = progress.sight.as_ref().and_then(Summary::shown);
+    let seconds = progress.elapsed.as_secs();
+    let elapsed = format!("{}:{:02}", seconds / 60, seconds % 60);
+    summary.map_or_else(
+        || format!("the program begins; {elapsed}"),
+        |summary| format!("{}; {elapsed}", of(&summary)),
+    )
+}

@@ -1,0 +1,59 @@
+//! What the companion tells people who look at the job: the calls by task and state while the program runs, and at its end
+//! their graph; and the answers to what they ask.
+
+use dataflow_view::{Calls, Observation, Summary, Trace};
+use serde_json::{Value, json};
+use taskwork::{Sight, Witness};
+
+use super::station::Station;
+
+/// The maximum number of events of nodes of which an answer tells.
+const INSTANTS_ANSWERED_MAX: usize = 500;
+
+/// The maximum number of runs of which an answer tells, so that it is small enough: those that have ended last.
+const SPANS_ANSWERED_MAX: usize = 2_000;
+
+/// Returns what is shown of a program that runs.
+pub(super) fn of_running(generation: u64, summary: &Summary) -> Sight {
+    Sight { rank: generation, content: json!({ "workflow": { "summary": summary } }) }
+}
+
+/// Returns what is shown of a program that has ended.
+pub(super) fn of_ended(generation: u64, Observation { summary, calls, .. }: &Observation) -> Sight {
+    let graph = calls.as_ref().map(Calls::diagram);
+    Sight { rank: generation, content: json!({ "workflow": { "summary": summary, "graph": graph } }) }
+}
+
+impl Witness for Station {
+    fn sight(&self) -> Option<Sight> {
+        self.shows()
+    }
+
+    fn answer(&self, question: &Value) -> Option<Value> {
+        let (engine, _) = self.engine()?;
+        if let Some(call) = question["task"].as_u64() {
+            return Some(json!({ "task": engine.explain(call) }));
+        }
+        match question.as_str()? {
+            "graph" => Some(match engine.observation().calls {
+                Some(calls) => json!({ "graph": calls.diagram() }),
+                None => json!({ "not_recorded": "--graph" }),
+            }),
+            "trace" => Some(match engine.observation().trace {
+                Some(trace) => json!({ "trace": latest(trace) }),
+                None => json!({ "not_recorded": "--trace" }),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the runs that have ended last.
+fn latest(mut trace: Trace) -> Trace {
+    let too_many = trace.spans.len().saturating_sub(SPANS_ANSWERED_MAX);
+    trace.spans.drain(..too_many);
+    trace.omitted += too_many as u64;
+    let too_many = trace.instants.len().saturating_sub(INSTANTS_ANSWERED_MAX);
+    trace.instants.drain(..too_many);
+    trace
+}

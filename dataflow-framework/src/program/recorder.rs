@@ -1,0 +1,64 @@
+//! Records when calls run, for a trace.
+
+use dataflow_view::{Instant, SPANS_MAX, Span, Trace};
+
+use crate::{core::Member, node::Timing};
+
+/// The maximum number of events of nodes in a trace.
+const INSTANTS_MAX: usize = 10_000;
+
+/// What is recorded of the runs of calls.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    /// When the program began, in microseconds by the clock of its node.
+    begun_us: u64,
+    trace: Trace,
+}
+
+impl Recorder {
+    pub(super) fn new(now_us: u64) -> Self {
+        Self { begun_us: now_us, trace: Trace::default() }
+    }
+
+    /// Records that a call has run.
+    pub(super) fn ran(&mut self, now_us: u64, task: usize, member: Member, timing: Timing) {
+        if self.trace.spans.len() >= SPANS_MAX {
+            self.trace.omitted += 1;
+            return;
+        }
+        let Timing { call, worker, transfer_us, wait_us, run_us, is_well } = timing;
+        let task = u16::try_from(task).unwrap_or(u16::MAX);
+        let (node, end_us) = (node(member), now_us.saturating_sub(self.begun_us));
+        self.trace.spans.push(Span {
+            call,
+            task,
+            node,
+            worker,
+            end_us,
+            transfer_us,
+            wait_us,
+            run_us,
+            is_well,
+        });
+    }
+
+    /// Records that something has happened to a member.
+    pub(super) fn happened(&mut self, now_us: u64, member: Member, what: &str) {
+        if self.trace.instants.len() < INSTANTS_MAX {
+            let at_us = now_us.saturating_sub(self.begun_us);
+            self.trace.instants.push(Instant { at_us, node: node(member), what: what.to_owned() });
+        }
+    }
+
+    /// Returns everything, with the names of tasks and members.
+    pub(super) fn trace(&self, tasks: Vec<String>, name: impl Fn(Member) -> String) -> Trace {
+        let nodes = self.trace.spans.iter().map(|span| span.node);
+        let nodes = nodes.chain(self.trace.instants.iter().map(|instant| instant.node)).max().unwrap_or(0);
+        let nodes = (0..=nodes).map(|node| name(Member(u32::from(node)))).collect();
+        Trace { tasks, nodes, ..self.trace.clone() }
+    }
+}
+
+fn node(Member(number): Member) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
