@@ -102,6 +102,8 @@ pub mod simulation;
 #[doc = include_str!("../../docs/workflows.md")]
 mod workflows {}
 #[cfg(test)]
+mod declaring_tests;
+#[cfg(test)]
 mod failing_tests;
 #[cfg(test)]
 mod tests;

@@ -96,7 +96,7 @@ fn a_function_that_is_no_task_says_why() {
         ("async fn waits() {}", "a task is a plain function: it runs on a thread of its own"),
         ("unsafe fn risks() {}", "a task cannot be unsafe: other nodes call it"),
         ("fn borrows(of: &u8) -> &u8 { of }", "a task returns what it has made, not a reference"),
-        ("fn lives<'a>(of: &'a u8) {}", "leave it out: what a task reads lives as long as its call"),
+        ("fn lives<'a>(of: &'a u8) {}", "leave the lifetime out"),
     ] {
         refused(&format!("#[task]\n{function}\n"), &[expected]);
     }

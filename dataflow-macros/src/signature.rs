@@ -1,9 +1,12 @@
 //! What a task reads and writes, according to the types of its function.
 
 use syn::{
-    Error, FnArg, GenericArgument, Ident, ItemFn, Pat, PathArguments, Result, ReturnType, Type, TypePath,
-    spanned::Spanned as _,
+    Error, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Pat, PathArguments, Result, ReturnType, Type,
+    TypePath, spanned::Spanned as _,
 };
+
+/// What is said of a lifetime.
+const LIFETIME: &str = "what a task reads lives as long as its call: leave the lifetime out";
 
 /// What a function's types say.
 pub(crate) struct Signature {
@@ -53,6 +56,10 @@ impl Signature {
         if let Some(word) = &signature.unsafety {
             return Err(Error::new(word.span(), "a task cannot be unsafe: other nodes call it"));
         }
+        let is_lifetime = |parameter: &GenericParam| matches!(parameter, GenericParam::Lifetime(_));
+        if signature.generics.params.iter().any(is_lifetime) {
+            return Err(Error::new(signature.generics.span(), LIFETIME));
+        }
         if !signature.generics.params.is_empty() {
             return Err(Error::new(
                 signature.generics.span(),
@@ -101,10 +108,7 @@ fn access(of: &Type) -> Result<(Access, Type)> {
         of => return Ok((Access::Copy, of.clone())),
     };
     if let Some(lifetime) = &reference.lifetime {
-        return Err(Error::new(
-            lifetime.span(),
-            "what a task reads lives as long as its call: leave the lifetime out",
-        ));
+        return Err(Error::new(lifetime.span(), LIFETIME));
     }
     let of = ungrouped(&reference.elem);
     match of {
@@ -226,6 +230,7 @@ mod tests {
             ("fn task(&self) {}", "free function"),
             ("fn task((a, b): (u8, u8)) {}", "needs a name"),
             ("fn task(of: &'static u8) {}", "leave the lifetime out"),
+            ("fn task<'a>(of: &'a u8) {}", "leave the lifetime out"),
             ("fn task(of: &[u8]) {}", "take `&Vec<T>`"),
             ("fn task(of: &mut [&u8]) {}", "take `&Vec<T>`"),
             ("fn task(of: &str) {}", "take `&String`"),
