@@ -35,8 +35,9 @@ fn folder() -> Result<tempfile::TempDir> {
         let letter = |place: usize| char::from(b"ACGT"[(place * place / 3) % 4]);
         (0..length).map(letter).collect::<String>()
     };
-    let texts =
-        |length: usize| (0..5).map(|n| format!(">{n}\n{}\n", &entry(length + n)[n..])).collect::<String>();
+    let texts = |length: usize| {
+        (0..5).map(|n| format!(">{n}\n{}\n", &entry(length + n)[n..])).collect::<Vec<_>>().concat()
+    };
     fs::write(folder.path().join("motifs.fasta"), texts(3))?;
     fs::write(folder.path().join("sequences.fasta"), texts(60))?;
     Ok(folder)

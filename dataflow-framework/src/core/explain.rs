@@ -27,7 +27,7 @@ impl Graph {
     /// Returns the calls by task and state.
     pub(crate) fn summary(&mut self) -> Summary {
         let mut unfinished = Vec::<[u64; 3]>::new();
-        for call in self.calls.values() {
+        for (_, call) in self.calls.iter() {
             let Some(state) = call.state.unfinished() else { continue };
             let index = self.observed.index(call.task);
             if unfinished.len() <= index {
@@ -46,7 +46,7 @@ impl Graph {
     /// Returns the calls that were recorded; `None` if they were not.
     pub(crate) fn recorded(&self) -> Option<Calls> {
         let states = self.calls.iter().filter(|(_, call)| call.state != CallState::Done);
-        self.observed.calls(states.map(|(id, call)| (*id, call.state.shown())))
+        self.observed.calls(states.map(|(id, call)| (id, call.state.shown())))
     }
 
     /// Returns the names of the tasks, as [`task_index`](Self::task_index) counts them.
