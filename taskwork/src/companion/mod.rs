@@ -63,11 +63,11 @@ use std::{
 use thiserror::Error;
 use tokio::{sync::oneshot, time::Instant};
 
+pub(crate) use self::{desk::Desk, journal::Request as JournalRequest, sight::highest};
 pub use self::{
     journal::{Journal, JournalError, Written},
     sight::{Sight, Witness},
 };
-pub(crate) use self::{desk::Desk, journal::Request as JournalRequest, sight::highest};
 use crate::id::{JobId, NodeId};
 
 /// The maximum size of a message to a companion, in bytes.

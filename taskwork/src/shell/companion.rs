@@ -64,7 +64,14 @@ impl Host {
             carrier: dispatch.map(Dispatch::carrier),
             sent: AtomicU64::new(0),
         });
-        let context = CompanionContext::new(job.clone(), (node, workers), is_public, Arc::clone(&desk), outbox, journal);
+        let context = CompanionContext::new(
+            job.clone(),
+            (node, workers),
+            is_public,
+            Arc::clone(&desk),
+            outbox,
+            journal,
+        );
         let host = Self { desk, end: Arc::default() };
         let (end, its_desk) = (Arc::clone(&host.end), Arc::clone(&host.desk));
         let over = move |outcome: Result<(), String>| {
