@@ -202,9 +202,8 @@ impl<P: Program> Task for Main<P> {
                 Outcome::Complete
             }
             Told::Begin => {
-                let generation = self.generation + 1;
-                if let Some(leading) = station.lead(generation, cx.waker()) {
-                    self.generation = generation;
+                if let Some(leading) = station.lead(self.generation + 1, cx.waker()) {
+                    self.generation = leading.run.generation;
                     if self.is_checked {
                         leading.engine.check();
                     }

@@ -26,6 +26,10 @@ use crate::{
     task::Tasks,
 };
 
+/// How long a program that was stopped for the sake of a later run waits for that, if its task does not leave this node,
+/// in milliseconds.
+const DEPOSED_MS: u64 = 1_000;
+
 /// The part of the framework on one node: the handle of the companion.
 pub(super) struct Station {
     pub(super) tasks: Arc<Tasks>,
@@ -48,6 +52,8 @@ struct State {
     nodes: BTreeSet<Peer>,
     role: Role,
     program: Progress,
+    /// The greatest generation of a run of which this node has heard.
+    generation: u64,
     /// Whether the node is to leave.
     is_leaving: bool,
     /// What the node waits for before it does.
@@ -77,6 +83,12 @@ enum Role {
 enum Progress {
     NotBegun,
     Runs(Waker),
+    /// It was stopped, because a later run was heard of. But that may be of a task that does not count, since the node
+    /// from which it came was lost: then nothing comes of that run, and the task here is the only one.
+    Deposed {
+        waker: Waker,
+        since_ms: u64,
+    },
     Returned(Result<Vec<u8>, String>),
     /// It would begin if the companion did run.
     Awaits(Waker),
@@ -100,6 +112,7 @@ impl Station {
             nodes: BTreeSet::new(),
             role: Role::Idle,
             program: Progress::NotBegun,
+            generation: 0,
             is_leaving: false,
             rescue: None,
             last_sight: None,
@@ -170,7 +183,7 @@ impl Station {
         };
         match content {
             Content::ToSite(line, frame) => {
-                if let Some(following) = self.follow(from, run, line) {
+                if let Some(following) = self.follow(from, run, line, now_ms) {
                     following.receive(&self.tasks, frame, now_ms);
                 }
             }
@@ -208,8 +221,9 @@ impl Station {
     }
 
     /// Returns the run of a program on another node, and begins to follow it if that is the one to follow now.
-    fn follow(&self, head: Peer, run: Run, line: u32) -> Option<Arc<Following>> {
+    fn follow(&self, head: Peer, run: Run, line: u32, now_ms: u64) -> Option<Arc<Following>> {
         let mut state = self.lock();
+        state.generation = state.generation.max(run.generation);
         let is_new = match &state.role {
             Role::Idle => true,
             Role::Follows(following) if following.head == head => {
@@ -230,8 +244,10 @@ impl Station {
         }
         let workers = state.post.as_ref()?.workers;
         tracing::info!(%head, generation = run.generation, "this node runs calls of the program on another one");
-        let before = std::mem::replace(&mut state.role, Role::Idle);
-        before.end();
+        self.resign(&mut state);
+        if let Progress::Runs(waker) = &state.program {
+            state.program = Progress::Deposed { waker: waker.clone(), since_ms: now_ms };
+        }
         let following = Following::begin((head, run, line), workers, &self.site, &self.memory, &self.wake);
         if state.is_leaving {
             following.leave();
@@ -244,6 +260,7 @@ impl Station {
 
     /// Sends what is due. Returns whether something is held that is to go soon.
     pub(super) fn send_due(&self, now_ms: u64) -> bool {
+        self.begin_anew_if_deposed(now_ms);
         let role = self.lock().role.clone();
         self.go_if_possible(&role, now_ms);
         let Some(run) = role.run() else { return false };
@@ -288,22 +305,49 @@ impl Station {
                 state.program = Progress::Runs(waker());
                 Told::Waits
             }
+            Progress::Deposed { since_ms, .. } => {
+                state.program = Progress::Deposed { waker: waker(), since_ms };
+                Told::Waits
+            }
             Progress::Returned(result) => Told::Returned(result),
         }
     }
 
+    /// Has a program begin anew that was stopped for the sake of a later run, if its task is here still.
+    fn begin_anew_if_deposed(&self, now_ms: u64) {
+        let mut state = self.lock();
+        if let Progress::Deposed { waker, since_ms } = &state.program
+            && now_ms >= since_ms + DEPOSED_MS
+            && !state.is_leaving
+        {
+            // If the task has gone, nothing comes of that.
+            waker.wake();
+            state.program = Progress::NotBegun;
+        }
+    }
+
+    /// Gives up what this node is in the job, but for what it remembers.
+    fn resign(&self, state: &mut State) {
+        let role = std::mem::replace(&mut state.role, Role::Idle);
+        if let Role::Leads(leading) = &role {
+            lock(&self.memory).add(leading.engine.history());
+        }
+        role.end();
+    }
+
     /// Makes this node the head of a new run, and returns its engine. `None` if the companion does not run yet, or any
-    /// more.
+    /// more. The run is later than any of which this node has heard, as well.
     pub(super) fn lead(&self, generation: u64, waker: Waker) -> Option<Arc<Leading>> {
         let mut state = self.lock();
         let Some(Post { node, workers, .. }) = state.post.clone() else {
             state.program = Progress::Awaits(waker);
             return None;
         };
+        let generation = generation.max(state.generation + 1);
+        state.generation = generation;
         let run = Run { generation, started_us: self.platform.now_us() };
         tracing::info!(generation, "the program runs on this node");
-        let before = std::mem::replace(&mut state.role, Role::Idle);
-        before.end();
+        self.resign(&mut state);
         let history = lock(&self.memory).clone();
         let tools = (Arc::clone(&self.site), Arc::clone(&self.queue));
         let leading = Leading::begin(run, (node, workers), tools, history, &self.wake);
