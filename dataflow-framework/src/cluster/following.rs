@@ -171,6 +171,12 @@ pub(super) fn lock(memory: &Memory) -> MutexGuard<'_, History> {
 
 impl Report for Following {
     fn ended(&self, call: CallId, outcome: Outcome) {
+        // The head may be gone before it has told others.
+        match outcome {
+            Outcome::Written { .. } => lock(&self.memory).ends(call),
+            Outcome::Ignored { .. } => lock(&self.memory).ignores(call),
+            Outcome::Failed(_) => {}
+        }
         self.say(&match outcome {
             Outcome::Written { bytes, ns } => News::Written { call, versions: self.told(call, &bytes), ns },
             Outcome::Ignored { bytes, reason } => News::Ignored { call, bytes, reason },

@@ -19,7 +19,7 @@ use super::{
     history::History,
     mark::Mark,
     members::Member,
-    version::{Copies, State, VersionId},
+    version::{Copies, Source, State, VersionId},
 };
 /// A version that a member keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +57,9 @@ impl Graph {
             if earlier.mark == mark {
                 let copies = earlier.copies.entry(id.slot);
                 copies.or_insert_with(|| Copies { members: Vec::new(), bytes }).add(member);
+                if self.members.is_leaving(member) {
+                    self.rescue_earlier();
+                }
             } else {
                 // Of a run before that.
                 self.actions.push(Action::Forget(member, id));
@@ -78,8 +81,9 @@ impl Graph {
     pub(crate) fn runs(&mut self, member: Member, id: CallId, mark: Mark) {
         if id >= self.next() {
             let earlier = self.earlier(id, mark);
-            if earlier.mark == mark {
+            if earlier.mark == mark && earlier.runs_on.is_none() {
                 earlier.runs_on = Some(member);
+                self.members.assigned(member);
             }
             return;
         }
@@ -103,6 +107,7 @@ impl Graph {
             return;
         };
         earlier.runs_on = None;
+        self.members.ended(member);
         match outcome {
             Outcome::Written { .. } => self.has_ended(id),
             Outcome::Ignored { .. } => self.is_ignored(id),
@@ -140,6 +145,9 @@ impl Graph {
     pub(super) fn forget_earlier(&mut self, call: CallId) {
         while let Some(entry) = self.earlier.first_entry().filter(|entry| *entry.key() < call) {
             let (call, earlier) = entry.remove_entry();
+            if let Some(member) = earlier.runs_on {
+                self.members.ended(member);
+            }
             for (slot, copies) in earlier.copies {
                 let version = VersionId { call, slot };
                 self.actions.extend(copies.members.into_iter().map(|member| Action::Forget(member, version)));
@@ -155,6 +163,42 @@ impl Graph {
                 copies.members.retain(|other| *other != member);
                 !copies.members.is_empty()
             });
+        }
+    }
+
+    /// Has versions copied that are only with members that leave, and whose calls the program has not made yet: it may
+    /// need them when it has come so far.
+    pub(super) fn rescue_earlier(&mut self) {
+        if !self.members.any_leaves() {
+            return;
+        }
+        let mut all = Vec::new();
+        for (call, Earlier { mark, copies, .. }) in &self.earlier {
+            for (slot, Copies { members, bytes }) in copies {
+                let id = VersionId { call: *call, slot: *slot };
+                let all_leave = members.iter().all(|member| self.members.is_leaving(*member));
+                if all_leave && !self.copying.contains_key(&id) {
+                    all.push((Source { version: id, mark: *mark, members: members.clone() }, *bytes));
+                }
+            }
+        }
+        for (source, bytes) in all {
+            if let Some(to) = self.members.stays(bytes) {
+                self.copy(source, to);
+            }
+        }
+    }
+
+    /// Takes in that a member has got a version whose call the program has not made yet.
+    pub(super) fn earlier_is_copied(&mut self, id: VersionId, member: Member) {
+        let copies = self.earlier.get_mut(&id.call).and_then(|earlier| earlier.copies.get_mut(&id.slot));
+        match copies {
+            Some(copies) => copies.add(member),
+            None => self.actions.push(Action::Forget(member, id)),
+        }
+        if self.is_copied(id, member) {
+            // That member may leave by now, too.
+            self.rescue_earlier();
         }
     }
 

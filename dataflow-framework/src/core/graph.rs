@@ -175,7 +175,9 @@ impl Graph {
         self.figures.calls += 1;
         self.observed.called(task, id, depth, call.reads().map(|input| input.call));
         self.figures.depth = self.figures.depth.max(depth + 1);
-        let is_over = !has_failed && self.history.has_ended(id);
+        let runs_on = known.as_ref().and_then(|known| known.runs_on);
+        // One that has ended, and runs, is made again.
+        let is_over = !has_failed && self.history.has_ended(id) && runs_on.is_none();
         let mut copies = known.as_mut().map(|known| std::mem::take(&mut known.copies)).unwrap_or_default();
         for version in call.written(id) {
             let missing = if is_over { State::Gone } else { State::Awaited };
@@ -195,16 +197,20 @@ impl Graph {
         for input in self.calls[&id].reads() {
             self.versions.get_mut(&input).expect("versions in use are known").readers.push(id);
         }
-        match (refused, known.and_then(|known| known.runs_on)) {
+        match (refused, runs_on) {
+            (None, Some(member)) if !has_failed => {
+                self.calls.get_mut(&id).expect("it was added").state = CallState::Runs(member);
+                return;
+            }
+            (None, _) => self.begins_again(id),
             (Some(failure), _) => {
                 self.notes(id, &failure, options.on_failure);
                 self.cancel(id, &failure);
             }
-            (None, Some(member)) if !has_failed => {
-                self.calls.get_mut(&id).expect("it was added").state = CallState::Runs(member);
-                self.members.assigned(member);
-            }
-            (None, _) => self.begins_again(id),
+        }
+        // It runs for nobody.
+        if let Some(member) = runs_on {
+            self.members.ended(member);
         }
     }
 
@@ -325,6 +331,9 @@ impl Graph {
     pub(crate) fn copied(&mut self, id: VersionId, member: Member) {
         if !self.members.has(member) {
             return;
+        }
+        if id.call >= self.next {
+            return self.earlier_is_copied(id, member);
         }
         if let Some(State::Present(copies)) = self.versions.get_mut(&id).map(|version| &mut version.state) {
             copies.add(member);

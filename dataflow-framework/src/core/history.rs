@@ -40,7 +40,7 @@ impl History {
     }
 
     /// Adds a call that has written what it should.
-    pub(super) fn ends(&mut self, call: CallId) {
+    pub(crate) fn ends(&mut self, call: CallId) {
         self.add_range(call, call + 1);
     }
 
@@ -50,7 +50,7 @@ impl History {
     }
 
     /// Adds a call that has failed and has written defaults.
-    pub(super) fn ignores(&mut self, call: CallId) {
+    pub(crate) fn ignores(&mut self, call: CallId) {
         self.ends(call);
         self.ignored.insert(call);
     }

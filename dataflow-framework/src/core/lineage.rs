@@ -70,6 +70,7 @@ impl Graph {
             }
         }
         self.copies_are_lost(member);
+        self.rescue_earlier();
     }
 
     /// Has a member forget what a call would have changed in place there, if it had begun.

@@ -85,6 +85,7 @@ impl Graph {
         for id in held {
             self.rescue(id);
         }
+        self.rescue_earlier();
         let kept = self.kept.versions.iter().filter(|(_, kept)| kept.member == member);
         let kept: Vec<_> = kept.map(|(id, kept)| (*id, *kept)).collect();
         for (id, Kept { mark, bytes, .. }) in kept {
@@ -115,7 +116,7 @@ impl Graph {
         }
     }
 
-    fn copy(&mut self, source: Source, to: Member) {
+    pub(super) fn copy(&mut self, source: Source, to: Member) {
         self.copying.insert(source.version, to);
         self.actions.push(match to {
             Member::HERE => Action::Bring(source),

@@ -235,10 +235,7 @@ impl Site {
         let Arrived { version, mark, bytes, is_taken, is_alone, ready } = arrived;
         // Before any call is told: whoever looks for it now finds it.
         let size = bytes.len() as u64;
-        let value = Value::from_encoded(bytes);
-        #[cfg(feature = "simulation")]
-        self.queue.platform.see(|| Seen::holds(version, mark, &value));
-        self.store.put(version, value, mark, size);
+        self.put(version, Value::from_encoded(bytes), mark, size);
         // A new run begins with empty fetches.
         let epoch = self.duty().epoch;
         drop(fetches);
@@ -304,10 +301,8 @@ impl Site {
         let Assignment { call, task, mark, .. } = *assignment;
         let put = |written: Vec<Value>| -> Vec<u64> {
             let bytes = (0..).zip(written).map(|(slot, value)| {
-                #[cfg(feature = "simulation")]
-                self.queue.platform.see(|| Seen::holds(VersionId { call, slot }, mark, &value));
                 let bytes = if self.has_peers { value.size() } else { 0 };
-                self.store.put(VersionId { call, slot }, value, mark, bytes);
+                self.put(VersionId { call, slot }, value, mark, bytes);
                 bytes
             });
             bytes.collect()

@@ -50,7 +50,7 @@ impl Site {
     /// Takes in a version that came with what was told of it.
     pub(crate) fn put_small(&self, version: VersionId, content: Vec<u8>, mark: Mark) {
         let bytes = content.len() as u64;
-        self.store.put(version, Value::from_encoded(content), mark, bytes);
+        self.put(version, Value::from_encoded(content), mark, bytes);
     }
 
     /// Takes in the versions that came with an order, removes everything from the list that is here, and returns those
