@@ -3,6 +3,8 @@
 //!
 //! A simulator that finds no bugs proves nothing unless it is known to find existing ones.
 
+mod workflows;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -373,7 +375,7 @@ const SEEDS: u32 = 10_000;
 /// If a mutant no longer fits the source, does not compile, or is not found.
 pub(crate) fn run(only: Option<&str>) -> Result<()> {
     let copy = copy_workspace()?;
-    let chosen = MUTANTS.iter().filter(|mutant| only.is_none_or(|only| mutant.name.contains(only)));
+    let chosen = all().filter(|mutant| only.is_none_or(|only| mutant.name.contains(only)));
     let mut survivors = Vec::new();
     println!("| bug | seeds until it is found | found by |\n|---|---|---|");
     for mutant in chosen {
@@ -389,12 +391,17 @@ pub(crate) fn run(only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
+/// Returns all bugs.
+fn all() -> impl Iterator<Item = &'static Mutant> {
+    MUTANTS.iter().chain(workflows::MUTANTS)
+}
+
 /// Applies the bug, runs seeds until one fails, and reverts it. Returns the number of seeds and the failure.
 fn find(copy: &Path, mutant: &Mutant) -> Result<Option<(u64, String)>> {
     let file = copy.join(mutant.file);
     let source = fs::read_to_string(&file)?;
     fs::write(&file, mutated(&source, mutant)?)?;
-    let found = simulate(copy);
+    let found = simulate(copy, mutant.file.starts_with("dataflow-").then_some(workflows::KINDS));
     fs::write(&file, source)?;
     found
 }
@@ -405,10 +412,13 @@ fn mutated(source: &str, mutant: &Mutant) -> Result<String> {
     Ok(source.replace(mutant.original, mutant.mutated))
 }
 
-fn simulate(copy: &Path) -> Result<Option<(u64, String)>> {
+fn simulate(copy: &Path, kinds: Option<&str>) -> Result<Option<(u64, String)>> {
     let mut cargo = workspace::command("cargo");
     cargo.current_dir(copy).args(["run", "--quiet", "-p", "taskwork-simulation", "--bin", "simulate", "--"]);
     cargo.args(["--seeds", &SEEDS.to_string(), "--json", "--terse"]);
+    if let Some(kinds) = kinds {
+        cargo.args(["--kind", kinds]);
+    }
     cargo.env("RUSTFLAGS", "--cap-lints=allow").env("CARGO_TARGET_DIR", copy.join("target"));
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -446,7 +456,7 @@ mod tests {
 
     #[test]
     fn every_mutant_fits_the_source_as_it_is() {
-        for mutant in MUTANTS {
+        for mutant in all() {
             let source = fs::read_to_string(workspace::root().join(mutant.file)).unwrap();
             assert_ne!(mutated(&source, mutant).unwrap(), source, "{}", mutant.name);
         }

@@ -30,7 +30,7 @@ pub struct Campaign {
     pub time: Option<Duration>,
     /// Whether to continue after a failed seed.
     pub keep_going: bool,
-    /// Run only seeds whose plans are of this kind.
+    /// Run only seeds whose plans are of these kinds, separated by commas.
     pub kind: Option<String>,
 }
 
@@ -83,6 +83,11 @@ pub struct Replay {
     pub attempts: u32,
     /// The shares of jobs that differ in their weights.
     pub shares: SharesSeen,
+}
+
+/// Returns the kind of a seed's plan, in lower case.
+pub fn kind(seed: u64) -> String {
+    format!("{:?}", Plan::new(seed, None).kind).to_lowercase()
 }
 
 /// Runs one seed, leaving out a part of its plan. `without_faults` are indices into the plan's list of
@@ -162,7 +167,10 @@ pub fn run(campaign: &Campaign, progress: &(dyn Fn(&Tally) + Sync)) -> Tally {
                     }
                     let plan = Plan::new(seed, campaign.nodes);
                     let kind = format!("{:?}", plan.kind);
-                    if campaign.kind.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&kind)) {
+                    let is_wanted = |kinds: &String| {
+                        kinds.split(',').any(|wanted| wanted.trim().eq_ignore_ascii_case(&kind))
+                    };
+                    if !campaign.kind.as_ref().is_none_or(is_wanted) {
                         continue;
                     }
                     let outcome = run_one(&plan);

@@ -39,7 +39,7 @@ struct CampaignArguments {
     /// Continue after a failed seed.
     #[arg(long)]
     keep_going: bool,
-    /// Run only seeds whose plans are of this kind, such as outages; the first line of a plan names its kind.
+    /// Run only seeds whose plans are of these kinds, such as workflow,leaves; the first line of a plan names its kind.
     #[arg(long)]
     kind: Option<String>,
     /// Write the results as JSON.

@@ -11,7 +11,7 @@ use zk::job::Share;
 pub(crate) use self::faults::Fault;
 use crate::{
     shares::WEIGHTS,
-    workload::{self, Shape, tour},
+    workload::{self, Shape, tour, workflow::Recipe},
 };
 
 /// Everything that determines a run.
@@ -103,6 +103,10 @@ pub(crate) enum Kind {
     Weights,
     /// The same, with all kinds of faults.
     WeightsAndFaults,
+    /// A workflow, with all kinds of faults.
+    Workflow,
+    /// A workflow whose nodes join and leave: nothing is done twice.
+    Leaves,
 }
 
 impl Kind {
@@ -115,6 +119,8 @@ impl Kind {
             3 => Self::Late,
             4 => Self::Weights,
             5 => Self::WeightsAndFaults,
+            WORKFLOW => Self::Workflow,
+            LEAVES => Self::Leaves,
             16..20 => Self::Reconnects,
             20 | 21 => Self::Stalls,
             22 if seldom => Self::LargeBatches,
@@ -184,6 +190,11 @@ const LONGEST_JOB_MS: std::ops::Range<u64> = 12_000..20_000;
 const ATTEMPTS_MAX: u32 = 1_000;
 /// The number of values that [`Kind::of`] distinguishes.
 const KINDS: u32 = 32;
+/// The values for workflows.
+const WORKFLOW: u32 = 8;
+const LEAVES: u32 = 7;
+/// How much time nodes have to leave if nothing may be lost, in milliseconds.
+const LEAVE_MS: u64 = 150_000;
 /// How long faults may continue after the job would have been over, in milliseconds.
 const AFTER_MS: u64 = 1_500;
 
@@ -208,6 +219,7 @@ impl Plan {
                 bytes: random.random_range(1 << 16..2 << 20),
             },
             Kind::Reconnects | Kind::Weights | Kind::WeightsAndFaults => large(&mut random),
+            Kind::Workflow | Kind::Leaves => Shape::Workflow(Recipe::draw(&mut random)),
             Kind::Deadly => {
                 let (tree, place) = (random.random(), random.random());
                 Shape::deadly(tree, 3, 7, place, random.random())
@@ -226,11 +238,7 @@ impl Plan {
         let faults = faults::draw(&mut random, kind, nodes, calm_ms);
         let mut limits = limits(&mut random, seed);
         limits.deaths_max = [0, 0, 2, 3][random.random_range(0..4)];
-        if kind == Kind::Deadly {
-            limits.deaths_max = limits.deaths_max.max(2);
-            // What is not written is begun anew, and kills again.
-            limits.ledger_bytes_max = Limits::default().ledger_bytes_max;
-        }
+        fit(&mut limits, kind);
         let attempts_max = match kind {
             Kind::FewAttempts => random.random_range(1..=3),
             _ => ATTEMPTS_MAX,
@@ -339,7 +347,8 @@ fn share(random: &mut SmallRng) -> Share {
 fn added(random: &mut SmallRng, kind: Kind, shape: &Shape, calm_ms: u64) -> Vec<u64> {
     let alone = !matches!(kind, Kind::Weights | Kind::WeightsAndFaults);
     let is_small = !matches!(kind, Kind::LargeBatches | Kind::Heavy | Kind::Late | Kind::Deadly);
-    if !(is_small && alone) || matches!(shape, Shape::Tour(_)) || random.random_range(0..6) > 0 {
+    let is_tree = !matches!(shape, Shape::Tour(_) | Shape::Workflow(_));
+    if !(is_small && alone && is_tree) || random.random_range(0..6) > 0 {
         return Vec::new();
     }
     let mut times: Vec<u64> =
@@ -369,6 +378,13 @@ fn rates(random: &mut SmallRng, kind: Kind) -> Rates {
         Kind::Quiet | Kind::Weights | Kind::ServersOnly | Kind::LargeBatches => {
             Rates { slow: 20, slow_ms: 20, lagging: 200, lag_ms: 50, ..Rates::default() }
         }
+        Kind::Leaves => Rates {
+            lost: random.random_range(0..50),
+            repeated: random.random_range(0..150),
+            slow: random.random_range(0..200),
+            slow_ms: random.random_range(2..200),
+            ..Rates::default()
+        },
         _ => Rates {
             lost: random.random_range(0..150),
             repeated: random.random_range(0..150),
@@ -410,6 +426,21 @@ fn limits(random: &mut SmallRng, seed: u64) -> Limits {
         limits.ledger_bytes_max = random.random_range(0..4_000);
     }
     limits
+}
+
+/// Fits limits to a kind of plan.
+fn fit(limits: &mut Limits, kind: Kind) {
+    if kind == Kind::Deadly {
+        limits.deaths_max = limits.deaths_max.max(2);
+    }
+    if matches!(kind, Kind::Deadly | Kind::Workflow | Kind::Leaves) {
+        // What is not written is begun anew, and kills again, or has forgotten how often it was begun.
+        limits.ledger_bytes_max = Limits::default().ledger_bytes_max;
+    }
+    if kind == Kind::Leaves {
+        // Whoever has to leave before everything is elsewhere loses it.
+        (limits.rescue_ms, limits.drain_deadline_ms) = (LEAVE_MS, 2 * LEAVE_MS);
+    }
 }
 
 impl fmt::Display for Plan {

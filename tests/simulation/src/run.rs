@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use dataflow_framework::Main;
 use taskwork::simulation::{self, Setup, Terms};
 use tokio::{runtime, sync::mpsc, time::sleep};
 use zk::{
@@ -24,7 +25,10 @@ use zk::{
 use crate::{
     invariants::{Facts, Invariants, JobFacts, Seen, Violation},
     plan::{Kind, LaterJob, Plan, Program, Rates},
-    workload::{self, Shape, Walk, companion},
+    workload::{
+        self, Shape, Walk, companion,
+        workflow::{self, Flow},
+    },
     world::{Birth, Counts, MachineId, Process, SESSION_MS, World, on},
 };
 
@@ -108,6 +112,7 @@ fn play(plan: &Plan, keeps: Keeps) -> Outcome {
         let outcome = stage.play().await;
         stage.world.end();
         companion::observe(None);
+        dataflow_framework::simulation::enter(None);
         outcome
     });
     drop(runtime);
@@ -147,6 +152,7 @@ impl<'a> Stage<'a> {
         if let Shape::Heavy { .. } = plan.shape {
             facts.message_bytes_max = HEAVY_BYTES_MAX;
         }
+        facts.only_leaves = plan.kind == Kind::Leaves;
         let birth = Birth {
             seed: plan.seed,
             rates: plan.rates,
@@ -160,6 +166,8 @@ impl<'a> Stage<'a> {
         companion::observe(Some(Box::new(move |node, job, step| {
             its.with(|state| state.see(&Seen::Companion { node, job, step }));
         })));
+        dataflow_framework::simulation::enter(Some(Arc::new(world.clone())));
+        workflow::forget_tries();
         tokio::spawn(world.clone().turn());
         let release = Release { program: "simulated".to_owned(), version: "1".to_owned() };
         let (workers, limits) = (plan.workers, plan.limits.clone());
@@ -428,15 +436,20 @@ impl<'a> Stage<'a> {
         self.world.with(|state| state.note(format_args!("{machine} starts")));
         self.programs.insert(machine, program);
         let (world, setup) = (self.world.clone(), self.setup_of(program));
+        let runs_workflows = matches!(self.plan.shape, Shape::Workflow(_));
         let process = async move {
             loop {
                 let (sender, leave) = mpsc::channel(8);
                 if !world.with(|state| state.machines.start(machine, sender)) {
                     return;
                 }
-                let (platform, pace) = (Arc::new(world.clone()), Arc::new(world.clone()));
-                let node = simulation::run_node::<Walk>(platform, pace, setup.clone(), leave);
-                let ended = on(machine, node).await;
+                let (platform, pace, setup) =
+                    (Arc::new(world.clone()), Arc::new(world.clone()), setup.clone());
+                let ended = if runs_workflows {
+                    on(machine, simulation::run_node::<Main<Flow>>(platform, pace, setup, leave)).await
+                } else {
+                    on(machine, simulation::run_node::<Walk>(platform, pace, setup, leave)).await
+                };
                 world.with(|state| {
                     state.note(format_args!("{machine} ends: {ended:?}"));
                     if ended.is_ok() {
@@ -519,7 +532,7 @@ impl<'a> Stage<'a> {
     /// Submits the job, before any fault.
     async fn submit(&mut self) {
         let prepared = self.setup.cluster.prepare(&*self.store).await;
-        let (root, store) = (Walk::root(&self.plan.shape), Arc::clone(&self.store));
+        let store = Arc::clone(&self.store);
         let Plan { shape, attempts_max, added, .. } = &self.plan;
         let terms = Terms {
             attempts_max: *attempts_max,
@@ -527,7 +540,12 @@ impl<'a> Stage<'a> {
             stays_open: !added.is_empty(),
             share: Share::default(),
         };
-        let submitted = simulation::submit(store, &self.setup, root, shape, terms).await;
+        let submitted = if let Shape::Workflow(_) = shape {
+            let root = dataflow_framework::simulation::root::<Flow>();
+            simulation::submit(store, &self.setup, root, shape, terms).await
+        } else {
+            simulation::submit(store, &self.setup, Walk::root(shape), shape, terms).await
+        };
         match (prepared, submitted) {
             (Ok(()), Ok(job)) => self.job = job,
             (prepared, submitted) => {

@@ -4,13 +4,14 @@
 pub(crate) mod companion;
 mod shapes;
 pub(crate) mod tour;
+pub(crate) mod workflow;
 
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use taskwork::{Companion, Context, Outcome, Task, Variable, Variables};
 
-pub(crate) use self::shapes::{Shape, State};
+pub(crate) use self::shapes::{Shape, State, mix};
 use self::tour::Tour;
 
 /// A part of a tree: its open states, the shallowest first.
@@ -251,10 +252,15 @@ pub(crate) enum Truth {
     Done(Done),
     /// This shortest length, whatever the output.
     Shortest(u64),
+    /// That of a workflow, which has rules of its own.
+    Returned,
 }
 
-/// Returns the number of states that a single worker visits.
+/// Returns the number of states that a single worker visits, or of calls.
 pub(crate) fn states(shape: &Shape) -> u64 {
+    if let Shape::Workflow(recipe) = shape {
+        return recipe.calls() as u64;
+    }
     let Shape::Tour(tour) = shape else {
         let mut open = vec![shape.root()];
         let mut states = 0;
@@ -278,6 +284,9 @@ pub(crate) fn states(shape: &Shape) -> u64 {
 pub(crate) fn truth(shape: &Shape) -> Truth {
     if let Shape::Tour(tour) = shape {
         return Truth::Shortest(Tour::shortest(tour));
+    }
+    if let Shape::Workflow(_) = shape {
+        return Truth::Returned;
     }
     Truth::Done(whole(shape, shape.root()))
 }

@@ -2,24 +2,30 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use dataflow_framework::Main;
 use taskwork::simulation::{self, Stored};
 use zk::{ClusterPaths, Op};
 
 use super::place;
 use crate::{
-    workload::{Done, Shape, State, Walk},
+    workload::{Done, Shape, State, Walk, workflow::Flow},
     world::Servers,
 };
 
 /// The sizes of all subtrees of a job's tree, by the numbers of their roots.
 #[derive(Debug, Default)]
-pub(crate) struct Sizes(HashMap<u64, Done>);
+pub(crate) struct Sizes {
+    by_root: HashMap<u64, Done>,
+    /// Whether the job is a workflow, which has no tree.
+    is_workflow: bool,
+}
 
 impl Sizes {
     /// Returns the sizes; none if the tree depends on the incumbent.
     pub(crate) fn of(shape: &Shape) -> Self {
-        let mut sizes = Self::default();
-        if !matches!(shape, Shape::Tour(_)) {
+        let is_workflow = matches!(shape, Shape::Workflow(_));
+        let mut sizes = Self { is_workflow, ..Self::default() };
+        if !is_workflow && !matches!(shape, Shape::Tour(_)) {
             sizes.extend(shape, shape.root());
         }
         sizes
@@ -35,7 +41,7 @@ impl Sizes {
         }
         for place in (0..states.len()).rev() {
             let (number, parent, size) = states[place];
-            self.0.insert(number, size);
+            self.by_root.insert(number, size);
             if let Some(parent) = parent {
                 let above: &mut (u64, Option<usize>, Done) = &mut states[parent];
                 taskwork::Output::merge(&mut above.2, size);
@@ -44,7 +50,7 @@ impl Sizes {
     }
 
     fn is_known(&self) -> bool {
-        !self.0.is_empty()
+        !self.by_root.is_empty()
     }
 }
 
@@ -145,6 +151,9 @@ impl Durable {
 
 fn read(sizes: &Sizes, folder: &str, data: &[u8], servers: &Servers) -> Option<Content> {
     let data = blob(data, servers)?;
+    if sizes.is_workflow {
+        return read_workflow(folder, &data);
+    }
     let Stored { tasks, unprotected, deaths } = match folder {
         "outputs" => {
             let states = if data.is_empty() { Done::default() } else { simulation::decode(&data)? };
@@ -158,11 +167,21 @@ fn read(sizes: &Sizes, folder: &str, data: &[u8], servers: &Servers) -> Option<C
         taskwork::Output::merge(&mut states, *output);
         if sizes.is_known() {
             for state in task.open() {
-                taskwork::Output::merge(&mut states, *sizes.0.get(&state.number)?);
+                taskwork::Output::merge(&mut states, *sizes.by_root.get(&state.number)?);
             }
         }
     }
     Some(Content { tasks: tasks.len(), states, unprotected, deaths })
+}
+
+/// Reads what stands in a znode for a workflow: its program is a task, whose output has no states.
+fn read_workflow(folder: &str, data: &[u8]) -> Option<Content> {
+    let Stored { tasks, unprotected, deaths } = match folder {
+        "outputs" => return Some(Content::default()),
+        "parked" | "quarantine" => simulation::parked::<Main<Flow>>(data)?,
+        _ => simulation::held::<Main<Flow>>(data)?,
+    };
+    Some(Content { tasks: tasks.len(), states: Done::default(), unprotected, deaths })
 }
 
 /// Returns the data of a znode, or of the chunks that it names.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use dataflow_framework::simulation::Seen as Step;
 use taskwork::NodeId;
 use zk::{
     ClusterPaths, Op,
@@ -45,6 +46,12 @@ pub(crate) struct Facts {
     pub(crate) machines_run: bool,
     /// The maximum size of a message, in bytes.
     pub(crate) message_bytes_max: usize,
+    /// Whether all that happens to nodes is that they join and leave.
+    pub(crate) only_leaves: bool,
+    /// The number of members that were lost.
+    pub(crate) losses: u32,
+    /// The node on which the program of a workflow was started last.
+    pub(crate) head: Option<NodeId>,
 }
 
 /// The facts about one job.
@@ -170,7 +177,15 @@ impl Facts {
             only_servers: false,
             machines_run: false,
             message_bytes_max: 1 << 20,
+            only_leaves: false,
+            losses: 0,
+            head: None,
         }
+    }
+
+    /// Returns whether a node is a member.
+    pub(crate) fn is_member(&self, node: NodeId) -> bool {
+        self.members.contains_key(&node)
     }
 
     pub(crate) fn job(&self, job: &str) -> Option<&JobFacts> {
@@ -223,6 +238,9 @@ impl Facts {
 
     /// Notes what was written. Returns an error for what cannot be read back.
     pub(super) fn note(&mut self, seen: &Seen<'_>) -> Result<(), String> {
+        if let Seen::Workflow { node, step: Step::Leads { .. } } = seen {
+            self.head = Some(*node);
+        }
         let Seen::Wrote { session, ops, servers } = seen else { return Ok(()) };
         if ops.is_empty() {
             self.lose(*session);
@@ -333,6 +351,7 @@ impl Facts {
     }
 
     fn note_loss(&mut self, node: NodeId) {
+        self.losses += 1;
         let attempts: Vec<(String, u32)> =
             self.attempts_of(node).map(|(job, attempt)| (job.to_owned(), attempt)).collect();
         for (job, attempt) in attempts {
@@ -384,6 +403,10 @@ impl Facts {
         if let Some(it) = self.jobs.get_mut(job) {
             it.latest = it.latest.max(attempt);
             let mut open = HashSet::from([it.shape.root().number]);
+            if let Shape::Workflow(_) = it.shape {
+                // It has no states.
+                open.clear();
+            }
             open.extend(it.added.values().map(|added| added.number));
             if it.retried == Some(attempt) {
                 open = it.open.get(&(attempt - 1)).cloned().unwrap_or_default();

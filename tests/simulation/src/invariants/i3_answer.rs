@@ -53,6 +53,8 @@ impl Invariant for TheRightAnswer {
                     Truth::Done(whole) => said.compare(Truth::Done(whole.without(missing)))?,
                     Truth::Shortest(_) if set_aside > 0 => {}
                     truth @ Truth::Shortest(_) => said.compare(truth)?,
+                    // See F1.
+                    Truth::Returned => {}
                 }
             }
         }
@@ -74,6 +76,7 @@ impl Said {
         let right = match truth {
             Truth::Done(done) => result == Some(done),
             Truth::Shortest(length) => self.shortest == Some(length),
+            Truth::Returned => true,
         };
         if right {
             return Ok(());

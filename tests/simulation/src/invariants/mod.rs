@@ -19,6 +19,7 @@ mod i7_strangers;
 mod i8_calm;
 pub(crate) mod i9_history;
 mod membership;
+mod workflow;
 
 use std::fmt;
 
@@ -43,6 +44,8 @@ pub(crate) enum Seen<'a> {
     Worked { node: NodeId, job: u64, done: &'a Slice },
     /// The companion of a job on a node has done something.
     Companion { node: NodeId, job: &'a str, step: Step },
+    /// Something has happened on a node that works on a workflow.
+    Workflow { node: NodeId, step: &'a dataflow_framework::simulation::Seen },
     /// A session's operations are committed; an empty list means that the session has ended. `servers` is the
     /// state after that.
     Wrote { session: SessionId, ops: &'a [Op], servers: &'a Servers },
@@ -113,6 +116,12 @@ impl Invariants {
             Box::new(candidates::CandidatesCanLead::default()),
             Box::new(membership::EverybodyIsKnown::default()),
             Box::new(companions::CompanionsAreKept::default()),
+            Box::new(workflow::f1_answer::AsSequential::default()),
+            Box::new(workflow::f2_one_value::OneValue::default()),
+            Box::new(workflow::f3_inputs::AllInputs::default()),
+            Box::new(workflow::f5_needed::NothingTwice::default()),
+            Box::new(workflow::f7_workers::WorkersAtMost::default()),
+            Box::new(workflow::f8_stale::NeverBack::default()),
         ];
         Self { facts, all, violations: Vec::new(), are_checked: true, shares: Observed::default() }
     }

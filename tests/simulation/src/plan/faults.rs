@@ -21,6 +21,12 @@ pub(crate) enum Fault {
     Freeze { ms: u64 },
     /// The machine that leads freezes.
     FreezeLeader { ms: u64 },
+    /// The machine dies on which the program of a workflow runs.
+    KillHead,
+    /// That machine freezes.
+    FreezeHead { ms: u64 },
+    /// The node there is told to leave.
+    DrainHead,
     /// A node is told to leave by a signal.
     Drain,
     /// The same, and again a moment later.
@@ -76,9 +82,11 @@ impl Fault {
     /// break.
     pub(super) fn spares_machines(self) -> bool {
         use Fault::{
-            Cancel, CancelFirst, Disconnect, Drain, Forget, Join, Stuck, StuckLeader, Suspend, SuspendFirst,
+            Cancel, CancelFirst, Disconnect, Drain, DrainHead, Forget, Join, Stuck, StuckLeader, Suspend,
+            SuspendFirst,
         };
-        let of_nodes = matches!(self, Join | Drain | Disconnect | Stuck { .. } | StuckLeader { .. });
+        let of_nodes =
+            matches!(self, Join | Drain | DrainHead | Disconnect | Stuck { .. } | StuckLeader { .. });
         let of_jobs = matches!(self, Cancel | CancelFirst | Forget | Suspend { .. } | SuspendFirst { .. });
         of_nodes || of_jobs
     }
@@ -92,6 +100,7 @@ pub(super) fn draw(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64
         Kind::LargeBatches => 1,
         Kind::Parking => 12,
         Kind::Reconnects | Kind::Outages | Kind::Stuck => random.random_range(3..=10),
+        Kind::Leaves => random.random_range(1..=2 * nodes),
         _ => random.random_range(2..=10 + nodes.min(30)),
     };
     let mut faults: Vec<(u64, Fault)> = (0..count)
@@ -105,6 +114,8 @@ pub(super) fn draw(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64
                 Kind::Reconnects => reconnect(random, ms),
                 Kind::Queue if random.random_range(0..3) == 0 => of_jobs(random, ms),
                 Kind::Stuck => stuck(random, ms),
+                Kind::Leaves => leave(random),
+                Kind::Workflow if random.random_range(0..4) == 0 => of_head(random, ms),
                 Kind::LargeBatches => Fault::Stall { ms: random.random_range(9_000..13_000) },
                 Kind::Stalls if random.random_range(0..4) == 0 => Fault::Stall { ms: 3 * ms },
                 Kind::Outages if random.random_range(0..3) == 0 => Fault::ServersAway { ms: outage(random) },
@@ -158,6 +169,24 @@ fn stuck(random: &mut SmallRng, ms: u64) -> Fault {
         5 => Fault::Join,
         6 => Fault::Drain,
         _ => Fault::Disconnect,
+    }
+}
+
+/// Draws a join or a leave.
+fn leave(random: &mut SmallRng) -> Fault {
+    match random.random_range(0..4) {
+        0 | 1 => Fault::Join,
+        2 => Fault::Drain,
+        _ => Fault::DrainHead,
+    }
+}
+
+/// Draws a fault where the program of a workflow runs.
+fn of_head(random: &mut SmallRng, ms: u64) -> Fault {
+    match random.random_range(0..3) {
+        0 => Fault::KillHead,
+        1 => Fault::FreezeHead { ms },
+        _ => Fault::DrainHead,
     }
 }
 

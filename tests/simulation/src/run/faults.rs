@@ -10,10 +10,13 @@ use zk::{CreateMode, Op};
 use super::Stage;
 use crate::{
     invariants::{STRANGER, Seen},
-    plan::{Fault, Program},
+    plan::{Fault, Kind, Program},
     workload::Walk,
     world::{MachineId, Process},
 };
+
+/// The number of nodes that stay where nothing may be lost.
+const STAY_MIN: usize = 2;
 
 impl Stage<'_> {
     fn any_machine(&self) -> Option<MachineId> {
@@ -29,6 +32,14 @@ impl Stage<'_> {
             let number = |name: &str| name.rsplit('~').next().and_then(|digits| digits.parse::<u64>().ok());
             let first = names.into_iter().min_by_key(|name| number(name).unwrap_or(u64::MAX))?;
             state.machines.of(first.split('~').nth(1)?.parse().ok()?)
+        })
+    }
+
+    /// Returns the machine on which the program of the workflow was started last.
+    fn head(&self) -> Option<MachineId> {
+        self.world.with(|state| {
+            let machine = state.machines.of(state.invariants.facts.head?)?;
+            state.machines.living().contains(&machine).then_some(machine)
         })
     }
 
@@ -50,6 +61,16 @@ impl Stage<'_> {
                 let leader = self.leader().unwrap_or(machine);
                 self.world.with(|state| state.freeze(leader, ms));
             }
+            // Somebody must be there to whom it can leave what it has.
+            Fault::Drain | Fault::DrainHead if self.plan.kind == Kind::Leaves && self.stay() <= STAY_MIN => {
+                self.join_any();
+            }
+            Fault::KillHead => self.kill(self.head().unwrap_or(machine)),
+            Fault::FreezeHead { ms } => {
+                let head = self.head().unwrap_or(machine);
+                self.world.with(|state| state.freeze(head, ms));
+            }
+            Fault::DrainHead => self.tell_to_leave(self.head().unwrap_or(machine)),
             Fault::Drain => self.tell_to_leave(machine),
             Fault::DrainTwice { ms } => {
                 self.tell_to_leave(machine);
@@ -94,6 +115,11 @@ impl Stage<'_> {
             Fault::Stranger | Fault::Garbage => self.smuggle(machine, fault),
             Fault::Litter => self.litter(),
         }
+    }
+
+    /// Returns the number of nodes that were not told to leave.
+    fn stay(&self) -> usize {
+        self.world.with(|state| state.machines.staying().len())
     }
 
     /// Starts a node, usually one of the first job's program.

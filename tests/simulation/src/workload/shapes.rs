@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 
-use super::{Fork, tour::Tour};
+use super::{Fork, tour::Tour, workflow::Recipe};
 
 /// The shape of a tree, which determines it completely.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +32,8 @@ pub(crate) enum Shape {
     Forking { seed: u64, mean: u64, depth: u32 },
     /// The shortest round trip, by branch and bound.
     Tour(Tour),
+    /// No tree, but a workflow.
+    Workflow(Recipe),
 }
 
 /// The least depth of trees for large clusters.
@@ -76,7 +78,9 @@ impl Shape {
                 (0, Sha1::digest(bytes).to_vec())
             }
             Self::Tour(_) => (0, vec![0]),
-            Self::Chain { .. } | Self::Star { .. } | Self::Lopsided { .. } => (0, Vec::new()),
+            Self::Chain { .. } | Self::Star { .. } | Self::Lopsided { .. } | Self::Workflow(_) => {
+                (0, Vec::new())
+            }
         };
         State { number: mix(1 + (number << 32), seed), depth: 0, seed, path }
     }
@@ -107,7 +111,7 @@ impl Shape {
                 1 => u64::from(state.seed == 0),
                 at => u64::from(at < length),
             },
-            Self::Tour(_) => 0,
+            Self::Tour(_) | Self::Workflow(_) => 0,
         };
         let bytes = if let Self::Heavy { bytes, .. } = self { *bytes } else { 0 };
         (0..count).map(|child| State { path: vec![1; bytes], ..state.child(child) }).collect()
@@ -208,6 +212,7 @@ impl fmt::Display for Shape {
             Self::Deadly { panics: true, .. } => f.write_str("a random tree with a state that panics"),
             Self::Deadly { .. } => f.write_str("a random tree with a state that kills its machine"),
             Self::Forking { .. } => f.write_str("a random tree whose walks spawn others and wait for them"),
+            Self::Workflow(recipe) => write!(f, "{recipe}"),
             Self::Tour(tour) => write!(f, "the shortest tour of {} towns", tour.towns()),
         }
     }

@@ -21,6 +21,7 @@ mod proposals;
 mod servers;
 mod session;
 mod stamps;
+mod workflow;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +37,7 @@ use taskwork::{
 };
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
 
 use self::{machines::Machines, network::Network};
@@ -304,21 +305,8 @@ impl NodeWorld for World {
 
 impl Pace for World {
     fn slice(&self, node: NodeId) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
-        let world = self.clone();
         let ms = self.with(|state| state.slice_ms + state.machines.take_stuck(node));
-        Box::pin(async move {
-            sleep(Duration::from_millis(ms)).await;
-            loop {
-                if !world.lock().machines.knows(node) {
-                    // Its process was killed.
-                    return std::future::pending().await;
-                }
-                let thawed = world.with(|state| state.machines.thawed(node));
-                let Some(thawed) = thawed else { return };
-                // A dead machine never thaws.
-                let _ = thawed.await;
-            }
-        })
+        Box::pin(self.clone().wait_on(node, ms))
     }
 
     fn work(&self, node: NodeId, job: u64, run: &mut dyn FnMut()) {

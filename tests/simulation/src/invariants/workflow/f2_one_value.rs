@@ -1,0 +1,28 @@
+//! F2: a version has one value, for ever and on all nodes: otherwise two calls that read it would not know of the same
+//! thing, and what is made again would not be what was lost.
+
+use std::collections::BTreeMap;
+
+use dataflow_framework::simulation::Version;
+
+use super::{Step, step};
+use crate::invariants::{Facts, Invariant, Seen};
+
+/// The mark and the hash of each version.
+#[derive(Default)]
+pub(in crate::invariants) struct OneValue(BTreeMap<Version, (u64, u64)>);
+
+impl Invariant for OneValue {
+    fn name(&self) -> &'static str {
+        "F2 (one value)"
+    }
+
+    fn see(&mut self, _: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
+        let Some((node, Step::Holds { version, mark, value })) = step(seen) else { return Ok(()) };
+        let known = *self.0.entry(*version).or_insert((*mark, *value));
+        if known != (*mark, *value) {
+            return Err(format!("{node} has another value of {version:?} than there was before"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,44 @@
+//! F8: a stale head changes nothing: once a node follows a run of the program, it does not go back to one that was
+//! started earlier, as long as the head that it follows is there. Otherwise two runs would tell it what to forget.
+
+use std::collections::BTreeMap;
+
+use dataflow_framework::simulation::Run;
+use taskwork::NodeId;
+
+use super::{Step, step};
+use crate::invariants::{Facts, Invariant, Seen};
+
+#[derive(Default)]
+pub(in crate::invariants) struct NeverBack {
+    /// The run that each node follows, or leads.
+    runs: BTreeMap<NodeId, Run>,
+    /// Where runs are led.
+    heads: BTreeMap<Run, NodeId>,
+}
+
+impl Invariant for NeverBack {
+    fn name(&self) -> &'static str {
+        "F8 (stale head)"
+    }
+
+    fn see(&mut self, facts: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
+        match step(seen) {
+            Some((node, Step::Leads { run, .. })) => {
+                self.heads.insert(*run, node);
+                self.runs.insert(node, *run);
+            }
+            Some((node, Step::Follows { run, .. })) => {
+                let before = self.runs.insert(node, *run);
+                let goes_back = before.filter(|before| before.0 > run.0);
+                let head = goes_back.and_then(|before| self.heads.get(&before).copied());
+                if let Some(head) = head.filter(|head| facts.is_member(*head)) {
+                    return Err(format!("{node} goes back to a run of {run:?}, and {head} is there"));
+                }
+            }
+            Some((node, Step::Ends)) => drop(self.runs.remove(&node)),
+            _ => {}
+        }
+        Ok(())
+    }
+}

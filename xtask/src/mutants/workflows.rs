@@ -1,0 +1,94 @@
+//! Bugs of workflows, for which only seeds with workflows are run.
+
+use super::{Mutant, mutant};
+
+/// The kinds of plans with workflows.
+pub(super) const KINDS: &str = "workflow,leaves";
+
+/// The bugs.
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant(
+        "forget a version that a call still reads",
+        "dataflow-framework/src/core/lineage.rs",
+        "            if version.is_needed() || is_copied || matches!(version.state, State::Awaited) {\n",
+        "            if version.handles > 0 || is_copied || matches!(version.state, State::Awaited) {\n",
+    ),
+    mutant(
+        "accept the end of a call from whoever tells it",
+        "dataflow-framework/src/core/graph.rs",
+        "        if !self.runs_on(id, member) {\n            if let Outcome",
+        "        if !self.calls.contains_key(&id) {\n            if let Outcome",
+    ),
+    mutant(
+        "change in place what others read",
+        "dataflow-framework/src/core/graph.rs",
+        "version.readers == [call];",
+        "version.readers.contains(&call);",
+    ),
+    mutant(
+        "change in place what the program has a handle of",
+        "dataflow-framework/src/core/graph.rs",
+        "let is_last = version.handles == 0 && !version.is_wanted",
+        "let is_last = !version.is_wanted",
+    ),
+    mutant(
+        "make a version again, but not what that needs",
+        "dataflow-framework/src/core/lineage.rs",
+        "                    gone.push(*input);\n",
+        "                    let _ = &gone;\n",
+    ),
+    mutant(
+        "never say again what was lost on its way",
+        "dataflow-framework/src/core/line.rs",
+        "        if self.sent > 0 && now_ms >= self.moved_ms + REPEAT_MS {\n",
+        "        if self.sent > 0 && now_ms == self.moved_ms + REPEAT_MS + u64::MAX / 2 {\n",
+    ),
+    mutant(
+        "follow an earlier run of the program again",
+        "dataflow-framework/src/cluster/station.rs",
+        "                run.generation > following.run.generation || !state.nodes.contains(&following.head)\n",
+        "                run.generation != following.run.generation || !state.nodes.contains(&following.head)\n",
+    ),
+    mutant(
+        "remember only what the head has told",
+        "dataflow-framework/src/cluster/following.rs",
+        "            Outcome::Written { .. } => lock(&self.memory).ends(call),\n",
+        "            Outcome::Written { .. } => {}\n",
+    ),
+    mutant(
+        "wait for ever for a later run of the program",
+        "dataflow-framework/src/cluster/station.rs",
+        "            && now_ms >= since_ms + DEPOSED_MS\n",
+        "            && now_ms >= since_ms + DEPOSED_MS + u64::MAX / 2\n",
+    ),
+    mutant(
+        "let a node go with what the program has not come to yet",
+        "dataflow-framework/src/core/rescue.rs",
+        "            self.rescue(id);\n        }\n        self.rescue_earlier();\n",
+        "            self.rescue(id);\n        }\n",
+    ),
+    mutant(
+        "let a node go while copies are under way",
+        "dataflow-framework/src/core/rescue.rs",
+        "self.members.let_go(self.copying.is_empty())",
+        "self.members.let_go(true)",
+    ),
+    mutant(
+        "leave with calls that have not begun",
+        "dataflow-framework/src/cluster/following.rs",
+        "            self.say(&News::Returned { call, unchanged });\n        }\n    }\n",
+        "            let _ = (call, unchanged);\n        }\n    }\n",
+    ),
+    mutant(
+        "run again what has ended before the program began anew",
+        "dataflow-framework/src/core/graph.rs",
+        "let is_over = !has_failed && self.history.has_ended(id) && runs_on.is_none();",
+        "let is_over = has_failed && runs_on.is_none();",
+    ),
+    mutant(
+        "forget what the program has read",
+        "dataflow-framework/src/core/rescue.rs",
+        "        if !version.is_to_be_kept() || !self.calls.contains_key(&id.call) {\n            return Keeping::No;\n",
+        "        if version.is_to_be_kept() || !self.calls.contains_key(&id.call) {\n            return Keeping::No;\n",
+    ),
+];
