@@ -62,6 +62,7 @@ use std::{
 
 use thiserror::Error;
 use tokio::{sync::oneshot, time::Instant};
+use zk::Labels;
 
 pub(crate) use self::{desk::Desk, journal::Request as JournalRequest, sight::highest};
 pub use self::{
@@ -124,23 +125,31 @@ impl fmt::Debug for Companion {
 #[derive(Debug)]
 pub struct CompanionContext {
     job: JobId,
-    workers: usize,
-    is_public: bool,
+    means: Means,
     desk: Arc<Desk>,
     messenger: Messenger,
     journal: Journal,
 }
 
+/// What the node of a companion has.
+#[derive(Debug, Clone)]
+pub(crate) struct Means {
+    pub(crate) workers: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) labels: Labels,
+    /// Whether the job runs on a cluster.
+    pub(crate) is_public: bool,
+}
+
 impl CompanionContext {
     pub(crate) fn new(
         job: JobId,
-        (node, workers): (NodeId, usize),
-        is_public: bool,
+        (node, means): (NodeId, Means),
         desk: Arc<Desk>,
         outbox: Arc<dyn Outbox>,
         journal: Journal,
     ) -> Self {
-        Self { job, workers, is_public, desk, messenger: Messenger { node, outbox }, journal }
+        Self { job, means, desk, messenger: Messenger { node, outbox }, journal }
     }
 
     /// Returns the job.
@@ -155,12 +164,22 @@ impl CompanionContext {
 
     /// Returns the number of workers of the node. They are those of all jobs on which it works.
     pub fn workers(&self) -> usize {
-        self.workers
+        self.means.workers
+    }
+
+    /// Returns the memory that the node may use, in bytes; 0 if that is not known.
+    pub fn memory_bytes(&self) -> u64 {
+        self.means.memory_bytes
+    }
+
+    /// Returns the labels of the node.
+    pub fn labels(&self) -> &Labels {
+        &self.means.labels
     }
 
     /// Returns whether others can look at the job: it runs on a cluster, and not within one process.
     pub fn is_public(&self) -> bool {
-        self.is_public
+        self.means.is_public
     }
 
     /// Names who tells people what this companion knows of the job, as long as that is there. The first one stays.

@@ -17,7 +17,7 @@ use tokio::{runtime, time::Duration};
 
 use super::{dispatch::Dispatch, latch::Latch, transport::Carrier};
 use crate::{
-    companion::{CompanionContext, Desk, Journal, NotSent, Outbox, Run, Stage},
+    companion::{CompanionContext, Desk, Journal, Means, NotSent, Outbox, Run, Stage},
     id::{JobId, NodeId},
     wire::packet::{Note, NoteContent},
 };
@@ -52,8 +52,7 @@ impl Host {
     pub(crate) fn start(
         (run, stage): (Run, Stage),
         job: &JobId,
-        (node, workers): (NodeId, usize),
-        is_public: bool,
+        (node, means): (NodeId, Means),
         (desk, journal): (Arc<Desk>, Journal),
         dispatch: Option<&Dispatch>,
     ) -> Self {
@@ -64,14 +63,7 @@ impl Host {
             carrier: dispatch.map(Dispatch::carrier),
             sent: AtomicU64::new(0),
         });
-        let context = CompanionContext::new(
-            job.clone(),
-            (node, workers),
-            is_public,
-            Arc::clone(&desk),
-            outbox,
-            journal,
-        );
+        let context = CompanionContext::new(job.clone(), (node, means), Arc::clone(&desk), outbox, journal);
         let host = Self { desk, end: Arc::default() };
         let (end, its_desk) = (Arc::clone(&host.end), Arc::clone(&host.desk));
         let over = move |outcome: Result<(), String>| {

@@ -162,9 +162,8 @@ impl RunningNode {
         // Before the companion begins, so that the first answers to it are heard.
         let line = seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number(), desk.clone()));
         let companion = run.zip(desk).map(|(run, desk)| {
-            let who = (seat.node, seat.workers);
-            let is_public = part.visibility.is_public();
-            Arc::new(Host::start(run, job, who, is_public, (desk, journal), seat.dispatch.as_ref()))
+            let who = (seat.node, seat.means(part.visibility.is_public()));
+            Arc::new(Host::start(run, job, who, (desk, journal), seat.dispatch.as_ref()))
         });
         let said =
             Said { events: events_in, letters: letters_in, leavings, drain, orphans_wanted, companion };

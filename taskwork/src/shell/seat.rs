@@ -29,6 +29,7 @@ use super::{
     },
 };
 use crate::{
+    companion::Means,
     id::{JobId, NodeId},
     pool::Crew,
 };
@@ -110,6 +111,16 @@ pub(crate) enum SeatError {
 }
 
 impl Seat {
+    /// Returns what the node has, for a job that others see or do not.
+    pub(crate) fn means(&self, is_public: bool) -> Means {
+        Means {
+            workers: self.workers,
+            memory_bytes: self.member.memory_bytes,
+            labels: self.member.labels.clone(),
+            is_public,
+        }
+    }
+
     /// Takes a seat. The node becomes a member last, when it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
         let SeatSetup { node, store, cluster, release, workers, crew, memory_bytes, labels, .. } = setup;
