@@ -77,6 +77,9 @@
 //!
 //! `#[task(priority = 5, retry = 3)]` gives a task [`Options`]; `add::with().priority(9).call(&mut sum, &next)` gives
 //! them to one call. The function itself stays: `add::now(&mut a, &b)` calls it as it was written.
+//!
+//! Some say where calls run: `#[task(cores = 4, memory = "2 GiB", needs("blast", "os=linux"))]` for what a call takes and
+//! demands of its node, `spread` to have calls go to all nodes in turn, `everywhere` to have what they write copied to all.
 
 #[cfg(test)]
 extern crate self as dataflow_framework;
@@ -101,6 +104,8 @@ pub mod simulation;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/workflows.md")]
 mod workflows {}
+#[cfg(test)]
+mod constraints_tests;
 #[cfg(test)]
 mod declaring_tests;
 #[cfg(test)]

@@ -17,6 +17,19 @@ pub struct Options {
     /// one takes its place: so a task that can take much longer should look at [`time_left`](crate::time_left) now and
     /// then. An external program ([`Run`](crate::Run)) is killed.
     pub timeout: Option<Duration>,
+    /// How many workers of one node a call takes, from 1: a task that has threads of its own should take as many.
+    pub cores: u32,
+    /// The memory that a call takes, in bytes: those that run on a node take no more altogether than it
+    /// [has](taskwork::NodeBuilder::memory_bytes).
+    pub memory: u64,
+    /// The [labels](taskwork::NodeBuilder::labels) that a node must have, each by its name, or with its value
+    /// (`name=value`).
+    pub needs: &'static [&'static str],
+    /// Whether calls go to all nodes in turn, wherever their data is: for those that make the data of a program, so that
+    /// each node has a part of it.
+    pub spread: bool,
+    /// Whether what a call writes is copied to all nodes at once: for data that all of them will read.
+    pub everywhere: bool,
 }
 
 /// What follows when a call has failed for good.
@@ -35,9 +48,24 @@ pub enum OnFailure {
 }
 
 impl Options {
-    /// The options of a task that names none: a priority of 0, no further try, and no limit of time.
-    pub const DEFAULT: Self =
-        Self { priority: 0, retry: 0, on_failure: OnFailure::CancelSuccessors, timeout: None };
+    /// The options of a task that names none: a priority of 0, no further try, no limit of time, and any worker.
+    pub const DEFAULT: Self = Self {
+        priority: 0,
+        retry: 0,
+        on_failure: OnFailure::CancelSuccessors,
+        timeout: None,
+        cores: 1,
+        memory: 0,
+        needs: &[],
+        spread: false,
+        everywhere: false,
+    };
+
+    /// Returns the same, for a call that may run anywhere.
+    pub(crate) fn without_demands(self) -> Self {
+        let Self { cores, memory, needs, spread, everywhere, .. } = Self::DEFAULT;
+        Self { cores, memory, needs, spread, everywhere, ..self }
+    }
 }
 
 impl Default for Options {
@@ -78,6 +106,41 @@ macro_rules! __options {
             #[must_use]
             $($visible)* fn timeout(mut self, timeout: ::core::time::Duration) -> Self {
                 self.options.timeout = ::core::option::Option::Some(timeout);
+                self
+            }
+
+            /// Sets how many workers of one node the call takes.
+            #[must_use]
+            $($visible)* fn cores(mut self, cores: u32) -> Self {
+                self.options.cores = cores;
+                self
+            }
+
+            /// Sets the memory that the call takes, in bytes.
+            #[must_use]
+            $($visible)* fn memory(mut self, bytes: u64) -> Self {
+                self.options.memory = bytes;
+                self
+            }
+
+            /// Sets the labels that the node must have, each by its name, or with its value (`name=value`).
+            #[must_use]
+            $($visible)* fn needs(mut self, labels: &'static [&'static str]) -> Self {
+                self.options.needs = labels;
+                self
+            }
+
+            /// Has the call go to the nodes in turn, with others that are spread.
+            #[must_use]
+            $($visible)* fn spread(mut self) -> Self {
+                self.options.spread = true;
+                self
+            }
+
+            /// Has what the call writes copied to all nodes at once.
+            #[must_use]
+            $($visible)* fn everywhere(mut self) -> Self {
+                self.options.everywhere = true;
                 self
             }
         }

@@ -2,8 +2,9 @@
 //!
 //! A function with the attribute becomes two items of its name: a function that calls the task, and a struct that
 //! holds the task's description, and the options of a call. `signature.rs` reads the function, `expand.rs` writes the
-//! items, `options.rs` reads the attribute's arguments, and `methods.rs` makes functions of methods.
+//! items, `options.rs` and `constraints.rs` read the attribute's arguments, and `methods.rs` makes functions of methods.
 
+mod constraints;
 mod expand;
 mod methods;
 mod options;

@@ -1,4 +1,4 @@
-//! The arguments of the attribute: `#[task(priority = 5, retry = 3, on_failure = ignore, timeout = "2 min")]`.
+//! The arguments of the attribute: `#[task(priority = 5, on_failure = ignore, timeout = "2 min", cores = 4, spread)]`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -6,6 +6,8 @@ use syn::{
     Error, Expr, Ident, LitStr, Result, Token,
     parse::{Parse, ParseStream},
 };
+
+use crate::constraints;
 
 /// The options that all calls of a task have unless they say otherwise.
 #[derive(Default)]
@@ -15,7 +17,8 @@ pub(crate) struct Options {
 }
 
 /// The options, which are fields of `dataflow_framework::Options`.
-const KNOWN: [&str; 4] = ["priority", "retry", "on_failure", "timeout"];
+const KNOWN: [&str; 9] =
+    ["priority", "retry", "on_failure", "timeout", "cores", "memory", "needs", "spread", "everywhere"];
 
 /// What may follow a failure, and the names of that in `dataflow_framework::OnFailure`.
 const ON_FAILURE: [(&str, &str); 3] =
@@ -54,6 +57,29 @@ fn timeout(input: ParseStream<'_>) -> Result<TokenStream> {
     Ok(quote!(::core::option::Option::Some(::core::time::Duration::new(#seconds, #nanoseconds))))
 }
 
+/// Parses what is said of an option.
+fn value(name: &Ident, input: ParseStream<'_>) -> Result<TokenStream> {
+    if name == "spread" || name == "everywhere" {
+        return Ok(quote!(true));
+    }
+    if name == "needs" {
+        return constraints::labels(input);
+    }
+    input.parse::<Token![=]>()?;
+    if name == "on_failure" {
+        let variant = Ident::new(on_failure(input)?, Span::call_site());
+        Ok(quote!(::dataflow_framework::OnFailure::#variant))
+    } else if name == "timeout" {
+        timeout(input)
+    } else if name == "memory" {
+        constraints::memory(input)
+    } else if name == "cores" {
+        constraints::cores(input)
+    } else {
+        Ok(input.parse::<Expr>()?.into_token_stream())
+    }
+}
+
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let mut given: Vec<(Ident, TokenStream)> = Vec::new();
@@ -70,17 +96,10 @@ impl Parse for Options {
             if given.iter().any(|(before, _)| *before == name) {
                 return Err(Error::new(name.span(), format!("{name} is given twice")));
             }
-            input.parse::<Token![=]>()?;
-            let value = if name == "on_failure" {
-                let variant = on_failure(input)?;
-                ignores = variant == IGNORE;
-                let variant = Ident::new(variant, Span::call_site());
-                quote!(::dataflow_framework::OnFailure::#variant)
-            } else if name == "timeout" {
-                timeout(input)?
-            } else {
-                input.parse::<Expr>()?.into_token_stream()
-            };
+            let value = value(&name, input)?;
+            if name == "on_failure" {
+                ignores = value.to_string().ends_with(IGNORE);
+            }
             given.push((name, value));
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
@@ -110,15 +129,27 @@ mod tests {
         let given = |text: &str| syn::parse_str::<Options>(text).map(|options| options.given.len());
         assert_eq!(given("").ok(), Some(0));
         assert_eq!(given("retry = 3, priority = 2 * LOW").ok(), Some(2));
+        assert_eq!(given("cores = 4, memory = \"2 GiB\", needs(\"blast\", \"os=linux\")").ok(), Some(3));
+        assert_eq!(given("spread, everywhere, cores = THREADS, memory = 1 << 20").ok(), Some(4));
         assert_eq!(given("on_failure = ignore, timeout = \"1 min 30 s\"").ok(), Some(2));
         for (text, expected) in [
             (
                 "prioritty = 3",
-                "there is no option prioritty; the options are priority, retry, on_failure, timeout",
+                "there is no option prioritty; the options are priority, retry, on_failure, timeout, cores, \
+                 memory, needs, spread, everywhere",
             ),
             ("on_failure = retry", "on_failure is cancel_successors, fail or ignore, and not retry"),
             ("timeout = \"soon\"", "\"soon\" is no duration such as \"1 min 30 s\""),
             ("timeout = 3", "expected string literal"),
+            ("cores = 0", "a call takes at least one worker"),
+            ("memory = \"2 gigs\"", "\"2 gigs\" is no size such as \"2 GiB\" or \"500 MB\""),
+            ("needs = \"blast\"", "expected parentheses"),
+            ("needs()", "needs names at least one label, such as needs(\"blast\")"),
+            (
+                "needs(\"a b\")",
+                "\"a b\" is no label: expected a name, or name=value, of letters, digits, - _ . and /",
+            ),
+            ("spread = true", "expected `,`"),
             ("retry = 1, retry = 2", "retry is given twice"),
             ("retry", "expected `=`"),
         ] {

@@ -10,7 +10,10 @@ use taskwork::{CompanionContext, CompanionEvent, Refusal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::station::Station;
-use crate::{core::HOLD_MS, node::Crew};
+use crate::{
+    core::{Capacity, HOLD_MS},
+    node::Crew,
+};
 
 /// The time between two looks at what is to be sent again.
 const LOOK: Duration = Duration::from_millis(50);
@@ -26,7 +29,12 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
     let workers = cx.workers();
     let crew = Crew::start(&station.queue, workers)
         .map_err(|error| format!("no thread could be started: {error}"))?;
-    station.starts(cx.messenger().clone(), cx.node(), workers);
+    let capacity = Capacity {
+        workers: u32::try_from(workers).unwrap_or(u32::MAX),
+        memory: cx.memory_bytes(),
+        labels: cx.labels().clone(),
+    };
+    station.starts(cx.messenger().clone(), cx.node(), capacity, !cx.is_public());
     let witness: Weak<Station> = Arc::downgrade(&station);
     cx.is_witnessed_by(witness);
     station.is_public.store(cx.is_public(), Relaxed);

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::message::{News, Order, Run};
 use crate::{
-    core::{Assignment, CallId, Frame, Held, History, Line, Outcome, VersionId},
+    core::{Assignment, CallId, Capacity, Frame, Held, History, Line, Outcome, VersionId},
     node::{Inventory, Peer, Report, Site, Timing, Told},
     task::Tasks,
 };
@@ -40,7 +40,7 @@ impl Following {
     /// Begins to take part in a run, and tells what is here of earlier ones.
     pub(super) fn begin(
         (head, run, line_number): (Peer, Run, u32),
-        workers: u32,
+        capacity: Capacity,
         site: &Arc<Site>,
         memory: &Memory,
         wake: &Arc<Notify>,
@@ -62,7 +62,7 @@ impl Following {
         let mut line = following.line();
         let Inventory { epoch, held, running } = site.begin(Arc::downgrade(&report));
         following.epoch.store(epoch, Relaxed);
-        line.push(News::TakesPart(workers).encoded());
+        line.push(News::TakesPart(capacity).encoded());
         for held in held.chunks(TOLD_MAX) {
             line.push(News::Holds(held.to_vec()).encoded());
         }

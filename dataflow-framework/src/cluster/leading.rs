@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::message::{Content, News, Order, Run};
 use crate::{
-    core::{Assignment, CallId, Frame, Graph, History, Line, Member, Outcome, VersionId},
+    core::{Assignment, CallId, Capacity, Frame, Graph, History, Line, Member, Outcome, VersionId},
     failure::{Failed, Failure},
     node::{Missing, Peer, Queue, Site, Told},
     platform::Bell,
@@ -74,7 +74,7 @@ impl Leading {
     /// Begins a run of the program, with what is here of earlier ones.
     pub(super) fn begin(
         run: Run,
-        (node, workers): (Peer, u32),
+        (node, capacity, is_embedded): (Peer, Capacity, bool),
         (site, queue): (Arc<Site>, Arc<Queue>),
         history: History,
         wake: &Arc<Notify>,
@@ -85,7 +85,8 @@ impl Leading {
             has_more: AtomicBool::new(false),
         });
         let of_engine = Arc::clone(&others) as Arc<dyn Others>;
-        let engine = Engine::with_others((site, queue), workers, CALLS_AHEAD_MAX, history, of_engine);
+        let engine =
+            Engine::with_others((site, queue), (capacity, is_embedded), CALLS_AHEAD_MAX, history, of_engine);
         Arc::new(Self {
             run,
             engine,
@@ -198,7 +199,7 @@ impl Leading {
 
     fn hear(&self, graph: &mut Graph, member: Member, news: News) {
         match news {
-            News::TakesPart(workers) => graph.joined(member, workers),
+            News::TakesPart(capacity) => graph.joined(member, capacity),
             News::Holds(held) => held.into_iter().for_each(|held| graph.holds(member, held)),
             News::Runs(running) => {
                 for (call, mark) in running {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    core::{Argument, CallId, Frame, Held, History, Manner, Mark, VersionId},
+    core::{Argument, CallId, Capacity, Frame, Held, History, Manner, Mark, VersionId},
     failure::Failed,
     node::{Ask, Missing, Piece, Timing, Told},
     value::{decode, encode},
@@ -65,8 +65,8 @@ pub(super) enum Order {
 /// What is told to the head.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum News {
-    /// The node takes part, with so many workers.
-    TakesPart(u32),
+    /// The node takes part, and has this.
+    TakesPart(Capacity),
     /// The node has versions of an earlier run.
     Holds(Vec<Held>),
     /// The node runs calls of an earlier run.

@@ -20,6 +20,7 @@ use super::{
 #[cfg(feature = "simulation")]
 use crate::simulation::Seen;
 use crate::{
+    core::Capacity,
     node::{Peer, Queue, Site},
     platform::Platform,
     program::{Engine, Observe},
@@ -67,7 +68,9 @@ struct State {
 struct Post {
     messenger: Messenger,
     node: Peer,
-    workers: u32,
+    capacity: Capacity,
+    /// Whether all nodes are in this process.
+    is_embedded: bool,
 }
 
 enum Role {
@@ -134,11 +137,10 @@ impl Station {
     }
 
     /// Begins to take part.
-    pub(super) fn starts(&self, messenger: Messenger, node: Peer, workers: usize) {
-        let workers = u32::try_from(workers).unwrap_or(u32::MAX);
+    pub(super) fn starts(&self, messenger: Messenger, node: Peer, capacity: Capacity, is_embedded: bool) {
         self.platform.is_of(node);
         let mut state = self.lock();
-        state.post = Some(Post { messenger, node, workers });
+        state.post = Some(Post { messenger, node, capacity, is_embedded });
         if let Progress::Awaits(waker) = &state.program {
             waker.wake();
             state.program = Progress::NotBegun;
@@ -242,18 +244,20 @@ impl Station {
         if !is_new {
             return None;
         }
-        let workers = state.post.as_ref()?.workers;
+        let capacity = state.post.as_ref()?.capacity.clone();
         tracing::info!(%head, generation = run.generation, "this node runs calls of the program on another one");
         self.resign(&mut state);
         if let Progress::Runs(waker) = &state.program {
             state.program = Progress::Deposed { waker: waker.clone(), since_ms: now_ms };
         }
-        let following = Following::begin((head, run, line), workers, &self.site, &self.memory, &self.wake);
+        let following =
+            Following::begin((head, run, line), capacity.clone(), &self.site, &self.memory, &self.wake);
         if state.is_leaving {
             following.leave();
         }
         #[cfg(feature = "simulation")]
-        self.platform.see(|| Seen::Follows { run: (run.generation, run.started_us), workers });
+        self.platform
+            .see(|| Seen::Follows { run: (run.generation, run.started_us), workers: capacity.workers });
         state.role = Role::Follows(Arc::clone(&following));
         Some(following)
     }
@@ -339,7 +343,7 @@ impl Station {
     /// more. The run is later than any of which this node has heard, as well.
     pub(super) fn lead(&self, generation: u64, waker: Waker) -> Option<Arc<Leading>> {
         let mut state = self.lock();
-        let Some(Post { node, workers, .. }) = state.post.clone() else {
+        let Some(Post { node, capacity, is_embedded, .. }) = state.post.clone() else {
             state.program = Progress::Awaits(waker);
             return None;
         };
@@ -350,12 +354,13 @@ impl Station {
         self.resign(&mut state);
         let history = lock(&self.memory).clone();
         let tools = (Arc::clone(&self.site), Arc::clone(&self.queue));
-        let leading = Leading::begin(run, (node, workers), tools, history, &self.wake);
+        let leading = Leading::begin(run, (node, capacity.clone(), is_embedded), tools, history, &self.wake);
         for node in &state.nodes {
             leading.joined(*node);
         }
         #[cfg(feature = "simulation")]
-        self.platform.see(|| Seen::Leads { run: (run.generation, run.started_us), workers });
+        self.platform
+            .see(|| Seen::Leads { run: (run.generation, run.started_us), workers: capacity.workers });
         state.role = Role::Leads(Arc::clone(&leading));
         state.program = Progress::Runs(waker);
         drop(state);

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     call::{CallId, CallState, Outcome},
+    demand::Demand,
     graph::{Action, Graph},
     history::History,
     mark::Mark,
@@ -83,14 +84,14 @@ impl Graph {
             let earlier = self.earlier(id, mark);
             if earlier.mark == mark && earlier.runs_on.is_none() {
                 earlier.runs_on = Some(member);
-                self.members.assigned(member);
+                self.members.assigned(member, Demand::NONE, false);
             }
             return;
         }
         let Some(call) = self.calls.get_mut(&id).filter(|call| call.mark == mark) else { return };
         if matches!(call.state, CallState::Inputs(_) | CallState::Worker) {
             call.state = CallState::Runs(member);
-            self.members.assigned(member);
+            self.occupies(id, member);
         }
     }
 
@@ -107,7 +108,7 @@ impl Graph {
             return;
         };
         earlier.runs_on = None;
-        self.members.ended(member);
+        self.members.ended(member, Demand::NONE);
         match outcome {
             Outcome::Written { .. } => self.has_ended(id),
             Outcome::Ignored { .. } => self.is_ignored(id),
@@ -146,7 +147,7 @@ impl Graph {
         while let Some(entry) = self.earlier.first_entry().filter(|entry| *entry.key() < call) {
             let (call, earlier) = entry.remove_entry();
             if let Some(member) = earlier.runs_on {
-                self.members.ended(member);
+                self.members.ended(member, Demand::NONE);
             }
             for (slot, copies) in earlier.copies {
                 let version = VersionId { call, slot };

@@ -1,7 +1,8 @@
 //! What follows when a program begins anew, or a member leaves.
 
 use super::{
-    Action, Argument, CallId, Divergence, Graph, Held, History, Input, Mark, Member, Outcome, VersionId,
+    Action, Argument, CallId, Capacity, Divergence, Graph, Held, History, Input, Mark, Member, Outcome,
+    VersionId,
     graph_tests::{new_call, version},
 };
 use crate::{failure::Failure, options::Options};
@@ -11,8 +12,8 @@ const THERE: Member = Member(1);
 /// Creates the graph of a program with one worker here and one there.
 fn graph() -> Graph {
     let mut graph = Graph::new(true);
-    graph.joined(Member::HERE, 1);
-    graph.joined(THERE, 1);
+    graph.joined(Member::HERE, Capacity::of_workers(1));
+    graph.joined(THERE, Capacity::of_workers(1));
     graph
 }
 
@@ -226,7 +227,7 @@ fn what_the_program_has_got_is_copied_from_there_if_the_leaving_member_is_lost()
     let marks = chain(&mut graph(), 2);
     let mut graph = graph();
     let third = Member(2);
-    graph.joined(third, 1);
+    graph.joined(third, Capacity::of_workers(1));
     let mut history = History::default();
     for (id, mark) in (0..).zip(marks) {
         graph.holds(THERE, Held { version: version(id, 0), mark, bytes: 8 });

@@ -90,7 +90,7 @@ impl Graph {
                     before: self.ready.before(id) as u64,
                     nodes: crew.members,
                     with_room: crew.with_room,
-                    lacks: Vec::new(),
+                    lacks: self.lacks(id).iter().map(ToString::to_string).collect(),
                 }
             }
             CallState::Runs(member) => Place::Runs { node: name(member) },

@@ -3,7 +3,7 @@
 use dataflow_view::{Explanation, Place, State};
 
 use super::{
-    Argument, CallId, Graph, Member, Outcome,
+    Argument, CallId, Capacity, Graph, Member, Outcome,
     graph_tests::{new_call, version},
 };
 use crate::{failure::Failure, options::Options};
@@ -13,8 +13,8 @@ const OTHER: Member = Member(1);
 /// Creates a graph of two members with a worker each, one of which may be lost.
 fn graph() -> Graph {
     let mut graph = Graph::new(true);
-    graph.joined(Member::HERE, 1);
-    graph.joined(OTHER, 1);
+    graph.joined(Member::HERE, Capacity::of_workers(1));
+    graph.joined(OTHER, Capacity::of_workers(1));
     graph
 }
 

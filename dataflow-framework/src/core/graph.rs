@@ -15,12 +15,14 @@ use rustc_hash::FxHashMap;
 use super::{
     call::{Argument, Call, CallId, CallState, Manner, NewCall, Outcome},
     calls::Calls,
+    demand::Demand,
     earlier::{Divergence, Earlier},
     history::History,
     levels::Levels,
     mark::Mark,
     members::{Member, Members},
     observed::Observed,
+    placing::Lanes,
     ready::Ready,
     rescue::AllKept,
     version::{Copies, Source, State, Version, VersionId},
@@ -36,8 +38,9 @@ pub(crate) struct Graph {
     pub(super) calls: Calls,
     pub(super) versions: FxHashMap<VersionId, Version>,
     pub(super) ready: Ready,
+    pub(super) lanes: Lanes,
     pub(super) members: Members,
-    levels: Levels,
+    pub(super) levels: Levels,
     /// The least number that the next call may have.
     next: CallId,
     /// The mark of the last call.
@@ -113,6 +116,7 @@ impl Graph {
             calls: Calls::default(),
             versions: FxHashMap::default(),
             ready: Ready::default(),
+            lanes: Lanes::default(),
             members: Members::default(),
             levels: Levels::default(),
             next: 0,
@@ -200,7 +204,9 @@ impl Graph {
         match (refused, runs_on) {
             (None, Some(member)) if !has_failed => {
                 self.calls.get_mut(&id).expect("it was added").state = CallState::Runs(member);
-                return;
+                // What it demands was not known before it was made.
+                self.members.ended(member, Demand::NONE);
+                return self.occupies(id, member);
             }
             (None, _) => self.begins_again(id),
             (Some(failure), _) => {
@@ -210,7 +216,7 @@ impl Graph {
         }
         // It runs for nobody.
         if let Some(member) = runs_on {
-            self.members.ended(member);
+            self.members.ended(member, Demand::NONE);
         }
     }
 
@@ -280,11 +286,6 @@ impl Graph {
         self.forget_unless_needed(version);
     }
 
-    /// Tells that there is a member that runs calls, with this number of workers.
-    pub(crate) fn joined(&mut self, member: Member, workers: u32) {
-        self.members.add(member, workers);
-    }
-
     /// Tells how a call has ended that was assigned to a member. That is passed over if it was taken from the member
     /// meanwhile.
     pub(crate) fn ended(&mut self, id: CallId, member: Member, outcome: Outcome) {
@@ -297,7 +298,7 @@ impl Graph {
             }
             return;
         }
-        self.members.ended(member);
+        self.frees(id, member);
         match outcome {
             Outcome::Written { bytes, ns } => {
                 self.members.took(ns);
@@ -317,7 +318,7 @@ impl Graph {
     pub(crate) fn unable(&mut self, id: CallId, member: Member, missing: VersionId) {
         if self.runs_on(id, member) {
             self.is_not_to_be_had(missing);
-            self.members.ended(member);
+            self.frees(id, member);
             self.misses_what_it_took(id, member);
             self.begins_again(id);
         }
@@ -404,6 +405,7 @@ impl Graph {
             self.actions.push(Action::Bring(source));
         }
         self.rescue(id);
+        self.copy_to_all(id);
         for reader in self.versions[&id].readers.clone() {
             let call = self.calls.get_mut(&reader).expect("readers are unfinished");
             // One that runs has got it already.
@@ -444,11 +446,8 @@ impl Graph {
     }
 
     fn is_ready(&mut self, id: CallId) {
-        let call = self.calls.get_mut(&id).expect("it is unfinished");
-        call.state = CallState::Worker;
-        let (priority, arguments) = (call.options.priority, Arc::clone(&call.arguments));
-        let nearness = self.nearness(id, &arguments);
-        self.ready.push(id, priority, &self.levels, nearness);
+        self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Worker;
+        self.waits_for_worker(id);
     }
 
     fn release_inputs(&mut self, id: CallId, arguments: &[Argument]) {
@@ -462,16 +461,28 @@ impl Graph {
 
     /// Returns what is to be done now.
     pub(crate) fn actions(&mut self) -> Vec<Action> {
-        while self.ready.len() > 0
-            && let Some(member) = self.members.next()
-        {
-            if self.ready.len() > 1 && self.levels.are_stale() {
-                self.reorder();
-            }
-            self.assign_next(member);
-        }
+        while self.assign_one() {}
         self.let_go();
         std::mem::take(&mut self.actions)
+    }
+
+    /// Assigns a call that could begin, if there are one and a member for it. Returns whether that was so.
+    fn assign_one(&mut self) -> bool {
+        let open = if self.ready.len() > 0 { self.members.next() } else { None };
+        let has_lanes = !self.lanes.is_empty();
+        if open.is_none() && !has_lanes {
+            return false;
+        }
+        if (self.ready.len() > 1 || has_lanes) && self.levels.are_stale() {
+            self.reorder();
+        }
+        if has_lanes && let Some((id, member)) = self.next_of_lanes(open.is_some()) {
+            self.assign(id, member);
+            return true;
+        }
+        // Another member may be kept free since then.
+        let open = open.and_then(|_| self.members.next());
+        open.map(|member| self.assign_next(member)).is_some()
     }
 
     /// Assigns the call that a member should begin next, to this member or to one with more of its data.
@@ -493,7 +504,7 @@ impl Graph {
         let (task, mark, arguments) = (call.task, call.mark, Arc::clone(&call.arguments));
         let manner = self.manner(id, call);
         let has_one_run = manner.has_one_run() && call.failures == call.options.retry;
-        self.members.assigned(member);
+        self.occupies(id, member);
         self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Runs(member);
         let (mut in_place, mut elsewhere, mut moved_bytes) = (Vec::new(), Vec::new(), 0);
         for argument in &*arguments {
@@ -523,7 +534,7 @@ impl Graph {
         // Data that the program has brought in cannot be made again.
         let has_losses = self.has_losses;
         // A copy that the member has got would be taken for one that it keeps.
-        let is_copied = self.copying.contains_key(&id);
+        let is_copied = self.copying.contains_key(&id) || self.is_for_all(id.call);
         let can_be_lost = !has_losses || self.calls.contains_key(&id.call);
         let version = self.version_mut(id);
         let is_last = version.handles == 0 && !version.is_wanted && version.readers == [call];
@@ -552,6 +563,7 @@ impl Graph {
         });
         self.levels.compute(first, self.next, calls);
         self.ready.reorder(&self.levels);
+        self.lanes.reorder(&self.levels);
     }
 
     /// Returns the task of a call that is known.

@@ -1,6 +1,6 @@
 //! What follows from single events.
 
-use super::{Action, Argument, CallId, Graph, Member, NewCall, Outcome, VersionId};
+use super::{Action, Argument, CallId, Capacity, Graph, Member, NewCall, Outcome, VersionId};
 use crate::{failure::Failure, options::Options, task::TaskDef};
 
 pub(super) const TASK: TaskDef = TaskDef {
@@ -23,7 +23,7 @@ pub(super) fn new_call(arguments: Vec<Argument>, writes: u32, options: Options) 
 /// Creates a graph with so many workers, all of one member that is never lost.
 fn graph(workers: u32) -> Graph {
     let mut graph = Graph::new(false);
-    graph.joined(Member::HERE, workers);
+    graph.joined(Member::HERE, Capacity::of_workers(workers));
     graph
 }
 
@@ -207,8 +207,8 @@ fn long_calls_are_assigned_a_few_ahead_and_short_ones_many() {
 /// A graph of two members of one worker each, of which the second one may be lost.
 fn graph_of_two() -> Graph {
     let mut graph = Graph::new(true);
-    graph.joined(Member::HERE, 1);
-    graph.joined(THERE, 1);
+    graph.joined(Member::HERE, Capacity::of_workers(1));
+    graph.joined(THERE, Capacity::of_workers(1));
     graph
 }
 
@@ -317,7 +317,7 @@ fn a_call_with_which_nodes_are_lost_again_and_again_fails() {
     call(&mut graph, 0, vec![], 1);
     call(&mut graph, 1, vec![Argument::Read(version(0, 0))], 1);
     for member in 1..=5 {
-        graph.joined(Member(member), 1);
+        graph.joined(Member(member), Capacity::of_workers(1));
         assert_eq!(assigned_to(&mut graph), [(0, Member(member))]);
         graph.lost(Member(member));
     }

@@ -260,6 +260,10 @@ impl Graph {
     /// Returns whether nothing is known, as at first.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.versions.is_empty() && self.ready.len() == 0 && self.unfinished == 0
+        self.calls.is_empty()
+            && self.versions.is_empty()
+            && self.ready.len() == 0
+            && self.lanes.is_empty()
+            && self.unfinished == 0
     }
 }

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::demand::{Capacity, Demand};
+
 /// A member, by a number that the graph is told. The program runs on [`Member::HERE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Member(pub(crate) u32);
@@ -57,10 +59,21 @@ pub(super) struct Crew {
 }
 
 /// What a member has to do.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Load {
     workers: u64,
+    capacity: Capacity,
     assigned: u64,
+    /// The workers that the assigned calls take.
+    cores: u64,
+    /// The memory that they take, in bytes.
+    memory: u64,
+    /// The number of those that take several workers.
+    wide: u64,
+    /// The number of calls that it was given because they are spread.
+    spread: u64,
+    /// For which calls it is kept free.
+    reserved: Option<Demand>,
     /// Whether it is given no more calls, because it leaves.
     is_leaving: bool,
     /// Whether it was told that it may go.
@@ -72,11 +85,18 @@ struct Load {
 }
 
 impl Members {
-    pub(super) fn add(&mut self, member: Member, workers: u32) {
+    pub(super) fn add(&mut self, member: Member, capacity: Capacity) {
         self.remove(member);
         let load = Load {
-            workers: u64::from(workers),
+            workers: u64::from(capacity.workers),
+            capacity,
             assigned: 0,
+            cores: 0,
+            memory: 0,
+            wide: 0,
+            // It is given as many from now on as those of which that has the least.
+            spread: self.known.values().map(|load| load.spread).min().unwrap_or(0),
+            reserved: None,
             is_leaving: false,
             may_go: false,
             rescued: 0,
@@ -170,17 +190,24 @@ impl Members {
     }
 
     /// Tells that a call was assigned to a member.
-    pub(super) fn assigned(&mut self, member: Member) {
+    pub(super) fn assigned(&mut self, member: Member, demand: Demand, is_spread: bool) {
         if let Some(load) = self.known.get_mut(&member) {
             load.assigned += 1;
+            load.cores += u64::from(demand.cores);
+            load.memory += demand.memory;
+            load.wide += u64::from(demand.cores > 1);
+            load.spread += u64::from(is_spread);
         }
         self.note(member);
     }
 
     /// Tells that a member has one call less.
-    pub(super) fn ended(&mut self, member: Member) {
+    pub(super) fn ended(&mut self, member: Member, demand: Demand) {
         if let Some(load) = self.known.get_mut(&member) {
             load.assigned -= 1;
+            load.cores -= u64::from(demand.cores);
+            load.memory -= demand.memory;
+            load.wide -= u64::from(demand.cores > 1);
         }
         self.note(member);
     }
@@ -234,22 +261,99 @@ impl Members {
         let has_room =
             |member: &&(Member, u64)| self.known.get(&member.0).is_some_and(|load| load.rank.is_some());
         let holders = with.iter().filter(has_room).copied();
-        let begin_ns = |(member, here): &(Member, u64)| {
-            let held = with.iter().find(|(other, _)| other == member).map_or(*here, |(_, held)| *held);
-            let missing = bytes.saturating_sub(held);
-            let transfer_ns = if missing > 0 { LATENCY_NS + missing * 1_000 / BYTES_BY_US } else { 0 };
-            self.queue_ns(&self.known[member]) + transfer_ns
-        };
-        let chosen = holders.chain([(least, 0)]).min_by_key(begin_ns);
-        chosen.map_or(least, |(member, _)| member)
+        let all = holders.map(|(member, _)| member).chain([least]);
+        all.min_by_key(|member| self.begin_ns(*member, bytes, with)).unwrap_or(least)
     }
 
+    /// Returns in which time a call could begin on a member.
+    fn begin_ns(&self, member: Member, bytes: u64, with: &[(Member, u64)]) -> u64 {
+        let held = with.iter().find(|(other, _)| *other == member).map_or(0, |(_, held)| *held);
+        let missing = bytes.saturating_sub(held);
+        let transfer_ns = if missing > 0 { LATENCY_NS + missing * 1_000 / BYTES_BY_US } else { 0 };
+        self.queue_ns(&self.known[&member]) + transfer_ns
+    }
+
+    /// Returns the member for a call that may not run anywhere, as [`choose`](Self::choose) does for others: of all that
+    /// can take it now, or of these one that was given the fewest that are spread.
+    pub(super) fn place(
+        &self,
+        demand: Demand,
+        is_spread: bool,
+        bytes: u64,
+        with: &[(Member, u64)],
+    ) -> Option<Member> {
+        let fitting = self.known.iter().filter(|(_, load)| self.takes(load, demand));
+        let cost = |member: Member, load: &Load| {
+            if is_spread { load.spread } else { self.begin_ns(member, bytes, with) }
+        };
+        fitting.min_by_key(|(member, load)| cost(**member, load)).map(|(member, _)| *member)
+    }
+
+    /// Returns whether a member takes a call now that may not run anywhere.
+    fn takes(&self, load: &Load, demand: Demand) -> bool {
+        let is_for_it = load.reserved.is_none_or(|reserved| reserved == demand);
+        let has_room = if demand.cores > 1 || load.wide > 0 || load.is_kept_free() {
+            !load.is_leaving && load.cores + u64::from(demand.cores) <= load.workers
+        } else {
+            self.has_room(load)
+        };
+        is_for_it
+            && has_room
+            && load.capacity.can_take(demand)
+            && load.capacity.has_memory(load.memory + demand.memory)
+    }
+
+    /// Keeps a member free for a call: of those that can take it, the one on which the fewest workers are taken.
+    pub(super) fn reserve(&mut self, demand: Demand) {
+        if self.is_reserved(demand) {
+            return;
+        }
+        let able = self.known.iter_mut().filter(|(_, load)| {
+            !load.is_leaving && load.reserved.is_none() && load.capacity.can_take(demand)
+        });
+        let Some((member, load)) = able.min_by_key(|(_, load)| load.cores) else { return };
+        load.reserved = Some(demand);
+        let member = *member;
+        self.note(member);
+    }
+
+    /// Returns whether a member is kept free for calls of this kind.
+    pub(super) fn is_reserved(&self, demand: Demand) -> bool {
+        self.known.values().any(|load| !load.is_leaving && load.reserved == Some(demand))
+    }
+
+    /// Keeps no member free any more for calls of this kind.
+    pub(super) fn unreserve(&mut self, demand: Demand) {
+        let kept = self.known.iter_mut().filter(|(_, load)| load.reserved == Some(demand));
+        let kept: Vec<_> = kept.map(|(member, load)| (load.reserved.take(), *member)).collect();
+        for (_, member) in kept {
+            self.note(member);
+        }
+    }
+
+    /// Returns those that stay.
+    pub(super) fn all_staying(&self) -> Vec<Member> {
+        let staying = self.known.iter().filter(|(_, load)| !load.is_leaving);
+        staying.map(|(member, _)| *member).collect()
+    }
+
+    /// Returns what those have that stay.
+    pub(super) fn staying(&self) -> impl Iterator<Item = &Capacity> + Clone {
+        self.known.values().filter(|load| !load.is_leaving).map(|load| &load.capacity)
+    }
+
+    /// Returns whether a member takes another call that may run anywhere.
     fn has_room(&self, load: &Load) -> bool {
+        if load.is_leaving || load.workers == 0 || load.is_kept_free() {
+            return false;
+        }
+        // One that takes several workers must not share them with those that would run then.
+        if load.wide > 0 {
+            return load.cores < load.workers;
+        }
         // At first one for each, until it is known how long they take.
         let ahead = if self.has_mean { self.ahead * load.workers } else { load.workers };
-        !load.is_leaving
-            && load.workers > 0
-            && load.assigned < load.workers + ahead.clamp(AHEAD_MIN, AHEAD_MAX)
+        load.assigned < load.workers + ahead.clamp(AHEAD_MIN, AHEAD_MAX)
     }
 
     /// Returns how long a call waits for a worker.
@@ -261,9 +365,14 @@ impl Members {
 }
 
 impl Load {
+    /// Returns whether its workers are kept free, and not only its memory.
+    fn is_kept_free(&self) -> bool {
+        self.reserved.is_some_and(|demand| demand.cores > 1)
+    }
+
     /// Returns the number of calls for whose end another one has to wait.
     fn before(&self) -> u64 {
-        (self.assigned + 1).saturating_sub(self.workers)
+        (self.cores + 1).saturating_sub(self.workers)
     }
 
     /// Returns how much there is to do, by which members are compared: the calls that wait, or else those that run, for

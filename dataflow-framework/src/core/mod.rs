@@ -3,8 +3,10 @@
 
 mod call;
 mod calls;
+mod demand;
 mod earlier;
 mod explain;
+mod everywhere;
 mod failing;
 mod graph;
 mod history;
@@ -15,6 +17,7 @@ mod mark;
 mod members;
 mod nearness;
 mod observed;
+mod placing;
 mod ready;
 mod rescue;
 mod version;
@@ -24,6 +27,8 @@ mod earlier_tests;
 mod explain_tests;
 #[cfg(test)]
 mod graph_tests;
+#[cfg(test)]
+mod placing_tests;
 #[cfg(test)]
 mod properties_tests;
 #[cfg(test)]
@@ -37,6 +42,7 @@ mod virtual_program;
 
 pub(crate) use self::{
     call::{Argument, CallId, Failing, Manner, NewCall, Outcome},
+    demand::{Capacity, Demand, Lack},
     earlier::{Divergence, Held},
     graph::{Action, Assignment, Graph, Input},
     history::History,

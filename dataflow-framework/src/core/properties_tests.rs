@@ -9,8 +9,8 @@ use std::{
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    Action, Argument, Assignment, CallId, Failing, Graph, Held, History, Input, Mark, Member, Outcome,
-    Source, VersionId,
+    Action, Argument, Assignment, CallId, Capacity, Demand, Failing, Graph, Held, History, Input, Mark,
+    Member, Outcome, Source, VersionId,
     call::CallState,
     graph_tests::{new_call, version},
     version::State,
@@ -22,6 +22,9 @@ use crate::{
 
 /// The number of variables of a program.
 const VARIABLES: usize = 5;
+
+/// The memory of each member.
+const MEMORY: u64 = 8;
 
 /// A statement of a program.
 #[derive(Debug, Clone)]
@@ -75,11 +78,20 @@ impl Statement {
 
 fn statement() -> impl Strategy<Value = Statement> {
     let variable = || 0..VARIABLES;
-    let options = (-1..=1, 0..=1_u32, 0..3).prop_map(|(priority, retry, ignores)| Options {
-        priority,
-        retry,
-        on_failure: if ignores == 0 { OnFailure::Ignore } else { OnFailure::CancelSuccessors },
-        timeout: None,
+    let demands = (1..=2_u32, 0..=MEMORY, 0..4, 0..8);
+    let options = (-1..=1, 0..=1_u32, 0..3, prop::option::of(demands));
+    let options = options.prop_map(|(priority, retry, ignores, demands)| {
+        let (cores, memory, spread, everywhere) = demands.unwrap_or((1, 0, 1, 1));
+        Options {
+            priority,
+            retry,
+            on_failure: if ignores == 0 { OnFailure::Ignore } else { OnFailure::CancelSuccessors },
+            cores,
+            memory,
+            spread: spread == 0,
+            everywhere: everywhere == 0,
+            ..Options::DEFAULT
+        }
     });
     let call = (vec(variable(), 0..3), vec(variable(), 0..3), prop::option::of(variable()), 0..12, options);
     prop_oneof![
@@ -162,6 +174,8 @@ struct Run {
     /// The number of versions that calls write.
     writes: BTreeMap<CallId, u32>,
     members: u32,
+    /// The number of workers of each member.
+    workers: BTreeMap<Member, u32>,
 }
 
 impl Run {
@@ -183,6 +197,7 @@ impl Run {
             failing: Vec::new(),
             writes: BTreeMap::new(),
             members: 0,
+            workers: BTreeMap::new(),
         };
         run.join(2);
         run.begin_program();
@@ -205,7 +220,8 @@ impl Run {
         let member = Member(self.members);
         self.members += 1;
         self.stores.insert(member, BTreeMap::new());
-        self.graph.joined(member, workers);
+        self.workers.insert(member, workers);
+        self.graph.joined(member, Capacity { workers, memory: MEMORY, ..Capacity::default() });
     }
 
     fn number(&mut self) -> CallId {
@@ -487,8 +503,7 @@ impl Run {
             self.perform();
             match input {
                 Input::Awaited if matches!(self.graph.want(handle), Input::Awaited) => {
-                    assert!(self.running.len() + self.copies.len() > 0, "nothing happens any more");
-                    self.end(0);
+                    self.goes_on();
                 }
                 Input::Awaited => {}
                 input => break input,
@@ -501,6 +516,16 @@ impl Run {
             (Input::Failed(_), Err(_)) => {}
             (input, value) => panic!("{handle:?} is {input:?}, and should be {value:?}"),
         }
+    }
+
+    /// Ends something. If there is nothing, calls wait for a member that can take them, and one joins.
+    fn goes_on(&mut self) {
+        if self.running.len() + self.copies.len() > 0 {
+            return self.end(0);
+        }
+        let waiting = self.graph.calls.iter().any(|(call, _)| self.graph.lacks(call).is_some());
+        assert!(waiting || self.stores.is_empty(), "nothing happens any more");
+        self.join(2);
     }
 
     /// Does what is to be done, and checks that it can be.
@@ -643,8 +668,35 @@ impl Run {
         self.graph.ended(call, member, outcome);
     }
 
+    /// Checks that no member has more to do than it can: if a call takes several workers, none waits beside it.
+    fn check_demands(&self) {
+        for (member, workers) in &self.workers {
+            let on_it = self.running.iter().filter(|running| {
+                running.member == *member
+                    && self
+                        .graph
+                        .calls
+                        .get(&running.assignment.call)
+                        .is_some_and(|call| call.state == CallState::Runs(*member))
+            });
+            // What it has begun in an earlier run of the program nobody knew when it was given more.
+            if on_it.clone().any(|running| running.is_earlier) {
+                continue;
+            }
+            let demands: Vec<_> = on_it
+                .map(|running| Demand::of(&self.graph.calls[&running.assignment.call].options))
+                .collect();
+            let cores: u32 = demands.iter().map(|demand| demand.cores).sum();
+            let memory: u64 = demands.iter().map(|demand| demand.memory).sum();
+            let is_any_wide = demands.iter().any(|demand| demand.cores > 1);
+            assert!(!is_any_wide || cores <= *workers, "{member:?} has {workers} workers for {demands:?}");
+            assert!(memory <= MEMORY, "{member:?} has too little memory for {demands:?}");
+        }
+    }
+
     /// Checks that everything is where the graph says it is.
     fn check(&self) {
+        self.check_demands();
         for (id, version) in &self.graph.versions {
             let State::Present(copies) = &version.state else { continue };
             assert!(!copies.members.is_empty(), "{id:?}");
@@ -660,8 +712,8 @@ fn run(statements: &[Statement], has_losses: bool) {
     for statement in statements {
         run.state(statement, has_losses);
     }
-    while run.running.len() + run.copies.len() > 0 {
-        run.end(0);
+    while run.running.len() + run.copies.len() + run.graph.unfinished() > 0 {
+        run.goes_on();
         run.perform();
         run.check();
     }

@@ -62,14 +62,19 @@ pub(super) type Urgency = (Reverse<i32>, Reverse<u32>);
 /// The order of calls.
 pub(super) type Key = (Urgency, CallId);
 
+/// Returns how urgent a call of a priority and a level is.
+pub(super) fn urgency(priority: i32, level: u32) -> Urgency {
+    (Reverse(priority), Reverse(level))
+}
+
 fn all_of(urgency: Urgency, calls: RangeInclusive<CallId>) -> RangeInclusive<Key> {
     (urgency, *calls.start())..=(urgency, *calls.end())
 }
 
 impl Ready {
     /// Adds a call. What is near to it is only of interest if there are several members.
-    pub(super) fn push(&mut self, call: CallId, priority: i32, levels: &Levels, nearness: Nearness) {
-        let key = ((Reverse(priority), Reverse(levels.of(call))), call);
+    pub(super) fn push(&mut self, key: Key, nearness: Nearness) {
+        let (_, call) = key;
         // It may have waited before, until something was lost that it reads.
         self.leaves(call);
         self.all.insert(key);
@@ -96,6 +101,11 @@ impl Ready {
             self.meeting.remove(&(*meets, key));
         }
         nearness
+    }
+
+    /// Returns the first call.
+    pub(super) fn first(&self) -> Option<Key> {
+        self.all.first().copied()
     }
 
     /// Takes the first call.
@@ -214,7 +224,7 @@ impl Ready {
 
     /// Orders all calls anew.
     pub(super) fn reorder(&mut self, levels: &Levels) {
-        let again = |((priority, _), call): Key| ((priority, Reverse(levels.of(call))), call);
+        let again = |((priority, _), call): Key| (urgency(priority.0, levels.of(call)), call);
         self.all = std::mem::take(&mut self.all).into_iter().map(again).collect();
         self.near.clear();
         self.meeting.clear();

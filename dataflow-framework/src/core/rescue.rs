@@ -174,7 +174,7 @@ impl Graph {
         if !self.runs_on(id, member) {
             return;
         }
-        self.members.ended(member);
+        self.frees(id, member);
         for (version, bytes) in unchanged {
             self.is_there(*version, member, *bytes);
         }

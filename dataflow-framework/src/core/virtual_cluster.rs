@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
-    Action, Assignment, CallId, Graph, Input, Member, NewCall, Outcome, Source, VersionId,
+    Action, Assignment, CallId, Capacity, Graph, Input, Member, NewCall, Outcome, Source, VersionId,
     graph_tests::new_call,
     virtual_program::{Load, Program, Step, updated},
 };
@@ -46,7 +46,7 @@ impl Cluster {
     pub(super) fn run(self, program: Program) -> Ran {
         let mut graph = Graph::new(self.members > 1);
         for member in 0..self.members {
-            graph.joined(Member(member), self.workers);
+            graph.joined(Member(member), Capacity::of_workers(self.workers));
         }
         let site =
             |_| Site { free: self.workers, receives_until: 0, has: BTreeSet::new(), ..Site::default() };

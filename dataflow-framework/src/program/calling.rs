@@ -44,7 +44,12 @@ impl Calling {
     pub fn of(task: &'static TaskDef, options: Options) -> Self {
         let flow = Flow::current();
         let number = flow.number_of(task);
+        let options = flow.engine.counting(options);
         let refused = refusal(task, number.is_some(), options);
+        let lacks = || {
+            flow.engine.lacks(&options).map(|lack| format!("it needs {lack}; all nodes are in this process"))
+        };
+        let refused = refused.or_else(lacks);
         let id = flow.number();
         Self {
             flow,
@@ -147,6 +152,9 @@ fn refusal(task: &TaskDef, is_in_table: bool, options: Options) -> Option<String
     let TaskDef { module, name, otherwise, .. } = task;
     if !is_in_table {
         return Some(format!("{module}::{name} is not in the program's table of tasks: add it to `tasks!`"));
+    }
+    if options.cores == 0 {
+        return Some("it is to take no worker: a call takes one or more (`cores`)".to_owned());
     }
     let lacks_defaults = options.on_failure == OnFailure::Ignore && otherwise.is_none();
     lacks_defaults.then(|| {

@@ -12,12 +12,13 @@ use std::{
 use super::recorder::Recorder;
 use crate::{
     core::{
-        Action, Assignment, CallId, Divergence, Graph, Held, History, Input, Member, NewCall, Outcome,
-        Source, VersionId,
+        Action, Assignment, CallId, Capacity, Demand, Divergence, Graph, Held, History, Input, Lack, Member,
+        NewCall, Outcome, Source, VersionId,
     },
     failure::Failure,
     figures::Figures,
     node::{Inventory, Missing, Peer, Queue, Report, Site, Timing},
+    options::Options,
     platform::Bell,
     value::Value,
 };
@@ -37,6 +38,8 @@ pub(crate) struct Engine {
     pub(super) others: Option<Arc<dyn Others>>,
     /// Whether nothing is needed any more that only this node has, after it was to leave.
     may_go: AtomicBool,
+    /// The most that a node can have, if that is known, since all are in this process.
+    most: Option<Capacity>,
 }
 
 /// The other nodes.
@@ -104,26 +107,28 @@ impl Engine {
     /// Creates an engine for the threads of a queue. Without workers each call is run at once, by the program itself.
     pub(crate) fn new(queue: Arc<Queue>, workers: usize, ahead_max: usize) -> Arc<Self> {
         let is_sequential = workers == 0;
+        let capacity = Capacity::of_workers(u32::try_from(workers.max(1)).unwrap_or(u32::MAX));
         let mut graph = Graph::new(false);
-        graph
-            .joined(Member::HERE, if is_sequential { 1 } else { u32::try_from(workers).unwrap_or(u32::MAX) });
+        graph.joined(Member::HERE, capacity.clone());
+        let most = (!is_sequential).then_some(capacity);
         let site = Arc::new(Site::new(Arc::clone(&queue), false));
-        Self { is_sequential, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
+        Self { is_sequential, most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
     /// Creates an engine that has calls run on other nodes, too. What the site has of earlier runs of the program
     /// counts, and so does which of its calls have ended.
     pub(crate) fn with_others(
         (site, queue): (Arc<Site>, Arc<Queue>),
-        workers: u32,
+        (capacity, is_embedded): (Capacity, bool),
         ahead_max: usize,
         history: History,
         others: Arc<dyn Others>,
     ) -> Arc<Self> {
         let mut graph = Graph::new(true);
-        graph.joined(Member::HERE, workers);
+        graph.joined(Member::HERE, capacity.clone());
         graph.remembers(history);
-        Self { others: Some(others), ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
+        let most = is_embedded.then_some(capacity);
+        Self { others: Some(others), most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
     fn with_graph(graph: Graph, site: Arc<Site>, queue: Arc<Queue>, ahead_max: usize) -> Self {
@@ -138,6 +143,7 @@ impl Engine {
             ahead_max,
             others: None,
             may_go: AtomicBool::new(false),
+            most: None,
         }
     }
 
@@ -189,6 +195,17 @@ impl Engine {
         }
         self.finish(&mut after);
         result
+    }
+
+    /// Returns the options of a call as far as they count here: where calls are run by the program itself, they demand
+    /// nothing.
+    pub(crate) fn counting(&self, options: Options) -> Options {
+        if self.is_sequential { options.without_demands() } else { options }
+    }
+
+    /// Returns what a call demands that no node will ever have.
+    pub(crate) fn lacks(&self, options: &Options) -> Option<Lack> {
+        Lack::of(Demand::of(options), self.most.iter())
     }
 
     /// Adds a call, and then drops handles. Waits while too many calls are unfinished.

@@ -1,0 +1,110 @@
+//! What tasks demand of the node, on one machine.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU32, Ordering::SeqCst},
+};
+
+use crate::{Failure, Main, Options, Program, TaskDef, Workflow, WorkflowError, task, tasks};
+
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+static MOST: Mutex<u32> = Mutex::new(0);
+
+fn takes(workers: u32, work: impl FnOnce()) {
+    let taken = TAKEN.fetch_add(workers, SeqCst) + workers;
+    let mut most = MOST.lock().unwrap();
+    *most = taken.max(*most);
+    drop(most);
+    work();
+    TAKEN.fetch_sub(workers, SeqCst);
+}
+
+#[task(cores = 2)]
+fn wide(number: u64) -> u64 {
+    takes(2, std::thread::yield_now);
+    number
+}
+
+#[task]
+fn narrow(number: u64) -> u64 {
+    takes(1, std::thread::yield_now);
+    number
+}
+
+#[task(cores = 64, memory = "2 GiB", needs("blast", "os=linux"), spread, everywhere)]
+fn demanding() -> u64 {
+    7
+}
+
+fn workflow() -> Result<Workflow, WorkflowError> {
+    Workflow::new(tasks![wide, narrow, demanding])
+}
+
+#[test]
+fn options_stand_with_the_task_or_the_call() {
+    let expected = Options {
+        cores: 64,
+        memory: 2 << 30,
+        needs: &["blast", "os=linux"],
+        spread: true,
+        everywhere: true,
+        ..Options::DEFAULT
+    };
+    assert_eq!(demanding::TASK.options, expected);
+    assert_eq!(narrow::TASK.options, Options::DEFAULT);
+}
+
+#[test]
+fn calls_take_no_more_workers_than_there_are() -> Result<(), WorkflowError> {
+    let numbers = workflow()?.workers(3).run(|| {
+        let all: Vec<_> =
+            (0..200).map(|number| if number % 3 == 0 { wide(number) } else { narrow(number) }).collect();
+        all.iter().map(|one| one.get().map(|number| *number)).sum::<Result<u64, Failure>>()
+    })?;
+    assert_eq!(numbers, 199 * 200 / 2);
+    assert!(*MOST.lock().unwrap() <= 3);
+    Ok(())
+}
+
+#[test]
+fn what_this_machine_lacks_is_refused_at_once() -> Result<(), WorkflowError> {
+    let refused = |call: fn() -> Result<u64, Failure>| -> Result<String, WorkflowError> {
+        Ok(workflow()?.workers(2).run(call).expect_err("it cannot run").to_string())
+    };
+    let cores = refused(|| Ok(*demanding().get()?))?;
+    assert!(cores.contains("it needs 64 workers on one node, and none has more than 2"), "{cores}");
+    let label = refused(|| Ok(*demanding::with().cores(1).call().get()?))?;
+    assert!(label.contains("it needs the label blast, and no node has it"), "{label}");
+    let none = refused(|| Ok(*narrow::with().cores(0).call(1).get()?))?;
+    assert!(none.contains("a call takes one or more"), "{none}");
+    Ok(())
+}
+
+#[test]
+fn where_calls_run_one_by_one_they_demand_nothing() -> Result<(), WorkflowError> {
+    assert_eq!(workflow()?.sequential().run(|| Ok::<_, Failure>(*demanding().get()?))?, 7);
+    assert_eq!(*demanding().get()?, 7, "nor outside of a workflow");
+    Ok(())
+}
+
+struct Demanding;
+
+impl Program for Demanding {
+    type Arguments = ();
+    type Output = u64;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        tasks![demanding].to_vec()
+    }
+
+    fn run((): &()) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(*demanding().get()?)
+    }
+}
+
+#[test]
+fn nodes_within_a_process_refuse_what_none_of_them_has() {
+    let report = Main::<Demanding>::job(()).nodes(2).run().expect("the nodes run");
+    let failure = Main::<Demanding>::returned(&report).expect_err("no node has 64 workers").to_string();
+    assert!(failure.contains("it needs 64 workers on one node"), "{failure}");
+}

@@ -1,0 +1,157 @@
+//! What calls demand of the member on which they run, and what members have.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use taskwork::Labels;
+
+use crate::options::Options;
+
+/// What a call demands of the member on which it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Demand {
+    /// The number of workers that it takes.
+    pub(crate) cores: u32,
+    /// The memory that it takes, in bytes.
+    pub(crate) memory: u64,
+    /// The labels that the member has, each as a name, or as a name with a value (`name=value`).
+    pub(crate) needs: &'static [&'static str],
+}
+
+/// What a member has.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Capacity {
+    pub(crate) workers: u32,
+    /// Its memory, in bytes; 0 if that is not known, so that nothing can be said against a call.
+    pub(crate) memory: u64,
+    pub(crate) labels: Labels,
+}
+
+/// What no member has that a call demands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// So many workers.
+    Cores { demanded: u32, most: u32 },
+    /// So much memory, in bytes.
+    Memory { demanded: u64, most: u64 },
+    /// A label.
+    Label(&'static str),
+    /// Each is there, but no member has all.
+    Together,
+}
+
+impl Demand {
+    /// That of a call which may run anywhere.
+    pub(crate) const NONE: Self = Self { cores: 1, memory: 0, needs: &[] };
+
+    pub(crate) fn of(options: &Options) -> Self {
+        Self { cores: options.cores.max(1), memory: options.memory, needs: options.needs }
+    }
+}
+
+impl Capacity {
+    /// That of a member of which nothing but its workers is known.
+    pub(crate) fn of_workers(workers: u32) -> Self {
+        Self { workers, ..Self::default() }
+    }
+
+    /// Returns whether a member that does nothing else can take a call.
+    pub(super) fn can_take(&self, demand: Demand) -> bool {
+        self.has_memory(demand.memory)
+            && self.workers >= demand.cores
+            && demand.needs.iter().all(|label| self.has(label))
+    }
+
+    pub(super) fn has_memory(&self, bytes: u64) -> bool {
+        self.memory == 0 || bytes <= self.memory
+    }
+
+    fn has(&self, label: &str) -> bool {
+        match label.split_once('=') {
+            Some((name, value)) => self.labels.get(name) == Some(value),
+            None => self.labels.get(label).is_some(),
+        }
+    }
+}
+
+impl Lack {
+    /// Returns what of a demand none of these has; `None` if one has it all, or there is none.
+    pub(crate) fn of<'a>(demand: Demand, all: impl Iterator<Item = &'a Capacity> + Clone) -> Option<Self> {
+        let most = all.clone().map(|one| one.workers).max()?;
+        if all.clone().any(|one| one.can_take(demand)) {
+            return None;
+        }
+        if most < demand.cores {
+            return Some(Self::Cores { demanded: demand.cores, most });
+        }
+        if !all.clone().any(|one| one.has_memory(demand.memory)) {
+            let most = all.map(|one| one.memory).max().unwrap_or(0);
+            return Some(Self::Memory { demanded: demand.memory, most });
+        }
+        let label = demand.needs.iter().find(|label| !all.clone().any(|one| one.has(label)));
+        Some(label.map_or(Self::Together, |label| Self::Label(label)))
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        match *self {
+            Self::Cores { demanded, most } => {
+                write!(f, "{demanded} workers on one node, and none has more than {most}")
+            }
+            Self::Memory { demanded, most } => {
+                let (demanded, most) = (gib(demanded), gib(most));
+                write!(f, "{demanded:.1} GiB of memory on one node, and none has more than {most:.1}")
+            }
+            Self::Label(label) => write!(f, "the label {label}, and no node has it"),
+            Self::Together => {
+                f.write_str("cores, memory and labels that are all there, but not together on one node")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capacity(workers: u32, memory: u64, labels: &str) -> Capacity {
+        let labels =
+            if labels.is_empty() { Labels::default() } else { labels.parse().expect("they are labels") };
+        Capacity { workers, memory, labels }
+    }
+
+    #[test]
+    fn what_is_lacking_is_named() {
+        let members = [capacity(4, 8 << 30, "blast=2.9"), capacity(2, 32 << 30, "gpu=yes,zone=a")];
+        let lack = |demand: Demand| Lack::of(demand, members.iter()).map(|lack| lack.to_string());
+        for (demand, expected) in [
+            (Demand::NONE, None),
+            (Demand { cores: 4, memory: 8 << 30, needs: &["blast"] }, None),
+            (Demand { needs: &["blast=2.9"], ..Demand::NONE }, None),
+            (Demand { needs: &["gpu", "zone=a"], cores: 2, memory: 1 }, None),
+            (Demand { cores: 8, ..Demand::NONE }, Some("8 workers on one node, and none has more than 4")),
+            (
+                Demand { memory: 64 << 30, ..Demand::NONE },
+                Some("64.0 GiB of memory on one node, and none has more than 32.0"),
+            ),
+            (
+                Demand { needs: &["gpu", "blast=3"], ..Demand::NONE },
+                Some("the label blast=3, and no node has it"),
+            ),
+            (
+                Demand { needs: &["gpu", "blast"], ..Demand::NONE },
+                Some("cores, memory and labels that are all there, but not together on one node"),
+            ),
+        ] {
+            assert_eq!(lack(demand).as_deref(), expected, "{demand:?}");
+        }
+        assert_eq!(Lack::of(Demand { cores: 8, ..Demand::NONE }, [].iter()), None, "nobody is there");
+    }
+
+    #[test]
+    fn a_member_whose_memory_is_not_known_takes_any_call() {
+        assert!(capacity(1, 0, "").can_take(Demand { memory: u64::MAX, ..Demand::NONE }));
+    }
+}

@@ -1,0 +1,174 @@
+//! Where calls run that may not run anywhere: those that take several workers, or memory, or need a label; and those
+//! that are spread.
+//!
+//! They wait in *lanes*, one for each demand, so that one that has no place does not hold up the others. A call that
+//! takes several workers never waits at its member: it is assigned when so many are free there, or it could begin before
+//! others have ended. On a member that always has something to do that would never be. So the member that is expected to
+//! be free first is *reserved* for the lane, and given no other calls, until the call is assigned.
+//!
+//! Calls that no member can take wait for one that can, and hold nothing up.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    call::{CallId, CallState},
+    demand::{Capacity, Demand, Lack},
+    graph::Graph,
+    levels::Levels,
+    members::Member,
+    ready::{Key, Urgency, urgency},
+};
+use crate::{options::Options, task::TaskDef};
+
+/// The calls that wait for a worker, and may not run anywhere.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    by_kind: BTreeMap<LaneKind, Lane>,
+}
+
+/// What the calls of a lane have in common: what they demand, and whether they are spread.
+type LaneKind = (Demand, bool);
+
+#[derive(Debug, Default)]
+struct Lane {
+    calls: BTreeSet<Key>,
+    /// Whether it was told that no member can take them.
+    is_told: bool,
+}
+
+impl Lanes {
+    fn push(&mut self, kind: LaneKind, key: Key) {
+        self.by_kind.entry(kind).or_default().calls.insert(key);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_kind.is_empty()
+    }
+
+    /// Orders all calls anew.
+    pub(super) fn reorder(&mut self, levels: &Levels) {
+        for lane in self.by_kind.values_mut() {
+            let again = |((priority, _), call): Key| (urgency(priority.0, levels.of(call)), call);
+            lane.calls = std::mem::take(&mut lane.calls).into_iter().map(again).collect();
+        }
+    }
+}
+
+impl Options {
+    /// Returns whether a call may run anywhere.
+    fn are_plain(&self) -> bool {
+        Demand::of(self) == Demand::NONE && !self.spread
+    }
+}
+
+impl Graph {
+    /// Adds a call to those that wait for a worker.
+    pub(super) fn waits_for_worker(&mut self, id: CallId) {
+        let call = &self.calls[&id];
+        let options = call.options;
+        let urgency: Urgency = urgency(options.priority, self.levels.of(id));
+        if options.are_plain() {
+            let nearness = self.nearness(id, &Arc::clone(&call.arguments));
+            self.ready.push((urgency, id), nearness);
+        } else {
+            self.lanes.push((Demand::of(&options), options.spread), (urgency, id));
+        }
+    }
+
+    /// Notes that a call was assigned to a member.
+    pub(super) fn occupies(&mut self, id: CallId, member: Member) {
+        let options = self.calls[&id].options;
+        self.members.assigned(member, Demand::of(&options), options.spread);
+    }
+
+    /// Notes that a call, which is known still, is not on a member any more.
+    pub(super) fn frees(&mut self, id: CallId, member: Member) {
+        let demand = Demand::of(&self.calls[&id].options);
+        self.members.ended(member, demand);
+    }
+
+    /// Takes the most urgent call of the lanes that has a place, and returns that; but not if `open`, so that other
+    /// calls have one, and the first of these is more urgent.
+    pub(super) fn next_of_lanes(&mut self, open: bool) -> Option<(CallId, Member)> {
+        let plain = self.ready.first();
+        for (key, kind) in self.first_of_lanes() {
+            let (demand, is_spread) = kind;
+            let is_urgent = plain.is_none_or(|plain| key < plain);
+            let is_reserved = self.members.is_reserved(demand);
+            if open && !is_urgent && !is_reserved {
+                continue;
+            }
+            let (_, id) = key;
+            let (bytes, with) = self.whereabouts(&self.calls[&id].arguments);
+            let Some(member) = self.members.place(demand, is_spread, bytes, &with) else {
+                self.has_no_place(kind, id, is_urgent);
+                continue;
+            };
+            if is_reserved {
+                self.members.unreserve(demand);
+            }
+            let lane = self.lanes.by_kind.get_mut(&kind).expect("it has this call");
+            lane.is_told = false;
+            lane.calls.remove(&key);
+            return Some((id, member));
+        }
+        None
+    }
+
+    /// Returns the first call of each lane, the most urgent one first. Removes calls that do not wait any more.
+    fn first_of_lanes(&mut self) -> Vec<(Key, LaneKind)> {
+        let (calls, members) = (&self.calls, &mut self.members);
+        let waits = |id: &CallId| calls.get(id).is_some_and(|call| call.state == CallState::Worker);
+        let mut firsts = Vec::new();
+        self.lanes.by_kind.retain(|kind, lane| {
+            while lane.calls.first().is_some_and(|(_, id)| !waits(id)) {
+                lane.calls.pop_first();
+            }
+            firsts.extend(lane.calls.first().map(|key| (*key, *kind)));
+            if lane.calls.is_empty() {
+                members.unreserve(kind.0);
+            }
+            !lane.calls.is_empty()
+        });
+        firsts.sort_unstable();
+        firsts
+    }
+
+    /// Has a place made for a call if one can be, and tells if none can.
+    fn has_no_place(&mut self, kind: LaneKind, id: CallId, is_urgent: bool) {
+        let (demand, _) = kind;
+        let lack = self.lacks(id);
+        let lane = self.lanes.by_kind.get_mut(&kind).expect("it has this call");
+        let Some(lack) = lack else {
+            lane.is_told = false;
+            // Of those that only need a label, each that ends makes a place.
+            if is_urgent && (demand.cores > 1 || demand.memory > 0) {
+                self.members.reserve(demand);
+            }
+            return;
+        };
+        if !std::mem::replace(&mut lane.is_told, true) {
+            let TaskDef { name, .. } = self.calls[&id].task;
+            tracing::warn!(
+                task = name,
+                call = id,
+                "a call waits for a node: it needs {lack}; start one that has it"
+            );
+        }
+    }
+
+    /// Returns what no member has that a call demands, which waits for that.
+    pub(crate) fn lacks(&self, id: CallId) -> Option<Lack> {
+        let call = self.calls.get(&id).filter(|call| call.state == CallState::Worker)?;
+        Lack::of(Demand::of(&call.options), self.members.staying())
+    }
+
+    /// Tells that there is a member that runs calls, and what it has.
+    pub(crate) fn joined(&mut self, member: Member, capacity: Capacity) {
+        self.members.add(member, capacity);
+        self.copy_everything_for_all_to(member);
+    }
+}

@@ -1,0 +1,211 @@
+//! Where calls run that may not run anywhere.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Action, Argument, CallId, Capacity, Graph, Lack, Member, Outcome, VersionId,
+    graph_tests::{new_call, version},
+};
+use crate::options::Options;
+
+const GIB: u64 = 1 << 30;
+
+fn has(workers: u32, memory: u64, labels: &str) -> Capacity {
+    Capacity { workers, memory, labels: labels.parse().expect("they are labels") }
+}
+
+/// Creates a graph of members with these.
+fn graph(capacities: impl IntoIterator<Item = Capacity>) -> Graph {
+    let mut graph = Graph::new(true);
+    for (member, capacity) in (0..).map(Member).zip(capacities) {
+        graph.joined(member, capacity);
+    }
+    graph
+}
+
+fn call(graph: &mut Graph, id: CallId, reads: &[VersionId], options: Options) -> VersionId {
+    let reads = reads.iter().copied().map(Argument::Read).collect();
+    graph.call(id, new_call(reads, 1, options));
+    version(id, 0)
+}
+
+/// Returns the calls that are assigned now, and where.
+fn assigned(graph: &mut Graph) -> Vec<(CallId, u32)> {
+    let assigned = graph.actions().into_iter().filter_map(|action| match action {
+        Action::Assign(member, assignment) => Some((assignment.call, member.0)),
+        _ => None,
+    });
+    assigned.collect()
+}
+
+fn written(graph: &mut Graph, id: CallId, member: u32) {
+    graph.ended(id, Member(member), Outcome::Written { bytes: vec![1_000], ns: 1_000_000_000 });
+}
+
+const TWO: Options = Options { cores: 2, ..Options::DEFAULT };
+
+#[test]
+fn a_call_that_takes_several_workers_waits_until_they_are_free() {
+    let mut graph = graph([Capacity::of_workers(4)]);
+    for id in 0..3 {
+        call(&mut graph, id, &[], TWO);
+    }
+    assert_eq!(assigned(&mut graph), [(0, 0), (1, 0)]);
+    call(&mut graph, 3, &[], Options::DEFAULT);
+    assert_eq!(assigned(&mut graph), [], "one that takes one worker would share it");
+    written(&mut graph, 0, 0);
+    assert_eq!(assigned(&mut graph), [(2, 0)]);
+    written(&mut graph, 1, 0);
+    assert_eq!(assigned(&mut graph), [(3, 0)]);
+}
+
+#[test]
+fn a_member_is_kept_free_for_a_call_that_takes_all_of_it() {
+    let mut graph = graph([Capacity::of_workers(2), Capacity::of_workers(2)]);
+    for id in 0..20 {
+        call(&mut graph, id, &[], Options::DEFAULT);
+    }
+    let begun = assigned(&mut graph);
+    call(&mut graph, 20, &[], Options { priority: 1, ..TWO });
+    assert_eq!(assigned(&mut graph), []);
+    // As many as each has been given end; nothing else goes to the one that is kept free.
+    let mut at = None;
+    for (id, member) in begun {
+        written(&mut graph, id, member);
+        at = assigned(&mut graph).into_iter().find(|(call, _)| *call == 20).or(at);
+    }
+    assert!(at.is_some(), "others went before it for ever");
+}
+
+#[test]
+fn the_memory_of_a_member_is_shared_out() {
+    let mut graph = graph([has(8, 8 * GIB, "a=b")]);
+    for id in 0..3 {
+        call(&mut graph, id, &[], Options { memory: 3 * GIB, ..Options::DEFAULT });
+    }
+    call(&mut graph, 3, &[], Options::DEFAULT);
+    assert_eq!(assigned(&mut graph), [(0, 0), (1, 0), (3, 0)], "one that takes none goes on");
+    call(&mut graph, 4, &[], Options { memory: GIB, ..Options::DEFAULT });
+    assert_eq!(assigned(&mut graph), [], "what is left is kept for the one before");
+    written(&mut graph, 0, 0);
+    assert_eq!(assigned(&mut graph), [(2, 0), (4, 0)]);
+}
+
+#[test]
+fn a_call_that_no_member_can_take_holds_nothing_up_and_begins_when_one_can() {
+    let mut graph = graph([has(2, 4 * GIB, "zone=a")]);
+    call(&mut graph, 0, &[], Options { needs: &["gpu"], priority: 9, ..Options::DEFAULT });
+    call(&mut graph, 1, &[], Options { cores: 3, ..Options::DEFAULT });
+    call(&mut graph, 2, &[], Options::DEFAULT);
+    assert_eq!(assigned(&mut graph), [(2, 0)]);
+    assert_eq!(graph.lacks(0), Some(Lack::Label("gpu")));
+    assert_eq!(graph.lacks(1), Some(Lack::Cores { demanded: 3, most: 2 }));
+    assert_eq!(graph.lacks(2), None);
+    graph.joined(Member(1), has(4, 4 * GIB, "gpu=yes"));
+    assert_eq!(assigned(&mut graph), [(0, 1), (1, 1)]);
+    assert_eq!(graph.lacks(0), None);
+}
+
+#[test]
+fn a_call_that_lacks_a_member_can_be_cancelled() {
+    let mut graph = graph([Capacity::of_workers(1)]);
+    call(&mut graph, 0, &[], TWO);
+    assert_eq!(assigned(&mut graph), []);
+    graph.cancel_all(0..1);
+    assert_eq!((assigned(&mut graph), graph.unfinished()), (vec![], 0));
+}
+
+/// Tejedor 2013, figure 3.4: three resources of four slots, and 36 blocks that are made by tasks of initialisation.
+#[test]
+fn what_is_spread_is_on_all_members_alike() {
+    let mut graph = graph((0..3).map(|_| Capacity::of_workers(4)));
+    let mut blocks = BTreeMap::new();
+    for id in 0..36 {
+        call(&mut graph, id, &[], Options { spread: true, ..Options::DEFAULT });
+    }
+    let mut first = Vec::new();
+    while graph.unfinished() > 0 {
+        for (id, member) in assigned(&mut graph) {
+            first.push(member);
+            *blocks.entry(member).or_insert(0) += 1;
+            written(&mut graph, id, member);
+        }
+    }
+    assert_eq!(blocks, BTreeMap::from([(0, 12), (1, 12), (2, 12)]));
+    assert_eq!(first[..6], [0, 1, 2, 0, 1, 2], "they are in turn");
+}
+
+#[test]
+fn what_is_for_all_members_is_copied_to_them_and_to_those_that_join() {
+    let mut graph = graph((0..3).map(|_| Capacity::of_workers(1)));
+    call(&mut graph, 0, &[], Options { everywhere: true, ..Options::DEFAULT });
+    let [(_, at)] = assigned(&mut graph)[..] else { panic!("it is assigned") };
+    written(&mut graph, 0, at);
+    let copies = |graph: &mut Graph| {
+        let copies = graph.actions().into_iter().filter_map(|action| match action {
+            Action::Bring(source) => Some((0, source.version)),
+            Action::Copy(member, source) => Some((member.0, source.version)),
+            _ => None,
+        });
+        copies.collect::<Vec<_>>()
+    };
+    let others = (0..3).filter(|member| *member != at).map(|member| (member, version(0, 0)));
+    assert_eq!(copies(&mut graph), others.collect::<Vec<_>>());
+    graph.joined(Member(3), Capacity::of_workers(1));
+    assert_eq!(copies(&mut graph), [(3, version(0, 0))]);
+    // Its last reader would change it in place otherwise.
+    graph.call(1, new_call(vec![Argument::Update(version(0, 0))], 1, Options::DEFAULT));
+    graph.release(version(0, 0));
+    let in_place = graph.actions().into_iter().find_map(|action| match action {
+        Action::Assign(_, assignment) => Some(assignment.in_place),
+        _ => None,
+    });
+    assert_eq!(in_place, Some(vec![false]));
+}
+
+/// Tejedor 2013, figures 4.11 and 4.12: the kinds of calls of a Discrete of two proteins with four configurations each,
+/// and the three grids that have what they demand.
+#[test]
+fn each_kind_of_call_runs_on_the_grid_that_has_what_it_demands() {
+    let (ibergrid, osg, bsc) = (0, 1, 2);
+    let mut graph = graph([
+        has(4, 2 * GIB, "os=scientific-linux"),
+        has(8, 2 * GIB, "discrete=1.0"),
+        has(2, 4 * GIB, "os=suse"),
+    ]);
+    let linux = Options { needs: &["os=scientific-linux"], ..Options::DEFAULT };
+    let discrete = Options { needs: &["discrete"], ..Options::DEFAULT };
+    let memory = Options { memory: 4 * GIB, ..Options::DEFAULT };
+    let (mut next, mut expected) = (0, BTreeMap::new());
+    let mut add = |graph: &mut Graph, reads: &[VersionId], options, grid: u32| {
+        next += 1;
+        expected.insert(next - 1, grid);
+        call(graph, next - 1, reads, options)
+    };
+    let setups: Vec<_> = (0..2)
+        .map(|_| {
+            let receptor = add(&mut graph, &[], linux, ibergrid);
+            add(&mut graph, &[receptor], linux, ibergrid)
+        })
+        .collect();
+    let mut scores = Vec::new();
+    for _ in 0..4 {
+        let simulated: Vec<_> =
+            setups.iter().map(|setup| add(&mut graph, &[*setup], discrete, osg)).collect();
+        let merged = add(&mut graph, &simulated, discrete, osg);
+        scores.push(add(&mut graph, &[merged], memory, bsc));
+    }
+    let first = add(&mut graph, &scores[..2], memory, bsc);
+    let second = add(&mut graph, &scores[2..], memory, bsc);
+    add(&mut graph, &[first, second], memory, bsc);
+    let mut ran = BTreeMap::new();
+    while graph.unfinished() > 0 {
+        let begun = assigned(&mut graph);
+        assert!(!begun.is_empty(), "nothing begins any more");
+        for (id, member) in begun {
+            ran.insert(id, member);
+            written(&mut graph, id, member);
+        }
+    }
+    assert_eq!(ran, expected);
+}

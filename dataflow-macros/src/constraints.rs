@@ -1,0 +1,107 @@
+//! What a task demands of the node: `cores = 4, memory = "2 GiB", needs("blast", "os=linux")`.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::{
+    Error, Expr, ExprLit, Lit, LitStr, Result, Token, parenthesized, parse::ParseStream,
+    punctuated::Punctuated,
+};
+
+/// The units of sizes, in bytes.
+const UNITS: [(&str, u64); 9] = [
+    ("B", 1),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+/// The maximum length of the name or the value of a label, in bytes.
+const LABEL_BYTES_MAX: usize = 63;
+
+/// Parses a number of workers.
+pub(crate) fn cores(input: ParseStream<'_>) -> Result<TokenStream> {
+    let cores: Expr = input.parse()?;
+    if let Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) = &cores
+        && number.base10_parse::<u32>()? == 0
+    {
+        return Err(Error::new(number.span(), "a call takes at least one worker"));
+    }
+    Ok(cores.into_token_stream())
+}
+
+/// Parses a size, such as `"2 GiB"`, or an expression of a number of bytes.
+pub(crate) fn memory(input: ParseStream<'_>) -> Result<TokenStream> {
+    if !input.peek(LitStr) {
+        return Ok(input.parse::<Expr>()?.into_token_stream());
+    }
+    let text: LitStr = input.parse()?;
+    let bytes = size(&text.value()).ok_or_else(|| {
+        let message = format!("{:?} is no size such as \"2 GiB\" or \"500 MB\"", text.value());
+        Error::new(text.span(), message)
+    })?;
+    Ok(quote!(#bytes))
+}
+
+fn size(text: &str) -> Option<u64> {
+    let digits = text.find(|character: char| !character.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let (_, bytes) = UNITS.iter().find(|(name, _)| *name == unit.trim_start())?;
+    number.parse::<u64>().ok()?.checked_mul(*bytes)
+}
+
+/// Parses labels in parentheses.
+pub(crate) fn labels(input: ParseStream<'_>) -> Result<TokenStream> {
+    let within;
+    let parentheses = parenthesized!(within in input);
+    let labels = Punctuated::<LitStr, Token![,]>::parse_terminated(&within)?;
+    if labels.is_empty() {
+        let message = "needs names at least one label, such as needs(\"blast\")";
+        return Err(Error::new(parentheses.span.join(), message));
+    }
+    if let Some(wrong) = labels.iter().find(|label| !is_label(&label.value())) {
+        let message = format!(
+            "{:?} is no label: expected a name, or name=value, of letters, digits, - _ . and /",
+            wrong.value()
+        );
+        return Err(Error::new(wrong.span(), message));
+    }
+    Ok(quote!(&[#labels]))
+}
+
+/// Returns whether a node can have a label. `zk::Labels` has the same rules.
+fn is_label(text: &str) -> bool {
+    let is_word = |word: &str| {
+        (1..=LABEL_BYTES_MAX).contains(&word.len())
+            && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte))
+    };
+    text.split_once('=').map_or_else(|| is_word(text), |(name, value)| is_word(name) && is_word(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_label, size};
+
+    #[test]
+    fn sizes_have_a_unit() {
+        assert_eq!(size("2 GiB"), Some(2 << 30));
+        assert_eq!(size("500MB"), Some(500_000_000));
+        for wrong in ["", "2", "GiB", "2 gib", "1.5 GiB", "20000000 TiB", "-1 B"] {
+            assert_eq!(size(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn labels_are_as_nodes_have_them() {
+        for label in ["blast", "os=linux", "example.org/gpu=a-100"] {
+            assert!(is_label(label), "{label}");
+        }
+        for wrong in ["", "=", "a=", "=b", "a=b=c", "a,b", &"x".repeat(64)] {
+            assert!(!is_label(wrong), "{wrong}");
+        }
+    }
+}
