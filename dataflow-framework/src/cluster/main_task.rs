@@ -106,6 +106,14 @@ pub struct Returned {
     observation: Option<Vec<u8>>,
 }
 
+impl Returned {
+    /// Returns what the program has returned, encoded.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn into_result(self) -> Option<Result<Vec<u8>, String>> {
+        self.result
+    }
+}
+
 /// Leaves out what nobody could read, where the result is shown to people.
 #[allow(clippy::ref_option, reason = "serde passes it like this")]
 fn if_binary<S: Serializer>(observation: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {

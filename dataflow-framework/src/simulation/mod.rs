@@ -23,7 +23,7 @@ use tokio::{sync::Notify, time::Instant};
 
 pub use self::seen::{How, Run, Seen, Version};
 pub(crate) use self::{baton::Baton, crew::start as start_worker};
-use crate::cluster::{Main, Program};
+use crate::cluster::{Main, Program, Returned};
 
 /// What takes time in a world.
 pub type Passing = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -59,6 +59,11 @@ pub fn enter(world: Option<Arc<dyn World>>) {
 /// Returns the task of a job that runs a program.
 pub fn root<P: Program>() -> Main<P> {
     Main::root()
+}
+
+/// Returns what a program has returned, encoded, or why it has failed.
+pub fn result(returned: Returned) -> Option<Result<Vec<u8>, String>> {
+    returned.into_result()
 }
 
 /// Has the program on this thread wait for a while.

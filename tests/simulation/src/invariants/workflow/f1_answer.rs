@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use dataflow_framework::{Returned, simulation::result};
 use zk::{Op, job::JobState};
 
 use super::{Step, step};
@@ -14,9 +15,6 @@ use crate::{
 /// What jobs have returned, encoded, by their names.
 #[derive(Default)]
 pub(in crate::invariants) struct AsSequential(BTreeMap<String, Vec<u8>>);
-
-/// What a workflow returns.
-type Returned = Option<Result<Vec<u8>, String>>;
 
 impl Invariant for AsSequential {
     fn name(&self) -> &'static str {
@@ -50,7 +48,7 @@ impl Invariant for AsSequential {
         for (job, _) in ended.filter(|(_, record)| record.state == JobState::Done) {
             if let Some(Shape::Workflow(recipe)) = facts.job(job).map(|job| &job.shape) {
                 let said = self.0.get(job).and_then(|said| taskwork::simulation::decode::<Returned>(said));
-                let returned = match said.flatten() {
+                let returned = match said.and_then(result) {
                     Some(Ok(bytes)) => taskwork::simulation::decode::<Vec<Option<u64>>>(&bytes),
                     Some(Err(reason)) => return Err(format!("the program has failed: {reason}")),
                     None => None,
