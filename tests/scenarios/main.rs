@@ -29,5 +29,6 @@ mod stuck;
 mod tls;
 mod tsp_answers;
 mod tsp_counts;
+mod workflow_views;
 mod workflows;
 mod wrong;

@@ -1,0 +1,93 @@
+//! What an operator sees of a workflow on a cluster: its calls by task and state, why one waits, their graph and trace.
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use taskwork_tests::{
+    cluster::{Cluster, SOON},
+    mesh,
+};
+use zk_server::Setup;
+
+/// The number of chains.
+const WIDTH: u64 = 8;
+
+/// The number of links of each.
+const LENGTH: u64 = 4;
+
+/// A call of the first links, which wait at the gate, and one of the second ones, which read what they write.
+const FIRST: u64 = WIDTH;
+const SECOND: u64 = 2 * WIDTH;
+
+/// Returns the calls of a task in a state, as the operator's command tells; 0 if it tells nothing yet.
+fn calls(cluster: &Cluster, id: &str, task: &str, state: &str) -> u64 {
+    let job = cluster.json("taskwork", &["job", id]).unwrap();
+    let tasks = job["calls_by_task"].as_array().cloned().unwrap_or_default();
+    let of_task = tasks.iter().find(|of| of["task"] == task);
+    of_task.and_then(|of| of[state].as_u64()).unwrap_or(0)
+}
+
+fn wait_for_calls(cluster: &Cluster, id: &str, (task, state): (&str, &str), number: u64) {
+    let deadline = Instant::now() + SOON;
+    while calls(cluster, id, task, state) != number {
+        assert!(Instant::now() < deadline, "{number} calls of {task} are not {state}\n{}", cluster.logs());
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
+    let (gate, file) = (cluster.folder().join("gate"), |name: &str| cluster.folder().join(name));
+    mesh::open_gate(&gate, 0).unwrap();
+    let (trace, graph) = (file("trace.json"), file("graph.svg"));
+    let (width, length) = (WIDTH.to_string(), LENGTH.to_string());
+    let mut submit = vec!["submit", "--wait", "--json", "--width", &width, "--length", &length, "--gate"];
+    submit.extend([gate.to_str().unwrap(), "--trace", trace.to_str().unwrap()]);
+    let running = cluster.begin("mesh", &submit).unwrap();
+    let deadline = Instant::now() + SOON;
+    let id = loop {
+        let jobs = cluster.json("taskwork", &["jobs"]).unwrap();
+        if let Some(id) = jobs[0]["job"].as_str() {
+            break id.to_owned();
+        }
+        assert!(Instant::now() < deadline, "no job is there");
+    };
+
+    // The first links wait at the gate, and the second ones for them; more the program has not made.
+    wait_for_calls(&cluster, &id, ("begin", "ended"), WIDTH);
+    wait_for_calls(&cluster, &id, ("link", "waiting"), WIDTH);
+    let first = cluster.json("taskwork", &["job", &id, "--task", &FIRST.to_string()]).unwrap();
+    assert!(first["state"] == "runs" || first["state"] == "ready", "{first}");
+    let second = cluster.json("taskwork", &["job", &id, "--task", &SECOND.to_string()]).unwrap();
+    assert_eq!((&second["state"], &second["task"]), (&"waits".into(), &"link".into()), "{second}");
+    assert_eq!(second["missing"][0]["call"], FIRST, "{second}");
+    let said = cluster.run("taskwork", &["job", &id, "--task", &(10 * WIDTH).to_string()]).unwrap();
+    assert!(said.out.contains("was not made yet"), "{said:?}");
+    let said = cluster.run("taskwork", &["job", &id, "--graph", graph.to_str().unwrap()]).unwrap();
+    assert_eq!(said.code, 0, "{said:?}\n{}", cluster.logs());
+    let drawn = fs::read_to_string(&graph).unwrap();
+    assert_eq!(drawn.matches("<g>").count() as u64, 3 * WIDTH, "each call has a box");
+    let live = file("live.json");
+    let said = cluster.run("taskwork", &["job", &id, "--trace", live.to_str().unwrap()]).unwrap();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(fs::read_to_string(&live).unwrap().contains("\"begin\""), "what has ended is in the trace");
+
+    mesh::open_gate(&gate, LENGTH).unwrap();
+    let ended = running.end().unwrap();
+    assert_eq!(ended.code, 0, "{}\n{}", ended.err, cluster.logs());
+    let trace: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
+    let runs = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X").count();
+    assert_eq!(runs as u64, WIDTH * (1 + LENGTH));
+    wait_for_calls(&cluster, &id, ("link", "ended"), WIDTH * LENGTH);
+    let after = file("after.dot");
+    let said = cluster.run("taskwork", &["job", &id, "--graph", after.to_str().unwrap()]).unwrap();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(fs::read_to_string(&after).unwrap().starts_with("digraph"));
+    let said = cluster.run("taskwork", &["job", &id, "--task", "3"]).unwrap();
+    assert!(said.code == 1 && said.err.contains("only one that runs can be asked"), "{said:?}");
+}
