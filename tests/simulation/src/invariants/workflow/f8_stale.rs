@@ -36,7 +36,11 @@ impl Invariant for NeverBack {
                     return Err(format!("{node} goes back to a run of {run:?}, and {head} is there"));
                 }
             }
-            Some((node, Step::Ends)) => drop(self.runs.remove(&node)),
+            // It may have left the job, and be a member still.
+            Some((node, Step::Ends)) => {
+                self.runs.remove(&node);
+                self.heads.retain(|_, head| *head != node);
+            }
             _ => {}
         }
         Ok(())
