@@ -4,12 +4,12 @@ mod looking;
 
 use std::{marker::PhantomData, process::ExitCode};
 
-use clap::Args;
+use clap::{ArgMatches, Args, FromArgMatches as _};
 pub use taskwork_cli::{Failure, Shown};
 use taskwork_cli::{Kinds, NoMore, Prepared};
 
 use self::looking::Looking;
-use crate::{Main, Program, Workflow, WorkflowError};
+use crate::{Main, Program, Workflow, WorkflowError, serve_isolated, set_store};
 
 /// A program with a command line.
 ///
@@ -85,8 +85,10 @@ pub trait Command: Program {
     fn show(output: Self::Output) -> Shown;
 }
 
-/// Runs the command line of a program.
+/// Runs the command line of a program; or an isolated call, if the process was started for that
+/// ([`Options::isolated`](crate::Options::isolated)).
 pub fn main<P: Command>() -> ExitCode {
+    serve_isolated(P::tasks());
     taskwork_cli::main::<CommandLine<P>>()
 }
 
@@ -114,7 +116,32 @@ struct Options<O: Args> {
     #[command(flatten)]
     looking: Looking,
     #[command(flatten)]
+    node: NodeOptions,
+    #[command(flatten)]
     own: O,
+}
+
+/// The options of every node of a workflow, also those of `solve`.
+#[derive(Debug, Args)]
+#[group(skip)]
+struct NodeOptions {
+    /// How much memory the data of a job may take on each node, such as 4GiB; beyond it data is moved to files. By
+    /// default half of the memory of the machine, shared by the nodes of the process
+    #[arg(long, value_name = "SIZE", env = "DATAFLOW_STORE", value_parser = store)]
+    store: Option<u64>,
+}
+
+/// Parses the size of a store.
+fn store(text: &str) -> Result<u64, String> {
+    crate::node::bytes(text)
+}
+
+impl NodeOptions {
+    fn apply(&self) {
+        if let Some(bytes) = self.store {
+            set_store(bytes);
+        }
+    }
 }
 
 impl<P: Command> taskwork_cli::Program for CommandLine<P> {
@@ -128,7 +155,19 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
         kinds.add::<Main<P>>("main");
     }
 
-    fn prepare(Options { sequential, check, looking, own }: Self::Arguments) -> Result<Prepared, Failure> {
+    fn add_to_node(node: clap::Command) -> clap::Command {
+        NodeOptions::augment_args(node)
+    }
+
+    fn before_node(options: &ArgMatches) -> Result<(), Failure> {
+        NodeOptions::from_arg_matches(options).map_err(Failure::usage)?.apply();
+        Ok(())
+    }
+
+    fn prepare(
+        Options { sequential, check, looking, node, own }: Self::Arguments,
+    ) -> Result<Prepared, Failure> {
+        node.apply();
         let arguments = P::arguments(own)?;
         if sequential {
             looking.refuse_sequential()?;

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use crate::core::CallId;
+use crate::core::{CallId, VersionId};
 
 /// The failure of a call: its task has returned an error, or panicked. What it would have written cannot be read, and
 /// nothing that depends on that.
@@ -90,18 +90,57 @@ impl std::error::Error for Failure {}
 #[derive(Debug)]
 pub struct Failed {
     pub(crate) reason: String,
+    pub(crate) trouble: Trouble,
+}
+
+/// Of what a failure tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Trouble {
+    /// Of the task, as far as is known.
+    #[default]
+    Task,
+    /// Of the node: on another one the call may succeed.
+    Node,
+    /// Of a version of which the node does not have any more what it should.
+    Content,
+    /// Of this version, likewise.
+    Version(VersionId),
 }
 
 impl Failed {
     /// Takes over an error of a task.
     pub fn of(error: impl fmt::Display) -> Self {
-        Self { reason: error.to_string() }
+        Self { reason: error.to_string(), trouble: Trouble::Task }
+    }
+
+    /// Takes over an error that says something of the node, and nothing of the task.
+    pub(crate) fn of_node(error: impl fmt::Display) -> Self {
+        Self { trouble: Trouble::Node, ..Self::of(error) }
+    }
+
+    /// Takes over an error that says that a version is not on the node as it should be.
+    pub(crate) fn of_content(error: impl fmt::Display) -> Self {
+        Self { trouble: Trouble::Content, ..Self::of(error) }
+    }
+
+    /// Returns it as one of this version, if it is one of any.
+    pub(crate) fn of_version(self, version: VersionId) -> Self {
+        if self.trouble == Trouble::Content {
+            Self { trouble: Trouble::Version(version), ..self }
+        } else {
+            self
+        }
+    }
+
+    /// Returns it as one of the node, unless more is known.
+    pub(crate) fn in_trouble(self) -> Self {
+        if self.trouble == Trouble::Task { Self { trouble: Trouble::Node, ..self } } else { self }
     }
 
     /// Takes over a panic.
     pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Self { reason: format!("it panicked: {}", text.unwrap_or("without a message")) }
+        Self::of(format!("it panicked: {}", text.unwrap_or("without a message")))
     }
 }

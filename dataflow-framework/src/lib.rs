@@ -88,6 +88,7 @@ mod program;
 mod task;
 mod options;
 mod value;
+mod spilled;
 mod core;
 mod node;
 mod cluster;
@@ -97,6 +98,7 @@ mod figures;
 mod array;
 mod file;
 mod process;
+mod isolated;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "simulation")]
@@ -122,7 +124,8 @@ pub use self::{
     failure::Failure,
     figures::Figures,
     file::{File, PublishError, Run, set_work_dir},
-    node::time_left,
+    isolated::serve_isolated,
+    node::{set_store, time_left},
     options::{OnFailure, Options},
     program::{Data, Group, Observe, Ref, RefMut, Workflow, WorkflowError, barrier, group, reduce},
     task::{TaskDef, Tasks, TwoOfOneName},

@@ -30,6 +30,15 @@ pub struct Options {
     pub spread: bool,
     /// Whether what a call writes is copied to all nodes at once: for data that all of them will read.
     pub everywhere: bool,
+    /// Whether a call runs in a process of its own, which is started for it: so it may crash or be killed, and that is
+    /// the failure of the call alone. Such a process is killed when the call has taken too long. It is one of the same
+    /// program, so `main` has to begin with [`cli::main`](crate::cli::main) or
+    /// [`serve_isolated`](crate::serve_isolated). To start it takes some milliseconds, and what the call reads and
+    /// writes is copied.
+    pub isolated: bool,
+    /// How much memory the process of an isolated call may take besides what it has at its start, in bytes. A call that
+    /// needs more has failed.
+    pub memory_max: Option<u64>,
 }
 
 /// What follows when a call has failed for good.
@@ -54,6 +63,8 @@ impl Options {
         retry: 0,
         on_failure: OnFailure::CancelSuccessors,
         timeout: None,
+        isolated: false,
+        memory_max: None,
         cores: 1,
         memory: 0,
         needs: &[],
@@ -106,6 +117,20 @@ macro_rules! __options {
             #[must_use]
             $($visible)* fn timeout(mut self, timeout: ::core::time::Duration) -> Self {
                 self.options.timeout = ::core::option::Option::Some(timeout);
+                self
+            }
+
+            /// Sets whether the call runs in a process of its own.
+            #[must_use]
+            $($visible)* fn isolated(mut self, isolated: bool) -> Self {
+                self.options.isolated = isolated;
+                self
+            }
+
+            /// Sets how much memory the process of an isolated call may take, in bytes.
+            #[must_use]
+            $($visible)* fn memory_max(mut self, bytes: u64) -> Self {
+                self.options.memory_max = ::core::option::Option::Some(bytes);
                 self
             }
 

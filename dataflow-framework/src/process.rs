@@ -63,17 +63,38 @@ impl Group {
         Ok(Self { child, id })
     }
 
+    /// Returns what kills its processes as long as nobody has waited for the first of them.
+    pub(crate) fn killer(&self) -> Killer {
+        Killer(self.id)
+    }
+
     /// Kills all processes of the group, and waits for the first of them.
     ///
     /// # Errors
     /// If the system refuses that.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         // As long as it was not waited for, no other group has its number.
-        match killpg(Pid::from_raw(self.id), Signal::SIGKILL) {
-            Ok(()) | Err(Errno::ESRCH) => {}
-            Err(error) => return Err(error.into()),
-        }
+        kill(self.id)?;
         self.child.wait().map(drop)
+    }
+}
+
+/// Kills the processes of a group.
+#[derive(Debug)]
+pub(crate) struct Killer(i32);
+
+impl Killer {
+    pub(crate) fn kill(&self) {
+        if let Err(error) = kill(self.0) {
+            tracing::warn!(process = self.0, %error, "a process that takes too long cannot be ended");
+        }
+    }
+}
+
+fn kill(group: i32) -> io::Result<()> {
+    match killpg(Pid::from_raw(group), Signal::SIGKILL) {
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

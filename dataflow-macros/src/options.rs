@@ -17,8 +17,19 @@ pub(crate) struct Options {
 }
 
 /// The options, which are fields of `dataflow_framework::Options`.
-const KNOWN: [&str; 9] =
-    ["priority", "retry", "on_failure", "timeout", "cores", "memory", "needs", "spread", "everywhere"];
+const KNOWN: [&str; 11] = [
+    "priority",
+    "retry",
+    "on_failure",
+    "timeout",
+    "cores",
+    "memory",
+    "needs",
+    "spread",
+    "everywhere",
+    "isolated",
+    "memory_max",
+];
 
 /// What may follow a failure, and the names of that in `dataflow_framework::OnFailure`.
 const ON_FAILURE: [(&str, &str); 3] =
@@ -65,6 +76,9 @@ fn value(name: &Ident, input: ParseStream<'_>) -> Result<TokenStream> {
     if name == "needs" {
         return constraints::labels(input);
     }
+    if name == "isolated" && !input.peek(Token![=]) {
+        return Ok(quote!(true));
+    }
     input.parse::<Token![=]>()?;
     if name == "on_failure" {
         let variant = Ident::new(on_failure(input)?, Span::call_site());
@@ -73,6 +87,9 @@ fn value(name: &Ident, input: ParseStream<'_>) -> Result<TokenStream> {
         timeout(input)
     } else if name == "memory" {
         constraints::memory(input)
+    } else if name == "memory_max" {
+        let bytes = constraints::memory(input)?;
+        Ok(quote!(::core::option::Option::Some(#bytes)))
     } else if name == "cores" {
         constraints::cores(input)
     } else {
@@ -132,11 +149,13 @@ mod tests {
         assert_eq!(given("cores = 4, memory = \"2 GiB\", needs(\"blast\", \"os=linux\")").ok(), Some(3));
         assert_eq!(given("spread, everywhere, cores = THREADS, memory = 1 << 20").ok(), Some(4));
         assert_eq!(given("on_failure = ignore, timeout = \"1 min 30 s\"").ok(), Some(2));
+        assert_eq!(given("isolated, memory_max = \"2 GiB\"").ok(), Some(2));
+        assert_eq!(given("isolated = SOME, retry = 2").ok(), Some(2));
         for (text, expected) in [
             (
                 "prioritty = 3",
                 "there is no option prioritty; the options are priority, retry, on_failure, timeout, cores, \
-                 memory, needs, spread, everywhere",
+                 memory, needs, spread, everywhere, isolated, memory_max",
             ),
             ("on_failure = retry", "on_failure is cancel_successors, fail or ignore, and not retry"),
             ("timeout = \"soon\"", "\"soon\" is no duration such as \"1 min 30 s\""),
@@ -150,6 +169,7 @@ mod tests {
                 "\"a b\" is no label: expected a name, or name=value, of letters, digits, - _ . and /",
             ),
             ("spread = true", "expected `,`"),
+            ("memory_max = \"2 gigs\"", "\"2 gigs\" is no size such as"),
             ("retry = 1, retry = 2", "retry is given twice"),
             ("retry", "expected `=`"),
         ] {

@@ -31,6 +31,19 @@ pub trait Program: 'static {
     /// If something is wrong with the arguments, or with the files that they name.
     fn prepare(arguments: Self::Arguments) -> Result<Prepared, Failure>;
 
+    /// Adds options of the program to the command `node`.
+    fn add_to_node(node: Command) -> Command {
+        node
+    }
+
+    /// Takes the options that were [added](Self::add_to_node), before the node begins.
+    ///
+    /// # Errors
+    /// If something is wrong with them.
+    fn before_node(_options: &ArgMatches) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Runs one of the program's own commands.
     ///
     /// # Errors
@@ -68,6 +81,9 @@ impl Subcommand for NoMore {
     }
 }
 
+/// The name of the command that runs a node.
+const NODE: &str = "node";
+
 #[derive(Parser)]
 struct CommandLine<A: Args, M: Subcommand> {
     #[command(subcommand)]
@@ -96,10 +112,14 @@ pub fn main<P: Program>() -> ExitCode {
 pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     let command = CommandLine::<P::Arguments, P::More>::command();
     let command = command.name(P::NAME).version(P::VERSION).about(P::ABOUT);
+    let command = command.mut_subcommand(NODE, P::add_to_node);
     let parsed = command.try_get_matches_from(arguments);
-    let parsed = parsed.and_then(|matches| CommandLine::<P::Arguments, P::More>::from_arg_matches(&matches));
-    let command = match parsed {
-        Ok(line) => line.command,
+    let parsed = parsed.and_then(|matches| {
+        let line = CommandLine::<P::Arguments, P::More>::from_arg_matches(&matches)?;
+        Ok((line, matches))
+    });
+    let (command, matches) = match parsed {
+        Ok((line, matches)) => (line.command, matches),
         Err(error) => {
             // Clap chooses the stream: help goes to standard output, errors to standard error.
             let _ = error.print();
@@ -113,7 +133,8 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
         Commands::Node(arguments) => {
             let mut kinds = Kinds::default();
             P::kinds(&mut kinds);
-            node::run(&arguments, kinds, P::NAME, P::VERSION)
+            let more = matches.subcommand_matches(NODE).map_or(Ok(()), P::before_node);
+            more.and_then(|()| node::run(&arguments, kinds, P::NAME, P::VERSION))
         }
         Commands::Submit(submit::Arguments { program, options }) => {
             submit::run(options, P::NAME, P::VERSION, || P::prepare(program))

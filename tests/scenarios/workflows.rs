@@ -109,6 +109,18 @@ fn three_nodes_share_the_calls() {
 }
 
 #[test]
+fn nodes_with_stores_that_are_too_small_share_the_calls() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    // Of three matrices of 200 KB, and three blocks for a call.
+    cluster.start_nodes("matmul", 3, &["--workers", "1", "--store", "32 KiB"]).unwrap();
+    let input = ["--blocks", "8", "--size", "20"];
+    let solve = [&["solve", "--sequential", "--quiet"], &input[..]].concat();
+    let submit = [&["submit", "--wait"], &input[..]].concat();
+    let expected = cluster.json("matmul", &solve).unwrap();
+    assert_eq!(cluster.json("matmul", &submit).unwrap()["blocks"], expected["blocks"], "{}", cluster.logs());
+}
+
+#[test]
 fn what_a_killed_node_had_is_made_again() {
     run(|scene| {
         scene.cluster.kill_nodes(&scene.others[..1]).unwrap();

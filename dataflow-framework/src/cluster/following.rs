@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::message::{News, Order, Run};
 use crate::{
-    core::{Assignment, CallId, Capacity, Frame, Held, History, Line, Outcome, VersionId},
+    core::{Assignment, CallId, Capacity, Frame, Held, History, Line, Outcome, Unfit, VersionId},
     node::{Inventory, Peer, Report, Site, Timing, Told},
     task::Tasks,
 };
@@ -175,12 +175,15 @@ impl Report for Following {
         match outcome {
             Outcome::Written { .. } => lock(&self.memory).ends(call),
             Outcome::Ignored { .. } => lock(&self.memory).ignores(call),
-            Outcome::Failed(_) => {}
+            Outcome::Failed(_) | Outcome::Unfit(_) => {}
         }
         self.say(&match outcome {
             Outcome::Written { bytes, ns } => News::Written { call, versions: self.told(call, &bytes), ns },
             Outcome::Ignored { bytes, reason } => News::Ignored { call, bytes, reason },
             Outcome::Failed(failure) => News::Failed { call, reason: failure.reason().to_owned() },
+            Outcome::Unfit(Unfit { reason, unchanged, damaged }) => {
+                News::Unfit { call, reason, unchanged, damaged }
+            }
         });
     }
 
@@ -202,5 +205,15 @@ impl Report for Following {
 
     fn not_brought(&self, version: VersionId) {
         self.say(&News::NotCopied(version));
+    }
+
+    fn is_damaged(&self, version: VersionId, reason: String) {
+        self.say(&News::Damaged { version, reason });
+    }
+
+    fn has_copies(&self, versions: Vec<VersionId>) {
+        for versions in versions.chunks(TOLD_MAX) {
+            self.say(&News::HasCopies(versions.to_vec()));
+        }
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::message::{Content, News, Order, Run};
 use crate::{
-    core::{Assignment, CallId, Capacity, Frame, Graph, History, Line, Member, Outcome, VersionId},
+    core::{Assignment, CallId, Capacity, Frame, Graph, History, Line, Member, Outcome, Unfit, VersionId},
     failure::{Failed, Failure},
     node::{Missing, Peer, Queue, Site, Told},
     platform::Bell,
@@ -225,6 +225,11 @@ impl Leading {
             News::Returned { call, unchanged } => graph.returned(call, member, &unchanged),
             News::Copied(version) => graph.copied(version, member),
             News::NotCopied(version) => graph.not_copied(version, member),
+            News::Unfit { call, reason, unchanged, damaged } => {
+                graph.ended(call, member, Outcome::Unfit(Unfit { reason, unchanged, damaged }));
+            }
+            News::Damaged { version, reason } => graph.is_damaged(version, member, &reason),
+            News::HasCopies(versions) => graph.has_copies(member, versions),
         }
     }
 

@@ -170,7 +170,7 @@ impl<P: Program> Main<P> {
     /// If the program has failed.
     pub fn returned(report: &Report<Self>) -> Result<P::Output, Box<dyn Error + Send + Sync>> {
         match &report.output.result {
-            Some(Ok(bytes)) => decode(bytes).map_err(|Failed { reason }| reason.into()),
+            Some(Ok(bytes)) => decode(bytes).map_err(|Failed { reason, .. }| reason.into()),
             Some(Err(reason)) => Err(reason.clone().into()),
             None => Err("the program was not run to its end".into()),
         }
@@ -265,7 +265,7 @@ fn program<P: Program>(
         P::run(arguments).map_err(|error| error.to_string())?
     };
     leading.engine.settle().map_err(|failure| failure.to_string())?;
-    encode(&returned).map_err(|Failed { reason }| reason)
+    encode(&returned).map_err(|Failed { reason, .. }| reason)
 }
 
 /// Says in which call a program that was started again differs from its earlier run.

@@ -36,6 +36,8 @@ pub(super) enum Content {
     Piece(Piece),
     /// The answer to [`Ask`](Self::Ask) if the version is not there.
     Absent(VersionId),
+    /// The answer to [`Ask`](Self::Ask) if the version is large, and was not sent before.
+    Prepares(VersionId),
 }
 
 /// What the head orders.
@@ -104,6 +106,20 @@ pub(super) enum News {
     },
     Copied(VersionId),
     NotCopied(VersionId),
+    /// A call cannot run on the node, but may on another one.
+    Unfit {
+        call: CallId,
+        reason: String,
+        unchanged: Vec<(VersionId, u64)>,
+        damaged: Option<VersionId>,
+    },
+    /// A version cannot be read any more.
+    Damaged {
+        version: VersionId,
+        reason: String,
+    },
+    /// The node has little room, and could do without these if others have them, too.
+    HasCopies(Vec<VersionId>),
 }
 
 impl Message {
@@ -137,5 +153,5 @@ impl News {
 }
 
 fn coded<T: Serialize>(message: &T) -> Vec<u8> {
-    encode(message).unwrap_or_else(|Failed { reason }| unreachable!("messages can be encoded: {reason}"))
+    encode(message).unwrap_or_else(|Failed { reason, .. }| unreachable!("messages can be encoded: {reason}"))
 }

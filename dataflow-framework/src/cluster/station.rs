@@ -21,7 +21,7 @@ use super::{
 use crate::simulation::Seen;
 use crate::{
     core::Capacity,
-    node::{Peer, Queue, Site},
+    node::{Answer, Peer, Queue, Room, Site, Store},
     platform::Platform,
     program::{Engine, Observe},
     task::Tasks,
@@ -123,7 +123,7 @@ impl Station {
         Self {
             tasks: Arc::new(tasks),
             platform,
-            site: Arc::new(Site::new(Arc::clone(&queue), true)),
+            site: Arc::new(Site::new(Arc::clone(&queue), Store::limited(Room::of_node()), true)),
             queue,
             memory: Memory::default(),
             is_public: AtomicBool::new(false),
@@ -139,6 +139,7 @@ impl Station {
     /// Begins to take part.
     pub(super) fn starts(&self, messenger: Messenger, node: Peer, capacity: Capacity, is_embedded: bool) {
         self.platform.is_of(node);
+        self.site.is_named(node);
         let mut state = self.lock();
         state.post = Some(Post { messenger, node, capacity, is_embedded });
         if let Progress::Awaits(waker) = &state.program {
@@ -195,13 +196,21 @@ impl Station {
                 }
             }
             Content::Ask(ask) => {
-                let answer = self.site(run).and_then(|site| site.answer(ask));
-                let content = answer.map_or(Content::Absent(ask.version), Content::Piece);
+                let content = match self.site(run).map_or(Answer::Absent, |site| site.answer(ask)) {
+                    Answer::Piece(piece) => Content::Piece(piece),
+                    Answer::Absent => Content::Absent(ask.version),
+                    Answer::Prepares => Content::Prepares(ask.version),
+                };
                 self.send(from, &Message { run, content });
             }
             Content::Piece(piece) => {
                 if let Some(site) = self.site(run) {
                     site.piece(piece, now_ms);
+                }
+            }
+            Content::Prepares(version) => {
+                if let Some(site) = self.site(run) {
+                    site.peer_prepares(from, version, now_ms);
                 }
             }
             Content::Absent(version) => {

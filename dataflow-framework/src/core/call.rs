@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{mark::Mark, members::Member, version::VersionId};
+use super::{mark::Mark, members::Member, trouble::Unfit, version::VersionId};
 use crate::{failure::Failure, options::Options, task::TaskDef};
 
 /// A call, by its number: calls are numbered from 0 in the order in which the program makes them. Data that the
@@ -63,6 +63,8 @@ pub(crate) enum Outcome {
         reason: String,
     },
     Failed(Failure),
+    /// It could not run on its member, but may on another one.
+    Unfit(Unfit),
 }
 
 /// How a call is run.
@@ -75,6 +77,10 @@ pub(crate) struct Manner {
     pub(crate) is_checked: bool,
     /// Whether it is told when it has run.
     pub(crate) is_timed: bool,
+    /// Whether it is run in a process of its own.
+    pub(crate) is_isolated: bool,
+    /// How much memory that process may take, in bytes.
+    pub(crate) memory_max: Option<u64>,
 }
 
 /// What a call writes if its task fails.

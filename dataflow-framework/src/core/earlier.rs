@@ -113,7 +113,18 @@ impl Graph {
             Outcome::Written { .. } => self.has_ended(id),
             Outcome::Ignored { .. } => self.is_ignored(id),
             // It is tried again.
-            Outcome::Failed(_) => {}
+            Outcome::Failed(_) | Outcome::Unfit(_) => {}
+        }
+    }
+
+    /// Takes in that what a member had of earlier runs is damaged.
+    pub(super) fn damaged_before_it_is_made(&mut self, id: VersionId, member: Member) {
+        let Some(earlier) = self.earlier.get_mut(&id.call) else { return };
+        if let Some(copies) = earlier.copies.get_mut(&id.slot) {
+            copies.members.retain(|other| *other != member);
+            if copies.members.is_empty() {
+                earlier.copies.remove(&id.slot);
+            }
         }
     }
 

@@ -7,7 +7,10 @@ use super::{
     graph::Graph,
     version::{State, Version},
 };
-use crate::{failure::Failure, options::OnFailure};
+use crate::{
+    failure::Failure,
+    options::{OnFailure, Options},
+};
 
 /// Why a call has failed that was cancelled.
 const CANCELLED: &str = "it was cancelled";
@@ -28,12 +31,9 @@ impl Graph {
             true if call.failures == call.options.retry => Failing::Defaults,
             _ => Failing::Nothing,
         };
-        Manner {
-            failing,
-            timeout: call.options.timeout,
-            is_checked: self.is_checked,
-            is_timed: self.observed.is_timed,
-        }
+        let Options { timeout, isolated: is_isolated, memory_max, .. } = call.options;
+        let (is_checked, is_timed) = (self.is_checked, self.observed.is_timed);
+        Manner { failing, timeout, is_checked, is_timed, is_isolated, memory_max }
     }
 
     pub(super) fn failed(&mut self, id: CallId, failure: &Failure) {

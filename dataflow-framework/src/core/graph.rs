@@ -25,6 +25,7 @@ use super::{
     placing::Lanes,
     ready::Ready,
     rescue::AllKept,
+    trouble::Troubles,
     version::{Copies, Source, State, Version, VersionId},
 };
 use crate::{failure::Failure, figures::Figures, task::TaskDef};
@@ -55,6 +56,7 @@ pub(crate) struct Graph {
     /// The versions that are copied to a member because others leave, or to be kept.
     pub(super) copying: BTreeMap<VersionId, Member>,
     pub(super) kept: AllKept,
+    pub(super) troubles: Troubles,
     /// The number of calls that are not finished.
     pub(super) unfinished: usize,
     /// What is to be done, and was not taken yet.
@@ -127,6 +129,7 @@ impl Graph {
             divergence: None,
             copying: BTreeMap::new(),
             kept: AllKept::default(),
+            troubles: Troubles::default(),
             unfinished: 0,
             actions: Vec::new(),
             failures: Vec::new(),
@@ -311,7 +314,9 @@ impl Graph {
                 self.written(id, member, &bytes);
             }
             Outcome::Failed(failure) => self.failed(id, &failure),
+            Outcome::Unfit(unfit) => return self.unfit(id, member, unfit),
         }
+        self.troubles.are_over(id);
     }
 
     /// Tells that a member could not get a version for a call that was assigned to it.
@@ -504,6 +509,7 @@ impl Graph {
         let (task, mark, arguments) = (call.task, call.mark, Arc::clone(&call.arguments));
         let manner = self.manner(id, call);
         let has_one_run = manner.has_one_run() && call.failures == call.options.retry;
+        let member = self.fit(id, member);
         self.occupies(id, member);
         self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Runs(member);
         let (mut in_place, mut elsewhere, mut moved_bytes) = (Vec::new(), Vec::new(), 0);

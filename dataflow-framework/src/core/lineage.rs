@@ -139,17 +139,22 @@ impl Graph {
         if copies.members.is_empty() {
             version.state = State::Gone;
             for reader in version.readers.clone() {
-                // Those that run have got it, or will tell that they could not.
-                let runs = |call: &Call| matches!(call.state, CallState::Runs(_));
-                if !self.calls.get(&reader).is_some_and(runs) {
-                    self.looks_again(reader);
-                }
+                self.looks_again_unless_it_runs(reader);
             }
         }
     }
 
+    /// Does what [`looks_again`](Self::looks_again) does; but those that run have got what they read, or will tell that
+    /// they could not.
+    pub(super) fn looks_again_unless_it_runs(&mut self, id: CallId) {
+        let runs = |call: &Call| matches!(call.state, CallState::Runs(_));
+        if !self.calls.get(&id).is_some_and(runs) {
+            self.looks_again(id);
+        }
+    }
+
     /// Has a version brought or made again for which the program waits.
-    fn want_again(&mut self, id: VersionId) {
+    pub(super) fn want_again(&mut self, id: VersionId) {
         match &self.versions[&id].state {
             State::Gone => self.make_again(id),
             State::Present(copies) if !copies.members.contains(&Member::HERE) => {
@@ -172,7 +177,12 @@ impl Graph {
             let version = self.version_mut(id);
             version.state = State::Awaited;
             let Some(call) = self.calls.get_mut(&id.call) else {
-                unreachable!("what has no call is not forgotten")
+                // It is not forgotten, but may have been damaged before the last other copy was lost.
+                self.is_lost_for_good(
+                    id,
+                    "the program has brought it in, and the nodes are lost that had it",
+                );
+                continue;
             };
             if call.state != CallState::Done {
                 // It runs again for another of its versions.

@@ -185,6 +185,24 @@ impl Members {
         gone
     }
 
+    /// Returns the members that run calls and are none of these.
+    fn others_than(&self, shunned: &[Member]) -> impl Iterator<Item = (&Member, &Load)> {
+        let runs = |load: &Load| !load.is_leaving && load.workers > 0;
+        self.known.iter().filter(move |(member, load)| runs(load) && !shunned.contains(member))
+    }
+
+    /// Returns whether any member runs calls that is none of these.
+    pub(super) fn any_other_than(&self, shunned: &[Member]) -> bool {
+        self.others_than(shunned).next().is_some()
+    }
+
+    /// Returns the member with the least to do that may be given a call now and is none of these.
+    pub(super) fn other_than(&self, shunned: &[Member]) -> Option<Member> {
+        // Those that are kept for calls with demands must not be given others.
+        let others = self.others_than(shunned).filter(|(_, load)| !load.is_kept_free() && load.wide == 0);
+        others.min_by_key(|(_, load)| self.queue_ns(load)).map(|(member, _)| *member)
+    }
+
     pub(super) fn has(&self, member: Member) -> bool {
         self.known.contains_key(&member)
     }

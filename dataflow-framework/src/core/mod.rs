@@ -20,6 +20,7 @@ mod observed;
 mod placing;
 mod ready;
 mod rescue;
+mod trouble;
 mod version;
 #[cfg(test)]
 mod earlier_tests;
@@ -39,6 +40,8 @@ mod virtual_cluster;
 mod virtual_ideal;
 #[cfg(test)]
 mod virtual_program;
+#[cfg(test)]
+mod trouble_tests;
 
 pub(crate) use self::{
     call::{Argument, CallId, Failing, Manner, NewCall, Outcome},
@@ -49,5 +52,6 @@ pub(crate) use self::{
     line::{Frame, HOLD_MS, Line},
     mark::Mark,
     members::Member,
+    trouble::Unfit,
     version::{Source, VersionId},
 };

@@ -10,8 +10,8 @@ use proptest::{collection::vec, prelude::*};
 
 use super::{
     Action, Argument, Assignment, CallId, Capacity, Demand, Failing, Graph, Held, History, Input, Mark,
-    Member, Outcome, Source, VersionId,
-    call::CallState,
+    Member, Outcome, Source, Unfit, VersionId,
+    call::{Call, CallState},
     graph_tests::{new_call, version},
     version::State,
 };
@@ -57,6 +57,12 @@ enum Statement {
     Vanish(prop::sample::Index),
     /// A member leaves, if there is another one than that of the program. It has begun every second of its calls.
     Leave(prop::sample::Index),
+    /// A call cannot run on its member, for the first time.
+    Unfit(prop::sample::Index),
+    /// A member cannot read any more what it has of a version.
+    Damage(prop::sample::Index),
+    /// A member asks which of its copies others have, too.
+    Ask(prop::sample::Index),
     /// The other nodes are told which calls have ended.
     Remember,
     /// The member of the program is lost, and the program begins anew on another one. That is told at once what one
@@ -110,6 +116,9 @@ fn statement() -> impl Strategy<Value = Statement> {
         1 => any::<prop::sample::Index>().prop_map(Statement::Lose),
         1 => any::<prop::sample::Index>().prop_map(Statement::Vanish),
         1 => any::<prop::sample::Index>().prop_map(Statement::Leave),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Unfit),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Damage),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Ask),
         2 => Just(Statement::Remember),
         1 => any::<(prop::sample::Index, prop::sample::Index)>()
             .prop_map(|(here, late)| Statement::Restart { here, late }),
@@ -176,6 +185,8 @@ struct Run {
     members: u32,
     /// The number of workers of each member.
     workers: BTreeMap<Member, u32>,
+    /// The calls that could not run somewhere.
+    unfit: BTreeSet<CallId>,
 }
 
 impl Run {
@@ -198,6 +209,7 @@ impl Run {
             writes: BTreeMap::new(),
             members: 0,
             workers: BTreeMap::new(),
+            unfit: BTreeSet::new(),
         };
         run.join(2);
         run.begin_program();
@@ -282,10 +294,17 @@ impl Run {
                     self.leave(member);
                 }
             }
+            Statement::Unfit(which) if has_losses => self.unfit(*which),
+            Statement::Damage(which) if has_losses => self.damage(*which),
+            Statement::Ask(which) if has_losses => self.ask(*which),
             Statement::Remember => self.memory.add(self.graph.take_news()),
             Statement::Restart { here, late } if has_losses => self.restart(*here, *late),
             Statement::Move(here) if has_losses => self.move_program(*here),
-            Statement::Restart { .. } | Statement::Move(_) => {}
+            Statement::Restart { .. }
+            | Statement::Move(_)
+            | Statement::Unfit(_)
+            | Statement::Damage(_)
+            | Statement::Ask(_) => {}
         }
         self.perform();
         self.check();
@@ -304,6 +323,53 @@ impl Run {
         if all > 0 {
             self.end(which.index(all));
         }
+    }
+
+    /// Lets a call not run on its member. Every second one has changed nothing.
+    fn unfit(&mut self, which: prop::sample::Index) {
+        if self.running.is_empty() {
+            return;
+        }
+        let which = which.index(self.running.len());
+        let Running { member, assignment, .. } = &self.running[which];
+        let (member, call) = (*member, assignment.call);
+        // On its only member it would fail, and on each if that happens again.
+        let has_demands = |call: &Call| Demand::of(&call.options) != Demand::NONE;
+        let is_hopeless = !self.graph.members.any_other_than(&[member])
+            || self.graph.calls.get(&call).is_none_or(has_demands);
+        if is_hopeless || self.vanished.contains(&member) || !self.unfit.insert(call) {
+            return;
+        }
+        let running = self.running.swap_remove(which);
+        let changes_nothing = which.is_multiple_of(2) && self.graph_knows(&running);
+        let unchanged = if changes_nothing { self.give_back(&running) } else { Vec::new() };
+        let unfit = Unfit { reason: "its disk is full".to_owned(), unchanged, damaged: None };
+        self.graph.ended(call, member, Outcome::Unfit(unfit));
+    }
+
+    /// Lets a member not have any more what it should, of what can be made again.
+    fn damage(&mut self, which: prop::sample::Index) {
+        let there = self.stores.iter().filter(|(member, _)| !self.vanished.contains(member));
+        let all = there.flat_map(|(member, store)| store.keys().map(|version| (*member, *version)));
+        let can_be_made =
+            |id: &VersionId| self.graph.calls.contains_key(&id.call) || !self.graph.versions.contains_key(id);
+        let all: Vec<_> = all.filter(|(_, version)| can_be_made(version)).collect();
+        if all.is_empty() {
+            return;
+        }
+        let (member, version) = all[which.index(all.len())];
+        self.stores.get_mut(&member).expect("it is there").remove(&version);
+        self.graph.is_damaged(version, member, "it has vanished");
+    }
+
+    fn ask(&mut self, which: prop::sample::Index) {
+        let there: Vec<_> = self.stores.keys().filter(|member| !self.vanished.contains(member)).collect();
+        if there.is_empty() {
+            return;
+        }
+        let member = *there[which.index(there.len())];
+        let versions = self.stores[&member].keys().copied().collect();
+        self.graph.has_copies(member, versions);
     }
 
     fn lose(&mut self, member: Member) {

@@ -40,15 +40,20 @@ impl File {
         Ok((file, header))
     }
 
+    /// Checks that it can be read.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        self.opened().map(drop)
+    }
+
     /// Returns its size when it is encoded, in bytes.
     pub(crate) fn encoded_bytes(&self) -> Result<u64, Failed> {
-        let (_, header) = self.opened().map_err(Failed::of)?;
+        let (_, header) = self.opened().map_err(Failed::of_content)?;
         Ok(Layout::of(&header)?.total())
     }
 
     /// Returns its size when it is encoded, and at most so many bytes of that from this position.
     pub(crate) fn part(&self, from: u64, bytes_max: usize) -> Result<(u64, Vec<u8>), Failed> {
-        let (file, header) = self.opened().map_err(Failed::of)?;
+        let (file, header) = self.opened().map_err(Failed::of_content)?;
         let layout = Layout::of(&header)?;
         let total = layout.total();
         let mut part = Part { skip: from, bytes_max, bytes: Vec::new() };
@@ -61,7 +66,8 @@ impl File {
         while position < layout.bytes && !part.is_full() {
             let length = length(layout.bytes - position);
             let chunk = &mut chunk[..length];
-            file.read_exact_at(chunk, position).map_err(|error| Failed::of(self.cannot("read", &error)))?;
+            file.read_exact_at(chunk, position)
+                .map_err(|error| Failed::of_content(self.cannot("read", &error)))?;
             part.take(&encode(&(length as u64))?);
             part.take(chunk);
             position += length as u64;

@@ -4,6 +4,7 @@ mod encoding;
 mod publish;
 mod run;
 mod sandbox;
+pub(crate) mod trouble;
 #[cfg(test)]
 mod tests;
 mod work_dir;
@@ -17,8 +18,11 @@ use std::{
     str::FromStr,
 };
 
-use self::work_dir::Folder;
 pub use self::{publish::PublishError, run::Run, work_dir::set_work_dir};
+pub(crate) use self::{
+    run::{hear, shown},
+    work_dir::{Folder, VARIABLE as WORK_DIR_VARIABLE},
+};
 
 /// Data that is a file: what tasks read by its path, and rewrite.
 ///
@@ -70,7 +74,8 @@ const NAME_BYTES_MAX: usize = 255;
 const SHOWN_BYTES_MAX: usize = 80;
 
 /// Adds to an error on which file it happened, and what of it.
-fn told(path: &Path, what: &str, error: &io::Error) -> io::Error {
+pub(crate) fn told(path: &Path, what: &str, error: &io::Error) -> io::Error {
+    trouble::note(error);
     io::Error::new(error.kind(), format!("{}: {what}: {error}", path.display()))
 }
 

@@ -13,7 +13,7 @@ use std::{
 
 use wait_timeout::ChildExt as _;
 
-use super::{File, check, is_single, sandbox::Sandbox};
+use super::{File, check, is_single, sandbox::Sandbox, trouble};
 use crate::{process::Group, time_left};
 
 /// How much is shown of the end of what a program has said, in bytes and in lines.
@@ -272,6 +272,8 @@ fn not_started(program: &Path, command: &str, error: &io::Error) -> io::Error {
         ErrorKind::PermissionDenied => "it is not a program that may be executed",
         _ => "the system refuses it",
     };
+    // It may be there on another node.
+    trouble::note(error);
     let program = program.display();
     io::Error::new(
         error.kind(),
@@ -295,7 +297,7 @@ fn described(command: &Command) -> String {
 }
 
 /// Reads what a program says to its end, and returns the last of it.
-fn hear(mut from: PipeReader) -> Vec<u8> {
+pub(crate) fn hear(mut from: PipeReader) -> Vec<u8> {
     let mut said = Vec::new();
     let mut heard = [0; SAID_BYTES_MAX];
     loop {
@@ -313,7 +315,7 @@ fn hear(mut from: PipeReader) -> Vec<u8> {
 }
 
 /// Returns the last lines of what a program has said, as they are shown.
-fn shown(said: &[u8]) -> String {
+pub(crate) fn shown(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let lines: Vec<_> = said.trim_end().lines().collect();
     if lines.is_empty() {

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::told;
 
 /// The environment variable that says where files are kept.
-const VARIABLE: &str = "DATAFLOW_WORK_DIR";
+pub(crate) const VARIABLE: &str = "DATAFLOW_WORK_DIR";
 
 /// How the names of the directories begin.
 const PREFIX: &str = "dataflow-work-";
@@ -67,7 +67,7 @@ pub(super) struct WorkDir {
 
 /// A directory in it, which is removed with all that is in it when this is dropped.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     _within: Arc<WorkDir>,
 }
@@ -125,14 +125,14 @@ fn sweep(place: &Path) {
 
 impl Folder {
     /// Makes a new one.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let within = WorkDir::current()?;
         let path = within.directory.path().join(within.next.fetch_add(1, Relaxed).to_string());
         fs::create_dir(&path).map_err(|error| told(&path, "it cannot be made", &error))?;
         Ok(Self { path, _within: within })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

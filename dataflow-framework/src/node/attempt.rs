@@ -8,7 +8,8 @@ use super::{deadline, invocation::Invocation};
 use crate::{
     core::{Assignment, Failing},
     failure::Failed,
-    task::TaskDef,
+    file::trouble,
+    isolated,
     value::Value,
 };
 
@@ -47,14 +48,40 @@ pub(super) fn otherwise(assignment: &Assignment, inputs: Vec<Value>, failed: Fai
 }
 
 fn by_task(assignment: &Assignment, inputs: Vec<Value>, deadline: Option<Instant>) -> Result<Vec<Value>> {
-    let run = assignment.task.run;
-    let written = deadline::during(deadline, || {
-        if assignment.manner.is_checked { twice(assignment, &inputs) } else { once(assignment, inputs, run) }
-    });
+    let written = run_here_or_isolated(assignment, inputs, deadline);
     match (deadline, assignment.manner.timeout) {
         (Some(deadline), Some(timeout)) if Instant::now() > deadline => Err(deadline::exceeded(timeout)),
         _ => written,
     }
+}
+
+fn run_here_or_isolated(
+    assignment: &Assignment,
+    inputs: Vec<Value>,
+    deadline: Option<Instant>,
+) -> Result<Vec<Value>> {
+    if assignment.manner.is_isolated && !isolated::is_child() {
+        let run = |inputs: Vec<Value>| isolated::run(assignment, &inputs);
+        let is_checked = assignment.manner.is_checked;
+        return deadline::during(deadline, || if is_checked { twice(&inputs, run) } else { run(inputs) });
+    }
+    run_here(assignment, inputs, deadline)
+}
+
+/// Runs the task of a call in this process.
+pub(crate) fn run_here(
+    assignment: &Assignment,
+    inputs: Vec<Value>,
+    deadline: Option<Instant>,
+) -> Result<Vec<Value>> {
+    let run = |inputs| once(assignment, inputs, assignment.task.run);
+    let (written, in_trouble) = trouble::during(|| {
+        deadline::during(deadline, || {
+            if assignment.manner.is_checked { twice(&inputs, run) } else { run(inputs) }
+        })
+    });
+    // A task that could not read or write a file may on another node.
+    written.map_err(|failed| if in_trouble { failed.in_trouble() } else { failed })
 }
 
 fn once(
@@ -70,11 +97,10 @@ fn once(
 }
 
 /// Runs the task twice, and compares what it writes.
-fn twice(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Value>> {
-    let TaskDef { run, .. } = *assignment.task;
+fn twice(inputs: &[Value], run: impl Fn(Vec<Value>) -> Result<Vec<Value>>) -> Result<Vec<Value>> {
     let before: Vec<_> = inputs.iter().map(Value::fingerprint_now).collect();
-    let first = once(assignment, inputs.to_vec(), run)?;
-    let second = once(assignment, inputs.to_vec(), run).map_err(|Failed { reason }| {
+    let first = run(inputs.to_vec())?;
+    let second = run(inputs.to_vec()).map_err(|Failed { reason, .. }| {
         Failed::of(format!("it was run twice, and failed the second time: {reason}"))
     })?;
     let after = inputs.iter().map(Value::fingerprint_now);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{attempt, deadline::Deadline, queue::Continues, site::Site, stopwatch::Lap};
+use super::{attempt, deadline::Deadline, ledger::Use, queue::Continues, site::Site, stopwatch::Lap};
 use crate::{
     core::{Assignment, Outcome},
     value::Value,
@@ -17,6 +17,8 @@ pub(crate) struct Begun {
     pub(super) epoch: u64,
     pub(super) assignment: Assignment,
     pub(super) inputs: Vec<Value>,
+    /// How they count in the store.
+    pub(super) uses: Vec<Use>,
     /// When it should have ended, and what tells when it has not.
     pub(super) deadline: Option<Instant>,
     pub(super) watch: Option<Deadline>,
@@ -28,8 +30,9 @@ pub(crate) struct Begun {
 impl Begun {
     /// Runs it to its end, and tells that.
     pub(crate) fn run(self) -> Continues {
-        let Self { site, epoch, assignment, inputs, deadline, mut watch, since, lap } = self;
+        let Self { site, epoch, assignment, inputs, uses, deadline, mut watch, since, lap } = self;
         let written = attempt::run(&assignment, inputs, deadline);
+        site.store.release(uses);
         let is_late = watch.take().is_some_and(|deadline| !deadline.meet());
         if is_late {
             // Its worker is free again, although its thread is not.

@@ -36,7 +36,7 @@ pub fn time_left() -> Option<Duration> {
 }
 
 /// Returns the failure of a call that has taken too long.
-pub(super) fn exceeded(timeout: Duration) -> Failed {
+pub(crate) fn exceeded(timeout: Duration) -> Failed {
     Failed::of(format!("it has taken longer than {timeout:?}, the timeout of the call"))
 }
 

@@ -1,21 +1,28 @@
 //! The versions that are under way to this node, and the calls that wait for them.
 //!
 //! A version is fetched in pieces, some of which are under way at a time. Messages may be lost: what does not arrive in
-//! time is asked for again, and when that is of no use, of the next node that has the version.
+//! time is asked for again, and when that is of no use, of the next node that has the version. What is large goes to a
+//! file as it comes, and is the same by its hash wherever it comes from: so the next node goes on where the one before
+//! has ended.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+};
 
 use serde::{Deserialize, Serialize};
 
+use super::pieces::Pieces;
 use crate::{
     core::{Assignment, CallId, Mark, VersionId},
     failure::Failed,
     node::Peer,
+    spilled::Digest,
     value::Value,
 };
 
 /// The size of a piece, in bytes; the last one of a version is smaller.
-const PIECE_BYTES: u64 = PIECE_BYTES_MAX as u64;
+pub(super) const PIECE_BYTES: u64 = PIECE_BYTES_MAX as u64;
 const PIECE_BYTES_MAX: usize = 256 << 10;
 
 /// The maximum number of pieces of a version that are under way.
@@ -25,7 +32,7 @@ const PIECES_UNDER_WAY_MAX: usize = 8;
 const FETCHES_MAX: usize = 8;
 
 /// The maximum size of a version that is fetched, in bytes.
-const VERSION_BYTES_MAX: u64 = 64 << 30;
+const VERSION_BYTES_MAX: u64 = 1 << 40;
 
 /// The time after which pieces are asked for again, in milliseconds.
 const REPEAT_MS: u64 = 500;
@@ -57,14 +64,16 @@ pub(crate) struct Piece {
     pub(crate) ask: Ask,
     /// The size of the whole version, in bytes.
     pub(crate) total: u64,
+    /// The hash of the whole, if that is large.
+    pub(crate) digest: Option<Digest>,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Piece {
     /// Returns the piece that is asked for, which is empty beyond the end.
-    pub(crate) fn of(ask: Ask, value: &Value) -> Result<Self, Failed> {
+    pub(crate) fn of(ask: Ask, value: &Value, digest: Option<Digest>) -> Result<Self, Failed> {
         let (total, bytes) = value.part(ask.piece.saturating_mul(PIECE_BYTES), PIECE_BYTES_MAX)?;
-        Ok(Self { ask, total, bytes })
+        Ok(Self { ask, total, digest, bytes })
     }
 }
 
@@ -72,7 +81,9 @@ impl Piece {
 pub(crate) struct Arrived {
     pub(crate) version: VersionId,
     pub(crate) mark: Mark,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) value: Value,
+    /// Its size, in bytes.
+    pub(crate) bytes: u64,
     /// Whether a call waits for it that changes it in place.
     pub(crate) is_taken: bool,
     /// Whether it is wanted for itself, too.
@@ -85,7 +96,9 @@ pub(crate) struct Arrived {
 pub(crate) struct GivenUp {
     pub(crate) version: VersionId,
     /// The calls that waited for it.
-    pub(crate) calls: Vec<CallId>,
+    pub(crate) calls: Vec<Assignment>,
+    /// Why it cannot be had here, if that is due to this node.
+    pub(crate) reason: Option<String>,
 }
 
 /// The versions that are under way to this node, and the calls that wait for them.
@@ -102,9 +115,14 @@ struct Fetch {
     mark: Mark,
     /// The nodes that have it, the next one first.
     from: VecDeque<Peer>,
-    /// What has arrived, by the numbers of pieces.
-    pieces: BTreeMap<u64, Vec<u8>>,
-    total: Option<u64>,
+    /// What has arrived, if anything has.
+    pieces: Option<Pieces>,
+    /// The size and the hash of the whole, as the first piece has told.
+    whole: Option<(u64, Option<Digest>)>,
+    /// Whether the node that is asked now has told the same.
+    is_confirmed: bool,
+    /// Why it cannot be taken in here.
+    failed: Option<String>,
     /// The number of pieces that were asked for and have not arrived.
     asked: Vec<u64>,
     /// The next piece to be asked for.
@@ -137,8 +155,10 @@ impl Fetches {
         let fetch = self.under_way.entry(version).or_insert_with(|| Fetch {
             mark,
             from: VecDeque::new(),
-            pieces: BTreeMap::new(),
-            total: None,
+            pieces: None,
+            whole: None,
+            is_confirmed: false,
+            failed: None,
             asked: Vec::new(),
             next: 0,
             moved_ms: 0,
@@ -170,7 +190,7 @@ impl Fetches {
             if !fetch.asked.is_empty() && now_ms >= fetch.moved_ms + REPEAT_MS {
                 fetch.repeat();
             }
-            let Some(peer) = fetch.from.front().copied() else {
+            let Some(peer) = fetch.from.front().copied().filter(|_| fetch.failed.is_none()) else {
                 given_up.push(*version);
                 continue;
             };
@@ -185,37 +205,41 @@ impl Fetches {
 
     /// Forgets a version that is not to be had, and returns the calls that need it.
     fn give_up(&mut self, version: VersionId) -> GivenUp {
-        let calls = self.under_way.remove(&version).map(|fetch| fetch.calls).unwrap_or_default();
+        let fetch = self.under_way.remove(&version);
+        let (calls, reason) = fetch.map(|fetch| (fetch.calls, fetch.failed)).unwrap_or_default();
+        let mut given_up = Vec::new();
         for call in &calls {
-            self.calls.remove(call);
+            given_up.extend(self.calls.remove(call).map(|(assignment, _)| assignment));
             for fetch in self.under_way.values_mut() {
                 fetch.calls.retain(|other| other != call);
             }
         }
-        GivenUp { version, calls }
+        GivenUp { version, calls: given_up, reason }
     }
 
     /// Takes in a piece. Returns the version if it is complete.
     pub(crate) fn piece(&mut self, piece: Piece, now_ms: u64) -> Option<Arrived> {
-        let Piece { ask: Ask { version, piece: number }, total, bytes } = piece;
+        let Piece { ask: Ask { version, piece: number }, total, digest, bytes } = piece;
         let fetch = self.under_way.get_mut(&version)?;
         let position = fetch.asked.iter().position(|asked| *asked == number)?;
-        let is_size = bytes.len() as u64 == size_of_piece(number, total)
-            && fetch.total.is_none_or(|known| known == total);
-        if !is_size || total > VERSION_BYTES_MAX {
+        let is_size = bytes.len() as u64 == size_of_piece(number, total);
+        if !is_size || total > VERSION_BYTES_MAX || !fetch.confirm(total, digest) {
             // Whoever sends that has something else.
             fetch.turn_away();
             return None;
         }
         fetch.asked.swap_remove(position);
-        fetch.total = Some(total);
-        fetch.pieces.insert(number, bytes);
         (fetch.moved_ms, fetch.repeats) = (now_ms, 0);
-        if (fetch.pieces.len() as u64) < pieces_of(total) {
+        if let Err(error) = fetch.put(number, bytes) {
+            fetch.failed = Some(error.to_string());
+            return None;
+        }
+        let pieces = fetch.pieces.as_ref().map_or(0, Pieces::count);
+        if pieces < pieces_of(total) {
             return None;
         }
         let Fetch { mark, pieces, calls, is_alone, .. } = self.under_way.remove(&version)?;
-        let bytes = pieces.into_values().flatten().collect();
+        let value = pieces?.whole(total, digest);
         let (mut is_taken, mut ready) = (false, Vec::new());
         for call in calls {
             let Some((assignment, missing)) = self.calls.get_mut(&call) else { continue };
@@ -225,7 +249,7 @@ impl Fetches {
                 ready.extend(self.calls.remove(&call).map(|(assignment, _)| assignment));
             }
         }
-        Some(Arrived { version, mark, bytes, is_taken, is_alone, ready })
+        Some(Arrived { version, mark, value, bytes: total, is_taken, is_alone, ready })
     }
 
     /// Takes in that a node does not have a version.
@@ -234,6 +258,16 @@ impl Fetches {
             && fetch.from.front() == Some(&from)
         {
             fetch.turn_away();
+        }
+    }
+
+    /// Takes in that a node has a version, and needs time until it can send it.
+    pub(crate) fn prepares(&mut self, from: Peer, version: VersionId, now_ms: u64) {
+        if let Some(fetch) = self.under_way.get_mut(&version)
+            && fetch.from.front() == Some(&from)
+        {
+            // It is asked again after the usual time.
+            (fetch.moved_ms, fetch.repeats) = (now_ms, 0);
         }
     }
 
@@ -259,24 +293,47 @@ impl Fetch {
         self.asked.clear();
     }
 
-    /// Turns to the next node. Pieces are the same from each.
+    /// Turns to the next node. What has arrived is of use if that has the same by its size and hash.
     fn turn_away(&mut self) {
         self.from.pop_front();
         self.repeats = 0;
         self.next = 0;
         self.asked.clear();
-        // What was said of its size may have been wrong.
-        self.total = None;
-        self.pieces.clear();
+        self.is_confirmed = false;
+    }
+
+    /// Takes in what a node says of the whole. Returns whether that is what it has said before.
+    fn confirm(&mut self, total: u64, digest: Option<Digest>) -> bool {
+        let is_same = self.whole == Some((total, digest));
+        if self.is_confirmed {
+            return is_same;
+        }
+        if !is_same || digest.is_none() {
+            // Without a hash what another node has sent cannot be told from something else.
+            self.pieces = None;
+            self.next = 0;
+            self.whole = Some((total, digest));
+        }
+        self.is_confirmed = true;
+        true
+    }
+
+    fn put(&mut self, number: u64, bytes: Vec<u8>) -> io::Result<()> {
+        if self.pieces.is_none() {
+            let is_large = matches!(self.whole, Some((_, Some(_))));
+            self.pieces = Some(Pieces::new(is_large)?);
+        }
+        self.pieces.as_mut().map_or(Ok(()), |pieces| pieces.put(number, bytes))
     }
 
     /// Returns the pieces to be asked for now.
     fn pieces_to_ask(&mut self) -> Vec<u64> {
-        // Only the first one tells how many there are.
-        let end = self.total.map_or(1, pieces_of);
+        // Only the first one tells how many there are, and whether what is here is of use.
+        let end = self.whole.map_or(1, |(total, _)| pieces_of(total));
+        let most = if self.is_confirmed { PIECES_UNDER_WAY_MAX } else { 1 };
         let mut pieces = Vec::new();
-        while self.next < end && self.asked.len() < PIECES_UNDER_WAY_MAX {
-            if !self.pieces.contains_key(&self.next) {
+        while self.next < end && self.asked.len() < most {
+            if !self.pieces.as_ref().is_some_and(|pieces| pieces.has(self.next)) {
                 self.asked.push(self.next);
                 pieces.push(self.next);
             }
@@ -293,4 +350,117 @@ fn pieces_of(total: u64) -> u64 {
 
 fn size_of_piece(number: u64, total: u64) -> u64 {
     total.saturating_sub(number.saturating_mul(PIECE_BYTES)).min(PIECE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ask, Fetches, Missing, PIECE_BYTES, PIECE_BYTES_MAX, Peer, Piece};
+    use crate::{
+        core::{Mark, VersionId},
+        spilled::{Digest, digest},
+        value::{Value, encode},
+    };
+
+    const VERSION: VersionId = VersionId { call: 3, slot: 1 };
+
+    fn peer(number: u64) -> Peer {
+        taskwork::NodeId(number)
+    }
+
+    /// A version of some pieces, and its hash.
+    fn large() -> (Value, Vec<u64>, Digest) {
+        let list: Vec<u64> = (0..300_000).map(|number| number << 40).collect();
+        let encoded = encode(&list).expect("it can be");
+        let digest = digest([Ok(encoded.clone())]).expect("it can be read");
+        (Value::from_encoded(encoded), list, digest)
+    }
+
+    fn fetches(from: &[u64]) -> Fetches {
+        let mut fetches = Fetches::default();
+        let from = from.iter().copied().map(peer).collect();
+        fetches.add_alone(Missing { version: VERSION, mark: Mark::default(), from, content: None });
+        fetches
+    }
+
+    #[test]
+    fn the_next_node_goes_on_where_the_one_before_has_ended() {
+        let (value, list, digest) = large();
+        let mut fetches = fetches(&[1, 2]);
+        let answer = |fetches: &mut Fetches, asks: Vec<(Peer, Ask)>, now_ms| {
+            let mut pieces =
+                asks.into_iter().map(|(_, ask)| Piece::of(ask, &value, Some(digest)).expect("it is there"));
+            pieces.find_map(|piece| fetches.piece(piece, now_ms))
+        };
+        let (first, _) = fetches.asks(0);
+        assert_eq!(first.len(), 1);
+        assert!(answer(&mut fetches, first, 0).is_none());
+        let (some, _) = fetches.asks(0);
+        let asked = some.len();
+        assert!(answer(&mut fetches, some, 0).is_none());
+        let (lost, _) = fetches.asks(0);
+        assert!(!lost.is_empty());
+        fetches.is_gone(peer(1));
+        // What is asked for first is asked again of nobody else than the next one, and tells whether it has the same.
+        let (next, _) = fetches.asks(1);
+        assert_eq!(
+            next.iter().map(|(peer, ask)| (*peer, ask.piece)).collect::<Vec<_>>(),
+            [(peer(2), asked as u64 + 1)]
+        );
+        assert!(answer(&mut fetches, next, 1).is_none());
+        let arrived = (2..).find_map(|now| {
+            let (asks, given_up) = fetches.asks(now);
+            assert!(!asks.is_empty() && given_up.is_empty());
+            answer(&mut fetches, asks, now)
+        });
+        let arrived = arrived.expect("all pieces were answered");
+        assert!(arrived.value.is_only_spilled());
+        assert_eq!(*arrived.value.read::<Vec<u64>>().expect("it is whole"), list);
+    }
+
+    #[test]
+    fn what_is_something_else_begins_anew() {
+        let (value, list, digest) = large();
+        let mut fetches = fetches(&[1, 2]);
+        let (first, _) = fetches.asks(0);
+        let other = [7; 32];
+        assert!(fetches.piece(Piece::of(first[0].1, &value, Some(other)).expect("it is there"), 0).is_none());
+        fetches.is_gone(peer(1));
+        let mut asked = Vec::new();
+        let arrived = (1..).find_map(|now| {
+            let (asks, _) = fetches.asks(now);
+            assert!(!asks.is_empty());
+            asked.extend(asks.iter().map(|(_, ask)| ask.piece));
+            let mut pieces =
+                asks.into_iter().map(|(_, ask)| Piece::of(ask, &value, Some(digest)).expect("it is there"));
+            pieces.find_map(|piece| fetches.piece(piece, now))
+        });
+        assert!(asked.contains(&0));
+        let arrived = arrived.expect("all pieces were answered");
+        assert_eq!(*arrived.value.read::<Vec<u64>>().expect("it is whole"), list);
+    }
+
+    #[test]
+    fn a_node_that_prepares_is_waited_for() {
+        let mut fetches = fetches(&[1]);
+        for round in 0..100 {
+            let (asks, given_up) = fetches.asks(round * 500);
+            assert_eq!((asks.len(), given_up.len()), (1, 0));
+            fetches.prepares(peer(1), VERSION, round * 500);
+        }
+        // One that says nothing is not.
+        let last = (100..200).find(|round| !fetches.asks(round * 500).1.is_empty());
+        assert!(last.is_some());
+    }
+
+    #[test]
+    fn sizes_beyond_four_gibibytes_have_all_their_pieces() {
+        let total = (5 << 30) + 1;
+        assert_eq!(super::pieces_of(total), 5 * 4_096 + 1);
+        assert_eq!(super::size_of_piece(5 * 4_096 - 1, total), PIECE_BYTES);
+        assert_eq!(super::size_of_piece(5 * 4_096, total), 1);
+        assert_eq!(super::size_of_piece(5 * 4_096 + 1, total), 0);
+        let beyond =
+            Piece::of(Ask { version: VERSION, piece: u64::MAX }, &large().0, None).expect("it is there");
+        assert!(beyond.bytes.is_empty() && PIECE_BYTES_MAX as u64 == PIECE_BYTES);
+    }
 }

@@ -3,7 +3,7 @@
 use std::{slice, sync::Arc, vec};
 
 use crate::{
-    core::{Argument, Assignment},
+    core::{Argument, Assignment, VersionId},
     failure::Failed,
     value::{Datum, Value, decode},
 };
@@ -13,12 +13,15 @@ use crate::{
 #[derive(Debug)]
 pub struct Invocation<'a> {
     arguments: slice::Iter<'a, Argument>,
-    inputs: vec::IntoIter<Value>,
+    /// What it reads, and which versions that is.
+    inputs: vec::IntoIter<(Value, VersionId)>,
     written: Vec<Value>,
 }
 
 impl<'a> Invocation<'a> {
     pub(crate) fn new(assignment: &'a Assignment, inputs: Vec<Value>) -> Self {
+        let versions = assignment.arguments.iter().flat_map(Argument::versions).copied();
+        let inputs: Vec<_> = inputs.into_iter().zip(versions).collect();
         Self { arguments: assignment.arguments.iter(), inputs: inputs.into_iter(), written: Vec::new() }
     }
 
@@ -31,8 +34,11 @@ impl<'a> Invocation<'a> {
         self.arguments.next().ok_or_else(|| Failed::of("the call has too few arguments"))
     }
 
-    fn input(&mut self) -> Result<Value, Failed> {
-        self.inputs.next().ok_or_else(|| Failed::of("the call has too few inputs"))
+    /// Returns the next input, as what is made of it.
+    fn input<R>(&mut self, made: impl FnOnce(Value) -> Result<R, Failed>) -> Result<R, Failed> {
+        let (value, version) = self.inputs.next().ok_or_else(|| Failed::of("the call has too few inputs"))?;
+        let made = value.check().and_then(|()| made(value));
+        made.map_err(|failed| failed.of_version(version))
     }
 
     /// Returns an argument that is read.
@@ -41,7 +47,7 @@ impl<'a> Invocation<'a> {
     /// If it is of another type.
     pub fn read<T: Datum>(&mut self) -> Result<Arc<T>, Failed> {
         self.argument()?;
-        self.input()?.read()
+        self.input(Value::read)
     }
 
     /// Returns an argument that consists of any number of data that are read.
@@ -50,7 +56,7 @@ impl<'a> Invocation<'a> {
     /// If one of them is of another type.
     pub fn read_all<T: Datum>(&mut self) -> Result<Vec<Arc<T>>, Failed> {
         let number = self.argument()?.versions().len();
-        (0..number).map(|_| self.input()?.read()).collect()
+        (0..number).map(|_| self.input(Value::read)).collect()
     }
 
     /// Returns an argument that is updated: the one before, or a copy.
@@ -59,7 +65,7 @@ impl<'a> Invocation<'a> {
     /// If it is of another type, or cannot be copied.
     pub fn update<T: Datum>(&mut self) -> Result<T, Failed> {
         self.argument()?;
-        self.input()?.own()
+        self.input(Value::own)
     }
 
     /// Returns an argument that was copied into the call.
@@ -70,7 +76,7 @@ impl<'a> Invocation<'a> {
         match self.argument()? {
             Argument::Copied(bytes) => decode(bytes),
             // It was too large.
-            Argument::Read(_) => self.input()?.own(),
+            Argument::Read(_) => self.input(Value::own),
             _ => Err(Failed::of("an argument is data where the task takes a value")),
         }
     }

@@ -1,26 +1,39 @@
 //! What runs calls: the versions that are here, those that are on their way, and the threads on which tasks run.
 
+mod answers;
 mod attempt;
 mod begun;
 mod deadline;
 mod fetches;
 mod invocation;
+mod ledger;
+#[cfg(test)]
+mod ledger_tests;
+mod pieces;
 mod queue;
+mod room;
 mod site;
 mod small;
 mod stopwatch;
 mod store;
+#[cfg(test)]
+mod store_tests;
 
 /// Another node, as the runtime names it.
 pub(crate) use taskwork::NodeId as Peer;
 
 #[cfg(feature = "simulation")]
 pub(crate) use self::queue::Continues;
-pub use self::{deadline::time_left, invocation::Invocation};
 pub(crate) use self::{
+    answers::Answer,
+    attempt::run_here,
+    deadline::exceeded,
     fetches::{Ask, Missing, Piece},
     queue::{Crew, Queue},
+    room::{Room, bytes, shown as shown_bytes},
     site::{Inventory, Report, Site},
     small::Told,
     stopwatch::Timing,
+    store::Store,
 };
+pub use self::{deadline::time_left, invocation::Invocation, room::set_store};

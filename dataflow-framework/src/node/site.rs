@@ -4,9 +4,9 @@
 //! serves the new run, whose number is its *epoch*. Calls of earlier runs that have not begun are dropped.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -21,13 +21,13 @@ use super::{
     fetches::{Arrived, Ask, Fetches, GivenUp, Missing, Piece},
     queue::Queue,
     stopwatch::{Stopwatch, Timing},
-    store::Store,
+    store::{Inputs, Lacking, Store},
 };
 #[cfg(feature = "simulation")]
 use crate::simulation::Seen;
 use crate::{
-    core::{Argument, Assignment, CallId, Held, Mark, Outcome, VersionId},
-    failure::{Failed, Failure},
+    core::{Argument, Assignment, CallId, Held, Mark, Outcome, Unfit, VersionId},
+    failure::{Failed, Failure, Trouble},
     node::Peer,
     value::Value,
 };
@@ -51,6 +51,12 @@ pub(crate) trait Report: Send + Sync {
 
     /// Tells that a version is not to be had.
     fn not_brought(&self, version: VersionId);
+
+    /// Tells that a version that was here cannot be read any more.
+    fn is_damaged(&self, version: VersionId, reason: String);
+
+    /// Asks which of these copies others have, too, so that they can be dropped here.
+    fn has_copies(&self, versions: Vec<VersionId>);
 }
 
 /// What a node does for a program.
@@ -58,7 +64,11 @@ pub(crate) struct Site {
     pub(super) store: Store,
     queue: Arc<Queue>,
     fetches: Mutex<Fetches>,
+    /// The versions that are being encoded for others.
+    prepares: Mutex<BTreeSet<VersionId>>,
     duty: Mutex<Duty>,
+    /// The node, as others name it.
+    name: OnceLock<Peer>,
     /// Whether versions may be moved, so that their sizes are of interest.
     has_peers: bool,
     is_over: AtomicBool,
@@ -89,12 +99,14 @@ pub(crate) struct Inventory {
 pub(crate) type Returned = (CallId, Vec<(VersionId, u64)>);
 
 impl Site {
-    pub(crate) fn new(queue: Arc<Queue>, has_peers: bool) -> Self {
+    pub(crate) fn new(queue: Arc<Queue>, store: Store, has_peers: bool) -> Self {
         Self {
-            store: Store::default(),
+            store,
             queue,
             fetches: Mutex::default(),
+            prepares: Mutex::default(),
             duty: Mutex::default(),
+            name: OnceLock::new(),
             has_peers,
             is_over: AtomicBool::new(false),
             stopwatch: Stopwatch::default(),
@@ -109,7 +121,25 @@ impl Site {
         self.duty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report(&self) -> Option<Arc<dyn Report>> {
+    pub(super) fn prepares(&self) -> MutexGuard<'_, BTreeSet<VersionId>> {
+        self.prepares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets how others name this node.
+    pub(crate) fn is_named(&self, node: Peer) {
+        // It does not change.
+        let _ = self.name.set(node);
+    }
+
+    /// Returns what has happened with where that was.
+    pub(super) fn here(&self, reason: &str) -> String {
+        match self.name.get() {
+            Some(node) => format!("{reason} (on node {node})"),
+            None => reason.to_owned(),
+        }
+    }
+
+    pub(super) fn report(&self) -> Option<Arc<dyn Report>> {
         self.duty().report.as_ref().and_then(Weak::upgrade)
     }
 
@@ -135,9 +165,27 @@ impl Site {
 
     /// Takes in a version.
     pub(crate) fn put(&self, version: VersionId, value: Value, mark: Mark, bytes: u64) {
+        self.keep(version, value, mark, bytes, false);
+        self.relieve();
+    }
+
+    /// Takes in a version, and leaves it to others to make room.
+    pub(super) fn keep(&self, version: VersionId, value: Value, mark: Mark, bytes: u64, is_copy: bool) {
         #[cfg(feature = "simulation")]
         self.queue.platform.see(|| Seen::holds(version, mark, &value));
-        self.store.put(version, value, mark, bytes);
+        self.store.put(version, value, mark, bytes, is_copy);
+    }
+
+    /// Returns whether the sizes of versions are of interest.
+    pub(crate) fn has_sizes(&self) -> bool {
+        self.has_peers || self.store.limit().is_some()
+    }
+
+    /// Makes room, if that is possible; otherwise the next call fails that writes something.
+    fn relieve(&self) {
+        if let Err(Failed { reason, .. }) = self.store.relieve() {
+            tracing::warn!(reason, "the store of this node has no room");
+        }
     }
 
     pub(crate) fn get(&self, version: VersionId) -> Option<Value> {
@@ -213,32 +261,38 @@ impl Site {
         let (asks, given_up) = self.fetches().asks(now_ms);
         let report = self.report().filter(|_| !given_up.is_empty());
         if let Some(report) = report {
-            for GivenUp { version, calls } in given_up {
-                for call in calls {
-                    report.unable(call, version);
+            for GivenUp { version, calls, reason } in given_up {
+                for assignment in calls {
+                    match &reason {
+                        None => report.unable(assignment.call, version),
+                        Some(reason) => {
+                            let failed =
+                                Failed::of_node(format!("what it reads cannot be brought: {reason}"));
+                            report.ended(assignment.call, self.unfit(&assignment, failed));
+                        }
+                    }
                 }
                 report.not_brought(version);
             }
         }
+        let copies = self.store.copies_to_ask();
+        if let Some(report) = self.report().filter(|_| !copies.is_empty()) {
+            report.has_copies(copies);
+        }
         asks
-    }
-
-    /// Answers what another node asks. `None` if the version is not here.
-    pub(crate) fn answer(&self, ask: Ask) -> Option<Piece> {
-        Piece::of(ask, &self.store.get(ask.version)?).ok()
     }
 
     /// Takes in a piece of a version.
     pub(crate) fn piece(self: &Arc<Self>, piece: Piece, now_ms: u64) {
         let mut fetches = self.fetches();
         let Some(arrived) = fetches.piece(piece, now_ms) else { return };
-        let Arrived { version, mark, bytes, is_taken, is_alone, ready } = arrived;
+        let Arrived { version, mark, value, bytes, is_taken, is_alone, ready } = arrived;
         // Before any call is told: whoever looks for it now finds it.
-        let size = bytes.len() as u64;
-        self.put(version, Value::from_encoded(bytes), mark, size);
+        self.keep(version, value, mark, bytes, !is_alone);
         // A new run begins with empty fetches.
         let epoch = self.duty().epoch;
         drop(fetches);
+        self.relieve();
         match self.report() {
             Some(report) if !is_taken => report.copied(version),
             // What is changed in place is no copy for others.
@@ -258,6 +312,11 @@ impl Site {
         self.fetches().absent(from, version);
     }
 
+    /// Takes in that a node has a version, and needs time until it can send it.
+    pub(crate) fn peer_prepares(&self, from: Peer, version: VersionId, now_ms: u64) {
+        self.fetches().prepares(from, version, now_ms);
+    }
+
     /// Takes in that a node is gone.
     pub(crate) fn is_gone(&self, peer: Peer) {
         self.fetches().is_gone(peer);
@@ -269,9 +328,14 @@ impl Site {
         if !self.begins(epoch, call, mark) {
             return None;
         }
-        let inputs = match self.store.inputs(&assignment) {
+        let Inputs { values: inputs, uses } = match self.store.inputs(&assignment) {
             Ok(inputs) => inputs,
-            Err(missing) => {
+            Err(Lacking::Room(failed)) => {
+                let outcome = self.unfit(&assignment, failed);
+                self.tell(epoch, (call, mark), outcome);
+                return None;
+            }
+            Err(Lacking::Version(missing)) => {
                 // It was forgotten meanwhile, since the call was taken from this node.
                 let (report, is_current) = self.ends(epoch, call);
                 if let Some(report) = report.filter(|_| is_current) {
@@ -288,7 +352,7 @@ impl Site {
         };
         let lap = assignment.manner.is_timed.then(|| self.stopwatch.begins(call, Instant::now()));
         let (site, since) = (Arc::clone(self), Instant::now());
-        Some(Begun { site, epoch, assignment, inputs, deadline, watch, since, lap })
+        Some(Begun { site, epoch, assignment, inputs, uses, deadline, watch, since, lap })
     }
 
     /// Keeps what a call has written, and returns how it has ended.
@@ -299,19 +363,47 @@ impl Site {
         ns: u64,
     ) -> Outcome {
         let Assignment { call, task, mark, .. } = *assignment;
-        let put = |written: Vec<Value>| -> Vec<u64> {
+        let put = |written: Vec<Value>| -> Result<Vec<u64>, Failed> {
+            let slots = 0..u32::try_from(written.len()).unwrap_or(u32::MAX);
             let bytes = (0..).zip(written).map(|(slot, value)| {
-                let bytes = if self.has_peers { value.size() } else { 0 };
-                self.put(VersionId { call, slot }, value, mark, bytes);
+                let bytes = if self.has_sizes() { value.size() } else { 0 };
+                self.keep(VersionId { call, slot }, value, mark, bytes, false);
                 bytes
             });
-            bytes.collect()
+            let bytes: Vec<_> = bytes.collect();
+            let relieved = self.store.relieve().inspect_err(|_| {
+                slots.for_each(|slot| drop(self.store.forget(VersionId { call, slot })));
+            });
+            relieved.map(|()| bytes).map_err(|failed| {
+                let reason = format!("what it has written cannot be kept: {}", failed.reason);
+                Failed { reason, ..failed }
+            })
         };
-        match written {
-            Ok(Written::ByTask(written)) => Outcome::Written { bytes: put(written), ns },
-            Ok(Written::Defaults(written, reason)) => Outcome::Ignored { bytes: put(written), reason },
-            Err(Failed { reason }) => Outcome::Failed(Failure::new(task.name, call, reason)),
+        let outcome = written.and_then(|written| {
+            Ok(match written {
+                Written::ByTask(written) => Outcome::Written { bytes: put(written)?, ns },
+                Written::Defaults(written, reason) => Outcome::Ignored { bytes: put(written)?, reason },
+            })
+        });
+        outcome.unwrap_or_else(|failed| match failed.trouble {
+            Trouble::Task => Outcome::Failed(Failure::new(task.name, call, failed.reason)),
+            _ => self.unfit(assignment, failed),
+        })
+    }
+
+    /// Returns the outcome of a call that cannot run here, for a reason that other nodes need not have.
+    fn unfit(&self, assignment: &Assignment, failed: Failed) -> Outcome {
+        let Failed { reason, trouble } = failed;
+        let reason = self.here(&reason);
+        if !self.has_peers {
+            return Outcome::Failed(Failure::new(assignment.task.name, assignment.call, reason));
         }
+        let damaged = if let Trouble::Version(version) = trouble { Some(version) } else { None };
+        if let Some(version) = damaged {
+            drop(self.store.forget(version));
+        }
+        let (_, unchanged) = self.give_back(assignment);
+        Outcome::Unfit(Unfit { reason, unchanged, damaged })
     }
 
     /// Tells when a call has run, if it was timed.
@@ -393,7 +485,7 @@ impl Site {
 
 impl Assignment {
     /// Returns the versions that the call changes in place.
-    fn taken(&self) -> impl Iterator<Item = VersionId> {
+    pub(super) fn taken(&self) -> impl Iterator<Item = VersionId> {
         let updates = self.arguments.iter().filter(|argument| matches!(argument, Argument::Update(_)));
         let taken = updates.zip(&self.in_place).filter(|(_, in_place)| **in_place);
         taken.flat_map(|(update, _)| update.versions().iter().copied())

@@ -50,7 +50,7 @@ impl Site {
     /// Takes in a version that came with what was told of it.
     pub(crate) fn put_small(&self, version: VersionId, content: Vec<u8>, mark: Mark) {
         let bytes = content.len() as u64;
-        self.put(version, Value::from_encoded(content), mark, bytes);
+        self.keep(version, Value::from_encoded(content), mark, bytes, true);
     }
 
     /// Takes in the versions that came with an order, removes everything from the list that is here, and returns those
@@ -77,6 +77,7 @@ mod tests {
     use super::{Missing, SMALL_BYTES_MAX, Site, Told};
     use crate::{
         core::{Mark, VersionId},
+        node::Store,
         value::{Value, decode},
     };
 
@@ -93,7 +94,7 @@ mod tests {
 
     #[test]
     fn only_what_is_small_goes_with_the_news() {
-        let site = Site::new(Arc::default(), true);
+        let site = Site::new(Arc::default(), Store::default(), true);
         let small = put(&site, version(0), vec![7; 10]);
         let large = put(&site, version(1), vec![7; 1 << 10]);
         assert!(small <= SMALL_BYTES_MAX && large > SMALL_BYTES_MAX);
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_comes_with_an_order_is_not_asked_for() {
-        let site = Site::new(Arc::default(), true);
+        let site = Site::new(Arc::default(), Store::default(), true);
         put(&site, version(0), vec![7; 10]);
         let missing = |slot, content| Missing {
             version: version(slot),

@@ -118,7 +118,7 @@ impl Calling {
                 self.arguments.push(Argument::Copied(bytes));
             }
             Ok(bytes) => self.bring(bytes),
-            Err(Failed { reason }) => self.refused = Some(reason),
+            Err(Failed { reason, .. }) => self.refused = Some(reason),
         }
     }
 

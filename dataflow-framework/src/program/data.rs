@@ -65,7 +65,7 @@ impl<T: Datum> Data<T> {
         Ok(RefMut { value: Some(value), data: self })
     }
 
-    fn unreadable(&self, Failed { reason }: Failed) -> Failure {
+    fn unreadable(&self, Failed { reason, .. }: Failed) -> Failure {
         Failure::new("Data::get", self.handle.version.call, reason)
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     },
     failure::Failure,
     figures::Figures,
-    node::{Inventory, Missing, Peer, Queue, Report, Site, Timing},
+    node::{Inventory, Missing, Peer, Queue, Report, Site, Store, Timing},
     options::Options,
     platform::Bell,
     value::Value,
@@ -105,13 +105,13 @@ impl State {
 
 impl Engine {
     /// Creates an engine for the threads of a queue. Without workers each call is run at once, by the program itself.
-    pub(crate) fn new(queue: Arc<Queue>, workers: usize, ahead_max: usize) -> Arc<Self> {
+    pub(crate) fn new(queue: Arc<Queue>, store: Store, workers: usize, ahead_max: usize) -> Arc<Self> {
         let is_sequential = workers == 0;
         let capacity = Capacity::of_workers(u32::try_from(workers.max(1)).unwrap_or(u32::MAX));
         let mut graph = Graph::new(false);
         graph.joined(Member::HERE, capacity.clone());
         let most = (!is_sequential).then_some(capacity);
-        let site = Arc::new(Site::new(Arc::clone(&queue), false));
+        let site = Arc::new(Site::new(Arc::clone(&queue), store, false));
         Self { is_sequential, most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
@@ -225,7 +225,11 @@ impl Engine {
 
     /// Adds data.
     pub(crate) fn bring(&self, id: CallId, value: Value) {
-        let (bytes, content) = if self.others.is_some() { value.fingerprint() } else { (0, 0) };
+        let (bytes, content) = match &self.others {
+            Some(_) => value.fingerprint(),
+            None if self.site.has_sizes() => (value.size(), 0),
+            None => (0, 0),
+        };
         let mark = self.change(|graph| graph.data(id, bytes, content));
         self.site.put(VersionId { call: id, slot: 0 }, value, mark, bytes);
     }
@@ -497,5 +501,13 @@ impl Report for Engine {
 
     fn not_brought(&self, version: VersionId) {
         self.change(|graph| graph.not_brought(version));
+    }
+
+    fn is_damaged(&self, version: VersionId, reason: String) {
+        self.change(|graph| graph.is_damaged(version, Member::HERE, &reason));
+    }
+
+    fn has_copies(&self, versions: Vec<VersionId>) {
+        self.change(|graph| graph.has_copies(Member::HERE, versions));
     }
 }

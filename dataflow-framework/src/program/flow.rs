@@ -9,6 +9,7 @@ use std::{
 use super::engine::Engine;
 use crate::{
     core::{CallId, VersionId},
+    node::Store,
     task::{TaskDef, Tasks},
 };
 
@@ -32,7 +33,7 @@ impl Flow {
 
     /// Returns the flow of this thread. Outside of a workflow it is one whose calls are run at once.
     pub(crate) fn current() -> Rc<Self> {
-        let at_once = || Self::new(Engine::new(Arc::default(), 0, usize::MAX), None);
+        let at_once = || Self::new(Engine::new(Arc::default(), Store::default(), 0, usize::MAX), None);
         CURRENT.with_borrow_mut(|current| Rc::clone(current.get_or_insert_with(at_once)))
     }
 

@@ -18,7 +18,8 @@ use super::{
 use crate::{
     failure::Failure,
     figures::Figures,
-    node::Crew,
+    isolated,
+    node::{Crew, Room, Store},
     task::{TaskDef, Tasks, TwoOfOneName},
 };
 
@@ -35,6 +36,7 @@ pub struct Workflow {
     tasks: Tasks,
     workers: usize,
     calls_ahead_max: usize,
+    store_bytes: Option<u64>,
     is_checked: bool,
 }
 
@@ -48,6 +50,12 @@ pub enum WorkflowError {
     /// The thread of a worker could not be started.
     #[error("no thread could be started: {0}")]
     Thread(#[source] io::Error),
+    /// The process was started to run an isolated call, and runs the program instead.
+    #[error(
+        "this process was started for an isolated call, and runs the program again: its `main` has to begin with \
+         `dataflow_framework::serve_isolated`"
+    )]
+    Isolated,
     /// A call has failed.
     #[error(transparent)]
     Call(#[from] Failure),
@@ -64,7 +72,7 @@ impl Workflow {
     pub fn new(tasks: impl IntoIterator<Item = &'static TaskDef>) -> Result<Self, WorkflowError> {
         let workers = thread::available_parallelism().map_or(1, NonZero::get);
         let tasks = Tasks::new(tasks)?;
-        Ok(Self { tasks, workers, calls_ahead_max: CALLS_AHEAD_MAX, is_checked: false })
+        Ok(Self { tasks, workers, calls_ahead_max: CALLS_AHEAD_MAX, store_bytes: None, is_checked: false })
     }
 
     /// Sets the number of workers, from 1 to 1024.
@@ -105,6 +113,17 @@ impl Workflow {
         self
     }
 
+    /// Sets how much memory the data of the program may take, in bytes; by default there is no limit. Beyond it data is
+    /// moved to files, and read when it is needed; see [`set_store`](crate::set_store) for what counts.
+    ///
+    /// # Panics
+    /// If it is 0.
+    pub fn store(mut self, bytes: u64) -> Self {
+        assert!(bytes > 0, "a store of no bytes holds nothing");
+        self.store_bytes = Some(bytes);
+        self
+    }
+
     /// Runs the program on this thread, and its tasks on those of the workers, until the program has returned and all
     /// calls have ended.
     ///
@@ -132,9 +151,13 @@ impl Workflow {
     where
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        let Self { tasks, workers, calls_ahead_max, is_checked } = self;
+        if isolated::is_child() {
+            return Err(WorkflowError::Isolated);
+        }
+        let Self { tasks, workers, calls_ahead_max, store_bytes, is_checked } = self;
         let queue = Arc::default();
-        let engine = Engine::new(Arc::clone(&queue), workers, calls_ahead_max);
+        let store = store_bytes.map_or_else(Store::default, |bytes| Store::limited(Room::Bytes(bytes)));
+        let engine = Engine::new(Arc::clone(&queue), store, workers, calls_ahead_max);
         if is_checked {
             engine.check();
         }

@@ -104,7 +104,7 @@ impl Seen {
         let how = match outcome {
             Outcome::Written { .. } => How::Written,
             Outcome::Ignored { .. } => How::Ignored,
-            Outcome::Failed(_) => How::Failed,
+            Outcome::Failed(_) | Outcome::Unfit(_) => How::Failed,
         };
         Self::Ran { call, how }
     }

@@ -1,0 +1,171 @@
+//! What follows when a member cannot run a call, or does not have any more what it should: its disk is full, its store
+//! too small, a file has vanished or was damaged. Others may be well, so the call is tried there before it fails; and
+//! what is damaged is taken from elsewhere, or made again.
+
+use std::collections::BTreeMap;
+
+use super::{
+    call::{CallId, CallState},
+    demand::Demand,
+    graph::{Action, Graph},
+    members::Member,
+    version::{State, VersionId},
+};
+use crate::failure::Failure;
+
+/// How often a call may meet something damaged before that is held to be its failure.
+const DAMAGES_MAX: u32 = 4;
+
+/// The calls that could not run on some members.
+#[derive(Debug, Default)]
+pub(super) struct Troubles(BTreeMap<CallId, Troubled>);
+
+#[derive(Debug, Default)]
+struct Troubled {
+    /// The members on which it could not run.
+    shunned: Vec<Member>,
+    /// How often it has met something damaged.
+    damages: u32,
+}
+
+impl Troubles {
+    /// Forgets a call that has ended.
+    pub(super) fn are_over(&mut self, call: CallId) {
+        if !self.0.is_empty() {
+            self.0.remove(&call);
+        }
+    }
+
+    /// Returns the members on which a call could not run.
+    fn shunned(&self, call: CallId) -> &[Member] {
+        self.0.get(&call).map_or(&[], |troubled| &troubled.shunned)
+    }
+}
+
+/// Why a call has not run to its end on its member, and what it has left there.
+#[derive(Debug)]
+pub(crate) struct Unfit {
+    pub(crate) reason: String,
+    /// What it would have changed in place and has not, with the sizes.
+    pub(crate) unchanged: Vec<(VersionId, u64)>,
+    /// What it reads, and the member should have but does not.
+    pub(crate) damaged: Option<VersionId>,
+}
+
+impl Graph {
+    /// Takes in that a call could not run on its member.
+    pub(super) fn unfit(&mut self, id: CallId, member: Member, unfit: Unfit) {
+        let Unfit { reason, unchanged, damaged } = unfit;
+        for (version, bytes) in unchanged {
+            if Some(version) != damaged {
+                self.is_there(version, member, bytes);
+            }
+        }
+        self.misses_what_it_took(id, member);
+        if let Some(version) = damaged {
+            self.is_damaged(version, member, &reason);
+        }
+        let troubled = self.troubles.0.entry(id).or_default();
+        let is_hopeless = if damaged.is_some() {
+            troubled.damages += 1;
+            troubled.damages > DAMAGES_MAX
+        } else {
+            troubled.shunned.push(member);
+            // A call with demands keeps the place that was found for it.
+            let has_demands = Demand::of(&self.calls[&id].options) != Demand::NONE;
+            has_demands || !self.members.any_other_than(&troubled.shunned)
+        };
+        if is_hopeless {
+            self.troubles.are_over(id);
+            let failure = Failure::new(self.calls[&id].task.name, id, reason);
+            return self.failed(id, &failure);
+        }
+        let task = self.calls[&id].task.name;
+        tracing::warn!(task, call = id, reason, "a call cannot run on a node, and is tried again");
+        self.begins_again(id);
+    }
+
+    /// Returns the member to which a call is assigned for which this one was chosen: another one if it could not run
+    /// there.
+    pub(super) fn fit(&self, id: CallId, chosen: Member) -> Member {
+        let shunned = self.troubles.shunned(id);
+        if !shunned.contains(&chosen) {
+            return chosen;
+        }
+        self.members.other_than(shunned).unwrap_or(chosen)
+    }
+
+    /// Tells that a version cannot be read any more where a member has it.
+    pub(crate) fn is_damaged(&mut self, id: VersionId, member: Member, reason: &str) {
+        self.kept.is_damaged(id, member);
+        self.damaged_before_it_is_made(id, member);
+        let can_be_made = self.calls.contains_key(&id.call);
+        let Some(version) = self.versions.get_mut(&id) else { return };
+        let State::Present(copies) = &mut version.state else { return };
+        copies.members.retain(|other| *other != member);
+        if !copies.members.is_empty() {
+            // The program may be about to read what was here a moment ago.
+            if version.is_wanted {
+                self.want_again(id);
+            }
+            return;
+        }
+        if can_be_made {
+            let readers = version.readers.clone();
+            version.state = State::Gone;
+            for reader in readers {
+                self.looks_again_unless_it_runs(reader);
+            }
+            if self.versions.get(&id).is_some_and(|version| version.is_wanted) {
+                self.want_again(id);
+            }
+            return;
+        }
+        self.is_lost_for_good(id, reason);
+    }
+
+    /// Takes in that data is nowhere that the program has brought in, so that nobody can make it again.
+    pub(super) fn is_lost_for_good(&mut self, id: VersionId, reason: &str) {
+        let failure = Failure::new("Data::new", id.call, reason);
+        let Some(version) = self.versions.get_mut(&id) else { return };
+        version.state = State::Failed(failure.clone());
+        let readers = version.readers.clone();
+        self.failures.push(failure.clone());
+        // Those that run have got it, or are about to tell that they have not.
+        for reader in readers {
+            self.cancel(reader, &failure);
+        }
+    }
+
+    /// Has a member forget those of its copies that others have, too, and no call needs that it runs: it has no room.
+    pub(crate) fn has_copies(&mut self, member: Member, copies: Vec<VersionId>) {
+        for id in copies {
+            let Some(version) = self.versions.get(&id) else { continue };
+            // Calls that run elsewhere, and the program that waits, may be getting it from here.
+            let is_in_use = version.readers.iter().any(|reader| match self.calls[reader].state {
+                CallState::Runs(on) => on == member || !version.is_with(on),
+                _ => false,
+            });
+            let State::Present(copies) = &version.state else { continue };
+            // Data that the program has brought in cannot be made again.
+            if member == Member::HERE && !self.calls.contains_key(&id.call) {
+                continue;
+            }
+            let others = copies.members.iter().filter(|other| **other != member);
+            let is_safe = others.into_iter().any(|other| !self.members.is_leaving(*other));
+            if is_in_use
+                || version.is_wanted
+                || !is_safe
+                || !version.is_with(member)
+                || self.copying.contains_key(&id)
+            {
+                continue;
+            }
+            let version = self.version_mut(id);
+            if let State::Present(copies) = &mut version.state {
+                copies.members.retain(|other| *other != member);
+            }
+            self.actions.push(Action::Forget(member, id));
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What follows when a member cannot run a call, or has lost a version, or has too many.
+
+use super::{
+    Action, Argument, CallId, Capacity, Graph, Held, Input, Member, Outcome, Unfit, VersionId,
+    graph_tests::{new_call, version},
+};
+use crate::options::Options;
+
+const MEMBERS: [Member; 3] = [Member(0), Member(1), Member(2)];
+
+fn graph() -> Graph {
+    graph_of(MEMBERS)
+}
+
+fn graph_of(members: [Member; 3]) -> Graph {
+    let mut graph = Graph::new(true);
+    for member in members {
+        graph.joined(member, Capacity::of_workers(1));
+    }
+    graph
+}
+
+fn call(graph: &mut Graph, id: CallId, arguments: Vec<Argument>) {
+    graph.call(id, new_call(arguments, 1, Options::DEFAULT));
+}
+
+/// Returns whether a version is to be brought to the program now.
+fn is_brought(graph: &mut Graph, id: VersionId) -> bool {
+    graph.actions().iter().any(|action| matches!(action, Action::Bring(source) if source.version == id))
+}
+
+/// Returns where calls are assigned now.
+fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
+    let actions = graph.actions().into_iter();
+    actions
+        .filter_map(|action| match action {
+            Action::Assign(member, assignment) => Some((assignment.call, member)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn forgotten(graph: &mut Graph) -> Vec<(Member, VersionId)> {
+    let actions = graph.actions().into_iter();
+    actions
+        .filter_map(|action| match action {
+            Action::Forget(member, version) => Some((member, version)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn written(graph: &mut Graph, id: CallId, member: Member) {
+    graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+}
+
+fn unfit(graph: &mut Graph, id: CallId, member: Member, damaged: Option<VersionId>) {
+    let unfit = Unfit { reason: format!("no room on {}", member.0), unchanged: Vec::new(), damaged };
+    graph.ended(id, member, Outcome::Unfit(unfit));
+}
+
+#[test]
+fn a_call_is_tried_on_each_member_before_it_fails() {
+    let mut graph = graph();
+    call(&mut graph, 0, vec![]);
+    let mut tried = Vec::new();
+    for _ in MEMBERS {
+        let [(0, member)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
+        tried.push(member);
+        unfit(&mut graph, 0, member, None);
+    }
+    assert_eq!(assigned(&mut graph), []);
+    let last = tried[2];
+    tried.sort_unstable();
+    assert_eq!(tried, MEMBERS);
+    let [failure] = graph.failures() else { panic!("it has failed once") };
+    assert_eq!(failure.reason(), format!("no room on {}", last.0));
+}
+
+#[test]
+fn a_call_that_is_tried_again_may_run_everywhere() {
+    let mut graph = graph();
+    let options = Options { retry: 1, ..Options::DEFAULT };
+    graph.call(0, new_call(vec![], 1, options));
+    for _ in 0..2 * MEMBERS.len() {
+        let [(0, member)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
+        assert!(graph.failures().is_empty());
+        unfit(&mut graph, 0, member, None);
+    }
+    assert_eq!((assigned(&mut graph), graph.failures().len(), graph.figures().retries), (vec![], 1, 1));
+}
+
+#[test]
+fn what_a_call_did_not_change_is_still_there() {
+    let mut graph = graph();
+    call(&mut graph, 0, vec![]);
+    let [(0, first)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
+    written(&mut graph, 0, first);
+    call(&mut graph, 1, vec![Argument::Update(version(0, 0))]);
+    graph.release(version(0, 0));
+    assert_eq!(assigned(&mut graph), [(1, first)]);
+    let unchanged = vec![(version(0, 0), 8)];
+    let outcome = Unfit { reason: "its store is too small".to_owned(), unchanged, damaged: None };
+    graph.ended(1, first, Outcome::Unfit(outcome));
+    let actions = graph.actions();
+    let [Action::Assign(second, assignment)] = &actions[..] else { panic!("it runs elsewhere: {actions:?}") };
+    assert_ne!(*second, first);
+    assert_eq!(assignment.elsewhere[0].members, [first]);
+    assert_eq!(graph.figures().repeated, 0);
+}
+
+#[test]
+fn a_damaged_version_is_taken_from_elsewhere_or_made_again() {
+    let mut graph = graph();
+    call(&mut graph, 0, vec![]);
+    let [(0, first)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
+    written(&mut graph, 0, first);
+    let other = MEMBERS.into_iter().find(|member| *member != first).expect("there are three");
+    graph.copied(version(0, 0), other);
+    graph.is_damaged(version(0, 0), other, "it has vanished");
+    assert_eq!(assigned(&mut graph), []);
+    // The program waits for it, but not for where it was.
+    assert!(!matches!(graph.want(version(0, 0)), Input::Failed(_)));
+    graph.is_damaged(version(0, 0), first, "it has vanished");
+    let again = assigned(&mut graph);
+    assert!(matches!(again[..], [(0, _)]), "{again:?}");
+    assert_eq!(graph.figures().repeated, 1);
+}
+
+#[test]
+fn a_call_that_meets_damaged_data_again_and_again_fails() {
+    let mut graph = graph();
+    call(&mut graph, 0, vec![]);
+    call(&mut graph, 1, vec![Argument::Read(version(0, 0))]);
+    let mut rounds = 0;
+    while graph.failures().is_empty() {
+        for (id, member) in assigned(&mut graph) {
+            match id {
+                0 => written(&mut graph, 0, member),
+                _ => unfit(&mut graph, id, member, Some(version(0, 0))),
+            }
+        }
+        rounds += 1;
+        assert!(rounds < 100, "it never fails");
+    }
+    assert_eq!(graph.failures()[0].call(), 1);
+    assert!(graph.figures().repeated > 1);
+}
+
+#[test]
+fn data_of_the_program_that_is_damaged_fails_what_reads_it() {
+    let mut graph = graph();
+    graph.data(0, 8, 0);
+    call(&mut graph, 1, vec![Argument::Read(version(0, 0))]);
+    call(&mut graph, 2, vec![Argument::Read(version(1, 0))]);
+    let [(1, member)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
+    graph.is_damaged(version(0, 0), Member::HERE, "/tmp/data: it has vanished");
+    unfit(&mut graph, 1, member, Some(version(0, 0)));
+    assert_eq!((assigned(&mut graph), graph.unfinished()), (vec![], 0));
+    let Input::Failed(failure) = graph.want(version(2, 0)) else { panic!("it cannot be there") };
+    assert_eq!((failure.task(), failure.reason()), ("Data::new", "/tmp/data: it has vanished"));
+}
+
+#[test]
+fn what_is_damaged_before_the_program_makes_its_call_again_is_made_again() {
+    let mut graph = graph();
+    call(&mut graph, 0, vec![]);
+    let mark = graph.versions[&version(0, 0)].mark;
+    graph = graph_of(MEMBERS);
+    let held = |member: Member| (member, Held { version: version(0, 0), mark, bytes: 8 });
+    for (member, held) in MEMBERS.map(held) {
+        graph.holds(member, held);
+    }
+    graph.history.ends(0);
+    for member in MEMBERS {
+        graph.is_damaged(version(0, 0), member, "it has vanished");
+    }
+    call(&mut graph, 0, vec![]);
+    assert!(matches!(graph.want(version(0, 0)), Input::Awaited));
+    assert!(matches!(assigned(&mut graph)[..], [(0, _)]));
+}
+
+#[test]
+fn what_the_program_is_about_to_read_is_not_taken_away() {
+    let mut graph = graph();
+    call(&mut graph, 0, vec![]);
+    assert!(matches!(graph.want(version(0, 0)), Input::Awaited));
+    let [(0, first)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
+    written(&mut graph, 0, first);
+    let others = MEMBERS.into_iter().filter(|member| *member != first);
+    others.for_each(|member| graph.copied(version(0, 0), member));
+    for member in MEMBERS {
+        graph.has_copies(member, vec![version(0, 0)]);
+    }
+    assert!(forgotten(&mut graph).is_empty());
+    assert!(matches!(graph.want(version(0, 0)), Input::Here));
+    // It is brought again if it was damaged before the program has looked.
+    graph.is_damaged(version(0, 0), Member::HERE, "it has vanished");
+    assert!(is_brought(&mut graph, version(0, 0)));
+}
+
+#[test]
+fn only_copies_that_others_keep_and_nobody_uses_are_dropped() {
+    let mut graph = graph();
+    call(&mut graph, 0, vec![]);
+    let [(0, first)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
+    written(&mut graph, 0, first);
+    let mut others = MEMBERS.into_iter().filter(|member| *member != first);
+    let (second, third) = (others.next().expect("there are three"), others.next().expect("there are three"));
+    let all = || vec![version(0, 0), version(7, 0)];
+    graph.has_copies(first, all());
+    assert_eq!(forgotten(&mut graph), []);
+    graph.copied(version(0, 0), second);
+    graph.has_copies(third, all());
+    assert_eq!(forgotten(&mut graph), []);
+    graph.has_copies(second, all());
+    assert_eq!(forgotten(&mut graph), [(second, version(0, 0))]);
+    // Both have it again, and one leaves.
+    graph.copied(version(0, 0), second);
+    graph.leaves(first);
+    graph.has_copies(second, all());
+    assert_eq!(forgotten(&mut graph), []);
+    // It is in use where the call runs.
+    call(&mut graph, 1, vec![Argument::Read(version(0, 0))]);
+    let [(1, member)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
+    graph.copied(version(0, 0), third);
+    graph.has_copies(member, all());
+    assert_eq!(forgotten(&mut graph), []);
+}

@@ -1,0 +1,121 @@
+//! The process that runs a call for another one.
+
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    os::fd::AsFd as _,
+    process,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    sys::resource::{Resource, setrlimit},
+    unistd::dup2_stdout,
+};
+use tokio::time::Instant;
+
+use super::{
+    GREETING, Request, Response,
+    stream::{Broken, receive, receive_value, send, send_value},
+};
+use crate::{
+    core::{Assignment, Manner, Mark},
+    failure::{Failed, Trouble},
+    node::run_here,
+    task::{TaskDef, Tasks},
+    value::Value,
+};
+
+/// The exit status of a process that could not do its part; what it says of that is shown.
+const BROKEN: i32 = 70;
+
+/// Runs the call, and returns the exit status.
+pub(super) fn run(tasks: impl IntoIterator<Item = &'static TaskDef>) -> i32 {
+    let served = Tasks::new(tasks).map_err(io::Error::other).and_then(|tasks| serve(&tasks));
+    match served {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("the process of an isolated call cannot go on: {error}");
+            BROKEN
+        }
+    }
+}
+
+fn serve(tasks: &Tasks) -> io::Result<()> {
+    let mut answer = fs::File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    dup2_stdout(io::stderr())?;
+    answer.write_all(GREETING)?;
+    let mut stdin = io::stdin().lock();
+    let request: Request = receive(&mut stdin).map_err(broken)?;
+    let inputs = (0..request.inputs).map(|_| receive_value(&mut stdin)).collect::<Result<Vec<_>, _>>();
+    let inputs = inputs.map_err(broken)?;
+    drop(stdin);
+    ends_with_its_parent()?;
+    if let Some(bytes) = request.memory_max {
+        limit_memory(bytes)?;
+    }
+    let written = run_request(tasks, request, inputs);
+    let response = match &written {
+        Ok(written) => Response::Written(written.len()),
+        Err(Failed { reason, trouble }) => {
+            let is_of_node = *trouble != Trouble::Task;
+            Response::Failed { reason: reason.clone(), is_of_node }
+        }
+    };
+    send(&mut answer, &response).map_err(broken)?;
+    for value in written.iter().flatten() {
+        send_value(&mut answer, value).map_err(broken)?;
+    }
+    Ok(())
+}
+
+fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Vec<Value>, Failed> {
+    let Request { module, name, arguments, left_ms, .. } = request;
+    let task = tasks.get(&module, &name).ok_or_else(|| {
+        Failed::of(format!(
+            "{module}::{name} is not in the table of tasks with which its process was started"
+        ))
+    })?;
+    let assignment = Assignment {
+        call: 0,
+        task,
+        mark: Mark::default(),
+        arguments: Arc::from(arguments),
+        in_place: Vec::new(),
+        manner: Manner::default(),
+        elsewhere: Vec::new(),
+    };
+    let deadline = left_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+    run_here(&assignment, inputs, deadline)
+}
+
+/// Has this process end when the one is gone that waits for the answer: nobody else would end a task that goes on for
+/// ever.
+fn ends_with_its_parent() -> io::Result<()> {
+    let wait = || {
+        // Nothing is sent any more.
+        let _ = io::stdin().lock().read(&mut [0]);
+        process::exit(BROKEN);
+    };
+    thread::Builder::new().name("parent".to_owned()).spawn(wait).map(drop)
+}
+
+/// Lets this process take only so much memory more than it has.
+fn limit_memory(bytes: u64) -> io::Result<()> {
+    let taken = fs::read_to_string("/proc/self/status")?;
+    let line = taken.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let taken = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let taken = taken.ok_or_else(|| io::Error::other("the system does not tell how much memory it takes"))?;
+    let most = (taken << 10).saturating_add(bytes);
+    setrlimit(Resource::RLIMIT_AS, most, most)?;
+    Ok(())
+}
+
+fn broken(broken: Broken) -> io::Error {
+    match broken {
+        Broken::Pipe(error) => error,
+        Broken::Here(failed) => io::Error::other(failed.reason),
+    }
+}

@@ -1,0 +1,243 @@
+//! Calls that run in processes of their own. Such a process is one of the same program, so this one has a `main` of its
+//! own that serves them.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    process::{Command, ExitCode, abort},
+    thread,
+    time::Duration,
+};
+
+use dataflow_framework::{
+    Data, Failure, File, Main, Program, TaskDef, Workflow, WorkflowError, serve_isolated, set_work_dir, task,
+    tasks,
+};
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Test = fn() -> Result<(), Error>;
+
+/// Set for a process that does not serve isolated calls.
+const DOES_NOT_SERVE: &str = "DATAFLOW_TEST_DOES_NOT_SERVE";
+
+#[task(isolated)]
+fn process() -> u32 {
+    std::process::id()
+}
+
+#[task(isolated)]
+fn update(numbers: &mut Vec<u64>, by: &BTreeMap<String, u64>, name: String) -> Result<(u64, File), Error> {
+    println!("what a task prints is not taken for its answer");
+    let by = by.get(&name).ok_or_else(|| format!("there is no {name}"))?;
+    for number in numbers.iter_mut() {
+        *number += by;
+    }
+    Ok((numbers.iter().sum(), File::new("sum", numbers.len().to_string())?))
+}
+
+#[task(isolated)]
+fn read(file: &File) -> Result<String, Error> {
+    Ok(file.read_to_string()?)
+}
+
+#[task(isolated)]
+fn double(numbers: &Vec<u64>) -> Vec<u64> {
+    numbers.iter().map(|number| number * 2).collect()
+}
+
+/// What a task does that must not harm its node.
+#[task(isolated)]
+fn harm(how: String, number: &u64) -> u64 {
+    match &how[..] {
+        "panic" => panic!("as it was told"),
+        "abort" => abort(),
+        "kill" => drop(Command::new("kill").args(["-s", "KILL", &std::process::id().to_string()]).status()),
+        "exit" => std::process::exit(0),
+        "memory" => return vec![1_u8; 1 << 30].iter().map(|byte| u64::from(*byte)).sum(),
+        _ => {}
+    }
+    // Until it is killed.
+    if how == "nothing" {
+        return *number;
+    }
+    loop {
+        thread::sleep(Duration::from_secs(3600));
+    }
+}
+
+/// Fails as long as a file is not there, which it makes.
+#[task(isolated, retry = 1)]
+fn abort_once(at: String) -> u64 {
+    if fs::File::create_new(at).is_ok() {
+        abort();
+    }
+    7
+}
+
+#[task(isolated, on_failure = ignore)]
+fn abort_or_not(kept: &mut u64) -> u64 {
+    *kept += 1;
+    abort()
+}
+
+fn table() -> Vec<&'static TaskDef> {
+    tasks![process, update, read, double, harm, abort_once, abort_or_not].to_vec()
+}
+
+fn workflow() -> Workflow {
+    Workflow::new(table()).expect("no two tasks have one name").workers(2)
+}
+
+fn values_and_files_go_there_and_back() -> Result<(), Error> {
+    let program = || {
+        let mut numbers = Data::new(vec![1, 2, 3]);
+        let by = Data::new(BTreeMap::from([("ten".to_owned(), 10)]));
+        let before = numbers.clone();
+        let (sum, file) = update(&mut numbers, &by, "ten".to_owned());
+        assert_eq!(
+            (*sum.get()?, &numbers.get()?[..], &before.get()?[..]),
+            (36, &[11, 12, 13][..], &[1, 2, 3][..])
+        );
+        assert_eq!(*read(&file).get()?, "3");
+        assert_ne!(*process().get()?, std::process::id());
+        assert_eq!(*process::with().isolated(false).call().get()?, std::process::id());
+        let failure = update(&mut numbers, &by, "nine".to_owned()).0.get().expect_err("there is none");
+        assert_eq!(failure.reason(), "there is no nine");
+        Ok::<_, Error>(())
+    };
+    workflow().run(program)?;
+    workflow().checked().run(|| Ok::<_, Failure>(*harm("nothing".to_owned(), &Data::new(7)).get()?))?;
+    Ok(workflow().sequential().run(program)?)
+}
+
+fn large_values_are_the_same() -> Result<(), Error> {
+    let total = workflow().run(|| {
+        let numbers = Data::new((0..3_u64 << 20).map(|number| number << 40).collect::<Vec<_>>());
+        Ok::<_, Failure>(double(&numbers).get()?.iter().fold(0_u64, |sum, number| sum.wrapping_add(*number)))
+    })?;
+    let expected = (0..3_u64 << 20).fold(0_u64, |sum, number| sum.wrapping_add(number << 41));
+    assert_eq!(total, expected);
+    Ok(())
+}
+
+fn a_task_that_its_process_does_not_know_is_told() -> Result<(), Error> {
+    #[task(isolated)]
+    fn other() {}
+    let ended = Workflow::new(tasks![other])?.run(|| {
+        other();
+        Ok::<_, Failure>(())
+    });
+    let failure = ended.expect_err("it is in no table that is served").to_string();
+    assert!(
+        failure.contains("other is not in the table of tasks with which its process was started"),
+        "{failure}"
+    );
+    Ok(())
+}
+
+fn a_crash_is_the_failure_of_its_call_alone() -> Result<(), Error> {
+    let place = tempfile::tempdir()?;
+    set_work_dir(place.path());
+    workflow().run(|| {
+        let number = Data::new(3);
+        for (how, expected) in [
+            ("panic", "it panicked: as it was told"),
+            ("abort", "its process has ended before it has answered: signal: 6 (SIGABRT)"),
+            ("kill", "its process has ended before it has answered: signal: 9 (SIGKILL)"),
+            ("exit", "its process has ended before it has answered: exit status: 0"),
+        ] {
+            let failure = harm(how.to_owned(), &number).get().expect_err(how);
+            assert!(failure.reason().starts_with(expected), "{failure}");
+        }
+        let late = harm::with().timeout(Duration::from_secs(2)).call("loop".to_owned(), &number);
+        let failure = late.get().expect_err("it never ends");
+        assert_eq!(failure.reason(), "it has taken longer than 2s, the timeout of the call");
+        let greedy = harm::with().memory_max(256 << 20).call("memory".to_owned(), &number);
+        let failure = greedy.get().expect_err("it takes a gibibyte");
+        assert!(failure.reason().contains("(it may take 256.0 MiB of memory: `memory_max`)"), "{failure}");
+        assert!(failure.reason().contains("memory allocation of 1073741824 bytes failed"), "{failure}");
+        let at = place.path().join("once").to_string_lossy().into_owned();
+        assert_eq!(*abort_once(at).get()?, 7);
+        let mut kept = Data::new(5);
+        let made = abort_or_not(&mut kept);
+        assert_eq!((*kept.get()?, *made.get()?), (5, 0));
+        assert_eq!(*harm("nothing".to_owned(), &number).get()?, 3);
+        Ok::<_, Error>(())
+    })?;
+    // Nothing is left of those that were killed.
+    let left: Vec<_> = fs::read_dir(place.path())?.flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["once"]);
+    Ok(())
+}
+
+struct Harmless;
+
+impl Program for Harmless {
+    type Arguments = String;
+    type Output = u64;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        table()
+    }
+
+    fn run(how: &String) -> Result<u64, Error> {
+        let failed = harm(how.clone(), &Data::new(2)).get().is_err();
+        Ok(*harm("nothing".to_owned(), &Data::new(u64::from(failed))).get()?)
+    }
+}
+
+fn nodes_live_on() -> Result<(), Error> {
+    let report = Main::<Harmless>::job("abort".to_owned()).nodes(2).run()?;
+    assert_eq!(Main::<Harmless>::returned(&report)?, 1);
+    Ok(())
+}
+
+fn a_program_that_does_not_serve_is_told_so() -> Result<(), Error> {
+    let output = Command::new(env::current_exe()?).env(DOES_NOT_SERVE, "1").output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.contains("it was not run: it is isolated, but the process that was started for it"),
+        "{said}"
+    );
+    assert!(said.contains("or with `dataflow_framework::serve_isolated`"), "{said}");
+    Ok(())
+}
+
+/// What a program does whose `main` does not begin as it should.
+fn not_served() {
+    match workflow().run(|| Ok::<_, Failure>(*process().get()?)) {
+        Err(WorkflowError::Isolated) => println!("this is not what is waited for"),
+        ended => println!(
+            "it was not run: {}",
+            ended.expect_err("it cannot be").to_string().replace("task `process` (call 0) has failed: ", "")
+        ),
+    }
+}
+
+fn main() -> ExitCode {
+    if env::var_os(DOES_NOT_SERVE).is_some() {
+        not_served();
+        return ExitCode::SUCCESS;
+    }
+    serve_isolated(table());
+    let tests: [(&str, Test); 6] = [
+        ("values_and_files_go_there_and_back", values_and_files_go_there_and_back),
+        ("large_values_are_the_same", large_values_are_the_same),
+        ("a_task_that_its_process_does_not_know_is_told", a_task_that_its_process_does_not_know_is_told),
+        ("a_crash_is_the_failure_of_its_call_alone", a_crash_is_the_failure_of_its_call_alone),
+        ("nodes_live_on", nodes_live_on),
+        ("a_program_that_does_not_serve_is_told_so", a_program_that_does_not_serve_is_told_so),
+    ];
+    let wanted = env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let mut failed = false;
+    for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&wanted)) {
+        match test() {
+            Ok(()) => println!("test {name} ... ok"),
+            Err(error) => {
+                println!("test {name} ... FAILED: {error}");
+                failed = true;
+            }
+        }
+    }
+    ExitCode::from(u8::from(failed))
+}

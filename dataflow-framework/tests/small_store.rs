@@ -1,0 +1,177 @@
+//! Programs with more data than their nodes may keep in memory. What that is holds for a process, so this is one of its
+//! own.
+
+use std::{error::Error, fs, sync::Mutex};
+
+use dataflow_framework::{
+    Array, Data, Failure, Main, Program, TaskDef, Workflow, WorkflowError, set_store, set_work_dir, task,
+    tasks,
+};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+const MIB: u64 = 1 << 20;
+
+/// Held by each test, since what they set holds for all.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Makes a part of so many numbers of eight bytes.
+#[task]
+fn part(number: u64, length: usize) -> Array<u64> {
+    Array::from_elements([length], (0..length as u64).map(|place| place * number).collect())
+}
+
+#[task]
+fn add(sum: &mut u64, part: &Array<u64>) {
+    *sum = part.iter().fold(*sum, |sum, element| sum.wrapping_mul(31).wrapping_add(*element));
+}
+
+#[task]
+fn raise(part: &mut Array<u64>) {
+    part.iter_mut().for_each(|element| *element += 1);
+}
+
+#[task]
+fn length(parts: &[&Array<u64>]) -> usize {
+    parts.iter().map(|part| part.len()).sum()
+}
+
+fn table() -> Vec<&'static TaskDef> {
+    tasks![part, add, raise, length].to_vec()
+}
+
+/// Makes parts, changes them, and adds them up twice.
+fn sum(parts: u64, length: usize) -> std::result::Result<u64, Failure> {
+    let mut parts: Vec<_> = (0..parts).map(|number| part(number, length)).collect();
+    let mut total = Data::new(0);
+    for part in &mut parts {
+        add(&mut total, part);
+        raise(part);
+    }
+    for part in &parts {
+        add(&mut total, part);
+    }
+    total.get().map(|total| *total)
+}
+
+struct Sum;
+
+impl Program for Sum {
+    type Arguments = (u64, usize);
+    type Output = u64;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        table()
+    }
+
+    fn run((parts, length): &(u64, usize)) -> Result<u64> {
+        Ok(sum(*parts, *length)?)
+    }
+}
+
+/// Reads all parts at once.
+struct Together;
+
+impl Program for Together {
+    type Arguments = usize;
+    type Output = usize;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        table()
+    }
+
+    fn run(parts: &usize) -> Result<usize> {
+        let parts: Vec<_> = (0..*parts as u64).map(|number| part(number, 8 << 10)).collect();
+        Ok(*length(&parts).get()?)
+    }
+}
+
+fn expected(parts: u64, length: usize) -> Result<u64> {
+    Ok(Workflow::new(table())?.sequential().run(|| sum(parts, length))?)
+}
+
+#[test]
+fn a_store_of_a_mebibyte_has_a_hundred() -> Result<()> {
+    let _alone = ONE_AT_A_TIME.lock();
+    let place = tempfile::tempdir()?;
+    set_work_dir(place.path());
+    // 400 parts of 256 KiB.
+    let expected = expected(400, 32 << 10)?;
+    let small = || Workflow::new(table()).map(|workflow| workflow.store(MIB));
+    assert_eq!(small()?.workers(2).run(|| sum(400, 32 << 10))?, expected);
+    assert_eq!(small()?.sequential().run(|| sum(400, 32 << 10))?, expected);
+    // Nothing is left of it.
+    assert_eq!(fs::read_dir(place.path())?.count(), 0);
+    Ok(())
+}
+
+#[test]
+fn nodes_with_small_stores_have_everything_together() -> Result<()> {
+    let _alone = ONE_AT_A_TIME.lock();
+    let place = tempfile::tempdir()?;
+    set_work_dir(place.path());
+    set_store(MIB);
+    let expected = expected(100, 8 << 10)?;
+    for nodes in [1, 3] {
+        let report = Main::<Sum>::job((100, 8 << 10)).nodes(nodes).run()?;
+        assert_eq!(Main::<Sum>::returned(&report)?, expected, "on {nodes} nodes");
+    }
+    // What is large beyond all of that is told.
+    let report = Main::<Together>::job(32).nodes(2).run()?;
+    let error = Main::<Together>::returned(&report).expect_err("it reads 2 MiB").to_string();
+    assert!(
+        error.contains("task `length` (call 32) has failed: it reads 2.0 MiB of data at once"),
+        "{error}"
+    );
+    assert!(
+        error.contains("the store takes 1.0 MiB: give nodes more (`--store`") && error.contains("(on node ")
+    );
+    let report = Main::<Together>::job(8).nodes(2).run()?;
+    assert_eq!(Main::<Together>::returned(&report)?, 8 << 13);
+    Ok(())
+}
+
+#[test]
+fn what_is_large_goes_from_node_to_node_by_files() -> Result<()> {
+    let _alone = ONE_AT_A_TIME.lock();
+    let place = tempfile::tempdir()?;
+    set_work_dir(place.path());
+    set_store(1 << 30);
+    // Four parts of 24 MiB, by three nodes.
+    let expected = expected(4, 3 << 20)?;
+    let report = Main::<Sum>::job((4, 3 << 20)).nodes(3).run()?;
+    assert_eq!(Main::<Sum>::returned(&report)?, expected);
+    Ok(())
+}
+
+/// By default no memory is counted in a process that runs its calls itself.
+#[test]
+fn a_call_that_reads_too_much_is_told_in_one_process_too() -> Result<()> {
+    let _alone = ONE_AT_A_TIME.lock();
+    let program = || Together::run(&32);
+    assert_eq!(Workflow::new(table())?.run(program)?, 32 << 13);
+    let error = match Workflow::new(table())?.store(MIB).run(program) {
+        Err(WorkflowError::Call(failure)) => failure.reason().to_owned(),
+        other => panic!("it reads 2 MiB: {other:?}"),
+    };
+    assert!(error.starts_with("it reads 2.0 MiB of data at once, and the store takes 1.0 MiB"), "{error}");
+    Ok(())
+}
+
+/// Where nothing can be written there is no room for more than the store takes.
+#[test]
+fn a_disk_without_room_is_told_and_nothing_waits() -> Result<()> {
+    let _alone = ONE_AT_A_TIME.lock();
+    let place = tempfile::tempdir()?;
+    let wrong = place.path().join("file");
+    fs::write(&wrong, "")?;
+    set_work_dir(&wrong);
+    set_store(MIB);
+    let report = Main::<Sum>::job((100, 8 << 10)).nodes(2).run();
+    set_work_dir(place.path());
+    let error = Main::<Sum>::returned(&report?).expect_err("there is no room").to_string();
+    assert!(error.contains("what it has written cannot be kept: data takes 1."), "{error}");
+    assert!(error.contains(&format!("{}: no files can be kept there", wrong.display())), "{error}");
+    assert!(error.contains("(on node "), "{error}");
+    Ok(())
+}
