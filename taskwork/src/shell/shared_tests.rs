@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    ops::RangeInclusive,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -146,27 +147,32 @@ impl Stage {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn two_nodes_read_in_zookeeper_and_the_others_fetch_it_from_nodes() {
-    let stage = Arc::new(Stage::new(6 * MIB, shared::name).await);
+/// Has nodes read the data at the same time, and returns what they have, of which none is dropped before all have it.
+async fn read_all(stage: &Arc<Stage>, nodes: RangeInclusive<u64>) -> Vec<(Seat, Shared)> {
     let mut seats = Vec::new();
-    for node in 1..=10 {
+    for node in nodes {
         seats.push(stage.seat(node).await);
     }
     let mut reading = JoinSet::new();
     for seat in seats {
-        let stage = Arc::clone(&stage);
+        let stage = Arc::clone(stage);
         reading.spawn(async move {
             let read = stage.read(&seat).await.unwrap();
             assert!(read.pieces.concat() == stage.content);
             (seat, read)
         });
     }
-    // None is dropped before all have it.
     let mut held = Vec::new();
     while let Some(read) = reading.join_next().await {
         held.push(read.unwrap());
     }
+    held
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_nodes_read_in_zookeeper_and_the_others_fetch_it_from_nodes() {
+    let stage = Arc::new(Stage::new(6 * MIB, shared::name).await);
+    let held = read_all(&stage, 1..=10).await;
     assert_eq!(held.len(), 10);
     assert_eq!(stage.reads(), [12, 12], "two nodes have read the twelve chunks");
     let figures = || held.iter().map(|(seat, _)| seat.bulk.as_ref().unwrap().figures());
@@ -215,23 +221,7 @@ async fn data_that_is_not_what_the_record_says_is_an_error() {
 async fn what_is_not_in_zookeeper_comes_from_who_has_brought_it_and_then_from_others() {
     let stage = Arc::new(Stage::brought(6 * MIB, 50).await);
     let provider = stage.provider(50).await;
-    let mut seats = Vec::new();
-    for node in 11..=20 {
-        seats.push(stage.seat(node).await);
-    }
-    let mut reading = JoinSet::new();
-    for seat in seats {
-        let stage = Arc::clone(&stage);
-        reading.spawn(async move {
-            let read = stage.read(&seat).await.unwrap();
-            assert!(read.pieces.concat() == stage.content);
-            (seat, read)
-        });
-    }
-    let mut held = Vec::new();
-    while let Some(read) = reading.join_next().await {
-        held.push(read.unwrap());
-    }
+    let held = read_all(&stage, 11..=20).await;
     assert_eq!(held.len(), 10);
     assert!(stage.reads().is_empty(), "nothing of it is in ZooKeeper");
     provider.give_up().await;
