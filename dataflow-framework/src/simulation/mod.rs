@@ -3,7 +3,7 @@
 //! Everything is the production code: the graph, the lines between nodes, stores, fetches, the companion, and the
 //! handles of the program. Only the clock and the threads come from a [`World`]: calls take virtual time on workers
 //! that are loops on the runtime of the simulator, and the program has a thread that runs only while everything else
-//! stands still ([`Baton`]).
+//! stands still (`baton.rs`).
 
 mod baton;
 mod crew;
