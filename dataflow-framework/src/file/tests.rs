@@ -415,6 +415,8 @@ fn programs_end_with_the_process_that_has_started_them() -> io::Result<()> {
     let place = tempfile::tempdir()?;
     let told = place.path().join("processes");
     let mut lives = again(name, STARTS);
+    // What it prints may go to a file, which is limited there.
+    lives.stdout(Stdio::null()).stderr(Stdio::null());
     let mut lives = lives.env(STARTS, &told).env("DATAFLOW_WORK_DIR", place.path()).spawn()?;
     let deadline = Instant::now() + Duration::from_secs(60);
     while !told.exists() {
