@@ -116,9 +116,9 @@ fn a_running_job_takes_a_solution_that_is_checked() {
     let wrong = cluster.folder().join("wrong");
     fs::write(&wrong, "1 2 3").unwrap();
     cluster.start_nodes("tsp", 2, &["--workers", "1"]).unwrap();
-    // The weaker of the bounds takes long enough to be told something meanwhile.
-    let job = ["submit", text(&instance), "--bound", "assignment", "--start", "none", "--wait"];
-    let job = [&job[..], &["--quiet", "--json"]].concat();
+    // The weaker of the bounds takes long enough to be told something meanwhile; and no heuristic is to find it sooner.
+    let job = ["submit", text(&instance), "--bound", "assignment", "--start", "none", "--heuristics", "0"];
+    let job = [&job[..], &["--wait", "--quiet", "--json"]].concat();
     let job = cluster.begin("tsp", &job).unwrap();
     cluster.wait_for_log(0, "the node takes part").unwrap();
     let inject = |file: &Path| cluster.run("taskwork", &["inject", "0", text(file), "--json"]).unwrap();
