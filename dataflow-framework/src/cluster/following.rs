@@ -30,6 +30,8 @@ pub(super) struct Following {
     /// The number of the run at the site.
     epoch: AtomicU64,
     memory: Memory,
+    /// Whether the head has told which calls have ended elsewhere.
+    is_told: AtomicBool,
     is_leaving: AtomicBool,
     /// Whether the head needs nothing more of a node that leaves.
     may_go: AtomicBool,
@@ -53,6 +55,7 @@ impl Following {
             site: Arc::clone(site),
             epoch: AtomicU64::new(0),
             memory: Arc::clone(memory),
+            is_told: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
             may_go: AtomicBool::new(false),
             wake: Arc::clone(wake),
@@ -125,11 +128,10 @@ impl Following {
             Order::Forget(version) => drop(self.site.forget(version)),
             Order::Copy(missing) => self.site.fetch(missing),
             Order::Remember(history) => {
-                let mut memory = lock(&self.memory);
-                if memory.number() == 0 && history.number() > 0 {
+                if history.number() > 0 && !self.is_told.swap(true, Relaxed) {
                     tracing::info!("this node remembers which calls of the program have ended");
                 }
-                memory.add(history);
+                lock(&self.memory).add(history);
             }
             Order::MayLeave => self.may_go.store(true, Relaxed),
             Order::Assign { call, module, name, mark, arguments, in_place, manner, missing } => {

@@ -379,10 +379,12 @@ impl Station {
 
     /// Takes in what the program of a run has returned.
     pub(super) fn returned(&self, run: Run, result: Result<Vec<u8>, String>) {
+        let last = self.last_sight();
         let mut state = self.lock();
         if state.role.run() != Some(run) {
             return;
         }
+        state.last_sight = last;
         if let Progress::Runs(waker) = std::mem::replace(&mut state.program, Progress::Returned(result)) {
             waker.wake();
         }
@@ -403,10 +405,20 @@ impl Station {
 
     /// Returns what is shown of the program to people.
     pub(super) fn shows(&self) -> Option<Sight> {
+        let last = self.lock().last_sight.clone();
         match self.engine() {
-            Some((engine, generation)) => Some(witness::of_running(generation, &engine.summary())),
-            None => self.lock().last_sight.clone(),
+            // A program that has returned is shown with its graph: the node may say its last before this ends.
+            Some((engine, generation)) if last.as_ref().is_none_or(|last| last.rank != generation) => {
+                Some(witness::of_running(generation, &engine.summary()))
+            }
+            _ => last,
         }
+    }
+
+    /// Returns what is shown of a program that has come to its end here.
+    fn last_sight(&self) -> Option<Sight> {
+        let (engine, generation) = self.engine()?;
+        Some(witness::of_ended(generation, &engine.observation()))
     }
 
     /// Prepares for leaving: what only this node has is copied to others; and the program stops, if it is here, since
@@ -437,8 +449,7 @@ impl Station {
 
     /// Ends everything.
     pub(super) fn end(&self) {
-        let last =
-            self.engine().map(|(engine, generation)| witness::of_ended(generation, &engine.observation()));
+        let last = self.last_sight();
         let mut state = self.lock();
         state.last_sight = last;
         state.post = None;
