@@ -106,6 +106,8 @@ mod declaring_tests;
 #[cfg(test)]
 mod failing_tests;
 #[cfg(test)]
+mod nested_tests;
+#[cfg(test)]
 mod tests;
 
 pub use dataflow_macros::task;

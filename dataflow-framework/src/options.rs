@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// How a call is run. A task has options ([`task`](crate::task)), which those of a call replace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Of the calls that could begin, those of the highest priority do so first.
     pub priority: i32,

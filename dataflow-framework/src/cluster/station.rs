@@ -107,6 +107,7 @@ impl Station {
     pub(super) fn new(tasks: Tasks) -> Self {
         let platform = Platform::current();
         let queue = Arc::new(Queue::on(platform.clone()));
+        let tasks = Arc::new(tasks);
         let state = State {
             post: None,
             nodes: BTreeSet::new(),
@@ -118,9 +119,9 @@ impl Station {
             last_sight: None,
         };
         Self {
-            tasks: Arc::new(tasks),
             platform,
-            site: Arc::new(Site::new(Arc::clone(&queue), true)),
+            site: Arc::new(Site::new(Arc::clone(&queue), Some(Arc::clone(&tasks)), true)),
+            tasks,
             queue,
             memory: Memory::default(),
             is_public: AtomicBool::new(false),

@@ -14,6 +14,7 @@ use super::{
     call::{Argument, Call, CallId, CallState},
     graph::{Action, Graph},
     members::Member,
+    nested::NESTED,
     rescue::Keeping,
     version::{Source, State, VersionId},
 };
@@ -26,6 +27,7 @@ const DEATHS_MAX: u32 = 4;
 impl Graph {
     /// Tells that a member was lost, with everything that it had.
     pub(crate) fn lost(&mut self, member: Member) {
+        self.nests_are_lost(member);
         self.members.remove(member);
         self.ready.is_lost(member);
         self.earlier_is_lost(member);
@@ -71,6 +73,7 @@ impl Graph {
         }
         self.copies_are_lost(member);
         self.rescue_earlier();
+        self.names_are_lost(member);
     }
 
     /// Has a member forget what a call would have changed in place there, if it had begun.
@@ -172,13 +175,17 @@ impl Graph {
             let version = self.version_mut(id);
             version.state = State::Awaited;
             let Some(call) = self.calls.get_mut(&id.call) else {
-                unreachable!("what has no call is not forgotten")
+                assert!(id.call >= NESTED, "what the program has brought in is not forgotten");
+                // The task brings it in again that has done so, since that was lost, too.
+                continue;
             };
             if call.state != CallState::Done {
                 // It runs again for another of its versions.
                 continue;
             }
             self.unfinished += 1;
+            self.child_begins(id.call);
+            let call = &self.calls[&id.call];
             self.figures.repeated += 1;
             self.observed.of(call.task).repeated += 1;
             let arguments = Arc::clone(&call.arguments);
@@ -208,7 +215,8 @@ impl Graph {
             let Some(version) = self.versions.get_mut(&id) else { continue };
             // What is awaited has to be known when its call ends.
             let is_copied = self.copying.contains_key(&id);
-            if version.is_needed() || is_copied || matches!(version.state, State::Awaited) {
+            let is_awaited = matches!(version.state, State::Awaited) && self.calls.contains_key(&id.call);
+            if version.is_needed() || is_copied || is_awaited {
                 continue;
             }
             // Data that the program has brought in cannot be made again.
@@ -260,6 +268,10 @@ impl Graph {
     /// Returns whether nothing is known, as at first.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.versions.is_empty() && self.ready.len() == 0 && self.unfinished == 0
+        self.calls.is_empty()
+            && self.versions.is_empty()
+            && self.ready.len() == 0
+            && self.unfinished == 0
+            && self.nests.by_call.is_empty()
     }
 }

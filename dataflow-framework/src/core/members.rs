@@ -61,6 +61,8 @@ pub(super) struct Crew {
 struct Load {
     workers: u64,
     assigned: u64,
+    /// The number of calls that were assigned to it, and need no worker, since their tasks wait for others.
+    lent: u64,
     /// Whether it is given no more calls, because it leaves.
     is_leaving: bool,
     /// Whether it was told that it may go.
@@ -77,6 +79,7 @@ impl Members {
         let load = Load {
             workers: u64::from(workers),
             assigned: 0,
+            lent: 0,
             is_leaving: false,
             may_go: false,
             rescued: 0,
@@ -155,7 +158,7 @@ impl Members {
         let anybody_stays = self.known.values().any(|load| !load.is_leaving);
         let mut gone = Vec::new();
         for (member, load) in &mut self.known {
-            let has_nothing = is_copied && load.assigned == 0;
+            let has_nothing = is_copied && load.assigned == 0 && load.lent == 0;
             if load.is_leaving && !load.may_go && (has_nothing || !anybody_stays) {
                 load.may_go = true;
                 gone.push(*member);
@@ -181,6 +184,24 @@ impl Members {
     pub(super) fn ended(&mut self, member: Member) {
         if let Some(load) = self.known.get_mut(&member) {
             load.assigned -= 1;
+        }
+        self.note(member);
+    }
+
+    /// Tells that a call needs no worker for now that was assigned to a member.
+    pub(super) fn lends(&mut self, member: Member) {
+        if let Some(load) = self.known.get_mut(&member) {
+            load.assigned -= 1;
+            load.lent += 1;
+        }
+        self.note(member);
+    }
+
+    /// Tells that such a call needs a worker again.
+    pub(super) fn takes_back(&mut self, member: Member) {
+        if let Some(load) = self.known.get_mut(&member) {
+            load.assigned += 1;
+            load.lent -= 1;
         }
         self.note(member);
     }

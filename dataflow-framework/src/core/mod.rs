@@ -14,16 +14,21 @@ mod lineage;
 mod mark;
 mod members;
 mod nearness;
+mod nested;
+mod nesting;
 mod observed;
 mod ready;
 mod rescue;
 mod version;
+mod waiting;
 #[cfg(test)]
 mod earlier_tests;
 #[cfg(test)]
 mod explain_tests;
 #[cfg(test)]
 mod graph_tests;
+#[cfg(test)]
+mod nested_tests;
 #[cfg(test)]
 mod properties_tests;
 #[cfg(test)]
@@ -43,5 +48,7 @@ pub(crate) use self::{
     line::{Frame, HOLD_MS, Line},
     mark::Mark,
     members::Member,
+    nested::{Answer, Execution, NESTED, Step, TaskCall, number_within},
     version::{Source, VersionId},
+    waiting::GET,
 };

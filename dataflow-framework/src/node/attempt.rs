@@ -4,19 +4,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::time::Instant;
 
-use super::{deadline, invocation::Invocation};
+use super::{deadline, invocation::Invocation, nesting::Put};
 use crate::{
     core::{Assignment, Failing},
     failure::Failed,
+    program,
     task::TaskDef,
     value::Value,
 };
 
 /// What a call has written, in the order of its versions.
 pub(super) enum Written {
-    ByTask(Vec<Value>),
+    ByTask(Vec<Put>),
     /// Its task has failed, which is to be ignored.
-    Defaults(Vec<Value>, String),
+    Defaults(Vec<Put>, String),
 }
 
 type Result<T> = std::result::Result<T, Failed>;
@@ -41,12 +42,16 @@ pub(super) fn ignores(assignment: &Assignment) -> bool {
 /// Returns what a call writes whose task has failed.
 pub(super) fn otherwise(assignment: &Assignment, inputs: Vec<Value>, failed: Failed) -> Result<Written> {
     match assignment.task.otherwise.filter(|_| ignores(assignment)) {
-        Some(otherwise) => Ok(Written::Defaults(once(assignment, inputs, otherwise)?, failed.reason)),
+        Some(otherwise) => {
+            // What the task has called is of no interest any more.
+            program::begin_again();
+            Ok(Written::Defaults(once(assignment, inputs, otherwise)?, failed.reason))
+        }
         None => Err(failed),
     }
 }
 
-fn by_task(assignment: &Assignment, inputs: Vec<Value>, deadline: Option<Instant>) -> Result<Vec<Value>> {
+fn by_task(assignment: &Assignment, inputs: Vec<Value>, deadline: Option<Instant>) -> Result<Vec<Put>> {
     let run = assignment.task.run;
     let written = deadline::during(deadline, || {
         if assignment.manner.is_checked { twice(assignment, &inputs) } else { once(assignment, inputs, run) }
@@ -61,19 +66,24 @@ fn once(
     assignment: &Assignment,
     inputs: Vec<Value>,
     run: fn(&mut Invocation<'_>) -> Result<()>,
-) -> Result<Vec<Value>> {
+) -> Result<Vec<Put>> {
     let mut call = Invocation::new(assignment, inputs);
     // What it changes is its own, and dropped with it.
     let run = AssertUnwindSafe(|| run(&mut call));
-    catch_unwind(run).unwrap_or_else(|panic| Err(Failed::panicked(&*panic)))?;
+    catch_unwind(run).unwrap_or_else(|panic| {
+        // A task that makes calls was ended.
+        let ended = panic.downcast::<Failed>().map(|failed| *failed);
+        Err(ended.unwrap_or_else(|panic| Failed::panicked(&*panic)))
+    })?;
     Ok(call.into_written())
 }
 
 /// Runs the task twice, and compares what it writes.
-fn twice(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Value>> {
+fn twice(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Put>> {
     let TaskDef { run, .. } = *assignment.task;
     let before: Vec<_> = inputs.iter().map(Value::fingerprint_now).collect();
     let first = once(assignment, inputs.to_vec(), run)?;
+    program::begin_again();
     let second = once(assignment, inputs.to_vec(), run).map_err(|Failed { reason }| {
         Failed::of(format!("it was run twice, and failed the second time: {reason}"))
     })?;
@@ -86,7 +96,11 @@ fn twice(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Value>> {
         )));
     }
     let all = first.len();
-    let differs = |(first, second): (&Value, &Value)| first.fingerprint_now() != second.fingerprint_now();
+    let differs = |(first, second): (&Put, &Put)| match (first, second) {
+        (Put::Value(first), Put::Value(second)) => first.fingerprint_now() != second.fingerprint_now(),
+        (Put::HandedOn(first), Put::HandedOn(second)) => first != second,
+        _ => true,
+    };
     match first.iter().zip(&second).position(differs) {
         Some(differs) => Err(Failed::of(format!(
             "it was run twice on the same data, and number {} of the {all} values that it writes is not the same. It has \

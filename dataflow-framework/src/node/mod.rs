@@ -5,11 +5,14 @@ mod begun;
 mod deadline;
 mod fetches;
 mod invocation;
+mod lending;
+mod nesting;
 mod queue;
 mod site;
 mod small;
 mod stopwatch;
 mod store;
+mod waits;
 
 /// Another node, as the runtime names it.
 pub(crate) use taskwork::NodeId as Peer;
@@ -19,8 +22,10 @@ pub(crate) use self::queue::Continues;
 pub use self::{deadline::time_left, invocation::Invocation};
 pub(crate) use self::{
     fetches::{Ask, Missing, Piece},
+    nesting::{Put, Running, end},
     queue::{Crew, Queue},
     site::{Inventory, Report, Site},
     small::Told,
     stopwatch::Timing,
+    waits::Given,
 };

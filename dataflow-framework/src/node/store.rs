@@ -72,6 +72,17 @@ impl Store {
         entry.map(|entry| entry.value.clone())
     }
 
+    /// Keeps a version also as another one. Returns whether it is here.
+    pub(super) fn alias(&self, from: VersionId, to: VersionId, mark: Mark) -> bool {
+        let mut versions = self.lock();
+        if let Some(Entry { value, bytes, .. }) = versions.get(&from) {
+            let entry = Entry { value: value.clone(), mark, bytes: *bytes };
+            versions.insert(to, entry);
+            return true;
+        }
+        false
+    }
+
     /// Forgets a version, and returns it: to drop a large value takes a while.
     pub(crate) fn forget(&self, version: VersionId) -> Option<Value> {
         self.lock().remove(&version).map(|entry| entry.value)

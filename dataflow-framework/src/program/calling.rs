@@ -25,6 +25,7 @@ const DATA_MAX: usize = 10_000;
 #[must_use = "a call is made when it is submitted"]
 pub struct Calling {
     flow: Rc<Flow>,
+    position: u64,
     id: CallId,
     task: &'static TaskDef,
     /// The number of the task in the table of the program.
@@ -45,9 +46,11 @@ impl Calling {
         let flow = Flow::current();
         let number = flow.number_of(task);
         let refused = refusal(task, number.is_some(), options);
-        let id = flow.number();
+        let position = flow.position();
+        let id = flow.number(position);
         Self {
             flow,
+            position,
             id,
             task,
             number: number.unwrap_or_default(),
@@ -119,8 +122,7 @@ impl Calling {
 
     /// Passes a large copy as data of its own, so that calls stay small.
     fn bring(&mut self, bytes: Vec<u8>) {
-        let version = VersionId { call: self.flow.number(), slot: 0 };
-        self.flow.engine.bring(version.call, Value::from_encoded(bytes));
+        let version = self.flow.bring(Value::from_encoded(bytes));
         self.arguments.push(Argument::Read(version));
         self.dropped.push(version);
     }
@@ -133,12 +135,14 @@ impl Calling {
 
     /// Makes the call.
     pub fn submit(self) {
-        let Self { flow, id, task, number, options, mut arguments, writes, dropped, refused, .. } = self;
+        let Self {
+            flow, position, id, task, number, options, mut arguments, writes, dropped, refused, ..
+        } = self;
         let refused = refused.map(|reason| Failure::new(task.name, id, reason));
         if refused.is_some() {
             arguments.clear();
         }
-        flow.engine.call(id, NewCall { task, number, options, arguments, writes, refused }, &dropped);
+        flow.call(position, NewCall { task, number, options, arguments, writes, refused }, &dropped);
     }
 }
 
