@@ -104,6 +104,8 @@ mod workflows {}
 #[cfg(test)]
 mod failing_tests;
 #[cfg(test)]
+mod once_tests;
+#[cfg(test)]
 mod tests;
 
 pub use dataflow_macros::task;
@@ -114,9 +116,12 @@ pub use self::{
     failure::Failure,
     figures::Figures,
     file::{File, PublishError, Run, set_work_dir},
-    node::time_left,
+    node::{once_token, time_left},
     options::{OnFailure, Options},
-    program::{Data, Group, Ref, RefMut, Workflow, WorkflowError, barrier, group, reduce},
+    program::{
+        Data, Group, Ref, RefMut, Workflow, WorkflowError, barrier, group, reduce, surroundings as flow,
+        wait_any,
+    },
     task::{TaskDef, Tasks, TwoOfOneName},
     value::Datum,
 };

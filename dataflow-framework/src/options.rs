@@ -17,6 +17,16 @@ pub struct Options {
     /// one takes its place: so a task that can take much longer should look at [`time_left`](crate::time_left) now and
     /// then. An external program ([`Run`](crate::Run)) is killed.
     pub timeout: Option<Duration>,
+    /// Whether a call does something outside of its data, such as sending a message: `#[task(effect)]`. Once a call has
+    /// ended, that is recorded before anybody sees it, and the call is never run again, whichever nodes are lost. If its
+    /// node is lost while it runs, it is run again, so whatever is outside should recognise the same call by its
+    /// [`once_token`](crate::once_token).
+    pub effect: bool,
+    /// Whether a call may write something else each time that it is run, such as what a clock says:
+    /// `#[task(nondeterministic)]`. What it has written is kept until the program has ended, and the call is never run
+    /// again. Up to 64 KiB are kept with the job itself; what is larger is with two nodes, and if both are lost, the
+    /// program fails.
+    pub nondeterministic: bool,
 }
 
 /// What follows when a call has failed for good.
@@ -35,9 +45,21 @@ pub enum OnFailure {
 }
 
 impl Options {
-    /// The options of a task that names none: a priority of 0, no further try, and no limit of time.
-    pub const DEFAULT: Self =
-        Self { priority: 0, retry: 0, on_failure: OnFailure::CancelSuccessors, timeout: None };
+    /// The options of a task that names none: a priority of 0, no further try, no limit of time, and a function of what
+    /// it reads.
+    pub const DEFAULT: Self = Self {
+        priority: 0,
+        retry: 0,
+        on_failure: OnFailure::CancelSuccessors,
+        timeout: None,
+        effect: false,
+        nondeterministic: false,
+    };
+
+    /// Returns whether a call is never run again once it has ended.
+    pub(crate) fn is_durable(self) -> bool {
+        self.effect || self.nondeterministic
+    }
 }
 
 impl Default for Options {
@@ -78,6 +100,20 @@ macro_rules! __options {
             #[must_use]
             $($visible)* fn timeout(mut self, timeout: ::core::time::Duration) -> Self {
                 self.options.timeout = ::core::option::Option::Some(timeout);
+                self
+            }
+
+            /// Says that the call does something outside of its data, so that it is not run again once it has ended.
+            #[must_use]
+            $($visible)* fn effect(mut self) -> Self {
+                self.options.effect = true;
+                self
+            }
+
+            /// Says that the call may write something else each time, so that what it has written once is kept.
+            #[must_use]
+            $($visible)* fn nondeterministic(mut self) -> Self {
+                self.options.nondeterministic = true;
                 self
             }
         }

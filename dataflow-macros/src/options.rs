@@ -1,4 +1,4 @@
-//! The arguments of the attribute: `#[task(priority = 5, retry = 3, on_failure = ignore, timeout = "2 min")]`.
+//! The arguments of the attribute: `#[task(priority = 5, retry = 3, on_failure = ignore, timeout = "2 min", effect)]`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -15,7 +15,10 @@ pub(crate) struct Options {
 }
 
 /// The options, which are fields of `dataflow_framework::Options`.
-const KNOWN: [&str; 4] = ["priority", "retry", "on_failure", "timeout"];
+const KNOWN: [&str; 6] = ["priority", "retry", "on_failure", "timeout", "effect", "nondeterministic"];
+
+/// Those of them that need no value.
+const FLAGS: [&str; 2] = ["effect", "nondeterministic"];
 
 /// What may follow a failure, and the names of that in `dataflow_framework::OnFailure`.
 const ON_FAILURE: [(&str, &str); 3] =
@@ -65,8 +68,13 @@ impl Parse for Options {
             if given.iter().any(|(before, _)| *before == name) {
                 return Err(Error::new(name.span(), format!("{name} is given twice")));
             }
-            input.parse::<Token![=]>()?;
-            let value = if name == "on_failure" {
+            let is_alone = !input.peek(Token![=]) && FLAGS.iter().any(|flag| name == flag);
+            if !is_alone {
+                input.parse::<Token![=]>()?;
+            }
+            let value = if is_alone {
+                quote!(true)
+            } else if name == "on_failure" {
                 let variant = on_failure(input)?;
                 ignores = variant == IGNORE;
                 let variant = Ident::new(variant, Span::call_site());
@@ -105,11 +113,13 @@ mod tests {
         let given = |text: &str| syn::parse_str::<Options>(text).map(|options| options.given.len());
         assert_eq!(given("").ok(), Some(0));
         assert_eq!(given("retry = 3, priority = 2 * LOW").ok(), Some(2));
+        assert_eq!(given("effect, nondeterministic = true, retry = 1").ok(), Some(3));
         assert_eq!(given("on_failure = ignore, timeout = \"1 min 30 s\"").ok(), Some(2));
         for (text, expected) in [
             (
                 "prioritty = 3",
-                "there is no option prioritty; the options are priority, retry, on_failure, timeout",
+                "there is no option prioritty; the options are priority, retry, on_failure, timeout, effect, \
+                 nondeterministic",
             ),
             ("on_failure = retry", "on_failure is cancel_successors, fail or ignore, and not retry"),
             ("timeout = \"soon\"", "\"soon\" is no duration such as \"1 min 30 s\""),

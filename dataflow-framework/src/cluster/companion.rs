@@ -5,7 +5,7 @@ use std::{future::ready, sync::Arc, time::Duration};
 use taskwork::{CompanionContext, CompanionEvent, Refusal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::station::Station;
+use super::{journaling::Journaling, station::Station};
 use crate::{core::HOLD_MS, node::Crew};
 
 /// The time between two looks at what is to be sent again.
@@ -23,6 +23,7 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
     let crew = Crew::start(&station.queue, workers)
         .map_err(|error| format!("no thread could be started: {error}"))?;
     station.starts(cx.messenger().clone(), cx.node(), workers);
+    let mut journaling = Journaling::new(cx.journal().clone());
     let begun = Instant::now();
     let now_ms = || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let mut looks = interval(LOOK);
@@ -36,6 +37,7 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
                 Some(event) => happens(&station, event, now_ms()),
             },
             () = station.wake.notified() => {}
+            () = journaling.done() => {}
             _ = looks.tick() => {}
             () = sleep(HOLD), if is_held => {}
         }
@@ -50,6 +52,7 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
                 () = ready(()) => break,
             }
         }
+        journaling.begin(station.leading(), now_ms());
         is_held = station.send_due(now_ms());
     }
     station.end();

@@ -60,7 +60,7 @@ impl Following {
         let report: Arc<dyn Report> = Arc::clone(&following) as _;
         // Calls that end now are told after what is here.
         let mut line = following.line();
-        let Inventory { epoch, held, running } = site.begin(Arc::downgrade(&report));
+        let Inventory { epoch, held, running, unseen } = site.begin(Arc::downgrade(&report));
         following.epoch.store(epoch, Relaxed);
         line.push(News::TakesPart(workers).encoded());
         for held in held.chunks(TOLD_MAX) {
@@ -72,6 +72,9 @@ impl Following {
         for piece in lock(memory).pieces() {
             line.push(News::Remembers(piece).encoded());
         }
+        for (call, outcome) in unseen {
+            line.push(following.end_of(call, outcome).encoded());
+        }
         line.push(News::AllTold.encoded());
         drop(line);
         following
@@ -79,6 +82,16 @@ impl Following {
 
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says how a call has ended.
+    fn end_of(&self, call: CallId, outcome: Outcome) -> News {
+        match outcome {
+            Outcome::Written { bytes, ns } => News::Written { call, versions: self.told(call, &bytes), ns },
+            Outcome::Durable { bytes, ns, values } => News::Durable { call, bytes, ns, values },
+            Outcome::Ignored { bytes, reason } => News::Ignored { call, bytes, reason },
+            Outcome::Failed(failure) => News::Failed { call, reason: failure.reason().to_owned() },
+        }
     }
 
     fn say(&self, news: &News) {
@@ -129,6 +142,7 @@ impl Following {
                 if memory.number() == 0 && history.number() > 0 {
                     tracing::info!("this node remembers which calls of the program have ended");
                 }
+                self.site.is_recorded(|call| history.has_ended(call));
                 memory.add(history);
             }
             Order::MayLeave => self.may_go.store(true, Relaxed),
@@ -171,11 +185,7 @@ pub(super) fn lock(memory: &Memory) -> MutexGuard<'_, History> {
 
 impl Report for Following {
     fn ended(&self, call: CallId, outcome: Outcome) {
-        self.say(&match outcome {
-            Outcome::Written { bytes, ns } => News::Written { call, versions: self.told(call, &bytes), ns },
-            Outcome::Ignored { bytes, reason } => News::Ignored { call, bytes, reason },
-            Outcome::Failed(failure) => News::Failed { call, reason: failure.reason().to_owned() },
-        });
+        self.say(&self.end_of(call, outcome));
     }
 
     fn holds(&self, held: Vec<Held>) {

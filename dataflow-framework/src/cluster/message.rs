@@ -80,6 +80,12 @@ pub(super) enum News {
         versions: Vec<Told>,
         ns: u64,
     },
+    Durable {
+        call: CallId,
+        bytes: Vec<u64>,
+        ns: u64,
+        values: Option<Vec<Vec<u8>>>,
+    },
     Ignored {
         call: CallId,
         bytes: Vec<u64>,

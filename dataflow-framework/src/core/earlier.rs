@@ -65,6 +65,9 @@ impl Graph {
         }
         match self.versions.get(&id).map(|version| version.mark) {
             Some(known) if known == mark => {
+                if self.is_unseen(id, member) {
+                    return;
+                }
                 self.is_there(id, member, bytes);
                 self.forget_unless_needed(id);
             }
@@ -102,9 +105,12 @@ impl Graph {
         else {
             return;
         };
+        if self.durable.keeps_early(id, member, outcome) {
+            return;
+        }
         earlier.runs_on = None;
         match outcome {
-            Outcome::Written { .. } => self.has_ended(id),
+            Outcome::Written { .. } | Outcome::Durable { .. } => self.has_ended(id),
             Outcome::Ignored { .. } => self.is_ignored(id),
             // It is tried again.
             Outcome::Failed(_) => {}
@@ -126,7 +132,7 @@ impl Graph {
         None
     }
 
-    fn diverges(&mut self, divergence: Divergence) {
+    pub(super) fn diverges(&mut self, divergence: Divergence) {
         self.divergence.get_or_insert(divergence);
     }
 

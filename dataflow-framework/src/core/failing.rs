@@ -10,7 +10,7 @@ use super::{
 use crate::{failure::Failure, options::OnFailure};
 
 /// Why a call has failed that was cancelled.
-const CANCELLED: &str = "it was cancelled";
+pub(super) const CANCELLED: &str = "it was cancelled";
 
 impl Manner {
     /// Returns whether a call is run at most once, so that it may change what it updates in place.
@@ -25,10 +25,17 @@ impl Graph {
         let ignores = call.options.on_failure == OnFailure::Ignore;
         let failing = match ignores {
             true if self.history.is_ignored(id) => Failing::HasFailed,
-            true if call.failures == call.options.retry => Failing::Defaults,
+            // Others may have seen what it has written, if it is made again.
+            true if call.failures == call.options.retry && !self.history.has_ended(id) => Failing::Defaults,
             _ => Failing::Nothing,
         };
-        Manner { failing, timeout: call.options.timeout, is_checked: self.is_checked }
+        Manner {
+            failing,
+            timeout: call.options.timeout,
+            // What has an effect, or is not a function, cannot be compared.
+            is_checked: self.is_checked && !call.options.is_durable(),
+            once_token: self.once_token(id, call.mark),
+        }
     }
 
     pub(super) fn failed(&mut self, id: CallId, failure: &Failure) {
@@ -38,10 +45,18 @@ impl Graph {
             self.figures.retries += 1;
             return self.begins_again(id);
         }
+        if !self.records_failure(id, failure) {
+            self.fails_for_good(id, failure);
+        }
+    }
+
+    /// Ends a call that has failed, or was cancelled, and what depends on it.
+    pub(super) fn fails_for_good(&mut self, id: CallId, failure: &Failure) {
+        let call = self.calls.get_mut(&id).expect("it was assigned");
         call.state = CallState::Worker;
         let on_failure = call.options.on_failure;
-        self.notes(id, failure, on_failure);
         self.has_failed(id, failure.reason());
+        self.notes(id, failure, on_failure);
         self.cancel(id, failure);
     }
 
@@ -73,7 +88,7 @@ impl Graph {
         while let Some(id) = cancelled.pop() {
             let Some(call) = self.calls.get_mut(&id) else { continue };
             // Whoever reads two failed versions is met twice; and one that runs has got what it reads.
-            if matches!(call.state, CallState::Done | CallState::Runs(_)) {
+            if matches!(call.state, CallState::Done | CallState::Runs(_) | CallState::Recorded) {
                 continue;
             }
             call.state = CallState::Done;

@@ -15,7 +15,9 @@ use rustc_hash::FxHashMap;
 use super::{
     call::{Argument, Call, CallId, CallState, Manner, NewCall, Outcome},
     calls::Calls,
+    durable::Durable,
     earlier::{Divergence, Earlier},
+    fact::Fact,
     history::History,
     levels::Levels,
     mark::Mark,
@@ -51,6 +53,7 @@ pub(crate) struct Graph {
     /// The versions that are copied to a member because others leave, or to be kept.
     pub(super) copying: BTreeMap<VersionId, Member>,
     pub(super) kept: AllKept,
+    pub(super) durable: Durable,
     /// The number of calls that are not finished.
     pub(super) unfinished: usize,
     /// What is to be done, and was not taken yet.
@@ -77,6 +80,12 @@ pub(crate) enum Action {
     Copy(Member, Source),
     /// A member that leaves has nothing that others need.
     LetGo(Member),
+    /// Something is to be written to the journal; then that is to be [told](Graph::recorded).
+    Record(Fact),
+    /// A version is taken from the journal to where the program runs.
+    Restore { version: VersionId, mark: Mark, value: Arc<[u8]> },
+    /// A version that is where the program runs is to be written to the journal, since all members leave.
+    Preserve { version: VersionId, mark: Mark },
 }
 
 /// A call that is to run.
@@ -120,6 +129,7 @@ impl Graph {
             divergence: None,
             copying: BTreeMap::new(),
             kept: AllKept::default(),
+            durable: Durable::default(),
             unfinished: 0,
             actions: Vec::new(),
             failures: Vec::new(),
@@ -146,6 +156,7 @@ impl Graph {
             self.forget_earlier(id);
             self.mark = self.mark.then_call(id, number, &arguments, writes);
             known = self.known_of(id, self.mark);
+            self.compares(id, self.mark);
         }
         let reason = self.history.failure(id);
         let refused = refused.or_else(|| reason.map(|reason| Failure::new(task.name, id, reason)));
@@ -171,6 +182,7 @@ impl Graph {
         self.figures.calls += 1;
         self.figures.depth = self.figures.depth.max(depth + 1);
         let is_over = !has_failed && self.history.has_ended(id);
+        let early = self.take_early(id, (options.is_durable(), is_over), known.as_mut());
         let mut copies = known.as_mut().map(|known| std::mem::take(&mut known.copies)).unwrap_or_default();
         for version in call.written(id) {
             let missing = if is_over { State::Gone } else { State::Awaited };
@@ -181,6 +193,7 @@ impl Graph {
         self.levels.made();
         if is_over {
             self.calls.get_mut(&id).expect("it was added").state = CallState::Done;
+            self.cuts_lineage(id);
             if writes == 0 {
                 self.forget_call(id);
             }
@@ -198,6 +211,9 @@ impl Graph {
             (None, Some(member)) if !has_failed => {
                 self.calls.get_mut(&id).expect("it was added").state = CallState::Runs(member);
                 self.members.assigned(member);
+                if let Some((member, outcome)) = early {
+                    self.ended(id, member, outcome);
+                }
             }
             (None, _) => self.begins_again(id),
         }
@@ -212,6 +228,7 @@ impl Graph {
             let known = self.known_of(id, self.mark).into_iter().flat_map(|known| known.copies.into_values());
             known.flat_map(|copies| copies.members).for_each(|member| copies.add(member));
             self.has_ended(id);
+            self.compares(id, self.mark);
         }
         let version = Version::new(State::Present(copies), self.mark, 0);
         self.versions.insert(VersionId { call: id, slot: 0 }, version);
@@ -281,14 +298,19 @@ impl Graph {
             return self.ended_early(id, member, &outcome);
         }
         if !self.runs_on(id, member) {
-            if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = outcome {
-                self.is_left_over(id, member, &bytes);
+            match outcome {
+                Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } => {
+                    self.is_left_over(id, member, &bytes);
+                }
+                Outcome::Durable { bytes, .. } => self.is_not_for_ever(id, member, bytes.len()),
+                Outcome::Failed(_) => {}
             }
             return;
         }
         self.members.ended(member);
+        let Some(outcome) = self.is_to_be_recorded(id, member, outcome) else { return };
         match outcome {
-            Outcome::Written { bytes, ns } => {
+            Outcome::Written { bytes, ns } | Outcome::Durable { bytes, ns, .. } => {
                 self.members.took(ns);
                 self.levels.ended(self.calls[&id].task, ns);
                 self.written(id, member, &bytes);
@@ -317,7 +339,7 @@ impl Graph {
 
     /// Tells that a member has got a version.
     pub(crate) fn copied(&mut self, id: VersionId, member: Member) {
-        if !self.members.has(member) {
+        if !self.members.has(member) || self.is_second(id, member, true) {
             return;
         }
         if let Some(State::Present(copies)) = self.versions.get_mut(&id).map(|version| &mut version.state) {
@@ -338,7 +360,7 @@ impl Graph {
         version.filter(|version| !version.is_with(Member::HERE)).map(|version| version.mark)
     }
 
-    fn written(&mut self, id: CallId, member: Member, bytes: &[u64]) {
+    pub(super) fn written(&mut self, id: CallId, member: Member, bytes: &[u64]) {
         let call = self.calls.get_mut(&id).expect("it was assigned");
         call.state = CallState::Done;
         self.unfinished -= 1;
@@ -507,7 +529,7 @@ impl Graph {
         let has_losses = self.has_losses;
         // A copy that the member has got would be taken for one that it keeps.
         let is_copied = self.copying.contains_key(&id);
-        let can_be_lost = !has_losses || self.calls.contains_key(&id.call);
+        let can_be_lost = !has_losses || (self.calls.contains_key(&id.call) && !self.is_durable(id.call));
         let version = self.version_mut(id);
         let is_last = version.handles == 0 && !version.is_wanted && version.readers == [call];
         if !is_last || !can_be_lost || (has_losses && version.is_to_be_kept()) || is_copied {

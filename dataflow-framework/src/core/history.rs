@@ -25,7 +25,7 @@ pub(crate) struct History {
 
 impl History {
     /// Returns whether a call has written what it should.
-    pub(super) fn has_ended(&self, call: CallId) -> bool {
+    pub(crate) fn has_ended(&self, call: CallId) -> bool {
         self.ended.range(..=call).next_back().is_some_and(|(_, end)| call < *end)
     }
 
@@ -58,6 +58,12 @@ impl History {
     /// Returns whether a call has failed and has written defaults.
     pub(super) fn is_ignored(&self, call: CallId) -> bool {
         self.ignored.contains(&call)
+    }
+
+    /// Returns its size, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let reasons: usize = self.failed.values().map(String::len).sum();
+        16 * (self.ended.len() + self.failed.len() + self.ignored.len()) + reasons
     }
 
     fn add_range(&mut self, mut start: CallId, mut end: CallId) {

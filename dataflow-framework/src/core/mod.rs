@@ -3,7 +3,9 @@
 
 mod call;
 mod calls;
+mod durable;
 mod earlier;
+mod fact;
 mod failing;
 mod graph;
 mod history;
@@ -16,6 +18,8 @@ mod nearness;
 mod ready;
 mod rescue;
 mod version;
+#[cfg(test)]
+mod durable_tests;
 #[cfg(test)]
 mod earlier_tests;
 #[cfg(test)]
@@ -34,6 +38,7 @@ mod virtual_program;
 pub(crate) use self::{
     call::{Argument, CallId, Failing, Manner, NewCall, Outcome},
     earlier::{Divergence, Held},
+    fact::{Choice, Decision, Fact},
     graph::{Action, Assignment, Graph, Input},
     history::History,
     line::{Frame, HOLD_MS, Line},

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::time::Instant;
 
-use super::{deadline, invocation::Invocation};
+use super::{deadline, invocation::Invocation, once};
 use crate::{
     core::{Assignment, Failing},
     failure::Failed,
@@ -41,7 +41,7 @@ pub(super) fn ignores(assignment: &Assignment) -> bool {
 /// Returns what a call writes whose task has failed.
 pub(super) fn otherwise(assignment: &Assignment, inputs: Vec<Value>, failed: Failed) -> Result<Written> {
     match assignment.task.otherwise.filter(|_| ignores(assignment)) {
-        Some(otherwise) => Ok(Written::Defaults(once(assignment, inputs, otherwise)?, failed.reason)),
+        Some(otherwise) => Ok(Written::Defaults(run_once(assignment, inputs, otherwise)?, failed.reason)),
         None => Err(failed),
     }
 }
@@ -49,7 +49,13 @@ pub(super) fn otherwise(assignment: &Assignment, inputs: Vec<Value>, failed: Fai
 fn by_task(assignment: &Assignment, inputs: Vec<Value>, deadline: Option<Instant>) -> Result<Vec<Value>> {
     let run = assignment.task.run;
     let written = deadline::during(deadline, || {
-        if assignment.manner.is_checked { twice(assignment, &inputs) } else { once(assignment, inputs, run) }
+        once::during(assignment.manner.once_token, || {
+            if assignment.manner.is_checked {
+                twice(assignment, &inputs)
+            } else {
+                run_once(assignment, inputs, run)
+            }
+        })
     });
     match (deadline, assignment.manner.timeout) {
         (Some(deadline), Some(timeout)) if Instant::now() > deadline => Err(deadline::exceeded(timeout)),
@@ -57,7 +63,7 @@ fn by_task(assignment: &Assignment, inputs: Vec<Value>, deadline: Option<Instant
     }
 }
 
-fn once(
+fn run_once(
     assignment: &Assignment,
     inputs: Vec<Value>,
     run: fn(&mut Invocation<'_>) -> Result<()>,
@@ -73,8 +79,8 @@ fn once(
 fn twice(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Value>> {
     let TaskDef { run, .. } = *assignment.task;
     let before: Vec<_> = inputs.iter().map(Value::fingerprint_now).collect();
-    let first = once(assignment, inputs.to_vec(), run)?;
-    let second = once(assignment, inputs.to_vec(), run).map_err(|Failed { reason }| {
+    let first = run_once(assignment, inputs.to_vec(), run)?;
+    let second = run_once(assignment, inputs.to_vec(), run).map_err(|Failed { reason }| {
         Failed::of(format!("it was run twice, and failed the second time: {reason}"))
     })?;
     let after = inputs.iter().map(Value::fingerprint_now);

@@ -5,6 +5,7 @@ mod begun;
 mod deadline;
 mod fetches;
 mod invocation;
+mod once;
 mod queue;
 mod site;
 mod small;
@@ -15,7 +16,7 @@ pub(crate) use taskwork::NodeId as Peer;
 
 #[cfg(feature = "simulation")]
 pub(crate) use self::queue::Continues;
-pub use self::{deadline::time_left, invocation::Invocation};
+pub use self::{deadline::time_left, invocation::Invocation, once::once_token};
 pub(crate) use self::{
     fetches::{Ask, Missing, Piece},
     queue::{Crew, Queue},

@@ -68,6 +68,8 @@ struct Duty {
     report: Option<Weak<dyn Report>>,
     /// The calls that run, if there are other nodes to know of them.
     running: BTreeMap<CallId, Mark>,
+    /// The calls whose ends nobody may see before they are recorded, and how they have ended.
+    unseen: BTreeMap<CallId, (Mark, Outcome)>,
 }
 
 /// What a site has when a run begins.
@@ -77,6 +79,8 @@ pub(crate) struct Inventory {
     pub(crate) held: Vec<Held>,
     /// The calls of earlier runs that run still.
     pub(crate) running: Vec<(CallId, Mark)>,
+    /// Those of them that have ended, which nobody may have seen.
+    pub(crate) unseen: Vec<(CallId, Outcome)>,
 }
 
 /// A call that is given back, and the versions with their sizes that it would have changed in place.
@@ -114,10 +118,14 @@ impl Site {
         duty.epoch += 1;
         duty.report = Some(report);
         // A call that ends now is still in the one, or already in the other.
-        let running = duty.running.iter().map(|(call, mark)| (*call, *mark)).collect();
+        let running = duty.running.iter().map(|(call, mark)| (*call, *mark));
+        // Of these it is told next how they have ended.
+        let unseen = duty.unseen.iter().map(|(call, (mark, _))| (*call, *mark));
+        let running = running.chain(unseen).collect();
+        let unseen = duty.unseen.iter().map(|(call, (_, outcome))| (*call, outcome.clone())).collect();
         let epoch = duty.epoch;
         drop(duty);
-        Inventory { epoch, held: self.store.held(), running }
+        Inventory { epoch, held: self.store.held(), running, unseen }
     }
 
     /// Runs no more calls. Those that run go on to their end, of which nobody is told.
@@ -298,6 +306,10 @@ impl Site {
             bytes.collect()
         };
         match written {
+            Ok(Written::ByTask(written)) if assignment.manner.once_token.is_some() && self.has_peers => {
+                let values = encoded(&written);
+                Outcome::Durable { bytes: put(written), ns, values }
+            }
             Ok(Written::ByTask(written)) => Outcome::Written { bytes: put(written), ns },
             Ok(Written::Defaults(written, reason)) => Outcome::Ignored { bytes: put(written), reason },
             Err(Failed { reason }) => Outcome::Failed(Failure::new(task.name, call, reason)),
@@ -310,7 +322,9 @@ impl Site {
         self.queue.platform.see(|| Seen::ran(call, &outcome));
         let (report, is_current) = self.ends(epoch, call);
         let Some(report) = report else { return };
-        if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = &outcome
+        self.keeps_unseen(call, mark, &outcome);
+        // What others may not see yet is told with the end.
+        if let Outcome::Written { bytes, .. } = &outcome
             && !is_current
         {
             let held = |(slot, bytes): (u32, &u64)| {
@@ -320,6 +334,18 @@ impl Site {
             report.holds((0..).zip(bytes).map(held).collect());
         }
         report.ended(call, outcome);
+    }
+
+    /// Keeps how a call has ended, so that it can be told again if the head is lost before it is recorded.
+    fn keeps_unseen(&self, call: CallId, mark: Mark, outcome: &Outcome) {
+        if self.has_peers && matches!(outcome, Outcome::Durable { .. } | Outcome::Ignored { .. }) {
+            self.duty().unseen.insert(call, (mark, outcome.clone()));
+        }
+    }
+
+    /// Forgets how calls have ended whose ends are recorded.
+    pub(crate) fn is_recorded(&self, is_recorded: impl Fn(CallId) -> bool) {
+        self.duty().unseen.retain(|call, _| !is_recorded(*call));
     }
 
     /// Sets the deadline of a call that begins. If it passes, the call has failed, and its thread is left to it.
@@ -369,6 +395,16 @@ impl Site {
         let report = duty.report.as_ref().and_then(Weak::upgrade);
         (report.filter(|_| !self.is_over.load(Relaxed)), duty.epoch == epoch)
     }
+}
+
+/// The maximum size of what goes to the journal of what a call has written, in bytes.
+const DURABLE_BYTES_MAX: u64 = 64 << 10;
+
+/// Returns what a call has written, encoded, if it is small.
+fn encoded(written: &[Value]) -> Option<Vec<Vec<u8>>> {
+    let bytes: u64 = written.iter().map(Value::size).sum();
+    let part = |value: &Value| value.part(0, usize::MAX).ok().map(|(_, bytes)| bytes);
+    if bytes <= DURABLE_BYTES_MAX { written.iter().map(part).collect() } else { None }
 }
 
 impl Assignment {

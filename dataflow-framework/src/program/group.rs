@@ -82,7 +82,7 @@ impl Group {
     /// Cancels the calls of the group that have not begun, and with them all that depends on them: whoever reads what
     /// they would have written is told so. Calls that run go on to their end.
     pub fn cancel(&self) {
-        self.flow.engine.cancel(self.calls.clone());
+        self.flow.engine.cancel(self.flow.next(), self.calls.clone());
     }
 }
 

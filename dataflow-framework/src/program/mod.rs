@@ -2,15 +2,18 @@
 
 mod calling;
 mod data;
+mod deciding;
 mod engine;
 mod flow;
 mod group;
+mod records;
 mod reduce;
+pub mod surroundings;
 mod workflow;
 
 pub use self::{
     calling::Calling,
-    data::{Data, Ref, RefMut},
+    data::{Data, Ref, RefMut, wait_any},
     group::{Group, barrier, group},
     reduce::reduce,
     workflow::{Workflow, WorkflowError},
