@@ -24,13 +24,15 @@ pub(crate) use taskwork::NodeId as Peer;
 
 #[cfg(feature = "simulation")]
 pub(crate) use self::queue::Continues;
+#[cfg(feature = "cli")]
+pub(crate) use self::room::bytes;
 pub(crate) use self::{
     answers::Answer,
     attempt::run_here,
     deadline::exceeded,
     fetches::{Ask, Missing, Piece},
     queue::{Crew, Queue},
-    room::{Room, bytes, shown as shown_bytes},
+    room::{Room, shown as shown_bytes},
     site::{Inventory, Report, Site},
     small::Told,
     stopwatch::Timing,
