@@ -2,12 +2,15 @@
 
 use std::{
     any::Any,
+    borrow::Cow,
     fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
+
+use serde::{Deserialize, Serialize};
 
 use crate::core::{CallId, VersionId};
 
@@ -19,8 +22,11 @@ use crate::core::{CallId, VersionId};
 pub struct Failure(Arc<Inner>);
 
 struct Inner {
-    task: &'static str,
+    task: Cow<'static, str>,
+    /// Of the program.
     call: CallId,
+    /// The positions of calls that tasks have made, each among what the one before does.
+    path: Vec<u64>,
     reason: String,
     /// Whether the program was told of it.
     is_seen: AtomicBool,
@@ -39,20 +45,52 @@ fn cut(reason: String) -> String {
 }
 
 impl Failure {
-    pub(crate) fn new(task: &'static str, call: CallId, reason: impl Into<String>) -> Self {
-        let reason = cut(reason.into());
-        Self(Arc::new(Inner { task, call, reason, is_seen: AtomicBool::new(false) }))
+    pub(crate) fn new(task: impl Into<Cow<'static, str>>, call: CallId, reason: impl Into<String>) -> Self {
+        Self::with_path(task.into(), (call, Vec::new()), reason.into())
+    }
+
+    fn with_path(task: Cow<'static, str>, (call, path): (CallId, Vec<u64>), reason: String) -> Self {
+        let reason = cut(reason);
+        Self(Arc::new(Inner { task, call, path, reason, is_seen: AtomicBool::new(false) }))
+    }
+
+    /// Returns the same failure of a call that a task has made: the path leads to it from a call of the program.
+    pub(crate) fn at(&self, call: CallId, path: Vec<u64>) -> Self {
+        Self::with_path(self.0.task.clone(), (call, path), self.0.reason.clone())
+    }
+
+    /// Returns what another node is told of it.
+    pub(crate) fn told(&self) -> ToldFailure {
+        let Inner { task, call, path, reason, .. } = &*self.0;
+        ToldFailure {
+            task: task.clone().into_owned(),
+            call: *call,
+            path: path.clone(),
+            reason: reason.clone(),
+        }
+    }
+
+    /// Returns the position of the call among what the task does that has made it; `None` if that was the program.
+    pub(crate) fn position(&self) -> Option<u64> {
+        self.0.path.last().copied()
     }
 
     /// Returns the name of the task.
     pub fn task(&self) -> &str {
-        self.0.task
+        &self.0.task
     }
 
     /// Returns the number of the call, from 0 in the order of the program. Data that a program brings in is counted,
-    /// too.
+    /// too. If a task has made the call, it is the call of the program within which that was.
     pub fn call(&self) -> u64 {
         self.0.call
+    }
+
+    /// Returns the way to a call that a task has made: its position among the calls of the task, and the data that this
+    /// brings in, from 0; before that the position of the call of that task, and so on, down from the call of the
+    /// program. It is empty if the program has made the call.
+    pub fn path(&self) -> &[u64] {
+        &self.0.path
     }
 
     /// Returns what the task says, or why it was not run.
@@ -70,17 +108,35 @@ impl Failure {
     }
 }
 
+/// What another node is told of a failure.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ToldFailure {
+    task: String,
+    call: CallId,
+    path: Vec<u64>,
+    reason: String,
+}
+
+impl From<ToldFailure> for Failure {
+    fn from(ToldFailure { task, call, path, reason }: ToldFailure) -> Self {
+        Self::with_path(task.into(), (call, path), reason)
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { task, call, reason, .. } = &*self.0;
-        write!(f, "task `{task}` (call {call}) has failed: {reason}")
+        let Inner { task, call, path, reason, .. } = &*self.0;
+        write!(f, "task `{task}` (call {call}")?;
+        path.iter().try_for_each(|position| write!(f, ".{position}"))?;
+        write!(f, ") has failed: {reason}")
     }
 }
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { task, call, reason, .. } = &*self.0;
-        f.debug_struct("Failure").field("task", task).field("call", call).field("reason", reason).finish()
+        let Inner { task, call, path, reason, .. } = &*self.0;
+        let mut shown = f.debug_struct("Failure");
+        shown.field("task", task).field("call", call).field("path", path).field("reason", reason).finish()
     }
 }
 

@@ -90,6 +90,7 @@ mod options;
 mod value;
 mod spilled;
 mod core;
+mod needs;
 mod node;
 mod cluster;
 mod platform;
@@ -112,6 +113,8 @@ mod constraints_tests;
 mod declaring_tests;
 #[cfg(test)]
 mod failing_tests;
+#[cfg(test)]
+mod nested_tests;
 #[cfg(test)]
 mod tests;
 

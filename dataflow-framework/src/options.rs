@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::needs;
+
 /// How a call is run. A task has options ([`task`](crate::task)), which those of a call replace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Of the calls that could begin, those of the highest priority do so first.
     pub priority: i32,
@@ -24,6 +26,7 @@ pub struct Options {
     pub memory: u64,
     /// The [labels](taskwork::NodeBuilder::labels) that a node must have, each by its name, or with its value
     /// (`name=value`).
+    #[serde(deserialize_with = "needs::deserialize")]
     pub needs: &'static [&'static str],
     /// Whether calls go to all nodes in turn, wherever their data is: for those that make the data of a program, so that
     /// each node has a part of it.

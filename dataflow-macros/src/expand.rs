@@ -2,11 +2,11 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
-use syn::{ItemFn, Type, spanned::Spanned as _};
+use syn::{ItemFn, spanned::Spanned as _};
 
 use crate::{
     options::Options,
-    signature::{Access, Parameter, Returned, Signature},
+    signature::{Access, Made, Parameter, Returned, Signature},
 };
 
 /// Returns the struct and the function of a task.
@@ -111,6 +111,9 @@ fn run(signature: &Signature) -> TokenStream {
     let updated = updated.map(|Parameter { name, .. }| quote!(call.put(#name);));
     let Returned { results, is_tuple, may_fail } = &signature.returned;
     let names: Vec<_> = (0..results.len()).map(|number| format_ident!("result_{number}")).collect();
+    let puts = results.iter().zip(&names).map(|(made, name)| {
+        if made.is_handed_on { quote!(call.hand_on(&#name)?;) } else { quote!(call.put(#name);) }
+    });
     let pattern = match &names[..] {
         [] => quote!(()),
         [name] if !is_tuple => quote!(#name),
@@ -122,7 +125,7 @@ fn run(signature: &Signature) -> TokenStream {
         #(#takes)*
         let #pattern = Self::now(#(#arguments),*)#checked;
         #(#updated)*
-        #(call.put(#names);)*
+        #(#puts)*
         ::core::result::Result::Ok(())
     }
 }
@@ -148,7 +151,7 @@ fn otherwise(
     let results = returned
         .results
         .iter()
-        .map(|of| quote_spanned!(of.span()=> call.put::<#of>(<#of as ::core::default::Default>::default());));
+        .map(|Made { of, .. }| quote_spanned!(of.span()=> call.put::<#of>(<#of as ::core::default::Default>::default());));
     let function = quote! {
         fn otherwise(
             call: &mut ::dataflow_framework::__private::Invocation<'_>,
@@ -182,7 +185,7 @@ fn pass(Parameter { name, access, .. }: &Parameter) -> TokenStream {
 
 /// Returns the type that a call returns: a handle for each result.
 pub(crate) fn handles(Returned { results, is_tuple, .. }: &Returned) -> TokenStream {
-    let handles = results.iter().map(|of: &Type| quote!(::dataflow_framework::Data<#of>));
+    let handles = results.iter().map(|Made { of, .. }| quote!(::dataflow_framework::Data<#of>));
     match (results.len(), is_tuple) {
         (0, _) => quote!(()),
         (1, false) => quote!(#(#handles)*),
@@ -192,8 +195,9 @@ pub(crate) fn handles(Returned { results, is_tuple, .. }: &Returned) -> TokenStr
 
 fn made(Returned { results, is_tuple, .. }: &Returned) -> TokenStream {
     let names: Vec<_> = (0..results.len()).map(|number| format_ident!("result_{number}")).collect();
+    let types = results.iter().map(|made| &made.of);
     let handles = quote! {
-        #(let #names = call.result::<#results>();)*
+        #(let #names = call.result::<#types>();)*
         call.submit();
     };
     match (&names[..], is_tuple) {
@@ -215,6 +219,6 @@ fn described(Signature { parameters, returned }: &Signature) -> String {
         format!("{before}{}{after}", quote!(#of))
     });
     let parameters: Vec<_> = parameters.collect();
-    let results = &returned.results;
+    let results = returned.results.iter().map(|made| &made.of);
     format!("({}) -> {}", parameters.join(", "), quote!((#(#results),*)))
 }

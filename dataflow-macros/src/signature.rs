@@ -37,11 +37,19 @@ pub(crate) enum Access {
 
 /// What a task returns.
 pub(crate) struct Returned {
-    /// The types of the results: none, one, or those of a tuple.
-    pub(crate) results: Vec<Type>,
+    /// The results: none, one, or those of a tuple.
+    pub(crate) results: Vec<Made>,
     pub(crate) is_tuple: bool,
     /// Whether they come in a `Result`.
     pub(crate) may_fail: bool,
+}
+
+/// A result of a task.
+pub(crate) struct Made {
+    /// The type of the data.
+    pub(crate) of: Type,
+    /// Whether the task returns a handle: what it hands on is made by a call of its own.
+    pub(crate) is_handed_on: bool,
 }
 
 impl Signature {
@@ -147,8 +155,8 @@ impl Returned {
             return Err(Error::new(of.span(), "a task returns what it has made, not a reference"));
         }
         let (results, is_tuple) = match of {
-            Type::Tuple(tuple) => (tuple.elems.iter().cloned().collect(), !tuple.elems.is_empty()),
-            of => (vec![of.clone()], false),
+            Type::Tuple(tuple) => (tuple.elems.iter().map(Made::of).collect(), !tuple.elems.is_empty()),
+            of => (vec![Made::of(of)], false),
         };
         Ok(Self { results, is_tuple, may_fail })
     }
@@ -162,13 +170,27 @@ fn ungrouped(of: &Type) -> &Type {
     }
 }
 
+impl Made {
+    fn of(of: &Type) -> Self {
+        match argument(of, "Data") {
+            Some(of) => Self { of, is_handed_on: true },
+            None => Self { of: of.clone(), is_handed_on: false },
+        }
+    }
+}
+
 /// Returns the type of success if this is a `Result`, which is recognised by its name.
 fn success(of: &Type) -> Option<Type> {
+    argument(of, "Result")
+}
+
+/// Returns the first argument of a generic type of this name.
+fn argument(of: &Type, name: &str) -> Option<Type> {
     let Type::Path(TypePath { qself: None, path }) = of else { return None };
     let last = path.segments.last()?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
     match arguments.args.first()? {
-        GenericArgument::Type(of) if last.ident == "Result" => Some(of.clone()),
+        GenericArgument::Type(of) if last.ident == name => Some(of.clone()),
         _ => None,
     }
 }
@@ -199,6 +221,19 @@ mod tests {
         assert!(accesses.eq(expected.map(|(access, of)| (access, of.to_owned()))));
         assert!(signature.returned.may_fail && signature.returned.is_tuple);
         assert_eq!(signature.returned.results.len(), 2);
+    }
+
+    #[test]
+    fn a_handle_that_is_returned_is_data_of_its_type() {
+        let function: ItemFn = parse_quote! {
+            fn task(a: &Block) -> Result<(framework::Data<Block>, String), E> {}
+        };
+        let Ok(signature) = Signature::read(&function) else { panic!("it is a task") };
+        let results = signature.returned.results.iter().map(|made| {
+            let of = &made.of;
+            (quote!(#of).to_string(), made.is_handed_on)
+        });
+        assert!(results.eq([("Block".to_owned(), true), ("String".to_owned(), false)]));
     }
 
     #[test]

@@ -177,3 +177,50 @@ fn a_node_that_joins_gets_calls_at_once() {
         scene.cluster.wait_for_log(new, OTHER).unwrap();
     });
 }
+
+/// Runs a program of tasks that call tasks, does something to a cluster whose tasks wait for such calls, and compares the
+/// result.
+fn grove(happens: impl Fn(&mut Scene)) {
+    let cluster = cluster("grove");
+    let expected = cluster.json("grove", &["solve", "--sequential", "--quiet"]).unwrap();
+    let gate = cluster.folder().join("gate");
+    mesh::open_gate(&gate, 3).unwrap();
+    let submit = ["submit", "--wait", "--json", "--gate", gate.to_str().unwrap()];
+    let running = cluster.begin("grove", &submit).unwrap();
+    let head = wait_for(&cluster, &[0, 1, 2], 1, HEAD)[0];
+    let others = wait_for(&cluster, &[0, 1, 2], 2, OTHER);
+    wait_for(&cluster, &others, 2, REMEMBERS);
+    let mut scene = Scene { cluster, head, others, gate, links: 3 };
+    happens(&mut scene);
+    mesh::open_gate(&scene.gate, 1 << 4).unwrap();
+    let said = running.end().unwrap();
+    assert_eq!(said.code, 0, "{}\n{}", said.err, scene.cluster.logs());
+    let result: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(result, expected, "{}", scene.cluster.logs());
+}
+
+#[test]
+fn tasks_that_wait_for_calls_on_a_killed_node_go_on() {
+    grove(|scene| {
+        scene.cluster.kill_nodes(&scene.others[..1]).unwrap();
+        scene.cluster.wait_for_log(scene.head, GONE).unwrap();
+    });
+}
+
+#[test]
+fn tasks_that_call_tasks_are_run_again_when_the_node_of_the_program_is_killed() {
+    grove(|scene| {
+        scene.cluster.kill_nodes(&[scene.head]).unwrap();
+        let new = wait_for(&scene.cluster, &scene.others, 1, HEAD)[0];
+        scene.cluster.wait_for_log(new, ANEW).unwrap();
+    });
+}
+
+#[test]
+fn a_node_leaves_when_its_tasks_have_what_they_wait_for() {
+    grove(|scene| {
+        scene.cluster.signal_nodes(&scene.others[..1], "TERM").unwrap();
+        mesh::open_gate(&scene.gate, 1 << 4).unwrap();
+        scene.cluster.wait_for_log(scene.head, GONE).unwrap();
+    });
+}

@@ -3,6 +3,7 @@
 
 pub mod data;
 pub mod cluster;
+pub mod grove;
 pub mod hosts;
 pub mod mesh;
 pub mod proxy;

@@ -45,7 +45,8 @@ pub fn open_gate(gate: &Path, links: u64) -> io::Result<()> {
     fs::rename(new, gate)
 }
 
-fn pass(gate: &Path, link: u64) -> Result<(), Box<dyn Error + Send + Sync>> {
+/// Waits until a gate is open for this link.
+pub(crate) fn pass(gate: &Path, link: u64) -> Result<(), Box<dyn Error + Send + Sync>> {
     while fs::read_to_string(gate)?.parse::<u64>()? <= link {
         thread::sleep(LOOK);
     }

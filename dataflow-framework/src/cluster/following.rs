@@ -1,15 +1,21 @@
 //! What a node does for the head of a run: it runs calls, and tells how they end.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use tokio::sync::Notify;
 
 use super::message::{News, Order, Run};
 use crate::{
-    core::{Assignment, CallId, Capacity, Frame, Held, History, Line, Outcome, Unfit, VersionId},
+    core::{
+        Assignment, CallId, Capacity, Execution, Frame, GET, Held, History, Line, NESTED, Outcome, Step,
+        Unfit, VersionId,
+    },
     node::{Inventory, Peer, Report, Site, Timing, Told},
     task::Tasks,
 };
@@ -32,6 +38,8 @@ pub(super) struct Following {
     memory: Memory,
     /// Whether the head has told which calls have ended elsewhere.
     is_told: AtomicBool,
+    /// The calls that run here whose tasks have made calls.
+    nesting: Mutex<BTreeSet<CallId>>,
     is_leaving: AtomicBool,
     /// Whether the head needs nothing more of a node that leaves.
     may_go: AtomicBool,
@@ -56,6 +64,7 @@ impl Following {
             epoch: AtomicU64::new(0),
             memory: Arc::clone(memory),
             is_told: AtomicBool::new(false),
+            nesting: Mutex::default(),
             is_leaving: AtomicBool::new(false),
             may_go: AtomicBool::new(false),
             wake: Arc::clone(wake),
@@ -82,6 +91,10 @@ impl Following {
 
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn nesting(&self) -> MutexGuard<'_, BTreeSet<CallId>> {
+        self.nesting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn say(&self, news: &News) {
@@ -127,6 +140,11 @@ impl Following {
             Order::TakePart => {}
             Order::Forget(version) => drop(self.site.forget(version)),
             Order::Copy(missing) => self.site.fetch(missing),
+            Order::Alias { from, to, mark } => {
+                let is_here = self.site.alias(from, to, mark);
+                self.say(&if is_here { News::Copied(to) } else { News::NotCopied(to) });
+            }
+            Order::Answer(execution, answer) => self.site.answer_task(execution, answer),
             Order::Remember(history) => {
                 if history.number() > 0 && !self.is_told.swap(true, Relaxed) {
                     tracing::info!("this node remembers which calls of the program have ended");
@@ -134,15 +152,28 @@ impl Following {
                 lock(&self.memory).add(history);
             }
             Order::MayLeave => self.may_go.store(true, Relaxed),
-            Order::Assign { call, module, name, mark, arguments, in_place, manner, missing } => {
-                let Some(task) = tasks.get(&module, &name) else {
+            Order::Assign {
+                call,
+                module,
+                name,
+                mark,
+                tries,
+                reader,
+                arguments,
+                in_place,
+                manner,
+                missing,
+            } => {
+                let task = if reader.is_some() { Some(&GET) } else { tasks.get(&module, &name) };
+                let Some(task) = task else {
                     let reason = format!("a node has no task {module}::{name}");
                     return self.say(&News::Failed { call, reason });
                 };
                 let arguments = arguments.into();
                 let elsewhere = Vec::new();
-                let assignment = Assignment { call, task, mark, arguments, in_place, manner, elsewhere };
-                if self.is_leaving.load(Relaxed) {
+                let assignment =
+                    Assignment { call, task, mark, arguments, tries, reader, in_place, manner, elsewhere };
+                if self.is_leaving.load(Relaxed) && reader.is_none() {
                     let (call, unchanged) = self.site.give_back(&assignment);
                     return self.say(&News::Returned { call, unchanged });
                 }
@@ -173,11 +204,18 @@ pub(super) fn lock(memory: &Memory) -> MutexGuard<'_, History> {
 
 impl Report for Following {
     fn ended(&self, call: CallId, outcome: Outcome) {
-        // The head may be gone before it has told others.
-        match outcome {
-            Outcome::Written { .. } => lock(&self.memory).ends(call),
-            Outcome::Ignored { .. } => lock(&self.memory).ignores(call),
-            Outcome::Failed(_) | Outcome::Unfit(_) => {}
+        // The head may be gone before it has told others. It alone knows of the calls that tasks make.
+        let has_calls = self.nesting().remove(&call);
+        if call < NESTED && !has_calls {
+            match outcome {
+                Outcome::Written { .. } => lock(&self.memory).ends(call),
+                Outcome::Ignored { .. } => {
+                    let mut memory = lock(&self.memory);
+                    memory.ignores(call);
+                    memory.ends(call);
+                }
+                Outcome::Failed(_) | Outcome::Unfit(_) => {}
+            }
         }
         self.say(&match outcome {
             Outcome::Written { bytes, ns } => News::Written { call, versions: self.told(call, &bytes), ns },
@@ -217,5 +255,16 @@ impl Report for Following {
         for versions in versions.chunks(TOLD_MAX) {
             self.say(&News::HasCopies(versions.to_vec()));
         }
+    }
+
+    fn step(&self, execution: Execution, step: Step) {
+        if let Step::Begin = step {
+            self.nesting().insert(execution.call);
+        }
+        self.say(&News::Step(execution, step));
+    }
+
+    fn given_back(&self, call: CallId) {
+        self.say(&News::Returned { call, unchanged: Vec::new() });
     }
 }

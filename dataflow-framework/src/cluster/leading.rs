@@ -13,7 +13,10 @@ use tokio::sync::Notify;
 
 use super::message::{Content, News, Order, Run};
 use crate::{
-    core::{Assignment, CallId, Capacity, Frame, Graph, History, Line, Member, Outcome, Unfit, VersionId},
+    core::{
+        Answer, Assignment, CallId, Capacity, Execution, Frame, Graph, History, Line, Mark, Member, Outcome,
+        Unfit, VersionId,
+    },
     failure::{Failed, Failure},
     node::{Missing, Peer, Queue, Site, Told},
     platform::Bell,
@@ -198,6 +201,7 @@ impl Leading {
     }
 
     fn hear(&self, graph: &mut Graph, member: Member, news: News) {
+        let tasks = self.engine.site.tasks.as_deref();
         match news {
             News::TakesPart(capacity) => graph.joined(member, capacity),
             News::Holds(held) => held.into_iter().for_each(|held| graph.holds(member, held)),
@@ -223,6 +227,7 @@ impl Leading {
             News::Unable { call, missing } => graph.unable(call, member, missing),
             News::Leaves => graph.leaves(member),
             News::Returned { call, unchanged } => graph.returned(call, member, &unchanged),
+            News::Step(execution, step) => graph.step(member, execution, step, tasks),
             News::Copied(version) => graph.copied(version, member),
             News::NotCopied(version) => graph.not_copied(version, member),
             News::Unfit { call, reason, unchanged, damaged } => {
@@ -323,13 +328,16 @@ impl Known {
 
 impl Others for Followers {
     fn assign(&self, member: Member, assignment: &Assignment, missing: Vec<Missing>) {
-        let Assignment { call, task, mark, arguments, in_place, manner, elsewhere: _ } = assignment;
+        let Assignment { call, task, mark, arguments, tries, reader, in_place, manner, elsewhere: _ } =
+            assignment;
         let TaskDef { module, name, .. } = **task;
         let order = Order::Assign {
             call: *call,
             module: module.to_owned(),
             name: name.to_owned(),
             mark: *mark,
+            tries: *tries,
+            reader: *reader,
             arguments: arguments.to_vec(),
             in_place: in_place.clone(),
             manner: *manner,
@@ -344,6 +352,14 @@ impl Others for Followers {
 
     fn copy(&self, member: Member, missing: Missing) {
         self.order(member, &Order::Copy(missing));
+    }
+
+    fn alias(&self, member: Member, from: VersionId, to: VersionId, mark: Mark) {
+        self.order(member, &Order::Alias { from, to, mark });
+    }
+
+    fn answer(&self, member: Member, execution: Execution, answer: Answer) {
+        self.order(member, &Order::Answer(execution, answer));
     }
 
     fn let_go(&self, member: Member) {

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    core::{Argument, CallId, Capacity, Frame, Held, History, Manner, Mark, VersionId},
+    core::{
+        Answer, Argument, CallId, Capacity, Execution, Frame, Held, History, Manner, Mark, Step, VersionId,
+    },
     failure::Failed,
     node::{Ask, Missing, Piece, Timing, Told},
     value::{decode, encode},
@@ -50,12 +52,22 @@ pub(super) enum Order {
         module: String,
         name: String,
         mark: Mark,
+        tries: u32,
+        reader: Option<Execution>,
         arguments: Vec<Argument>,
         in_place: Vec<bool>,
         manner: Manner,
         missing: Vec<Missing>,
     },
     Forget(VersionId),
+    /// To keep one version also as another one, which has this mark.
+    Alias {
+        from: VersionId,
+        to: VersionId,
+        mark: Mark,
+    },
+    /// To tell a task what it waits for.
+    Answer(Execution, Answer),
     /// To get a version from another node, and keep it.
     Copy(Missing),
     /// To remember which calls have ended.
@@ -99,6 +111,8 @@ pub(super) enum News {
     },
     /// The node leaves soon, and wants no more calls.
     Leaves,
+    /// What the task of a call does that makes calls.
+    Step(Execution, Step),
     /// A call that has not begun on a node that leaves, and what it would have changed in place, with the sizes.
     Returned {
         call: CallId,

@@ -110,6 +110,7 @@ impl Station {
     pub(super) fn new(tasks: Tasks) -> Self {
         let platform = Platform::current();
         let queue = Arc::new(Queue::on(platform.clone()));
+        let tasks = Arc::new(tasks);
         let state = State {
             post: None,
             nodes: BTreeSet::new(),
@@ -121,9 +122,14 @@ impl Station {
             last_sight: None,
         };
         Self {
-            tasks: Arc::new(tasks),
             platform,
-            site: Arc::new(Site::new(Arc::clone(&queue), Store::limited(Room::of_node()), true)),
+            site: Arc::new(Site::new(
+                Arc::clone(&queue),
+                Store::limited(Room::of_node()),
+                Some(Arc::clone(&tasks)),
+                true,
+            )),
+            tasks,
             queue,
             memory: Memory::default(),
             is_public: AtomicBool::new(false),

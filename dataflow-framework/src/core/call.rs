@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{mark::Mark, members::Member, trouble::Unfit, version::VersionId};
+use super::{mark::Mark, members::Member, nested::Origin, trouble::Unfit, version::VersionId};
 use crate::{failure::Failure, options::Options, task::TaskDef};
 
 /// A call, by its number: calls are numbered from 0 in the order in which the program makes them. Data that the
-/// program itself brings in has a number of the same kind.
+/// program itself brings in has a number of the same kind; and calls that tasks make have [others](super::nested).
 pub(crate) type CallId = u64;
 
 /// What a call passes to its task, for one parameter.
@@ -97,6 +97,8 @@ pub(crate) enum Failing {
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) task: &'static TaskDef,
+    /// Who has made it.
+    pub(super) origin: Origin,
     pub(super) mark: Mark,
     pub(super) options: Options,
     pub(super) arguments: Arc<[Argument]>,

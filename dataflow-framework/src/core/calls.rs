@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeMap, ops::Index};
 
-use super::call::{Call, CallId};
+use super::{
+    call::{Call, CallId},
+    nested::NESTED,
+};
 
 /// The number of neighbours that are kept together. If one of them is known, there is room for all.
 const NEIGHBOURS: usize = 16;
@@ -15,6 +18,8 @@ const NEIGHBOURS: usize = 16;
 pub(super) struct Calls {
     /// By the number of the first one, divided by how many they are.
     groups: BTreeMap<u64, Box<[Option<Call>; NEIGHBOURS]>>,
+    /// Those that tasks have made, whose numbers are far apart.
+    nested: BTreeMap<CallId, Call>,
 }
 
 /// Returns the group of a call, and its place there.
@@ -26,16 +31,26 @@ fn place(id: CallId) -> (u64, usize) {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the interface is that of other maps")]
 impl Calls {
     pub(super) fn insert(&mut self, id: CallId, call: Call) {
+        if id >= NESTED {
+            self.nested.insert(id, call);
+            return;
+        }
         let (group, index) = place(id);
         self.groups.entry(group).or_default()[index] = Some(call);
     }
 
     pub(super) fn get(&self, id: &CallId) -> Option<&Call> {
+        if *id >= NESTED {
+            return self.nested.get(id);
+        }
         let (group, index) = place(*id);
         self.groups.get(&group)?[index].as_ref()
     }
 
     pub(super) fn get_mut(&mut self, id: &CallId) -> Option<&mut Call> {
+        if *id >= NESTED {
+            return self.nested.get_mut(id);
+        }
         let (group, index) = place(*id);
         self.groups.get_mut(&group)?[index].as_mut()
     }
@@ -45,6 +60,9 @@ impl Calls {
     }
 
     pub(super) fn remove(&mut self, id: &CallId) -> Option<Call> {
+        if *id >= NESTED {
+            return self.nested.remove(id);
+        }
         let (group, index) = place(*id);
         let neighbours = self.groups.get_mut(&group)?;
         let call = neighbours[index].take();
@@ -54,8 +72,13 @@ impl Calls {
         call
     }
 
-    /// Returns them in the order of the program.
+    /// Returns all: first those of the program.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (CallId, &Call)> {
+        self.of_program().chain(self.nested.iter().map(|(id, call)| (*id, call)))
+    }
+
+    /// Returns those of the program, in its order.
+    pub(super) fn of_program(&self) -> impl DoubleEndedIterator<Item = (CallId, &Call)> {
         self.groups.iter().flat_map(|(group, neighbours)| {
             let first = group * NEIGHBOURS as u64;
             let calls = neighbours.iter().enumerate();
@@ -70,7 +93,7 @@ impl Calls {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+        self.groups.is_empty() && self.nested.is_empty()
     }
 }
 

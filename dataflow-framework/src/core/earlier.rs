@@ -20,6 +20,7 @@ use super::{
     history::History,
     mark::Mark,
     members::Member,
+    nested::{NESTED, Origin},
     version::{Copies, Source, State, VersionId},
 };
 /// A version that a member keeps.
@@ -34,7 +35,7 @@ pub(crate) struct Held {
 /// What is known of a call from earlier runs of the program, before it is made in this one.
 #[derive(Debug)]
 pub(super) struct Earlier {
-    mark: Mark,
+    pub(super) mark: Mark,
     /// The versions that it has written, by their slots.
     pub(super) copies: BTreeMap<u32, Copies>,
     /// The member that runs it.
@@ -53,7 +54,7 @@ impl Graph {
     /// Tells that a member keeps a version of an earlier run.
     pub(crate) fn holds(&mut self, member: Member, held: Held) {
         let Held { version: id, mark, bytes } = held;
-        if id.call >= self.next() {
+        if self.is_to_come(id.call, mark) {
             let earlier = self.earlier(id.call, mark);
             if earlier.mark == mark {
                 let copies = earlier.copies.entry(id.slot);
@@ -72,15 +73,17 @@ impl Graph {
                 self.is_there(id, member, bytes);
                 self.forget_unless_needed(id);
             }
-            Some(known) => self.diverges(Divergence { call: id.call, was: mark, is: known }),
-            // It is not needed any more.
-            None => self.actions.push(Action::Forget(member, id)),
+            Some(known) if id.call < NESTED => {
+                self.diverges(Divergence { call: id.call, was: mark, is: known });
+            }
+            // It is not needed any more; or its task was run again, and does something else, which is noticed there.
+            Some(_) | None => self.actions.push(Action::Forget(member, id)),
         }
     }
 
     /// Tells that a member runs a call of an earlier run.
     pub(crate) fn runs(&mut self, member: Member, id: CallId, mark: Mark) {
-        if id >= self.next() {
+        if self.is_to_come(id, mark) {
             let earlier = self.earlier(id, mark);
             if earlier.mark == mark && earlier.runs_on.is_none() {
                 earlier.runs_on = Some(member);
@@ -108,10 +111,14 @@ impl Graph {
             return;
         };
         earlier.runs_on = None;
+        let root = earlier.mark.root;
         self.members.ended(member, Demand::NONE);
         match outcome {
-            Outcome::Written { .. } => self.has_ended(id),
-            Outcome::Ignored { .. } => self.is_ignored(id),
+            Outcome::Written { .. } => self.ends_in_history(id, root),
+            Outcome::Ignored { .. } => {
+                self.is_ignored(id);
+                self.ends_in_history(id, root);
+            }
             // It is tried again.
             Outcome::Failed(_) | Outcome::Unfit(_) => {}
         }
@@ -128,7 +135,56 @@ impl Graph {
         }
     }
 
+    /// Returns whether a call, or data, may be made yet in this run of the program.
+    pub(super) fn is_to_come(&self, call: CallId, mark: Mark) -> bool {
+        let Some(root) = mark.root else { return call >= self.next() };
+        let is_known =
+            self.calls.contains_key(&call) || self.versions.contains_key(&VersionId { call, slot: 0 });
+        !is_known && (root >= self.next() || self.is_unfinished(root))
+    }
+
+    /// Takes what is known of a call, or of data, that is made now within a call of the program.
+    pub(super) fn earlier_within(&mut self, root: CallId, call: CallId) -> Option<Earlier> {
+        let earlier = self.earlier.remove(&call)?;
+        if let Some(calls) = self.nests.earlier.get_mut(&root) {
+            calls.remove(&call);
+        }
+        Some(earlier)
+    }
+
+    /// Forgets what was told of calls within one of the program that has ended: they are not made again.
+    pub(super) fn earlier_is_over(&mut self, root: CallId) {
+        for call in self.nests.earlier.remove(&root).into_iter().flatten() {
+            if let Some(earlier) = self.earlier.remove(&call) {
+                if let Some(member) = earlier.runs_on {
+                    self.members.ended(member, Demand::NONE);
+                }
+                self.forget_copies(call, earlier);
+            }
+        }
+    }
+
+    /// Takes back that a member runs a call of an earlier run that was not made yet.
+    pub(super) fn runs_no_more(&mut self, member: Member, call: CallId) {
+        if let Some(earlier) = self.earlier.get_mut(&call)
+            && earlier.runs_on == Some(member)
+        {
+            earlier.runs_on = None;
+            self.members.ended(member, Demand::NONE);
+        }
+    }
+
+    fn forget_copies(&mut self, call: CallId, earlier: Earlier) {
+        for (slot, copies) in earlier.copies {
+            let version = VersionId { call, slot };
+            self.actions.extend(copies.members.into_iter().map(|member| Action::Forget(member, version)));
+        }
+    }
+
     fn earlier(&mut self, call: CallId, mark: Mark) -> &mut Earlier {
+        if let Some(root) = mark.root {
+            self.nests.earlier.entry(root).or_default().insert(call);
+        }
         let new = || Earlier { mark, copies: BTreeMap::new(), runs_on: None };
         self.earlier.entry(call).or_insert_with(new)
     }
@@ -160,10 +216,7 @@ impl Graph {
             if let Some(member) = earlier.runs_on {
                 self.members.ended(member, Demand::NONE);
             }
-            for (slot, copies) in earlier.copies {
-                let version = VersionId { call, slot };
-                self.actions.extend(copies.members.into_iter().map(|member| Action::Forget(member, version)));
-            }
+            self.forget_copies(call, earlier);
         }
     }
 
@@ -216,9 +269,32 @@ impl Graph {
 
     /// Adds what has ended to what other nodes are told.
     pub(super) fn has_ended(&mut self, id: CallId) {
-        if self.has_losses {
-            self.history.ends(id);
-            self.news.ends(id);
+        match self.calls.get(&id).map(|call| call.origin) {
+            Some(Origin::Task(within)) => self.ends_in_history(id, Some(within.root)),
+            Some(Origin::Get(_)) => {}
+            Some(Origin::Program) | None => self.ends_in_history(id, None),
+        }
+    }
+
+    /// The same for one that was made within a call of the program, or by that itself.
+    fn ends_in_history(&mut self, id: CallId, root: Option<CallId>) {
+        if !self.has_losses {
+            return;
+        }
+        for history in [&mut self.history, &mut self.news] {
+            match root {
+                Some(root) => history.ends_within(root, id),
+                None => history.ends(id),
+            }
+        }
+    }
+
+    /// Returns whether a call has ended in an earlier run.
+    pub(super) fn history_has(&self, id: CallId, origin: Origin) -> bool {
+        match origin {
+            Origin::Program => self.history.has_ended(id),
+            Origin::Task(within) => self.history.has_ended_within(within.root, id),
+            Origin::Get(_) => false,
         }
     }
 

@@ -5,6 +5,7 @@ use std::{ops::Range, sync::Arc};
 use super::{
     call::{Call, CallId, CallState, Failing, Manner},
     graph::Graph,
+    nested::Origin,
     version::{State, Version},
 };
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
 };
 
 /// Why a call has failed that was cancelled.
-const CANCELLED: &str = "it was cancelled";
+pub(super) const CANCELLED: &str = "it was cancelled";
 
 impl Manner {
     /// Returns whether a call is run at most once, so that it may change what it updates in place.
@@ -37,6 +38,8 @@ impl Graph {
     }
 
     pub(super) fn failed(&mut self, id: CallId, failure: &Failure) {
+        // The calls of another try are others.
+        self.nest_ends(id);
         let call = self.calls.get_mut(&id).expect("it was assigned");
         call.failures += 1;
         if call.failures <= call.options.retry {
@@ -46,16 +49,44 @@ impl Graph {
         }
         call.state = CallState::Worker;
         let on_failure = call.options.on_failure;
-        self.notes(id, failure, on_failure);
+        let failure = self.located(id, failure.clone());
+        self.notes(id, &failure, on_failure);
         self.has_failed(id, failure.reason());
-        self.cancel(id, failure);
+        self.cancel(id, &failure);
+    }
+
+    /// Returns a failure of a call.
+    pub(super) fn failure_of(&self, id: CallId, reason: impl Into<String>) -> Failure {
+        let task = self.calls.get(&id).map_or("", |call| call.task.name);
+        self.located(id, Failure::new(task, id, reason))
+    }
+
+    /// Returns the failure of a call with the path to it, if a task has made that.
+    pub(super) fn located(&self, id: CallId, failure: Failure) -> Failure {
+        let (mut path, mut above) = (Vec::new(), id);
+        while let Some(within) = self.within(above) {
+            path.push(within.position);
+            above = within.parent;
+        }
+        if path.is_empty() {
+            return failure;
+        }
+        path.reverse();
+        failure.at(above, path)
     }
 
     /// Notes a failure of which the program is to be told.
     pub(super) fn notes(&mut self, id: CallId, failure: &Failure, on_failure: OnFailure) {
         // A program that begins anew cancels the call again.
+        let parent = self.within(id).map(|within| within.parent);
+        let nest = parent.and_then(|parent| self.nests.by_call.get_mut(&parent));
         if self.history.failure(id) != Some(CANCELLED) {
-            self.failures.push(failure.clone());
+            match (parent, nest) {
+                (None, _) => self.failures.push(failure.clone()),
+                // The task is told that has made the call.
+                (Some(_), Some(nest)) => nest.failures.push(failure.clone()),
+                (Some(_), None) => return,
+            }
             self.observed.of(self.calls[&id].task).failed += 1;
             if on_failure == OnFailure::Fail {
                 self.fatal.get_or_insert_with(|| failure.clone());
@@ -89,6 +120,9 @@ impl Graph {
             self.unfinished -= 1;
             self.observed.gives_up(call.task, id);
             let (arguments, written) = (Arc::clone(&call.arguments), call.written(id));
+            if let Origin::Get(execution) = call.origin {
+                self.get_fails(execution, failure);
+            }
             for id in written {
                 // If the call had run before, some may be there, or not be needed any more.
                 let Some(version) = self.versions.get_mut(&id).filter(|version| !version.is_present()) else {
@@ -103,11 +137,17 @@ impl Graph {
 
     /// Cancels calls that have not begun, and what depends on them.
     pub(crate) fn cancel_all(&mut self, calls: Range<CallId>) {
+        self.cancel_each(calls);
+    }
+
+    /// Cancels calls that have not begun, what depends on them, and what the tasks of others of them make.
+    pub(super) fn cancel_each(&mut self, calls: impl IntoIterator<Item = CallId>) {
         for id in calls {
             if !self.can_be_cancelled(id) {
+                self.cancel_within(id);
                 continue;
             }
-            let failure = Failure::new(self.calls[&id].task.name, id, CANCELLED);
+            let failure = self.failure_of(id, CANCELLED);
             self.has_failed(id, failure.reason());
             self.cancel(id, &failure);
         }
@@ -118,7 +158,7 @@ impl Graph {
         let waits = |call: &&Call| matches!(call.state, CallState::Inputs(_) | CallState::Worker);
         let Some(call) = self.calls.get(&id).filter(waits) else { return false };
         let is_present = |version| self.versions.get(&version).is_some_and(Version::is_present);
-        !self.history.has_ended(id) && !call.written(id).any(is_present)
+        !self.history_has(id, call.origin) && !call.written(id).any(is_present)
     }
 
     /// Returns whether a call has not ended.

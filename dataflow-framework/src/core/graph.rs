@@ -21,6 +21,7 @@ use super::{
     levels::Levels,
     mark::Mark,
     members::{Member, Members},
+    nested::{Answer, Execution, NESTED, Nests, Origin},
     observed::Observed,
     placing::Lanes,
     ready::Ready,
@@ -53,6 +54,8 @@ pub(crate) struct Graph {
     /// What other nodes have and do since earlier runs of the program, by the calls that this one has not made yet.
     pub(super) earlier: BTreeMap<CallId, Earlier>,
     pub(super) divergence: Option<Divergence>,
+    /// The calls whose tasks make calls, and what these are.
+    pub(super) nests: Nests,
     /// The versions that are copied to a member because others leave, or to be kept.
     pub(super) copying: BTreeMap<VersionId, Member>,
     pub(super) kept: AllKept,
@@ -85,6 +88,10 @@ pub(crate) enum Action {
     Copy(Member, Source),
     /// A member that leaves has nothing that others need.
     LetGo(Member),
+    /// A member is to keep one version, the first, also as the other, which has this mark.
+    Alias(Member, VersionId, VersionId, Mark),
+    /// What the task of a call waits for on a member, in this execution of it, is decided.
+    Answer(Member, Execution, Answer),
 }
 
 /// A call that is to run.
@@ -94,6 +101,10 @@ pub(crate) struct Assignment {
     pub(crate) task: &'static TaskDef,
     pub(crate) mark: Mark,
     pub(crate) arguments: Arc<[Argument]>,
+    /// How often the call has failed before: the calls that its task makes are others each time.
+    pub(crate) tries: u32,
+    /// The execution whose task is to be given what is read; `None` if a task is to run.
+    pub(crate) reader: Option<Execution>,
     /// Whether the version of each [`Argument::Update`] may be changed in place, in their order.
     pub(crate) in_place: Vec<bool>,
     pub(crate) manner: Manner,
@@ -127,6 +138,7 @@ impl Graph {
             news: History::default(),
             earlier: BTreeMap::new(),
             divergence: None,
+            nests: Nests::default(),
             copying: BTreeMap::new(),
             kept: AllKept::default(),
             troubles: Troubles::default(),
@@ -151,18 +163,32 @@ impl Graph {
     /// If its number is not greater than those before, or a version that it reads is not known.
     pub(crate) fn call(&mut self, id: CallId, new: NewCall) {
         self.number(id);
-        let NewCall { task, number, options, arguments, writes, refused } = new;
         let mut known = None;
         if self.has_losses {
             self.forget_earlier(id);
-            self.mark = self.mark.then_call(id, number, &arguments, writes);
+            self.mark = self.mark.then_call(id, new.number, &new.arguments, new.writes);
             known = self.known_of(id, self.mark);
         }
+        self.add(id, new, self.mark, known, Origin::Program);
+    }
+
+    /// Adds a call of which nothing is known but what is told of earlier runs. Whoever makes it has one handle of each
+    /// version that it writes.
+    pub(super) fn add(
+        &mut self,
+        id: CallId,
+        new: NewCall,
+        mark: Mark,
+        mut known: Option<Earlier>,
+        origin: Origin,
+    ) {
+        let NewCall { task, options, arguments, writes, refused, .. } = new;
         let reason = self.history.failure(id);
         let refused = refused.or_else(|| reason.map(|reason| Failure::new(task.name, id, reason)));
         let call = Call {
             task,
-            mark: self.mark,
+            origin,
+            mark,
             options,
             arguments: arguments.into(),
             writes,
@@ -184,12 +210,14 @@ impl Graph {
         self.figures.depth = self.figures.depth.max(depth + 1);
         let runs_on = known.as_ref().and_then(|known| known.runs_on);
         // One that has ended, and runs, is made again.
-        let is_over = !has_failed && self.history.has_ended(id) && runs_on.is_none();
+        let is_over = !has_failed && self.history_has(id, origin) && runs_on.is_none();
         let mut copies = known.as_mut().map(|known| std::mem::take(&mut known.copies)).unwrap_or_default();
-        for version in call.written(id) {
+        for id in call.written(id) {
             let missing = if is_over { State::Gone } else { State::Awaited };
-            let state = copies.remove(&version.slot).map_or(missing, State::Present);
-            self.versions.insert(version, Version::new(state, self.mark, depth + 1));
+            let state = copies.remove(&id.slot).map_or(missing, State::Present);
+            // A task that is run again may have left some of them.
+            let version = self.versions.entry(id).and_modify(|version| version.handles += 1);
+            version.or_insert_with(|| Version::new(state, mark, depth + 1));
         }
         self.calls.insert(id, call);
         self.levels.made();
@@ -201,6 +229,7 @@ impl Graph {
             return;
         }
         self.unfinished += 1;
+        self.child_begins(id);
         for input in self.calls[&id].reads() {
             self.versions.get_mut(&input).expect("versions in use are known").readers.push(id);
         }
@@ -213,6 +242,7 @@ impl Graph {
             }
             (None, _) => self.begins_again(id),
             (Some(failure), _) => {
+                let failure = self.located(id, failure);
                 self.notes(id, &failure, options.on_failure);
                 self.cancel(id, &failure);
             }
@@ -292,7 +322,7 @@ impl Graph {
     /// Tells how a call has ended that was assigned to a member. That is passed over if it was taken from the member
     /// meanwhile.
     pub(crate) fn ended(&mut self, id: CallId, member: Member, outcome: Outcome) {
-        if id >= self.next {
+        if self.is_unmade(id) {
             return self.ended_early(id, member, &outcome);
         }
         if !self.runs_on(id, member) {
@@ -301,6 +331,8 @@ impl Graph {
             }
             return;
         }
+        // Otherwise calls that its task has made have not ended.
+        let Some(outcome) = self.of_nest(id, outcome) else { return };
         self.frees(id, member);
         match outcome {
             Outcome::Written { bytes, ns } => {
@@ -319,11 +351,21 @@ impl Graph {
         self.troubles.are_over(id);
     }
 
+    /// Returns whether a call of an earlier run was not made yet in this one.
+    fn is_unmade(&self, id: CallId) -> bool {
+        let is_nested = id >= NESTED;
+        if is_nested {
+            !self.calls.contains_key(&id) && self.earlier.contains_key(&id)
+        } else {
+            id >= self.next
+        }
+    }
+
     /// Tells that a member could not get a version for a call that was assigned to it.
     pub(crate) fn unable(&mut self, id: CallId, member: Member, missing: VersionId) {
         if self.runs_on(id, member) {
             self.is_not_to_be_had(missing);
-            self.frees(id, member);
+            self.gives_worker_back(id, member);
             self.misses_what_it_took(id, member);
             self.begins_again(id);
         }
@@ -335,10 +377,10 @@ impl Graph {
 
     /// Tells that a member has got a version.
     pub(crate) fn copied(&mut self, id: VersionId, member: Member) {
-        if !self.members.has(member) {
+        if !self.members.has(member) || self.is_named(id, member, true) {
             return;
         }
-        if id.call >= self.next {
+        if self.is_unmade(id.call) {
             return self.earlier_is_copied(id, member);
         }
         if let Some(State::Present(copies)) = self.versions.get_mut(&id).map(|version| &mut version.state) {
@@ -359,14 +401,17 @@ impl Graph {
         version.filter(|version| !version.is_with(Member::HERE)).map(|version| version.mark)
     }
 
-    fn written(&mut self, id: CallId, member: Member, bytes: &[u64]) {
+    pub(super) fn written(&mut self, id: CallId, member: Member, bytes: &[u64]) {
         let call = self.calls.get_mut(&id).expect("it was assigned");
         call.state = CallState::Done;
         self.unfinished -= 1;
         let (arguments, written) = (Arc::clone(&call.arguments), call.written(id));
         self.has_ended(id);
+        self.deepens(id);
         for (version, bytes) in written.zip(bytes) {
-            self.is_there(version, member, *bytes);
+            if !self.is_handed_on(version) {
+                self.is_there(version, member, *bytes);
+            }
         }
         self.is_over(id, &arguments);
     }
@@ -374,6 +419,8 @@ impl Graph {
     /// Forgets what nobody needs of a call that has ended.
     pub(super) fn is_over(&mut self, id: CallId, arguments: &[Argument]) {
         self.release_inputs(id, arguments);
+        self.nest_ends(id);
+        let origin = self.calls[&id].origin;
         let written = self.calls[&id].written(id);
         if !self.has_losses || self.calls[&id].writes == 0 {
             self.forget_call(id);
@@ -386,6 +433,7 @@ impl Graph {
         if self.calls.get(&id).is_some_and(|call| call.known == 0) {
             self.forget_call(id);
         }
+        self.child_ends(id, origin);
     }
 
     /// Notes that a member has a version.
@@ -426,6 +474,7 @@ impl Graph {
     /// Makes a call, which is a reader of what it reads, wait for those that are not there, and has those made again
     /// that are gone.
     pub(super) fn begins_again(&mut self, id: CallId) {
+        self.nest_stops(id);
         let arguments = Arc::clone(&self.calls[&id].arguments);
         let (mut missing, mut gone, mut failed) = (0, Vec::new(), None);
         for input in arguments.iter().flat_map(Argument::versions) {
@@ -451,8 +500,12 @@ impl Graph {
     }
 
     fn is_ready(&mut self, id: CallId) {
-        self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Worker;
-        self.waits_for_worker(id);
+        let call = self.calls.get_mut(&id).expect("it is unfinished");
+        call.state = CallState::Worker;
+        match call.origin {
+            Origin::Get(execution) => self.is_got(id, execution),
+            Origin::Program | Origin::Task(_) => self.waits_for_worker(id),
+        }
     }
 
     fn release_inputs(&mut self, id: CallId, arguments: &[Argument]) {
@@ -473,7 +526,8 @@ impl Graph {
 
     /// Assigns a call that could begin, if there are one and a member for it. Returns whether that was so.
     fn assign_one(&mut self) -> bool {
-        let open = if self.ready.len() > 0 { self.members.next() } else { None };
+        let any_is_plain = self.ready.len() > 0 || self.nests.has_ready();
+        let open = if any_is_plain { self.members.next() } else { None };
         let has_lanes = !self.lanes.is_empty();
         if open.is_none() && !has_lanes {
             return false;
@@ -492,6 +546,10 @@ impl Graph {
 
     /// Assigns the call that a member should begin next, to this member or to one with more of its data.
     fn assign_next(&mut self, member: Member) {
+        if let Some(id) = self.nests.pop(self.ready.priority()) {
+            let near = self.calls.get(&id).map(|call| self.choose(&call.arguments, member));
+            return self.assign(id, near.unwrap_or(member));
+        }
         if !self.members.are_several() {
             let id = self.ready.pop().expect("some are ready");
             return self.assign(id, member);
@@ -506,7 +564,8 @@ impl Graph {
     fn assign(&mut self, id: CallId, member: Member) {
         // It may have been cancelled since, or wait for something that was lost.
         let Some(call) = self.calls.get(&id).filter(|call| call.state == CallState::Worker) else { return };
-        let (task, mark, arguments) = (call.task, call.mark, Arc::clone(&call.arguments));
+        let (task, mark, tries, arguments) =
+            (call.task, call.mark, call.failures, Arc::clone(&call.arguments));
         let manner = self.manner(id, call);
         let has_one_run = manner.has_one_run() && call.failures == call.options.retry;
         let member = self.fit(id, member);
@@ -531,7 +590,9 @@ impl Graph {
             }
         }
         self.observed.of(task).moved_bytes += moved_bytes;
-        let assignment = Assignment { call: id, task, mark, arguments, in_place, manner, elsewhere };
+        let reader = None;
+        let assignment =
+            Assignment { call: id, task, mark, tries, reader, arguments, in_place, manner, elsewhere };
         self.actions.push(Action::Assign(member, assignment));
     }
 
@@ -562,8 +623,8 @@ impl Graph {
     }
 
     fn reorder(&mut self) {
-        let first = self.calls.iter().next().map_or(self.next, |(first, _)| first);
-        let calls = self.calls.iter().rev().map(|(id, call)| {
+        let first = self.calls.of_program().next().map_or(self.next, |(first, _)| first);
+        let calls = self.calls.of_program().rev().map(|(id, call)| {
             let versions = call.written(id).filter_map(|version| self.versions.get(&version));
             (id, call.task, versions.flat_map(|version| version.readers.iter().copied()))
         });

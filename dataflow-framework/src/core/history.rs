@@ -21,12 +21,20 @@ pub(crate) struct History {
     failed: BTreeMap<CallId, String>,
     /// The calls that have failed, and have written defaults.
     ignored: BTreeSet<CallId>,
+    /// The calls of tasks that have written what they should, by the calls of the program within which they were made,
+    /// as long as these have not ended.
+    within: BTreeMap<CallId, BTreeSet<CallId>>,
 }
 
 impl History {
     /// Returns whether a call has written what it should.
     pub(super) fn has_ended(&self, call: CallId) -> bool {
-        self.ended.range(..=call).next_back().is_some_and(|(_, end)| call < *end)
+        is_in(&self.ended, call)
+    }
+
+    /// Does the same for a call that was made within one of the program.
+    pub(super) fn has_ended_within(&self, root: CallId, call: CallId) -> bool {
+        self.within.get(&root).is_some_and(|calls| calls.contains(&call))
     }
 
     /// Returns the number of calls that have written what they should; data counts, too.
@@ -42,6 +50,14 @@ impl History {
     /// Adds a call that has written what it should.
     pub(crate) fn ends(&mut self, call: CallId) {
         self.add_range(call, call + 1);
+        self.within.remove(&call);
+    }
+
+    /// Does the same for a call that was made within one of the program, unless that has ended.
+    pub(super) fn ends_within(&mut self, root: CallId, call: CallId) {
+        if !self.has_ended(root) {
+            self.within.entry(root).or_default().insert(call);
+        }
     }
 
     /// Adds a call that has failed for good.
@@ -49,9 +65,8 @@ impl History {
         self.failed.insert(call, reason.to_owned());
     }
 
-    /// Adds a call that has failed and has written defaults.
+    /// Adds that a call has failed and has written defaults.
     pub(crate) fn ignores(&mut self, call: CallId) {
-        self.ends(call);
         self.ignored.insert(call);
     }
 
@@ -84,6 +99,11 @@ impl History {
         }
         self.failed.extend(other.failed);
         self.ignored.extend(other.ignored);
+        for (root, calls) in other.within {
+            self.within.entry(root).or_default().extend(calls);
+        }
+        let ended = &self.ended;
+        self.within.retain(|root, _| !is_in(ended, *root));
     }
 
     /// Returns it in pieces, each of which fits into a message.
@@ -101,8 +121,22 @@ impl History {
         for ignored in ignored.chunks(RANGES_MAX) {
             pieces.push(Self { ignored: ignored.iter().copied().collect(), ..Self::default() });
         }
+        let within = self.within.iter().flat_map(|(root, calls)| calls.iter().map(|call| (*root, *call)));
+        let within: Vec<_> = within.collect();
+        for within in within.chunks(RANGES_MAX) {
+            let mut piece = Self::default();
+            for (root, call) in within {
+                piece.within.entry(*root).or_default().insert(*call);
+            }
+            pieces.push(piece);
+        }
         pieces
     }
+}
+
+/// Returns whether a call is in one of the ranges.
+fn is_in(ranges: &BTreeMap<CallId, CallId>, call: CallId) -> bool {
+    ranges.range(..=call).next_back().is_some_and(|(_, end)| call < *end)
 }
 
 #[cfg(test)]
@@ -132,8 +166,11 @@ mod tests {
             history.fails(2 * call + 1, "as it was told");
         }
         history.ignores(20);
+        history.ends_within(49_999, 1 << 63);
+        // Its caller has ended.
+        history.ends_within(20, 1 << 63);
         let pieces = history.pieces();
-        assert_eq!(pieces.len(), 3 + 3 + 1);
+        assert_eq!(pieces.len(), 3 + 3 + 1 + 1);
         let mut whole = History::default();
         for piece in pieces {
             whole.add(piece);

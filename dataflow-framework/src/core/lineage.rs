@@ -14,6 +14,7 @@ use super::{
     call::{Argument, Call, CallId, CallState},
     graph::{Action, Graph},
     members::Member,
+    nested::NESTED,
     rescue::Keeping,
     version::{Source, State, VersionId},
 };
@@ -26,6 +27,7 @@ const DEATHS_MAX: u32 = 4;
 impl Graph {
     /// Tells that a member was lost, with everything that it had.
     pub(crate) fn lost(&mut self, member: Member) {
+        self.nests_are_lost(member);
         self.members.remove(member);
         self.ready.is_lost(member);
         self.earlier_is_lost(member);
@@ -71,6 +73,7 @@ impl Graph {
         }
         self.copies_are_lost(member);
         self.rescue_earlier();
+        self.names_are_lost(member);
     }
 
     /// Has a member forget what a call would have changed in place there, if it had begun.
@@ -177,11 +180,14 @@ impl Graph {
             let version = self.version_mut(id);
             version.state = State::Awaited;
             let Some(call) = self.calls.get_mut(&id.call) else {
-                // It is not forgotten, but may have been damaged before the last other copy was lost.
-                self.is_lost_for_good(
-                    id,
-                    "the program has brought it in, and the nodes are lost that had it",
-                );
+                if id.call < NESTED {
+                    // It is not forgotten, but may have been damaged before the last other copy was lost.
+                    self.is_lost_for_good(
+                        id,
+                        "the program has brought it in, and the nodes are lost that had it",
+                    );
+                }
+                // Otherwise the task brings it in again that has done so, since that was lost, too.
                 continue;
             };
             if call.state != CallState::Done {
@@ -189,6 +195,8 @@ impl Graph {
                 continue;
             }
             self.unfinished += 1;
+            self.child_begins(id.call);
+            let call = &self.calls[&id.call];
             self.figures.repeated += 1;
             self.observed.of(call.task).repeated += 1;
             let arguments = Arc::clone(&call.arguments);
@@ -218,7 +226,8 @@ impl Graph {
             let Some(version) = self.versions.get_mut(&id) else { continue };
             // What is awaited has to be known when its call ends.
             let is_copied = self.copying.contains_key(&id);
-            if version.is_needed() || is_copied || matches!(version.state, State::Awaited) {
+            let is_awaited = matches!(version.state, State::Awaited) && self.calls.contains_key(&id.call);
+            if version.is_needed() || is_copied || is_awaited {
                 continue;
             }
             // Data that the program has brought in cannot be made again.
@@ -275,5 +284,6 @@ impl Graph {
             && self.ready.len() == 0
             && self.lanes.is_empty()
             && self.unfinished == 0
+            && self.nests.by_call.is_empty()
     }
 }

@@ -13,16 +13,18 @@ pub(crate) struct Mark {
     hash: u64,
     /// The number of that call's task in the table of the program; `None` for data that it has brought in.
     pub(crate) task: Option<u32>,
+    /// The call of the program within which a task has made the call, or has brought the data in.
+    pub(crate) root: Option<CallId>,
 }
 
 impl Mark {
     /// Returns the mark of what a call writes that comes next.
-    pub(super) fn then_call(self, id: CallId, task: u32, arguments: &[Argument], writes: u32) -> Self {
+    pub(crate) fn then_call(self, id: CallId, task: u32, arguments: &[Argument], writes: u32) -> Self {
         self.then(Some(task), (id, arguments, writes))
     }
 
     /// Returns the mark of data that comes next, by the hash of its content.
-    pub(super) fn then_data(self, id: CallId, content: u64) -> Self {
+    pub(crate) fn then_data(self, id: CallId, content: u64) -> Self {
         self.then(None, (id, content))
     }
 
@@ -32,10 +34,15 @@ impl Mark {
         self.hash
     }
 
+    /// Returns the mark with which the calls of a task begin that runs for this call, whose mark this is.
+    pub(crate) fn of_calls_within(self, call: CallId) -> Self {
+        Self { root: self.root.or(Some(call)), ..self }
+    }
+
     fn then(self, task: Option<u32>, what: impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
         (self.hash, task).hash(&mut hasher);
         what.hash(&mut hasher);
-        Self { hash: hasher.finish(), task }
+        Self { hash: hasher.finish(), task, root: self.root }
     }
 }

@@ -74,6 +74,8 @@ struct Load {
     spread: u64,
     /// For which calls it is kept free.
     reserved: Option<Demand>,
+    /// The number of calls that were assigned to it, and need no worker, since their tasks wait for others.
+    lent: u64,
     /// Whether it is given no more calls, because it leaves.
     is_leaving: bool,
     /// Whether it was told that it may go.
@@ -97,6 +99,7 @@ impl Members {
             // It is given as many from now on as those of which that has the least.
             spread: self.known.values().map(|load| load.spread).min().unwrap_or(0),
             reserved: None,
+            lent: 0,
             is_leaving: false,
             may_go: false,
             rescued: 0,
@@ -175,7 +178,7 @@ impl Members {
         let anybody_stays = self.known.values().any(|load| !load.is_leaving);
         let mut gone = Vec::new();
         for (member, load) in &mut self.known {
-            let has_nothing = is_copied && load.assigned == 0;
+            let has_nothing = is_copied && load.assigned == 0 && load.lent == 0;
             if load.is_leaving && !load.may_go && (has_nothing || !anybody_stays) {
                 load.may_go = true;
                 gone.push(*member);
@@ -210,10 +213,7 @@ impl Members {
     /// Tells that a call was assigned to a member.
     pub(super) fn assigned(&mut self, member: Member, demand: Demand, is_spread: bool) {
         if let Some(load) = self.known.get_mut(&member) {
-            load.assigned += 1;
-            load.cores += u64::from(demand.cores);
-            load.memory += demand.memory;
-            load.wide += u64::from(demand.cores > 1);
+            load.takes(demand);
             load.spread += u64::from(is_spread);
         }
         self.note(member);
@@ -222,10 +222,25 @@ impl Members {
     /// Tells that a member has one call less.
     pub(super) fn ended(&mut self, member: Member, demand: Demand) {
         if let Some(load) = self.known.get_mut(&member) {
-            load.assigned -= 1;
-            load.cores -= u64::from(demand.cores);
-            load.memory -= demand.memory;
-            load.wide -= u64::from(demand.cores > 1);
+            load.has_less(demand);
+        }
+        self.note(member);
+    }
+
+    /// Tells that a call that was assigned to a member waits for others, and leaves to them what it demands.
+    pub(super) fn lends(&mut self, member: Member, demand: Demand) {
+        if let Some(load) = self.known.get_mut(&member) {
+            load.has_less(demand);
+            load.lent += 1;
+        }
+        self.note(member);
+    }
+
+    /// Tells that such a call goes on.
+    pub(super) fn takes_back(&mut self, member: Member, demand: Demand) {
+        if let Some(load) = self.known.get_mut(&member) {
+            load.takes(demand);
+            load.lent -= 1;
         }
         self.note(member);
     }
@@ -383,6 +398,20 @@ impl Members {
 }
 
 impl Load {
+    fn takes(&mut self, demand: Demand) {
+        self.assigned += 1;
+        self.cores += u64::from(demand.cores);
+        self.memory += demand.memory;
+        self.wide += u64::from(demand.cores > 1);
+    }
+
+    fn has_less(&mut self, demand: Demand) {
+        self.assigned -= 1;
+        self.cores -= u64::from(demand.cores);
+        self.memory -= demand.memory;
+        self.wide -= u64::from(demand.cores > 1);
+    }
+
     /// Returns whether its workers are kept free, and not only its memory.
     fn is_kept_free(&self) -> bool {
         self.reserved.is_some_and(|demand| demand.cores > 1)

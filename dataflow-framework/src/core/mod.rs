@@ -16,18 +16,23 @@ mod lineage;
 mod mark;
 mod members;
 mod nearness;
+mod nested;
+mod nesting;
 mod observed;
 mod placing;
 mod ready;
 mod rescue;
 mod trouble;
 mod version;
+mod waiting;
 #[cfg(test)]
 mod earlier_tests;
 #[cfg(test)]
 mod explain_tests;
 #[cfg(test)]
 mod graph_tests;
+#[cfg(test)]
+mod nested_tests;
 #[cfg(test)]
 mod placing_tests;
 #[cfg(test)]
@@ -52,6 +57,8 @@ pub(crate) use self::{
     line::{Frame, HOLD_MS, Line},
     mark::Mark,
     members::Member,
+    nested::{Answer, Execution, NESTED, Step, TaskCall, number_within},
     trouble::Unfit,
     version::{Source, VersionId},
+    waiting::GET,
 };

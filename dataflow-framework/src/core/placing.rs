@@ -9,6 +9,7 @@
 //! Calls that no member can take wait for one that can, and hold nothing up.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -19,9 +20,13 @@ use super::{
     graph::Graph,
     levels::Levels,
     members::Member,
+    nested::NESTED,
     ready::{Key, Urgency, urgency},
 };
 use crate::{options::Options, task::TaskDef};
+
+/// The level of calls that tasks have made, to which their depth is added: others wait for them that have begun.
+const NESTED_LEVEL: u32 = 1 << 31;
 
 /// The calls that wait for a worker, and may not run anywhere.
 #[derive(Debug, Default)]
@@ -51,7 +56,8 @@ impl Lanes {
     /// Orders all calls anew.
     pub(super) fn reorder(&mut self, levels: &Levels) {
         for lane in self.by_kind.values_mut() {
-            let again = |((priority, _), call): Key| (urgency(priority.0, levels.of(call)), call);
+            let level = |level, call| if call < NESTED { levels.of(call) } else { level };
+            let again = |((priority, before), call): Key| (urgency(priority.0, level(before.0, call)), call);
             lane.calls = std::mem::take(&mut lane.calls).into_iter().map(again).collect();
         }
     }
@@ -68,8 +74,12 @@ impl Graph {
     /// Adds a call to those that wait for a worker.
     pub(super) fn waits_for_worker(&mut self, id: CallId) {
         let call = &self.calls[&id];
-        let options = call.options;
-        let urgency: Urgency = urgency(options.priority, self.levels.of(id));
+        let (options, within) = (call.options, self.within(id));
+        if let Some(within) = within.filter(|_| options.are_plain()) {
+            return self.nests.is_ready(id, options.priority, within);
+        }
+        let level = within.map_or_else(|| self.levels.of(id), |within| NESTED_LEVEL + within.depth);
+        let urgency: Urgency = urgency(options.priority, level);
         if options.are_plain() {
             let nearness = self.nearness(id, &Arc::clone(&call.arguments));
             self.ready.push((urgency, id), nearness);
@@ -86,17 +96,24 @@ impl Graph {
 
     /// Notes that a call, which is known still, is not on a member any more.
     pub(super) fn frees(&mut self, id: CallId, member: Member) {
-        let demand = Demand::of(&self.calls[&id].options);
+        let demand = self.demand_of(id);
         self.members.ended(member, demand);
+    }
+
+    /// Returns what a call demands that is known.
+    pub(super) fn demand_of(&self, id: CallId) -> Demand {
+        Demand::of(&self.calls[&id].options)
     }
 
     /// Takes the most urgent call of the lanes that has a place, and returns that; but not if `open`, so that other
     /// calls have one, and the first of these is more urgent.
     pub(super) fn next_of_lanes(&mut self, open: bool) -> Option<(CallId, Member)> {
-        let plain = self.ready.first();
+        let (plain, nested) = (self.ready.first(), self.nests.priority());
         for (key, kind) in self.first_of_lanes() {
             let (demand, is_spread) = kind;
-            let is_urgent = plain.is_none_or(|plain| key < plain);
+            let ((Reverse(priority), _), _) = key;
+            let is_urgent =
+                plain.is_none_or(|plain| key < plain) && nested.is_none_or(|other| other <= priority);
             let is_reserved = self.members.is_reserved(demand);
             if open && !is_urgent && !is_reserved {
                 continue;

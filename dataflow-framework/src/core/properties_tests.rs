@@ -618,6 +618,7 @@ impl Run {
                     Action::Copy(member, source) => self.copies.push((member, source)),
                     Action::LetGo(member) => self.go(member),
                     Action::Assign(member, assignment) => self.begin(member, assignment),
+                    Action::Alias(..) | Action::Answer(..) => unreachable!("no task makes calls"),
                 }
             }
         }

@@ -213,6 +213,11 @@ impl Ready {
         meets.iter().any(|meets| self.begun.range(any(*meets)).next().is_some())
     }
 
+    /// Returns the highest priority.
+    pub(super) fn priority(&self) -> Option<i32> {
+        self.all.first().map(|((Reverse(priority), _), _)| *priority)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }

@@ -155,6 +155,9 @@ impl Graph {
 
     /// Tells that a member could not get a version that it was to copy.
     pub(crate) fn not_copied(&mut self, id: VersionId, to: Member) {
+        if self.is_named(id, to, false) {
+            return;
+        }
         if let Some(version) = self.versions.get_mut(&id) {
             version.was_read = false;
         }
@@ -179,9 +182,9 @@ impl Graph {
     /// that it would have changed in place, with their sizes.
     pub(crate) fn returned(&mut self, id: CallId, member: Member, unchanged: &[(VersionId, u64)]) {
         if !self.runs_on(id, member) {
-            return;
+            return self.runs_no_more(member, id);
         }
-        self.frees(id, member);
+        self.gives_worker_back(id, member);
         for (version, bytes) in unchanged {
             self.is_there(*version, member, *bytes);
         }

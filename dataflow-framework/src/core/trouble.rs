@@ -9,6 +9,7 @@ use super::{
     demand::Demand,
     graph::{Action, Graph},
     members::Member,
+    nested::NESTED,
     version::{State, VersionId},
 };
 use crate::failure::Failure;
@@ -126,11 +127,21 @@ impl Graph {
 
     /// Takes in that data is nowhere that the program has brought in, so that nobody can make it again.
     pub(super) fn is_lost_for_good(&mut self, id: VersionId, reason: &str) {
-        let failure = Failure::new("Data::new", id.call, reason);
+        let failure = match self.task_with_handle(id) {
+            Some(parent) => {
+                let failure =
+                    self.failure_of(parent, format!("data that it has brought in is lost: {reason}"));
+                self.nest(parent).fails.get_or_insert(failure.clone());
+                failure
+            }
+            None => Failure::new("Data::new", id.call, reason),
+        };
         let Some(version) = self.versions.get_mut(&id) else { return };
         version.state = State::Failed(failure.clone());
         let readers = version.readers.clone();
-        self.failures.push(failure.clone());
+        if id.call < NESTED {
+            self.failures.push(failure.clone());
+        }
         // Those that run have got it, or are about to tell that they have not.
         for reader in readers {
             self.cancel(reader, &failure);
@@ -147,8 +158,8 @@ impl Graph {
                 _ => false,
             });
             let State::Present(copies) = &version.state else { continue };
-            // Data that the program has brought in cannot be made again.
-            if member == Member::HERE && !self.calls.contains_key(&id.call) {
+            // Data that the program, or a task, has brought in cannot be made again.
+            if (member == Member::HERE || id.call >= NESTED) && !self.calls.contains_key(&id.call) {
                 continue;
             }
             let others = copies.members.iter().filter(|other| **other != member);

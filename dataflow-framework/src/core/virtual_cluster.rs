@@ -285,6 +285,7 @@ impl Run {
             Action::Bring(source) => self.transfer(Member::HERE, &source),
             Action::Copy(member, source) => self.transfer(member, &source),
             Action::LetGo(_) => unreachable!("nobody leaves"),
+            Action::Alias(..) | Action::Answer(..) => unreachable!("no task makes calls"),
         }
     }
 }

@@ -23,7 +23,8 @@ use super::{
 use crate::{
     core::{Assignment, Manner, Mark},
     failure::{Failed, Trouble},
-    node::run_here,
+    node::{Put, run_here},
+    program,
     task::{TaskDef, Tasks},
     value::Value,
 };
@@ -82,13 +83,22 @@ fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Ve
         call: 0,
         task,
         mark: Mark::default(),
+        tries: 0,
+        reader: None,
         arguments: Arc::from(arguments),
         in_place: Vec::new(),
         manner: Manner::default(),
         elsewhere: Vec::new(),
     };
     let deadline = left_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-    run_here(&assignment, inputs, deadline)
+    let written = run_here(&assignment, inputs, deadline)?;
+    // The head does not know of this process, so what the task has called was run here at once.
+    program::end_of_task()?;
+    let value = |put| match put {
+        Put::Value(value) => value,
+        Put::HandedOn(_) => unreachable!("its calls are not those of the graph"),
+    };
+    Ok(written.into_iter().map(value).collect())
 }
 
 /// Has this process end when the one is gone that waits for the answer: nobody else would end a task that goes on for

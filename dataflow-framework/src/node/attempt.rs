@@ -4,20 +4,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::time::Instant;
 
-use super::{deadline, invocation::Invocation};
+use super::{deadline, invocation::Invocation, nesting::Put};
 use crate::{
     core::{Assignment, Failing},
     failure::Failed,
     file::trouble,
-    isolated,
+    isolated, program,
     value::Value,
 };
 
 /// What a call has written, in the order of its versions.
 pub(super) enum Written {
-    ByTask(Vec<Value>),
+    ByTask(Vec<Put>),
     /// Its task has failed, which is to be ignored.
-    Defaults(Vec<Value>, String),
+    Defaults(Vec<Put>, String),
 }
 
 type Result<T> = std::result::Result<T, Failed>;
@@ -42,12 +42,16 @@ pub(super) fn ignores(assignment: &Assignment) -> bool {
 /// Returns what a call writes whose task has failed.
 pub(super) fn otherwise(assignment: &Assignment, inputs: Vec<Value>, failed: Failed) -> Result<Written> {
     match assignment.task.otherwise.filter(|_| ignores(assignment)) {
-        Some(otherwise) => Ok(Written::Defaults(once(assignment, inputs, otherwise)?, failed.reason)),
+        Some(otherwise) => {
+            // What the task has called is of no interest any more.
+            program::begin_again();
+            Ok(Written::Defaults(once(assignment, inputs, otherwise)?, failed.reason))
+        }
         None => Err(failed),
     }
 }
 
-fn by_task(assignment: &Assignment, inputs: Vec<Value>, deadline: Option<Instant>) -> Result<Vec<Value>> {
+fn by_task(assignment: &Assignment, inputs: Vec<Value>, deadline: Option<Instant>) -> Result<Vec<Put>> {
     let written = run_here_or_isolated(assignment, inputs, deadline);
     match (deadline, assignment.manner.timeout) {
         (Some(deadline), Some(timeout)) if Instant::now() > deadline => Err(deadline::exceeded(timeout)),
@@ -59,9 +63,12 @@ fn run_here_or_isolated(
     assignment: &Assignment,
     inputs: Vec<Value>,
     deadline: Option<Instant>,
-) -> Result<Vec<Value>> {
+) -> Result<Vec<Put>> {
     if assignment.manner.is_isolated && !isolated::is_child() {
-        let run = |inputs: Vec<Value>| isolated::run(assignment, &inputs);
+        let run = |inputs: Vec<Value>| {
+            let written = isolated::run(assignment, &inputs)?;
+            Ok(written.into_iter().map(Put::Value).collect())
+        };
         let is_checked = assignment.manner.is_checked;
         return deadline::during(deadline, || if is_checked { twice(&inputs, run) } else { run(inputs) });
     }
@@ -73,7 +80,7 @@ pub(crate) fn run_here(
     assignment: &Assignment,
     inputs: Vec<Value>,
     deadline: Option<Instant>,
-) -> Result<Vec<Value>> {
+) -> Result<Vec<Put>> {
     let run = |inputs| once(assignment, inputs, assignment.task.run);
     let (written, in_trouble) = trouble::during(|| {
         deadline::during(deadline, || {
@@ -88,18 +95,23 @@ fn once(
     assignment: &Assignment,
     inputs: Vec<Value>,
     run: fn(&mut Invocation<'_>) -> Result<()>,
-) -> Result<Vec<Value>> {
+) -> Result<Vec<Put>> {
     let mut call = Invocation::new(assignment, inputs);
     // What it changes is its own, and dropped with it.
     let run = AssertUnwindSafe(|| run(&mut call));
-    catch_unwind(run).unwrap_or_else(|panic| Err(Failed::panicked(&*panic)))?;
+    catch_unwind(run).unwrap_or_else(|panic| {
+        // A task that makes calls was ended.
+        let ended = panic.downcast::<Failed>().map(|failed| *failed);
+        Err(ended.unwrap_or_else(|panic| Failed::panicked(&*panic)))
+    })?;
     Ok(call.into_written())
 }
 
 /// Runs the task twice, and compares what it writes.
-fn twice(inputs: &[Value], run: impl Fn(Vec<Value>) -> Result<Vec<Value>>) -> Result<Vec<Value>> {
+fn twice(inputs: &[Value], run: impl Fn(Vec<Value>) -> Result<Vec<Put>>) -> Result<Vec<Put>> {
     let before: Vec<_> = inputs.iter().map(Value::fingerprint_now).collect();
     let first = run(inputs.to_vec())?;
+    program::begin_again();
     let second = run(inputs.to_vec()).map_err(|Failed { reason, .. }| {
         Failed::of(format!("it was run twice, and failed the second time: {reason}"))
     })?;
@@ -112,7 +124,11 @@ fn twice(inputs: &[Value], run: impl Fn(Vec<Value>) -> Result<Vec<Value>>) -> Re
         )));
     }
     let all = first.len();
-    let differs = |(first, second): (&Value, &Value)| first.fingerprint_now() != second.fingerprint_now();
+    let differs = |(first, second): (&Put, &Put)| match (first, second) {
+        (Put::Value(first), Put::Value(second)) => first.fingerprint_now() != second.fingerprint_now(),
+        (Put::HandedOn(first), Put::HandedOn(second)) => first != second,
+        _ => true,
+    };
     match first.iter().zip(&second).position(differs) {
         Some(differs) => Err(Failed::of(format!(
             "it was run twice on the same data, and number {} of the {all} values that it writes is not the same. It has \

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{attempt, deadline::Deadline, ledger::Use, queue::Continues, site::Site, stopwatch::Lap};
+use super::{
+    attempt, deadline::Deadline, ledger::Use, nesting::Running, queue::Continues, site::Site, stopwatch::Lap,
+};
 use crate::{
     core::{Assignment, Outcome},
+    program,
     value::Value,
 };
 
@@ -31,7 +34,10 @@ impl Begun {
     /// Runs it to its end, and tells that.
     pub(crate) fn run(self) -> Continues {
         let Self { site, epoch, assignment, inputs, uses, deadline, mut watch, since, lap } = self;
-        let written = attempt::run(&assignment, inputs, deadline);
+        let Assignment { call, mark, tries, manner, .. } = assignment;
+        let running =
+            Running { site: Arc::clone(&site), epoch, call, mark, tries, is_checked: manner.is_checked };
+        let (written, nest) = program::within(running, || attempt::run(&assignment, inputs, deadline));
         site.store.release(uses);
         let is_late = watch.take().is_some_and(|deadline| !deadline.meet());
         if is_late {
@@ -41,15 +47,22 @@ impl Begun {
             return Continues::Elsewhere;
         }
         let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let outcome = site.outcome(&assignment, written, ns);
-        let (call, mark) = (assignment.call, assignment.mark);
-        let is_well = matches!(outcome, Outcome::Written { .. });
+        let is_over = nest.is_some_and(|execution| !site.waits.goes_on(execution));
+        let outcome = if is_over { None } else { Some(site.outcome(&assignment, nest, written, ns)) };
+        let is_well = matches!(outcome, Some(Outcome::Written { .. }));
         // Its inputs are not in use any more when the next call is assigned.
         drop(assignment);
         if let Some(lap) = lap {
             site.tell_timing(epoch, site.stopwatch.ends(&lap, ns, is_well));
         }
-        site.tell(epoch, (call, mark), outcome);
+        match outcome {
+            Some(outcome) => site.tell(epoch, (call, mark), nest.is_some(), outcome),
+            None => site.is_run_again(epoch, call),
+        }
+        // Not all of the call: it may run again by now.
+        if let Some(execution) = nest {
+            site.waits.end(execution);
+        }
         Continues::Here
     }
 

@@ -5,6 +5,8 @@ use std::{slice, sync::Arc, vec};
 use crate::{
     core::{Argument, Assignment, VersionId},
     failure::Failed,
+    node::Put,
+    program::{self, Data},
     value::{Datum, Value, decode},
 };
 
@@ -15,7 +17,7 @@ pub struct Invocation<'a> {
     arguments: slice::Iter<'a, Argument>,
     /// What it reads, and which versions that is.
     inputs: vec::IntoIter<(Value, VersionId)>,
-    written: Vec<Value>,
+    written: Vec<Put>,
 }
 
 impl<'a> Invocation<'a> {
@@ -26,7 +28,7 @@ impl<'a> Invocation<'a> {
     }
 
     /// Returns what the task has written.
-    pub(crate) fn into_written(self) -> Vec<Value> {
+    pub(crate) fn into_written(self) -> Vec<Put> {
         self.written
     }
 
@@ -83,6 +85,15 @@ impl<'a> Invocation<'a> {
 
     /// Puts what was written.
     pub fn put<T: Datum>(&mut self, value: T) {
-        self.written.push(Value::new(value));
+        self.written.push(program::put(Value::new(value)));
+    }
+
+    /// Puts what a call writes that the task has made.
+    ///
+    /// # Errors
+    /// If another one has made it.
+    pub fn hand_on<T: Datum>(&mut self, data: &Data<T>) -> Result<(), Failed> {
+        self.written.push(data.handed_on()?);
+        Ok(())
     }
 }

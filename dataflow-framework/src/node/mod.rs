@@ -9,6 +9,8 @@ mod invocation;
 mod ledger;
 #[cfg(test)]
 mod ledger_tests;
+mod lending;
+mod nesting;
 mod pieces;
 mod queue;
 mod room;
@@ -18,6 +20,7 @@ mod stopwatch;
 mod store;
 #[cfg(test)]
 mod store_tests;
+mod waits;
 
 /// Another node, as the runtime names it.
 pub(crate) use taskwork::NodeId as Peer;
@@ -31,11 +34,13 @@ pub(crate) use self::{
     attempt::run_here,
     deadline::exceeded,
     fetches::{Ask, Missing, Piece},
+    nesting::{Put, Running, end},
     queue::{Crew, Queue},
     room::{Room, shown as shown_bytes},
     site::{Inventory, Report, Site},
     small::Told,
     stopwatch::Timing,
     store::Store,
+    waits::Given,
 };
 pub use self::{deadline::time_left, invocation::Invocation, room::set_store};

@@ -12,18 +12,22 @@ use tokio::time::Instant;
 use super::{
     begun::Begun,
     deadline::{Deadline, Deadlines},
+    lending::Seat,
     site::Site,
 };
 use crate::{
-    core::Assignment,
+    core::{Assignment, NESTED},
     platform::{Bell, Platform},
 };
+
+/// The number of threads beyond the workers that stay although they have nothing to do.
+const SPARE_MAX: usize = 4;
 
 /// The calls that wait for a thread. Their number is bounded by the graph, which assigns them.
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
-    changed: Bell,
+    pub(super) changed: Bell,
     deadlines: Arc<Deadlines>,
     pub(crate) platform: Platform,
 }
@@ -56,12 +60,18 @@ pub(crate) enum Continues {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     waiting: VecDeque<Waiting>,
-    /// The number of threads that wait.
-    idle: usize,
+    /// The number of calls that run at a time.
+    workers: usize,
+    /// The number of threads that run a call which does not wait.
+    pub(super) busy: usize,
+    /// The number of threads whose tasks wait for calls.
+    pub(super) lent: usize,
+    /// The number of threads that wait for a call.
+    pub(super) idle: usize,
     /// The number of threads, without those that were left to calls that take too long.
-    threads: usize,
+    pub(super) threads: usize,
     is_over: bool,
 }
 
@@ -71,14 +81,20 @@ impl Queue {
         Self { platform, ..Self::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a call of a site.
     pub(crate) fn push(&self, site: Arc<Site>, epoch: u64, assignment: Assignment) {
         let mut state = self.lock();
-        state.waiting.push_back(Waiting { site, epoch, assignment });
+        let waiting = Waiting { site, epoch, assignment };
+        // What tasks call is awaited by tasks that have begun.
+        if waiting.assignment.call < NESTED {
+            state.waiting.push_back(waiting);
+        } else {
+            state.waiting.push_front(waiting);
+        }
         let is_awaited = state.idle > 0;
         drop(state);
         if is_awaited {
@@ -93,8 +109,14 @@ impl Queue {
             if state.is_over {
                 return None;
             }
-            if let Some(next) = state.waiting.pop_front() {
+            if state.busy < state.workers
+                && let Some(next) = state.waiting.pop_front()
+            {
+                state.busy += 1;
                 return Some(next);
+            }
+            if state.idle >= state.workers + SPARE_MAX {
+                return None;
             }
             state.idle += 1;
             state = self.changed.wait(&self.state, state);
@@ -143,12 +165,12 @@ impl Queue {
         if self.lock().threads == 0 {
             return None;
         }
-        let queue = Arc::downgrade(self);
+        let (queue, seat) = (Arc::downgrade(self), Seat::current());
         let passed = move || {
-            passed();
             let Some(queue) = queue.upgrade() else { return };
-            queue.ends_thread();
-            if let Err(error) = queue.work("task worker in place of another") {
+            let is_to_be_replaced = queue.leaves(seat.as_ref());
+            passed();
+            if is_to_be_replaced && let Err(error) = queue.work("task worker in place of another") {
                 tracing::error!(%error, "no thread could be started in the place of one whose call takes too long");
             }
         };
@@ -162,7 +184,7 @@ impl Queue {
     }
 
     /// Starts a thread that runs calls.
-    fn work(self: &Arc<Self>, name: &str) -> io::Result<()> {
+    pub(super) fn work(self: &Arc<Self>, name: &str) -> io::Result<()> {
         #[cfg(feature = "simulation")]
         if let Platform::Simulated(simulated) = &self.platform {
             self.lock().threads += 1;
@@ -171,10 +193,12 @@ impl Queue {
         }
         let queue = Arc::clone(self);
         let work = move || {
+            let _seat = Seat::take();
             while let Some(next) = queue.next() {
                 if next.run() == Continues::Elsewhere {
                     return;
                 }
+                queue.lock().busy -= 1;
             }
             queue.ends_thread();
         };
@@ -227,6 +251,7 @@ impl Crew {
     /// If a thread cannot be started.
     pub(crate) fn start(queue: &Arc<Queue>, workers: usize) -> io::Result<Self> {
         let crew = Self { queue: Arc::clone(queue), is_awaited: true };
+        queue.lock().workers = workers;
         for number in 0..workers {
             queue.work(&format!("task worker {number}"))?;
         }

@@ -19,16 +19,20 @@ use super::{
     begun::Begun,
     deadline::{self, Deadline},
     fetches::{Arrived, Ask, Fetches, GivenUp, Missing, Piece},
+    nesting::Put,
     queue::Queue,
     stopwatch::{Stopwatch, Timing},
     store::{Inputs, Lacking, Store},
+    waits::Waits,
 };
 #[cfg(feature = "simulation")]
 use crate::simulation::Seen;
 use crate::{
-    core::{Argument, Assignment, CallId, Held, Mark, Outcome, Unfit, VersionId},
+    core::{Argument, Assignment, CallId, Execution, Held, Lack, Mark, Outcome, Step, Unfit, VersionId},
     failure::{Failed, Failure, Trouble},
     node::Peer,
+    options::Options,
+    task::Tasks,
     value::Value,
 };
 
@@ -57,12 +61,32 @@ pub(crate) trait Report: Send + Sync {
 
     /// Asks which of these copies others have, too, so that they can be dropped here.
     fn has_copies(&self, versions: Vec<VersionId>);
+
+    /// Returns the options of a call that a task makes, as far as they count here.
+    fn counting(&self, options: Options) -> Options {
+        options
+    }
+
+    /// Returns what a call demands that a task makes, and no node will ever have.
+    fn lacks(&self, _options: &Options) -> Option<Lack> {
+        None
+    }
+
+    /// Tells what the task of a call does that makes calls.
+    fn step(&self, execution: Execution, step: Step);
+
+    /// Tells that a call which runs here has to be run again.
+    fn given_back(&self, call: CallId);
 }
 
 /// What a node does for a program.
 pub(crate) struct Site {
     pub(super) store: Store,
-    queue: Arc<Queue>,
+    pub(super) queue: Arc<Queue>,
+    /// The tasks of the program.
+    pub(crate) tasks: Option<Arc<Tasks>>,
+    /// What tasks wait for that make calls.
+    pub(super) waits: Waits,
     fetches: Mutex<Fetches>,
     /// The versions that are being encoded for others.
     prepares: Mutex<BTreeSet<VersionId>>,
@@ -70,7 +94,7 @@ pub(crate) struct Site {
     /// The node, as others name it.
     name: OnceLock<Peer>,
     /// Whether versions may be moved, so that their sizes are of interest.
-    has_peers: bool,
+    pub(super) has_peers: bool,
     is_over: AtomicBool,
     /// Times the calls of which that is asked for.
     pub(super) stopwatch: Stopwatch,
@@ -84,6 +108,8 @@ struct Duty {
     report: Option<Weak<dyn Report>>,
     /// The calls that run, if there are other nodes to know of them.
     running: BTreeMap<CallId, Mark>,
+    /// Those that have made calls, which have to be run again in another run.
+    nesting: BTreeSet<CallId>,
 }
 
 /// What a site has when a run begins.
@@ -99,10 +125,13 @@ pub(crate) struct Inventory {
 pub(crate) type Returned = (CallId, Vec<(VersionId, u64)>);
 
 impl Site {
-    pub(crate) fn new(queue: Arc<Queue>, store: Store, has_peers: bool) -> Self {
+    /// Creates what a node does for a program with these tasks; `None` if it calls any.
+    pub(crate) fn new(queue: Arc<Queue>, store: Store, tasks: Option<Arc<Tasks>>, has_peers: bool) -> Self {
         Self {
             store,
             queue,
+            tasks,
+            waits: Waits::default(),
             fetches: Mutex::default(),
             prepares: Mutex::default(),
             duty: Mutex::default(),
@@ -151,6 +180,10 @@ impl Site {
         let mut duty = self.duty();
         duty.epoch += 1;
         duty.report = Some(report);
+        for call in std::mem::take(&mut duty.nesting) {
+            duty.running.remove(&call);
+        }
+        self.waits.end_all();
         // A call that ends now is still in the one, or already in the other.
         let running = duty.running.iter().map(|(call, mark)| (*call, *mark)).collect();
         let epoch = duty.epoch;
@@ -161,6 +194,21 @@ impl Site {
     /// Runs no more calls. Those that run go on to their end, of which nobody is told.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Relaxed);
+        self.waits.end_all();
+    }
+
+    /// Notes that the task of a call makes calls. Returns who is told of them, and whether the run of the program is
+    /// still the one that has assigned it.
+    pub(super) fn nests(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
+        let mut duty = self.duty();
+        let is_current = duty.epoch == epoch;
+        if is_current {
+            duty.nesting.insert(call);
+        } else {
+            duty.running.remove(&call);
+        }
+        let report = duty.report.as_ref().and_then(Weak::upgrade);
+        (report.filter(|_| !self.is_over.load(Relaxed)), is_current)
     }
 
     /// Takes in a version.
@@ -204,7 +252,7 @@ impl Site {
             self.stopwatch.assigned(assignment.call, Instant::now());
         }
         if missing.is_empty() {
-            return self.queue.push(Arc::clone(self), epoch, assignment);
+            return self.run_or_give(epoch, assignment);
         }
         let mut fetches = self.fetches();
         if self.duty().epoch != epoch {
@@ -227,7 +275,7 @@ impl Site {
             }
         }
         if let Some(assignment) = ready {
-            self.queue.push(Arc::clone(self), epoch, assignment);
+            self.run_or_give(epoch, assignment);
         }
     }
 
@@ -303,7 +351,7 @@ impl Site {
             if assignment.manner.is_timed {
                 self.stopwatch.arrived(assignment.call, Instant::now());
             }
-            self.queue.push(Arc::clone(self), epoch, assignment);
+            self.run_or_give(epoch, assignment);
         }
     }
 
@@ -332,7 +380,7 @@ impl Site {
             Ok(inputs) => inputs,
             Err(Lacking::Room(failed)) => {
                 let outcome = self.unfit(&assignment, failed);
-                self.tell(epoch, (call, mark), outcome);
+                self.tell(epoch, (call, mark), false, outcome);
                 return None;
             }
             Err(Lacking::Version(missing)) => {
@@ -359,13 +407,22 @@ impl Site {
     pub(super) fn outcome(
         &self,
         assignment: &Assignment,
+        nest: Option<Execution>,
         written: Result<Written, Failed>,
         ns: u64,
     ) -> Outcome {
         let Assignment { call, task, mark, .. } = *assignment;
-        let put = |written: Vec<Value>| -> Result<Vec<u64>, Failed> {
+        let put = |written: Vec<Put>| -> Result<Vec<u64>, Failed> {
             let slots = 0..u32::try_from(written.len()).unwrap_or(u32::MAX);
-            let bytes = (0..).zip(written).map(|(slot, value)| {
+            let mut handed_on = Vec::new();
+            let bytes = (0..).zip(written).map(|(slot, put)| {
+                let value = match put {
+                    Put::Value(value) => value,
+                    Put::HandedOn(version) => {
+                        handed_on.push((slot, version));
+                        return 0;
+                    }
+                };
                 let bytes = if self.has_sizes() { value.size() } else { 0 };
                 self.keep(VersionId { call, slot }, value, mark, bytes, false);
                 bytes
@@ -374,10 +431,14 @@ impl Site {
             let relieved = self.store.relieve().inspect_err(|_| {
                 slots.for_each(|slot| drop(self.store.forget(VersionId { call, slot })));
             });
-            relieved.map(|()| bytes).map_err(|failed| {
+            relieved.map_err(|failed| {
                 let reason = format!("what it has written cannot be kept: {}", failed.reason);
                 Failed { reason, ..failed }
-            })
+            })?;
+            if let (Some(execution), Some(report)) = (nest.filter(|_| !handed_on.is_empty()), self.report()) {
+                report.step(execution, Step::HandOn(handed_on));
+            }
+            Ok(bytes)
         };
         let outcome = written.and_then(|written| {
             Ok(match written {
@@ -417,11 +478,19 @@ impl Site {
     }
 
     /// Tells how a call has ended.
-    pub(super) fn tell(&self, epoch: u64, (call, mark): (CallId, Mark), outcome: Outcome) {
+    pub(super) fn tell(&self, epoch: u64, (call, mark): (CallId, Mark), has_calls: bool, outcome: Outcome) {
         #[cfg(feature = "simulation")]
         self.queue.platform.see(|| Seen::ran(call, &outcome));
         let (report, is_current) = self.ends(epoch, call);
         let Some(report) = report else { return };
+        if has_calls && !is_current {
+            // The present run of the program does not know its calls, and has it run again.
+            if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = &outcome {
+                let written = (0..).zip(bytes).map(|(slot, _)| VersionId { call, slot });
+                written.for_each(|version| drop(self.forget(version)));
+            }
+            return;
+        }
         if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = &outcome
             && !is_current
         {
@@ -432,6 +501,11 @@ impl Site {
             report.holds((0..).zip(bytes).map(held).collect());
         }
         report.ended(call, outcome);
+    }
+
+    /// Takes in that the task of a call has ended that has to be run again.
+    pub(super) fn is_run_again(&self, epoch: u64, call: CallId) {
+        drop(self.ends(epoch, call));
     }
 
     /// Sets the deadline of a call that begins. If it passes, the call has failed, and its thread is left to it.
@@ -451,8 +525,10 @@ impl Site {
             let task = assignment.task.name;
             tracing::warn!(task, call, ?timeout, "a call has taken too long; its thread is left to it");
             let written = attempt::otherwise(&assignment, inputs, deadline::exceeded(timeout));
-            let outcome = site.outcome(&assignment, written, 0);
-            site.tell(epoch, (call, mark), outcome);
+            let outcome = site.outcome(&assignment, None, written, 0);
+            let has_calls = site.duty().nesting.contains(&call);
+            site.waits.end_of(call);
+            site.tell(epoch, (call, mark), has_calls, outcome);
         });
         (Some(deadline), watched)
     }
@@ -478,6 +554,7 @@ impl Site {
         if self.has_peers {
             duty.running.remove(&call);
         }
+        duty.nesting.remove(&call);
         let report = duty.report.as_ref().and_then(Weak::upgrade);
         (report.filter(|_| !self.is_over.load(Relaxed)), duty.epoch == epoch)
     }

@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn only_what_is_small_goes_with_the_news() {
-        let site = Site::new(Arc::default(), Store::default(), true);
+        let site = Site::new(Arc::default(), Store::default(), None, true);
         let small = put(&site, version(0), vec![7; 10]);
         let large = put(&site, version(1), vec![7; 1 << 10]);
         assert!(small <= SMALL_BYTES_MAX && large > SMALL_BYTES_MAX);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_comes_with_an_order_is_not_asked_for() {
-        let site = Site::new(Arc::default(), Store::default(), true);
+        let site = Site::new(Arc::default(), Store::default(), None, true);
         put(&site, version(0), vec![7; 10]);
         let missing = |slot, content| Missing {
             version: version(slot),

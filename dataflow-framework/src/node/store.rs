@@ -128,6 +128,14 @@ impl Store {
         entry.map(|entry| entry.value.clone())
     }
 
+    /// Keeps a version also as another one. Returns whether it is here.
+    pub(super) fn alias(&self, from: VersionId, to: VersionId, mark: Mark) -> bool {
+        let known = self.lock().get(&from).map(|Entry { value, bytes, .. }| (value.apart(), *bytes));
+        let Some((value, bytes)) = known else { return false };
+        self.put(to, value, mark, bytes, false);
+        true
+    }
+
     /// Forgets a version, and returns it: to drop a large value takes a while.
     pub(crate) fn forget(&self, version: VersionId) -> Option<Value> {
         let mut versions = self.lock();

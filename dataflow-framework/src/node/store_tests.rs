@@ -49,6 +49,8 @@ fn reads(arguments: Vec<Argument>, in_place: Vec<bool>) -> Assignment {
         call: 1_000,
         task: &TASK,
         mark: Mark::default(),
+        tries: 0,
+        reader: None,
         arguments: arguments.into(),
         in_place,
         manner: Manner::default(),

@@ -25,6 +25,7 @@ const DATA_MAX: usize = 10_000;
 #[must_use = "a call is made when it is submitted"]
 pub struct Calling {
     flow: Rc<Flow>,
+    position: u64,
     id: CallId,
     task: &'static TaskDef,
     /// The number of the task in the table of the program.
@@ -44,15 +45,16 @@ impl Calling {
     pub fn of(task: &'static TaskDef, options: Options) -> Self {
         let flow = Flow::current();
         let number = flow.number_of(task);
-        let options = flow.engine.counting(options);
+        let options = flow.counting(options);
         let refused = refusal(task, number.is_some(), options);
-        let lacks = || {
-            flow.engine.lacks(&options).map(|lack| format!("it needs {lack}; all nodes are in this process"))
-        };
+        let lacks =
+            || flow.lacks(&options).map(|lack| format!("it needs {lack}; all nodes are in this process"));
         let refused = refused.or_else(lacks);
-        let id = flow.number();
+        let position = flow.position();
+        let id = flow.number(position);
         Self {
             flow,
+            position,
             id,
             task,
             number: number.unwrap_or_default(),
@@ -124,8 +126,7 @@ impl Calling {
 
     /// Passes a large copy as data of its own, so that calls stay small.
     fn bring(&mut self, bytes: Vec<u8>) {
-        let version = VersionId { call: self.flow.number(), slot: 0 };
-        self.flow.engine.bring(version.call, Value::from_encoded(bytes));
+        let version = self.flow.bring(Value::from_encoded(bytes));
         self.arguments.push(Argument::Read(version));
         self.dropped.push(version);
     }
@@ -138,12 +139,14 @@ impl Calling {
 
     /// Makes the call.
     pub fn submit(self) {
-        let Self { flow, id, task, number, options, mut arguments, writes, dropped, refused, .. } = self;
+        let Self {
+            flow, position, id, task, number, options, mut arguments, writes, dropped, refused, ..
+        } = self;
         let refused = refused.map(|reason| Failure::new(task.name, id, reason));
         if refused.is_some() {
             arguments.clear();
         }
-        flow.engine.call(id, NewCall { task, number, options, arguments, writes, refused }, &dropped);
+        flow.call(position, NewCall { task, number, options, arguments, writes, refused }, &dropped);
     }
 }
 

@@ -4,6 +4,7 @@ use std::{
     fmt,
     marker::PhantomData,
     ops::{Deref, DerefMut},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -11,6 +12,7 @@ use super::flow::{Flow, Handle};
 use crate::{
     core::VersionId,
     failure::{Failed, Failure},
+    node::Put,
     value::{Datum, Value},
 };
 
@@ -26,6 +28,18 @@ use crate::{
 /// let data = Data::new(1);
 /// std::thread::spawn(move || data.get());
 /// ```
+///
+/// Nor is it data of a task, which has handles of nothing but what it has brought in and called itself. So no task can
+/// wait for what another one will write that waits for it.
+///
+/// ```compile_fail
+/// use dataflow_framework::{Data, Failure, task};
+///
+/// #[task]
+/// fn waits(for_what: Data<u64>) -> Result<u64, Failure> {
+///     Ok(*for_what.get()?)
+/// }
+/// ```
 pub struct Data<T> {
     pub(super) handle: Handle,
     of: PhantomData<fn() -> T>,
@@ -39,9 +53,8 @@ impl<T: Datum> Data<T> {
     /// Brings a value in. Assigned to a handle, it replaces what that named, without waiting for it.
     pub fn new(value: T) -> Self {
         let flow = Flow::current();
-        let id = flow.number();
-        flow.engine.bring(id, Value::new(value));
-        Self::of(Handle::counted(&flow, VersionId { call: id, slot: 0 }))
+        let version = flow.bring(Value::new(value));
+        Self::of(Handle::counted(&flow, version))
     }
 
     /// Waits for the value, and returns it.
@@ -50,7 +63,7 @@ impl<T: Datum> Data<T> {
     /// If it will never be there, because a call has failed; or a [`File`](crate::File) that was made elsewhere cannot
     /// be written here.
     pub fn get(&self) -> Result<Ref<T>, Failure> {
-        let value = self.handle.flow.engine.get(self.handle.version)?;
+        let value = self.handle.flow.get(self.handle.version)?;
         Ok(Ref(value.read().map_err(|failed| self.unreadable(failed))?))
     }
 
@@ -60,9 +73,20 @@ impl<T: Datum> Data<T> {
     /// # Errors
     /// If it will never be there, because a call has failed; or it cannot be copied.
     pub fn get_mut(&mut self) -> Result<RefMut<'_, T>, Failure> {
-        let value = self.handle.flow.engine.get(self.handle.version)?;
+        let value = self.handle.flow.get(self.handle.version)?;
         let value = value.own().map_err(|failed| self.unreadable(failed))?;
         Ok(RefMut { value: Some(value), data: self })
+    }
+
+    /// Returns what the task on this thread hands on with it.
+    ///
+    /// # Errors
+    /// If another one has made it; or it will never be there, and is needed at once.
+    pub(crate) fn handed_on(&self) -> Result<Put, Failed> {
+        if !Rc::ptr_eq(&self.handle.flow, &Flow::current()) {
+            return Err(Failed::of("it returns data that was not made by it, or what it has called"));
+        }
+        self.handle.flow.hand_on(self.handle.version)
     }
 
     fn unreadable(&self, Failed { reason, .. }: Failed) -> Failure {
@@ -123,10 +147,9 @@ impl<T: Datum> DerefMut for RefMut<'_, T> {
 
 impl<T: Datum> Drop for RefMut<'_, T> {
     fn drop(&mut self) {
-        let flow = &self.data.handle.flow;
-        let id = flow.number();
-        flow.engine.bring(id, Value::new(self.value.take().expect("it is there until now")));
-        self.data.handle = Handle::counted(&std::rc::Rc::clone(flow), VersionId { call: id, slot: 0 });
+        let flow = Rc::clone(&self.data.handle.flow);
+        let version = flow.bring(Value::new(self.value.take().expect("it is there until now")));
+        self.data.handle = Handle::counted(&flow, version);
     }
 }
 

@@ -12,16 +12,20 @@ use std::{
 use super::recorder::Recorder;
 use crate::{
     core::{
-        Action, Assignment, CallId, Capacity, Demand, Divergence, Graph, Held, History, Input, Lack, Member,
-        NewCall, Outcome, Source, VersionId,
+        Action, Answer, Assignment, CallId, Capacity, Demand, Divergence, Execution, Graph, Held, History,
+        Input, Lack, Mark, Member, NewCall, Outcome, Source, Step, VersionId,
     },
     failure::Failure,
     figures::Figures,
     node::{Inventory, Missing, Peer, Queue, Report, Site, Store, Timing},
     options::Options,
     platform::Bell,
+    task::Tasks,
     value::Value,
 };
+
+/// The number of calls that may be assigned where the program runs each of them at once.
+const SEQUENTIAL: u32 = 1 << 30;
 
 /// The calls of one program, and its data.
 pub(crate) struct Engine {
@@ -52,6 +56,12 @@ pub(crate) trait Others: Send + Sync {
 
     /// Has a node get a version from others.
     fn copy(&self, member: Member, missing: Missing);
+
+    /// Has a node keep one version also as another one, which has this mark.
+    fn alias(&self, member: Member, from: VersionId, to: VersionId, mark: Mark);
+
+    /// Tells a task on a node what it waits for.
+    fn answer(&self, member: Member, execution: Execution, answer: Answer);
 
     /// Tells a node that it may leave.
     fn let_go(&self, member: Member);
@@ -105,13 +115,21 @@ impl State {
 
 impl Engine {
     /// Creates an engine for the threads of a queue. Without workers each call is run at once, by the program itself.
-    pub(crate) fn new(queue: Arc<Queue>, store: Store, workers: usize, ahead_max: usize) -> Arc<Self> {
+    pub(crate) fn new(
+        queue: Arc<Queue>,
+        store: Store,
+        workers: usize,
+        ahead_max: usize,
+        tasks: Option<Arc<Tasks>>,
+    ) -> Arc<Self> {
         let is_sequential = workers == 0;
-        let capacity = Capacity::of_workers(u32::try_from(workers.max(1)).unwrap_or(u32::MAX));
+        // A call that the program runs itself is run within the one that has made it.
+        let workers = if is_sequential { SEQUENTIAL } else { u32::try_from(workers).unwrap_or(u32::MAX) };
+        let capacity = Capacity::of_workers(workers);
         let mut graph = Graph::new(false);
         graph.joined(Member::HERE, capacity.clone());
         let most = (!is_sequential).then_some(capacity);
-        let site = Arc::new(Site::new(Arc::clone(&queue), store, false));
+        let site = Arc::new(Site::new(Arc::clone(&queue), store, tasks, false));
         Self { is_sequential, most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
@@ -394,6 +412,8 @@ impl Engine {
                 }
                 (Action::Assign(Member::HERE, assignment), _) => {
                     let missing = assignment.elsewhere.iter().map(|source| self.missing(source)).collect();
+                    // What is missing is asked for at once.
+                    after.brings |= !assignment.elsewhere.is_empty();
                     self.site.assign(self.epoch.load(Relaxed), assignment, missing);
                     after.assigned += 1;
                 }
@@ -404,6 +424,17 @@ impl Engine {
                     self.may_go.store(true, Relaxed);
                     after.brings = true;
                 }
+                (Action::Alias(Member::HERE, from, to, mark), _) => {
+                    let is_here = self.site.alias(from, to, mark);
+                    debug_assert!(is_here, "it is here as far as the graph knows");
+                }
+                (Action::Answer(Member::HERE, execution, answer), _) => {
+                    self.site.answer_task(execution, answer);
+                }
+                (Action::Alias(member, from, to, mark), Some(others)) => others.alias(member, from, to, mark),
+                (Action::Answer(member, execution, answer), Some(others)) => {
+                    others.answer(member, execution, answer);
+                }
                 (Action::Forget(member, version), Some(others)) => others.forget(member, version),
                 (Action::Assign(member, assignment), Some(others)) => {
                     let missing = assignment.elsewhere.iter().map(|source| self.to_send(source)).collect();
@@ -411,9 +442,7 @@ impl Engine {
                 }
                 (Action::Copy(member, source), Some(others)) => others.copy(member, self.to_send(&source)),
                 (Action::LetGo(member), Some(others)) => others.let_go(member),
-                (Action::Forget(..) | Action::Assign(..) | Action::Copy(..) | Action::LetGo(_), None) => {
-                    unreachable!("everything is here")
-                }
+                (_, None) => unreachable!("everything is here"),
             }
         }
         after
@@ -509,5 +538,21 @@ impl Report for Engine {
 
     fn has_copies(&self, versions: Vec<VersionId>) {
         self.change(|graph| graph.has_copies(Member::HERE, versions));
+    }
+
+    fn counting(&self, options: Options) -> Options {
+        Self::counting(self, options)
+    }
+
+    fn lacks(&self, options: &Options) -> Option<Lack> {
+        Self::lacks(self, options)
+    }
+
+    fn step(&self, execution: Execution, step: Step) {
+        self.change(|graph| graph.step(Member::HERE, execution, step, self.site.tasks.as_deref()));
+    }
+
+    fn given_back(&self, call: CallId) {
+        self.change(|graph| graph.returned(call, Member::HERE, &[]));
     }
 }

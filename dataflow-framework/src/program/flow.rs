@@ -1,40 +1,108 @@
-//! The flow of calls that the program on this thread makes.
+//! The flow of calls that the program, or the task, on this thread makes.
 
 use std::{
     cell::{Cell, RefCell},
+    ops::Range,
     rc::Rc,
     sync::Arc,
 };
 
-use super::engine::Engine;
+use super::{engine::Engine, nested::Nested};
 use crate::{
-    core::{CallId, VersionId},
-    node::Store,
+    core::{CallId, Execution, Lack, NewCall, VersionId},
+    failure::{Failed, Failure},
+    node::{Put, Running, Store},
+    options::Options,
     task::{TaskDef, Tasks},
+    value::Value,
 };
 
-/// The calls of a program, in their order. It stays on the thread of the program, so that calls have an order.
+/// The calls of a program, or of a task, in their order. It stays on its thread, so that calls have an order.
 pub(crate) struct Flow {
-    pub(crate) engine: Arc<Engine>,
+    maker: Maker,
     /// The tasks that it may call; `None` for any.
     tasks: Option<Arc<Tasks>>,
-    /// The number of the next call.
-    next: Cell<CallId>,
+    /// The position of what it does next.
+    next: Cell<u64>,
+}
+
+/// Who makes the calls.
+enum Maker {
+    Program(Arc<Engine>),
+    Task(Nested),
 }
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Flow>>> = const { RefCell::new(None) };
+    static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
+}
+
+/// Runs the task of a call on this thread. Returns also the execution if the task has made calls.
+pub(crate) fn within<R>(running: Running, task: impl FnOnce() -> R) -> (R, Option<Execution>) {
+    let before = (CURRENT.take(), RUNNING.replace(Some(running)));
+    // The task does not panic: that was caught.
+    let result = task();
+    let flow = CURRENT.replace(before.0);
+    RUNNING.set(before.1);
+    let execution = flow.and_then(|flow| flow.end());
+    (result, execution)
+}
+
+/// Lets the task of the call on this thread begin anew: it is to make the same calls once more.
+pub(crate) fn begin_again() {
+    if let Some(flow) = CURRENT.take()
+        && let Maker::Task(nested) = &flow.maker
+    {
+        nested.end();
+        if let Some(execution) = nested.execution() {
+            nested.running().site.ends_execution(execution);
+        }
+        RUNNING.set(Some(nested.running().clone()));
+    }
+}
+
+/// Returns how the task on this thread writes a value. If it has made calls, that is data that it hands on: its call ends
+/// when these have, and nobody may see before what it has written.
+pub(crate) fn put(value: Value) -> Put {
+    let flow = CURRENT.with_borrow(Option::clone);
+    let has_calls =
+        |flow: &Rc<Flow>| matches!(&flow.maker, Maker::Task(nested) if nested.execution().is_some());
+    match flow.filter(has_calls) {
+        Some(flow) => Put::HandedOn(flow.bring(value)),
+        None => Put::Value(value),
+    }
+}
+
+/// Ends a task whose calls were run at once, since nobody else knows of them.
+///
+/// # Errors
+/// The first of their failures of which the task was not told.
+pub(crate) fn end_of_task() -> Result<(), Failed> {
+    let flow = CURRENT.with_borrow(Option::clone);
+    flow.map_or(Ok(()), |flow| flow.wait_for_all()).map_err(|failure| Failed::of(failure.to_string()))
 }
 
 impl Flow {
     pub(crate) fn new(engine: Arc<Engine>, tasks: Option<Arc<Tasks>>) -> Rc<Self> {
-        Rc::new(Self { engine, tasks, next: Cell::new(0) })
+        Rc::new(Self { maker: Maker::Program(engine), tasks, next: Cell::new(0) })
     }
 
     /// Returns the flow of this thread. Outside of a workflow it is one whose calls are run at once.
     pub(crate) fn current() -> Rc<Self> {
-        let at_once = || Self::new(Engine::new(Arc::default(), Store::default(), 0, usize::MAX), None);
-        CURRENT.with_borrow_mut(|current| Rc::clone(current.get_or_insert_with(at_once)))
+        CURRENT.with_borrow_mut(|current| Rc::clone(current.get_or_insert_with(Self::of_thread)))
+    }
+
+    fn of_thread() -> Rc<Self> {
+        match RUNNING.take() {
+            Some(running) => {
+                let tasks = running.site.tasks.clone();
+                Rc::new(Self { maker: Maker::Task(Nested::new(running)), tasks, next: Cell::new(0) })
+            }
+            None => {
+                let engine = Engine::new(Arc::default(), Store::default(), 0, usize::MAX, None);
+                Self::new(engine, None)
+            }
+        }
     }
 
     /// Makes it the flow of this thread, until the result is dropped.
@@ -42,19 +110,132 @@ impl Flow {
         Entered { before: CURRENT.replace(Some(Rc::clone(self))) }
     }
 
-    /// Returns the number that the next call will have.
-    pub(crate) fn next(&self) -> CallId {
+    /// Ends the flow of a task. Returns the execution if calls were made.
+    fn end(&self) -> Option<Execution> {
+        match &self.maker {
+            Maker::Program(_) => None,
+            Maker::Task(nested) => {
+                nested.end();
+                nested.execution()
+            }
+        }
+    }
+
+    /// Returns the position of what it does next.
+    pub(crate) fn next(&self) -> u64 {
         self.next.get()
     }
 
-    /// Gives a number to the next call.
-    pub(crate) fn number(&self) -> CallId {
+    /// Gives a position to what it does next.
+    pub(crate) fn position(&self) -> u64 {
         self.next.replace(self.next.get() + 1)
+    }
+
+    /// Returns the number of the call, or of the data, at a position.
+    pub(crate) fn number(&self, position: u64) -> CallId {
+        match &self.maker {
+            Maker::Program(_) => position,
+            Maker::Task(nested) => nested.number(position),
+        }
     }
 
     /// Returns the number of a task in the program's table; `None` if it may not be called.
     pub(crate) fn number_of(&self, task: &TaskDef) -> Option<u32> {
         self.tasks.as_ref().map_or(Some(0), |tasks| tasks.number(task))
+    }
+
+    /// Makes a call, and then drops handles.
+    pub(crate) fn call(&self, position: u64, call: NewCall, dropped: &[VersionId]) {
+        match &self.maker {
+            Maker::Program(engine) => engine.call(position, call, dropped),
+            Maker::Task(nested) => nested.call(position, call, dropped),
+        }
+    }
+
+    /// Brings data in. Returns its version, of which there is one handle.
+    pub(crate) fn bring(&self, value: Value) -> VersionId {
+        let position = self.position();
+        match &self.maker {
+            Maker::Program(engine) => engine.bring(position, value),
+            Maker::Task(nested) => nested.bring(position, value),
+        }
+        VersionId { call: self.number(position), slot: 0 }
+    }
+
+    /// Returns the options of a call as far as they count where it is run.
+    pub(crate) fn counting(&self, options: Options) -> Options {
+        match &self.maker {
+            Maker::Program(engine) => engine.counting(options),
+            Maker::Task(nested) => nested.counting(options),
+        }
+    }
+
+    /// Returns what a call demands that no node will ever have.
+    pub(crate) fn lacks(&self, options: &Options) -> Option<Lack> {
+        match &self.maker {
+            Maker::Program(engine) => engine.lacks(options),
+            Maker::Task(nested) => nested.lacks(options),
+        }
+    }
+
+    /// Returns how a task writes a version of which it has a handle.
+    ///
+    /// # Errors
+    /// If the task runs where nobody knows of its calls, and what it hands on is not there.
+    pub(crate) fn hand_on(&self, version: VersionId) -> Result<Put, Failed> {
+        match &self.maker {
+            Maker::Program(_) => {
+                self.get(version).map(Put::Value).map_err(|failure| Failed::of(failure.to_string()))
+            }
+            Maker::Task(_) => Ok(Put::HandedOn(version)),
+        }
+    }
+
+    fn retain(&self, version: VersionId) {
+        match &self.maker {
+            Maker::Program(engine) => engine.retain(version),
+            Maker::Task(nested) => nested.retain(version),
+        }
+    }
+
+    fn release(&self, version: VersionId) {
+        match &self.maker {
+            Maker::Program(engine) => engine.release(version),
+            Maker::Task(nested) => nested.release(version),
+        }
+    }
+
+    /// Waits for a version, and returns it.
+    pub(crate) fn get(&self, version: VersionId) -> Result<Value, Failure> {
+        match &self.maker {
+            Maker::Program(engine) => engine.get(version),
+            Maker::Task(nested) => nested.get(version),
+        }
+    }
+
+    /// Waits until the calls at these positions have ended. Returns the first of their failures, of all of which the
+    /// program, or the task, counts as told.
+    pub(crate) fn wait_for(&self, positions: Range<u64>) -> Result<(), Failure> {
+        match &self.maker {
+            Maker::Program(engine) => engine.wait_for(positions),
+            Maker::Task(nested) => nested.wait_for(positions),
+        }
+    }
+
+    /// Waits until all calls have ended. Returns the first failure of which the program, or the task, was not told.
+    pub(crate) fn wait_for_all(&self) -> Result<(), Failure> {
+        match &self.maker {
+            Maker::Program(engine) => engine.wait_for_all(),
+            Maker::Task(nested) => nested.wait_for(0..self.next()),
+        }
+    }
+
+    /// Cancels the calls at these positions that have not begun.
+    pub(crate) fn cancel(&self, positions: Range<u64>) {
+        match &self.maker {
+            Maker::Program(engine) => engine.cancel(positions),
+            Maker::Task(nested) => nested.cancel(positions),
+        }
     }
 }
 
@@ -90,13 +271,13 @@ impl Handle {
 
 impl Clone for Handle {
     fn clone(&self) -> Self {
-        self.flow.engine.retain(self.version);
+        self.flow.retain(self.version);
         Self::counted(&self.flow, self.version)
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.flow.engine.release(self.version);
+        self.flow.release(self.version);
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Range, rc::Rc};
 
 use super::flow::Flow;
-use crate::{core::CallId, failure::Failure};
+use crate::failure::Failure;
 
 /// Waits until all calls have ended that the program has made so far.
 ///
@@ -29,7 +29,7 @@ use crate::{core::CallId, failure::Failure};
 /// # Ok::<(), dataflow_framework::WorkflowError>(())
 /// ```
 pub fn barrier() -> Result<(), Failure> {
-    Flow::current().engine.wait_for_all()
+    Flow::current().wait_for_all()
 }
 
 /// Makes the calls of a closure a group, and returns it beside what the closure returns. Groups may contain others.
@@ -66,7 +66,7 @@ pub fn group<R>(calls: impl FnOnce() -> R) -> (Group, R) {
 /// Calls that are waited for, or cancelled, together. See [`group`].
 pub struct Group {
     flow: Rc<Flow>,
-    calls: Range<CallId>,
+    calls: Range<u64>,
 }
 
 impl Group {
@@ -76,13 +76,13 @@ impl Group {
     /// The first failure of a call of the group; the program counts as told of all of them. What was cancelled has not
     /// failed.
     pub fn wait(&self) -> Result<(), Failure> {
-        self.flow.engine.wait_for(self.calls.clone())
+        self.flow.wait_for(self.calls.clone())
     }
 
     /// Cancels the calls of the group that have not begun, and with them all that depends on them: whoever reads what
     /// they would have written is told so. Calls that run go on to their end.
     pub fn cancel(&self) {
-        self.flow.engine.cancel(self.calls.clone());
+        self.flow.cancel(self.calls.clone());
     }
 }
 

@@ -5,6 +5,7 @@ mod data;
 mod engine;
 mod flow;
 mod group;
+mod nested;
 mod observing;
 mod recorder;
 mod reduce;
@@ -20,5 +21,5 @@ pub use self::{
 };
 pub(crate) use self::{
     engine::{Engine, Others, Stopped},
-    flow::Flow,
+    flow::{Flow, begin_again, end_of_task, put, within},
 };

@@ -157,13 +157,17 @@ impl Workflow {
         let Self { tasks, workers, calls_ahead_max, store_bytes, is_checked } = self;
         let queue = Arc::default();
         let store = store_bytes.map_or_else(Store::default, |bytes| Store::limited(Room::Bytes(bytes)));
-        let engine = Engine::new(Arc::clone(&queue), store, workers, calls_ahead_max);
+        let tasks = Arc::new(tasks);
+        let engine =
+            Engine::new(Arc::clone(&queue), store, workers, calls_ahead_max, Some(Arc::clone(&tasks)));
         if is_checked {
             engine.check();
         }
         // Ends the threads also when the program panics.
         let _crew = Crew::start(&queue, workers).map_err(WorkflowError::Thread)?;
-        let flow = Flow::new(Arc::clone(&engine), Some(Arc::new(tasks)));
+        // Tasks that wait for calls must not be waited for.
+        let _ended = EndsSite(&engine);
+        let flow = Flow::new(Arc::clone(&engine), Some(tasks));
         let whole = AssertUnwindSafe(|| {
             let returned = {
                 let _entered = flow.enter();
@@ -181,5 +185,14 @@ impl Workflow {
                 None => resume_unwind(panic),
             },
         }
+    }
+}
+
+/// Ends what is done for a program when it is dropped.
+struct EndsSite<'a>(&'a Engine);
+
+impl Drop for EndsSite<'_> {
+    fn drop(&mut self) {
+        self.0.site.end();
     }
 }

@@ -1,0 +1,510 @@
+//! What tasks do that make calls, step by step, and how they end. See `nested.rs`.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use super::{
+    call::{CallId, CallState, NewCall, Outcome},
+    demand::Demand,
+    failing::CANCELLED,
+    graph::{Action, Graph},
+    members::Member,
+    nested::{Answer, Execution, Nest, Origin, Step, TaskCall, Within, number_within},
+    version::{Copies, State, Version, VersionId},
+    waiting::UNKNOWN,
+};
+use crate::{
+    failure::Failure,
+    task::{TaskDef, Tasks},
+};
+
+impl Graph {
+    /// Takes in what the task of a call does that runs on a member. It is passed over if that is another execution than
+    /// the present one.
+    pub(crate) fn step(&mut self, member: Member, execution: Execution, step: Step, tasks: Option<&Tasks>) {
+        let Execution { call: parent, .. } = execution;
+        if let Step::Begin = step {
+            return self.nest_begins(member, execution);
+        }
+        let is_present = |nest: &Nest| nest.runs == Some((member, execution)) && nest.outcome.is_none();
+        if !self.nests.by_call.get(&parent).is_some_and(is_present) {
+            return;
+        }
+        match step {
+            Step::Begin => {}
+            Step::Call(call, dropped) => {
+                self.makes_call(parent, call, tasks);
+                for version in dropped {
+                    self.drops(parent, version);
+                }
+            }
+            Step::Bring { position, bytes, content } => {
+                self.brings(parent, member, position, (bytes, content));
+            }
+            Step::Retain(version) => {
+                self.takes_handle(parent, version);
+                self.version_mut(version).handles += 1;
+            }
+            Step::Release(version) => self.drops(parent, version),
+            Step::Get(version) => self.gets(member, execution, version),
+            Step::Got => self.has_got(parent),
+            Step::Wait(calls, is_told) => self.awaits(member, execution, calls, is_told),
+            Step::Cancel(calls) => self.cancels(parent, calls),
+            Step::HandOn(versions) => self.nest(parent).handed_on = versions,
+        }
+    }
+
+    /// Returns what is known of a call whose task makes calls.
+    pub(super) fn nest(&mut self, parent: CallId) -> &mut Nest {
+        self.nests.by_call.get_mut(&parent).expect("its task makes calls")
+    }
+
+    /// Returns the call whose task has brought data in, or has called others that read it.
+    pub(super) fn task_with_handle(&self, data: VersionId) -> Option<CallId> {
+        let has = |nest: &Nest| nest.handles.contains_key(&data) || nest.left.contains_key(&data);
+        let with_handle = self.nests.by_call.iter().find(|(_, nest)| has(nest)).map(|(id, _)| *id);
+        let reader = || self.versions.get(&data)?.readers.iter().find_map(|reader| self.within(*reader));
+        with_handle.or_else(|| Some(reader()?.parent)).filter(|id| self.nests.by_call.contains_key(id))
+    }
+
+    fn nest_begins(&mut self, member: Member, execution: Execution) {
+        let Execution { call: parent, .. } = execution;
+        if !self.runs_on(parent, member) {
+            return self.actions.push(Action::Answer(member, execution, Answer::Over));
+        }
+        self.nest_stops(parent);
+        let mark = self.calls[&parent].mark.of_calls_within(parent);
+        let depth = self.depth_of(parent);
+        let nest = self.nests.by_call.entry(parent).or_default();
+        nest.runs = Some((member, execution));
+        (nest.mark, nest.depth) = (mark, depth);
+    }
+
+    /// Returns the number of calls of the longest chain that ends with this one.
+    fn depth_of(&self, id: CallId) -> u64 {
+        let reads = self.calls[&id].reads().map(|read| self.versions[&read].depth);
+        reads.max().unwrap_or(0) + 1
+    }
+
+    /// Notes the depth of what a call has written that a task has made: what it reads may have been handed on meanwhile
+    /// by a task that has called others.
+    pub(super) fn deepens(&mut self, id: CallId) {
+        if self.within(id).is_none() {
+            return;
+        }
+        let depth = self.depth_of(id);
+        self.figures.depth = self.figures.depth.max(depth);
+        for id in self.calls[&id].written(id) {
+            if let Some(version) = self.versions.get_mut(&id) {
+                version.depth = version.depth.max(depth);
+            }
+        }
+    }
+
+    /// Returns where a call belongs that a task has made.
+    pub(super) fn within(&self, id: CallId) -> Option<Within> {
+        match self.calls.get(&id)?.origin {
+            Origin::Task(within) => Some(within),
+            Origin::Program | Origin::Get(_) => None,
+        }
+    }
+
+    fn makes_call(&mut self, parent: CallId, call: TaskCall, tasks: Option<&Tasks>) {
+        let TaskCall { position, number, task, mut options, arguments, writes, refused } = call;
+        let above = &self.calls[&parent];
+        let (tries, priority) = (above.failures, above.options.priority);
+        options.priority = options.priority.saturating_add(priority);
+        let (root, depth) = self.within(parent).map_or((parent, 0), |within| (within.root, within.depth));
+        let within = Within { parent, root, position, depth: depth + 1 };
+        let id = number_within(parent, tries, position);
+        let task = task.or_else(|| tasks?.numbered(number));
+        let nest = self.nest(parent);
+        let mark = nest.mark.then_call(id, number, &arguments, writes);
+        nest.mark = mark;
+        let is_cancelled = nest.is_cancelled;
+        for slot in 0..writes {
+            *nest.handles.entry(VersionId { call: id, slot }).or_default() += 1;
+        }
+        if self.is_made(id, writes) {
+            if self.mark_of(id) != Some(mark) {
+                self.makes_others(parent, position, task);
+            }
+            return self.takes_over(parent, id, writes);
+        }
+        let task = task.unwrap_or(&UNKNOWN);
+        let cancelled = is_cancelled.then(|| "it was cancelled".to_owned());
+        let refused = refused.or(cancelled).map(|reason| Failure::new(task.name, id, reason));
+        let known = self.earlier_within(root, id);
+        let differs = known.as_ref().is_some_and(|known| known.mark != mark);
+        if let Some(member) = known.as_ref().filter(|_| differs).and_then(|known| known.runs_on) {
+            self.members.ended(member, Demand::NONE);
+        }
+        let new = NewCall { task, number, options, arguments, writes, refused };
+        let left = self.is_left(parent, id, writes);
+        self.add(id, new, mark, known.filter(|known| known.mark == mark), Origin::Task(within));
+        // A handle of an earlier execution is one of this.
+        for version in left {
+            self.version_mut(version).handles -= 1;
+        }
+        if differs {
+            self.makes_others(parent, position, Some(task));
+        }
+    }
+
+    /// Returns whether a call of this number, or everything that it writes, is there.
+    fn is_made(&self, id: CallId, writes: u32) -> bool {
+        let has = |slot| self.versions.contains_key(&VersionId { call: id, slot });
+        self.calls.contains_key(&id) || (writes > 0 && (0..writes).all(has))
+    }
+
+    fn mark_of(&self, id: CallId) -> Option<super::Mark> {
+        let call = self.calls.get(&id).map(|call| call.mark);
+        call.or_else(|| self.versions.get(&VersionId { call: id, slot: 0 }).map(|version| version.mark))
+    }
+
+    /// Takes the handles of a call that an earlier execution has made.
+    fn takes_over(&mut self, parent: CallId, id: CallId, writes: u32) {
+        let left = self.is_left(parent, id, writes);
+        let written = || (0..writes).map(|slot| VersionId { call: id, slot });
+        let known = written().find_map(|id| self.versions.get(&id));
+        let Some((mark, depth)) = known.map(|version| (version.mark, version.depth)) else { return };
+        let mut states = written().filter_map(|id| self.versions.get(&id)).map(|version| &version.state);
+        let failed = states.find(|state| matches!(state, State::Failed(_))).cloned();
+        let again = failed.unwrap_or(State::Gone);
+        if let State::Failed(failure) = &again
+            && failure.reason() != CANCELLED
+        {
+            let failure = failure.clone();
+            self.nest(parent).failures.push(failure);
+        }
+        for id in written().filter(|id| !left.contains(id)) {
+            if let Some(version) = self.versions.get_mut(&id) {
+                version.handles += 1;
+                continue;
+            }
+            // It was forgotten, but not another one of the call.
+            self.versions.insert(id, Version::new(again.clone(), mark, depth));
+            if let Some(call) = self.calls.get_mut(&id.call) {
+                call.known += 1;
+            }
+        }
+    }
+
+    /// Removes the handles of a call from those that earlier executions have left, one of each version, and returns
+    /// which there were.
+    fn is_left(&mut self, parent: CallId, id: CallId, writes: u32) -> Vec<VersionId> {
+        let nest = self.nest(parent);
+        let written = (0..writes).map(|slot| VersionId { call: id, slot });
+        written.filter(|version| take_one(&mut nest.left, *version)).collect()
+    }
+
+    fn brings(&mut self, parent: CallId, member: Member, position: u64, (bytes, content): (u64, u64)) {
+        let tries = self.calls[&parent].failures;
+        let root = self.within(parent).map_or(parent, |within| within.root);
+        let id = number_within(parent, tries, position);
+        let version = VersionId { call: id, slot: 0 };
+        let nest = self.nest(parent);
+        let mark = nest.mark.then_data(id, content);
+        nest.mark = mark;
+        *nest.handles.entry(version).or_default() += 1;
+        let is_left = take_one(&mut nest.left, version);
+        let earlier = self.earlier_within(root, id);
+        if let Some(known) = self.versions.get_mut(&version) {
+            known.handles += u32::from(!is_left);
+            if known.mark != mark {
+                self.makes_others(parent, position, None);
+            }
+            return self.is_there(version, member, bytes);
+        }
+        let mut copies = Copies { members: vec![member], bytes };
+        let earlier = earlier.filter(|earlier| earlier.mark == mark);
+        let others = earlier.into_iter().flat_map(|earlier| earlier.copies.into_values());
+        others.flat_map(|copies| copies.members).for_each(|member| copies.add(member));
+        let depth = self.nest(parent).depth;
+        self.versions.insert(version, Version::new(State::Present(copies), mark, depth));
+    }
+
+    fn takes_handle(&mut self, parent: CallId, version: VersionId) {
+        *self.nest(parent).handles.entry(version).or_default() += 1;
+    }
+
+    fn drops(&mut self, parent: CallId, version: VersionId) {
+        if take_one(&mut self.nest(parent).handles, version) {
+            self.release(version);
+        }
+    }
+
+    /// Notes that a task makes other calls than when it was run before, so that what others have of it is of no use.
+    fn makes_others(&mut self, parent: CallId, position: u64, task: Option<&'static TaskDef>) {
+        let what =
+            task.map_or("data that it brings in".to_owned(), |task| format!("a call of `{}`", task.name));
+        let reason = format!(
+            "it was run again, and makes other calls than before: number {position} of what it does is {what} now, and \
+             was something else, or had other arguments. It has to be a function of what it reads; clocks, random \
+             numbers, and the order of a `HashMap` are usual reasons why it is not"
+        );
+        let failure = self.failure_of(parent, reason);
+        self.nest(parent).fails.get_or_insert(failure);
+    }
+
+    /// Notes that a call that a task has made is to run.
+    pub(super) fn child_begins(&mut self, id: CallId) {
+        if let Some(Within { parent, position, .. }) = self.within(id)
+            && let Some(nest) = self.nests.by_call.get_mut(&parent)
+        {
+            nest.unfinished.insert(position, id);
+        }
+    }
+
+    /// Notes that a call has ended. If a task has made it, that may have waited for it.
+    pub(super) fn child_ends(&mut self, id: CallId, origin: Origin) {
+        match origin {
+            Origin::Task(Within { parent, position, .. }) => {
+                if let Some(nest) = self.nests.by_call.get_mut(&parent) {
+                    nest.unfinished.remove(&position);
+                    self.looks_at_waiting(parent);
+                    self.completes(parent);
+                }
+            }
+            Origin::Program => self.earlier_is_over(id),
+            Origin::Get(_) => {}
+        }
+    }
+
+    /// Notes that the task of a call has to be run again, if it makes calls: these go on, and its handles are kept
+    /// until it makes them again.
+    pub(super) fn nest_stops(&mut self, id: CallId) {
+        let Some(nest) = self.nests.by_call.get_mut(&id) else { return };
+        for (version, number) in std::mem::take(&mut nest.handles) {
+            *nest.left.entry(version).or_default() += number;
+        }
+        let (get, lends, runs) = (nest.get.take(), nest.lends, nest.runs);
+        *nest = Nest {
+            left: std::mem::take(&mut nest.left),
+            unfinished: std::mem::take(&mut nest.unfinished),
+            is_cancelled: nest.is_cancelled,
+            ..Nest::default()
+        };
+        if let Some((member, execution)) = runs {
+            if lends {
+                let demand = self.demand_of(id);
+                self.members.takes_back(member, demand);
+            }
+            // It may go on there nevertheless.
+            self.actions.push(Action::Answer(member, execution, Answer::Over));
+        }
+        if let Some(get) = get {
+            self.forget_get(get);
+        }
+    }
+
+    /// Stops the tasks that make calls and run on a member that is lost.
+    pub(super) fn nests_are_lost(&mut self, member: Member) {
+        let on_it = |nest: &Nest| nest.runs.is_some_and(|(on, _)| on == member);
+        let lost = self.nests.by_call.iter().filter(|(_, nest)| on_it(nest)).map(|(id, _)| *id);
+        for id in lost.collect::<Vec<_>>() {
+            self.nest_stops(id);
+        }
+    }
+
+    /// Forgets what the task of a call has made that has ended, or failed: what has not begun of it is cancelled.
+    pub(super) fn nest_ends(&mut self, id: CallId) {
+        self.nest_stops(id);
+        let Some(Nest { left, unfinished, .. }) = self.nests.by_call.remove(&id) else { return };
+        for child in unfinished.into_values() {
+            self.abandons(child);
+        }
+        for (version, number) in left {
+            let known = self.version_mut(version);
+            known.handles -= number;
+            // Nobody brings it in any more.
+            if matches!(known.state, State::Awaited) && !self.calls.contains_key(&version.call) {
+                self.version_mut(version).state = State::Gone;
+            }
+            self.forget_unless_needed(version);
+        }
+    }
+
+    /// Cancels a call whose task's caller has ended, or what that makes if it runs.
+    fn abandons(&mut self, id: CallId) {
+        let Some(call) = self.calls.get(&id) else { return };
+        if let CallState::Inputs(_) | CallState::Worker = call.state {
+            let failure = self.failure_of(id, "the call has ended whose task has made it");
+            return self.cancel(id, &failure);
+        }
+        self.cancel_within(id);
+    }
+
+    /// Cancels the calls that the task of a call makes.
+    pub(super) fn cancel_within(&mut self, id: CallId) {
+        let Some(nest) = self.nests.by_call.get_mut(&id) else { return };
+        nest.is_cancelled = true;
+        let calls: Vec<_> = nest.unfinished.values().copied().collect();
+        self.cancel_each(calls);
+    }
+
+    fn cancels(&mut self, parent: CallId, positions: Range<u64>) {
+        let calls: Vec<_> = self.nest(parent).unfinished.range(positions).map(|(_, id)| *id).collect();
+        self.cancel_each(calls);
+    }
+
+    /// Takes in how the task of a call has ended. Returns that if the call has ended so, too: otherwise its calls have
+    /// not.
+    pub(super) fn of_nest(&mut self, id: CallId, outcome: Outcome) -> Option<Outcome> {
+        if let Some(Origin::Get(_)) = self.calls.get(&id).map(|call| call.origin) {
+            // It tells itself that it has what it waits for.
+            return None;
+        }
+        let Some(nest) = self.nests.by_call.get_mut(&id).filter(|nest| nest.runs.is_some()) else {
+            return Some(outcome);
+        };
+        if let Outcome::Unfit(_) = outcome {
+            // It is run again elsewhere, and makes the same calls.
+            self.has_worker(id);
+            return Some(outcome);
+        }
+        let Outcome::Written { .. } = outcome else {
+            self.has_worker(id);
+            self.nest(id).runs = None;
+            self.nest_ends(id);
+            return Some(outcome);
+        };
+        nest.outcome = Some(outcome);
+        self.lends_worker(id);
+        self.completes(id);
+        None
+    }
+
+    /// Ends a call whose task has ended, if all calls of that have, too.
+    fn completes(&mut self, id: CallId) {
+        let Some(nest) = self.nests.by_call.get_mut(&id) else { return };
+        let Some((member, _)) = nest.runs.filter(|_| nest.outcome.is_some() && nest.unfinished.is_empty())
+        else {
+            return;
+        };
+        let handed_on = nest.handed_on.clone();
+        let is_awaited = |version: &VersionId| matches!(self.versions[version].state, State::Awaited);
+        if handed_on.iter().any(|(_, version)| is_awaited(version)) {
+            return;
+        }
+        let gone: Vec<_> = handed_on.iter().map(|(_, version)| *version).collect();
+        let gone = gone.into_iter().filter(|version| matches!(self.versions[version].state, State::Gone));
+        let gone: Vec<_> = gone.collect();
+        if !gone.is_empty() {
+            return gone.into_iter().for_each(|version| self.make_again(version));
+        }
+        let reason = self.untold(id);
+        if reason.is_none() && !self.are_named(id, &handed_on) {
+            return;
+        }
+        self.has_worker(id);
+        self.frees(id, member);
+        let nest = self.nest(id);
+        nest.runs = None;
+        let Some(Outcome::Written { bytes, ns }) = nest.outcome.take() else {
+            unreachable!("other ends are at once")
+        };
+        if let Some(reason) = reason {
+            let failure = self.failure_of(id, reason);
+            self.nest_ends(id);
+            return self.failed(id, &failure);
+        }
+        self.members.took(ns);
+        self.hand_on(id, &handed_on);
+        self.written(id, member, &bytes);
+    }
+
+    /// Has what a task hands on named as what its call writes. Returns whether that is done everywhere: whoever asks a
+    /// member for it by the new name must find it.
+    fn are_named(&mut self, id: CallId, versions: &[(u32, VersionId)]) -> bool {
+        let mark = self.calls[&id].mark;
+        for (slot, from) in versions {
+            let State::Present(Copies { members, .. }) = &self.versions[from].state else { continue };
+            let here = members.contains(&Member::HERE).then_some(Member::HERE);
+            let Some(member) = here.or(members.first().copied()) else { continue };
+            let nest = self.nests.by_call.get_mut(&id).expect("its task makes calls");
+            if !nest.named.contains_key(slot) {
+                nest.named.insert(*slot, (member, member == Member::HERE));
+                self.actions.push(Action::Alias(member, *from, VersionId { call: id, slot: *slot }, mark));
+            }
+        }
+        self.nest(id).named.values().all(|(_, is_done)| *is_done)
+    }
+
+    /// Takes in that a member has named something, or does not have it. Returns whether it was to do so.
+    pub(super) fn is_named(&mut self, id: VersionId, member: Member, is_done: bool) -> bool {
+        let Some(nest) = self.nests.by_call.get_mut(&id.call) else { return false };
+        if nest.named.get(&id.slot) != Some(&(member, false)) {
+            return false;
+        }
+        if is_done {
+            nest.named.insert(id.slot, (member, true));
+        } else {
+            nest.named.remove(&id.slot);
+            let from = nest.handed_on.iter().find(|(slot, _)| *slot == id.slot).map(|(_, from)| *from);
+            if let Some(from) = from {
+                self.is_not_to_be_had(from);
+            }
+        }
+        self.completes(id.call);
+        true
+    }
+
+    /// Has what a lost member was to name named by another one.
+    pub(super) fn names_are_lost(&mut self, member: Member) {
+        let is_lost = |nest: &Nest| nest.named.values().any(|(on, _)| *on == member);
+        let lost = self.nests.by_call.iter().filter(|(_, nest)| is_lost(nest)).map(|(id, _)| *id);
+        for id in lost.collect::<Vec<_>>() {
+            if let Some(nest) = self.nests.by_call.get_mut(&id) {
+                nest.named.retain(|_, (on, _)| *on != member);
+                self.completes(id);
+            }
+        }
+    }
+
+    /// Returns why a call fails whose task has ended well: of a failure on which depends what it hands on, or of which
+    /// it was not told.
+    fn untold(&mut self, id: CallId) -> Option<String> {
+        let nest = &self.nests.by_call[&id];
+        if let Some(failure) = &nest.fails {
+            return Some(failure.reason().to_owned());
+        }
+        let handed_on = nest.handed_on.iter().find_map(|(_, version)| match &self.versions[version].state {
+            State::Failed(failure) => Some(failure),
+            _ => None,
+        });
+        let failure = handed_on.or_else(|| nest.failures.iter().find(|failure| !failure.is_seen()))?;
+        Some(failure.to_string())
+    }
+
+    /// Makes versions that a task hands on those of its call.
+    fn hand_on(&mut self, id: CallId, versions: &[(u32, VersionId)]) {
+        for (slot, from) in versions {
+            let to = VersionId { call: id, slot: *slot };
+            let State::Present(Copies { bytes, .. }) = self.versions[from].state else {
+                unreachable!("it is there, or the call has failed")
+            };
+            let depth = self.versions[from].depth;
+            if let Some(version) = self.versions.get_mut(&to) {
+                version.depth = version.depth.max(depth);
+            }
+            let (member, _) = self.nests.by_call[&id].named[slot];
+            self.is_there(to, member, bytes);
+        }
+    }
+
+    /// Returns whether the task of a call hands on what that writes here.
+    pub(super) fn is_handed_on(&self, version: VersionId) -> bool {
+        let nest = self.nests.by_call.get(&version.call);
+        nest.is_some_and(|nest| nest.handed_on.iter().any(|(slot, _)| *slot == version.slot))
+    }
+}
+
+/// Takes one handle from a table. Returns whether there was one.
+fn take_one(handles: &mut BTreeMap<VersionId, u32>, version: VersionId) -> bool {
+    let Some(number) = handles.get_mut(&version) else { return false };
+    *number -= 1;
+    if *number == 0 {
+        handles.remove(&version);
+    }
+    true
+}

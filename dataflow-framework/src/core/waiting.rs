@@ -1,0 +1,187 @@
+//! How tasks wait for what they have called: their worker runs other calls meanwhile.
+//!
+//! A task that waits for a value does so by a call of its own: one that reads the value, is bound to the member of the
+//! task, and needs no worker. So the value is brought there, and made again when it is lost, as for any other reader.
+
+use std::ops::Range;
+
+use super::{
+    call::{Argument, Call, CallId, CallState, Manner},
+    graph::{Action, Assignment, Graph},
+    mark::Mark,
+    members::Member,
+    nested::{Answer, Execution, Nest, Origin, number_of_get},
+    version::{Source, State, VersionId},
+};
+use crate::{
+    failure::{Failed, Failure},
+    node::Invocation,
+    options::Options,
+    task::TaskDef,
+};
+
+/// Stands for the task where a task waits for a value.
+pub(crate) const GET: TaskDef = TaskDef {
+    name: "Data::get",
+    module: module_path!(),
+    signature: "",
+    options: Options::DEFAULT,
+    run: nothing,
+    otherwise: None,
+};
+
+/// Stands for a task that is not in the table of the program.
+pub(super) const UNKNOWN: TaskDef = TaskDef { name: "unknown", ..GET };
+
+fn nothing(_: &mut Invocation<'_>) -> Result<(), Failed> {
+    Err(Failed::of("it is not run"))
+}
+
+impl Graph {
+    pub(super) fn gets(&mut self, member: Member, execution: Execution, version: VersionId) {
+        let nest = self.nest(execution.call);
+        nest.gets += 1;
+        let id = number_of_get(execution, nest.gets);
+        nest.get = Some(id);
+        let call = Call {
+            task: &GET,
+            origin: Origin::Get(execution),
+            mark: Mark::default(),
+            options: Options::DEFAULT,
+            arguments: [Argument::Read(version)].into(),
+            writes: 0,
+            known: 0,
+            state: CallState::Inputs(0),
+            failures: 0,
+            deaths: 0,
+        };
+        self.calls.insert(id, call);
+        self.unfinished += 1;
+        let read = self.version_mut(version);
+        read.dependants += 1;
+        read.readers.push(id);
+        self.begins_again(id);
+        // It may have failed.
+        if self.calls.contains_key(&id) && !self.versions[&version].is_with(member) {
+            self.lends_worker(execution.call);
+        }
+    }
+
+    /// Gives a value to the task that waits for it, once it is there.
+    pub(super) fn is_got(&mut self, id: CallId, execution: Execution) {
+        let Some((member, _)) = self.nest(execution.call).runs else { return };
+        let call = self.calls.get_mut(&id).expect("it waits");
+        call.state = CallState::Runs(member);
+        let arguments = std::sync::Arc::clone(&call.arguments);
+        let mut elsewhere = Vec::new();
+        for id in arguments.iter().flat_map(Argument::versions) {
+            let version = &self.versions[id];
+            if let State::Present(copies) = &version.state
+                && !copies.members.contains(&member)
+            {
+                let members = copies.members.clone();
+                elsewhere.push(Source { version: *id, mark: version.mark, members });
+            }
+        }
+        let assignment = Assignment {
+            call: id,
+            task: &GET,
+            mark: Mark::default(),
+            tries: 0,
+            reader: Some(execution),
+            arguments,
+            in_place: Vec::new(),
+            manner: Manner::default(),
+            elsewhere,
+        };
+        self.actions.push(Action::Assign(member, assignment));
+    }
+
+    /// Takes in that a task has got what it waits for.
+    pub(super) fn has_got(&mut self, parent: CallId) {
+        self.has_worker(parent);
+        if let Some(get) = self.nest(parent).get.take() {
+            self.forget_get(get);
+        }
+    }
+
+    /// Takes in that what a task waits for will never be there.
+    pub(super) fn get_fails(&mut self, execution: Execution, failure: &Failure) {
+        let Some(nest) = self.nests.by_call.get_mut(&execution.call) else { return };
+        let Some((member, _)) = nest.runs.filter(|(_, runs)| *runs == execution) else { return };
+        nest.get = None;
+        failure.see();
+        self.has_worker(execution.call);
+        self.actions.push(Action::Answer(member, execution, Answer::Failed(failure.told())));
+    }
+
+    /// Forgets that a task waits for a value.
+    pub(super) fn forget_get(&mut self, id: CallId) {
+        let Some(call) = self.calls.get_mut(&id).filter(|call| call.state != CallState::Done) else { return };
+        call.state = CallState::Done;
+        let arguments = std::sync::Arc::clone(&call.arguments);
+        self.unfinished -= 1;
+        self.is_over(id, &arguments);
+    }
+
+    pub(super) fn awaits(&mut self, member: Member, execution: Execution, calls: Range<u64>, is_told: bool) {
+        let parent = execution.call;
+        self.nest(parent).awaits = Some((calls, is_told));
+        self.looks_at_waiting(parent);
+        if self.nest(parent).awaits.is_some() {
+            debug_assert!(self.runs_on(parent, member), "its steps are passed over otherwise");
+            self.lends_worker(parent);
+        }
+    }
+
+    /// Tells a task that its calls have ended, if it waits for them and they have.
+    pub(super) fn looks_at_waiting(&mut self, parent: CallId) {
+        let Some(nest) = self.nests.by_call.get_mut(&parent) else { return };
+        let (Some((member, execution)), Some((calls, is_told))) = (nest.runs, nest.awaits.clone()) else {
+            return;
+        };
+        if nest.unfinished.range(calls.clone()).next().is_some() {
+            return;
+        }
+        nest.awaits = None;
+        let is_one = |failure: &&Failure| failure.position().is_some_and(|at| calls.contains(&at));
+        let failed: Vec<_> = nest.failures.iter().filter(is_one).filter(|_| is_told).cloned().collect();
+        failed.iter().for_each(Failure::see);
+        let first = failed.iter().min_by_key(|failure| failure.position()).map(Failure::told);
+        self.has_worker(parent);
+        self.actions.push(Action::Answer(member, execution, Answer::Ended(first)));
+    }
+
+    /// Notes that the worker of a task runs other calls while the task waits, or because it has ended.
+    pub(super) fn lends_worker(&mut self, parent: CallId) {
+        let nest = self.nest(parent);
+        if !std::mem::replace(&mut nest.lends, true)
+            && let Some((member, _)) = nest.runs
+        {
+            let demand = self.demand_of(parent);
+            self.members.lends(member, demand);
+        }
+    }
+
+    /// Notes that a task needs its worker again.
+    pub(super) fn has_worker(&mut self, parent: CallId) {
+        let nest = self.nest(parent);
+        if std::mem::take(&mut nest.lends)
+            && let Some((member, _)) = nest.runs
+        {
+            let demand = self.demand_of(parent);
+            self.members.takes_back(member, demand);
+        }
+    }
+
+    /// Notes that a member has a call less that was assigned to it, and has not begun.
+    pub(super) fn gives_worker_back(&mut self, id: CallId, member: Member) {
+        let needs_none = |nest: &Nest| nest.lends;
+        if self.nests.by_call.get(&id).is_some_and(needs_none) {
+            self.has_worker(id);
+        }
+        if !matches!(self.calls[&id].origin, Origin::Get(_)) {
+            self.frees(id, member);
+        }
+    }
+}

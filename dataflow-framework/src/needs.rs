@@ -1,0 +1,48 @@
+//! Labels that a call needs, as another node tells of them: there they are part of the program.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Deserializer};
+
+/// What a call needs.
+type Needs = &'static [&'static str];
+
+/// All that was told so far. It is kept for ever, and each is kept once: there are as many as the program has.
+static TOLD: Mutex<BTreeSet<Needs>> = Mutex::new(BTreeSet::new());
+
+/// Reads the labels that a call needs.
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Needs, D::Error> {
+    let labels = Vec::<String>::deserialize(deserializer)?;
+    if labels.is_empty() {
+        return Ok(&[]);
+    }
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = told.iter().find(|known| known.iter().eq(labels.iter())).copied();
+    Ok(known.unwrap_or_else(|| {
+        let labels = labels.into_iter().map(|label| &*label.leak());
+        let new: Needs = labels.collect::<Vec<_>>().leak();
+        told.insert(new);
+        new
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        options::Options,
+        value::{decode, encode},
+    };
+
+    #[test]
+    fn labels_are_kept_once_however_often_they_are_told() {
+        let told = || {
+            let options = Options { needs: &["blast=2.9", "gpu"], ..Options::DEFAULT };
+            decode::<Options>(&encode(&options).expect("it can be encoded")).expect("it was encoded")
+        };
+        assert_eq!(told().needs, ["blast=2.9", "gpu"]);
+        assert!(std::ptr::eq(told().needs, told().needs));
+    }
+}

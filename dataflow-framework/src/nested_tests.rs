@@ -1,0 +1,309 @@
+//! Tasks that call tasks, run in each way.
+
+use std::{
+    cell::RefCell,
+    error::Error,
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
+
+use crate::{Data, Failure, Main, Program, TaskDef, Workflow, WorkflowError, barrier, group, task, tasks};
+
+fn table() -> Vec<&'static TaskDef> {
+    let plain = tasks![add, odd, both, flaky];
+    let calling = tasks![fibonacci, waiting, down, tries_it, silent, passes_on, updates, many, wide];
+    let others = tasks![calls_flaky, keeps, uses, waits_for_kept, cancels, differs];
+    [&plain[..], &calling, &others].concat()
+}
+
+/// Runs a program without threads, and on one, two and five workers, and compares the results.
+fn everywhere<R: PartialEq + std::fmt::Debug>(program: fn() -> Result<R, Failure>) -> R {
+    let workflow = || Workflow::new(table()).expect("no two tasks have one name");
+    let result = workflow().sequential().run(program).expect("it succeeds");
+    for workers in [1, 2, 5] {
+        let again = workflow().workers(workers).run(program).expect("it succeeds");
+        assert_eq!(again, result, "on {workers} workers");
+    }
+    let checked = workflow().workers(2).checked().run(program).expect("it succeeds twice");
+    assert_eq!(checked, result, "checked");
+    result
+}
+
+#[task]
+fn add(a: &u64, b: &u64) -> u64 {
+    a + b
+}
+
+/// Hands on what it calls.
+#[task]
+fn fibonacci(number: u64) -> Data<u64> {
+    if number < 2 {
+        return Data::new(number);
+    }
+    add(&fibonacci(number - 1), &fibonacci(number - 2))
+}
+
+/// Waits for what it calls.
+#[task]
+fn waiting(number: u64) -> Result<u64, Failure> {
+    if number < 2 {
+        return Ok(number);
+    }
+    let (left, right) = (waiting(number - 1), waiting(number - 2));
+    Ok(*left.get()? + *right.get()?)
+}
+
+#[task]
+fn down(depth: u64) -> Result<u64, Failure> {
+    if depth == 0 { Ok(0) } else { Ok(*down(depth - 1).get()? + 1) }
+}
+
+#[task]
+fn odd(number: u64) -> Result<u64, String> {
+    if number % 2 == 1 { Ok(number) } else { Err(format!("{number} is even")) }
+}
+
+/// Returns a value, and hands one on.
+#[task]
+fn both(number: u64) -> (u64, Data<u64>) {
+    (number, odd(number))
+}
+
+/// Is told of a failure, and goes on.
+#[task]
+fn tries_it(number: u64) -> String {
+    match odd(number).get() {
+        Ok(number) => number.to_string(),
+        Err(failure) => failure.to_string(),
+    }
+}
+
+/// Is not told of a failure.
+#[task]
+fn silent(number: u64) -> u64 {
+    odd(number);
+    number
+}
+
+#[task]
+fn passes_on(number: u64) -> Result<u64, Failure> {
+    Ok(*silent(number).get()?)
+}
+
+#[task]
+fn updates(list: &mut Vec<u64>) -> Result<(), Failure> {
+    let mut sum = Data::new(0);
+    for number in &*list {
+        sum = add(&sum, &Data::new(*number));
+    }
+    list.push(*sum.get()?);
+    Ok(())
+}
+
+/// Makes a group of calls, and waits for it.
+#[task]
+fn many(count: u64) -> Result<Vec<u64>, Failure> {
+    let (calls, numbers) = group(|| (0..count).map(|number| odd(2 * number + 1)).collect::<Vec<_>>());
+    calls.wait()?;
+    barrier()?;
+    numbers.iter().map(|number| Ok(*number.get()?)).collect()
+}
+
+#[task]
+fn wide(depth: u64) -> Result<u64, Failure> {
+    if depth == 0 {
+        return Ok(1);
+    }
+    let calls: Vec<_> = (0..3).map(|_| wide(depth - 1)).collect();
+    calls.iter().map(|call| Ok(*call.get()?)).sum()
+}
+
+#[test]
+fn a_task_hands_on_what_it_calls() {
+    assert_eq!(everywhere(|| Ok(*fibonacci(12).get()?)), 144);
+}
+
+#[test]
+fn a_task_that_waits_lends_its_worker() {
+    assert_eq!(everywhere(|| Ok(*waiting(12).get()?)), 144);
+    assert_eq!(everywhere(|| Ok(*wide(5).get()?)), 243);
+    assert_eq!(
+        everywhere(|| (0..20).map(|_| wide(2)).map(|data| Ok(*data.get()?)).sum::<Result<u64, _>>()),
+        180
+    );
+}
+
+#[test]
+fn a_recursion_may_be_deep() {
+    assert_eq!(everywhere(|| Ok(*down(120).get()?)), 120);
+}
+
+#[test]
+fn a_task_may_wait_for_groups_and_change_what_it_updates() {
+    assert_eq!(everywhere(|| Ok(many(5).get()?.clone())), [1, 3, 5, 7, 9]);
+    let list = everywhere(|| {
+        let mut list = Data::new(vec![1, 2, 3]);
+        updates(&mut list);
+        updates(&mut list);
+        Ok(list.get()?.clone())
+    });
+    assert_eq!(list, [1, 2, 3, 6, 12]);
+}
+
+#[test]
+fn failures_name_the_way_to_the_call() {
+    let text = everywhere(|| {
+        let told = tries_it(4);
+        let silent = passes_on(8).get().expect_err("it was not told of a failure");
+        let (value, handed_on) = both(6);
+        let not_there = handed_on.get().expect_err("it is not there");
+        let value = value.get().expect_err("its call has failed");
+        assert_eq!(value.to_string(), not_there.to_string());
+        let odd = both(7);
+        assert_eq!((*odd.0.get()?, *odd.1.get()?), (7, 7));
+        Ok([told.get()?.clone(), silent.to_string(), not_there.to_string()])
+    });
+    assert_eq!(text[0], "task `odd` (call 0.0) has failed: 4 is even");
+    assert_eq!(
+        text[1],
+        "task `passes_on` (call 1) has failed: task `silent` (call 1.0) has failed: task `odd` (call 1.0.0) has \
+         failed: 8 is even"
+    );
+    assert_eq!(text[2], "task `both` (call 2) has failed: task `odd` (call 2.0) has failed: 6 is even");
+}
+
+static TRIES: AtomicU64 = AtomicU64::new(0);
+
+/// Fails the first time.
+#[task]
+fn flaky(number: u64) -> Result<u64, String> {
+    if TRIES.fetch_add(1, SeqCst) == 0 { Err("it is the first time".to_owned()) } else { Ok(number) }
+}
+
+#[task(retry = 1)]
+fn calls_flaky(number: u64) -> Result<u64, Failure> {
+    Ok(*flaky(number).get()?)
+}
+
+#[test]
+fn a_task_that_is_tried_again_calls_again_what_has_failed() -> Result<(), WorkflowError> {
+    for workflow in [Workflow::new(table())?.sequential(), Workflow::new(table())?.workers(2)] {
+        TRIES.store(0, SeqCst);
+        assert_eq!(workflow.run(|| Ok::<_, Failure>(*calls_flaky(7).get()?))?, 7);
+        assert_eq!(TRIES.load(SeqCst), 2);
+    }
+    Ok(())
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<Data<u64>>> = const { RefCell::new(None) };
+}
+
+/// Keeps a handle beyond its end.
+#[task]
+fn keeps() -> u64 {
+    KEPT.set(Some(Data::new(1)));
+    0
+}
+
+#[task]
+fn uses(after: &u64) -> Result<u64, Failure> {
+    assert_eq!(*after, 0);
+    let kept = KEPT.take().expect("it is the same thread");
+    Ok(*add(&kept, &Data::new(1)).get()?)
+}
+
+#[task]
+fn waits_for_kept(after: &u64) -> Result<u64, Failure> {
+    assert_eq!(*after, 0);
+    Ok(*KEPT.take().expect("it is the same thread").get()?)
+}
+
+/// A task has only handles of its own, so that it cannot wait for what its caller will write.
+#[test]
+fn a_handle_is_of_no_use_to_another_task() -> Result<(), WorkflowError> {
+    for workflow in [Workflow::new(table())?.sequential(), Workflow::new(table())?.workers(1)] {
+        let (used, waited) = workflow.run(|| {
+            let kept = keeps();
+            let used = uses(&kept).get().expect_err("it is another one's");
+            let waited = waits_for_kept(&keeps()).get().expect_err("it is another one's");
+            Ok::<_, Failure>((used.to_string(), waited.to_string()))
+        })?;
+        assert!(used.contains("data of another workflow"), "{used}");
+        assert!(waited.contains("a handle of a task that had ended"), "{waited}");
+    }
+    Ok(())
+}
+
+/// Cancels calls that never begin, since they read what is never there.
+#[task]
+fn cancels() -> bool {
+    let (calls, sum) = group(|| {
+        let first = add(&odd(2), &Data::new(1));
+        add(&first, &Data::new(1))
+    });
+    calls.cancel();
+    let is_there = sum.get().is_ok();
+    // The first one may have failed before, or was cancelled, too.
+    let told = calls.wait();
+    is_there || told.is_err_and(|failure| failure.task() != "odd")
+}
+
+#[test]
+fn a_task_may_cancel_its_calls() {
+    assert!(!everywhere(|| Ok(*cancels().get()?)));
+}
+
+static DIFFERENCE: AtomicU64 = AtomicU64::new(0);
+
+/// Makes other calls each time.
+#[task]
+fn differs() -> Result<u64, Failure> {
+    Ok(*odd(1 + 2 * DIFFERENCE.fetch_add(1, SeqCst)).get()?)
+}
+
+#[test]
+fn a_task_that_makes_other_calls_has_failed() -> Result<(), WorkflowError> {
+    let failure = Workflow::new(table())?.workers(1).checked().run(|| Ok::<_, Failure>(*differs().get()?));
+    let failure = failure.expect_err("it makes other calls").to_string();
+    assert!(failure.contains("not the same") || failure.contains("makes other calls"), "{failure}");
+    Ok(())
+}
+
+#[test]
+fn a_program_that_fails_does_not_wait_for_tasks_that_wait() -> Result<(), WorkflowError> {
+    let program = || {
+        let _sum = waiting(16);
+        Err::<u64, _>("enough")
+    };
+    let failure = Workflow::new(table())?.workers(1).run(program).expect_err("it fails");
+    assert_eq!(failure.to_string(), "enough");
+    Ok(())
+}
+
+/// Runs everything that is above on nodes.
+struct Everything;
+
+impl Program for Everything {
+    type Arguments = u64;
+    type Output = (u64, u64, u64, Vec<u64>, String);
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        table()
+    }
+
+    fn run(number: &u64) -> Result<Self::Output, Box<dyn Error + Send + Sync>> {
+        let (handed_on, waited, deep) = (fibonacci(*number), waiting(*number), down(20));
+        let mut list = Data::new(vec![1, 2, 3]);
+        updates(&mut list);
+        let failure = passes_on(8).get().expect_err("it was not told of a failure");
+        Ok((*handed_on.get()?, *waited.get()?, *deep.get()?, list.get()?.clone(), failure.to_string()))
+    }
+}
+
+#[test]
+fn nodes_share_the_calls_of_tasks() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let expected = Workflow::new(table())?.sequential().run(|| Everything::run(&9))?;
+    let report = Main::<Everything>::job(9).nodes(3).workers(1).run()?;
+    assert_eq!(Main::<Everything>::returned(&report)?, expected);
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Tasks that make calls, where they run.
+
+use std::{panic::resume_unwind, sync::Arc};
+
+use super::{
+    site::{Report, Site},
+    waits::Given,
+};
+use crate::{
+    core::{Answer, Argument, Assignment, CallId, Execution, Mark, Step, VersionId},
+    failure::Failed,
+    value::Value,
+};
+
+/// What a task writes as one version.
+#[derive(Debug)]
+pub(crate) enum Put {
+    Value(Value),
+    /// It hands on what a call writes that it has made.
+    HandedOn(VersionId),
+}
+
+/// The call that a thread runs.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) site: Arc<Site>,
+    /// The run of the program that has assigned it.
+    pub(crate) epoch: u64,
+    pub(crate) call: CallId,
+    pub(crate) mark: Mark,
+    /// How often it has failed before.
+    pub(crate) tries: u32,
+    /// Whether it is run twice, so that handles are kept for the second time.
+    pub(crate) is_checked: bool,
+}
+
+/// Why a task that makes calls cannot go on: it runs for a program that goes on elsewhere, or has taken too long.
+#[derive(Debug)]
+pub(crate) struct IsOver;
+
+impl Running {
+    /// Begins an execution of its task in which calls are made.
+    pub(crate) fn begin(&self) -> Result<(Execution, Arc<dyn Report>), IsOver> {
+        let Self { site, epoch, call, .. } = self;
+        let (report, is_current) = site.nests(*epoch, *call);
+        let report = report.ok_or(IsOver)?;
+        if !is_current {
+            // The present run takes it for one that goes on, and has to run it again.
+            report.given_back(*call);
+            return Err(IsOver);
+        }
+        let execution = site.waits.begin(*call);
+        report.step(execution, Step::Begin);
+        Ok((execution, report))
+    }
+
+    /// Waits for what is given to the task; its thread is lent to other calls meanwhile.
+    pub(crate) fn wait(&self, execution: Execution) -> Given {
+        if let Some(given) = self.site.waits.given(execution) {
+            return given;
+        }
+        let _lent = self.site.queue.lend().unwrap_or_else(|failed| end(failed));
+        self.site.waits.wait(execution)
+    }
+}
+
+/// Ends the task of the call that this thread runs: its call fails, if anybody wants to know.
+pub(crate) fn end(with: Failed) -> ! {
+    resume_unwind(Box::new(with))
+}
+
+impl Site {
+    /// Runs a call, or gives what it reads to the task that waits for that.
+    pub(super) fn run_or_give(self: &Arc<Self>, epoch: u64, assignment: Assignment) {
+        let Some(execution) = assignment.reader else {
+            return self.queue.push(Arc::clone(self), epoch, assignment);
+        };
+        let version = assignment.arguments.iter().flat_map(Argument::versions).next();
+        let version = *version.expect("it reads one value");
+        // What it does not find the task tells: the graph may be locked here.
+        let missing = Given::Missing(assignment.call, version);
+        self.waits.give(execution, self.store.get(version).map_or(missing, Given::Value));
+    }
+
+    /// Takes in what was decided on something for which a task waits.
+    pub(crate) fn answer_task(&self, execution: Execution, answer: Answer) {
+        self.waits.answer(execution, answer);
+    }
+
+    /// Takes in that an execution has ended, which another one follows.
+    pub(crate) fn ends_execution(&self, execution: Execution) {
+        self.waits.end(execution);
+    }
+
+    /// Returns whether a task is to go on that makes calls.
+    pub(crate) fn goes_on(&self, execution: Execution) -> bool {
+        self.waits.goes_on(execution)
+    }
+
+    /// Keeps data that a task brings in.
+    pub(crate) fn put_of_task(&self, version: VersionId, value: Value, mark: Mark, bytes: u64) {
+        self.put(version, value, mark, if self.has_sizes() { bytes } else { 0 });
+    }
+
+    /// Keeps a version also as another one. Returns whether it is here.
+    pub(crate) fn alias(&self, from: VersionId, to: VersionId, mark: Mark) -> bool {
+        self.store.alias(from, to, mark)
+    }
+}

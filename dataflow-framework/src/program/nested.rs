@@ -1,0 +1,182 @@
+//! The calls that a task makes.
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    ops::Range,
+    sync::Arc,
+};
+
+use crate::{
+    core::{CallId, Execution, Lack, Mark, NewCall, Step, TaskCall, VersionId, number_within},
+    failure::{Failed, Failure},
+    node::{Given, Report, Running, end},
+    options::Options,
+    value::Value,
+};
+
+/// The number of calls after which a task waits until all but so many of its calls before have ended.
+const CALLS_AHEAD_MAX: u64 = 50_000;
+
+/// The calls of a task that runs on this thread.
+pub(super) struct Nested {
+    running: Running,
+    /// This execution of the task, once it does something, and who is told of it.
+    begun: OnceCell<(Execution, Arc<dyn Report>)>,
+    /// The mark of what it has done last.
+    mark: Cell<Mark>,
+    /// Handles that were dropped, of which that is told with the next step.
+    dropped: RefCell<Vec<VersionId>>,
+    /// Whether nobody wants to know any more what it does.
+    is_over: Cell<bool>,
+}
+
+impl Nested {
+    pub(super) fn new(running: Running) -> Self {
+        let mark = running.mark.of_calls_within(running.call);
+        Self {
+            running,
+            mark: Cell::new(mark),
+            begun: OnceCell::new(),
+            dropped: RefCell::default(),
+            is_over: Cell::new(false),
+        }
+    }
+
+    /// Returns this execution, if it has done something.
+    pub(super) fn execution(&self) -> Option<Execution> {
+        self.begun.get().map(|(execution, _)| *execution)
+    }
+
+    pub(super) fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// Ends the calls: what is left of handles is of no effect.
+    pub(super) fn end(&self) {
+        self.is_over.set(true);
+    }
+
+    /// Returns the number of what the task does at this position.
+    pub(super) fn number(&self, position: u64) -> CallId {
+        number_within(self.running.call, self.running.tries, position)
+    }
+
+    /// Returns the options of a call as far as they count where it is run.
+    pub(super) fn counting(&self, options: Options) -> Options {
+        self.begun().1.counting(options)
+    }
+
+    /// Returns what a call demands that no node will ever have.
+    pub(super) fn lacks(&self, options: &Options) -> Option<Lack> {
+        self.begun().1.lacks(options)
+    }
+
+    fn begun(&self) -> &(Execution, Arc<dyn Report>) {
+        if self.is_over.get() {
+            end(Failed::of("it has used a handle of a task that had ended"));
+        }
+        if let Some(begun) = self.begun.get() {
+            if !self.running.site.goes_on(begun.0) {
+                self.ends_at_once();
+            }
+            return begun;
+        }
+        match self.running.begin() {
+            Ok(begun) => self.begun.get_or_init(|| begun),
+            Err(_) => self.ends_at_once(),
+        }
+    }
+
+    fn ends_at_once(&self) -> ! {
+        self.is_over.set(true);
+        end(Failed::of("its call has ended before"))
+    }
+
+    fn step(&self, step: Step) {
+        let (execution, report) = self.begun();
+        for version in self.dropped.take() {
+            report.step(*execution, Step::Release(version));
+        }
+        report.step(*execution, step);
+    }
+
+    pub(super) fn call(&self, position: u64, call: NewCall, dropped: &[VersionId]) {
+        if position.is_multiple_of(CALLS_AHEAD_MAX) && position > CALLS_AHEAD_MAX {
+            self.wait(Step::Wait(0..position - CALLS_AHEAD_MAX, false));
+        }
+        let NewCall { task, number, options, arguments, writes, refused } = call;
+        let id = self.number(position);
+        self.mark.set(self.mark.get().then_call(id, number, &arguments, writes));
+        let refused = refused.map(|failure| failure.reason().to_owned());
+        let task = Some(task);
+        let call = TaskCall { position, number, task, options, arguments, writes, refused };
+        let dropped = if self.running.is_checked { Vec::new() } else { dropped.to_vec() };
+        self.step(Step::Call(call, dropped));
+    }
+
+    pub(super) fn bring(&self, position: u64, value: Value) {
+        let (bytes, content) = value.fingerprint();
+        let id = self.number(position);
+        let mark = self.mark.get().then_data(id, content);
+        self.mark.set(mark);
+        let execution = self.begun().0;
+        let version = VersionId { call: id, slot: 0 };
+        // Before anybody is told of it.
+        self.running.site.put_of_task(version, value, mark, bytes);
+        if !self.running.site.goes_on(execution) {
+            drop(self.running.site.forget(version));
+        }
+        self.step(Step::Bring { position, bytes, content });
+    }
+
+    pub(super) fn retain(&self, version: VersionId) {
+        if !self.is_over.get() {
+            self.step(Step::Retain(version));
+        }
+    }
+
+    pub(super) fn release(&self, version: VersionId) {
+        // When it ends, its handles go anyway.
+        if !self.is_over.get() && !self.running.is_checked && !std::thread::panicking() {
+            self.dropped.borrow_mut().push(version);
+        }
+    }
+
+    /// Waits for a value.
+    pub(super) fn get(&self, version: VersionId) -> Result<Value, Failure> {
+        let mut given = self.wait(Step::Get(version));
+        loop {
+            match given {
+                Given::Value(value) => {
+                    self.step(Step::Got);
+                    return Ok(value);
+                }
+                Given::Failed(failure) => return Err(failure),
+                Given::Missing(call, missing) => {
+                    let (execution, report) = self.begun();
+                    report.unable(call, missing);
+                    given = self.running.wait(*execution);
+                }
+                Given::Over | Given::Ended(_) => self.ends_at_once(),
+            }
+        }
+    }
+
+    /// Waits until the calls in these positions have ended.
+    pub(super) fn wait_for(&self, positions: Range<u64>) -> Result<(), Failure> {
+        match self.wait(Step::Wait(positions, true)) {
+            Given::Ended(None) => Ok(()),
+            Given::Ended(Some(failure)) => Err(failure),
+            _ => self.ends_at_once(),
+        }
+    }
+
+    fn wait(&self, step: Step) -> Given {
+        self.step(step);
+        self.running.wait(self.begun().0)
+    }
+
+    pub(super) fn cancel(&self, positions: Range<u64>) {
+        self.step(Step::Cancel(positions));
+    }
+}

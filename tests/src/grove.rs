@@ -1,0 +1,90 @@
+//! A workflow for scenarios, of tasks that call tasks: trees whose branches wait for theirs. The leaves wait at a gate, so
+//! that a test can do something to a job that cannot end meanwhile.
+
+use std::{error::Error, path::PathBuf};
+
+use dataflow_framework::{
+    Data, Program, TaskDef,
+    cli::{Command, Failure, Shown},
+    task, tasks,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::mesh::pass;
+
+/// The size of the trees, and their gate.
+#[derive(Debug, Clone, Serialize, Deserialize, clap::Args)]
+pub struct Input {
+    /// How often each tree branches.
+    #[arg(long, default_value_t = 4)]
+    pub height: u32,
+    /// A file with the number of leaves that may be run of each tree; by default all.
+    #[arg(long)]
+    pub gate: Option<PathBuf>,
+}
+
+/// The number of trees.
+const TREES: u64 = 3;
+
+#[task]
+fn leaf(number: u64, gate: Option<PathBuf>) -> Result<u64, Box<dyn Error + Send + Sync>> {
+    if let Some(gate) = &gate {
+        pass(gate, number)?;
+    }
+    Ok(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+#[task]
+fn join(left: &u64, right: &u64) -> u64 {
+    left.rotate_left(7) ^ right
+}
+
+/// Hands on what joins its branches, of which it has waited for the first.
+#[task]
+fn branch(first: u64, height: u32, gate: Option<PathBuf>) -> Result<Data<u64>, dataflow_framework::Failure> {
+    if height == 0 {
+        return Ok(leaf(first, gate));
+    }
+    let left = branch(first, height - 1, gate.clone());
+    let right = branch(first + (1 << (height - 1)), height - 1, gate);
+    let mark = Data::new(*left.get()? % 2);
+    Ok(join(&join(&left, &mark), &right))
+}
+
+/// The program `grove`.
+#[derive(Debug)]
+pub struct Grove;
+
+impl Program for Grove {
+    type Arguments = Input;
+    type Output = Vec<u64>;
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        tasks![leaf, join, branch].to_vec()
+    }
+
+    fn run(Input { height, gate }: &Input) -> Result<Vec<u64>, Box<dyn Error + Send + Sync>> {
+        // So that there is something that has ended.
+        let begun = leaf(0, None);
+        let trees: Vec<_> = (0..TREES).map(|_| branch(0, *height, gate.clone())).collect();
+        trees.iter().map(|tree| Ok(*join(tree, &begun).get()?)).collect()
+    }
+}
+
+impl Command for Grove {
+    const NAME: &'static str = "grove";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const ABOUT: &'static str = "Runs trees of tasks that call tasks";
+    type Options = Input;
+
+    fn arguments(input: Input) -> Result<Input, Failure> {
+        if input.height > 20 {
+            return Err(Failure::usage("a tree branches at most 20 times"));
+        }
+        Ok(input)
+    }
+
+    fn show(trees: Vec<u64>) -> Shown {
+        Shown::done(format!("{trees:x?}"), trees)
+    }
+}
