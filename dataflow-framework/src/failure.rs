@@ -35,13 +35,18 @@ struct Inner {
 /// The maximum length of a reason, in bytes.
 const REASON_BYTES_MAX: usize = 16 << 10;
 
-/// Returns the beginning of a reason that is too long.
+/// How much of that is the end of a reason that is longer: where failures have led to others, that is the first one.
+const END_BYTES: usize = REASON_BYTES_MAX / 4;
+
+/// Returns the beginning and the end of a reason that is too long.
 fn cut(reason: String) -> String {
     if reason.len() <= REASON_BYTES_MAX {
         return reason;
     }
-    let end = (0..=REASON_BYTES_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
-    format!("{} …", &reason[..end])
+    let gap = REASON_BYTES_MAX - END_BYTES..reason.len() - END_BYTES;
+    let from = (0..=gap.start).rev().find(|from| reason.is_char_boundary(*from)).unwrap_or(0);
+    let to = (gap.end..=reason.len()).find(|to| reason.is_char_boundary(*to)).unwrap_or(reason.len());
+    format!("{} … {}", &reason[..from], &reason[to..])
 }
 
 impl Failure {

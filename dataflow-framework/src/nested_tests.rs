@@ -138,6 +138,42 @@ fn a_recursion_may_be_deep() {
 }
 
 #[test]
+fn a_program_without_threads_has_room_for_any_recursion() -> Result<(), WorkflowError> {
+    let workflow = Workflow::new(table())?.sequential();
+    assert_eq!(workflow.run(|| Ok::<_, Failure>(*down(2_000).get()?))?, 2_000);
+    Ok(())
+}
+
+#[test]
+fn a_task_too_many_that_waits_fails_and_the_others_end() -> Result<(), WorkflowError> {
+    let failure = Workflow::new(table())?.workers(1).run(|| Ok::<_, Failure>(*down(1_500).get()?));
+    let failure = failure.expect_err("it is too deep").to_string();
+    assert!(failure.contains("1024 tasks of this node wait for calls that they have made"), "{failure}");
+    Ok(())
+}
+
+#[task(cores = 2)]
+fn takes_two(depth: u64) -> Result<u64, Failure> {
+    if depth == 0 {
+        return Ok(1);
+    }
+    let calls = [takes_two(depth - 1), takes_two(depth - 1)];
+    calls.iter().map(|call| Ok(*call.get()?)).sum()
+}
+
+#[test]
+fn a_task_that_waits_lends_all_its_workers() -> Result<(), WorkflowError> {
+    let workflow = || Workflow::new(tasks![takes_two]);
+    let program = || Ok::<_, Failure>(*takes_two(4).get()?);
+    for workflow in [workflow()?.sequential(), workflow()?.workers(2), workflow()?.workers(3)] {
+        assert_eq!(workflow.run(program)?, 16);
+    }
+    let failure = workflow()?.workers(1).run(program).expect_err("there is one worker").to_string();
+    assert!(failure.contains("it needs 2 workers on one node"), "{failure}");
+    Ok(())
+}
+
+#[test]
 fn a_task_may_wait_for_groups_and_change_what_it_updates() {
     assert_eq!(everywhere(|| Ok(many(5).get()?.clone())), [1, 3, 5, 7, 9]);
     let list = everywhere(|| {

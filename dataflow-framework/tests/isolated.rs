@@ -80,8 +80,22 @@ fn abort_or_not(kept: &mut u64) -> u64 {
     abort()
 }
 
+/// Calls others, and hands on what they write.
+#[task(isolated)]
+fn calls(number: u64) -> (u32, Data<u32>, Data<Vec<u64>>) {
+    (std::process::id(), process(), double(&double(&Data::new(vec![number]))))
+}
+
+/// Is not told of a failure of what it calls.
+#[task(isolated)]
+fn is_not_told(number: u64) -> u64 {
+    harm("panic".to_owned(), &Data::new(number));
+    number
+}
+
 fn table() -> Vec<&'static TaskDef> {
-    tasks![process, update, read, double, harm, abort_once, abort_or_not].to_vec()
+    let others = tasks![abort_once, abort_or_not, calls, is_not_told];
+    [&tasks![process, update, read, double, harm][..], &others].concat()
 }
 
 fn workflow() -> Workflow {
@@ -107,6 +121,20 @@ fn values_and_files_go_there_and_back() -> Result<(), Error> {
     };
     workflow().run(program)?;
     workflow().checked().run(|| Ok::<_, Failure>(*harm("nothing".to_owned(), &Data::new(7)).get()?))?;
+    Ok(workflow().sequential().run(program)?)
+}
+
+fn what_an_isolated_task_calls_runs_in_its_process() -> Result<(), Error> {
+    let program = || {
+        let (parent, child, doubled) = calls(3);
+        assert_eq!(parent.get()?.clone(), child.get()?.clone());
+        assert_ne!(*parent.get()?, std::process::id());
+        assert_eq!(*doubled.get()?, [12]);
+        let failure = is_not_told(1).get().expect_err("what it calls has failed");
+        assert!(failure.reason().starts_with("task `harm` (call 1) has failed: "), "{failure}");
+        Ok::<_, Error>(())
+    };
+    workflow().run(program)?;
     Ok(workflow().sequential().run(program)?)
 }
 
@@ -220,8 +248,9 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     serve_isolated(table());
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 7] = [
         ("values_and_files_go_there_and_back", values_and_files_go_there_and_back),
+        ("what_an_isolated_task_calls_runs_in_its_process", what_an_isolated_task_calls_runs_in_its_process),
         ("large_values_are_the_same", large_values_are_the_same),
         ("a_task_that_its_process_does_not_know_is_told", a_task_that_its_process_does_not_know_is_told),
         ("a_crash_is_the_failure_of_its_call_alone", a_crash_is_the_failure_of_its_call_alone),

@@ -192,7 +192,7 @@ fn grove(happens: impl Fn(&mut Scene)) {
     wait_for(&cluster, &others, 2, REMEMBERS);
     let mut scene = Scene { cluster, head, others, gate, links: 3 };
     happens(&mut scene);
-    mesh::open_gate(&scene.gate, 1 << 4).unwrap();
+    mesh::open_gate(&scene.gate, (1 << 4) + 1).unwrap();
     let said = running.end().unwrap();
     assert_eq!(said.code, 0, "{}\n{}", said.err, scene.cluster.logs());
     let result: Value = serde_json::from_str(&said.out).unwrap();

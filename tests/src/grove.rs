@@ -18,7 +18,7 @@ pub struct Input {
     /// How often each tree branches.
     #[arg(long, default_value_t = 4)]
     pub height: u32,
-    /// A file with the number of leaves that may be run of each tree; by default all.
+    /// A file with the number of leaves that may be run of each tree, and one more for the end; by default all.
     #[arg(long)]
     pub gate: Option<PathBuf>,
 }
@@ -51,6 +51,12 @@ fn branch(first: u64, height: u32, gate: Option<PathBuf>) -> Result<Data<u64>, d
     Ok(join(&join(&left, &mark), &right))
 }
 
+/// Runs when all trees are done.
+#[task]
+fn last(all: &u64, number: u64, gate: Option<PathBuf>) -> Result<u64, Box<dyn Error + Send + Sync>> {
+    leaf::now(number, gate).map(|leaf| leaf ^ all)
+}
+
 /// The program `grove`.
 #[derive(Debug)]
 pub struct Grove;
@@ -60,14 +66,16 @@ impl Program for Grove {
     type Output = Vec<u64>;
 
     fn tasks() -> Vec<&'static TaskDef> {
-        tasks![leaf, join, branch].to_vec()
+        tasks![leaf, join, branch, last].to_vec()
     }
 
     fn run(Input { height, gate }: &Input) -> Result<Vec<u64>, Box<dyn Error + Send + Sync>> {
         // So that there is something that has ended.
         let begun = leaf(0, None);
         let trees: Vec<_> = (0..TREES).map(|_| branch(0, *height, gate.clone())).collect();
-        trees.iter().map(|tree| Ok(*join(tree, &begun).get()?)).collect()
+        let all = trees.iter().fold(begun, |all, tree| join(&all, tree));
+        let last = last(&all, 1 << height, gate.clone());
+        trees.iter().chain([&last]).map(|data| Ok(*data.get()?)).collect()
     }
 }
 

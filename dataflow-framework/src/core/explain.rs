@@ -9,6 +9,7 @@ use super::{
     call::{Call, CallId, CallState},
     graph::Graph,
     members::Member,
+    nested::{NESTED, Origin},
     version::{State as VersionState, VersionId},
 };
 
@@ -27,7 +28,9 @@ impl Graph {
     /// Returns the calls by task and state.
     pub(crate) fn summary(&mut self) -> Summary {
         let mut unfinished = Vec::<[u64; 3]>::new();
-        for (_, call) in self.calls.iter() {
+        // What tasks wait for are no calls of the program.
+        let is_one = |call: &Call| !matches!(call.origin, Origin::Get(_));
+        for (_, call) in self.calls.iter().filter(|(_, call)| is_one(call)) {
             let Some(state) = call.state.unfinished() else { continue };
             let index = self.observed.index(call.task);
             if unfinished.len() <= index {
@@ -64,7 +67,7 @@ impl Graph {
     pub(crate) fn explain(&self, id: CallId, name: impl Fn(Member) -> String) -> Explanation {
         let known = self.calls.get(&id);
         let place = match known {
-            _ if id >= self.next() => Place::NotMade { next: self.next() },
+            _ if (self.next()..NESTED).contains(&id) => Place::NotMade { next: self.next() },
             Some(call) => self.place(id, call, name),
             None => match self.reason(id) {
                 Some(reason) => Place::Failed { reason },

@@ -118,10 +118,10 @@ impl Graph {
             }
             call.state = CallState::Done;
             self.unfinished -= 1;
-            self.observed.gives_up(call.task, id);
             let (arguments, written) = (Arc::clone(&call.arguments), call.written(id));
-            if let Origin::Get(execution) = call.origin {
-                self.get_fails(execution, failure);
+            match call.origin {
+                Origin::Get(execution) => self.get_fails(execution, failure),
+                Origin::Program | Origin::Task(_) => self.observed.gives_up(call.task, id),
             }
             for id in written {
                 // If the call had run before, some may be there, or not be needed any more.

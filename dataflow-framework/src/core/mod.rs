@@ -9,6 +9,7 @@ mod explain;
 mod everywhere;
 mod failing;
 mod graph;
+mod handing_on;
 mod history;
 mod levels;
 mod line;
@@ -47,6 +48,8 @@ mod virtual_ideal;
 mod virtual_program;
 #[cfg(test)]
 mod trouble_tests;
+#[cfg(test)]
+mod waiting_tests;
 
 pub(crate) use self::{
     call::{Argument, CallId, Failing, Manner, NewCall, Outcome},

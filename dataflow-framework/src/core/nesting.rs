@@ -1,9 +1,9 @@
-//! What tasks do that make calls, step by step, and how they end. See `nested.rs`.
+//! What tasks do that make calls, step by step. See `nested.rs`, and `handing_on.rs` for how they end.
 
 use std::{collections::BTreeMap, ops::Range};
 
 use super::{
-    call::{CallId, CallState, NewCall, Outcome},
+    call::{CallId, CallState, NewCall},
     demand::Demand,
     failing::CANCELLED,
     graph::{Action, Graph},
@@ -345,157 +345,6 @@ impl Graph {
     fn cancels(&mut self, parent: CallId, positions: Range<u64>) {
         let calls: Vec<_> = self.nest(parent).unfinished.range(positions).map(|(_, id)| *id).collect();
         self.cancel_each(calls);
-    }
-
-    /// Takes in how the task of a call has ended. Returns that if the call has ended so, too: otherwise its calls have
-    /// not.
-    pub(super) fn of_nest(&mut self, id: CallId, outcome: Outcome) -> Option<Outcome> {
-        if let Some(Origin::Get(_)) = self.calls.get(&id).map(|call| call.origin) {
-            // It tells itself that it has what it waits for.
-            return None;
-        }
-        let Some(nest) = self.nests.by_call.get_mut(&id).filter(|nest| nest.runs.is_some()) else {
-            return Some(outcome);
-        };
-        if let Outcome::Unfit(_) = outcome {
-            // It is run again elsewhere, and makes the same calls.
-            self.has_worker(id);
-            return Some(outcome);
-        }
-        let Outcome::Written { .. } = outcome else {
-            self.has_worker(id);
-            self.nest(id).runs = None;
-            self.nest_ends(id);
-            return Some(outcome);
-        };
-        nest.outcome = Some(outcome);
-        self.lends_worker(id);
-        self.completes(id);
-        None
-    }
-
-    /// Ends a call whose task has ended, if all calls of that have, too.
-    fn completes(&mut self, id: CallId) {
-        let Some(nest) = self.nests.by_call.get_mut(&id) else { return };
-        let Some((member, _)) = nest.runs.filter(|_| nest.outcome.is_some() && nest.unfinished.is_empty())
-        else {
-            return;
-        };
-        let handed_on = nest.handed_on.clone();
-        let is_awaited = |version: &VersionId| matches!(self.versions[version].state, State::Awaited);
-        if handed_on.iter().any(|(_, version)| is_awaited(version)) {
-            return;
-        }
-        let gone: Vec<_> = handed_on.iter().map(|(_, version)| *version).collect();
-        let gone = gone.into_iter().filter(|version| matches!(self.versions[version].state, State::Gone));
-        let gone: Vec<_> = gone.collect();
-        if !gone.is_empty() {
-            return gone.into_iter().for_each(|version| self.make_again(version));
-        }
-        let reason = self.untold(id);
-        if reason.is_none() && !self.are_named(id, &handed_on) {
-            return;
-        }
-        self.has_worker(id);
-        self.frees(id, member);
-        let nest = self.nest(id);
-        nest.runs = None;
-        let Some(Outcome::Written { bytes, ns }) = nest.outcome.take() else {
-            unreachable!("other ends are at once")
-        };
-        if let Some(reason) = reason {
-            let failure = self.failure_of(id, reason);
-            self.nest_ends(id);
-            return self.failed(id, &failure);
-        }
-        self.members.took(ns);
-        self.hand_on(id, &handed_on);
-        self.written(id, member, &bytes);
-    }
-
-    /// Has what a task hands on named as what its call writes. Returns whether that is done everywhere: whoever asks a
-    /// member for it by the new name must find it.
-    fn are_named(&mut self, id: CallId, versions: &[(u32, VersionId)]) -> bool {
-        let mark = self.calls[&id].mark;
-        for (slot, from) in versions {
-            let State::Present(Copies { members, .. }) = &self.versions[from].state else { continue };
-            let here = members.contains(&Member::HERE).then_some(Member::HERE);
-            let Some(member) = here.or(members.first().copied()) else { continue };
-            let nest = self.nests.by_call.get_mut(&id).expect("its task makes calls");
-            if !nest.named.contains_key(slot) {
-                nest.named.insert(*slot, (member, member == Member::HERE));
-                self.actions.push(Action::Alias(member, *from, VersionId { call: id, slot: *slot }, mark));
-            }
-        }
-        self.nest(id).named.values().all(|(_, is_done)| *is_done)
-    }
-
-    /// Takes in that a member has named something, or does not have it. Returns whether it was to do so.
-    pub(super) fn is_named(&mut self, id: VersionId, member: Member, is_done: bool) -> bool {
-        let Some(nest) = self.nests.by_call.get_mut(&id.call) else { return false };
-        if nest.named.get(&id.slot) != Some(&(member, false)) {
-            return false;
-        }
-        if is_done {
-            nest.named.insert(id.slot, (member, true));
-        } else {
-            nest.named.remove(&id.slot);
-            let from = nest.handed_on.iter().find(|(slot, _)| *slot == id.slot).map(|(_, from)| *from);
-            if let Some(from) = from {
-                self.is_not_to_be_had(from);
-            }
-        }
-        self.completes(id.call);
-        true
-    }
-
-    /// Has what a lost member was to name named by another one.
-    pub(super) fn names_are_lost(&mut self, member: Member) {
-        let is_lost = |nest: &Nest| nest.named.values().any(|(on, _)| *on == member);
-        let lost = self.nests.by_call.iter().filter(|(_, nest)| is_lost(nest)).map(|(id, _)| *id);
-        for id in lost.collect::<Vec<_>>() {
-            if let Some(nest) = self.nests.by_call.get_mut(&id) {
-                nest.named.retain(|_, (on, _)| *on != member);
-                self.completes(id);
-            }
-        }
-    }
-
-    /// Returns why a call fails whose task has ended well: of a failure on which depends what it hands on, or of which
-    /// it was not told.
-    fn untold(&mut self, id: CallId) -> Option<String> {
-        let nest = &self.nests.by_call[&id];
-        if let Some(failure) = &nest.fails {
-            return Some(failure.reason().to_owned());
-        }
-        let handed_on = nest.handed_on.iter().find_map(|(_, version)| match &self.versions[version].state {
-            State::Failed(failure) => Some(failure),
-            _ => None,
-        });
-        let failure = handed_on.or_else(|| nest.failures.iter().find(|failure| !failure.is_seen()))?;
-        Some(failure.to_string())
-    }
-
-    /// Makes versions that a task hands on those of its call.
-    fn hand_on(&mut self, id: CallId, versions: &[(u32, VersionId)]) {
-        for (slot, from) in versions {
-            let to = VersionId { call: id, slot: *slot };
-            let State::Present(Copies { bytes, .. }) = self.versions[from].state else {
-                unreachable!("it is there, or the call has failed")
-            };
-            let depth = self.versions[from].depth;
-            if let Some(version) = self.versions.get_mut(&to) {
-                version.depth = version.depth.max(depth);
-            }
-            let (member, _) = self.nests.by_call[&id].named[slot];
-            self.is_there(to, member, bytes);
-        }
-    }
-
-    /// Returns whether the task of a call hands on what that writes here.
-    pub(super) fn is_handed_on(&self, version: VersionId) -> bool {
-        let nest = self.nests.by_call.get(&version.call);
-        nest.is_some_and(|nest| nest.handed_on.iter().any(|(slot, _)| *slot == version.slot))
     }
 }
 

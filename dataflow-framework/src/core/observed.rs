@@ -2,6 +2,7 @@
 //! which of them read what which others write.
 
 use dataflow_view::{CALLS_MAX, Call, Calls, READS_MAX, State, TaskSummary};
+use rustc_hash::FxHashMap;
 
 use super::call::CallId;
 use crate::task::TaskDef;
@@ -38,6 +39,8 @@ pub(super) struct Tally {
 #[derive(Debug, Default)]
 struct Recording {
     calls: Vec<Call>,
+    /// Their positions, by their numbers: those of calls that tasks make come in any order.
+    positions: FxHashMap<CallId, usize>,
     reads: Vec<(u32, u32)>,
     omitted: u64,
 }
@@ -167,6 +170,7 @@ impl Recording {
         let reads: Vec<_> =
             writers.filter_map(|writer| Some((u32::try_from(writer).ok()?, reader))).collect();
         self.reads.extend(reads);
+        self.positions.insert(number, self.calls.len());
         self.calls.push(Call {
             number,
             task: u16::try_from(task).unwrap_or(u16::MAX),
@@ -178,6 +182,6 @@ impl Recording {
 
     /// Returns the position of a call; `None` if it is not recorded, or the number is that of data.
     fn position(&self, id: CallId) -> Option<usize> {
-        self.calls.binary_search_by_key(&id, |call| call.number).ok()
+        self.positions.get(&id).copied()
     }
 }

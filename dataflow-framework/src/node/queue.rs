@@ -1,6 +1,7 @@
 //! The calls that wait for a thread, and the threads.
 
 use std::{
+    cell::Cell,
     collections::VecDeque,
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -22,6 +23,14 @@ use crate::{
 
 /// The number of threads beyond the workers that stay although they have nothing to do.
 const SPARE_MAX: usize = 4;
+
+/// The number of calls within each other that the program itself runs on one thread, so that its stack suffices.
+const WITHIN_MAX: u32 = 32;
+
+thread_local! {
+    /// The number of calls within each other that this thread runs.
+    static WITHIN: Cell<u32> = const { Cell::new(0) };
+}
 
 /// The calls that wait for a thread. Their number is bounded by the graph, which assigns them.
 #[derive(Default)]
@@ -73,6 +82,21 @@ pub(super) struct State {
     /// The number of threads, without those that were left to calls that take too long.
     pub(super) threads: usize,
     is_over: bool,
+}
+
+/// Runs a call on a thread of its own, and waits for that.
+fn run_deeper(next: Waiting) {
+    let next = Mutex::new(Some(next));
+    let run = || {
+        let next = next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _: Option<Continues> = next.map(Waiting::run);
+    };
+    let is_run = thread::scope(|scope| {
+        thread::Builder::new().name("program, deeper".to_owned()).spawn_scoped(scope, run).is_ok()
+    });
+    if !is_run {
+        run();
+    }
 }
 
 impl Queue {
@@ -145,13 +169,17 @@ impl Queue {
 
     /// Runs a call on this thread, if one waits. Returns whether that was so.
     pub(crate) fn run_one(&self) -> bool {
-        let next = self.lock().waiting.pop_front();
-        let is_one = next.is_some();
-        if let Some(next) = next {
+        let Some(next) = self.lock().waiting.pop_front() else { return false };
+        let within = WITHIN.get();
+        if within < WITHIN_MAX {
+            WITHIN.set(within + 1);
             // Where the program runs calls itself they have no deadlines that others could see to.
             let _: Continues = next.run();
+            WITHIN.set(within);
+        } else {
+            run_deeper(next);
         }
-        is_one
+        true
     }
 
     /// Has something done when the deadline of a call passes that begins on one of the threads, and another thread

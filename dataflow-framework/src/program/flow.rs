@@ -93,16 +93,11 @@ impl Flow {
     }
 
     fn of_thread() -> Rc<Self> {
-        match RUNNING.take() {
-            Some(running) => {
-                let tasks = running.site.tasks.clone();
-                Rc::new(Self { maker: Maker::Task(Nested::new(running)), tasks, next: Cell::new(0) })
-            }
-            None => {
-                let engine = Engine::new(Arc::default(), Store::default(), 0, usize::MAX, None);
-                Self::new(engine, None)
-            }
-        }
+        let Some(running) = RUNNING.take() else {
+            return Self::new(Engine::new(Arc::default(), Store::default(), 0, usize::MAX, None), None);
+        };
+        let tasks = running.site.tasks.clone();
+        Rc::new(Self { maker: Maker::Task(Nested::new(running)), tasks, next: Cell::new(0) })
     }
 
     /// Makes it the flow of this thread, until the result is dropped.

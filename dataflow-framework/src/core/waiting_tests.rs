@@ -1,0 +1,162 @@
+//! What follows from single steps of tasks that call tasks.
+
+use dataflow_view::State;
+
+use super::{
+    Action, Argument, CallId, Capacity, Execution, Graph, Member, Outcome, Step, TaskCall, Unfit, VersionId,
+    graph_tests::{TASK, new_call, version},
+    number_within,
+};
+use crate::options::Options;
+
+const OTHER: Member = Member(1);
+
+const PARENT: Execution = Execution { call: 0, number: 1 };
+
+fn child(position: u64) -> CallId {
+    number_within(PARENT.call, 0, position)
+}
+
+/// What its task writes, or brings in, at a position.
+fn made(position: u64) -> VersionId {
+    version(child(position), 0)
+}
+
+fn calls(position: u64, reads: &[VersionId], options: Options) -> Step {
+    let arguments = reads.iter().copied().map(Argument::Read).collect();
+    let task = Some(&TASK);
+    Step::Call(
+        TaskCall { position, number: 0, task, options, arguments, writes: 1, refused: None },
+        Vec::new(),
+    )
+}
+
+/// Creates a graph of members with these, of which the first runs a task that makes calls.
+fn graph(capacities: impl IntoIterator<Item = Capacity>, options: Options) -> Graph {
+    let mut graph = Graph::new(true);
+    graph.observe(true, false);
+    for (member, capacity) in (0..).map(Member).zip(capacities) {
+        graph.joined(member, capacity);
+    }
+    graph.call(PARENT.call, new_call(Vec::new(), 1, options));
+    assert_eq!(assigned(&mut graph), [(PARENT.call, Member::HERE)]);
+    step(&mut graph, Step::Begin);
+    graph
+}
+
+fn step(graph: &mut Graph, step: Step) {
+    graph.step(Member::HERE, PARENT, step, None);
+}
+
+fn written(graph: &mut Graph, id: CallId, member: Member) {
+    graph.ended(id, member, Outcome::Written { bytes: vec![1_000], ns: 1_000_000 });
+}
+
+/// Returns the calls that are assigned now, and where.
+fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
+    let assigned = graph.actions().into_iter().filter_map(|action| match action {
+        Action::Assign(member, assignment) if assignment.reader.is_none() => Some((assignment.call, member)),
+        _ => None,
+    });
+    assigned.collect()
+}
+
+#[test]
+fn a_task_that_waits_lends_all_that_its_call_demands() {
+    let options = Options { cores: 2, memory: 8 << 30, ..Options::DEFAULT };
+    let capacity = Capacity { memory: 8 << 30, ..Capacity::of_workers(2) };
+    let mut graph = graph([capacity], options);
+    step(&mut graph, calls(0, &[], options));
+    assert_eq!(assigned(&mut graph), [], "there is no room beside it");
+    step(&mut graph, Step::Get(made(0)));
+    assert_eq!(assigned(&mut graph), [(child(0), Member::HERE)]);
+    written(&mut graph, child(0), Member::HERE);
+    step(&mut graph, Step::Got);
+    step(&mut graph, calls(1, &[], options));
+    assert_eq!(assigned(&mut graph), [], "it has taken everything back");
+    step(&mut graph, Step::Wait(0..2, true));
+    assert_eq!(assigned(&mut graph), [(child(1), Member::HERE)]);
+}
+
+#[test]
+fn a_deeper_call_with_demands_comes_before_those_of_the_program() {
+    let options = Options { cores: 2, ..Options::DEFAULT };
+    let mut graph = graph([Capacity::of_workers(2)], Options::DEFAULT);
+    graph.call(1, new_call(Vec::new(), 1, options));
+    step(&mut graph, calls(0, &[], options));
+    step(&mut graph, Step::Get(made(0)));
+    assert_eq!(assigned(&mut graph), [(child(0), Member::HERE)]);
+    written(&mut graph, child(0), Member::HERE);
+    step(&mut graph, Step::Got);
+    assert_eq!(assigned(&mut graph), [], "the task that has waited goes on, and takes a worker");
+    written(&mut graph, PARENT.call, Member::HERE);
+    assert_eq!(assigned(&mut graph), [(1, Member::HERE)]);
+}
+
+#[test]
+fn what_a_task_has_brought_in_is_not_dropped_where_it_runs() {
+    let mut graph = graph([Capacity::of_workers(1), Capacity::of_workers(1)], Options::DEFAULT);
+    step(&mut graph, Step::Bring { position: 0, bytes: 1_000, content: 7 });
+    step(&mut graph, calls(1, &[made(0)], Options::DEFAULT));
+    step(&mut graph, calls(2, &[made(0)], Options::DEFAULT));
+    let all = assigned(&mut graph);
+    assert!(all.contains(&(child(1), OTHER)) || all.contains(&(child(2), OTHER)), "{all:?}");
+    graph.copied(made(0), OTHER);
+    for (call, member) in all {
+        written(&mut graph, call, member);
+    }
+    drop(graph.actions());
+    graph.has_copies(Member::HERE, vec![made(0)]);
+    let actions = graph.actions();
+    let is_dropped = |action: &Action| matches!(action, Action::Forget(Member::HERE, _));
+    assert!(!actions.iter().any(is_dropped), "nobody could make it again: {actions:?}");
+}
+
+#[test]
+fn what_a_task_has_brought_in_and_is_damaged_is_its_failure() {
+    let mut graph = graph([Capacity::of_workers(1)], Options::DEFAULT);
+    step(&mut graph, Step::Bring { position: 0, bytes: 1_000, content: 7 });
+    graph.is_damaged(made(0), Member::HERE, "its file is gone");
+    graph.ended(PARENT.call, Member::HERE, Outcome::Written { bytes: vec![1_000], ns: 1_000_000 });
+    let failures: Vec<_> = graph.failures().iter().map(ToString::to_string).collect();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert!(failures[0].starts_with("task `task` (call 0) has failed: "), "{failures:?}");
+    assert!(failures[0].contains("data that it has brought in is lost: its file is gone"), "{failures:?}");
+}
+
+#[test]
+fn a_task_whose_node_is_in_trouble_is_run_elsewhere_and_its_calls_go_on() {
+    let mut graph = graph([Capacity::of_workers(1), Capacity::of_workers(1)], Options::DEFAULT);
+    step(&mut graph, calls(0, &[], Options::DEFAULT));
+    assert_eq!(assigned(&mut graph), [(child(0), OTHER)]);
+    let unfit = Unfit { reason: "its disk is full".to_owned(), unchanged: Vec::new(), damaged: None };
+    graph.ended(PARENT.call, Member::HERE, Outcome::Unfit(unfit));
+    assert_eq!(assigned(&mut graph), [(PARENT.call, OTHER)]);
+    let again = Execution { number: 2, ..PARENT };
+    graph.step(OTHER, again, Step::Begin, None);
+    graph.step(OTHER, again, calls(0, &[], Options::DEFAULT), None);
+    assert_eq!(assigned(&mut graph), [], "it runs still");
+    written(&mut graph, child(0), OTHER);
+    written(&mut graph, PARENT.call, OTHER);
+    assert!(!graph.is_unfinished(PARENT.call));
+    assert!(graph.failures().is_empty());
+}
+
+#[test]
+fn calls_of_tasks_are_recorded_among_the_others() {
+    let mut graph = graph([Capacity::of_workers(1)], Options::DEFAULT);
+    step(&mut graph, calls(0, &[], Options::DEFAULT));
+    graph.call(1, new_call(vec![Argument::Read(version(0, 0))], 1, Options::DEFAULT));
+    step(&mut graph, calls(1, &[made(0)], Options::DEFAULT));
+    step(&mut graph, Step::Get(made(0)));
+    drop(graph.actions());
+    let recorded = graph.recorded().expect("it was asked for");
+    let numbers: Vec<_> = recorded.calls.iter().map(|call| call.number).collect();
+    assert_eq!(numbers, [0, child(0), 1, child(1)]);
+    assert_eq!(recorded.reads, [(0, 2), (1, 3)]);
+    let states: Vec<_> = recorded.calls.iter().map(|call| call.state).collect();
+    assert_eq!(states, [State::Running, State::Running, State::Waiting, State::Waiting]);
+    let summary = graph.summary();
+    let [task] = &summary.tasks[..] else { panic!("what waits is no task: {summary:?}") };
+    assert_eq!((task.running, task.waiting), (2, 2));
+}
