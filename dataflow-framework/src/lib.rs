@@ -100,6 +100,8 @@ mod array;
 mod file;
 mod process;
 mod isolated;
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "simulation")]

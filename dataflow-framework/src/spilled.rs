@@ -17,6 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     failure::Failed,
     file::{Folder, told},
+    value::decode_read,
 };
 
 /// The hash of a content, its SHA-256.
@@ -77,7 +78,7 @@ impl Spilled {
         let opened = fs::File::open(&path);
         let file = opened.map_err(|error| wrong(&format_args!("it cannot be read: {error}")))?;
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, Hashed::of(file));
-        let decoded = bincode::serde::decode_from_std_read(&mut reader, bincode::config::standard());
+        let decoded = decode_read(&mut reader, self.0.bytes);
         // What is left is hashed, too.
         let rest = io::copy(&mut reader, &mut io::sink());
         let Hashed { hash, bytes, .. } = reader.into_inner();

@@ -4,6 +4,8 @@
 //! Each function is a target of `cargo fuzz` (`cargo xtask fuzz` runs them all). The tests run it on the
 //! files in `corpus/`, and on random modifications of them.
 
+use std::sync::Arc;
+
 use bnb_framework::{Problem, cli::ParseProblem as _, sequential};
 use bnb_problems::{flowshop, knapsack::Knapsack, maxclique, qap::Qap};
 use taskwork::{NodeId, TaskId, fuzzing};
@@ -12,13 +14,22 @@ use tsp_example::{
     read::{parse_instance, parse_tour, write_tour},
 };
 use zk::{
-    ClusterPaths, Connect, CreateMode, Credentials, MemoryTree, Store, accounting::Source, figures, is_name,
-    job, membership,
+    ClusterPaths, Connect, CreateMode, Credentials, MemoryStore, MemoryTree, Store,
+    accounting::Source,
+    figures, is_name, job,
+    journal::{self, Writer},
+    membership,
+    question::Questions,
 };
 
 /// Parses a message between nodes or a letter: bytes from a peer, or from anyone who can write to the tree.
 pub fn wire(bytes: &[u8]) {
     fuzzing::check_wire(bytes);
+}
+
+/// Parses a message between the companions of a workflow: bytes from a peer.
+pub fn workflows(bytes: &[u8]) {
+    let _ = dataflow_framework::fuzzing::check_wire(bytes);
 }
 
 /// Parses a file of the TSP example, in TSPLIB's format or another: an instance, and a tour of its cities.
@@ -185,7 +196,7 @@ async fn read_znodes(place: u8, content: &[u8]) {
         put(&*store, &path, b"").await;
     }
     let name = String::from_utf8_lossy(content).into_owned();
-    match place % 10 {
+    match place % 14 {
         0 => put(&*store, &paths.record(), content).await,
         1 => put(&*store, &cluster.member("n0000000000000001"), content).await,
         2 => put(&*store, &paths.node_figures("n0000000000000001"), content).await,
@@ -195,7 +206,11 @@ async fn read_znodes(place: u8, content: &[u8]) {
         6 => put(&*store, &format!("{}/{name}", cluster.election()), b"").await,
         7 => put(&*store, &attempt.held_by("n0000000000000002"), content).await,
         8 => put(&*store, &attempt.transit("n0000000000000002-g1~n0000000000000003"), content).await,
-        _ => put(&*store, &cluster.member(&name), content).await,
+        9 => put(&*store, &cluster.member(&name), content).await,
+        10 => put(&*store, &paths.journal(), content).await,
+        11 => put_in(&*store, &paths.journal(), &paths.journal_entry(0), content).await,
+        12 => put_in(&*store, &paths.journal(), &paths.journal_note(), content).await,
+        _ => put_in(&*store, &paths.questions(), &paths.question("q-fuzzed"), content).await,
     }
     let _ = membership::list(&*store, &cluster).await;
     let _ = job::read(&*store, &cluster, "j-0000000000").await;
@@ -225,7 +240,28 @@ async fn read_znodes(place: u8, content: &[u8]) {
     }
     let _ = zk::accounting::held(&*store, &attempt, "n0000000000000002").await;
     let _ = zk::accounting::orphans(&*store, &cluster, &attempt).await;
+    read_for_companions(&store, &cluster).await;
     let _ = job::forget(&*store, &cluster, "j-0000000000").await;
+}
+
+/// Reads what a job has for its companions.
+async fn read_for_companions(store: &Arc<MemoryStore>, cluster: &ClusterPaths) {
+    let writer = Writer { node: "n0000000000000001".to_owned(), attempt: 1, generation: 1 };
+    put(&**store, cluster.member(&writer.node), b"").await;
+    let _ = journal::take(&**store, cluster, "j-0000000000", &writer, "key").await;
+    let mut questions = Questions::new(store.clone(), cluster.clone(), "j-0000000000");
+    // Without a question that can be read it waits for one.
+    tokio::select! {
+        biased;
+        _ = questions.next() => {}
+        () = std::future::ready(()) => {}
+    }
+}
+
+/// Puts a znode into a folder, which is put first.
+async fn put_in(store: &dyn Store, folder: &str, path: &str, content: &[u8]) {
+    put(store, folder, b"").await;
+    put(store, path, content).await;
 }
 
 /// Creates a znode, or sets it, if a tree can hold it.

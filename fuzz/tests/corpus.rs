@@ -66,6 +66,11 @@ fn contents_and_names_of_znodes() {
 }
 
 #[test]
+fn messages_of_companions() {
+    run("workflows", taskwork_fuzz::workflows);
+}
+
+#[test]
 fn files_of_instances_and_tours() {
     run("tsplib", taskwork_fuzz::tsplib);
 }
@@ -91,5 +96,12 @@ fn the_corpus_of_messages_is_what_its_names_say() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/wire").join(name);
         let said = taskwork::fuzzing::describe(&fs::read(file).unwrap());
         assert!(said.starts_with(name), "{name} says {said}");
+    }
+}
+
+#[test]
+fn the_corpus_of_companions_consists_of_their_messages() {
+    for input in corpus("workflows") {
+        assert!(dataflow_framework::fuzzing::check_wire(&input), "{input:?}");
     }
 }

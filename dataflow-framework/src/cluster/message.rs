@@ -1,6 +1,6 @@
 //! What nodes tell each other.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     core::{
@@ -164,6 +164,18 @@ impl News {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Failed> {
         decode(bytes)
     }
+}
+
+/// Decodes bytes as each of the messages. What is read must be read again as it was written. Returns whether they are any.
+pub(super) fn check(bytes: &[u8]) -> bool {
+    fn is<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> bool {
+        let Ok(message) = decode::<T>(bytes) else { return false };
+        let written = coded(&message);
+        let read = decode::<T>(&written).expect("what was written can be read");
+        assert_eq!(coded(&read), written, "it is read as it was written");
+        true
+    }
+    is::<Message>(bytes) | is::<Order>(bytes) | is::<News>(bytes)
 }
 
 fn coded<T: Serialize>(message: &T) -> Vec<u8> {

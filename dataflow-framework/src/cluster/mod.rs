@@ -28,3 +28,8 @@ mod station;
 mod witness;
 
 pub use self::main_task::{Main, Program, Returned};
+
+/// Decodes bytes from another node as a companion does; see [`fuzzing`](crate::fuzzing).
+pub(crate) fn check_messages(bytes: &[u8]) -> bool {
+    message::check(bytes)
+}

@@ -11,7 +11,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use self::encoding::{Hashing, fingerprint, size};
-pub(crate) use self::encoding::{decode, encode};
+pub(crate) use self::encoding::{decode, decode_read, encode};
 use crate::{
     failure::Failed,
     file::File,
