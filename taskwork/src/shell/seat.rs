@@ -228,11 +228,18 @@ impl Seat {
         if let Some(dispatch) = self.dispatch {
             dispatch.close().await;
         }
-        // Removing the request informs the operator.
-        match self.store.delete(&self.cluster.drain(&self.node.to_string()), None).await {
-            Ok(()) | Err(zk::Error::NoNode { .. } | zk::Error::SessionExpired) => {}
-            Err(error) => {
-                tracing::debug!(node = %self.node, %error, "the request to leave could not be taken away");
+        // Only members are asked to leave, so no request can come after the one that is taken away, whose absence informs
+        // the operator.
+        let node = self.node.to_string();
+        for path in [self.cluster.member(&node), self.cluster.drain(&node)] {
+            match self.store.delete(&path, None).await {
+                Ok(()) | Err(zk::Error::NoNode { .. }) => {}
+                // Without a session there is no member either. Whoever comes next takes the request away.
+                Err(zk::Error::SessionExpired) => break,
+                Err(error) => {
+                    tracing::debug!(node = %self.node, %error, %path, "this could not be taken away");
+                    break;
+                }
             }
         }
         if let Err(error) = self.store.close().await {

@@ -18,6 +18,7 @@ const REGRESSIONS: &[(u64, &str)] = &[
         401_654,
         "a task that had waited killed its nodes for ever: its trial was over, and nobody was to blame",
     ),
+    (1_133_544, "a node that was asked to leave while it closed its session left the request behind"),
 ];
 
 fn run(seeds: std::ops::Range<u64>, nodes: Option<usize>) {
