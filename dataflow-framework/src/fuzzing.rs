@@ -1,4 +1,4 @@
-//! The entry point for the project's fuzzer: bytes from other nodes, decoded as the companion of a workflow does.
+//! Entry points for the project's fuzzer: bytes from other nodes, decoded as the companion of a workflow does.
 
 use crate::cluster;
 
@@ -9,4 +9,10 @@ use crate::cluster;
 /// If it does not.
 pub fn check_wire(bytes: &[u8]) -> bool {
     cluster::check_messages(bytes)
+}
+
+/// Returns messages of companions for the fuzzer's corpus, each with the name of its file.
+#[must_use]
+pub fn examples() -> Vec<(&'static str, Vec<u8>)> {
+    cluster::example_messages()
 }

@@ -247,7 +247,7 @@ async fn read_znodes(place: u8, content: &[u8]) {
 /// Reads what a job has for its companions.
 async fn read_for_companions(store: &Arc<MemoryStore>, cluster: &ClusterPaths) {
     let writer = Writer { node: "n0000000000000001".to_owned(), attempt: 1, generation: 1 };
-    put(&**store, cluster.member(&writer.node), b"").await;
+    put(&**store, &cluster.member(&writer.node), b"").await;
     let _ = journal::take(&**store, cluster, "j-0000000000", &writer, "key").await;
     let mut questions = Questions::new(store.clone(), cluster.clone(), "j-0000000000");
     // Without a question that can be read it waits for one.

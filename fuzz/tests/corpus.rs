@@ -99,9 +99,16 @@ fn the_corpus_of_messages_is_what_its_names_say() {
     }
 }
 
+/// With `UPDATE_CORPUS` in the environment it is written instead.
 #[test]
 fn the_corpus_of_companions_consists_of_their_messages() {
-    for input in corpus("workflows") {
-        assert!(dataflow_framework::fuzzing::check_wire(&input), "{input:?}");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/workflows");
+    for (name, example) in dataflow_framework::fuzzing::examples() {
+        if std::env::var_os("UPDATE_CORPUS").is_some() {
+            fs::write(folder.join(name), &example).unwrap();
+        }
+        assert!(dataflow_framework::fuzzing::check_wire(&example), "{name}");
+        let file = fs::read(folder.join(name)).ok();
+        assert_eq!(file, Some(example), "{name} has changed: run this test with UPDATE_CORPUS=1");
     }
 }

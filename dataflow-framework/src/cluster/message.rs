@@ -178,6 +178,39 @@ pub(super) fn check(bytes: &[u8]) -> bool {
     is::<Message>(bytes) | is::<Order>(bytes) | is::<News>(bytes)
 }
 
+/// Returns messages with which the fuzzer begins, encoded, each with a name.
+pub(super) fn examples() -> Vec<(&'static str, Vec<u8>)> {
+    let run = Run { generation: 1, started_us: 1_700_000_000_000_000 };
+    let (version, mark) = (VersionId { call: 3, slot: 1 }, Mark::default());
+    let missing = Missing { version, mark, from: Vec::new(), content: Some(vec![1, 2, 3]) };
+    let assign = Order::Assign {
+        call: 4,
+        module: "example".to_owned(),
+        name: "multiply".to_owned(),
+        mark,
+        tries: 1,
+        reader: None,
+        arguments: vec![
+            Argument::Copied(vec![5]),
+            Argument::Update(version),
+            Argument::ReadAll(vec![version]),
+        ],
+        in_place: vec![false, true],
+        manner: Manner::default(),
+        missing: vec![missing.clone()],
+    };
+    let failed = News::Failed { call: 4, reason: "it failed".to_owned() };
+    vec![
+        ("assign", assign.encoded()),
+        ("copy", Order::Copy(missing).encoded()),
+        ("remember", Order::Remember(History::default()).encoded()),
+        ("takes-part", News::TakesPart(Capacity::default()).encoded()),
+        ("failed", failed.encoded()),
+        ("holds", News::Holds(vec![Held { version, mark, bytes: 9 }]).encoded()),
+        ("absent", Message { run, content: Content::Absent(version) }.encoded()),
+    ]
+}
+
 fn coded<T: Serialize>(message: &T) -> Vec<u8> {
     encode(message).unwrap_or_else(|Failed { reason, .. }| unreachable!("messages can be encoded: {reason}"))
 }

@@ -33,3 +33,8 @@ pub use self::main_task::{Main, Program, Returned};
 pub(crate) fn check_messages(bytes: &[u8]) -> bool {
     message::check(bytes)
 }
+
+/// Returns encoded messages, each with a name.
+pub(crate) fn example_messages() -> Vec<(&'static str, Vec<u8>)> {
+    message::examples()
+}
