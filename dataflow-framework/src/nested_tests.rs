@@ -11,7 +11,7 @@ use crate::{Data, Failure, Main, Program, TaskDef, Workflow, WorkflowError, barr
 fn table() -> Vec<&'static TaskDef> {
     let plain = tasks![add, odd, both, flaky];
     let calling = tasks![fibonacci, waiting, down, tries_it, silent, passes_on, updates, many, wide];
-    let others = tasks![calls_flaky, keeps, uses, waits_for_kept, cancels, differs];
+    let others = tasks![calls_flaky, keeps, uses, waits_for_kept, cancels, differs, spread_out];
     [&plain[..], &calling, &others].concat()
 }
 
@@ -158,6 +158,15 @@ fn takes_two(depth: u64) -> Result<u64, Failure> {
         return Ok(1);
     }
     let calls = [takes_two(depth - 1), takes_two(depth - 1)];
+    calls.iter().map(|call| Ok(*call.get()?)).sum()
+}
+
+#[task(spread, memory = "1 MiB")]
+fn spread_out(depth: u64) -> Result<u64, Failure> {
+    if depth == 0 {
+        return Ok(1);
+    }
+    let calls = [spread_out(depth - 1), spread_out(depth - 1)];
     calls.iter().map(|call| Ok(*call.get()?)).sum()
 }
 
@@ -321,7 +330,7 @@ struct Everything;
 
 impl Program for Everything {
     type Arguments = u64;
-    type Output = (u64, u64, u64, Vec<u64>, String);
+    type Output = ([u64; 4], Vec<u64>, String);
 
     fn tasks() -> Vec<&'static TaskDef> {
         table()
@@ -329,10 +338,12 @@ impl Program for Everything {
 
     fn run(number: &u64) -> Result<Self::Output, Box<dyn Error + Send + Sync>> {
         let (handed_on, waited, deep) = (fibonacci(*number), waiting(*number), down(20));
+        let spread = spread_out(4);
         let mut list = Data::new(vec![1, 2, 3]);
         updates(&mut list);
         let failure = passes_on(8).get().expect_err("it was not told of a failure");
-        Ok((*handed_on.get()?, *waited.get()?, *deep.get()?, list.get()?.clone(), failure.to_string()))
+        let numbers = [*handed_on.get()?, *waited.get()?, *deep.get()?, *spread.get()?];
+        Ok((numbers, list.get()?.clone(), failure.to_string()))
     }
 }
 

@@ -9,8 +9,8 @@ use std::{
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 use super::{
-    Action, Answer, Argument, Assignment, CallId, Capacity, Execution, Graph, Held, History, Input, Mark,
-    Member, NewCall, Outcome, Source, Step, TaskCall, VersionId,
+    Action, Answer, Argument, Assignment, CallId, Capacity, Demand, Execution, Graph, Held, History, Input,
+    Mark, Member, NewCall, Outcome, Source, Step, TaskCall, Unfit, VersionId,
     graph_tests::{new_call, version},
     number_within,
 };
@@ -18,6 +18,20 @@ use crate::{failure::Failure, options::Options};
 
 /// The number of kinds of tasks. A task calls those of lower numbers.
 const KINDS: usize = 6;
+
+/// The memory of a member.
+const MEMORY: u64 = 8;
+
+/// Returns what the calls of a task demand: some take all workers of a member, or all its memory.
+fn options(kind: usize) -> Options {
+    match kind {
+        1 => Options { cores: 2, ..Options::DEFAULT },
+        2 => Options { spread: true, ..Options::DEFAULT },
+        3 => Options { memory: MEMORY, ..Options::DEFAULT },
+        4 => Options { everywhere: true, ..Options::DEFAULT },
+        _ => Options::DEFAULT,
+    }
+}
 
 /// What a task does, one after another.
 #[derive(Debug, Clone)]
@@ -51,6 +65,8 @@ enum Event {
     /// Something that is under way goes on.
     Run(Index),
     Join,
+    /// A member cannot run a call.
+    Trouble(Index),
     Lose(Index),
     Remember,
     /// The member of the program is lost, and the program begins anew on another one.
@@ -79,6 +95,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => index().prop_map(Event::Get),
         24 => index().prop_map(Event::Run),
         1 => Just(Event::Join),
+        1 => index().prop_map(Event::Trouble),
         1 => index().prop_map(Event::Lose),
         1 => Just(Event::Remember),
         1 => index().prop_map(Event::Restart),
@@ -164,6 +181,8 @@ struct Run {
     executions: u64,
     /// The calls that have run to their end, by their numbers, in the present run of the program.
     ended: BTreeSet<CallId>,
+    /// The calls that could not run on a member.
+    troubled: BTreeSet<CallId>,
 }
 
 impl Run {
@@ -181,6 +200,7 @@ impl Run {
             members: 0,
             executions: 0,
             ended: BTreeSet::new(),
+            troubled: BTreeSet::new(),
         };
         run.join();
         run
@@ -190,7 +210,7 @@ impl Run {
         let member = Member(self.members);
         self.members += 1;
         self.stores.insert(member, BTreeMap::new());
-        self.graph.joined(member, Capacity::of_workers(1));
+        self.graph.joined(member, Capacity { memory: MEMORY, ..Capacity::of_workers(2) });
     }
 
     fn happens(&mut self, event: &Event, has_losses: bool) {
@@ -213,6 +233,7 @@ impl Run {
                 }
             }
             Event::Join => self.join(),
+            Event::Trouble(which) => self.is_in_trouble(*which),
             Event::Lose(which) if has_losses => {
                 let others: Vec<_> = self.stores.keys().copied().filter(|on| *on != Member::HERE).collect();
                 if let Some(member) = pick(&others, *which) {
@@ -229,6 +250,23 @@ impl Run {
         self.check();
     }
 
+    /// Has a call not run to its end on its member, if it may run on another one; once for each.
+    fn is_in_trouble(&mut self, which: Index) {
+        let may = |task: &Running| {
+            let has_demands = Demand::of(&options(task.kind)) != Demand::NONE;
+            let is_new = !self.troubled.contains(&task.assignment.call);
+            is_new && !has_demands && !task.is_earlier && self.stores.len() > 1
+        };
+        let all: Vec<_> = (0..self.running.len()).filter(|at| may(&self.running[*at])).collect();
+        if let Some(at) = pick(&all, which) {
+            let task = self.running.swap_remove(at);
+            let call = task.assignment.call;
+            self.troubled.insert(call);
+            let unfit = Unfit { reason: "its disk is full".to_owned(), unchanged: Vec::new(), damaged: None };
+            self.graph.ended(call, task.member, Outcome::Unfit(unfit));
+        }
+    }
+
     fn program_calls(&mut self, kind: Index, reads: &[Index]) {
         let kind = kind.index(KINDS);
         let reads: Vec<usize> = reads
@@ -243,7 +281,7 @@ impl Run {
         let reads = reads.into_iter().map(|read| self.handles[read]).collect();
         let arguments =
             vec![Argument::Copied(vec![u8::try_from(kind).expect("they are few")]), Argument::ReadAll(reads)];
-        self.graph.call(id, new_call(arguments, 1, Options::DEFAULT));
+        self.graph.call(id, new_call(arguments, 1, options(kind)));
         self.handles.push(version(id, 0));
     }
 
@@ -351,12 +389,14 @@ impl Run {
             }
             Act::Call { kind, reads } if task.kind > 0 => {
                 let reads: Vec<_> = reads.into_iter().filter_map(which).collect();
-                let kind = u8::try_from(kind.index(task.kind)).expect("they are few");
+                let kind = kind.index(task.kind);
+                let options = options(kind);
+                let kind = u8::try_from(kind).expect("they are few");
                 let arguments = vec![Argument::Copied(vec![kind]), Argument::ReadAll(reads)];
                 let (id, position) = task.number();
                 task.mark = task.mark.then_call(id, 0, &arguments, 1);
                 task.handles.push(version(id, 0));
-                let NewCall { task, options, .. } = new_call(Vec::new(), 0, Options::DEFAULT);
+                let NewCall { task, .. } = new_call(Vec::new(), 0, options);
                 let task = Some(task);
                 let call =
                     TaskCall { position, number: 0, task, options, arguments, writes: 1, refused: None };
@@ -546,6 +586,10 @@ impl Run {
 
     /// Checks that everything is where the graph says it is.
     fn check(&self) {
+        for nest in self.graph.nests.by_call.values() {
+            let is_known = |version| self.graph.versions.contains_key(version);
+            assert!(nest.handles.keys().chain(nest.left.keys()).all(is_known), "{nest:?}");
+        }
         for (id, version) in &self.graph.versions {
             let super::version::State::Present(copies) = &version.state else { continue };
             for member in &copies.members {

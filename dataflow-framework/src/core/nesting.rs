@@ -166,7 +166,10 @@ impl Graph {
         let left = self.is_left(parent, id, writes);
         let written = || (0..writes).map(|slot| VersionId { call: id, slot });
         let known = written().find_map(|id| self.versions.get(&id));
-        let Some((mark, depth)) = known.map(|version| (version.mark, version.depth)) else { return };
+        let known = known.map(|version| (version.mark, version.depth));
+        // All may be forgotten of one that runs: what it writes was there before the program began anew.
+        let of_call = || self.calls.get(&id).map(|call| (call.mark, self.depth_of(id)));
+        let Some((mark, depth)) = known.or_else(of_call) else { return };
         let mut states = written().filter_map(|id| self.versions.get(&id)).map(|version| &version.state);
         let failed = states.find(|state| matches!(state, State::Failed(_))).cloned();
         let again = failed.unwrap_or(State::Gone);

@@ -161,6 +161,10 @@ impl Tally {
 
 impl Recording {
     fn add(&mut self, task: usize, number: CallId, level: u64, inputs: impl Iterator<Item = CallId>) {
+        // A task that is run again makes calls again of which nobody needed anything any more.
+        if self.positions.contains_key(&number) {
+            return;
+        }
         if self.calls.len() >= CALLS_MAX || self.reads.len() >= READS_MAX {
             self.omitted += 1;
             return;

@@ -143,6 +143,26 @@ fn a_task_whose_node_is_in_trouble_is_run_elsewhere_and_its_calls_go_on() {
 }
 
 #[test]
+fn a_call_that_a_task_makes_again_is_recorded_once() {
+    let mut graph = graph([Capacity::of_workers(1), Capacity::of_workers(1)], Options::DEFAULT);
+    graph.call(1, new_call(Vec::new(), 1, Options::DEFAULT));
+    assert_eq!(assigned(&mut graph), [(1, OTHER)]);
+    written(&mut graph, 1, OTHER);
+    step(&mut graph, calls(0, &[], Options::DEFAULT));
+    assert_eq!(assigned(&mut graph), [(child(0), OTHER)]);
+    step(&mut graph, Step::Release(made(0)));
+    written(&mut graph, child(0), OTHER);
+    graph.lost(Member::HERE);
+    assert_eq!(assigned(&mut graph), [(PARENT.call, OTHER)]);
+    let again = Execution { number: 2, ..PARENT };
+    graph.step(OTHER, again, Step::Begin, None);
+    graph.step(OTHER, again, calls(0, &[], Options::DEFAULT), None);
+    let recorded = graph.recorded().expect("it was asked for");
+    let numbers: Vec<_> = recorded.calls.iter().map(|call| call.number).collect();
+    assert_eq!(numbers, [PARENT.call, 1, child(0)]);
+}
+
+#[test]
 fn calls_of_tasks_are_recorded_among_the_others() {
     let mut graph = graph([Capacity::of_workers(1)], Options::DEFAULT);
     step(&mut graph, calls(0, &[], Options::DEFAULT));
