@@ -118,6 +118,8 @@ mod failing_tests;
 #[cfg(test)]
 mod nested_tests;
 #[cfg(test)]
+mod once_tests;
+#[cfg(test)]
 mod tests;
 
 pub use dataflow_macros::task;
@@ -130,9 +132,12 @@ pub use self::{
     figures::Figures,
     file::{File, PublishError, Run, set_work_dir},
     isolated::serve_isolated,
-    node::{set_store, time_left},
+    node::{once_token, set_store, time_left},
     options::{OnFailure, Options},
-    program::{Data, Group, Observe, Ref, RefMut, Workflow, WorkflowError, barrier, group, reduce},
+    program::{
+        Data, Group, Observe, Ref, RefMut, Workflow, WorkflowError, barrier, group, reduce,
+        surroundings as flow, wait_any,
+    },
     task::{TaskDef, Tasks, TwoOfOneName},
     value::Datum,
 };

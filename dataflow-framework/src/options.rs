@@ -8,6 +8,7 @@ use crate::needs;
 
 /// How a call is run. A task has options ([`task`](crate::task)), which those of a call replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "each says something of its own, by its name")]
 pub struct Options {
     /// Of the calls that could begin, those of the highest priority do so first.
     pub priority: i32,
@@ -42,6 +43,16 @@ pub struct Options {
     /// How much memory the process of an isolated call may take besides what it has at its start, in bytes. A call that
     /// needs more has failed.
     pub memory_max: Option<u64>,
+    /// Whether a call does something outside of its data, such as sending a message: `#[task(effect)]`. Once a call has
+    /// ended, that is recorded before anybody sees it, and the call is never run again, whichever nodes are lost. If its
+    /// node is lost while it runs, it is run again, so whatever is outside should recognise the same call by its
+    /// [`once_token`](crate::once_token).
+    pub effect: bool,
+    /// Whether a call may write something else each time that it is run, such as what a clock says:
+    /// `#[task(nondeterministic)]`. What it has written is kept until the program has ended, and the call is never run
+    /// again. Up to 64 KiB are kept with the job itself; what is larger is with two nodes, and if both are lost, the
+    /// program fails.
+    pub nondeterministic: bool,
 }
 
 /// What follows when a call has failed for good.
@@ -60,7 +71,8 @@ pub enum OnFailure {
 }
 
 impl Options {
-    /// The options of a task that names none: a priority of 0, no further try, no limit of time, and any worker.
+    /// The options of a task that names none: a priority of 0, no further try, no limit of time, any worker, and a
+    /// function of what it reads.
     pub const DEFAULT: Self = Self {
         priority: 0,
         retry: 0,
@@ -73,7 +85,14 @@ impl Options {
         needs: &[],
         spread: false,
         everywhere: false,
+        effect: false,
+        nondeterministic: false,
     };
+
+    /// Returns whether a call is never run again once it has ended.
+    pub(crate) fn is_durable(self) -> bool {
+        self.effect || self.nondeterministic
+    }
 
     /// Returns the same, for a call that may run anywhere.
     pub(crate) fn without_demands(self) -> Self {
@@ -169,6 +188,20 @@ macro_rules! __options {
             #[must_use]
             $($visible)* fn everywhere(mut self) -> Self {
                 self.options.everywhere = true;
+                self
+            }
+
+            /// Says that the call does something outside of its data, so that it is not run again once it has ended.
+            #[must_use]
+            $($visible)* fn effect(mut self) -> Self {
+                self.options.effect = true;
+                self
+            }
+
+            /// Says that the call may write something else each time, so that what it has written once is kept.
+            #[must_use]
+            $($visible)* fn nondeterministic(mut self) -> Self {
+                self.options.nondeterministic = true;
                 self
             }
         }

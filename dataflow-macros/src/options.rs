@@ -17,7 +17,7 @@ pub(crate) struct Options {
 }
 
 /// The options, which are fields of `dataflow_framework::Options`.
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 13] = [
     "priority",
     "retry",
     "on_failure",
@@ -29,7 +29,12 @@ const KNOWN: [&str; 11] = [
     "everywhere",
     "isolated",
     "memory_max",
+    "effect",
+    "nondeterministic",
 ];
+
+/// Those of them that need no value.
+const FLAGS: [&str; 3] = ["isolated", "effect", "nondeterministic"];
 
 /// What may follow a failure, and the names of that in `dataflow_framework::OnFailure`.
 const ON_FAILURE: [(&str, &str); 3] =
@@ -76,7 +81,7 @@ fn value(name: &Ident, input: ParseStream<'_>) -> Result<TokenStream> {
     if name == "needs" {
         return constraints::labels(input);
     }
-    if name == "isolated" && !input.peek(Token![=]) {
+    if FLAGS.iter().any(|flag| name == flag) && !input.peek(Token![=]) {
         return Ok(quote!(true));
     }
     input.parse::<Token![=]>()?;
@@ -148,6 +153,7 @@ mod tests {
         assert_eq!(given("retry = 3, priority = 2 * LOW").ok(), Some(2));
         assert_eq!(given("cores = 4, memory = \"2 GiB\", needs(\"blast\", \"os=linux\")").ok(), Some(3));
         assert_eq!(given("spread, everywhere, cores = THREADS, memory = 1 << 20").ok(), Some(4));
+        assert_eq!(given("effect, nondeterministic = true, retry = 1").ok(), Some(3));
         assert_eq!(given("on_failure = ignore, timeout = \"1 min 30 s\"").ok(), Some(2));
         assert_eq!(given("isolated, memory_max = \"2 GiB\"").ok(), Some(2));
         assert_eq!(given("isolated = SOME, retry = 2").ok(), Some(2));
@@ -155,7 +161,7 @@ mod tests {
             (
                 "prioritty = 3",
                 "there is no option prioritty; the options are priority, retry, on_failure, timeout, cores, \
-                 memory, needs, spread, everywhere, isolated, memory_max",
+                 memory, needs, spread, everywhere, isolated, memory_max, effect, nondeterministic",
             ),
             ("on_failure = retry", "on_failure is cancel_successors, fail or ignore, and not retry"),
             ("timeout = \"soon\"", "\"soon\" is no duration such as \"1 min 30 s\""),

@@ -54,6 +54,8 @@ pub enum Place {
         /// The node.
         node: String,
     },
+    /// It is being written to the journal of the job how it has ended; nobody may see that before.
+    Recorded,
     /// It has written what it should.
     Ended,
     /// It has failed, or something on which it depends.
@@ -121,6 +123,9 @@ impl fmt::Display for Place {
                 count(*nodes),
             ),
             Self::Runs { node } => write!(f, "was given to {node}, which runs it, or will do so next"),
+            Self::Recorded => {
+                write!(f, "is at its end, which is being written to the journal before anybody sees it")
+            }
             Self::Ended => write!(f, "has ended"),
             Self::Failed { reason } => write!(f, "has failed: {reason}"),
             Self::Over => write!(f, "is over, or is data that the program has brought in"),
@@ -183,6 +188,7 @@ it has failed 2 times before";
             said(ready(2, &[])).contains("4 calls come before it, and 1 of 2 nodes take another call now")
         );
         assert!(said(ready(0, &[])).contains("no node runs calls"));
+        assert!(said(Place::Recorded).contains("written to the journal"));
         assert!(
             said(ready(2, &["no node has 8 cores"])).contains("no node that is there: no node has 8 cores")
         );

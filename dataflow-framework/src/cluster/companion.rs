@@ -9,7 +9,7 @@ use std::{
 use taskwork::{CompanionContext, CompanionEvent, Refusal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::station::Station;
+use super::{journaling::Journaling, station::Station};
 use crate::{
     core::{Capacity, HOLD_MS},
     node::Crew,
@@ -38,6 +38,7 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
     let witness: Weak<Station> = Arc::downgrade(&station);
     cx.is_witnessed_by(witness);
     station.is_public.store(cx.is_public(), Relaxed);
+    let mut journaling = Journaling::new(cx.journal().clone());
     let begun = Instant::now();
     let now_ms = || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let mut looks = interval(LOOK);
@@ -51,6 +52,7 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
                 Some(event) => happens(&station, event, now_ms()),
             },
             () = station.wake.notified() => {}
+            () = journaling.done() => {}
             _ = looks.tick() => {}
             () = sleep(HOLD), if is_held => {}
         }
@@ -65,6 +67,7 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
                 () = ready(()) => break,
             }
         }
+        journaling.begin(station.leading(), now_ms());
         is_held = station.send_due(now_ms());
     }
     station.end();

@@ -72,7 +72,7 @@ impl Following {
         let report: Arc<dyn Report> = Arc::clone(&following) as _;
         // Calls that end now are told after what is here.
         let mut line = following.line();
-        let Inventory { epoch, held, running } = site.begin(Arc::downgrade(&report));
+        let Inventory { epoch, held, running, unseen } = site.begin(Arc::downgrade(&report));
         following.epoch.store(epoch, Relaxed);
         line.push(News::TakesPart(capacity).encoded());
         for held in held.chunks(TOLD_MAX) {
@@ -83,6 +83,9 @@ impl Following {
         }
         for piece in lock(memory).pieces() {
             line.push(News::Remembers(piece).encoded());
+        }
+        for (call, outcome) in unseen {
+            line.push(following.end_of(call, outcome).encoded());
         }
         line.push(News::AllTold.encoded());
         drop(line);
@@ -95,6 +98,19 @@ impl Following {
 
     fn nesting(&self) -> MutexGuard<'_, BTreeSet<CallId>> {
         self.nesting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says how a call has ended.
+    fn end_of(&self, call: CallId, outcome: Outcome) -> News {
+        match outcome {
+            Outcome::Written { bytes, ns } => News::Written { call, versions: self.told(call, &bytes), ns },
+            Outcome::Durable { bytes, ns, values } => News::Durable { call, bytes, ns, values },
+            Outcome::Ignored { bytes, reason } => News::Ignored { call, bytes, reason },
+            Outcome::Failed(failure) => News::Failed { call, reason: failure.reason().to_owned() },
+            Outcome::Unfit(Unfit { reason, unchanged, damaged }) => {
+                News::Unfit { call, reason, unchanged, damaged }
+            }
+        }
     }
 
     fn say(&self, news: &News) {
@@ -149,6 +165,7 @@ impl Following {
                 if history.number() > 0 && !self.is_told.swap(true, Relaxed) {
                     tracing::info!("this node remembers which calls of the program have ended");
                 }
+                self.site.is_recorded(|call, mark| history.has_ended_of(call, mark.root));
                 lock(&self.memory).add(history);
             }
             Order::MayLeave => self.may_go.store(true, Relaxed),
@@ -206,25 +223,10 @@ impl Report for Following {
     fn ended(&self, call: CallId, outcome: Outcome) {
         // The head may be gone before it has told others. It alone knows of the calls that tasks make.
         let has_calls = self.nesting().remove(&call);
-        if call < NESTED && !has_calls {
-            match outcome {
-                Outcome::Written { .. } => lock(&self.memory).ends(call),
-                Outcome::Ignored { .. } => {
-                    let mut memory = lock(&self.memory);
-                    memory.ignores(call);
-                    memory.ends(call);
-                }
-                Outcome::Failed(_) | Outcome::Unfit(_) => {}
-            }
+        if call < NESTED && !has_calls && matches!(outcome, Outcome::Written { .. }) {
+            lock(&self.memory).ends(call);
         }
-        self.say(&match outcome {
-            Outcome::Written { bytes, ns } => News::Written { call, versions: self.told(call, &bytes), ns },
-            Outcome::Ignored { bytes, reason } => News::Ignored { call, bytes, reason },
-            Outcome::Failed(failure) => News::Failed { call, reason: failure.reason().to_owned() },
-            Outcome::Unfit(Unfit { reason, unchanged, damaged }) => {
-                News::Unfit { call, reason, unchanged, damaged }
-            }
-        });
+        self.say(&self.end_of(call, outcome));
     }
 
     fn timed(&self, timing: Timing) {

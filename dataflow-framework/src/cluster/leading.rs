@@ -11,7 +11,10 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::message::{Content, News, Order, Run};
+use super::{
+    journaling::Writing,
+    message::{Content, News, Order, Run},
+};
 use crate::{
     core::{
         Answer, Assignment, CallId, Capacity, Execution, Frame, Graph, History, Line, Mark, Member, Outcome,
@@ -51,6 +54,9 @@ pub(super) struct Leading {
     remembered_ms: AtomicU64,
     /// Since when the node may go, in milliseconds; 0 if it may not.
     may_go_ms: AtomicU64,
+    /// How far the journal is.
+    pub(super) writing: Mutex<Writing>,
+    pub(super) is_taken: Bell,
 }
 
 /// The other nodes, as the head knows them.
@@ -98,6 +104,8 @@ impl Leading {
             is_told: Bell::default(),
             remembered_ms: AtomicU64::new(0),
             may_go_ms: AtomicU64::new(0),
+            writing: Mutex::default(),
+            is_taken: Bell::default(),
         })
     }
 
@@ -216,6 +224,9 @@ impl Leading {
                 let bytes = versions.iter().map(Told::bytes).collect();
                 graph.ended(call, member, Outcome::Written { bytes, ns });
                 self.take_in(graph, call, versions);
+            }
+            News::Durable { call, bytes, ns, values } => {
+                graph.ended(call, member, Outcome::Durable { bytes, ns, values });
             }
             News::Ignored { call, bytes, reason } => {
                 graph.ended(call, member, Outcome::Ignored { bytes, reason });

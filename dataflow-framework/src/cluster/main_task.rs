@@ -238,7 +238,9 @@ fn begin<P: Program>(station: &Arc<Station>, leading: Arc<Leading>, arguments: A
             Err(panic) if panic.is::<Stopped>() => {
                 let engine = &leading.engine;
                 let differs = engine.divergence().map(|divergence| differs(divergence, &its_station.tasks));
-                match differs.or_else(|| engine.fatal().map(|failure| failure.to_string())) {
+                let decides = || engine.differs().map(|how| format!("{OTHER_CALLS}: {how}. {SAME_CALLS}"));
+                let fatal = || engine.fatal().map(|failure| failure.to_string());
+                match differs.or_else(decides).or_else(fatal).or_else(|| leading.trouble()) {
                     Some(reason) => Err(reason),
                     // It goes on elsewhere.
                     None => return,
@@ -258,6 +260,7 @@ fn program<P: Program>(
     leading: &Leading,
     arguments: &P::Arguments,
 ) -> Result<Vec<u8>, String> {
+    leading.wait_until_taken();
     leading.wait_until_told();
     let flow = Flow::new(Arc::clone(&leading.engine), Some(Arc::clone(&station.tasks)));
     let returned = {
@@ -279,12 +282,14 @@ fn differs(Divergence { call, was, is }: Divergence, tasks: &Tasks) -> String {
     };
     let (was, is) = (name(was), name(is));
     let how = if was == is { ", but it, or one before it, with other arguments" } else { "" };
-    format!(
-        "the program was started again after its node was lost or has left, and makes other calls than before: number {call} was \
-         {was}, and is {is} now{how}. It has to make the same calls each time; clocks, random numbers, and the order of \
-         a `HashMap` are usual reasons why it does not"
-    )
+    format!("{OTHER_CALLS}: number {call} was {was}, and is {is} now{how}. {SAME_CALLS}")
 }
+
+const OTHER_CALLS: &str =
+    "the program was started again after its node was lost or has left, and makes other calls than before";
+
+const SAME_CALLS: &str = "It has to make the same calls each time; clocks, random numbers, and the order of a `HashMap` \
+                          are usual reasons why it does not";
 
 fn panicked(panic: &(dyn Any + Send)) -> String {
     format!("the program has failed: {}", Failed::panicked(panic).reason)

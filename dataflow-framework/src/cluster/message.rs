@@ -96,6 +96,12 @@ pub(super) enum News {
         versions: Vec<Told>,
         ns: u64,
     },
+    Durable {
+        call: CallId,
+        bytes: Vec<u64>,
+        ns: u64,
+        values: Option<Vec<Vec<u8>>>,
+    },
     Ignored {
         call: CallId,
         bytes: Vec<u64>,

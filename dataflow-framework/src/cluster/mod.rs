@@ -21,6 +21,7 @@
 
 mod companion;
 mod following;
+mod journaling;
 mod leading;
 mod main_task;
 mod message;

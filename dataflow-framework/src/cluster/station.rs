@@ -227,6 +227,14 @@ impl Station {
         }
     }
 
+    /// Returns what this node does as the head, if it is.
+    pub(super) fn leading(&self) -> Option<Arc<Leading>> {
+        match &self.lock().role {
+            Role::Leads(leading) => Some(Arc::clone(leading)),
+            Role::Idle | Role::Follows(_) => None,
+        }
+    }
+
     /// Returns what this node is in a run.
     fn role(&self, run: Run) -> Role {
         let role = self.lock().role.clone();

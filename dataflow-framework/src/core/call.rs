@@ -48,7 +48,7 @@ pub(crate) struct NewCall {
 }
 
 /// How a call has ended.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Outcome {
     /// All its versions are there.
     Written {
@@ -56,6 +56,13 @@ pub(crate) enum Outcome {
         bytes: Vec<u64>,
         /// How long it has taken.
         ns: u64,
+    },
+    /// The same of a call that is not run a second time when that is recorded.
+    Durable {
+        bytes: Vec<u64>,
+        ns: u64,
+        /// What it has written, encoded, if that is small.
+        values: Option<Vec<Vec<u8>>>,
     },
     /// It has failed, which is to be ignored: all its versions are there, as before or of default values.
     Ignored {
@@ -81,6 +88,9 @@ pub(crate) struct Manner {
     pub(crate) is_isolated: bool,
     /// How much memory that process may take, in bytes.
     pub(crate) memory_max: Option<u64>,
+    /// By which whatever is outside recognises another execution of a call that is not run a second time once it has
+    /// ended.
+    pub(crate) once_token: Option<u128>,
 }
 
 /// What a call writes if its task fails.
@@ -121,6 +131,8 @@ pub(super) enum CallState {
     Worker,
     /// For its end on this member.
     Runs(Member),
+    /// That its end is recorded.
+    Recorded,
     /// For nothing: it has ended.
     Done,
 }

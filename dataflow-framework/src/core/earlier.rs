@@ -70,6 +70,9 @@ impl Graph {
         }
         match self.versions.get(&id).map(|version| version.mark) {
             Some(known) if known == mark => {
+                if self.is_unseen(id, member) {
+                    return;
+                }
                 self.is_there(id, member, bytes);
                 self.forget_unless_needed(id);
             }
@@ -113,8 +116,11 @@ impl Graph {
         earlier.runs_on = None;
         let root = earlier.mark.root;
         self.members.ended(member, Demand::NONE);
+        if self.durable.keeps_early(id, member, outcome) {
+            return;
+        }
         match outcome {
-            Outcome::Written { .. } => self.ends_in_history(id, root),
+            Outcome::Written { .. } | Outcome::Durable { .. } => self.ends_in_history(id, root),
             Outcome::Ignored { .. } => {
                 self.is_ignored(id);
                 self.ends_in_history(id, root);
@@ -199,7 +205,7 @@ impl Graph {
         None
     }
 
-    fn diverges(&mut self, divergence: Divergence) {
+    pub(super) fn diverges(&mut self, divergence: Divergence) {
         self.divergence.get_or_insert(divergence);
     }
 
@@ -277,7 +283,7 @@ impl Graph {
     }
 
     /// The same for one that was made within a call of the program, or by that itself.
-    fn ends_in_history(&mut self, id: CallId, root: Option<CallId>) {
+    pub(super) fn ends_in_history(&mut self, id: CallId, root: Option<CallId>) {
         if !self.has_losses {
             return;
         }

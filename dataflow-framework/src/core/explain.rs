@@ -97,6 +97,7 @@ impl Graph {
                 }
             }
             CallState::Runs(member) => Place::Runs { node: name(member) },
+            CallState::Recorded => Place::Recorded,
             CallState::Done => match self.reason(id) {
                 Some(reason) => Place::Failed { reason },
                 None => Place::Ended,
@@ -151,7 +152,7 @@ impl CallState {
         match self {
             Self::Inputs(_) => Some(0),
             Self::Worker => Some(1),
-            Self::Runs(_) => Some(2),
+            Self::Runs(_) | Self::Recorded => Some(2),
             Self::Done => None,
         }
     }
@@ -160,7 +161,7 @@ impl CallState {
         match self {
             Self::Inputs(_) => State::Waiting,
             Self::Worker => State::Ready,
-            Self::Runs(_) => State::Running,
+            Self::Runs(_) | Self::Recorded => State::Running,
             Self::Done => State::Ended,
         }
     }

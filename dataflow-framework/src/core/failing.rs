@@ -29,12 +29,21 @@ impl Graph {
         let ignores = call.options.on_failure == OnFailure::Ignore;
         let failing = match ignores {
             true if self.history.is_ignored(id) => Failing::HasFailed,
-            true if call.failures == call.options.retry => Failing::Defaults,
+            // Others may have seen what it has written, if it is made again.
+            true if call.failures == call.options.retry && !self.history.has_ended(id) => Failing::Defaults,
             _ => Failing::Nothing,
         };
         let Options { timeout, isolated: is_isolated, memory_max, .. } = call.options;
-        let (is_checked, is_timed) = (self.is_checked, self.observed.is_timed);
-        Manner { failing, timeout, is_checked, is_timed, is_isolated, memory_max }
+        Manner {
+            failing,
+            timeout,
+            // What has an effect, or is not a function, cannot be compared.
+            is_checked: self.is_checked && !call.options.is_durable(),
+            is_timed: self.observed.is_timed,
+            is_isolated,
+            memory_max,
+            once_token: self.once_token(id, call.mark),
+        }
     }
 
     pub(super) fn failed(&mut self, id: CallId, failure: &Failure) {
@@ -47,11 +56,19 @@ impl Graph {
             self.observed.of(call.task).retries += 1;
             return self.begins_again(id);
         }
+        if !self.records_failure(id, failure) {
+            self.fails_for_good(id, failure);
+        }
+    }
+
+    /// Ends a call that has failed, or was cancelled, and what depends on it.
+    pub(super) fn fails_for_good(&mut self, id: CallId, failure: &Failure) {
+        let call = self.calls.get_mut(&id).expect("it was assigned");
         call.state = CallState::Worker;
         let on_failure = call.options.on_failure;
         let failure = self.located(id, failure.clone());
-        self.notes(id, &failure, on_failure);
         self.has_failed(id, failure.reason());
+        self.notes(id, &failure, on_failure);
         self.cancel(id, &failure);
     }
 
@@ -113,7 +130,7 @@ impl Graph {
         while let Some(id) = cancelled.pop() {
             let Some(call) = self.calls.get_mut(&id) else { continue };
             // Whoever reads two failed versions is met twice; and one that runs has got what it reads.
-            if matches!(call.state, CallState::Done | CallState::Runs(_)) {
+            if matches!(call.state, CallState::Done | CallState::Runs(_) | CallState::Recorded) {
                 continue;
             }
             call.state = CallState::Done;

@@ -16,7 +16,9 @@ use super::{
     call::{Argument, Call, CallId, CallState, Manner, NewCall, Outcome},
     calls::Calls,
     demand::Demand,
+    durable::Durable,
     earlier::{Divergence, Earlier},
+    fact::Fact,
     history::History,
     levels::Levels,
     mark::Mark,
@@ -25,6 +27,7 @@ use super::{
     observed::Observed,
     placing::Lanes,
     ready::Ready,
+    recalling::Made,
     rescue::AllKept,
     trouble::Troubles,
     version::{Copies, Source, State, Version, VersionId},
@@ -60,6 +63,7 @@ pub(crate) struct Graph {
     pub(super) copying: BTreeMap<VersionId, Member>,
     pub(super) kept: AllKept,
     pub(super) troubles: Troubles,
+    pub(super) durable: Durable,
     /// The number of calls that are not finished.
     pub(super) unfinished: usize,
     /// What is to be done, and was not taken yet.
@@ -92,6 +96,12 @@ pub(crate) enum Action {
     Alias(Member, VersionId, VersionId, Mark),
     /// What the task of a call waits for on a member, in this execution of it, is decided.
     Answer(Member, Execution, Answer),
+    /// Something is to be written to the journal; then that is to be [told](Graph::journalled).
+    Record(Fact),
+    /// A version is taken from the journal to where the program runs.
+    Restore { version: VersionId, mark: Mark, value: Arc<[u8]> },
+    /// A version that is where the program runs is to be written to the journal, since all members leave.
+    Preserve { version: VersionId, mark: Mark },
 }
 
 /// A call that is to run.
@@ -142,6 +152,7 @@ impl Graph {
             copying: BTreeMap::new(),
             kept: AllKept::default(),
             troubles: Troubles::default(),
+            durable: Durable::default(),
             unfinished: 0,
             actions: Vec::new(),
             failures: Vec::new(),
@@ -168,6 +179,7 @@ impl Graph {
             self.forget_earlier(id);
             self.mark = self.mark.then_call(id, new.number, &new.arguments, new.writes);
             known = self.known_of(id, self.mark);
+            self.compares(id, self.mark);
         }
         self.add(id, new, self.mark, known, Origin::Program);
     }
@@ -209,8 +221,13 @@ impl Graph {
         self.observed.called(task, id, depth, call.reads().map(|input| input.call));
         self.figures.depth = self.figures.depth.max(depth + 1);
         let runs_on = known.as_ref().and_then(|known| known.runs_on);
-        // One that has ended, and runs, is made again.
-        let is_over = !has_failed && self.history_has(id, origin) && runs_on.is_none();
+        if let Some(member) = runs_on {
+            // What it demands was not known before, or it runs for nobody.
+            self.members.ended(member, Demand::NONE);
+        }
+        let now = self.how_made(id, origin, has_failed, runs_on);
+        let is_over = now == Made::Over;
+        let early = self.take_early(id, options.is_durable(), now, known.as_mut());
         let mut copies = known.as_mut().map(|known| std::mem::take(&mut known.copies)).unwrap_or_default();
         for id in call.written(id) {
             let missing = if is_over { State::Gone } else { State::Awaited };
@@ -223,6 +240,7 @@ impl Graph {
         self.levels.made();
         if is_over {
             self.calls.get_mut(&id).expect("it was added").state = CallState::Done;
+            self.cuts_lineage(id);
             if writes == 0 {
                 self.forget_call(id);
             }
@@ -233,23 +251,26 @@ impl Graph {
         for input in self.calls[&id].reads() {
             self.versions.get_mut(&input).expect("versions in use are known").readers.push(id);
         }
-        match (refused, runs_on) {
-            (None, Some(member)) if !has_failed => {
-                self.calls.get_mut(&id).expect("it was added").state = CallState::Runs(member);
-                // What it demands was not known before it was made.
-                self.members.ended(member, Demand::NONE);
-                return self.occupies(id, member);
-            }
-            (None, _) => self.begins_again(id),
-            (Some(failure), _) => {
+        match refused {
+            Some(failure) => {
                 let failure = self.located(id, failure);
                 self.notes(id, &failure, options.on_failure);
                 self.cancel(id, &failure);
             }
+            None if has_failed => self.begins_again(id),
+            None => self.goes_on(id, runs_on, early),
         }
-        // It runs for nobody.
-        if let Some(member) = runs_on {
-            self.members.ended(member, Demand::NONE);
+    }
+
+    /// Begins a call that was made now, unless it has begun in an earlier run.
+    fn goes_on(&mut self, id: CallId, runs_on: Option<Member>, early: Option<(Member, Outcome)>) {
+        let Some(member) = early.as_ref().map(|(member, _)| *member).or(runs_on) else {
+            return self.begins_again(id);
+        };
+        self.calls.get_mut(&id).expect("it was made").state = CallState::Runs(member);
+        self.occupies(id, member);
+        if let Some((_, outcome)) = early {
+            self.ended(id, member, outcome);
         }
     }
 
@@ -262,6 +283,7 @@ impl Graph {
             let known = self.known_of(id, self.mark).into_iter().flat_map(|known| known.copies.into_values());
             known.flat_map(|copies| copies.members).for_each(|member| copies.add(member));
             self.has_ended(id);
+            self.compares(id, self.mark);
         }
         let version = Version::new(State::Present(copies), self.mark, 0);
         self.versions.insert(VersionId { call: id, slot: 0 }, version);
@@ -305,7 +327,8 @@ impl Graph {
             }
             State::Gone => {
                 self.make_again(id);
-                Input::Awaited
+                // It may have been taken from the journal.
+                if self.versions[&id].is_with(Member::HERE) { Input::Here } else { Input::Awaited }
             }
             State::Awaited => Input::Awaited,
         }
@@ -326,19 +349,27 @@ impl Graph {
             return self.ended_early(id, member, &outcome);
         }
         if !self.runs_on(id, member) {
-            if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = outcome {
-                self.is_left_over(id, member, &bytes);
-            }
-            return;
+            return match outcome {
+                Outcome::Durable { bytes, .. } => self.is_not_for_ever(id, member, bytes.len()),
+                Outcome::Ignored { bytes, .. } if self.is_only_there(id) => {
+                    self.is_not_for_ever(id, member, bytes.len());
+                }
+                Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } => {
+                    self.is_left_over(id, member, &bytes);
+                }
+                Outcome::Failed(_) | Outcome::Unfit(_) => {}
+            };
         }
         // Otherwise calls that its task has made have not ended.
         let Some(outcome) = self.of_nest(id, outcome) else { return };
         self.frees(id, member);
+        if !matches!(outcome, Outcome::Unfit(_)) {
+            self.troubles.are_over(id);
+        }
+        let Some(outcome) = self.is_to_be_recorded(id, member, outcome) else { return };
         match outcome {
-            Outcome::Written { bytes, ns } => {
-                self.members.took(ns);
-                self.levels.ended(self.calls[&id].task, ns);
-                self.observed.of(self.calls[&id].task).ran(ns);
+            Outcome::Written { bytes, ns } | Outcome::Durable { bytes, ns, .. } => {
+                self.has_taken(id, ns);
                 self.written(id, member, &bytes);
             }
             Outcome::Ignored { bytes, reason } => {
@@ -346,9 +377,16 @@ impl Graph {
                 self.written(id, member, &bytes);
             }
             Outcome::Failed(failure) => self.failed(id, &failure),
-            Outcome::Unfit(unfit) => return self.unfit(id, member, unfit),
+            Outcome::Unfit(unfit) => self.unfit(id, member, unfit),
         }
-        self.troubles.are_over(id);
+    }
+
+    /// Notes how long a call has taken.
+    pub(super) fn has_taken(&mut self, id: CallId, ns: u64) {
+        let task = self.calls[&id].task;
+        self.members.took(ns);
+        self.levels.ended(task, ns);
+        self.observed.of(task).ran(ns);
     }
 
     /// Returns whether a call of an earlier run was not made yet in this one.
@@ -377,7 +415,7 @@ impl Graph {
 
     /// Tells that a member has got a version.
     pub(crate) fn copied(&mut self, id: VersionId, member: Member) {
-        if !self.members.has(member) || self.is_named(id, member, true) {
+        if !self.members.has(member) || self.is_named(id, member, true) || self.is_second(id, member, true) {
             return;
         }
         if self.is_unmade(id.call) {
@@ -602,7 +640,7 @@ impl Graph {
         let has_losses = self.has_losses;
         // A copy that the member has got would be taken for one that it keeps.
         let is_copied = self.copying.contains_key(&id) || self.is_for_all(id.call);
-        let can_be_lost = !has_losses || self.calls.contains_key(&id.call);
+        let can_be_lost = !has_losses || (self.calls.contains_key(&id.call) && !self.is_durable(id.call));
         let version = self.version_mut(id);
         let is_last = version.handles == 0 && !version.is_wanted && version.readers == [call];
         if !is_last || !can_be_lost || (has_losses && version.is_to_be_kept()) || is_copied {

@@ -28,13 +28,21 @@ pub(crate) struct History {
 
 impl History {
     /// Returns whether a call has written what it should.
-    pub(super) fn has_ended(&self, call: CallId) -> bool {
+    pub(crate) fn has_ended(&self, call: CallId) -> bool {
         is_in(&self.ended, call)
     }
 
     /// Does the same for a call that was made within one of the program.
     pub(super) fn has_ended_within(&self, root: CallId, call: CallId) -> bool {
         self.within.get(&root).is_some_and(|calls| calls.contains(&call))
+    }
+
+    /// Does the same for one that was made within another one, if there is such a one: that may have ended, too.
+    pub(crate) fn has_ended_of(&self, call: CallId, root: Option<CallId>) -> bool {
+        match root {
+            Some(root) => self.has_ended(root) || self.has_ended_within(root, call),
+            None => self.has_ended(call),
+        }
     }
 
     /// Returns the number of calls that have written what they should; data counts, too.
@@ -73,6 +81,12 @@ impl History {
     /// Returns whether a call has failed and has written defaults.
     pub(super) fn is_ignored(&self, call: CallId) -> bool {
         self.ignored.contains(&call)
+    }
+
+    /// Returns its size, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let reasons: usize = self.failed.values().map(String::len).sum();
+        16 * (self.ended.len() + self.failed.len() + self.ignored.len()) + reasons
     }
 
     fn add_range(&mut self, mut start: CallId, mut end: CallId) {

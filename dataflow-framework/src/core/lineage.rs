@@ -31,6 +31,7 @@ impl Graph {
         self.members.remove(member);
         self.ready.is_lost(member);
         self.earlier_is_lost(member);
+        self.durable_is_lost(member);
         self.kept.is_lost(member);
         let lost = self.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id);
         let mut lost: Vec<_> = lost.collect();
@@ -51,7 +52,7 @@ impl Graph {
             .filter(|(_, call)| match call.state {
                 CallState::Runs(on) => on == member,
                 CallState::Inputs(_) | CallState::Worker => true,
-                CallState::Done => false,
+                CallState::Done | CallState::Recorded => false,
             })
             .map(|(id, _)| id)
             .collect();
@@ -97,11 +98,10 @@ impl Graph {
                 let reason =
                     format!("{} nodes were lost to which it was assigned, one after another", call.deaths);
                 let failure = Failure::new(call.task.name, id, reason);
-                call.state = CallState::Worker;
-                let on_failure = call.options.on_failure;
-                self.notes(id, &failure, on_failure);
-                self.has_failed(id, failure.reason());
-                return self.cancel(id, &failure);
+                if !self.records_failure(id, &failure) {
+                    self.fails_for_good(id, &failure);
+                }
+                return;
             }
         }
         self.looks_again(id);
@@ -116,7 +116,7 @@ impl Graph {
             CallState::Inputs(before) if before == missing => {}
             CallState::Worker if missing == 0 => {}
             // It was cancelled with one before.
-            CallState::Done => {}
+            CallState::Done | CallState::Recorded => {}
             _ => self.begins_again(id),
         }
     }
@@ -156,6 +156,18 @@ impl Graph {
         }
     }
 
+    /// Returns whether a version is there, or never will be. If it is lost, it is made again.
+    pub(crate) fn has_outcome(&mut self, id: VersionId) -> bool {
+        match &self.version_mut(id).state {
+            State::Failed(_) | State::Present(_) => true,
+            State::Awaited => false,
+            State::Gone => {
+                self.make_again(id);
+                self.versions[&id].is_present()
+            }
+        }
+    }
+
     /// Has a version brought or made again for which the program waits.
     pub(super) fn want_again(&mut self, id: VersionId) {
         match &self.versions[&id].state {
@@ -174,7 +186,7 @@ impl Graph {
         while let Some(id) = gone.pop() {
             let version = self.version_mut(id);
             // It may have been met before.
-            if !matches!(version.state, State::Gone) || self.is_still_kept(id) {
+            if !matches!(version.state, State::Gone) || self.is_still_kept(id) || self.restores(id) {
                 continue;
             }
             let version = self.version_mut(id);
@@ -232,6 +244,10 @@ impl Graph {
             }
             // Data that the program has brought in cannot be made again.
             if version.dependants > 0 && version.is_present() && !self.calls.contains_key(&id.call) {
+                continue;
+            }
+            // Nor can what was written for ever, and is not in the journal.
+            if self.is_precious(id) && self.versions[&id].is_present() {
                 continue;
             }
             let keeper = match self.keep(id) {

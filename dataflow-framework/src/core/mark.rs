@@ -39,6 +39,16 @@ impl Mark {
         Self { root: self.root.or(Some(call)), ..self }
     }
 
+    /// Returns the number of a call of a program: the same in all its executions, and nowhere else.
+    pub(super) fn token(self, key: u128, call: CallId) -> u128 {
+        let half = |which: u8| {
+            let mut hasher = DefaultHasher::new();
+            (key, call, self.hash, which).hash(&mut hasher);
+            u128::from(hasher.finish())
+        };
+        half(0) << 64 | half(1)
+    }
+
     fn then(self, task: Option<u32>, what: impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
         (self.hash, task).hash(&mut hasher);

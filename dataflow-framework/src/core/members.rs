@@ -165,6 +165,16 @@ impl Members {
         self.give(bytes, |member| member != Member::HERE)
     }
 
+    /// Does the same, for something that one member has already.
+    pub(super) fn another_stays(&mut self, bytes: u64, than: Member) -> Option<Member> {
+        self.give(bytes, |member| member != than)
+    }
+
+    /// Returns whether a member is there that does not leave.
+    pub(super) fn anybody_stays(&self) -> bool {
+        self.known.values().any(|load| !load.is_leaving)
+    }
+
     fn give(&mut self, bytes: u64, may: impl Fn(Member) -> bool) -> Option<Member> {
         let staying = self.known.iter_mut().filter(|(member, load)| !load.is_leaving && may(**member));
         let (member, load) = staying.min_by_key(|(_, load)| load.rescued)?;
@@ -173,13 +183,13 @@ impl Members {
     }
 
     /// Returns the members that leave and may go now: all that have no calls if everything `is_copied` that others
-    /// need, or all if nobody else is there. Each is returned once.
-    pub(super) fn let_go(&mut self, is_copied: bool) -> Vec<Member> {
-        let anybody_stays = self.known.values().any(|load| !load.is_leaving);
+    /// need, or all if nobody else is there and it `can_be_lost`. Each is returned once.
+    pub(super) fn let_go(&mut self, is_copied: bool, can_be_lost: bool) -> Vec<Member> {
+        let is_lost = can_be_lost && !self.anybody_stays();
         let mut gone = Vec::new();
         for (member, load) in &mut self.known {
             let has_nothing = is_copied && load.assigned == 0 && load.lent == 0;
-            if load.is_leaving && !load.may_go && (has_nothing || !anybody_stays) {
+            if load.is_leaving && !load.may_go && (has_nothing || is_lost) {
                 load.may_go = true;
                 gone.push(*member);
             }

@@ -4,9 +4,11 @@
 mod call;
 mod calls;
 mod demand;
+mod durable;
 mod earlier;
-mod explain;
 mod everywhere;
+mod explain;
+mod fact;
 mod failing;
 mod graph;
 mod handing_on;
@@ -21,11 +23,16 @@ mod nested;
 mod nesting;
 mod observed;
 mod placing;
+mod preserving;
 mod ready;
+mod recalling;
 mod rescue;
+mod settling;
 mod trouble;
 mod version;
 mod waiting;
+#[cfg(test)]
+mod durable_tests;
 #[cfg(test)]
 mod earlier_tests;
 #[cfg(test)]
@@ -55,6 +62,7 @@ pub(crate) use self::{
     call::{Argument, CallId, Failing, Manner, NewCall, Outcome},
     demand::{Capacity, Demand, Lack},
     earlier::{Divergence, Held},
+    fact::{Choice, Decision, Fact},
     graph::{Action, Assignment, Graph, Input},
     history::History,
     line::{Frame, HOLD_MS, Line},

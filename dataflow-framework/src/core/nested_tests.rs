@@ -493,7 +493,8 @@ impl Run {
             }
             Action::Bring(source) | Action::Copy(Member::HERE, source) => self.copy(Member::HERE, &source),
             Action::Copy(member, source) => self.copy(member, &source),
-            Action::LetGo(_) => unreachable!("none leaves"),
+            Action::LetGo(_) | Action::Preserve { .. } => unreachable!("none leaves"),
+            Action::Record(_) | Action::Restore { .. } => unreachable!("there is no journal"),
             Action::Assign(member, assignment) => self.begin(member, assignment),
             Action::Alias(member, from, to, mark) => {
                 if let Some(store) = self.stores.get_mut(&member) {

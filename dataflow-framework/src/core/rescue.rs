@@ -89,6 +89,10 @@ impl Graph {
         let held = self.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id);
         let mut held: Vec<_> = held.collect();
         held.sort_unstable();
+        if !self.members.anybody_stays() {
+            // As many as there is room for, but first what is not made again.
+            held.sort_by_key(|id| (!self.is_precious(*id), self.versions[id].bytes()));
+        }
         for id in held {
             self.rescue(id);
         }
@@ -114,12 +118,15 @@ impl Graph {
             return;
         };
         let State::Present(copies) = &version.state else { return };
-        if !version.is_needed() || copies.members.iter().any(|member| !self.members.is_leaving(*member)) {
+        if !(version.is_needed() || self.is_precious(id))
+            || copies.members.iter().any(|member| !self.members.is_leaving(*member))
+        {
             return;
         }
         let source = Source { version: id, mark: version.mark, members: copies.members.clone() };
-        if let Some(to) = self.members.stays(copies.bytes) {
-            self.copy(source, to);
+        match self.members.stays(copies.bytes) {
+            Some(to) => self.copy(source, to),
+            None => self.preserve(id),
         }
     }
 
@@ -155,7 +162,7 @@ impl Graph {
 
     /// Tells that a member could not get a version that it was to copy.
     pub(crate) fn not_copied(&mut self, id: VersionId, to: Member) {
-        if self.is_named(id, to, false) {
+        if self.is_named(id, to, false) || self.is_second(id, to, false) {
             return;
         }
         if let Some(version) = self.versions.get_mut(&id) {
@@ -194,7 +201,10 @@ impl Graph {
     /// Lets members go that leave, and have nothing that others need.
     pub(super) fn let_go(&mut self) {
         if self.members.any_leaves() {
-            let gone = self.members.let_go(self.copying.is_empty());
+            let gone = self.members.let_go(self.copying.is_empty(), !self.durable.is_on);
+            if gone.contains(&Member::HERE) {
+                self.records_history();
+            }
             self.actions.extend(gone.into_iter().map(Action::LetGo));
         }
     }

@@ -44,7 +44,7 @@ impl Troubles {
 }
 
 /// Why a call has not run to its end on its member, and what it has left there.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Unfit {
     pub(crate) reason: String,
     /// What it would have changed in place and has not, with the sizes.
@@ -101,7 +101,8 @@ impl Graph {
         self.kept.is_damaged(id, member);
         self.damaged_before_it_is_made(id, member);
         let can_be_made = self.calls.contains_key(&id.call);
-        let Some(version) = self.versions.get_mut(&id) else { return };
+        let known = self.versions.get_mut(&id).filter(|version| version.is_present());
+        let Some(version) = known else { return self.is_damaged_before_it_is_seen(id, member) };
         let State::Present(copies) = &mut version.state else { return };
         copies.members.retain(|other| *other != member);
         if !copies.members.is_empty() {
@@ -109,7 +110,8 @@ impl Graph {
             if version.is_wanted {
                 self.want_again(id);
             }
-            return;
+            // Those that are left may be about to leave.
+            return self.rescue(id);
         }
         if can_be_made {
             let readers = version.readers.clone();

@@ -108,6 +108,11 @@ impl Version {
         self.handles > 0 || self.is_awaited()
     }
 
+    /// Returns its size, as far as that is known.
+    pub(super) fn bytes(&self) -> u64 {
+        if let State::Present(copies) = &self.state { copies.bytes } else { 0 }
+    }
+
     pub(super) fn is_present(&self) -> bool {
         matches!(self.state, State::Present(_))
     }

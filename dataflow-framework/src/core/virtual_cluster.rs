@@ -284,7 +284,8 @@ impl Run {
             Action::Forget(member, version) => drop(self.site(member).has.remove(&version)),
             Action::Bring(source) => self.transfer(Member::HERE, &source),
             Action::Copy(member, source) => self.transfer(member, &source),
-            Action::LetGo(_) => unreachable!("nobody leaves"),
+            Action::LetGo(_) | Action::Preserve { .. } => unreachable!("nobody leaves"),
+            Action::Record(_) | Action::Restore { .. } => unreachable!("there is no journal"),
             Action::Alias(..) | Action::Answer(..) => unreachable!("no task makes calls"),
         }
     }

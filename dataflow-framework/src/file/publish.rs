@@ -35,12 +35,17 @@ impl Data<File> {
     /// At every moment either the file before or the whole new one is there: it is written beside, under a name that
     /// begins with a dot, and gets its name when it is on the disk.
     ///
+    /// It happens once: when that is done it is recorded, so a program that begins anew on another node does not do it
+    /// again. Only if the node is lost between the two it does, with the same content.
+    ///
     /// # Errors
     /// If a call has failed on which it depends; or the file cannot be written.
     pub fn publish(&self, path: impl AsRef<Path>) -> Result<(), PublishError> {
-        let file = self.get()?;
         let path = path.as_ref();
-        file.put_at(path).map_err(|source| PublishError::Write { path: path.to_owned(), source })
+        let done = self.once(&format!("publish {}", path.display()), |file| {
+            file.put_at(path).map_err(|error| error.to_string())
+        })?;
+        done.map_err(|reason| PublishError::Write { path: path.to_owned(), source: io::Error::other(reason) })
     }
 }
 

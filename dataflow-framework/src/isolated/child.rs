@@ -73,7 +73,7 @@ fn serve(tasks: &Tasks) -> io::Result<()> {
 }
 
 fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Vec<Value>, Failed> {
-    let Request { module, name, arguments, left_ms, .. } = request;
+    let Request { module, name, arguments, left_ms, once_token, .. } = request;
     let task = tasks.get(&module, &name).ok_or_else(|| {
         Failed::of(format!(
             "{module}::{name} is not in the table of tasks with which its process was started"
@@ -87,7 +87,7 @@ fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Ve
         reader: None,
         arguments: Arc::from(arguments),
         in_place: Vec::new(),
-        manner: Manner::default(),
+        manner: Manner { once_token, ..Manner::default() },
         elsewhere: Vec::new(),
     };
     let deadline = left_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));

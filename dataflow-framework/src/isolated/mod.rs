@@ -40,6 +40,7 @@ struct Request {
     inputs: usize,
     left_ms: Option<u64>,
     memory_max: Option<u64>,
+    once_token: Option<u128>,
 }
 
 /// How a call has ended in another process. What it has written follows it.

@@ -109,6 +109,7 @@ fn ask(
         inputs: inputs.len(),
         left_ms: left,
         memory_max: assignment.manner.memory_max,
+        once_token: assignment.manner.once_token,
     };
     send(&mut to, &request)?;
     let versions = assignment.arguments.iter().flat_map(Argument::versions);

@@ -76,7 +76,7 @@ impl Site {
     fn is_damaged(&self, version: VersionId, reason: &str) {
         let reason = self.here(reason);
         tracing::warn!(call = version.call, slot = version.slot, reason, "a version cannot be read any more");
-        drop(self.store.forget(version));
+        drop(self.forget(version));
         if let Some(report) = self.report() {
             report.is_damaged(version, reason);
         }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::time::Instant;
 
-use super::{deadline, invocation::Invocation, nesting::Put};
+use super::{deadline, invocation::Invocation, nesting::Put, once};
 use crate::{
     core::{Assignment, Failing},
     failure::Failed,
@@ -45,7 +45,7 @@ pub(super) fn otherwise(assignment: &Assignment, inputs: Vec<Value>, failed: Fai
         Some(otherwise) => {
             // What the task has called is of no interest any more.
             program::begin_again();
-            Ok(Written::Defaults(once(assignment, inputs, otherwise)?, failed.reason))
+            Ok(Written::Defaults(run_once(assignment, inputs, otherwise)?, failed.reason))
         }
         None => Err(failed),
     }
@@ -81,17 +81,19 @@ pub(crate) fn run_here(
     inputs: Vec<Value>,
     deadline: Option<Instant>,
 ) -> Result<Vec<Put>> {
-    let run = |inputs| once(assignment, inputs, assignment.task.run);
+    let run = |inputs| run_once(assignment, inputs, assignment.task.run);
     let (written, in_trouble) = trouble::during(|| {
         deadline::during(deadline, || {
-            if assignment.manner.is_checked { twice(&inputs, run) } else { run(inputs) }
+            once::during(assignment.manner.once_token, || {
+                if assignment.manner.is_checked { twice(&inputs, run) } else { run(inputs) }
+            })
         })
     });
     // A task that could not read or write a file may on another node.
     written.map_err(|failed| if in_trouble { failed.in_trouble() } else { failed })
 }
 
-fn once(
+fn run_once(
     assignment: &Assignment,
     inputs: Vec<Value>,
     run: fn(&mut Invocation<'_>) -> Result<()>,

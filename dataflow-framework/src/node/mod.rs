@@ -11,6 +11,7 @@ mod ledger;
 mod ledger_tests;
 mod lending;
 mod nesting;
+mod once;
 mod pieces;
 mod queue;
 mod room;
@@ -43,4 +44,4 @@ pub(crate) use self::{
     store::Store,
     waits::Given,
 };
-pub use self::{deadline::time_left, invocation::Invocation, room::set_store};
+pub use self::{deadline::time_left, invocation::Invocation, once::once_token, room::set_store};

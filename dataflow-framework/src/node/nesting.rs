@@ -20,6 +20,16 @@ pub(crate) enum Put {
     HandedOn(VersionId),
 }
 
+impl Put {
+    /// Returns the value, if it is there.
+    pub(super) fn value(&self) -> Option<&Value> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::HandedOn(_) => None,
+        }
+    }
+}
+
 /// The call that a thread runs.
 #[derive(Clone)]
 pub(crate) struct Running {

@@ -110,6 +110,8 @@ struct Duty {
     running: BTreeMap<CallId, Mark>,
     /// Those that have made calls, which have to be run again in another run.
     nesting: BTreeSet<CallId>,
+    /// The calls whose ends nobody may see before they are recorded, and how they have ended.
+    unseen: BTreeMap<CallId, (Mark, Outcome)>,
 }
 
 /// What a site has when a run begins.
@@ -119,6 +121,8 @@ pub(crate) struct Inventory {
     pub(crate) held: Vec<Held>,
     /// The calls of earlier runs that run still.
     pub(crate) running: Vec<(CallId, Mark)>,
+    /// Those of them that have ended, which nobody may have seen.
+    pub(crate) unseen: Vec<(CallId, Outcome)>,
 }
 
 /// A call that is given back, and the versions with their sizes that it would have changed in place.
@@ -184,11 +188,21 @@ impl Site {
             duty.running.remove(&call);
         }
         self.waits.end_all();
+        // What was written of a failure that is ignored counts if that does.
+        let is_ignored = |outcome: &Outcome| matches!(outcome, Outcome::Ignored { .. });
+        let ignored = duty.unseen.iter().filter(|(_, (_, outcome))| is_ignored(outcome));
+        let ignored: BTreeSet<_> = ignored.map(|(call, _)| *call).collect();
         // A call that ends now is still in the one, or already in the other.
-        let running = duty.running.iter().map(|(call, mark)| (*call, *mark)).collect();
+        let running = duty.running.iter().map(|(call, mark)| (*call, *mark));
+        // Of these it is told next how they have ended.
+        let unseen = duty.unseen.iter().map(|(call, (mark, _))| (*call, *mark));
+        let running = running.chain(unseen).collect();
+        let unseen = duty.unseen.iter().map(|(call, (_, outcome))| (*call, outcome.clone())).collect();
         let epoch = duty.epoch;
         drop(duty);
-        Inventory { epoch, held: self.store.held(), running }
+        let mut held = self.store.held();
+        held.retain(|held| !ignored.contains(&held.version.call));
+        Inventory { epoch, held, running, unseen }
     }
 
     /// Runs no more calls. Those that run go on to their end, of which nobody is told.
@@ -243,6 +257,7 @@ impl Site {
     /// Forgets a version, and returns it: to drop it may take a while.
     #[must_use = "to drop it takes a while"]
     pub(crate) fn forget(&self, version: VersionId) -> Option<Value> {
+        self.is_seen(version.call);
         self.store.forget(version)
     }
 
@@ -376,6 +391,8 @@ impl Site {
         if !self.begins(epoch, call, mark) {
             return None;
         }
+        // Whoever changes it in place has seen it.
+        assignment.taken().for_each(|version| self.is_seen(version.call));
         let Inputs { values: inputs, uses } = match self.store.inputs(&assignment) {
             Ok(inputs) => inputs,
             Err(Lacking::Room(failed)) => {
@@ -442,6 +459,13 @@ impl Site {
         };
         let outcome = written.and_then(|written| {
             Ok(match written {
+                Written::ByTask(_) if assignment.manner.once_token.is_some() && nest.is_some() => {
+                    return Err(Failed::of(CALLS_TASKS));
+                }
+                Written::ByTask(written) if assignment.manner.once_token.is_some() && self.has_peers => {
+                    let values = encoded(&written);
+                    Outcome::Durable { bytes: put(written)?, ns, values }
+                }
                 Written::ByTask(written) => Outcome::Written { bytes: put(written)?, ns },
                 Written::Defaults(written, reason) => Outcome::Ignored { bytes: put(written)?, reason },
             })
@@ -461,7 +485,7 @@ impl Site {
         }
         let damaged = if let Trouble::Version(version) = trouble { Some(version) } else { None };
         if let Some(version) = damaged {
-            drop(self.store.forget(version));
+            drop(self.forget(version));
         }
         let (_, unchanged) = self.give_back(assignment);
         Outcome::Unfit(Unfit { reason, unchanged, damaged })
@@ -491,7 +515,9 @@ impl Site {
             }
             return;
         }
-        if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = &outcome
+        self.keeps_unseen(call, mark, &outcome);
+        // What others may not see yet is told with the end.
+        if let Outcome::Written { bytes, .. } = &outcome
             && !is_current
         {
             let held = |(slot, bytes): (u32, &u64)| {
@@ -506,6 +532,23 @@ impl Site {
     /// Takes in that the task of a call has ended that has to be run again.
     pub(super) fn is_run_again(&self, epoch: u64, call: CallId) {
         drop(self.ends(epoch, call));
+    }
+
+    /// Keeps how a call has ended, so that it can be told again if the head is lost before it is recorded.
+    fn keeps_unseen(&self, call: CallId, mark: Mark, outcome: &Outcome) {
+        if self.has_peers && matches!(outcome, Outcome::Durable { .. } | Outcome::Ignored { .. }) {
+            self.duty().unseen.insert(call, (mark, outcome.clone()));
+        }
+    }
+
+    /// Forgets how calls have ended whose ends are recorded.
+    pub(crate) fn is_recorded(&self, is_recorded: impl Fn(CallId, Mark) -> bool) {
+        self.duty().unseen.retain(|call, (mark, _)| !is_recorded(*call, *mark));
+    }
+
+    /// The same for one call, whose end is recorded or does not count: what it has written is not kept any more.
+    fn is_seen(&self, call: CallId) {
+        self.duty().unseen.remove(&call);
     }
 
     /// Sets the deadline of a call that begins. If it passes, the call has failed, and its thread is left to it.
@@ -559,6 +602,21 @@ impl Site {
         (report.filter(|_| !self.is_over.load(Relaxed)), duty.epoch == epoch)
     }
 }
+
+/// The maximum size of what goes to the journal of what a call has written, in bytes.
+const DURABLE_BYTES_MAX: u64 = 64 << 10;
+
+/// Returns what a call has written, encoded, if it is small.
+fn encoded(written: &[Put]) -> Option<Vec<Vec<u8>>> {
+    let values: Option<Vec<&Value>> = written.iter().map(Put::value).collect();
+    let values =
+        values.filter(|values| values.iter().map(|value| value.size()).sum::<u64>() <= DURABLE_BYTES_MAX)?;
+    values.into_iter().map(|value| value.part(0, usize::MAX).ok().map(|(_, bytes)| bytes)).collect()
+}
+
+/// Why a call fails that is not run a second time, and has called tasks.
+const CALLS_TASKS: &str = "it is `effect` or `nondeterministic`, and its task calls others; these may be run again, and it may not. Give the \
+     option to those of them that need it, and not to it";
 
 impl Assignment {
     /// Returns the versions that the call changes in place.

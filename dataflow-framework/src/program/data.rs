@@ -1,6 +1,7 @@
 //! Handles of data.
 
 use std::{
+    convert::Infallible,
     fmt,
     marker::PhantomData,
     ops::{Deref, DerefMut},
@@ -13,7 +14,7 @@ use crate::{
     core::VersionId,
     failure::{Failed, Failure},
     node::Put,
-    value::{Datum, Value},
+    value::{Datum, Value, decode, encode},
 };
 
 /// A handle of data that tasks read and write: of a value that is there, or will be when the call is done that writes
@@ -67,6 +68,31 @@ impl<T: Datum> Data<T> {
         Ok(Ref(value.read().map_err(|failed| self.unreadable(failed))?))
     }
 
+    /// Returns the value if it is there, and `None` if it has to be waited for.
+    ///
+    /// Whether it was there is recorded before the program goes on, so that a program that begins anew on another node
+    /// is told the same. In a task it waits, since a task has to be a function of what it reads.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// # Examples
+    /// ```
+    /// use dataflow_framework::{Data, Failure, Workflow, tasks};
+    ///
+    /// Workflow::new(tasks![])?.run(|| {
+    ///     assert_eq!(Data::new(7).try_get()?.map(|value| *value), Some(7));
+    ///     Ok::<_, Failure>(())
+    /// })?;
+    /// # Ok::<(), dataflow_framework::WorkflowError>(())
+    /// ```
+    pub fn try_get(&self) -> Result<Option<Ref<T>>, Failure> {
+        let Handle { flow, version } = &self.handle;
+        let ready = flow.decide("try_get", || Ok::<_, Infallible>(vec![u8::from(flow.is_ready(*version))]));
+        let Ok(ready) = ready;
+        if ready == [1] { self.get().map(Some) } else { Ok(None) }
+    }
+
     /// Waits for the value, and returns it to be changed. The handle then names what it was changed to; other handles
     /// and calls made before keep the value before.
     ///
@@ -89,9 +115,62 @@ impl<T: Datum> Data<T> {
         self.handle.flow.hand_on(self.handle.version)
     }
 
+    /// Does something with the value outside of the program's data, unless it was done before the program began anew, and
+    /// returns what has come of it.
+    pub(crate) fn once(
+        &self,
+        what: &str,
+        act: impl FnOnce(&T) -> Result<(), String>,
+    ) -> Result<Result<(), String>, Failure> {
+        let done = self.handle.flow.decide(what, || {
+            let done = act(&*self.get()?);
+            encode(&done).map_err(|failed| self.unreadable(failed))
+        })?;
+        decode(&done).map_err(|failed| self.unreadable(failed))
+    }
+
     fn unreadable(&self, Failed { reason, .. }: Failed) -> Failure {
         Failure::new("Data::get", self.handle.version.call, reason)
     }
+}
+
+/// Waits until one of the values is there, or never will be, and returns which one; `None` if there are none. Of several
+/// it is the first.
+///
+/// Which one it was is recorded before the program goes on, so that a program that begins anew on another node is told
+/// the same. In a task it is always the first, since a task has to be a function of what it reads.
+///
+/// # Examples
+/// ```
+/// use dataflow_framework::{Data, Failure, Workflow, task, tasks, wait_any};
+///
+/// #[task]
+/// fn double(number: u64) -> u64 {
+///     2 * number
+/// }
+///
+/// let sum = Workflow::new(tasks![double])?.run(|| {
+///     let mut all: Vec<Data<u64>> = (0..10).map(double).collect();
+///     let mut sum = 0;
+///     // In the order in which they end.
+///     while let Some(next) = wait_any(&all) {
+///         sum += *all.swap_remove(next).get()?;
+///     }
+///     Ok::<_, Failure>(sum)
+/// })?;
+/// assert_eq!(sum, 90);
+/// # Ok::<(), dataflow_framework::WorkflowError>(())
+/// ```
+#[must_use]
+pub fn wait_any<T: Datum>(data: &[Data<T>]) -> Option<usize> {
+    let flow = &data.first()?.handle.flow;
+    let versions: Vec<_> = data.iter().map(|data| data.handle.version).collect();
+    let chosen =
+        flow.decide("wait_any", || Ok::<_, Infallible>(flow.wait_any(&versions).to_le_bytes().to_vec()));
+    let Ok(chosen) = chosen;
+    let chosen = chosen.try_into().map_or(0, usize::from_le_bytes);
+    // If the program differs from its earlier run, that is noticed elsewhere.
+    Some(chosen.min(data.len() - 1))
 }
 
 impl<T> Clone for Data<T> {

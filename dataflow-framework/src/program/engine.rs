@@ -1,6 +1,7 @@
 //! Runs the calls of one program: here, and on other nodes if there are any.
 
 use std::{
+    hash::{BuildHasher as _, RandomState},
     ops::Range,
     panic::resume_unwind,
     sync::{
@@ -9,11 +10,11 @@ use std::{
     },
 };
 
-use super::recorder::Recorder;
+use super::{recorder::Recorder, records::Records};
 use crate::{
     core::{
-        Action, Answer, Assignment, CallId, Capacity, Demand, Divergence, Execution, Graph, Held, History,
-        Input, Lack, Mark, Member, NewCall, Outcome, Source, Step, VersionId,
+        Action, Answer, Assignment, CallId, Capacity, Demand, Divergence, Execution, Fact, Graph, Held,
+        History, Input, Lack, Mark, Member, NewCall, Outcome, Source, Step, VersionId,
     },
     failure::Failure,
     figures::Figures,
@@ -41,7 +42,7 @@ pub(crate) struct Engine {
     ahead_max: usize,
     pub(super) others: Option<Arc<dyn Others>>,
     /// Whether nothing is needed any more that only this node has, after it was to leave.
-    may_go: AtomicBool,
+    pub(super) may_go: AtomicBool,
     /// The most that a node can have, if that is known, since all are in this process.
     most: Option<Capacity>,
 }
@@ -77,21 +78,29 @@ pub(super) struct State {
     pub(super) graph: Graph,
     /// There if it is recorded when calls run.
     pub(super) recorder: Option<Recorder>,
-    awaited: Option<Awaited>,
+    /// What is to be written to the journal.
+    pub(super) records: Records,
+    pub(super) awaited: Option<Awaited>,
     /// Whether the program is to end at once.
-    is_halted: bool,
+    pub(super) is_halted: bool,
+    /// The decision in which the program differs from its earlier run.
+    pub(super) differs: Option<String>,
     /// Whether nothing is done any more, since the program goes on elsewhere.
     is_stopped: bool,
 }
 
 /// What the program waits for.
-#[derive(Debug, Clone, Copy)]
-enum Awaited {
+#[derive(Debug, Clone)]
+pub(super) enum Awaited {
     Version(VersionId),
     /// That of the calls between these numbers, all before the first of which have ended, none is unfinished.
     Calls(CallId, CallId),
     /// That at most so many calls are unfinished.
     Unfinished(usize),
+    /// That one of the versions is there, or never will be.
+    Any(Vec<VersionId>),
+    /// That facts up to this number are recorded.
+    Recorded(u64),
 }
 
 /// With which the thread of a program unwinds that is stopped.
@@ -109,7 +118,14 @@ impl State {
                 next == end
             }
             Awaited::Unfinished(most) => self.graph.unfinished() <= *most,
+            Awaited::Any(versions) => versions.iter().any(|version| self.graph.has_outcome(*version)),
+            Awaited::Recorded(number) => self.records.are_written(*number),
         }
+    }
+
+    /// Returns whether the program must not go on: it differs from its earlier run, or a call that must not fail has.
+    fn is_wrong(&self) -> bool {
+        self.graph.divergence().is_some() || self.graph.fatal().is_some()
     }
 }
 
@@ -127,6 +143,8 @@ impl Engine {
         let workers = if is_sequential { SEQUENTIAL } else { u32::try_from(workers).unwrap_or(u32::MAX) };
         let capacity = Capacity::of_workers(workers);
         let mut graph = Graph::new(false);
+        let chance = || u128::from(RandomState::new().hash_one(()));
+        graph.has_key(chance() << 64 | chance());
         graph.joined(Member::HERE, capacity.clone());
         let most = (!is_sequential).then_some(capacity);
         let site = Arc::new(Site::new(Arc::clone(&queue), store, tasks, false));
@@ -134,7 +152,7 @@ impl Engine {
     }
 
     /// Creates an engine that has calls run on other nodes, too. What the site has of earlier runs of the program
-    /// counts, and so does which of its calls have ended.
+    /// counts, and so does which of its calls have ended. What must not happen twice is recorded.
     pub(crate) fn with_others(
         (site, queue): (Arc<Site>, Arc<Queue>),
         (capacity, is_embedded): (Capacity, bool),
@@ -145,12 +163,21 @@ impl Engine {
         let mut graph = Graph::new(true);
         graph.joined(Member::HERE, capacity.clone());
         graph.remembers(history);
+        graph.records();
         let most = is_embedded.then_some(capacity);
         Self { others: Some(others), most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
     fn with_graph(graph: Graph, site: Arc<Site>, queue: Arc<Queue>, ahead_max: usize) -> Self {
-        let state = State { graph, recorder: None, awaited: None, is_halted: false, is_stopped: false };
+        let state = State {
+            graph,
+            recorder: None,
+            records: Records::default(),
+            awaited: None,
+            is_halted: false,
+            differs: None,
+            is_stopped: false,
+        };
         Self {
             state: Mutex::new(state),
             happened: Bell::default(),
@@ -171,13 +198,16 @@ impl Engine {
         let report: Arc<dyn Report> = Arc::clone(&engine) as _;
         // Calls that end now are told after what is here.
         let mut state = engine.lock();
-        let Inventory { epoch, held, running } = engine.site.begin(Arc::downgrade(&report));
+        let Inventory { epoch, held, running, unseen } = engine.site.begin(Arc::downgrade(&report));
         engine.epoch.store(epoch, Relaxed);
         for held in held {
             state.graph.holds(Member::HERE, held);
         }
         for (call, mark) in running {
             state.graph.runs(Member::HERE, call, mark);
+        }
+        for (call, outcome) in unseen {
+            state.graph.ended(call, Member::HERE, outcome);
         }
         drop(state);
         engine
@@ -197,14 +227,25 @@ impl Engine {
         self.change_in(self.lock(), change)
     }
 
-    fn change_in<R>(&self, mut state: MutexGuard<'_, State>, change: impl FnOnce(&mut Graph) -> R) -> R {
-        let result = change(&mut state.graph);
+    fn change_in<R>(&self, state: MutexGuard<'_, State>, change: impl FnOnce(&mut Graph) -> R) -> R {
+        self.change_state_in(state, |state| change(&mut state.graph))
+    }
+
+    /// Changes the state, and does what follows.
+    pub(super) fn change_state<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        self.change_state_in(self.lock(), change)
+    }
+
+    fn change_state_in<R>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        change: impl FnOnce(&mut State) -> R,
+    ) -> R {
+        let result = change(&mut state);
         let mut awaited = state.awaited.take();
         let has_happened = awaited.as_mut().is_some_and(|awaited| state.has_happened(awaited));
         state.awaited = awaited.filter(|_| !has_happened);
-        // A program that differs from its earlier run must not go on, nor one whose call must not fail.
-        let is_wrong = state.graph.divergence().is_some() || state.graph.fatal().is_some();
-        let halts = is_wrong && !state.is_halted;
+        let halts = state.is_wrong() && !state.is_halted;
         state.is_halted |= halts;
         let mut after = self.perform(&mut state);
         drop(state);
@@ -312,19 +353,20 @@ impl Engine {
         first_of(state.graph.failures().iter().filter(|failure| !failure.is_seen()))
     }
 
-    /// Cancels the calls between these numbers that have not begun.
-    pub(crate) fn cancel(&self, calls: Range<CallId>) {
-        self.change_in(self.running(), |graph| graph.cancel_all(calls));
-    }
-
     /// Returns the failure with which the program has to end at once.
     pub(crate) fn fatal(&self) -> Option<Failure> {
         self.lock().graph.fatal().cloned()
     }
 
-    fn wait<'a>(&'a self, mut state: MutexGuard<'a, State>, mut awaited: Awaited) -> MutexGuard<'a, State> {
+    pub(super) fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        mut awaited: Awaited,
+    ) -> MutexGuard<'a, State> {
         loop {
             let has_happened = state.has_happened(&mut awaited);
+            // It may be found that something is lost for good.
+            state.is_halted |= state.is_wrong();
             let mut after = self.perform(&mut state);
             if has_happened && after.is_nothing() {
                 return state;
@@ -335,7 +377,7 @@ impl Engine {
                 state = self.lock();
                 continue;
             }
-            state.awaited = Some(awaited);
+            state.awaited = Some(awaited.clone());
             while state.awaited.is_some() && !state.is_halted {
                 state = self.happened.wait(&self.state, state);
             }
@@ -369,7 +411,7 @@ impl Engine {
 
     /// Returns whether nothing is needed any more that only this node has, after it was to [leave](Self::leave).
     pub(crate) fn may_go(&self) -> bool {
-        self.may_go.load(Relaxed)
+        self.may_go.load(Relaxed) && self.lock().records.is_empty()
     }
 
     /// Returns which calls have ended since this was last asked.
@@ -387,8 +429,13 @@ impl Engine {
         self.lock().graph.divergence()
     }
 
+    /// Ends the thread of the program if it is to end.
+    pub(crate) fn end_if_stopped(&self) {
+        drop(self.running());
+    }
+
     /// Locks the state for the program, whose thread unwinds if it is to end.
-    fn running(&self) -> MutexGuard<'_, State> {
+    pub(super) fn running(&self) -> MutexGuard<'_, State> {
         let state = self.lock();
         if state.is_halted {
             drop(state);
@@ -419,6 +466,20 @@ impl Engine {
                 }
                 (Action::Bring(source) | Action::Copy(Member::HERE, source), _) => {
                     after.brought.push(self.missing(&source));
+                }
+                (Action::Record(fact), _) => {
+                    state.records.tell(fact);
+                    after.brings = true;
+                }
+                (Action::Restore { version, mark, value }, _) => {
+                    let bytes = value.len() as u64;
+                    self.site.put(version, Value::from_encoded(value.to_vec()), mark, bytes);
+                }
+                (Action::Preserve { version, mark }, _) => {
+                    let value = self.site.get(version).and_then(|value| value.part(0, usize::MAX).ok());
+                    if let Some((_, value)) = value {
+                        state.records.tell(Fact::Kept { version, mark, value });
+                    }
                 }
                 (Action::LetGo(Member::HERE), _) => {
                     self.may_go.store(true, Relaxed);
@@ -459,6 +520,13 @@ impl Engine {
         let content =
             if source.members.contains(&Member::HERE) { self.site.small(source.version) } else { None };
         Missing { content, ..self.missing(source) }
+    }
+
+    /// Has what is to be recorded written.
+    pub(super) fn flush(&self) {
+        if let Some(others) = &self.others {
+            others.flush(true);
+        }
     }
 
     /// Does what may take longer.

@@ -225,10 +225,43 @@ impl Flow {
         }
     }
 
+    /// Returns what the program has chosen here when it first came here, or has it choose now. A task, which has to be a
+    /// function of what it reads, chooses each time that it is run.
+    pub(crate) fn decide<E>(
+        &self,
+        what: &str,
+        choose: impl FnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<Vec<u8>, E> {
+        match &self.maker {
+            Maker::Program(engine) => engine.decide(self.next(), what, choose),
+            Maker::Task(_) => choose(),
+        }
+    }
+
+    /// Returns whether a version is there, or never will be. A task is told that it is, and waits for it.
+    pub(crate) fn is_ready(&self, version: VersionId) -> bool {
+        match &self.maker {
+            Maker::Program(engine) => engine.is_ready(version),
+            Maker::Task(_) => true,
+        }
+    }
+
+    /// Waits until one of the versions is there, or never will be, and returns which. A task waits for the first.
+    pub(crate) fn wait_any(&self, versions: &[VersionId]) -> usize {
+        match &self.maker {
+            Maker::Program(engine) => engine.wait_any(versions),
+            Maker::Task(nested) => {
+                // Whoever reads it is told that it has failed.
+                let _ = versions.first().map(|first| nested.get(*first));
+                0
+            }
+        }
+    }
+
     /// Cancels the calls at these positions that have not begun.
     pub(crate) fn cancel(&self, positions: Range<u64>) {
         match &self.maker {
-            Maker::Program(engine) => engine.cancel(positions),
+            Maker::Program(engine) => engine.cancel(self.next(), positions),
             Maker::Task(nested) => nested.cancel(positions),
         }
     }

@@ -2,18 +2,21 @@
 
 mod calling;
 mod data;
+mod deciding;
 mod engine;
 mod flow;
 mod group;
 mod nested;
 mod observing;
 mod recorder;
+mod records;
 mod reduce;
+pub mod surroundings;
 mod workflow;
 
 pub use self::{
     calling::Calling,
-    data::{Data, Ref, RefMut},
+    data::{Data, Ref, RefMut, wait_any},
     group::{Group, barrier, group},
     observing::Observe,
     reduce::reduce,
@@ -22,4 +25,5 @@ pub use self::{
 pub(crate) use self::{
     engine::{Engine, Others, Stopped},
     flow::{Flow, begin_again, end_of_task, put, within},
+    records::entries,
 };

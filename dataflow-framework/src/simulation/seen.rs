@@ -102,7 +102,7 @@ impl Seen {
     /// Tells how a call has run.
     pub(crate) fn ran(call: CallId, outcome: &Outcome) -> Self {
         let how = match outcome {
-            Outcome::Written { .. } => How::Written,
+            Outcome::Written { .. } | Outcome::Durable { .. } => How::Written,
             Outcome::Ignored { .. } => How::Ignored,
             Outcome::Failed(_) | Outcome::Unfit(_) => How::Failed,
         };

@@ -1,0 +1,235 @@
+//! Writes the journal of a program: what must not happen twice, or have another outcome, when the program begins anew.
+//!
+//! The head takes the journal before the program begins, and takes in what stands there. From then on everything that
+//! is to be written goes in one entry after another, each with all that has come together meanwhile.
+
+use std::{
+    future::{Future, pending},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    pin::Pin,
+    sync::{Arc, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use taskwork::{Journal, JournalError, Written};
+
+use super::leading::Leading;
+use crate::{
+    core::{CallId, Fact, Mark},
+    program::entries,
+    value::{decode, encode},
+};
+
+/// The number of entries that are written as soon as there is something to be written.
+const WRITES_AT_ONCE: u64 = 16;
+
+/// The time between two further ones, in milliseconds, unless the program waits.
+const GATHER_MS: u64 = 40;
+
+/// The time between two writes of the marks with which a later run of the program is compared, in milliseconds.
+const NOTE_MS: u64 = 2_000;
+
+/// The number of entries, and their size in bytes, from which on they are replaced by what they say altogether.
+const ENTRIES_MAX: usize = 1_000;
+const ENTRIES_BYTES_MAX: usize = 96 << 20;
+
+/// The time after which it is tried again to take the journal from a writer that seems to be a later one, in
+/// milliseconds.
+const TAKE_AGAIN_MS: u64 = 500;
+
+/// The time between two looks of a program that waits for its journal at whether it is to stop.
+const STOP_LOOK: Duration = Duration::from_millis(100);
+
+/// How far the journal of a run is.
+#[derive(Debug, Default)]
+pub(super) struct Writing {
+    is_taken: bool,
+    /// How often something was written.
+    writes: u64,
+    /// When something was last written, and the marks.
+    last_ms: u64,
+    noted_ms: u64,
+    is_long: bool,
+    /// When the journal may be taken.
+    take_ms: u64,
+    /// Why the program cannot go on.
+    trouble: Option<String>,
+}
+
+/// Something that is to be written.
+enum Write {
+    Take(u64),
+    Append(Vec<u8>),
+    Replace(Vec<Vec<u8>>),
+    Note(Vec<u8>),
+}
+
+/// What has come of it.
+enum Done {
+    Taken(Result<Written, JournalError>),
+    Appended(Result<usize, JournalError>),
+    Replaced(Result<(), JournalError>),
+    Noted(Result<(), JournalError>),
+}
+
+/// Writes one thing after another.
+pub(super) struct Journaling {
+    journal: Journal,
+    under_way: Option<UnderWay>,
+}
+
+type UnderWay = Pin<Box<dyn Future<Output = (Arc<Leading>, Done)> + Send>>;
+
+impl Journaling {
+    pub(super) fn new(journal: Journal) -> Self {
+        Self { journal, under_way: None }
+    }
+
+    /// Waits until something is written.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future has no effect.
+    pub(super) async fn done(&mut self) {
+        let Some(under_way) = &mut self.under_way else { return pending().await };
+        let (leading, done) = under_way.await;
+        self.under_way = None;
+        leading.takes_in(done);
+    }
+
+    /// Begins to write what is to be written for the program on this node, if nothing is being written.
+    pub(super) fn begin(&mut self, leading: Option<Arc<Leading>>, now_ms: u64) {
+        let Some(leading) = leading.filter(|_| self.under_way.is_none()) else { return };
+        let Some(write) = leading.next_write(now_ms) else { return };
+        let journal = self.journal.clone();
+        self.under_way = Some(Box::pin(async move {
+            let done = match write {
+                Write::Take(generation) => Done::Taken(journal.take(generation).await),
+                Write::Append(entry) => Done::Appended(journal.append(entry).await),
+                Write::Replace(entries) => Done::Replaced(journal.replace(entries).await),
+                Write::Note(note) => Done::Noted(journal.note(note).await),
+            };
+            (leading, done)
+        }));
+    }
+}
+
+impl Leading {
+    fn writing(&self) -> MutexGuard<'_, Writing> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the journal is taken, and what stands there is taken in. Ends the program if it is to stop.
+    pub(super) fn wait_until_taken(&self) {
+        loop {
+            let locked = self.writing();
+            let is_taken = |writing: &Writing| writing.is_taken;
+            let writing =
+                self.is_taken.wait_while(&self.writing, locked, STOP_LOOK, |writing| !is_taken(writing));
+            let may_begin = is_taken(&writing);
+            drop(writing);
+            self.engine.end_if_stopped();
+            if may_begin {
+                return;
+            }
+        }
+    }
+
+    /// Returns why the program cannot go on, if the reason is the journal.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.writing().trouble.clone()
+    }
+
+    fn next_write(&self, now_ms: u64) -> Option<Write> {
+        let mut writing = self.writing();
+        if writing.trouble.is_some() {
+            return None;
+        }
+        if !writing.is_taken {
+            let may_take = now_ms >= writing.take_ms;
+            writing.take_ms = now_ms + TAKE_AGAIN_MS;
+            return may_take.then_some(Write::Take(self.run.generation));
+        }
+        if std::mem::take(&mut writing.is_long) {
+            let facts = self.engine.written_so_far();
+            return Some(Write::Replace(entries(&facts).into_iter().map(coded::<[Fact]>).collect()));
+        }
+        let (has_records, is_urgent) = self.engine.has_records();
+        let may_write = is_urgent || writing.writes < WRITES_AT_ONCE || now_ms >= writing.last_ms + GATHER_MS;
+        if has_records && may_write {
+            writing.writes += 1;
+            writing.last_ms = now_ms;
+            return Some(Write::Append(coded(&self.engine.records()[..])));
+        }
+        if now_ms < writing.noted_ms + NOTE_MS {
+            return None;
+        }
+        writing.noted_ms = now_ms;
+        self.engine.marks().map(|marks| Write::Note(coded(&marks[..])))
+    }
+
+    fn takes_in(&self, done: Done) {
+        match done {
+            Done::Taken(Ok(written)) => self.taken(&written),
+            Done::Taken(Err(JournalError::Replaced)) => {
+                tracing::warn!(
+                    "another node writes the journal of the program, and is still there; this one waits"
+                );
+            }
+            Done::Appended(Ok(entries)) => {
+                self.writing().is_long |= entries > ENTRIES_MAX;
+                self.engine.are_written();
+            }
+            Done::Replaced(Ok(())) | Done::Noted(Ok(())) => {}
+            // The program goes on elsewhere, or its job is over.
+            Done::Taken(Err(JournalError::Over))
+            | Done::Appended(Err(JournalError::Over | JournalError::Replaced))
+            | Done::Replaced(Err(JournalError::Over | JournalError::Replaced))
+            | Done::Noted(Err(JournalError::Over | JournalError::Replaced)) => self.engine.stop(),
+            Done::Taken(Err(error))
+            | Done::Appended(Err(error))
+            | Done::Replaced(Err(error))
+            | Done::Noted(Err(error)) => self.cannot_go_on(error.to_string()),
+        }
+    }
+
+    fn cannot_go_on(&self, reason: String) {
+        self.writing().trouble.get_or_insert(reason);
+        self.engine.stop();
+        self.is_taken.ring();
+    }
+
+    /// Takes in what stands in the journal.
+    fn taken(&self, Written { key, entries, note, .. }: &Written) {
+        let mut facts = Vec::new();
+        for entry in entries {
+            match decode::<Vec<Fact>>(entry) {
+                Ok(some) => facts.extend(some),
+                Err(failed) => {
+                    let reason = format!("the journal of the program cannot be read: {}", failed.reason);
+                    return self.cannot_go_on(reason);
+                }
+            }
+        }
+        let marks = note.as_ref().and_then(|note| decode::<Vec<(CallId, Mark)>>(note).ok());
+        if !facts.is_empty() {
+            tracing::info!(facts = facts.len(), "the journal says what must not happen a second time");
+        }
+        let half = |which: u8| {
+            let mut hasher = DefaultHasher::new();
+            (key, which).hash(&mut hasher);
+            u128::from(hasher.finish())
+        };
+        self.engine.recalls(half(0) << 64 | half(1), facts, marks.unwrap_or_default());
+        let mut writing = self.writing();
+        writing.is_taken = true;
+        let bytes: usize = entries.iter().map(Vec::len).sum();
+        writing.is_long = entries.len() > ENTRIES_MAX / 2 || bytes > ENTRIES_BYTES_MAX;
+        drop(writing);
+        self.is_taken.ring();
+    }
+}
+
+/// Encodes something that can be encoded.
+fn coded<T: serde::Serialize + ?Sized>(what: &T) -> Vec<u8> {
+    encode(&what).unwrap_or_else(|failed| unreachable!("facts can be encoded: {}", failed.reason))
+}

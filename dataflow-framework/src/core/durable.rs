@@ -1,0 +1,298 @@
+//! What has one outcome for ever: the ends of calls that are not run a second time, failures, and what was cancelled.
+//!
+//! Where there is a journal, nobody sees such an end before it stands there ([`Fact`]): what depends on it waits, and so
+//! does the program. Until then the call counts as one that runs, and if its member is lost it does run again.
+//!
+//! ```text
+//!   runs ── has ended ──► small ─────────────────────────────────► Record ──► recorded ──► what depends on it
+//!                └──────► large ──► a copy with another member ──► Record ──┘
+//! ```
+//!
+//! What such a call has written is never made again. If it is small it stands in the journal, and is restored from there
+//! when it is needed and nowhere. Otherwise it stays with the members that have it until the program
+//! has ended, and if all of these are lost, the program fails.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Arc,
+};
+
+use super::{
+    call::{Argument, CallId, CallState, Outcome},
+    fact::{Ended, Fact},
+    failing::CANCELLED,
+    graph::{Action, Graph},
+    mark::Mark,
+    members::Member,
+    preserving::Preserved,
+    recalling::Marks,
+    settling::Settling,
+    version::{State, VersionId},
+};
+use crate::failure::Failure;
+
+/// What a call has written, encoded.
+pub(super) type Values = Vec<Arc<[u8]>>;
+
+/// What a graph knows of what has one outcome for ever.
+#[derive(Debug, Default)]
+pub(super) struct Durable {
+    /// Whether there is a journal.
+    pub(super) is_on: bool,
+    /// By which this program is told from all others.
+    key: u128,
+    /// What follows for calls when their ends are recorded.
+    recording: BTreeMap<CallId, After>,
+    /// Calls that have ended, of which something is copied to a second member.
+    pub(super) settling: BTreeMap<CallId, Settling>,
+    /// Ends of calls of an earlier run, which this one has not made yet.
+    pub(super) early: BTreeMap<CallId, (Member, Outcome)>,
+    /// What cannot be read any more of what calls have written whose ends are not recorded.
+    damaged: BTreeSet<(VersionId, Member)>,
+    /// The calls that are not run a second time.
+    pub(super) ended: BTreeMap<CallId, (Mark, Option<Values>)>,
+    /// The size of what stands of them in the journal.
+    pub(super) values_bytes: usize,
+    pub(super) preserved: Preserved,
+    pub(super) marks: Marks,
+}
+
+/// What follows when the end of a call is recorded.
+#[derive(Debug)]
+enum After {
+    Written { members: Vec<Member>, bytes: Vec<u64> },
+    Ignored { member: Member, bytes: Vec<u64>, reason: String },
+    Failed(Failure),
+}
+
+impl Graph {
+    /// Has ends of calls recorded that have one outcome for ever.
+    pub(crate) fn records(&mut self) {
+        self.durable.is_on = true;
+    }
+
+    /// Takes in what tells the program from all others.
+    pub(crate) fn has_key(&mut self, key: u128) {
+        self.durable.key = key;
+    }
+
+    /// Returns the number by which whatever is outside recognises another execution of the same call; `None` if the call
+    /// is of a task that may be executed again at any time.
+    pub(super) fn once_token(&self, id: CallId, mark: Mark) -> Option<u128> {
+        self.calls[&id].options.is_durable().then(|| mark.token(self.durable.key, id))
+    }
+
+    /// Returns whether a call is never run again once it has ended.
+    pub(super) fn is_durable(&self, call: CallId) -> bool {
+        self.durable.is_on && self.calls.get(&call).is_some_and(|call| call.options.is_durable())
+    }
+
+    /// Returns whether the end of a call is recorded, so that it is not run a second time.
+    pub(super) fn is_for_ever(&self, call: CallId) -> bool {
+        self.durable.ended.contains_key(&call)
+    }
+
+    /// Returns whether a version can neither be made again nor restored, so that it stays where it is.
+    pub(super) fn is_precious(&self, id: VersionId) -> bool {
+        matches!(self.durable.ended.get(&id.call), Some((_, None)))
+    }
+
+    /// Takes in how a call has ended that is not assigned any more, if others may see that only when it is recorded.
+    /// Returns it otherwise.
+    pub(super) fn is_to_be_recorded(
+        &mut self,
+        id: CallId,
+        member: Member,
+        outcome: Outcome,
+    ) -> Option<Outcome> {
+        if !self.durable.is_on {
+            return Some(match outcome {
+                Outcome::Durable { bytes, ns, .. } => Outcome::Written { bytes, ns },
+                other => other,
+            });
+        }
+        match outcome {
+            Outcome::Durable { bytes, ns, values } => {
+                self.has_taken(id, ns);
+                self.settle(id, member, bytes, values);
+                None
+            }
+            Outcome::Ignored { bytes, reason } if !self.history.is_ignored(id) => {
+                self.record(Fact::Ignored(id), id, After::Ignored { member, bytes, reason });
+                None
+            }
+            other => Some(other),
+        }
+    }
+
+    pub(super) fn record_end(
+        &mut self,
+        id: CallId,
+        members: Vec<Member>,
+        bytes: Vec<u64>,
+        values: Option<Vec<Vec<u8>>>,
+    ) {
+        let fact = Fact::Ended(Ended { call: id, mark: self.calls[&id].mark, values });
+        self.record(fact, id, After::Written { members, bytes });
+    }
+
+    fn record(&mut self, fact: Fact, id: CallId, after: After) {
+        self.calls.get_mut(&id).expect("it has been made").state = CallState::Recorded;
+        self.durable.recording.insert(id, after);
+        self.actions.push(Action::Record(fact));
+    }
+
+    /// Has a failure recorded before anybody sees it. Returns whether that is necessary.
+    pub(super) fn records_failure(&mut self, id: CallId, failure: &Failure) -> bool {
+        if self.durable.is_on {
+            let fact = Fact::Failed { call: id, reason: failure.reason().to_owned() };
+            self.record(fact, id, After::Failed(failure.clone()));
+        }
+        self.durable.is_on
+    }
+
+    /// Prepares to cancel calls that have not begun: they do not begin any more, but nobody sees that until it is
+    /// [journalled](Self::journalled). Returns them.
+    pub(crate) fn begins_to_cancel(&mut self, calls: Range<CallId>) -> Vec<Range<CallId>> {
+        let mut cancelled: Vec<Range<CallId>> = Vec::new();
+        for id in calls {
+            if !self.can_be_cancelled(id) {
+                continue;
+            }
+            let call = self.calls.get_mut(&id).expect("it can be cancelled");
+            call.state = CallState::Recorded;
+            let failure = Failure::new(call.task.name, id, CANCELLED);
+            self.durable.recording.insert(id, After::Failed(failure));
+            match cancelled.last_mut() {
+                Some(last) if last.end == id => last.end += 1,
+                _ => cancelled.push(id..id + 1),
+            }
+        }
+        cancelled
+    }
+
+    /// Tells that a fact is recorded: from now on others may see it.
+    pub(crate) fn journalled(&mut self, fact: Fact) {
+        let calls = fact.calls();
+        if let Fact::Ended(Ended { call, mark, values }) = fact {
+            self.is_durable_now(call, mark, values);
+        }
+        for id in calls {
+            match self.durable.recording.remove(&id) {
+                Some(After::Written { members, bytes }) => {
+                    self.is_written_for_ever(id, &members, &bytes);
+                    self.cuts_lineage(id);
+                }
+                Some(After::Ignored { member, bytes, reason }) => {
+                    self.ignored(id, &reason);
+                    if self.members.has(member) && !self.is_any_damaged(id, member) {
+                        self.written(id, member, &bytes);
+                    } else {
+                        // It writes the defaults again.
+                        self.is_not_for_ever(id, member, bytes.len());
+                        self.begins_again(id);
+                    }
+                }
+                Some(After::Failed(failure)) => self.fails_for_good(id, &failure),
+                None => {}
+            }
+            self.forget_damages(id);
+        }
+    }
+
+    pub(super) fn is_durable_now(&mut self, call: CallId, mark: Mark, values: Option<Vec<Vec<u8>>>) {
+        let values = values.map(|values| values.into_iter().map(Arc::from).collect::<Values>());
+        let bytes: usize = values.iter().flatten().map(|value| value.len()).sum();
+        if self.durable.ended.insert(call, (mark, values)).is_none() {
+            self.durable.values_bytes += bytes;
+        }
+    }
+
+    fn is_written_for_ever(&mut self, id: CallId, members: &[Member], bytes: &[u64]) {
+        let call = self.calls.get_mut(&id).expect("it was recorded");
+        call.state = CallState::Done;
+        let arguments = Arc::clone(&call.arguments);
+        let versions: Vec<_> = call.written(id).collect();
+        self.unfinished -= 1;
+        self.has_ended(id);
+        for (version, bytes) in versions.iter().zip(bytes) {
+            for member in members {
+                if self.members.has(*member) && !self.durable.damaged.contains(&(*version, *member)) {
+                    self.is_there(*version, *member, *bytes);
+                }
+            }
+            // It may be lost, or damaged, by now.
+            let known = self.versions.get_mut(version).map(|version| &mut version.state);
+            if let Some(state @ State::Awaited) = known {
+                *state = State::Gone;
+            }
+        }
+        self.is_over(id, &arguments);
+        for version in versions {
+            let known = self.versions.get(&version);
+            if known.is_some_and(|known| known.is_awaited() && matches!(known.state, State::Gone)) {
+                self.make_again(version);
+            }
+        }
+    }
+
+    /// Notes that a version cannot be read any more where a member has it, if its call has ended and that is not
+    /// recorded.
+    pub(super) fn is_damaged_before_it_is_seen(&mut self, id: VersionId, member: Member) {
+        let Durable { recording, settling, early, damaged, .. } = &mut self.durable;
+        let call = &id.call;
+        if recording.contains_key(call) || settling.contains_key(call) || early.contains_key(call) {
+            damaged.insert((id, member));
+        }
+    }
+
+    fn is_any_damaged(&self, call: CallId, member: Member) -> bool {
+        let of_call = VersionId { call, slot: 0 }..VersionId { call: call + 1, slot: 0 };
+        let all = (of_call.start, Member::HERE)..(of_call.end, Member::HERE);
+        self.durable.damaged.range(all).any(|(_, on)| *on == member)
+    }
+
+    /// Forgets what was damaged of a call before its end was recorded.
+    pub(super) fn forget_damages(&mut self, call: CallId) {
+        if !self.durable.damaged.is_empty() {
+            self.durable.damaged.retain(|(version, _)| version.call != call);
+        }
+    }
+
+    pub(super) fn damages_are_lost(&mut self, member: Member) {
+        self.durable.damaged.retain(|(_, on)| *on != member);
+    }
+
+    /// Forgets what was only needed to run a call again that is not.
+    pub(super) fn cuts_lineage(&mut self, id: CallId) {
+        if !self.durable.ended.contains_key(&id) {
+            return;
+        }
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        let arguments = std::mem::replace(&mut call.arguments, Arc::new([]));
+        for version in arguments.iter().flat_map(Argument::versions) {
+            self.version_mut(*version).dependants -= 1;
+            self.forget_unless_needed(*version);
+        }
+    }
+
+    /// Takes a version that is gone from the journal, if its call is not to run again. Returns whether that is so.
+    pub(super) fn restores(&mut self, id: VersionId) -> bool {
+        let Some((mark, values)) = self.durable.ended.get(&id.call) else { return false };
+        let value = values.as_ref().and_then(|values| values.get(id.slot as usize));
+        let Some(value) = value else {
+            let task = self.calls.get(&id.call).map_or("", |call| call.task.name);
+            let reason = "what it has written was with nodes that are lost, and it must not run again, since it has an \
+                          effect or might write something else: it is larger than what goes to the journal";
+            let failure = Failure::new(task, id.call, reason);
+            self.fatal.get_or_insert(failure);
+            return true;
+        };
+        let (mark, value) = (*mark, Arc::clone(value));
+        let bytes = value.len() as u64;
+        self.actions.push(Action::Restore { version: id, mark, value });
+        self.is_there(id, Member::HERE, bytes);
+        true
+    }
+}

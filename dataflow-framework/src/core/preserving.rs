@@ -1,0 +1,51 @@
+//! What goes to the journal when nobody is left who could have it: the program goes on with it when others come.
+
+use std::collections::BTreeSet;
+
+use super::{
+    fact::Fact,
+    graph::{Action, Graph},
+    history::History,
+    members::Member,
+    version::{Source, State, VersionId},
+};
+
+/// The maximum size of all versions that go to the journal when the last member leaves, in bytes. A little less than that
+/// of an entry, so that one version has room there.
+const PRESERVED_BYTES_MAX: u64 = 63 << 20;
+
+/// What was written to the journal since everybody leaves.
+#[derive(Debug, Default)]
+pub(super) struct Preserved {
+    versions: BTreeSet<VersionId>,
+    bytes: u64,
+}
+
+impl Graph {
+    /// Has a version written to the journal, since all members leave.
+    pub(super) fn preserve(&mut self, id: VersionId) {
+        let Some(version) = self.versions.get(&id).filter(|_| self.durable.is_on) else { return };
+        let State::Present(copies) = &version.state else { return };
+        let is_in_journal = self.durable.ended.get(&id.call).is_some_and(|(_, values)| values.is_some());
+        let bytes = self.durable.preserved.bytes + copies.bytes;
+        if is_in_journal || self.durable.preserved.versions.contains(&id) || bytes > PRESERVED_BYTES_MAX {
+            return;
+        }
+        let source = Source { version: id, mark: version.mark, members: copies.members.clone() };
+        if copies.members.contains(&Member::HERE) {
+            self.durable.preserved.versions.insert(id);
+            self.durable.preserved.bytes = bytes;
+            self.actions.push(Action::Preserve { version: id, mark: source.mark });
+        } else {
+            self.copy(source, Member::HERE);
+        }
+    }
+
+    /// Has the history recorded if nobody is left to remember it.
+    pub(super) fn records_history(&mut self) {
+        if self.durable.is_on && !self.members.anybody_stays() {
+            let pieces: Vec<History> = self.history.pieces();
+            self.actions.extend(pieces.into_iter().map(|piece| Action::Record(Fact::History(piece))));
+        }
+    }
+}

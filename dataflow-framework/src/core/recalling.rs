@@ -1,0 +1,227 @@
+//! What was recorded in earlier runs of a program, and what this one is compared with.
+//!
+//! What stands in the journal counts, whatever members tell that have it from earlier runs: something else may be there,
+//! of a call that ran twice before its end was recorded.
+
+use std::collections::BTreeMap;
+
+use super::{
+    call::{CallId, Outcome},
+    durable::Durable,
+    earlier::{Divergence, Earlier},
+    fact::{Choice, Decision, Ended, Fact},
+    failing::CANCELLED,
+    graph::{Action, Graph},
+    mark::Mark,
+    members::Member,
+    nested::{NESTED, Origin},
+    version::VersionId,
+};
+
+/// The number of marks that are compared when the program begins anew.
+const MARKS_MAX: usize = 64;
+
+/// Some of the calls and data of a program, by which a later run is compared with it.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// The last call, or data, of this run.
+    last: Option<(CallId, Mark)>,
+    /// Some of this run and of earlier ones, at least so many calls from one to the next.
+    some: BTreeMap<CallId, Mark>,
+    spacing: u64,
+    /// The last one that was returned.
+    told: Option<CallId>,
+}
+
+impl Marks {
+    /// Returns the mark of the last call, and some of those before; `None` if they say nothing that was not returned
+    /// before.
+    fn take_some(&mut self) -> Option<Vec<(CallId, Mark)>> {
+        let (call, mark) = self.last?;
+        let before = self.some.last_key_value().map(|(before, _)| *before);
+        if self.told.replace(call) == Some(call) || before.is_some_and(|before| call <= before) {
+            return None;
+        }
+        if before.is_none_or(|before| call >= before + self.spacing) {
+            self.some.insert(call, mark);
+        }
+        if self.some.len() > MARKS_MAX {
+            self.thin_out(call);
+        }
+        let before =
+            self.some.iter().map(|(call, mark)| (*call, *mark)).filter(|(before, _)| *before != call);
+        Some(before.chain([(call, mark)]).collect())
+    }
+
+    /// Keeps half of them, at equal distances.
+    fn thin_out(&mut self, last: CallId) {
+        self.spacing = last / (MARKS_MAX as u64 / 2) + 1;
+        let mut next = 0;
+        self.some.retain(|call, _| {
+            let stays = *call >= next;
+            next = if stays { *call + self.spacing } else { next };
+            stays
+        });
+    }
+}
+
+/// How a call stands that is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Made {
+    /// Something on which it depends has failed, or it has itself in an earlier run.
+    Failed,
+    /// It has ended in an earlier run, and is not run again.
+    Over,
+    /// It is to run, or runs.
+    Unfinished,
+}
+
+impl Durable {
+    /// Keeps how a call of an earlier run has ended until this run makes it. Returns whether that is so.
+    pub(super) fn keeps_early(&mut self, id: CallId, member: Member, outcome: &Outcome) -> bool {
+        let is_kept = self.is_on && matches!(outcome, Outcome::Durable { .. } | Outcome::Ignored { .. });
+        if is_kept {
+            self.early.insert(id, (member, outcome.clone()));
+        }
+        is_kept
+    }
+}
+
+impl Graph {
+    /// Takes in what was recorded in earlier runs, before this one has made a call.
+    pub(crate) fn recalls(&mut self, fact: Fact) {
+        match fact {
+            Fact::Ended(Ended { call, mark, values }) => {
+                self.ends_in_history(call, mark.root);
+                self.is_durable_now(call, mark, values);
+            }
+            Fact::Ignored(call) => {
+                self.is_ignored(call);
+                // What a task calls writes its defaults again.
+                if call < NESTED {
+                    self.ends_in_history(call, None);
+                }
+            }
+            Fact::Failed { call, reason } => self.has_failed(call, &reason),
+            Fact::Decided(Decision { choice: Choice::Cancelled(calls), .. }) => {
+                calls.into_iter().flatten().for_each(|call| self.has_failed(call, CANCELLED));
+            }
+            Fact::History(history) => self.remembers(history),
+            Fact::Decided(_) | Fact::Kept { .. } => {}
+        }
+    }
+
+    /// Takes in marks of earlier runs, with which the program is compared.
+    pub(crate) fn recalls_marks(&mut self, marks: Vec<(CallId, Mark)>) {
+        self.durable.marks.some.extend(marks);
+    }
+
+    /// Returns marks with which a later run can be compared; `None` if they say nothing that was not returned before.
+    pub(crate) fn marks(&mut self) -> Option<Vec<(CallId, Mark)>> {
+        self.durable.marks.take_some()
+    }
+
+    /// Notes the mark of a call, or of data, and compares it with what was recorded of earlier runs.
+    pub(super) fn compares(&mut self, call: CallId, is: Mark) {
+        let Durable { ended, marks, .. } = &mut self.durable;
+        marks.last = Some((call, is));
+        let was = ended.get(&call).map(|(mark, _)| *mark).or_else(|| marks.some.get(&call).copied());
+        if let Some(was) = was.filter(|was| *was != is) {
+            self.diverges(Divergence { call, was, is });
+        }
+    }
+
+    /// Returns facts that say everything that was recorded, but for what the program has decided.
+    pub(crate) fn recorded_so_far(&self) -> Vec<Fact> {
+        let ended = self.durable.ended.iter().map(|(call, (mark, values))| {
+            let values = values.as_ref().map(|values| values.iter().map(|value| value.to_vec()).collect());
+            Fact::Ended(Ended { call: *call, mark: *mark, values })
+        });
+        ended.chain(self.history.pieces().into_iter().map(Fact::History)).collect()
+    }
+
+    /// Returns how a call stands that is made now.
+    pub(super) fn how_made(
+        &self,
+        id: CallId,
+        origin: Origin,
+        has_failed: bool,
+        runs_on: Option<Member>,
+    ) -> Made {
+        let is_made_again = match self.durable.early.get(&id) {
+            // It has failed there, and not where it has ended.
+            Some((_, Outcome::Ignored { .. })) => !self.is_only_there(id),
+            early => early.is_some() || runs_on.is_some(),
+        };
+        if has_failed {
+            Made::Failed
+        } else if self.is_for_ever(id) || (self.history_has(id, origin) && !is_made_again) {
+            Made::Over
+        } else {
+            Made::Unfinished
+        }
+    }
+
+    /// Returns whether a failure that a member tells of, and has ignored, is not recorded, so that what it has written
+    /// is not what others see.
+    pub(super) fn is_only_there(&self, call: CallId) -> bool {
+        self.durable.is_on && !self.history.is_ignored(call)
+    }
+
+    /// Returns how a call has ended in an earlier run, which this run makes now. What is there of a call whose end is
+    /// not recorded was seen by nobody, so it does not count; and what stands in the journal is taken from there.
+    pub(super) fn take_early(
+        &mut self,
+        id: CallId,
+        is_durable: bool,
+        now: Made,
+        known: Option<&mut Earlier>,
+    ) -> Option<(Member, Outcome)> {
+        let early = self.durable.early.remove(&id);
+        if let Some((member, Outcome::Ignored { bytes, .. })) = &early
+            && (now == Made::Failed || (now == Made::Over && self.is_only_there(id)))
+        {
+            self.is_not_for_ever(id, *member, bytes.len());
+        }
+        let is_unseen = now != Made::Over && (is_durable || early.is_some());
+        let early = early.filter(|_| now == Made::Unfinished);
+        if early.is_none() {
+            self.forget_damages(id);
+        }
+        let counts = !self.durable.is_on || !(is_unseen || self.stands_in_journal(id));
+        let Some(known) = known.filter(|_| !counts) else { return early };
+        for (slot, copies) in std::mem::take(&mut known.copies) {
+            let others = copies.members.into_iter();
+            let others = others.filter(|member| early.as_ref().is_none_or(|(on, _)| on != member));
+            self.actions.extend(others.map(|member| Action::Forget(member, VersionId { call: id, slot })));
+        }
+        early
+    }
+
+    fn stands_in_journal(&self, call: CallId) -> bool {
+        matches!(self.durable.ended.get(&call), Some((_, Some(_))))
+    }
+
+    /// Returns whether a version does not count that a member has of an earlier run: nobody has seen it, or what stands
+    /// in the journal counts.
+    pub(super) fn is_unseen(&mut self, id: VersionId, member: Member) -> bool {
+        if self.stands_in_journal(id.call) {
+            if !self.versions.get(&id).is_some_and(|version| version.is_with(member)) {
+                self.actions.push(Action::Forget(member, id));
+            }
+            return true;
+        }
+        // Its end is told next.
+        self.is_durable(id.call) && !self.history.has_ended(id.call)
+    }
+
+    /// Has a member forget what it has written for a call that ran elsewhere, too: it may be something else.
+    pub(super) fn is_not_for_ever(&mut self, call: CallId, member: Member, writes: usize) {
+        for slot in (0..).take(writes) {
+            let version = VersionId { call, slot };
+            if !self.versions.get(&version).is_some_and(|known| known.is_with(member)) {
+                self.actions.push(Action::Forget(member, version));
+            }
+        }
+    }
+}

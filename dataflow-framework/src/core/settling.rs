@@ -1,0 +1,105 @@
+//! Second copies of what calls have written that are not run a second time, and that is too large for the journal: they
+//! are there before the end of such a call is recorded.
+
+use std::collections::BTreeSet;
+
+use super::{
+    call::{CallId, CallState},
+    graph::Graph,
+    members::Member,
+    version::{Source, VersionId},
+};
+
+/// The maximum size of everything in the journal that calls have written, in bytes. What comes later counts as large.
+const VALUES_BYTES_MAX: usize = 64 << 20;
+
+/// A call that has ended, of which something is copied to a second member.
+#[derive(Debug)]
+pub(super) struct Settling {
+    member: Member,
+    to: Member,
+    bytes: Vec<u64>,
+    /// What has not arrived yet.
+    awaited: BTreeSet<VersionId>,
+}
+
+impl Graph {
+    /// Records the end of a call, first with a second copy of what it has written if that is large.
+    pub(super) fn settle(
+        &mut self,
+        id: CallId,
+        member: Member,
+        bytes: Vec<u64>,
+        values: Option<Vec<Vec<u8>>>,
+    ) {
+        let size: usize = values.iter().flatten().map(Vec::len).sum();
+        let values = values.filter(|_| self.durable.values_bytes + size <= VALUES_BYTES_MAX);
+        let to = match &values {
+            None if !bytes.is_empty() => self.members.another_stays(bytes.iter().sum(), member),
+            _ => None,
+        };
+        let Some(to) = to else { return self.record_end(id, vec![member], bytes, values) };
+        let mark = self.calls[&id].mark;
+        let versions: BTreeSet<_> = self.calls[&id].written(id).collect();
+        for version in &versions {
+            self.copy(Source { version: *version, mark, members: vec![member] }, to);
+        }
+        self.calls.get_mut(&id).expect("it has run").state = CallState::Recorded;
+        self.durable.settling.insert(id, Settling { member, to, bytes, awaited: versions });
+    }
+
+    /// Notes the arrival of a second copy of what a call has written, or that it does not arrive. Returns whether one was
+    /// awaited.
+    pub(super) fn is_second(&mut self, version: VersionId, member: Member, has_arrived: bool) -> bool {
+        let id = version.call;
+        let Some(settling) = self.durable.settling.get_mut(&id).filter(|settling| settling.to == member)
+        else {
+            return false;
+        };
+        if !settling.awaited.remove(&version) {
+            return false;
+        }
+        self.copying.remove(&version);
+        if settling.awaited.is_empty() || !has_arrived {
+            self.settled(id, has_arrived);
+        }
+        true
+    }
+
+    /// Records the end of a call, with a second copy or without one.
+    fn settled(&mut self, id: CallId, has_second: bool) {
+        let Some(Settling { member, to, bytes, awaited }) = self.durable.settling.remove(&id) else { return };
+        for version in awaited {
+            self.copying.remove(&version);
+        }
+        let members = if has_second { vec![to, member] } else { vec![member] };
+        self.record_end(id, members, bytes, None);
+    }
+
+    /// Takes in that a member is lost on which calls have ended whose ends are not recorded, or which was to have second
+    /// copies.
+    pub(super) fn durable_is_lost(&mut self, member: Member) {
+        let all = self.durable.settling.iter();
+        let lost: Vec<_> = all.clone().filter(|(_, one)| one.member == member).map(|(id, _)| *id).collect();
+        let second: Vec<_> = all.filter(|(_, one)| one.to == member).map(|(id, _)| *id).collect();
+        for id in lost {
+            // It is run again, like one that has not ended.
+            self.calls.get_mut(&id).expect("it has run").state = CallState::Runs(member);
+            let settling = self.durable.settling.remove(&id);
+            for version in settling.into_iter().flat_map(|settling| settling.awaited) {
+                self.copying.remove(&version);
+            }
+        }
+        for id in second {
+            let Some(Settling { member, bytes, awaited, .. }) = self.durable.settling.remove(&id) else {
+                continue;
+            };
+            for version in awaited {
+                self.copying.remove(&version);
+            }
+            self.settle(id, member, bytes, None);
+        }
+        self.durable.early.retain(|_, (on, _)| *on != member);
+        self.damages_are_lost(member);
+    }
+}

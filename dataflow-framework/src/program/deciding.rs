@@ -1,0 +1,159 @@
+//! What an engine has written to the journal before anybody sees it, and what it takes from there.
+
+use super::{
+    engine::{Awaited, Engine},
+    records::Decided,
+};
+use crate::{
+    core::{CallId, Choice, Decision, Fact, Held, Mark, Member, VersionId},
+    value::Value,
+};
+use std::{ops::Range, sync::atomic::Ordering::Relaxed};
+
+impl Engine {
+    /// Takes in what the journal says of earlier runs, before the program begins. `key` tells the program from all
+    /// others.
+    pub(crate) fn recalls(&self, key: u128, facts: Vec<Fact>, marks: Vec<(CallId, Mark)>) {
+        self.change_state(|state| {
+            state.graph.has_key(key);
+            state.graph.recalls_marks(marks);
+            for fact in facts {
+                match fact {
+                    Fact::Kept { version, mark, value } => {
+                        let bytes = value.len() as u64;
+                        self.site.put(version, Value::from_encoded(value), mark, bytes);
+                        state.graph.holds(Member::HERE, Held { version, mark, bytes });
+                    }
+                    Fact::Decided(decision) => {
+                        state.records.recalls(decision.clone());
+                        state.graph.recalls(Fact::Decided(decision));
+                    }
+                    fact => state.graph.recalls(fact),
+                }
+            }
+        });
+    }
+
+    /// Returns what is to be written to the journal next. It is [told](Self::are_written) when that is done.
+    pub(crate) fn records(&self) -> Vec<Fact> {
+        self.lock().records.begin()
+    }
+
+    /// Returns whether something is to be written, and whether the program waits for that.
+    pub(crate) fn has_records(&self) -> (bool, bool) {
+        let state = self.lock();
+        let program_waits = matches!(state.awaited, Some(Awaited::Recorded(_)));
+        (!state.records.is_empty(), program_waits || self.may_go.load(Relaxed))
+    }
+
+    /// Takes in that what was to be written is: from now on others may see it.
+    pub(crate) fn are_written(&self) {
+        let mut recorded = Vec::new();
+        self.change_state(|state| {
+            for fact in state.records.end() {
+                recorded.extend(fact.calls());
+                state.graph.journalled(fact);
+            }
+        });
+        recorded.sort_unstable();
+        self.site.is_recorded(|call, _| recorded.binary_search(&call).is_ok());
+    }
+
+    /// Returns facts that say everything that was written.
+    pub(crate) fn written_so_far(&self) -> Vec<Fact> {
+        let state = self.lock();
+        state.graph.recorded_so_far().into_iter().chain(state.records.decisions()).collect()
+    }
+
+    /// Returns marks with which a later run of the program is compared, if the program has made calls since this was
+    /// last asked.
+    pub(crate) fn marks(&self) -> Option<Vec<(CallId, Mark)>> {
+        self.lock().graph.marks()
+    }
+
+    /// Returns what the program has chosen here when it first came here, or has it choose now, and goes on when that is
+    /// recorded. An error is returned each time that there is one. `at` is the number of its next call.
+    pub(crate) fn decide<E>(
+        &self,
+        at: CallId,
+        what: &str,
+        choose: impl FnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<Vec<u8>, E> {
+        if self.others.is_none() {
+            return choose();
+        }
+        match self.decided(at, what) {
+            Ok(Choice::Value(value)) => Ok(value),
+            Ok(Choice::Cancelled(_)) => Ok(Vec::new()),
+            Err(number) => {
+                let value = choose()?;
+                let what = what.to_owned();
+                self.record(Decision { number, at, what, choice: Choice::Value(value.clone()) });
+                Ok(value)
+            }
+        }
+    }
+
+    /// Returns what was chosen before, or the number of the decision.
+    fn decided(&self, at: CallId, what: &str) -> Result<Choice, u64> {
+        self.end_if_stopped();
+        let mut state = self.lock();
+        match state.records.decided(at, what) {
+            Decided::Now(number) => Err(number),
+            Decided::Before(choice) => Ok(choice),
+            Decided::Otherwise(before) => {
+                let was = format!("`{}` before call {}", before.what, before.at);
+                state.is_halted = true;
+                state.differs.get_or_insert_with(|| {
+                    format!("it asked for {was}, and asks for `{what}` before call {at} now")
+                });
+                drop(state);
+                self.end_if_stopped();
+                unreachable!("it is stopped")
+            }
+        }
+    }
+
+    /// Records a decision, and waits until it is.
+    fn record(&self, decision: Decision) {
+        let number = self.change_state(|state| state.records.decide(decision));
+        self.flush();
+        drop(self.wait(self.running(), Awaited::Recorded(number)));
+    }
+
+    /// Cancels the calls between these numbers that have not begun.
+    pub(crate) fn cancel(&self, at: CallId, calls: Range<CallId>) {
+        self.end_if_stopped();
+        if self.others.is_none() {
+            return self.change(|graph| graph.cancel_all(calls));
+        }
+        // Those that were cancelled before have failed when they were made.
+        if let Err(number) = self.decided(at, "cancel") {
+            let told = self.change_state(|state| {
+                let cancelled = state.graph.begins_to_cancel(calls);
+                let choice = Choice::Cancelled(cancelled);
+                state.records.decide(Decision { number, at, what: "cancel".to_owned(), choice })
+            });
+            self.flush();
+            drop(self.wait(self.running(), Awaited::Recorded(told)));
+        }
+    }
+
+    /// Returns whether a version is there, or never will be.
+    pub(crate) fn is_ready(&self, version: VersionId) -> bool {
+        self.end_if_stopped();
+        self.change(|graph| graph.has_outcome(version))
+    }
+
+    /// Waits until one of the versions is there, or never will be, and returns which. The first of several.
+    pub(crate) fn wait_any(&self, versions: &[VersionId]) -> usize {
+        let mut state = self.wait(self.running(), Awaited::Any(versions.to_vec()));
+        let ready = versions.iter().position(|version| state.graph.has_outcome(*version));
+        ready.expect("one of them was ready")
+    }
+
+    /// Returns in which decision the program differs from its earlier run.
+    pub(crate) fn differs(&self) -> Option<String> {
+        self.lock().differs.clone()
+    }
+}
