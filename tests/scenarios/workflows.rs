@@ -3,7 +3,8 @@
 //! A gate holds the calls while something happens, so the job is never over before.
 
 use std::{
-    path::PathBuf,
+    fs,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -26,8 +27,12 @@ const ANEW: &str = "the program begins anew; what has ended is not run again";
 /// What it says of a node that has left or is lost.
 const GONE: &str = "a node is gone that ran calls";
 
-/// The number of links of each chain of the program.
+/// What it says of the journal.
+const RECALLS: &str = "the journal says what must not happen a second time";
+
+/// The number of links of each chain of the program, and of chains.
 const LINKS: u64 = 12;
+const CHAINS: usize = 8;
 
 /// A cluster of three nodes with a job whose calls wait at a gate.
 struct Scene {
@@ -36,6 +41,7 @@ struct Scene {
     head: usize,
     others: Vec<usize>,
     gate: PathBuf,
+    book: PathBuf,
     /// The number of links that each chain has gone.
     links: u64,
 }
@@ -83,19 +89,41 @@ fn once(links: u64, happens: impl Fn(&mut Scene)) {
     let expected = cluster.json("mesh", &sequential).unwrap();
     let gate = cluster.folder().join("gate");
     mesh::open_gate(&gate, links).unwrap();
-    let gate_name = gate.to_str().unwrap();
-    let submit = ["submit", "--wait", "--json", "--length", &length, "--gate", gate_name];
+    let (book, report) = (cluster.folder().join("book"), cluster.folder().join("report"));
+    let [gate_name, book_name, report_name] = [&gate, &book, &report].map(|path| path.to_str().unwrap());
+    let files = ["--gate", gate_name, "--book", book_name, "--report", report_name];
+    let submit = [&["submit", "--wait", "--json", "--length", &length][..], &files].concat();
     let running = cluster.begin("mesh", &submit).unwrap();
     let head = wait_for(&cluster, &[0, 1, 2], 1, HEAD)[0];
     let others = wait_for(&cluster, &[0, 1, 2], 2, OTHER);
     wait_for(&cluster, &others, 2, REMEMBERS);
-    let mut scene = Scene { cluster, head, others, gate, links };
+    // By then the program has done everything that comes before.
+    wait_for_line(&cluster, &book, &format!("begin {links}"));
+    let is_published = fs::remove_file(&report).is_ok();
+    assert_eq!(is_published, links > 1);
+    let mut scene = Scene { cluster, head, others, gate, book: book.clone(), links };
     happens(&mut scene);
     mesh::open_gate(&scene.gate, LINKS).unwrap();
     let said = running.end().unwrap();
     assert_eq!(said.code, 0, "{}\n{}", said.err, scene.cluster.logs());
     let result: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(result, expected, "{}", scene.cluster.logs());
+    let notes: Vec<_> = lines(&book).into_iter().filter(|line| line.starts_with("note")).collect();
+    let places = (0..LINKS).filter(|place| place % 4 == 1);
+    assert_eq!(notes, places.map(|place| format!("note {place}")).collect::<Vec<_>>(), "each once, in order");
+    assert_eq!(report.exists(), !is_published, "it is published once");
+}
+
+fn lines(book: &Path) -> Vec<String> {
+    fs::read_to_string(book).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn wait_for_line(cluster: &Cluster, book: &Path, line: &str) {
+    let deadline = Instant::now() + SOON;
+    while !lines(book).iter().any(|other| other == line) {
+        assert!(Instant::now() < deadline, "the book has no line {line:?}\n{}", cluster.logs());
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -142,9 +170,46 @@ fn a_program_goes_on_with_other_nodes_when_all_were_killed() {
     run(|scene| {
         scene.cluster.kill_nodes(&[0, 1, 2]).unwrap();
         scene.cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
-        wait_for(&scene.cluster, &[3, 4], 1, HEAD);
+        let new = wait_for(&scene.cluster, &[3, 4], 1, HEAD)[0];
         wait_for(&scene.cluster, &[3, 4], 1, OTHER);
+        scene.cluster.wait_for_log(new, RECALLS).unwrap();
     });
+}
+
+#[test]
+fn a_program_goes_on_with_other_nodes_when_all_have_left() {
+    run(|scene| {
+        scene.cluster.signal_nodes(&[0, 1, 2], "TERM").unwrap();
+        // They end what they run.
+        scene.step();
+        for node in 0..3 {
+            scene.cluster.nodes[node].wait().unwrap();
+        }
+        let before = lines(&scene.book).iter().filter(|line| line.starts_with("link")).count();
+        scene.cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
+        let new = wait_for(&scene.cluster, &[3, 4], 1, HEAD)[0];
+        scene.cluster.wait_for_log(new, RECALLS).unwrap();
+        scene.cluster.wait_for_log(new, ANEW).unwrap();
+        mesh::open_gate(&scene.gate, LINKS).unwrap();
+        let all = CHAINS * usize::try_from(LINKS).unwrap();
+        wait_for_links(scene, all);
+        let after = lines(&scene.book).iter().filter(|line| line.starts_with("link")).count();
+        let repeated = after - all;
+        assert!(
+            repeated <= CHAINS,
+            "{repeated} links were run again, {before} had ended\n{}",
+            scene.cluster.logs()
+        );
+    });
+}
+
+/// Waits until so many links have ended.
+fn wait_for_links(scene: &Scene, count: usize) {
+    let deadline = Instant::now() + SOON;
+    while lines(&scene.book).iter().filter(|line| line.starts_with("link")).count() < count {
+        assert!(Instant::now() < deadline, "{count} links do not end\n{}", scene.cluster.logs());
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -190,7 +255,8 @@ fn grove(happens: impl Fn(&mut Scene)) {
     let head = wait_for(&cluster, &[0, 1, 2], 1, HEAD)[0];
     let others = wait_for(&cluster, &[0, 1, 2], 2, OTHER);
     wait_for(&cluster, &others, 2, REMEMBERS);
-    let mut scene = Scene { cluster, head, others, gate, links: 3 };
+    let book = cluster.folder().join("book");
+    let mut scene = Scene { cluster, head, others, gate, book, links: 3 };
     happens(&mut scene);
     mesh::open_gate(&scene.gate, (1 << 4) + 1).unwrap();
     let said = running.end().unwrap();

@@ -1,19 +1,20 @@
 //! A workflow for scenarios: chains of calls, each of which also reads what its neighbour has made. A gate, which is a
 //! file with a number, says how far the chains may go, so that a test can do something to a job that cannot end
-//! meanwhile.
+//! meanwhile. In a book stands what runs, and what must happen once.
 
 use std::{
     error::Error,
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use dataflow_framework::{
     Data, File, Program, TaskDef,
     cli::{Command, Failure, Shown},
-    task, tasks,
+    flow, task, tasks,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,12 @@ pub struct Input {
     /// A file with the number of links that may run of each chain; by default all.
     #[arg(long)]
     pub gate: Option<PathBuf>,
+    /// A file to which calls add lines: links when they begin and end, notes once each. Without it there are no notes.
+    #[arg(long)]
+    pub book: Option<PathBuf>,
+    /// Where the first diary is published, after the second link.
+    #[arg(long)]
+    pub report: Option<PathBuf>,
 }
 
 /// How often a gate is looked at.
@@ -43,6 +50,12 @@ pub fn open_gate(gate: &Path, links: u64) -> io::Result<()> {
     let new = gate.with_extension("new");
     fs::write(&new, links.to_string())?;
     fs::rename(new, gate)
+}
+
+fn write(book: Option<&PathBuf>, line: &str) -> io::Result<()> {
+    let Some(book) = book else { return Ok(()) };
+    // At once, so that lines of several nodes do not mix.
+    fs::OpenOptions::new().append(true).create(true).open(book)?.write_all(format!("{line}\n").as_bytes())
 }
 
 /// Waits until a gate is open for this link.
@@ -65,14 +78,55 @@ fn link(
     neighbour: &Vec<u64>,
     place: u64,
     gate: Option<PathBuf>,
+    book: Option<PathBuf>,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
+    write(book.as_ref(), &format!("begin {place}"))?;
     if let Some(gate) = &gate {
         pass(gate, place)?;
     }
     for (number, other) in numbers.iter_mut().zip(neighbour) {
         *number = number.rotate_left(5).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ other;
     }
-    Ok(diary.append(format!(" {:x}", sum(numbers) >> 48))?)
+    diary.append(format!(" {:x}", sum(numbers) >> 48))?;
+    Ok(write(book.as_ref(), &format!("link {place}"))?)
+}
+
+/// Happens once.
+#[task(effect)]
+fn note(book: PathBuf, place: u64) -> io::Result<u64> {
+    write(Some(&book), &format!("note {place}"))?;
+    Ok(place)
+}
+
+/// Makes another value each time that it is run.
+#[task(nondeterministic)]
+fn salt() -> u64 {
+    flow::random()
+}
+
+#[task]
+fn is(salt: &u64, value: u64) -> bool {
+    *salt == value
+}
+
+/// What is something else each time, and was seen once.
+struct Chance {
+    salt: Data<u64>,
+    grain: u64,
+    started: SystemTime,
+}
+
+impl Chance {
+    fn see() -> Result<Self, dataflow_framework::Failure> {
+        let salt = salt();
+        let grain = *salt.get()?;
+        Ok(Self { salt, grain, started: flow::now() })
+    }
+
+    fn is_the_same(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let is_it = *is(&self.salt, self.grain).get()? && self.started <= SystemTime::now();
+        if is_it { Ok(()) } else { Err("something has two values".into()) }
+    }
 }
 
 fn sum(numbers: &[u64]) -> u64 {
@@ -89,22 +143,33 @@ impl Program for Mesh {
     type Output = Vec<String>;
 
     fn tasks() -> Vec<&'static TaskDef> {
-        tasks![begin, link].to_vec()
+        tasks![begin, link, note, salt, is].to_vec()
     }
 
     fn run(input: &Input) -> Result<Vec<String>, Box<dyn Error + Send + Sync>> {
         let mut chains: Vec<_> = (0..input.width as u64).map(begin).collect();
         // What the program reads decides how it goes on.
         let mut seen = 0;
+        let chance = input.book.as_ref().map(|_| Chance::see()).transpose()?;
         for place in 0..input.length {
             let before: Vec<Data<Vec<u64>>> = chains.iter().map(|(numbers, _)| numbers.clone()).collect();
             for (chain, (numbers, diary)) in chains.iter_mut().enumerate() {
                 let neighbour = &before[(chain + 1 + seen) % input.width];
-                link(numbers, diary, neighbour, place, input.gate.clone());
+                link(numbers, diary, neighbour, place, input.gate.clone(), input.book.clone());
             }
             if place % 4 == 1 {
                 seen = usize::from(sum(&chains[0].0.get()?) % 2 == 1);
+                if let Some(book) = &input.book {
+                    // The next links begin when it is noted.
+                    note(book.clone(), place).get()?;
+                }
             }
+            if let (1, Some(report)) = (place, &input.report) {
+                chains[0].1.publish(report)?;
+            }
+        }
+        if let Some(chance) = chance {
+            chance.is_the_same()?;
         }
         chains.iter().map(|(_, diary)| Ok(diary.get()?.read_to_string()?)).collect()
     }
