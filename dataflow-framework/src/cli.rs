@@ -183,6 +183,10 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
             let observation = Main::<P>::observed(&report).unwrap_or_default();
             // Also if the program has failed: then they are most of interest.
             looking.write(&observation)?;
+            if report.suspended {
+                let text = "the program was stopped before its end".to_owned();
+                return Ok(Shown { text, json: serde_json::json!({}), complete: false });
+            }
             let mut shown = P::show(Main::<P>::returned(&report).map_err(Failure::failed)?);
             looking.add(&observation, &mut shown);
             Ok(shown)

@@ -29,6 +29,7 @@ mod stuck;
 mod tls;
 mod tsp_answers;
 mod tsp_counts;
+mod workflow_state;
 mod workflow_views;
 mod workflows;
 mod wrong;
