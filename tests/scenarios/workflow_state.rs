@@ -17,8 +17,7 @@ use tempfile::TempDir;
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The number of chains, and of the links of each.
-const CHAINS: usize = 8;
+/// The number of links of each chain.
 const LINKS: u64 = 12;
 
 /// The link at which the program is interrupted.
@@ -104,9 +103,6 @@ fn a_workflow_that_ctrl_c_interrupts_is_continued() {
     assert_eq!((said.code, &json(&said)["suspended"]), (1, &true.into()), "{said:?}");
     assert!(said.err.contains("everything is kept in") && said.err.contains("the same command"), "{said:?}");
     scene.end();
-    let links = scene.lines().iter().filter(|line| line.starts_with("link")).count();
-    let all = CHAINS * usize::try_from(LINKS).unwrap();
-    assert!(links <= all + CHAINS, "{links} links have run, of {all}");
 }
 
 #[test]
