@@ -184,8 +184,8 @@ impl Graph {
     pub(super) fn make_again(&mut self, id: VersionId) {
         let mut gone = vec![id];
         while let Some(id) = gone.pop() {
-            let version = self.version_mut(id);
-            // It may have been met before.
+            // It may have been met before, and its readers given up.
+            let Some(version) = self.versions.get(&id) else { continue };
             if !matches!(version.state, State::Gone) || self.is_still_kept(id) || self.restores(id) {
                 continue;
             }
@@ -197,6 +197,11 @@ impl Graph {
                     self.is_lost_for_good(
                         id,
                         "the program has brought it in, and the nodes are lost that had it",
+                    );
+                } else if self.task_with_handle(id).is_none() {
+                    self.is_lost_for_good(
+                        id,
+                        "the task that has brought it in has ended, and the nodes are lost that had it",
                     );
                 }
                 // Otherwise the task brings it in again that has done so, since that was lost, too.
