@@ -17,7 +17,11 @@ use tempfile::TempDir;
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The number of links of each chain.
+/// What the program says when it is interrupted.
+const LEAVES: &str = "the job is put aside";
+
+/// The number of chains, and of the links of each.
+const CHAINS: usize = 8;
 const LINKS: u64 = 12;
 
 /// The link at which the program is interrupted.
@@ -44,7 +48,7 @@ impl Scene {
         command.args(["solve", "--json", "--workers", "2", "--length", &LINKS.to_string()]);
         let files = [("--gate", &self.gate), ("--book", &self.book), ("--report", &self.report)];
         command.args(files.into_iter().flat_map(|(option, path)| [option.as_ref(), path.as_os_str()]));
-        command.arg("--state").arg(self.folder.path().join("state"));
+        command.args(["--log", "taskwork=info"]).arg("--state").arg(self.folder.path().join("state"));
         Running::begin(command, self.folder.path()).unwrap()
     }
 
@@ -87,6 +91,14 @@ fn sequential(folder: &Path) -> Value {
     json(&Running::begin(command, folder).unwrap().end().unwrap())
 }
 
+fn wait_until_it_says(process: &Running, text: &str) {
+    let deadline = Instant::now() + SOON;
+    while !process.errors().contains(text) {
+        assert!(Instant::now() < deadline, "it does not say {text:?}: {}", process.errors());
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
 fn signal(name: &str, process: &Running) {
     let signal = format!("-{name}");
     assert!(Command::new("kill").args([&signal, &process.id().to_string()]).status().unwrap().success());
@@ -97,12 +109,16 @@ fn a_workflow_that_ctrl_c_interrupts_is_continued() {
     let scene = Scene::new();
     let process = scene.begin_until_the_middle();
     signal("INT", &process);
-    // It ends what it runs.
+    // It ends what it runs, and begins nothing else.
+    wait_until_it_says(&process, LEAVES);
     mesh::open_gate(&scene.gate, MIDDLE + 1).unwrap();
     let said = process.end().unwrap();
     assert_eq!((said.code, &json(&said)["suspended"]), (1, &true.into()), "{said:?}");
     assert!(said.err.contains("everything is kept in") && said.err.contains("the same command"), "{said:?}");
     scene.end();
+    let links = scene.lines().iter().filter(|line| line.starts_with("link")).count();
+    let all = CHAINS * usize::try_from(LINKS).unwrap();
+    assert!(links <= all + CHAINS, "{links} links have run, of {all}");
 }
 
 #[test]
