@@ -10,14 +10,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "forget a version that a call still reads",
         "dataflow-framework/src/core/lineage.rs",
-        "            if version.is_needed() || is_copied || matches!(version.state, State::Awaited) {\n",
-        "            if version.handles > 0 || is_copied || matches!(version.state, State::Awaited) {\n",
+        "            if version.is_needed() || is_copied || is_awaited {\n",
+        "            if version.handles > 0 || is_copied || is_awaited {\n",
     ),
     mutant(
         "accept the end of a call from whoever tells it",
         "dataflow-framework/src/core/graph.rs",
-        "        if !self.runs_on(id, member) {\n            if let Outcome",
-        "        if !self.calls.contains_key(&id) {\n            if let Outcome",
+        "        if !self.runs_on(id, member) {\n            return match outcome {",
+        "        if !self.calls.contains_key(&id) {\n            return match outcome {",
     ),
     mutant(
         "change in place what others read",
@@ -52,8 +52,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "remember only what the head has told",
         "dataflow-framework/src/cluster/following.rs",
-        "            Outcome::Written { .. } => lock(&self.memory).ends(call),\n",
-        "            Outcome::Written { .. } => {}\n",
+        "            lock(&self.memory).ends(call);\n",
+        "",
     ),
     mutant(
         "wait for ever for a later run of the program",
@@ -70,8 +70,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "let a node go while copies are under way",
         "dataflow-framework/src/core/rescue.rs",
-        "self.members.let_go(self.copying.is_empty())",
-        "self.members.let_go(true)",
+        "self.members.let_go(self.copying.is_empty(), ",
+        "self.members.let_go(true, ",
     ),
     mutant(
         "leave with calls that have not begun",
@@ -81,9 +81,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "run again what has ended before the program began anew",
-        "dataflow-framework/src/core/graph.rs",
-        "let is_over = !has_failed && self.history.has_ended(id) && runs_on.is_none();",
-        "let is_over = has_failed && runs_on.is_none();",
+        "dataflow-framework/src/core/recalling.rs",
+        "(self.history_has(id, origin) && !is_made_again)",
+        "(self.history_has(id, origin) && !is_made_again && has_failed)",
     ),
     mutant(
         "forget what the program has read",
