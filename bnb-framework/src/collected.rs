@@ -71,9 +71,15 @@ fn place_of<P: Problem>(list: &[Known<P>], entry: &Known<P>) -> Result<usize, us
     list.binary_search_by(|known| order::<P>(known, entry))
 }
 
-/// Decodes a solution from exactly these bytes.
+/// The maximum memory that one solution may claim, in bytes. An output has at most 64 MiB, and a number takes up to
+/// sixteen times the bytes of its encoding.
+const CLAIMED_BYTES_MAX: usize = 1 << 30;
+
+/// Decodes a solution from exactly these bytes. They may be another node's, so lengths in them are believed only up to
+/// [`CLAIMED_BYTES_MAX`].
 fn read<S: DeserializeOwned>(bytes: &[u8]) -> Result<S, String> {
-    let read = bincode::serde::decode_from_slice(bytes, bincode::config::standard());
+    let format = bincode::config::standard().with_limit::<CLAIMED_BYTES_MAX>();
+    let read = bincode::serde::decode_from_slice(bytes, format);
     let (solution, used) = read.map_err(|error| error.to_string())?;
     if used < bytes.len() {
         return Err(format!("{} of {} bytes were left over", bytes.len() - used, bytes.len()));
@@ -234,6 +240,13 @@ mod tests {
 
     fn best(at_most: usize) -> Solver<Leaves> {
         Solver::new(Leaves).workers(1).collect(Collect { at_most, within: None })
+    }
+
+    #[test]
+    fn a_false_length_is_refused_before_memory_is_taken() {
+        // The length of a text of 2^64 - 1 bytes.
+        let false_length = [253, 255, 255, 255, 255, 255, 255, 255, 255];
+        read::<String>(&false_length).unwrap_err();
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A program that begins anew on another node has to make the same calls, so it must not depend on anything that may be
 //! something else then. What these functions return is recorded before the program goes on, and is the same when it
-//! begins anew. Where a workflow runs on one machine only, and outside of workflows, they just ask.
+//! begins anew. Where a workflow runs on one machine only, in tasks, and outside of workflows, they just ask.
 //!
 //! ```
 //! use std::time::SystemTime;

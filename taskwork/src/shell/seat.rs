@@ -238,7 +238,6 @@ impl Seat {
                 Err(zk::Error::SessionExpired) => break,
                 Err(error) => {
                     tracing::debug!(node = %self.node, %error, %path, "this could not be taken away");
-                    break;
                 }
             }
         }
