@@ -533,7 +533,10 @@ impl Graph {
             self.is_ready(id);
         }
         for version in gone {
-            self.make_again(version);
+            // The one before may have failed, and this call with it.
+            if self.versions.get(&version).is_some_and(Version::is_awaited) {
+                self.make_again(version);
+            }
         }
     }
 

@@ -71,6 +71,8 @@ impl Graph {
             if is_wanted {
                 self.want_again(id);
             }
+            // It may have been known only because it was being copied.
+            self.forget_unless_needed(id);
         }
         self.copies_are_lost(member);
         self.rescue_earlier();
@@ -182,10 +184,13 @@ impl Graph {
 
     /// Has a version made again that is gone, and everything for that which is gone, too.
     pub(super) fn make_again(&mut self, id: VersionId) {
-        let mut gone = vec![id];
+        let (asked, mut gone) = (id, vec![id]);
         while let Some(id) = gone.pop() {
-            // It may have been met before, and its readers given up.
+            // Its readers may have been given up, since another thing that they read has failed.
             let Some(version) = self.versions.get(&id) else { continue };
+            if !version.is_awaited() && (id != asked || version.handles == 0) {
+                continue;
+            }
             if !matches!(version.state, State::Gone) || self.is_still_kept(id) || self.restores(id) {
                 continue;
             }

@@ -40,6 +40,8 @@ mod explain_tests;
 #[cfg(test)]
 mod graph_tests;
 #[cfg(test)]
+mod losses_tests;
+#[cfg(test)]
 mod nested_tests;
 #[cfg(test)]
 mod placing_tests;

@@ -1,0 +1,105 @@
+//! What follows when members are lost, or their data is damaged, while something else is under way.
+
+use super::{
+    Action, Argument, CallId, Capacity, Graph, Held, Input, Member, Outcome,
+    graph_tests::{new_call, version},
+};
+use crate::options::Options;
+
+const THERE: Member = Member(1);
+const THIRD: Member = Member(2);
+
+/// Creates the graph of a program whose calls run there, on one worker.
+fn graph() -> Graph {
+    let mut graph = Graph::new(true);
+    graph.joined(Member::HERE, Capacity::of_workers(0));
+    graph.joined(THERE, Capacity::of_workers(1));
+    graph
+}
+
+/// Makes a call of one version, which reads what these calls have written.
+fn call(graph: &mut Graph, id: CallId, reads: &[CallId]) {
+    let reads = reads.iter().map(|read| version(*read, 0)).collect();
+    graph.call(id, new_call(vec![Argument::ReadAll(reads)], 1, Options::DEFAULT));
+}
+
+/// Returns where calls are assigned now.
+fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
+    let actions = graph.actions().into_iter();
+    actions
+        .filter_map(|action| match action {
+            Action::Assign(member, assignment) => Some((assignment.call, member)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn written(graph: &mut Graph, id: CallId, member: Member) {
+    graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+}
+
+#[test]
+fn what_only_a_lost_member_has_is_forgotten_though_it_was_to_be_kept_elsewhere() {
+    let mut graph = graph();
+    call(&mut graph, 0, &[]);
+    assert_eq!(assigned(&mut graph), [(0, THERE)]);
+    written(&mut graph, 0, THERE);
+    assert!(matches!(graph.want(version(0, 0)), Input::Awaited));
+    graph.copied(version(0, 0), Member::HERE);
+    graph.unwant(version(0, 0));
+    graph.joined(THIRD, Capacity::of_workers(1));
+    graph.leaves(THERE);
+    // It was read, so another one is to keep it. That gets it from the program, which loses it, and so does the other.
+    graph.release(version(0, 0));
+    let actions = graph.actions();
+    assert!(matches!(actions[..], [Action::Bring(_), Action::Copy(THIRD, _)]), "{actions:?}");
+    graph.is_damaged(version(0, 0), Member::HERE, "it has vanished");
+    graph.lost(THERE);
+    assert!(graph.is_empty(), "{:?}", graph.versions);
+    graph.not_copied(version(0, 0), THIRD);
+    assert!(graph.actions().is_empty());
+}
+
+/// Begins a program anew whose call 2 reads what the calls 0 and 1 have written, and is there since an earlier run. In
+/// this one, the first is cancelled.
+fn with_a_cancelled_input() -> Graph {
+    let (mut first, mut again) = (graph(), graph());
+    for graph in [&mut first, &mut again] {
+        call(graph, 0, &[]);
+        call(graph, 1, &[]);
+    }
+    again.cancel_all(0..1);
+    assert_eq!(assigned(&mut again), [(1, THERE)]);
+    written(&mut again, 1, THERE);
+    call(&mut first, 2, &[0, 1]);
+    let mark = first.versions[&version(2, 0)].mark;
+    again.holds(THERE, Held { version: version(2, 0), mark, bytes: 8 });
+    call(&mut again, 2, &[0, 1]);
+    again.release(version(1, 0));
+    again
+}
+
+#[test]
+fn nothing_is_made_again_for_a_call_that_fails_because_of_something_else() {
+    let mut graph = with_a_cancelled_input();
+    graph.actions();
+    graph.is_damaged(version(2, 0), THERE, "it has vanished");
+    assert!(matches!(graph.want(version(2, 0)), Input::Awaited));
+    assert!(matches!(graph.want(version(2, 0)), Input::Failed(_)));
+    assert_eq!((graph.unfinished(), assigned(&mut graph)), (0, vec![]));
+}
+
+#[test]
+fn of_several_that_are_lost_none_is_made_again_for_a_call_that_fails_because_of_another_one() {
+    let mut graph = with_a_cancelled_input();
+    call(&mut graph, 3, &[]);
+    assert_eq!(assigned(&mut graph), [(3, THERE)]);
+    written(&mut graph, 3, THERE);
+    graph.leaves(THERE);
+    call(&mut graph, 4, &[2, 3]);
+    graph.release(version(2, 0));
+    graph.release(version(3, 0));
+    graph.lost(THERE);
+    graph.joined(THIRD, Capacity::of_workers(1));
+    assert_eq!((graph.unfinished(), assigned(&mut graph)), (0, vec![]));
+}
