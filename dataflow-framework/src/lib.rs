@@ -110,6 +110,8 @@ pub mod simulation;
 #[doc = include_str!("../../docs/workflows.md")]
 mod workflows {}
 #[cfg(test)]
+mod any_order_tests;
+#[cfg(test)]
 mod constraints_tests;
 #[cfg(test)]
 mod declaring_tests;
@@ -135,7 +137,7 @@ pub use self::{
     node::{once_token, set_store, time_left},
     options::{OnFailure, Options},
     program::{
-        Data, Group, Observe, Ref, RefMut, Workflow, WorkflowError, barrier, group, reduce,
+        Data, Group, Observe, Reduction, Ref, RefMut, Workflow, WorkflowError, barrier, group, reduce,
         surroundings as flow, wait_any,
     },
     task::{TaskDef, Tasks, TwoOfOneName},

@@ -178,7 +178,7 @@ fn in_rounds(size: usize, rounds: usize, wait_us: u64) -> Ended<(Instant, u64)> 
     for _ in 0..rounds {
         let current = Data::new(centres);
         let ones: Vec<_> = fragments.iter().map(|fragment| one_of(fragment, &current, wait_us)).collect();
-        centres = reduce(ones, add).map_or(Ok(0), |total| total.get().map(|total| *total))?;
+        centres = reduce(ones, add).data().map_or(Ok(0), |total| total.get().map(|total| *total))?;
     }
     Ok((started, centres))
 }

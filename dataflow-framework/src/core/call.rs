@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{mark::Mark, members::Member, nested::Origin, trouble::Unfit, version::VersionId};
+use super::{
+    mark::Mark, members::Member, nested::Origin, reducing::Merge, trouble::Unfit, version::VersionId,
+};
 use crate::{failure::Failure, options::Options, task::TaskDef};
 
 /// A call, by its number: calls are numbered from 0 in the order in which the program makes them. Data that the
@@ -45,6 +47,8 @@ pub(crate) struct NewCall {
     pub(crate) writes: u32,
     /// Why it cannot run, if it cannot.
     pub(crate) refused: Option<Failure>,
+    /// There if it is one of a reduction in any order.
+    pub(crate) merge: Option<Merge>,
 }
 
 /// How a call has ended.

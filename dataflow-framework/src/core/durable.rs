@@ -175,8 +175,10 @@ impl Graph {
     /// Tells that a fact is recorded: from now on others may see it.
     pub(crate) fn journalled(&mut self, fact: Fact) {
         let calls = fact.calls();
-        if let Fact::Ended(Ended { call, mark, values }) = fact {
-            self.is_durable_now(call, mark, values);
+        match fact {
+            Fact::Ended(Ended { call, mark, values }) => self.is_durable_now(call, mark, values),
+            Fact::Merged { call, parts } => self.merge_is_recorded(call, parts),
+            _ => {}
         }
         for id in calls {
             match self.durable.recording.remove(&id) {

@@ -21,6 +21,8 @@ pub(crate) enum Fact {
     History(History),
     /// A version that was needed when the last node has left.
     Kept { version: VersionId, mark: Mark, value: Vec<u8> },
+    /// Which parts a call of a reduction in any order merges.
+    Merged { call: CallId, parts: [VersionId; 2] },
 }
 
 /// The end of a call that is not run a second time.
@@ -57,7 +59,7 @@ impl Fact {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Ended(Ended { values, .. }) => values.iter().flatten().map(Vec::len).sum(),
-            Self::Ignored(_) => 0,
+            Self::Ignored(_) | Self::Merged { .. } => 0,
             Self::Failed { reason, .. } => reason.len(),
             Self::Decided(Decision { what, choice, .. }) => {
                 what.len()
@@ -78,7 +80,7 @@ impl Fact {
             Self::Decided(Decision { choice: Choice::Cancelled(calls), .. }) => {
                 calls.iter().cloned().flatten().collect()
             }
-            Self::Decided(_) | Self::History(_) | Self::Kept { .. } => Vec::new(),
+            Self::Decided(_) | Self::History(_) | Self::Kept { .. } | Self::Merged { .. } => Vec::new(),
         }
     }
 }

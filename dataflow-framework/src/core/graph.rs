@@ -28,6 +28,7 @@ use super::{
     placing::Lanes,
     ready::Ready,
     recalling::Made,
+    reducing::Reductions,
     rescue::AllKept,
     trouble::Troubles,
     version::{Copies, Source, State, Version, VersionId},
@@ -64,6 +65,7 @@ pub(crate) struct Graph {
     pub(super) kept: AllKept,
     pub(super) troubles: Troubles,
     pub(super) durable: Durable,
+    pub(super) reductions: Reductions,
     /// The number of calls that are not finished.
     pub(super) unfinished: usize,
     /// What is to be done, and was not taken yet.
@@ -153,6 +155,7 @@ impl Graph {
             kept: AllKept::default(),
             troubles: Troubles::default(),
             durable: Durable::default(),
+            reductions: Reductions::default(),
             unfinished: 0,
             actions: Vec::new(),
             failures: Vec::new(),
@@ -180,6 +183,9 @@ impl Graph {
             self.mark = self.mark.then_call(id, new.number, &new.arguments, new.writes);
             known = self.known_of(id, self.mark);
             self.compares(id, self.mark);
+        }
+        if let Some(merge) = new.merge {
+            self.joins_reduction(id, merge, &new.arguments);
         }
         self.add(id, new, self.mark, known, Origin::Program);
     }
@@ -209,12 +215,14 @@ impl Graph {
             failures: 0,
             deaths: 0,
         };
+        // What one merges whose parts are not decided is known later.
+        let is_held = self.reductions.holds(id);
         let (mut depth, mut has_failed) = (0, refused.is_some());
         for input in call.reads() {
             let version = self.versions.get_mut(&input).expect("versions in use are known");
             version.dependants += 1;
             depth = depth.max(version.depth);
-            has_failed |= matches!(version.state, State::Failed(_));
+            has_failed |= matches!(version.state, State::Failed(_)) && !is_held;
             self.figures.dependencies += u64::from(version.depth > 0);
         }
         self.figures.calls += 1;
@@ -258,6 +266,7 @@ impl Graph {
                 self.cancel(id, &failure);
             }
             None if has_failed => self.begins_again(id),
+            None if is_held && runs_on.is_none() && early.is_none() => self.counts_missing(id),
             None => self.goes_on(id, runs_on, early),
         }
     }
@@ -458,6 +467,7 @@ impl Graph {
     pub(super) fn is_over(&mut self, id: CallId, arguments: &[Argument]) {
         self.release_inputs(id, arguments);
         self.nest_ends(id);
+        self.reductions.is_over(id);
         let origin = self.calls[&id].origin;
         let written = self.calls[&id].written(id);
         if !self.has_losses || self.calls[&id].writes == 0 {
@@ -497,7 +507,14 @@ impl Graph {
         }
         self.rescue(id);
         self.copy_to_all(id);
-        for reader in self.versions[&id].readers.clone() {
+        let readers = self.versions[&id].readers.clone();
+        self.reductions.is_there(id, &readers);
+        for reader in readers {
+            if self.reductions.holds(reader) {
+                // It may have been taken for there before it was noticed that it was not.
+                self.counts_missing(reader);
+                continue;
+            }
             let call = self.calls.get_mut(&reader).expect("readers are unfinished");
             // One that runs has got it already.
             if let CallState::Inputs(missing) = &mut call.state {
@@ -540,7 +557,10 @@ impl Graph {
         }
     }
 
-    fn is_ready(&mut self, id: CallId) {
+    pub(super) fn is_ready(&mut self, id: CallId) {
+        if self.reductions.holds(id) {
+            return;
+        }
         let call = self.calls.get_mut(&id).expect("it is unfinished");
         call.state = CallState::Worker;
         match call.origin {
@@ -560,6 +580,7 @@ impl Graph {
 
     /// Returns what is to be done now.
     pub(crate) fn actions(&mut self) -> Vec<Action> {
+        self.decides_merges();
         while self.assign_one() {}
         self.let_go();
         std::mem::take(&mut self.actions)

@@ -311,5 +311,6 @@ impl Graph {
             && self.lanes.is_empty()
             && self.unfinished == 0
             && self.nests.by_call.is_empty()
+            && self.reductions.is_empty()
     }
 }

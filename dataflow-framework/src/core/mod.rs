@@ -26,6 +26,7 @@ mod placing;
 mod preserving;
 mod ready;
 mod recalling;
+mod reducing;
 mod rescue;
 mod settling;
 mod trouble;
@@ -47,6 +48,8 @@ mod nested_tests;
 mod placing_tests;
 #[cfg(test)]
 mod properties_tests;
+#[cfg(test)]
+mod reducing_tests;
 #[cfg(test)]
 mod schedule_tests;
 #[cfg(test)]
@@ -71,6 +74,7 @@ pub(crate) use self::{
     mark::Mark,
     members::Member,
     nested::{Answer, Execution, NESTED, Step, TaskCall, number_within},
+    reducing::Merge,
     trouble::Unfit,
     version::{Source, VersionId},
     waiting::GET,

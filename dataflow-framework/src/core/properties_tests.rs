@@ -10,7 +10,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::{
     Action, Argument, Assignment, CallId, Capacity, Demand, Fact, Failing, Graph, Held, History, Input, Mark,
-    Member, Outcome, Source, Unfit, VersionId,
+    Member, Merge, NewCall, Outcome, Source, Unfit, VersionId,
     call::{Call, CallState},
     failing::CANCELLED,
     graph_tests::{new_call, version},
@@ -43,6 +43,11 @@ enum Statement {
         result: Option<usize>,
         fails: bool,
         options: Options,
+    },
+    /// A variable becomes the sum of some, which are added in any order.
+    Reduce {
+        of: Vec<usize>,
+        to: usize,
     },
     /// The program cancels so many of its last calls.
     Cancel(u64),
@@ -81,7 +86,15 @@ enum Statement {
 impl Statement {
     /// Returns whether it is one of the program, and not something that happens.
     fn is_of_program(&self) -> bool {
-        matches!(self, Self::New(_) | Self::Clone { .. } | Self::Call { .. } | Self::Get(_) | Self::Cancel(_))
+        matches!(
+            self,
+            Self::New(_)
+                | Self::Clone { .. }
+                | Self::Call { .. }
+                | Self::Reduce { .. }
+                | Self::Get(_)
+                | Self::Cancel(_)
+        )
     }
 }
 
@@ -113,6 +126,7 @@ fn statement() -> impl Strategy<Value = Statement> {
             updates.dedup();
             Statement::Call { reads, updates, result, fails: fails == 0, options }
         }),
+        1 => (vec(variable(), 1..8), variable()).prop_map(|(of, to)| Statement::Reduce { of, to }),
         1 => (1..10_u64).prop_map(Statement::Cancel),
         5 => any::<prop::sample::Index>().prop_map(Statement::End),
         1 => variable().prop_map(Statement::Get),
@@ -202,6 +216,8 @@ struct Run {
     members: u32,
     /// The number of workers of each member.
     workers: BTreeMap<Member, u32>,
+    /// The calls that add what they merge.
+    merges: BTreeSet<CallId>,
     /// The calls that could not run somewhere.
     unfit: BTreeSet<CallId>,
 }
@@ -233,6 +249,7 @@ impl Run {
             writes: BTreeMap::new(),
             members: 0,
             workers: BTreeMap::new(),
+            merges: BTreeSet::new(),
             unfit: BTreeSet::new(),
         };
         run.begin_journal();
@@ -347,6 +364,7 @@ impl Run {
             Statement::Call { reads, updates, result, fails, options } => {
                 self.call(reads, updates, *result, *fails, *options);
             }
+            Statement::Reduce { of, to } => self.reduce(of, *to, has_losses),
             Statement::Cancel(calls) => self.cancel(*calls),
             Statement::End(which) => self.end_any(*which),
             Statement::Get(variable) => self.get(*variable),
@@ -673,6 +691,43 @@ impl Run {
         }
     }
 
+    /// Adds variables, in any order if that is recorded or nothing is lost, and otherwise in a fixed one.
+    fn reduce(&mut self, of: &[usize], to: usize, has_losses: bool) {
+        let reduction = self.next;
+        let value = of.iter().map(|of| self.values[*of]).reduce(|sum, part| Ok(sum?.wrapping_add(part?)));
+        let mut depends: BTreeSet<_> = of.iter().flat_map(|of| self.depends[*of].iter().copied()).collect();
+        let mut parts: Vec<_> = of.iter().map(|of| self.handles[*of]).collect();
+        for part in &parts {
+            self.graph.retain(*part);
+        }
+        let mut kept = Vec::new();
+        while parts.len() > 1 {
+            for pair in std::mem::take(&mut parts).chunks(2) {
+                let &[into, from] = pair else {
+                    parts.push(pair[0]);
+                    break;
+                };
+                let id = self.number();
+                let arguments = vec![Argument::Update(into), Argument::Read(from)];
+                let merge = Merge { reduction, into: 0, from: 1 };
+                let merge = Some(merge).filter(|_| self.has_journal || !has_losses);
+                let call = new_call(arguments, 1, Options::DEFAULT);
+                self.graph.call(id, NewCall { merge, ..call });
+                self.writes.insert(id, 1);
+                self.merges.insert(id);
+                depends.insert(id);
+                kept.extend([into, from]);
+                parts.push(version(id, 0));
+            }
+        }
+        self.graph.begins_reductions();
+        for part in kept {
+            self.graph.release(part);
+        }
+        self.assign(to, value.expect("there are some"), parts[0]);
+        self.depends[to] = depends;
+    }
+
     /// Waits for a variable, and checks it.
     fn get(&mut self, variable: usize) {
         let handle = self.handles[variable];
@@ -832,6 +887,13 @@ impl Run {
             self.does_not_tell_again(member, taken);
         }
         let call = assignment.call;
+        if self.has_journal && self.merges.contains(&call) {
+            let parts = [inputs[0].0, inputs[1].0];
+            assert!(
+                self.journal.contains(&Fact::Merged { call, parts }),
+                "{call} begins before that is recorded"
+            );
+        }
         assert!(!self.is_recorded(call), "{call} runs although it stands in the journal that it has ended");
         for (version, value) in &inputs {
             self.sees(*version, *value);
@@ -873,6 +935,8 @@ impl Run {
         for slot in 0..writes {
             let value = if fails {
                 default_of(slot, &inputs[reads..])
+            } else if self.merges.contains(&call) {
+                inputs[0].wrapping_add(inputs[1])
             } else if is_durable {
                 written(self.executions, slot, &inputs)
             } else {

@@ -107,6 +107,7 @@ impl Graph {
                 calls.into_iter().flatten().for_each(|call| self.has_failed(call, CANCELLED));
             }
             Fact::History(history) => self.remembers(history),
+            Fact::Merged { call, parts } => self.reductions.recalls(call, parts),
             Fact::Decided(_) | Fact::Kept { .. } => {}
         }
     }
@@ -137,7 +138,8 @@ impl Graph {
             let values = values.as_ref().map(|values| values.iter().map(|value| value.to_vec()).collect());
             Fact::Ended(Ended { call: *call, mark: *mark, values })
         });
-        ended.chain(self.history.pieces().into_iter().map(Fact::History)).collect()
+        let histories = self.history.pieces().into_iter().map(Fact::History);
+        ended.chain(self.reductions.facts()).chain(histories).collect()
     }
 
     /// Returns how a call stands that is made now.

@@ -4,10 +4,10 @@ use std::{fmt, rc::Rc};
 
 use super::{
     data::Data,
-    flow::{Flow, Handle},
+    flow::{Flow, Handle, Merging},
 };
 use crate::{
-    core::{Argument, CallId, NewCall, VersionId},
+    core::{Argument, CallId, Merge, NewCall, VersionId},
     failure::{Failed, Failure},
     options::{OnFailure, Options},
     task::TaskDef,
@@ -140,14 +140,44 @@ impl Calling {
     /// Makes the call.
     pub fn submit(self) {
         let Self {
-            flow, position, id, task, number, options, mut arguments, writes, dropped, refused, ..
+            flow,
+            position,
+            id,
+            task,
+            number,
+            options,
+            mut arguments,
+            writes,
+            dropped,
+            mut refused,
+            ..
         } = self;
+        let merging = flow.take_merging();
+        let merge = merging.and_then(|merging| merge(merging, &arguments, writes));
+        if merging.is_some() && merge.is_none() {
+            refused.get_or_insert_with(|| {
+                "a reduction in any order merges by one call that updates its first argument, reads its second, and \
+                 writes nothing else"
+                    .to_owned()
+            });
+        }
         let refused = refused.map(|reason| Failure::new(task.name, id, reason));
         if refused.is_some() {
             arguments.clear();
         }
-        flow.call(position, NewCall { task, number, options, arguments, writes, refused }, &dropped);
+        let merge = merge.filter(|_| refused.is_none());
+        let call = NewCall { task, number, options, arguments, writes, refused, merge };
+        flow.call(position, call, &dropped);
     }
+}
+
+/// Returns where in its arguments a call has what it is to merge; `None` if it does something else.
+fn merge(Merging { reduction, parts }: Merging, arguments: &[Argument], writes: u32) -> Option<Merge> {
+    let [into, from] = parts;
+    let into = arguments.iter().position(|argument| matches!(argument, Argument::Update(at) if *at == into));
+    let from = arguments.iter().position(|argument| matches!(argument, Argument::Read(at) if *at == from));
+    let (into, from) = into.zip(from).filter(|_| writes == 1)?;
+    Some(Merge { reduction, into, from })
 }
 
 /// Returns why a call cannot run, as far as that is known without its arguments.

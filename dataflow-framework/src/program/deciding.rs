@@ -39,11 +39,12 @@ impl Engine {
         self.lock().records.begin()
     }
 
-    /// Returns whether something is to be written, and whether the program waits for that.
+    /// Returns whether something is to be written, and whether the program, or a call that could begin, waits for that.
     pub(crate) fn has_records(&self) -> (bool, bool) {
         let state = self.lock();
         let program_waits = matches!(state.awaited, Some(Awaited::Recorded(_)));
-        (!state.records.is_empty(), program_waits || self.may_go.load(Relaxed))
+        let is_urgent = program_waits || state.graph.waits_for_record() || self.may_go.load(Relaxed);
+        (!state.records.is_empty(), is_urgent)
     }
 
     /// Takes in that what was to be written is: from now on others may see it.

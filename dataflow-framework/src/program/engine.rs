@@ -269,6 +269,7 @@ impl Engine {
 
     /// Adds a call, and then drops handles. Waits while too many calls are unfinished.
     pub(crate) fn call(&self, id: CallId, call: NewCall, dropped: &[VersionId]) {
+        let is_merge = call.merge.is_some();
         let unfinished = self.change_in(self.running(), |graph| {
             graph.call(id, call);
             for version in dropped {
@@ -276,10 +277,31 @@ impl Engine {
             }
             graph.unfinished()
         });
+        // The calls of a reduction in any order begin when all are made.
+        if !is_merge {
+            self.waits_if_ahead(unfinished);
+        }
+    }
+
+    /// Begins the reductions in any order whose calls are made.
+    pub(super) fn begin_reductions(&self) {
+        let unfinished = self.change_in(self.running(), |graph| {
+            graph.begins_reductions();
+            graph.unfinished()
+        });
+        self.waits_if_ahead(unfinished);
+    }
+
+    fn waits_if_ahead(&self, unfinished: usize) {
         if unfinished > self.ahead_max {
             // Down to half, so that the program is not woken for every call.
             drop(self.wait(self.running(), Awaited::Unfinished(self.ahead_max / 2)));
         }
+    }
+
+    /// Returns whether the program runs each call where it makes it.
+    pub(super) fn is_sequential(&self) -> bool {
+        self.is_sequential
     }
 
     /// Adds data.
@@ -363,6 +385,8 @@ impl Engine {
         mut state: MutexGuard<'a, State>,
         mut awaited: Awaited,
     ) -> MutexGuard<'a, State> {
+        // It may wait for one of their calls.
+        state.graph.begins_reductions();
         loop {
             let has_happened = state.has_happened(&mut awaited);
             // It may be found that something is lost for good.

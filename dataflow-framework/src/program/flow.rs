@@ -24,6 +24,26 @@ pub(crate) struct Flow {
     tasks: Option<Arc<Tasks>>,
     /// The position of what it does next.
     next: Cell<u64>,
+    /// What the next call merges, of a reduction in any order.
+    merging: Cell<Option<Merging>>,
+}
+
+/// What a call of a reduction in any order merges, unless something else is there before.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Merging {
+    pub(super) reduction: CallId,
+    /// What is updated, and what is read.
+    pub(super) parts: [VersionId; 2],
+}
+
+/// In which order calls may come that are free in that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freedom {
+    /// In a fixed one: a task has to be a function of what it reads.
+    None,
+    /// In that of the list, since each is run at once.
+    OrderOfList,
+    AnyOrder,
 }
 
 /// Who makes the calls.
@@ -84,7 +104,7 @@ pub(crate) fn end_of_task() -> Result<(), Failed> {
 
 impl Flow {
     pub(crate) fn new(engine: Arc<Engine>, tasks: Option<Arc<Tasks>>) -> Rc<Self> {
-        Rc::new(Self { maker: Maker::Program(engine), tasks, next: Cell::new(0) })
+        Self::by(Maker::Program(engine), tasks)
     }
 
     /// Returns the flow of this thread. Outside of a workflow it is one whose calls are run at once.
@@ -97,7 +117,11 @@ impl Flow {
             return Self::new(Engine::new(Arc::default(), Store::default(), 0, usize::MAX, None), None);
         };
         let tasks = running.site.tasks.clone();
-        Rc::new(Self { maker: Maker::Task(Nested::new(running)), tasks, next: Cell::new(0) })
+        Self::by(Maker::Task(Nested::new(running)), tasks)
+    }
+
+    fn by(maker: Maker, tasks: Option<Arc<Tasks>>) -> Rc<Self> {
+        Rc::new(Self { maker, tasks, next: Cell::new(0), merging: Cell::new(None) })
     }
 
     /// Makes it the flow of this thread, until the result is dropped.
@@ -155,6 +179,33 @@ impl Flow {
             Maker::Task(nested) => nested.bring(position, value),
         }
         VersionId { call: self.number(position), slot: 0 }
+    }
+
+    /// Returns in which order calls may come that are free in that.
+    pub(super) fn freedom(&self) -> Freedom {
+        match &self.maker {
+            Maker::Program(engine) if engine.is_sequential() => Freedom::OrderOfList,
+            Maker::Program(_) => Freedom::AnyOrder,
+            Maker::Task(_) => Freedom::None,
+        }
+    }
+
+    /// Makes the next call one of a reduction in any order.
+    pub(super) fn merges(&self, reduction: CallId, parts: [VersionId; 2]) {
+        self.merging.set(Some(Merging { reduction, parts }));
+    }
+
+    /// Returns what the call merges that is made now.
+    pub(super) fn take_merging(&self) -> Option<Merging> {
+        self.merging.take()
+    }
+
+    /// Begins a reduction in any order, whose calls are made.
+    pub(super) fn has_reduced(&self) {
+        self.merging.take();
+        if let Maker::Program(engine) = &self.maker {
+            engine.begin_reductions();
+        }
     }
 
     /// Returns the options of a call as far as they count where it is run.

@@ -19,7 +19,7 @@ pub use self::{
     data::{Data, Ref, RefMut, wait_any},
     group::{Group, barrier, group},
     observing::Observe,
-    reduce::reduce,
+    reduce::{Reduction, reduce},
     workflow::{Workflow, WorkflowError},
 };
 pub(crate) use self::{

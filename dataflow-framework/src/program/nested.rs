@@ -104,7 +104,7 @@ impl Nested {
         if position.is_multiple_of(CALLS_AHEAD_MAX) && position > CALLS_AHEAD_MAX {
             self.wait(Step::Wait(0..position - CALLS_AHEAD_MAX, false));
         }
-        let NewCall { task, number, options, arguments, writes, refused } = call;
+        let NewCall { task, number, options, arguments, writes, refused, .. } = call;
         let id = self.number(position);
         self.mark.set(self.mark.get().then_call(id, number, &arguments, writes));
         let refused = refused.map(|failure| failure.reason().to_owned());

@@ -1,0 +1,188 @@
+//! What calls of reductions in any order merge.
+
+use super::{
+    Action, Argument, CallId, Capacity, Fact, Graph, Held, Mark, Member, Merge, NewCall, Outcome, VersionId,
+    graph_tests::{new_call, version},
+};
+use crate::{failure::Failure, options::Options};
+
+const FIRST: CallId = 100;
+
+/// A graph of one member, in which calls 0 to 3 make the parts of a reduction: 100 ← 0, 1; 101 ← 2, 3; 102 ← 100, 101.
+fn graph(is_recorded: bool) -> Graph {
+    let mut graph = Graph::new(is_recorded);
+    graph.joined(Member::HERE, Capacity::of_workers(8));
+    if is_recorded {
+        graph.records();
+    }
+    graph
+}
+
+fn makes_calls(graph: &mut Graph) {
+    for part in 0..4 {
+        graph.call(part, new_call(vec![], 1, Options::DEFAULT));
+    }
+    merges(graph, [[0, 1], [2, 3], [100, 101]]);
+    (0..4).for_each(|part| graph.release(version(part, 0)));
+}
+
+fn merges(graph: &mut Graph, all: [[CallId; 2]; 3]) {
+    for (id, parts) in (FIRST..).zip(all) {
+        let [into, from] = parts.map(|part| version(part, 0));
+        let merge = Some(Merge { reduction: FIRST, into: 0, from: 2 });
+        let arguments = vec![Argument::Update(into), Argument::Copied(vec![]), Argument::Read(from)];
+        graph.call(id, NewCall { merge, ..new_call(arguments, 1, Options::DEFAULT) });
+    }
+    graph.begins_reductions();
+    (FIRST..FIRST + 2).for_each(|id| graph.release(version(id, 0)));
+}
+
+fn is_written(graph: &mut Graph, id: CallId) {
+    graph.ended(id, Member::HERE, Outcome::Written { bytes: vec![1], ns: 1_000 });
+}
+
+/// Returns the merges that are assigned now, with what each reads, and what is to be recorded.
+fn begun(graph: &mut Graph) -> (Vec<(CallId, Vec<CallId>)>, Vec<Fact>) {
+    let (mut begun, mut facts) = (Vec::new(), Vec::new());
+    for action in graph.actions() {
+        match action {
+            Action::Assign(_, assignment) if assignment.call >= FIRST => {
+                let read = assignment.arguments.iter().flat_map(Argument::versions);
+                begun.push((assignment.call, read.map(|read| read.call).collect()));
+            }
+            Action::Record(fact) => facts.push(fact),
+            _ => {}
+        }
+    }
+    (begun, facts)
+}
+
+#[test]
+fn what_is_there_first_is_merged_first() {
+    let mut graph = graph(false);
+    makes_calls(&mut graph);
+    assert_eq!(begun(&mut graph).0, []);
+    is_written(&mut graph, 3);
+    assert_eq!(begun(&mut graph).0, []);
+    is_written(&mut graph, 1);
+    assert_eq!(begun(&mut graph).0, [(100, vec![1, 3])]);
+    is_written(&mut graph, 0);
+    is_written(&mut graph, 100);
+    assert_eq!(begun(&mut graph).0, [(101, vec![0, 100])]);
+    is_written(&mut graph, 101);
+    is_written(&mut graph, 2);
+    // In the order of what was merged first.
+    assert_eq!(begun(&mut graph).0, [(102, vec![101, 2])]);
+    is_written(&mut graph, 102);
+    graph.release(version(102, 0));
+    begun(&mut graph);
+    assert!(graph.is_empty());
+}
+
+#[test]
+fn parts_may_be_the_same_data() {
+    let mut graph = graph(false);
+    for part in 0..3 {
+        graph.call(part, new_call(vec![], 1, Options::DEFAULT));
+    }
+    merges(&mut graph, [[0, 1], [2, 1], [100, 101]]);
+    (0..3).for_each(|part| graph.release(version(part, 0)));
+    is_written(&mut graph, 1);
+    assert_eq!(begun(&mut graph).0, [(100, vec![1, 1])]);
+    is_written(&mut graph, 0);
+    is_written(&mut graph, 2);
+    assert_eq!(begun(&mut graph).0, [(101, vec![0, 2])]);
+    is_written(&mut graph, 100);
+    is_written(&mut graph, 101);
+    assert_eq!(begun(&mut graph).0.len(), 1);
+}
+
+#[test]
+fn a_part_that_will_never_be_there_is_the_failure_of_all() {
+    let mut graph = graph(false);
+    makes_calls(&mut graph);
+    begun(&mut graph);
+    graph.ended(1, Member::HERE, Outcome::Failed(Failure::new("task", 1, "as it was told")));
+    for part in [2, 3, 0] {
+        is_written(&mut graph, part);
+    }
+    assert_eq!(begun(&mut graph).0, [(101, vec![2, 3])]);
+    is_written(&mut graph, 101);
+    assert!(matches!(graph.want(version(102, 0)), super::Input::Failed(_)));
+    graph.unwant(version(102, 0));
+    graph.release(version(102, 0));
+    begun(&mut graph);
+    assert!(graph.is_empty());
+}
+
+/// What is merged by a graph that records it, after parts 3 and 1 were there first.
+fn first_is_decided(graph: &mut Graph) -> Fact {
+    makes_calls(graph);
+    begun(graph);
+    is_written(graph, 3);
+    is_written(graph, 1);
+    let (none, facts) = begun(graph);
+    let parts = [1, 3].map(|part| version(part, 0));
+    assert_eq!((none, facts), (vec![], vec![Fact::Merged { call: 100, parts }]));
+    Fact::Merged { call: 100, parts }
+}
+
+#[test]
+fn what_is_merged_is_recorded_before() {
+    let mut graph = graph(true);
+    let fact = first_is_decided(&mut graph);
+    assert!(graph.waits_for_record());
+    // Nothing else is decided of what it merges meanwhile.
+    is_written(&mut graph, 0);
+    assert_eq!(begun(&mut graph), (vec![], vec![]));
+    graph.journalled(fact.clone());
+    assert_eq!(begun(&mut graph).0, [(100, vec![1, 3])]);
+    assert!(!graph.waits_for_record());
+    assert!(graph.recorded_so_far().contains(&fact));
+}
+
+#[test]
+fn what_is_lost_is_merged_again_of_the_same_parts() {
+    let mut graph = graph(true);
+    let other = Member(1);
+    graph.joined(other, Capacity::of_workers(8));
+    let fact = first_is_decided(&mut graph);
+    graph.journalled(fact);
+    let (first, _) = begun(&mut graph);
+    assert_eq!(first, [(100, vec![1, 3])]);
+    let on = if graph.runs_on(100, other) { other } else { Member::HERE };
+    graph.ended(100, on, Outcome::Written { bytes: vec![1], ns: 1_000 });
+    begun(&mut graph);
+    // Its parts are forgotten by now, and so they are made again.
+    graph.is_damaged(version(100, 0), on, "it has vanished");
+    begun(&mut graph);
+    for part in [3, 1] {
+        is_written(&mut graph, part);
+    }
+    assert_eq!(begun(&mut graph), (vec![(100, vec![1, 3])], vec![]));
+}
+
+#[test]
+fn a_program_that_begins_anew_merges_the_same() {
+    let mut first = graph(true);
+    let fact = first_is_decided(&mut first);
+    first.journalled(fact.clone());
+    is_written(&mut first, 2);
+    begun(&mut first);
+    is_written(&mut first, 100);
+    let mark: Mark = first.versions[&version(100, 0)].mark;
+    let mut again = graph(true);
+    again.recalls(fact);
+    again.remembers(first.history().clone());
+    again.holds(Member::HERE, Held { version: version(100, 0), mark, bytes: 1 });
+    makes_calls(&mut again);
+    // Part 0 was not made; 1 and 3 are in what 100 has written, so they are of no use.
+    let made: Vec<_> =
+        again.calls.iter().filter(|(_, call)| call.state != super::call::CallState::Done).collect();
+    let made: Vec<CallId> = made.into_iter().map(|(id, _)| id).collect();
+    assert_eq!(made, [0, 2, 101, 102]);
+    begun(&mut again);
+    is_written(&mut again, 0);
+    let parts: [VersionId; 2] = [0, 100].map(|part| version(part, 0));
+    assert_eq!(begun(&mut again).1, [Fact::Merged { call: 101, parts }]);
+}
