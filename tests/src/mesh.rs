@@ -14,7 +14,7 @@ use std::{
 use dataflow_framework::{
     Data, File, Program, TaskDef,
     cli::{Command, Failure, Shown},
-    flow, task, tasks,
+    flow, reduce, task, tasks,
 };
 use serde::{Deserialize, Serialize};
 
@@ -91,6 +91,14 @@ fn link(
     Ok(write(book.as_ref(), &format!("link {place}"))?)
 }
 
+/// Adds up numbers of two chains.
+#[task]
+fn add(numbers: &mut Vec<u64>, others: &Vec<u64>) {
+    for (number, other) in numbers.iter_mut().zip(others) {
+        *number = number.wrapping_add(*other);
+    }
+}
+
 /// Happens once.
 #[task(effect)]
 fn note(book: PathBuf, place: u64) -> io::Result<u64> {
@@ -143,7 +151,7 @@ impl Program for Mesh {
     type Output = Vec<String>;
 
     fn tasks() -> Vec<&'static TaskDef> {
-        tasks![begin, link, note, salt, is].to_vec()
+        tasks![begin, link, add, note, salt, is].to_vec()
     }
 
     fn run(input: &Input) -> Result<Vec<String>, Box<dyn Error + Send + Sync>> {
@@ -158,7 +166,9 @@ impl Program for Mesh {
                 link(numbers, diary, neighbour, place, input.gate.clone(), input.book.clone());
             }
             if place % 4 == 1 {
-                seen = usize::from(sum(&chains[0].0.get()?) % 2 == 1);
+                let numbers: Vec<_> = chains.iter().map(|(numbers, _)| numbers.clone()).collect();
+                let all = reduce(numbers, add).any_order().expect("there is a chain");
+                seen = usize::from(sum(&all.get()?) % 2 == 1);
                 if let Some(book) = &input.book {
                     // The next links begin when it is noted.
                     note(book.clone(), place).get()?;

@@ -41,6 +41,8 @@ enum Step {
     Copy { of: usize, to: usize },
     /// Calls merge many into one.
     Reduce { to: usize, of: Vec<usize> },
+    /// Calls add many up, in any order.
+    Sum { to: usize, of: Vec<usize> },
     /// A call updates one, unless it fails.
     Try { on: usize },
     /// The same, and makes another one; its failure is ignored.
@@ -86,7 +88,7 @@ impl Recipe {
     /// Returns about how many calls it makes.
     pub(crate) fn calls(&self) -> usize {
         let of = |step: &Step| match step {
-            Step::Reduce { of, .. } | Step::Group { on: of } => of.len(),
+            Step::Reduce { of, .. } | Step::Sum { of, .. } | Step::Group { on: of } => of.len(),
             Step::Cancelled { calls, .. } => calls + 1,
             _ => 1,
         };
@@ -114,7 +116,8 @@ fn computing(random: &mut SmallRng, variables: usize) -> Step {
         13 => Step::Gather { to, of: some },
         14 => Step::Parts { of, to: [to, other] },
         15..17 => Step::Copy { of, to },
-        17 => Step::Reduce { to, of: some },
+        17 if to % 2 == 0 => Step::Reduce { to, of: some },
+        17 => Step::Sum { to, of: some },
         18 => Step::Flaky { of, to },
         _ => Step::Cancelled { seed, calls: of + 1 },
     }

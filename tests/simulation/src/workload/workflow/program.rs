@@ -7,7 +7,7 @@ use dataflow_framework::{Data, Failure, Program, TaskDef, barrier, group, reduce
 use super::{
     super::{Shape, shapes::mix},
     Step,
-    tasks::{Item, add, attempt, attempt_or_not, both, flaky, gather, make, panics, parts},
+    tasks::{Item, add, attempt, attempt_or_not, both, flaky, gather, make, panics, parts, sum},
 };
 
 /// The program.
@@ -22,7 +22,7 @@ impl Program for Flow {
     type Output = Vec<Option<u64>>;
 
     fn tasks() -> Vec<&'static TaskDef> {
-        tasks![make, add, both, gather, parts, attempt, attempt_or_not, flaky, panics].to_vec()
+        tasks![make, add, sum, both, gather, parts, attempt, attempt_or_not, flaky, panics].to_vec()
     }
 
     fn run(shape: &Shape) -> Result<Vec<Option<u64>>, Box<dyn Error + Send + Sync>> {
@@ -71,6 +71,9 @@ impl State {
             Step::Copy { of, to } => self.variables[*to] = self.variables[*of].clone(),
             Step::Reduce { to, of } => {
                 self.variables[*to] = reduce(self.some(of), add).expect("there are some");
+            }
+            Step::Sum { to, of } => {
+                self.variables[*to] = reduce(self.some(of), sum).any_order().expect("there are some");
             }
             Step::Try { on } => attempt(&mut self.variables[*on]),
             Step::TryOrNot { on, to } => {

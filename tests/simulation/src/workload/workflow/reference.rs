@@ -3,7 +3,7 @@
 use super::{
     super::shapes::mix,
     Recipe, Step,
-    tasks::numbers::{added, both, flaky, gathered, panics, parts, tried, tried_or_not},
+    tasks::numbers::{added, both, flaky, gathered, panics, parts, summed, tried, tried_or_not},
 };
 
 /// A value; `None` if its call has failed, or one on which it depends.
@@ -51,6 +51,10 @@ impl State {
             Step::Copy { of, to } => self.variables[*to] = self.variables[*of],
             Step::Reduce { to, of } => {
                 self.variables[*to] = reduced(of.iter().map(|of| self.variables[*of]).collect());
+            }
+            Step::Sum { to, of } => {
+                let all: Option<Vec<_>> = of.iter().map(|of| self.variables[*of]).collect();
+                self.variables[*to] = all.map(|all| summed(all.into_iter()));
             }
             Step::Try { on } => self.variables[*on] = self.variables[*on].and_then(tried),
             Step::TryOrNot { on, to } => {

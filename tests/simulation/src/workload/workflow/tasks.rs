@@ -40,6 +40,10 @@ pub(super) mod numbers {
         all.fold(1, mix)
     }
 
+    pub(in super::super) fn summed(all: impl Iterator<Item = u64>) -> u64 {
+        all.fold(0, u64::wrapping_add)
+    }
+
     pub(in super::super) fn parts(of: u64) -> [u64; 2] {
         [mix(of, 3), mix(of, 4)]
     }
@@ -83,6 +87,11 @@ pub(super) fn make(seed: u64, bytes: usize) -> Item {
 #[task]
 pub(super) fn add(sum: &mut Item, other: &Item) {
     sum.number = numbers::added(sum.number, other.number);
+}
+
+#[task]
+pub(super) fn sum(sum: &mut Item, other: &Item) {
+    sum.number = numbers::summed([sum.number, other.number].into_iter());
 }
 
 #[task]
