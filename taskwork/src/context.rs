@@ -6,7 +6,7 @@ use crate::{
     figures::Figures,
     holdings::Basis,
     id::{NodeId, TaskId},
-    pool::{Deaths, Entry, Pool, Signals, Source, Waker},
+    pool::{Deaths, Entry, Lineage, Pool, Signals, Source, Waker},
     scope::{Completed, Scope, Spawned},
     task::Task,
     variable::{AnyValue, Variable, value},
@@ -68,6 +68,8 @@ pub(crate) struct Part<O> {
     pub(crate) output: O,
     /// On which the task and its children are this node's.
     pub(crate) basis: Basis,
+    /// What the task has come from here.
+    pub(crate) lineage: Lineage,
 }
 
 /// What remains of a context when its search has returned.
@@ -80,8 +82,8 @@ pub(crate) struct Finished<O> {
 impl<O> Part<O> {
     /// Returns the entry of the task, which has stopped.
     pub(crate) fn stopped<T: Task<Output = O>>(self, deaths: Deaths, task: T) -> Entry<T> {
-        let Self { id, scope, children, spawned, output, basis } = self;
-        Entry { scope, spawned, deaths, basis, ..Entry::resume(id, children, output, task) }
+        let Self { id, scope, children, spawned, output, basis, lineage } = self;
+        Entry { scope, spawned, deaths, basis, lineage, ..Entry::resume(id, children, output, task) }
     }
 }
 
@@ -169,8 +171,9 @@ impl<'a, T: Task> Context<'a, T> {
 
     /// Makes a task a child of this one, in the same scope.
     fn child(&mut self, task: T) -> Entry<T> {
-        let Part { scope, basis, .. } = self.part;
-        let child = Entry { scope, basis, ..Entry::new(self.pool.new_id(), task) };
+        let Part { id, scope, basis, ref lineage, .. } = self.part;
+        let lineage = lineage.of_child(id);
+        let child = Entry { scope, basis, lineage, ..Entry::new(self.pool.new_id(), task) };
         if self.part.children.len() >= self.pool.limits.task_children_max {
             self.renew();
         }
@@ -241,14 +244,15 @@ impl<'a, T: Task> Context<'a, T> {
                 scope
             }
         };
-        let child =
-            Entry { scope: Some(scope), basis: self.part.basis, ..Entry::new(self.pool.new_id(), task) };
+        let Part { id, basis, ref lineage, .. } = self.part;
+        let (scope, lineage) = (Some(scope), lineage.of_child(id));
+        let child = Entry { scope, basis, lineage, ..Entry::new(self.pool.new_id(), task) };
         if let Spawned::Tasks { tasks, .. } = &mut self.part.spawned {
             if tasks.len() >= self.pool.limits.task_children_max {
                 // As if all of them had been split off from one task that was spawned and is complete.
                 let id = self.pool.new_id();
                 let before = std::mem::replace(tasks, vec![id]);
-                let bundle = Completed { scope: Some(scope), ..Completed::plain(id, &before) };
+                let bundle = Completed { scope, ..Completed::plain(id, &before) };
                 self.pool.complete(self.worker, self.part.basis, &bundle, T::Output::default());
             }
             tasks.push(child.id);
@@ -287,11 +291,12 @@ impl<'a, T: Task> Context<'a, T> {
     /// runs.
     fn renew(&mut self) {
         let renewed = self.pool.new_id();
-        let Part { id, scope, children, basis, .. } = &mut self.part;
+        let Part { id, scope, children, basis, lineage, .. } = &mut self.part;
         children.push(renewed);
         let completed = Completed { scope: *scope, ..Completed::plain(*id, children) };
         self.pool.complete(self.worker, *basis, &completed, T::Output::default());
         children.clear();
+        lineage.add(*id);
         *id = renewed;
         self.pool.runs(self.worker, Some(renewed));
     }

@@ -44,7 +44,8 @@ impl Holdings {
     }
 
     /// Counts the loss of the holder, which may condemn the suspect. Nothing else is condemned, because it may be
-    /// innocent. 0 stands for no limit.
+    /// innocent. If it is certain that the suspect is to blame, which need not be here, nothing else is counted.
+    /// 0 stands for no limit.
     pub(crate) fn count_loss(&mut self, deaths_max: u32) {
         let suspect = self.suspect.take();
         if deaths_max == 0 {
@@ -53,7 +54,7 @@ impl Holdings {
         let named = suspect.as_ref().map(|suspect| suspect.task);
         let of_named = self.tasks.iter().find(|task| Some(task.id) == named).map(|task| task.deaths);
         // One that was condemned before waits to be set aside, and has not run.
-        let is_certain = of_named.is_some_and(|deaths| deaths < deaths_max)
+        let is_certain = of_named.is_none_or(|deaths| deaths < deaths_max)
             && suspect.as_ref().is_some_and(|suspect| suspect.is_certain);
         for task in &mut self.tasks {
             if Some(task.id) == named {

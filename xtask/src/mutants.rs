@@ -323,6 +323,12 @@ const MUTANTS: &[Mutant] = &[
         "if std::mem::replace(&mut was_asked, false) {",
     ),
     mutant(
+        "blame what is on trial for the panic of a task that was not written",
+        "taskwork/src/shell/coordination/deaths.rs",
+        "        let (task, reason) = (written.unwrap_or(task), reason.to_owned());\n",
+        "        let tried = held.suspect.as_ref().map_or(task, |tried| tried.task);\n        let (task, reason) = (if is_held(&task) { task } else { tried }, reason.to_owned());\n",
+    ),
+    mutant(
         "miss a retry while leading",
         "taskwork/src/shell/coordination/leader.rs",
         "if !self.is_retried().await {",
@@ -337,8 +343,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "forget the scope of a split",
         "taskwork/src/context.rs",
-        "        let child = Entry { scope, basis, ..Entry::new(self.pool.new_id(), task) };\n",
-        "        let child = Entry { scope: scope.and(None), basis, ..Entry::new(self.pool.new_id(), task) };\n",
+        "let Part { id, scope, basis, ref lineage, .. } = self.part;\n",
+        "let Part { id, basis, ref lineage, .. } = self.part;\n        let scope = None;\n",
     ),
     mutant(
         "end a wait by a list in which nothing is named yet",

@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Claim, Crew, Entry, Pool, PoolFault, PoolLimits, Work, Workplace};
+use super::{Claim, Crew, Entry, Lineage, Pool, PoolFault, PoolLimits, Work, Workplace};
 use crate::{
     context::Context,
     envelope::{Envelope, TASK_BYTES_MAX},
@@ -131,6 +131,37 @@ fn a_task_that_panics_is_a_fault_and_is_missing_in_no_cut() {
     end(&pool, workers);
 }
 
+/// A task that is split once, and whose child panics.
+#[derive(Debug, Serialize, Deserialize)]
+struct Parent {
+    is_child: bool,
+}
+
+impl Task for Parent {
+    type Shared = ();
+    type Output = ();
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        assert!(!self.is_child, "on purpose");
+        cx.spawn_sibling(Self { is_child: true });
+        Outcome::Complete
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+#[test]
+fn a_panic_names_what_the_task_has_come_from() {
+    let (pool, workers) = start(Parent { is_child: false });
+    let fault = fault(&pool);
+    let PoolFault::Panicked { task, lineage, .. } = &fault else { panic!("{fault}") };
+    assert_ne!(*task, TaskId::ROOT);
+    assert_eq!(lineage.tasks().collect::<Vec<_>>(), [TaskId::ROOT]);
+    end(&pool, workers);
+}
+
 /// A task that panics where it is read, or where its outlook is asked for.
 #[derive(Debug, Serialize)]
 struct Unreadable {
@@ -170,7 +201,8 @@ fn a_panic_where_a_task_arrives_is_that_of_the_task() {
         let (output, children) = (codec::encode(&()).unwrap().into(), Vec::new());
         let envelope = Envelope { children, ..Envelope::new(TaskId::ROOT, output, task) };
         let fault = pool.put(vec![envelope], Basis::FIRM, None).unwrap_err();
-        assert_eq!(fault, PoolFault::Panicked { task: TaskId::ROOT, message: said.to_owned() });
+        let message = said.to_owned();
+        assert_eq!(fault, PoolFault::Panicked { task: TaskId::ROOT, lineage: Lineage::default(), message });
         assert_eq!(pool.fault(), Some(fault), "no cut is finished any more");
     }
 }

@@ -19,6 +19,7 @@ mod signals;
 mod queue;
 mod cut;
 mod deaths;
+mod lineage;
 mod worker;
 mod crew;
 mod shares;
@@ -62,6 +63,7 @@ use self::{
 pub(crate) use self::{
     crew::{Crew, Workers, Workplace},
     deaths::Deaths,
+    lineage::Lineage,
     shares::Claim,
     signals::Signals,
     variables::{Source, Unpublished, VariableTable},
@@ -100,6 +102,7 @@ pub(crate) struct Entry<T: Task> {
     pub(crate) order: u64,
     /// On which it is this node's.
     pub(crate) basis: Basis,
+    pub(crate) lineage: Lineage,
     pub(crate) task: T,
 }
 
@@ -282,7 +285,7 @@ impl<T: Task> Pool<T> {
                 None
             }
             Err(panic) => {
-                self.fail(PoolFault::Panicked { task: entry.id, message: worker::message(&*panic) });
+                self.fail(PoolFault::panicked(entry.id, entry.lineage.clone(), &*panic));
                 None
             }
         }
@@ -385,6 +388,7 @@ impl<T: Task> Entry<T> {
             outlook: task.outlook(),
             order: task.order(),
             basis: Basis::FIRM,
+            lineage: Lineage::default(),
             task,
         }
     }

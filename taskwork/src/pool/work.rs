@@ -1,6 +1,7 @@
 //! The type-erased interface of a pool for the rest of a node: tasks and outputs are bytes.
 
 use std::{
+    any::Any,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
@@ -12,8 +13,8 @@ use thiserror::Error;
 use tokio::{task, time::Instant};
 
 use super::{
-    CHILDREN_MAX, Entry, Pool, PoolView, Signals, Source, VariableTable, Workplace, batches::Taken, lock,
-    queue::Queued, worker::message,
+    CHILDREN_MAX, Entry, Lineage, Pool, PoolView, Signals, Source, VariableTable, Workplace, batches::Taken,
+    lock, queue::Queued, worker::message,
 };
 use crate::{
     companion::{Run, Stage},
@@ -37,7 +38,7 @@ pub(super) const SHOWN_ENCODED_BYTES_MAX: usize = 256 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum PoolFault {
     #[error("task {task} panicked: {message}")]
-    Panicked { task: TaskId, message: String },
+    Panicked { task: TaskId, lineage: Lineage, message: String },
     #[error("the program panicked on a worker that had no task, in Task::idle: {message}")]
     PanickedIdle { message: String },
     #[error("task {task} returned Migrate although nothing asked it to")]
@@ -64,6 +65,12 @@ pub(crate) enum PoolFault {
     Unrecordable { reason: String },
     #[error("the companion of the job on node {node} has failed: {reason}")]
     Companion { node: NodeId, reason: String },
+}
+
+impl PoolFault {
+    pub(super) fn panicked(task: TaskId, lineage: Lineage, panic: &(dyn Any + Send)) -> Self {
+        Self::Panicked { task, lineage, message: message(panic) }
+    }
 }
 
 /// The future of merged outputs: as bytes and, if they are to be shown, as JSON.
@@ -178,7 +185,7 @@ impl<T: Task> Work for Pool<T> {
     fn put(&self, envelopes: Vec<Envelope>, basis: Basis, asked: Option<Instant>) -> Result<(), PoolFault> {
         let open = |envelope: Envelope| {
             let task = envelope.id;
-            let entry = self.guarded(task, || Entry::open(envelope))?;
+            let entry = self.guarded(task, &Lineage::default(), || Entry::open(envelope))?;
             let entry = entry.map_err(|e| PoolFault::Unreadable { task, reason: e.to_string() })?;
             Ok(Entry { basis, ..entry })
         };
@@ -371,16 +378,16 @@ impl<T: Task> Work for Pool<T> {
 
 impl<T: Task> Pool<T> {
     /// Runs the program's code for a task on the driver's thread. If it panics, no cut is finished any more.
-    fn guarded<R>(&self, task: TaskId, code: impl FnOnce() -> R) -> Result<R, PoolFault> {
+    fn guarded<R>(&self, task: TaskId, lineage: &Lineage, code: impl FnOnce() -> R) -> Result<R, PoolFault> {
         catch_unwind(AssertUnwindSafe(code)).map_err(|panic| {
-            let fault = PoolFault::Panicked { task, message: message(&*panic) };
+            let fault = PoolFault::panicked(task, lineage.clone(), &*panic);
             self.fail(fault.clone());
             fault
         })
     }
 
     fn sealed(&self, entry: &Entry<T>) -> Result<Result<Envelope, EncodeError>, PoolFault> {
-        self.guarded(entry.id, || entry.seal())
+        self.guarded(entry.id, &entry.lineage, || entry.seal())
     }
 
     /// Splits some tasks off one that does not run, because it is too large to be sent; as many as it may have
@@ -390,9 +397,11 @@ impl<T: Task> Pool<T> {
         while pieces.len() < PIECES_MAX && entry.children.len() < CHILDREN_MAX {
             let split = || {
                 let task = entry.task.split(&self.shared)?;
-                Some(Entry { scope: entry.scope, basis: entry.basis, ..Entry::new(self.new_id(), task) })
+                let lineage = entry.lineage.of_child(entry.id);
+                let Entry { scope, basis, .. } = *entry;
+                Some(Entry { scope, basis, lineage, ..Entry::new(self.new_id(), task) })
             };
-            let Some(piece) = self.guarded(entry.id, split)? else { break };
+            let Some(piece) = self.guarded(entry.id, &entry.lineage.clone(), split)? else { break };
             entry.children.push(piece.id);
             pieces.push(piece);
         }

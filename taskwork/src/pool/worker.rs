@@ -86,14 +86,16 @@ impl<T: Task> Pool<T> {
 
     /// Calls the program's search once.
     pub(super) fn search(&self, entry: Entry<T>, worker: usize) -> Searched<T> {
-        let Entry { id, scope, children, spawned, deaths, output, outlook, basis, mut task, .. } = entry;
+        let Entry { id, scope, children, spawned, deaths, output, outlook, basis, lineage, mut task, .. } =
+            entry;
         self.runs(worker, Some(id));
         self.at_work(worker).set(outlook);
         let deaths = deaths.running(Instant::now());
         // It has only waited for what it has spawned: there is nothing to be searched any more.
         let is_done = spawned.awaited().is_some();
         let spawned = if is_done { Spawned::Nothing } else { spawned };
-        let mut cx = Context::new(self, worker, Part { id, scope, children, spawned, output, basis });
+        let mut cx =
+            Context::new(self, worker, Part { id, scope, children, spawned, output, basis, lineage });
         let mut search = || if is_done { Outcome::Complete } else { task.search(&mut cx) };
         let outcome = catch_unwind(AssertUnwindSafe(&mut search));
         Searched { outcome, finished: cx.finish(), deaths, task }
@@ -102,10 +104,11 @@ impl<T: Task> Pool<T> {
     /// Handles the outcome of a search. Returns the task if it goes on at once. A panic of the program's code, also
     /// where it encodes a task, is that of the task.
     pub(super) fn conclude(&self, searched: Searched<T>, worker: usize) -> Option<Entry<T>> {
-        let task = searched.finished.part.id;
+        let Part { id, lineage, .. } = &searched.finished.part;
+        let (task, lineage) = (*id, lineage.clone());
         let concluding = AssertUnwindSafe(|| self.conclude_unguarded(searched, worker));
         catch_unwind(concluding).unwrap_or_else(|panic| {
-            self.fail(PoolFault::Panicked { task, message: message(&*panic) });
+            self.fail(PoolFault::panicked(task, lineage, &*panic));
             None
         })
     }
@@ -132,7 +135,7 @@ impl<T: Task> Pool<T> {
             }
             // A task that stops without a request would be begun and stop again for ever.
             Ok(Outcome::Migrate) => self.fail(PoolFault::Deserted { task: id }),
-            Err(panic) => self.fail(PoolFault::Panicked { task: id, message: message(&*panic) }),
+            Err(panic) => self.fail(PoolFault::panicked(id, part.lineage, &*panic)),
         }
         None
     }
@@ -150,7 +153,7 @@ impl<T: Task> Pool<T> {
                 );
             }
         }
-        let Part { id, scope, children, spawned, output, basis } = part;
+        let Part { id, scope, children, spawned, output, basis, .. } = part;
         let completed = Completed { id, scope, children: &children, renewed: None, spawned: &spawned };
         self.complete(worker, basis, &completed, output);
     }
@@ -176,6 +179,7 @@ impl<T: Task> Pool<T> {
             outlook: entry.outlook,
             order: entry.order,
             basis,
+            lineage: entry.lineage.of_child(id),
             task: entry.task,
         };
         self.wait_by(worker, waiting, Waits::Scope, tasks);

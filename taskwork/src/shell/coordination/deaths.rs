@@ -4,7 +4,7 @@
 //! back: so it names the task in what it holds, and is lost on purpose. Others continue from there, as after any
 //! loss, and the node joins anew. Its other jobs are not harmed: it leaves them before.
 
-use std::sync::PoisonError;
+use std::{iter, sync::PoisonError};
 
 use zk::{
     accounting::CommitError,
@@ -18,7 +18,7 @@ use crate::{
     envelope::Envelope,
     holdings::{Holdings, Suspect},
     id::{NodeId, TaskId},
-    pool::PoolFault,
+    pool::{Lineage, PoolFault},
     scope::Spawned,
     shell::clock::unix_ms,
     wire::codec,
@@ -31,7 +31,7 @@ impl Coordination {
     /// Ends the work on the job because the program is at fault. After a panic the job goes on without this
     /// node, if the node writes what it holds; otherwise the job fails, because it would only panic again.
     pub(super) async fn break_down(&self, fault: &PoolFault) {
-        let PoolFault::Panicked { task, message } = fault else { return self.fail(fault).await };
+        let PoolFault::Panicked { task, lineage, message } = fault else { return self.fail(fault).await };
         if self.ledger_interval_ms == 0 || self.deaths_max == 0 {
             return self.fail(fault).await;
         }
@@ -48,7 +48,7 @@ impl Coordination {
             let _ = alone.wait_for(|alone| *alone).await;
         }
         let reason: String = message.chars().take(REASON_CHARS_MAX).collect();
-        let blame = |held: Vec<u8>| blamed(&held, *task, &reason);
+        let blame = |held: Vec<u8>| blamed(&held, *task, lineage, &reason);
         let (node, paths) = (self.node.to_string(), self.job_paths().attempt(attempt));
         let resigned = self.persist("leaving after a panic", || async {
             match zk::resign(&*self.store, &self.cluster, &paths, &node, &blame).await {
@@ -118,18 +118,20 @@ impl Coordination {
     }
 }
 
-/// Returns these holdings with the blame for the loss of their holder: it is the task that has panicked, or if
-/// that has come since, the one that was on trial, if any. `None` if there is more than stands here.
-fn blamed(held: &[u8], task: TaskId, reason: &str) -> Option<Vec<u8>> {
+/// Returns these holdings with the blame for the loss of their holder: it is the task that has panicked, or if that
+/// was not written, the one that it has come from. If that does not stand here either, it was on its way to this
+/// node, and none of these is to blame. `None` if there is more than stands here.
+fn blamed(held: &[u8], task: TaskId, lineage: &Lineage, reason: &str) -> Option<Vec<u8>> {
     let mut held: Holdings = codec::decode(held).ok()?;
     if held.unprotected {
         return None;
     }
-    let reason = reason.to_owned();
-    if held.tasks.iter().any(|one| one.id == task) {
+    let is_held = |id: &TaskId| held.tasks.iter().any(|one| one.id == *id);
+    let written = iter::once(task).chain(lineage.tasks()).find(is_held);
+    // Otherwise it may be any, and what is on trial is suspect.
+    if written.is_some() || lineage.is_complete() {
+        let (task, reason) = (written.unwrap_or(task), reason.to_owned());
         held.suspect = Some(Suspect { task, reason, is_certain: true });
-    } else if let Some(suspect) = &mut held.suspect {
-        suspect.reason = reason;
     }
     codec::encode(&held).ok()
 }
@@ -156,13 +158,34 @@ mod tests {
     }
 
     #[test]
-    fn the_task_that_panicked_is_to_blame_or_the_one_on_trial_from_which_it_may_have_come() {
+    fn the_task_that_panicked_is_to_blame_or_the_one_from_which_it_has_come() {
         let said = |number| Some((number, "why".to_owned()));
-        assert_eq!(suspect(blamed(&held(None), id(2), "why")), said(2));
-        assert_eq!(suspect(blamed(&held(Some(1)), id(2), "why")), said(2));
-        assert_eq!(suspect(blamed(&held(Some(1)), id(7), "why")), said(1));
-        assert_eq!(suspect(blamed(&held(None), id(7), "why")), None);
+        let blame =
+            |held: &[u8], lineage: &Lineage, number| suspect(blamed(held, id(number), lineage, "why"));
+        let came = Lineage::default();
+        assert_eq!(blame(&held(None), &came, 2), said(2));
+        assert_eq!(blame(&held(Some(1)), &came, 2), said(2), "another one is on trial");
+        let split_off = came.of_child(id(2)).of_child(id(5));
+        assert_eq!(blame(&held(None), &split_off, 7), said(2));
+        assert_eq!(blame(&held(Some(1)), &split_off, 7), said(2), "not the one that is on trial");
         let unprotected = codec::encode(&Holdings::unprotected()).unwrap();
-        assert_eq!(blamed(&unprotected, id(1), "why"), None);
+        assert_eq!(blamed(&unprotected, id(1), &came, "why"), None);
+    }
+
+    #[test]
+    fn for_a_task_on_its_way_to_the_node_nothing_that_the_node_held_is_to_blame() {
+        let came = Lineage::default();
+        let blamed = blamed(&held(Some(1)), id(7), &came.of_child(id(6)), "why").unwrap();
+        let mut held: Holdings = codec::decode(&blamed).unwrap();
+        held.count_loss(3);
+        assert!(held.tasks.iter().all(|task| task.deaths == 0), "{held:?}");
+    }
+
+    #[test]
+    fn what_is_on_trial_stays_suspect_if_nobody_knows_from_where_the_task_has_come() {
+        let long = (100..200).fold(Lineage::default(), |lineage, number| lineage.of_child(id(number)));
+        let said = |number| Some((number, String::new()));
+        assert_eq!(suspect(blamed(&held(Some(1)), id(7), &long, "why")), said(1));
+        assert_eq!(suspect(blamed(&held(None), id(7), &long, "why")), None);
     }
 }

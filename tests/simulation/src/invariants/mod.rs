@@ -4,6 +4,7 @@
 //! They observe from outside: the states that tasks open and visit, every committed operation, every message.
 //! None of them depends on what the code under test believes.
 
+mod blame;
 mod candidates;
 mod companions;
 mod durable;
@@ -113,6 +114,7 @@ impl Invariants {
             Box::new(i7_strangers::StrangersGetNothing),
             Box::new(i8_calm::NothingPanics),
             Box::new(i10_partition::NothingIsLost::default()),
+            Box::new(blame::OnlyTheGuilty),
             Box::new(candidates::CandidatesCanLead::default()),
             Box::new(membership::EverybodyIsKnown::default()),
             Box::new(companions::CompanionsAreKept::default()),
