@@ -214,6 +214,7 @@ impl Graph {
             state: CallState::Inputs(0),
             failures: 0,
             deaths: 0,
+            taken: Vec::new(),
         };
         // What one merges whose parts are not decided is known later.
         let is_held = self.reductions.holds(id);
@@ -632,8 +633,8 @@ impl Graph {
         let has_one_run = manner.has_one_run() && call.failures == call.options.retry;
         let member = self.fit(id, member);
         self.occupies(id, member);
-        self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Runs(member);
-        let (mut in_place, mut elsewhere, mut moved_bytes) = (Vec::new(), Vec::new(), 0);
+        let (mut in_place, mut taken) = (Vec::new(), Vec::new());
+        let (mut elsewhere, mut moved_bytes) = (Vec::new(), 0);
         for argument in &*arguments {
             for read in argument.versions() {
                 let version = &self.versions[read];
@@ -648,9 +649,13 @@ impl Graph {
                 }
             }
             if let Argument::Update(version) = argument {
-                in_place.push(has_one_run && self.takes(id, member, *version));
+                let is_taken = has_one_run && self.takes(id, member, *version);
+                in_place.push(is_taken);
+                taken.extend(is_taken.then_some(*version));
             }
         }
+        let call = self.calls.get_mut(&id).expect("it is unfinished");
+        (call.state, call.taken) = (CallState::Runs(member), taken);
         self.observed.of(task).moved_bytes += moved_bytes;
         let reader = None;
         let assignment =

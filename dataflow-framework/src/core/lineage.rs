@@ -79,13 +79,14 @@ impl Graph {
         self.names_are_lost(member);
     }
 
-    /// Has a member forget what a call would have changed in place there, if it had begun.
+    /// Has a member forget what a call would have changed in place there, if it had begun. Of other things that it reads
+    /// the member tells if it gets them, and that may be under way.
     pub(super) fn misses_what_it_took(&mut self, id: CallId, member: Member) {
-        for argument in &*Arc::clone(&self.calls[&id].arguments) {
-            if let Argument::Update(version) = argument
-                && !self.versions[version].is_with(member)
-            {
-                self.actions.push(Action::Forget(member, *version));
+        let taken = self.calls.get_mut(&id).map(|call| std::mem::take(&mut call.taken));
+        for version in taken.into_iter().flatten() {
+            let is_to_come = self.copying.get(&version) == Some(&member);
+            if !is_to_come && !self.versions[&version].is_with(member) {
+                self.actions.push(Action::Forget(member, version));
             }
         }
     }

@@ -103,3 +103,37 @@ fn of_several_that_are_lost_none_is_made_again_for_a_call_that_fails_because_of_
     graph.joined(THIRD, Capacity::of_workers(1));
     assert_eq!((graph.unfinished(), assigned(&mut graph)), (0, vec![]));
 }
+
+#[test]
+fn what_a_member_may_have_got_for_a_call_that_it_cannot_run_stays_there() {
+    let mut graph = graph();
+    for id in 0..2 {
+        graph.data(id, 8, id);
+    }
+    let arguments = vec![Argument::Read(version(0, 0)), Argument::Update(version(1, 0))];
+    graph.call(2, new_call(arguments, 1, Options::DEFAULT));
+    assert_eq!(assigned(&mut graph), [(2, THERE)]);
+    // It gets one of them while it tells that it cannot get the other.
+    graph.unable(2, THERE, version(0, 0));
+    graph.copied(version(1, 0), THERE);
+    let actions = graph.actions();
+    assert!(!actions.iter().any(|action| matches!(action, Action::Forget(..))), "{actions:?}");
+    assert!(graph.versions[&version(1, 0)].is_with(THERE));
+}
+
+#[test]
+fn what_a_call_would_have_changed_in_place_is_forgotten_where_it_cannot_run() {
+    let mut graph = graph();
+    graph.data(0, 8, 0);
+    call(&mut graph, 1, &[]);
+    assert_eq!(assigned(&mut graph), [(1, THERE)]);
+    written(&mut graph, 1, THERE);
+    let arguments = vec![Argument::Read(version(0, 0)), Argument::Update(version(1, 0))];
+    graph.call(2, new_call(arguments, 1, Options::DEFAULT));
+    graph.release(version(1, 0));
+    assert_eq!(assigned(&mut graph), [(2, THERE)]);
+    graph.unable(2, THERE, version(0, 0));
+    let actions = graph.actions();
+    let is_forgotten = |action: &Action| matches!(action, Action::Forget(THERE, id) if *id == version(1, 0));
+    assert!(actions.iter().any(is_forgotten), "{actions:?}");
+}

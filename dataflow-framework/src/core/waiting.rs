@@ -54,6 +54,7 @@ impl Graph {
             state: CallState::Inputs(0),
             failures: 0,
             deaths: 0,
+            taken: Vec::new(),
         };
         self.calls.insert(id, call);
         self.unfinished += 1;
