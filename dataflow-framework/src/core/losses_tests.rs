@@ -1,8 +1,10 @@
 //! What follows when members are lost, or their data is damaged, while something else is under way.
 
 use super::{
-    Action, Argument, CallId, Capacity, Graph, Held, Input, Member, Outcome,
-    graph_tests::{new_call, version},
+    Action, Argument, CallId, Capacity, Execution, Graph, Held, History, Input, Member, Outcome, Step,
+    TaskCall,
+    graph_tests::{TASK, new_call, version},
+    number_within,
 };
 use crate::options::Options;
 
@@ -136,4 +138,47 @@ fn what_a_call_would_have_changed_in_place_is_forgotten_where_it_cannot_run() {
     let actions = graph.actions();
     let is_forgotten = |action: &Action| matches!(action, Action::Forget(THERE, id) if *id == version(1, 0));
     assert!(actions.iter().any(is_forgotten), "{actions:?}");
+}
+
+#[test]
+fn what_is_left_of_a_task_that_has_ended_and_was_run_again_is_forgotten() {
+    let (mut first, mut again) = (graph(), graph());
+    let (execution, child) = (Execution { call: 0, number: 1 }, number_within(0, 0, 0));
+    let child_is_called = |graph: &mut Graph| {
+        let call = TaskCall {
+            position: 0,
+            number: 0,
+            task: Some(&TASK),
+            options: Options::DEFAULT,
+            arguments: Vec::new(),
+            writes: 1,
+            refused: None,
+        };
+        graph.step(THERE, execution, Step::Begin, None);
+        graph.step(THERE, execution, Step::Call(call, Vec::new()), None);
+    };
+    call(&mut first, 0, &[]);
+    assert_eq!(assigned(&mut first), [(0, THERE)]);
+    child_is_called(&mut first);
+    let mark = first.calls[&child].mark;
+    // It had ended before its task was run again, and its task ran when the head was lost.
+    let mut history = History::default();
+    history.ends(0);
+    again.remembers(history);
+    let held = Held { version: version(child, 0), mark, bytes: 8 };
+    again.holds(THERE, held);
+    again.runs(THERE, child, mark);
+    call(&mut again, 0, &[]);
+    let actions = again.actions();
+    assert!(matches!(&actions[..], [Action::Forget(THERE, id)] if *id == held.version), "{actions:?}");
+    // The same goes for what is written afterwards.
+    again.holds(THERE, held);
+    written(&mut again, child, THERE);
+    assert!(again.actions().iter().all(|action| matches!(action, Action::Forget(THERE, _))));
+    // So its call is run when its task makes it again.
+    assert!(matches!(again.want(version(0, 0)), Input::Awaited));
+    assert_eq!(assigned(&mut again), [(0, THERE)]);
+    child_is_called(&mut again);
+    again.step(THERE, execution, Step::Get(held.version), None);
+    assert_eq!(assigned(&mut again), [(child, THERE)]);
 }
