@@ -22,7 +22,7 @@ use crate::failure::Failure;
 
 /// The number of members that may be lost with a call before that is held to be the reason. Others that waited there
 /// are lost with it, but have another place and other neighbours the next time.
-const DEATHS_MAX: u32 = 4;
+pub(super) const DEATHS_MAX: u32 = 4;
 
 impl Graph {
     /// Tells that a member was lost, with everything that it had.

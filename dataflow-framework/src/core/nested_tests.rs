@@ -11,7 +11,9 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 use super::{
     Action, Answer, Argument, Assignment, CallId, Capacity, Demand, Execution, Graph, Held, History, Input,
     Mark, Member, NewCall, Outcome, Source, Step, TaskCall, Unfit, VersionId,
+    call::CallState,
     graph_tests::{new_call, version},
+    lineage::DEATHS_MAX,
     number_within,
 };
 use crate::{failure::Failure, options::Options};
@@ -236,7 +238,7 @@ impl Run {
             Event::Trouble(which) => self.is_in_trouble(*which),
             Event::Lose(which) if has_losses => {
                 let others: Vec<_> = self.stores.keys().copied().filter(|on| *on != Member::HERE).collect();
-                if let Some(member) = pick(&others, *which) {
+                if let Some(member) = pick(&others, *which).filter(|member| self.may_be_lost(*member)) {
                     self.stores.remove(&member);
                     self.running.retain(|running| running.member != member);
                     self.graph.lost(member);
@@ -248,6 +250,12 @@ impl Run {
         }
         self.perform();
         self.check();
+    }
+
+    /// Returns whether no call is with a member that would be the last one with which it may be lost.
+    fn may_be_lost(&self, member: Member) -> bool {
+        let mut calls = self.graph.calls.iter();
+        calls.all(|(_, call)| call.state != CallState::Runs(member) || call.deaths < DEATHS_MAX)
     }
 
     /// Has a call not run to its end on its member, if it may run on another one; once for each.

@@ -14,6 +14,7 @@ use super::{
     call::{Call, CallState},
     failing::CANCELLED,
     graph_tests::{new_call, version},
+    lineage::DEATHS_MAX,
     version::State,
 };
 use crate::{
@@ -370,12 +371,12 @@ impl Run {
             Statement::Get(variable) => self.get(*variable),
             Statement::Join(workers) => self.join(*workers),
             Statement::Lose(which) => {
-                if let Some(member) = self.other(*which).filter(|_| has_losses) {
+                if let Some(member) = self.other(*which).filter(|_| has_losses && self.may_be_lost()) {
                     self.lose(member);
                 }
             }
             Statement::Vanish(which) => {
-                self.vanished.extend(self.other(*which).filter(|_| has_losses));
+                self.vanished.extend(self.other(*which).filter(|_| has_losses && self.may_be_lost()));
             }
             Statement::Leave(which) => {
                 if let Some(member) = self.other(*which).filter(|_| has_losses) {
@@ -471,6 +472,12 @@ impl Run {
         let member = *there[which.index(there.len())];
         let versions = self.stores[&member].keys().copied().collect();
         self.graph.has_copies(member, versions);
+    }
+
+    /// Returns whether another member may be lost without a call failing because it was lost so often.
+    fn may_be_lost(&self) -> bool {
+        let deaths = self.graph.calls.iter().map(|(_, call)| call.deaths).max().unwrap_or(0);
+        deaths as usize + self.vanished.len() < DEATHS_MAX as usize
     }
 
     fn lose(&mut self, member: Member) {
