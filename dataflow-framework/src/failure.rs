@@ -30,6 +30,8 @@ struct Inner {
     reason: String,
     /// Whether the program was told of it.
     is_seen: AtomicBool,
+    /// Whether the calls of its group are given up with it.
+    gives_group_up: AtomicBool,
 }
 
 /// The maximum length of a reason, in bytes.
@@ -56,7 +58,8 @@ impl Failure {
 
     fn with_path(task: Cow<'static, str>, (call, path): (CallId, Vec<u64>), reason: String) -> Self {
         let reason = cut(reason);
-        Self(Arc::new(Inner { task, call, path, reason, is_seen: AtomicBool::new(false) }))
+        let (is_seen, gives_group_up) = Default::default();
+        Self(Arc::new(Inner { task, call, path, reason, is_seen, gives_group_up }))
     }
 
     /// Returns the same failure of a call that a task has made: the path leads to it from a call of the program.
@@ -106,6 +109,15 @@ impl Failure {
     /// Notes that the program is told of it.
     pub(crate) fn see(&self) {
         self.0.is_seen.store(true, Relaxed);
+    }
+
+    /// Notes that the calls of its group are given up with it.
+    pub(crate) fn give_group_up(&self) {
+        self.0.gives_group_up.store(true, Relaxed);
+    }
+
+    pub(crate) fn gives_group_up(&self) -> bool {
+        self.0.gives_group_up.load(Relaxed)
     }
 
     pub(crate) fn is_seen(&self) -> bool {

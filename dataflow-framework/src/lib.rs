@@ -118,6 +118,8 @@ mod declaring_tests;
 #[cfg(test)]
 mod failing_tests;
 #[cfg(test)]
+mod groups_tests;
+#[cfg(test)]
 mod nested_tests;
 #[cfg(test)]
 mod once_tests;

@@ -68,6 +68,10 @@ pub enum OnFailure {
     /// [`Default`]. This has to be said with the task, so that the compiler sees that its results have defaults:
     /// `#[task(on_failure = ignore)]`.
     Ignore,
+    /// The calls of its [group](crate::group) that have not begun are cancelled, also those that are made before that is
+    /// complete, and waiting for the group tells of this failure first. In groups within others it is the innermost one
+    /// of the call. All else is as with [`CancelSuccessors`](Self::CancelSuccessors), also if there is no group.
+    CancelGroup,
 }
 
 impl Options {

@@ -119,7 +119,10 @@ fn an_option_that_there_is_not_names_those_that_there_are() {
             "there is no option prioritty; the options are priority, retry, on_failure, timeout",
         ),
         ("retry = 1, retry = 2", "retry is given twice"),
-        ("on_failure = retry", "on_failure is cancel_successors, fail or ignore, and not retry"),
+        (
+            "on_failure = retry",
+            "on_failure is cancel_successors, cancel_group, fail or ignore, and not retry",
+        ),
         ("timeout = \"soon\"", "\"soon\" is no duration such as \"1 min 30 s\""),
         ("retry = \"often\"", "mismatched types"),
     ] {

@@ -37,8 +37,12 @@ const KNOWN: [&str; 13] = [
 const FLAGS: [&str; 3] = ["isolated", "effect", "nondeterministic"];
 
 /// What may follow a failure, and the names of that in `dataflow_framework::OnFailure`.
-const ON_FAILURE: [(&str, &str); 3] =
-    [("cancel_successors", "CancelSuccessors"), ("fail", "Fail"), ("ignore", IGNORE)];
+const ON_FAILURE: [(&str, &str); 4] = [
+    ("cancel_successors", "CancelSuccessors"),
+    ("cancel_group", "CancelGroup"),
+    ("fail", "Fail"),
+    ("ignore", IGNORE),
+];
 
 const IGNORE: &str = "Ignore";
 
@@ -59,7 +63,8 @@ fn on_failure(input: ParseStream<'_>) -> Result<&'static str> {
     let name: Ident = input.parse()?;
     let known = ON_FAILURE.iter().find(|(known, _)| name == known);
     known.map(|(_, variant)| *variant).ok_or_else(|| {
-        Error::new(name.span(), format!("on_failure is cancel_successors, fail or ignore, and not {name}"))
+        let text = format!("on_failure is cancel_successors, cancel_group, fail or ignore, and not {name}");
+        Error::new(name.span(), text)
     })
 }
 
@@ -163,7 +168,10 @@ mod tests {
                 "there is no option prioritty; the options are priority, retry, on_failure, timeout, cores, \
                  memory, needs, spread, everywhere, isolated, memory_max, effect, nondeterministic",
             ),
-            ("on_failure = retry", "on_failure is cancel_successors, fail or ignore, and not retry"),
+            (
+                "on_failure = retry",
+                "on_failure is cancel_successors, cancel_group, fail or ignore, and not retry",
+            ),
             ("timeout = \"soon\"", "\"soon\" is no duration such as \"1 min 30 s\""),
             ("timeout = 3", "expected string literal"),
             ("cores = 0", "a call takes at least one worker"),

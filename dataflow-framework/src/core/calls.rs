@@ -3,10 +3,13 @@
 //! Each call is looked up a dozen times from its beginning to its end. Calls are numbered in their order, and mostly
 //! forgotten in it, so neighbours are kept together: the tree above them is small.
 
-use std::{collections::BTreeMap, ops::Index};
+use std::{
+    collections::BTreeMap,
+    ops::{Index, Range},
+};
 
 use super::{
-    call::{Call, CallId},
+    call::{Call, CallId, CallState},
     nested::NESTED,
 };
 
@@ -75,6 +78,18 @@ impl Calls {
     /// Returns all: first those of the program.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (CallId, &Call)> {
         self.of_program().chain(self.nested.iter().map(|(id, call)| (*id, call)))
+    }
+
+    /// Returns whether any of these, of the program, has not ended.
+    pub(super) fn any_unfinished(&self, calls: Range<CallId>) -> bool {
+        let number = NEIGHBOURS as u64;
+        let around = self.groups.range(calls.start / number..calls.end.div_ceil(number));
+        let unfinished =
+            |call: &Option<Call>| call.as_ref().is_some_and(|call| call.state != CallState::Done);
+        around.into_iter().any(|(group, neighbours)| {
+            let ids = group * number..;
+            ids.zip(&**neighbours).any(|(id, call)| calls.contains(&id) && unfinished(call))
+        })
     }
 
     /// Returns those of the program, in its order.

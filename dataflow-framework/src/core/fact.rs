@@ -21,8 +21,10 @@ pub(crate) enum Fact {
     History(History),
     /// A version that was needed when the last node has left.
     Kept { version: VersionId, mark: Mark, value: Vec<u8> },
-    /// Which parts a call of a reduction in any order merges.
-    Merged { call: CallId, parts: [VersionId; 2] },
+    /// Which parts a call of a reduction in any order merges, by their places in the list.
+    Merged { call: CallId, parts: [u64; 2] },
+    /// Calls were cancelled, since one of their group has failed.
+    Cancelled(Vec<Range<CallId>>),
 }
 
 /// The end of a call that is not run a second time.
@@ -68,6 +70,7 @@ impl Fact {
                         Choice::Cancelled(calls) => size_of_val(&calls[..]),
                     }
             }
+            Self::Cancelled(calls) => size_of_val(&calls[..]),
             Self::History(history) => history.bytes(),
             Self::Kept { value, .. } => value.len(),
         }
@@ -77,7 +80,7 @@ impl Fact {
     pub(crate) fn calls(&self) -> Vec<CallId> {
         match self {
             Self::Ended(Ended { call, .. }) | Self::Ignored(call) | Self::Failed { call, .. } => vec![*call],
-            Self::Decided(Decision { choice: Choice::Cancelled(calls), .. }) => {
+            Self::Decided(Decision { choice: Choice::Cancelled(calls), .. }) | Self::Cancelled(calls) => {
                 calls.iter().cloned().flatten().collect()
             }
             Self::Decided(_) | Self::History(_) | Self::Kept { .. } | Self::Merged { .. } => Vec::new(),

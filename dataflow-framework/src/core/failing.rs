@@ -69,7 +69,13 @@ impl Graph {
         let failure = self.located(id, failure.clone());
         self.has_failed(id, failure.reason());
         self.notes(id, &failure, on_failure);
+        let is_cancelled = failure.reason() == CANCELLED;
+        let group = if is_cancelled { None } else { self.group_to_give_up(id, on_failure) };
         self.cancel(id, &failure);
+        // The call itself has failed by now, and is not cancelled.
+        if let Some(group) = group {
+            self.gives_up(group);
+        }
     }
 
     /// Returns a failure of a call.
@@ -98,6 +104,9 @@ impl Graph {
         let parent = self.within(id).map(|within| within.parent);
         let nest = parent.and_then(|parent| self.nests.by_call.get_mut(&parent));
         if self.history.failure(id) != Some(CANCELLED) {
+            if on_failure == OnFailure::CancelGroup {
+                failure.give_group_up();
+            }
             match (parent, nest) {
                 (None, _) => self.failures.push(failure.clone()),
                 // The task is told that has made the call.

@@ -19,6 +19,7 @@ use super::{
     durable::Durable,
     earlier::{Divergence, Earlier},
     fact::Fact,
+    groups::Groups,
     history::History,
     levels::Levels,
     mark::Mark,
@@ -33,7 +34,7 @@ use super::{
     trouble::Troubles,
     version::{Copies, Source, State, Version, VersionId},
 };
-use crate::{failure::Failure, figures::Figures, task::TaskDef};
+use crate::{failure::Failure, figures::Figures, options::OnFailure, task::TaskDef};
 
 /// The calls that are unfinished, or needed to make again what they have written; and the versions that they read and
 /// write.
@@ -66,6 +67,8 @@ pub(crate) struct Graph {
     pub(super) troubles: Troubles,
     pub(super) durable: Durable,
     pub(super) reductions: Reductions,
+    /// The groups of the program.
+    pub(super) groups: Groups,
     /// The number of calls that are not finished.
     pub(super) unfinished: usize,
     /// What is to be done, and was not taken yet.
@@ -156,6 +159,7 @@ impl Graph {
             troubles: Troubles::default(),
             durable: Durable::default(),
             reductions: Reductions::default(),
+            groups: Groups::default(),
             unfinished: 0,
             actions: Vec::new(),
             failures: Vec::new(),
@@ -187,7 +191,13 @@ impl Graph {
         if let Some(merge) = new.merge {
             self.joins_reduction(id, merge, &new.arguments);
         }
+        if new.options.on_failure == OnFailure::CancelGroup {
+            self.groups.may_be_given_up(id);
+        }
         self.add(id, new, self.mark, known, Origin::Program);
+        if self.groups.are_given_up() {
+            self.gives_group_up(id..id + 1);
+        }
     }
 
     /// Adds a call of which nothing is known but what is told of earlier runs. Whoever makes it has one handle of each

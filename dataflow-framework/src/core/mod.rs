@@ -11,6 +11,7 @@ mod explain;
 mod fact;
 mod failing;
 mod graph;
+mod groups;
 mod handing_on;
 mod history;
 mod levels;
@@ -69,6 +70,7 @@ pub(crate) use self::{
     earlier::{Divergence, Held},
     fact::{Choice, Decision, Fact},
     graph::{Action, Assignment, Graph, Input},
+    groups::first_of,
     history::History,
     line::{Frame, HOLD_MS, Line},
     mark::Mark,

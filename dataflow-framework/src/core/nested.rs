@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     call::{Argument, CallId, Outcome},
+    groups::Groups,
     mark::Mark,
     members::Member,
     version::VersionId,
@@ -104,6 +105,8 @@ pub(crate) enum Step {
     Wait(Range<u64>, bool),
     /// It cancels its calls in these positions that have not begun.
     Cancel(Range<u64>),
+    /// It has made a group of its calls in these positions, with whose failures others are given up.
+    Group(Range<u64>),
     /// It ends, and hands these versions on as its own, by their slots.
     HandOn(Vec<(u32, VersionId)>),
 }
@@ -167,6 +170,8 @@ pub(super) struct Nest {
     pub(super) named: BTreeMap<u32, (Member, bool)>,
     /// With what the call fails, however its task ends.
     pub(super) fails: Option<Failure>,
+    /// The groups of its calls.
+    pub(super) groups: Groups,
     /// Whether all its calls are cancelled.
     pub(super) is_cancelled: bool,
 }

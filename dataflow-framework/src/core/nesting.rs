@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
+    options::OnFailure,
     task::{TaskDef, Tasks},
 };
 
@@ -49,6 +50,7 @@ impl Graph {
             Step::Got => self.has_got(parent),
             Step::Wait(calls, is_told) => self.awaits(member, execution, calls, is_told),
             Step::Cancel(calls) => self.cancels(parent, calls),
+            Step::Group(calls) => self.task_has_group(parent, calls),
             Step::HandOn(versions) => self.nest(parent).handed_on = versions,
         }
     }
@@ -121,6 +123,9 @@ impl Graph {
         let mark = nest.mark.then_call(id, number, &arguments, writes);
         nest.mark = mark;
         let is_cancelled = nest.is_cancelled;
+        if options.on_failure == OnFailure::CancelGroup {
+            nest.groups.may_be_given_up(position);
+        }
         for slot in 0..writes {
             *nest.handles.entry(VersionId { call: id, slot }).or_default() += 1;
         }
@@ -345,7 +350,7 @@ impl Graph {
         self.cancel_each(calls);
     }
 
-    fn cancels(&mut self, parent: CallId, positions: Range<u64>) {
+    pub(super) fn cancels(&mut self, parent: CallId, positions: Range<u64>) {
         let calls: Vec<_> = self.nest(parent).unfinished.range(positions).map(|(_, id)| *id).collect();
         self.cancel_each(calls);
     }

@@ -50,6 +50,8 @@ enum Statement {
         of: Vec<usize>,
         to: usize,
     },
+    /// The program begins a group, or ends the one that it has begun.
+    Group,
     /// The program cancels so many of its last calls.
     Cancel(u64),
     /// A call that was assigned ends, if there is one.
@@ -93,6 +95,7 @@ impl Statement {
                 | Self::Clone { .. }
                 | Self::Call { .. }
                 | Self::Reduce { .. }
+                | Self::Group
                 | Self::Get(_)
                 | Self::Cancel(_)
         )
@@ -102,13 +105,18 @@ impl Statement {
 fn statement() -> impl Strategy<Value = Statement> {
     let variable = || 0..VARIABLES;
     let demands = (1..=2_u32, 0..=MEMORY, 0..4, 0..8);
-    let options = (-1..=1, 0..=1_u32, 0..3, 0..4, prop::option::of(demands));
-    let options = options.prop_map(|(priority, retry, ignores, durable, demands)| {
+    let on_failure = prop_oneof![
+        1 => Just(OnFailure::Ignore),
+        1 => Just(OnFailure::CancelGroup),
+        1 => Just(OnFailure::CancelSuccessors),
+    ];
+    let options = (-1..=1, 0..=1_u32, on_failure, 0..4, prop::option::of(demands));
+    let options = options.prop_map(|(priority, retry, on_failure, durable, demands)| {
         let (cores, memory, spread, everywhere) = demands.unwrap_or((1, 0, 1, 1));
         Options {
             priority,
             retry,
-            on_failure: if ignores == 0 { OnFailure::Ignore } else { OnFailure::CancelSuccessors },
+            on_failure,
             nondeterministic: durable == 0,
             cores,
             memory,
@@ -128,6 +136,7 @@ fn statement() -> impl Strategy<Value = Statement> {
             Statement::Call { reads, updates, result, fails: fails == 0, options }
         }),
         1 => (vec(variable(), 1..8), variable()).prop_map(|(of, to)| Statement::Reduce { of, to }),
+        1 => Just(Statement::Group),
         1 => (1..10_u64).prop_map(Statement::Cancel),
         5 => any::<prop::sample::Index>().prop_map(Statement::End),
         1 => variable().prop_map(Statement::Get),
@@ -217,6 +226,10 @@ struct Run {
     members: u32,
     /// The number of workers of each member.
     workers: BTreeMap<Member, u32>,
+    /// The first call of the group that the program makes, and whether it may be given up.
+    group: Option<(CallId, bool)>,
+    /// What calls have merged whose order is recorded.
+    merged: BTreeMap<CallId, [VersionId; 2]>,
     /// The calls that add what they merge.
     merges: BTreeSet<CallId>,
     /// The calls that could not run somewhere.
@@ -250,6 +263,8 @@ impl Run {
             writes: BTreeMap::new(),
             members: 0,
             workers: BTreeMap::new(),
+            group: None,
+            merged: BTreeMap::new(),
             merges: BTreeSet::new(),
             unfit: BTreeSet::new(),
         };
@@ -303,6 +318,7 @@ impl Run {
 
     /// Does what the program does first.
     fn begin_program(&mut self) {
+        self.group = None;
         self.values.clear();
         self.handles.clear();
         self.depends = vec![BTreeSet::new(); VARIABLES];
@@ -366,6 +382,7 @@ impl Run {
                 self.call(reads, updates, *result, *fails, *options);
             }
             Statement::Reduce { of, to } => self.reduce(of, *to, has_losses),
+            Statement::Group => self.group(),
             Statement::Cancel(calls) => self.cancel(*calls),
             Statement::End(which) => self.end_any(*which),
             Statement::Get(variable) => self.get(*variable),
@@ -398,6 +415,23 @@ impl Run {
         }
         self.perform();
         self.check();
+    }
+
+    fn group(&mut self) {
+        if let Some((start, _)) = self.group.take() {
+            return self.graph.closes_group(start..self.next);
+        }
+        self.group = Some((self.next, false));
+        self.graph.opens_group(self.next);
+    }
+
+    /// Notes that a call is made, with whose failure its group is given up or not: nobody knows which of its calls.
+    fn note_group(&mut self, id: CallId, gives_up: bool) {
+        let Some((start, is_given_up)) = &mut self.group else { return };
+        if gives_up && !std::mem::replace(is_given_up, true) {
+            self.cancelled.extend(*start..id);
+        }
+        self.cancelled.extend(Some(id).filter(|_| *is_given_up));
     }
 
     /// Cancels those of so many last calls that have not begun.
@@ -673,6 +707,7 @@ impl Run {
         if options.is_durable() {
             self.durable.insert(id);
         }
+        self.note_group(id, fails && options.on_failure == OnFailure::CancelGroup);
         let inputs: Result<Vec<u64>, CallId> =
             reads.iter().chain(updates).map(|one| self.values[*one]).collect();
         let ignores = options.on_failure == OnFailure::Ignore;
@@ -722,6 +757,7 @@ impl Run {
                 self.graph.call(id, NewCall { merge, ..call });
                 self.writes.insert(id, 1);
                 self.merges.insert(id);
+                self.note_group(id, false);
                 depends.insert(id);
                 kept.extend([into, from]);
                 parts.push(version(id, 0));
@@ -895,11 +931,10 @@ impl Run {
         }
         let call = assignment.call;
         if self.has_journal && self.merges.contains(&call) {
+            let is_it = |fact: &Fact| matches!(fact, Fact::Merged { call: of, .. } if *of == call);
+            assert!(self.journal.iter().any(is_it), "{call} begins before it is recorded what it merges");
             let parts = [inputs[0].0, inputs[1].0];
-            assert!(
-                self.journal.contains(&Fact::Merged { call, parts }),
-                "{call} begins before that is recorded"
-            );
+            assert_eq!(*self.merged.entry(call).or_insert(parts), parts, "{call} merges something else");
         }
         assert!(!self.is_recorded(call), "{call} runs although it stands in the journal that it has ended");
         for (version, value) in &inputs {

@@ -103,7 +103,7 @@ impl Graph {
                 }
             }
             Fact::Failed { call, reason } => self.has_failed(call, &reason),
-            Fact::Decided(Decision { choice: Choice::Cancelled(calls), .. }) => {
+            Fact::Decided(Decision { choice: Choice::Cancelled(calls), .. }) | Fact::Cancelled(calls) => {
                 calls.into_iter().flatten().for_each(|call| self.has_failed(call, CANCELLED));
             }
             Fact::History(history) => self.remembers(history),

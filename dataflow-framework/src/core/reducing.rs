@@ -52,7 +52,7 @@ pub(super) struct Reductions {
     /// Those of which something has changed.
     stirred: BTreeSet<CallId>,
     /// What calls merge, as far as that is recorded.
-    decided: BTreeMap<CallId, [VersionId; 2]>,
+    decided: BTreeMap<CallId, [u64; 2]>,
 }
 
 /// Why a call must not begin.
@@ -70,10 +70,12 @@ struct Reduction {
     is_complete: bool,
     /// The calls that are not decided, and what they merge unless they are.
     undecided: BTreeMap<CallId, Undecided>,
-    /// Which of them would merge a version, and as which of both.
-    places: BTreeSet<(VersionId, CallId, usize)>,
-    /// The parts that have become available, in their order, and the calls that would merge them. They may be lost since.
-    available: BTreeMap<u64, CallId>,
+    /// Which of them would merge a part, by its rank, and as which of both.
+    places: BTreeMap<u64, (CallId, usize)>,
+    /// The ranks of what its calls write, as parts of others.
+    written: BTreeMap<VersionId, u64>,
+    /// The ranks of the parts that have become available. They may be lost since.
+    available: BTreeSet<u64>,
     /// The rank of the next part.
     next: u64,
 }
@@ -87,7 +89,8 @@ struct Undecided {
 /// One of what is merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Part {
-    /// Its place in the order of all; what was merged has that of the first of both.
+    /// Its place in the list of all, by which it is recorded, since the same data may be there twice. What was merged has
+    /// that of the first of both.
     rank: u64,
     version: VersionId,
 }
@@ -109,7 +112,7 @@ impl Reductions {
     }
 
     /// Takes in what was recorded.
-    pub(super) fn recalls(&mut self, call: CallId, parts: [VersionId; 2]) {
+    pub(super) fn recalls(&mut self, call: CallId, parts: [u64; 2]) {
         self.decided.insert(call, parts);
     }
 
@@ -122,7 +125,8 @@ impl Reductions {
         let rank = reduction.next;
         reduction.next += 2;
         let parts = [0, 1].map(|at| Part { rank: rank + at as u64, version: versions[at] });
-        reduction.places.extend([0, 1].map(|at| (versions[at], call, at)));
+        reduction.places.extend([0, 1].map(|at| (parts[at].rank, (call, at))));
+        reduction.written.extend(parts.map(|part| (part.version, part.rank)));
         reduction.undecided.insert(call, Undecided { merge, parts });
         self.held.insert(call, Held::Undecided(merge.reduction));
     }
@@ -137,7 +141,7 @@ impl Reductions {
             let Some(reduction) = self.by_first.get_mut(first) else { continue };
             let Some(undecided) = reduction.undecided.get(reader) else { continue };
             let parts = undecided.parts.iter().filter(|part| part.version == version);
-            reduction.available.extend(parts.map(|part| (part.rank, *reader)));
+            reduction.available.extend(parts.map(|part| part.rank));
             self.stirred.insert(*first);
         }
     }
@@ -176,17 +180,13 @@ impl Reductions {
 }
 
 impl Reduction {
-    /// Returns the places where a version would be merged: in which calls, and as which of both parts.
-    fn places_of(&self, version: VersionId) -> impl Iterator<Item = (CallId, usize)> {
-        let all = (version, 0, 0)..=(version, CallId::MAX, usize::MAX);
-        self.places.range(all).map(|(_, call, at)| (*call, *at))
-    }
-
     /// Removes a call that is decided, or over.
     fn remove(&mut self, call: CallId) -> Option<Undecided> {
         let undecided = self.undecided.remove(&call)?;
-        for (at, part) in undecided.parts.iter().enumerate() {
-            self.places.remove(&(part.version, call, at));
+        for part in &undecided.parts {
+            self.places.remove(&part.rank);
+            self.available.remove(&part.rank);
+            self.written.remove(&part.version);
         }
         Some(undecided)
     }
@@ -194,11 +194,20 @@ impl Reduction {
     /// Has a call merge another part.
     fn puts(&mut self, call: CallId, at: usize, part: Part) {
         let Some(undecided) = self.undecided.get_mut(&call) else { return };
-        let before = std::mem::replace(&mut undecided.parts[at], part);
-        self.places.remove(&(before.version, call, at));
-        self.places.insert((part.version, call, at));
-        if let Some(holder) = self.available.get_mut(&part.rank) {
-            *holder = call;
+        undecided.parts[at] = part;
+        self.places.insert(part.rank, (call, at));
+    }
+
+    /// Gives what a call writes the rank of the first part of which it is made.
+    fn ranks(&mut self, result: VersionId, rank: u64) {
+        let Some(before) = self.written.remove(&result) else { return };
+        let Some((holder, at)) = self.places.remove(&before) else { return };
+        let Some(undecided) = self.undecided.get_mut(&holder) else { return };
+        undecided.parts[at].rank = rank;
+        self.places.insert(rank, (holder, at));
+        self.written.insert(result, rank);
+        if self.available.remove(&before) {
+            self.available.insert(rank);
         }
     }
 }
@@ -260,7 +269,7 @@ impl Graph {
     }
 
     /// Takes in that it is recorded what a call merges.
-    pub(super) fn merge_is_recorded(&mut self, id: CallId, parts: [VersionId; 2]) {
+    pub(super) fn merge_is_recorded(&mut self, id: CallId, parts: [u64; 2]) {
         self.reductions.decided.insert(id, parts);
         self.may_begin(id);
     }
@@ -285,19 +294,19 @@ impl Graph {
 
     /// Returns the first call of a reduction that is not decided, and two parts that are there: of those that are where
     /// the first is the next one.
-    fn next_merge(&mut self, first: CallId) -> Option<(CallId, [VersionId; 2])> {
+    fn next_merge(&self, first: CallId) -> Option<(CallId, [u64; 2])> {
         let reduction = self.reductions.by_first.get(&first).filter(|reduction| reduction.is_complete)?;
         let id = reduction.undecided.keys().copied().find(|id| self.is_undecided(*id))?;
-        let is_there = |(rank, holder): (&u64, &CallId)| {
-            let undecided = reduction.undecided.get(holder).filter(|_| self.is_undecided(*holder))?;
-            let part = undecided.parts.into_iter().find(|part| part.rank == *rank)?;
+        let is_there = |rank: &u64| {
+            let (holder, at) = *reduction.places.get(rank)?;
+            let part = reduction.undecided.get(&holder).filter(|_| self.is_undecided(holder))?.parts[at];
             self.versions.get(&part.version).filter(|version| version.is_present()).map(|_| part)
         };
         let mut parts = reduction.available.iter().filter_map(is_there);
         let (one, next) = (parts.next()?, parts.next()?);
         let near = [next].into_iter().chain(parts).take(NEAR_MAX);
         let other = near.into_iter().find(|other| self.are_together(one.version, other.version));
-        Some((id, [one.version, other.unwrap_or(next).version]))
+        Some((id, [one.rank, other.unwrap_or(next).rank]))
     }
 
     /// Returns whether a member has both versions.
@@ -307,40 +316,27 @@ impl Graph {
     }
 
     /// Has a call merge these parts, and the calls that would have merged them what it would have.
-    fn decides(&mut self, first: CallId, id: CallId, parts: [VersionId; 2]) {
-        for (at, part) in parts.into_iter().enumerate() {
-            self.exchanges(first, id, at, part);
+    fn decides(&mut self, first: CallId, id: CallId, parts: [u64; 2]) {
+        for (at, rank) in parts.into_iter().enumerate() {
+            self.exchanges(first, id, at, rank);
         }
         let Some(reduction) = self.reductions.by_first.get_mut(&first) else { return };
         let Some(Undecided { parts, .. }) = reduction.remove(id) else { return };
-        let rank = parts.iter().map(|part| part.rank).min().unwrap_or(0);
-        for part in parts {
-            reduction.available.remove(&part.rank);
-        }
-        let result = VersionId { call: id, slot: 0 };
-        let holder = reduction.places_of(result).next();
-        if let Some((holder, at)) = holder
-            && let Some(undecided) = reduction.undecided.get_mut(&holder)
-        {
-            undecided.parts[at].rank = rank;
-        }
+        let [one, other] = parts.map(|part| part.rank);
+        reduction.ranks(VersionId { call: id, slot: 0 }, one.min(other));
         if reduction.undecided.is_empty() {
             self.reductions.by_first.remove(&first);
         }
     }
 
-    /// Has a call merge a version in one of its two places, and the call that would have merged that what the first has
-    /// there.
-    fn exchanges(&mut self, first: CallId, id: CallId, at: usize, version: VersionId) {
+    /// Has a call merge a part in one of its two places, and the call that would have merged that what the first has there.
+    fn exchanges(&mut self, first: CallId, id: CallId, at: usize, rank: u64) {
         let Some(reduction) = self.reductions.by_first.get_mut(&first) else { return };
         let Some(own) = reduction.undecided.get(&id).copied() else { return };
-        if own.parts[at].version == version {
+        let Some((holder, there)) = reduction.places.get(&rank).copied() else { return };
+        if (holder, there) == (id, at) {
             return;
         }
-        // What is before it in the same call is as it should be.
-        let Some((holder, there)) = reduction.places_of(version).find(|place| *place >= (id, at)) else {
-            return;
-        };
         let (taken, given) = (reduction.undecided[&holder].parts[there], own.parts[at]);
         reduction.puts(holder, there, given);
         reduction.puts(id, at, taken);

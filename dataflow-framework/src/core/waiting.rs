@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::{
     call::{Argument, Call, CallId, CallState, Manner},
     graph::{Action, Assignment, Graph},
+    groups::first_of,
     mark::Mark,
     members::Member,
     nested::{Answer, Execution, Nest, Origin, number_of_get},
@@ -148,7 +149,7 @@ impl Graph {
         let is_one = |failure: &&Failure| failure.position().is_some_and(|at| calls.contains(&at));
         let failed: Vec<_> = nest.failures.iter().filter(is_one).filter(|_| is_told).cloned().collect();
         failed.iter().for_each(Failure::see);
-        let first = failed.iter().min_by_key(|failure| failure.position()).map(Failure::told);
+        let first = first_of(failed.iter(), Failure::position).map(Failure::told);
         self.has_worker(parent);
         self.actions.push(Action::Answer(member, execution, Answer::Ended(first)));
     }

@@ -14,7 +14,7 @@ use super::{recorder::Recorder, records::Records};
 use crate::{
     core::{
         Action, Answer, Assignment, CallId, Capacity, Demand, Divergence, Execution, Fact, Graph, Held,
-        History, Input, Lack, Mark, Member, NewCall, Outcome, Source, Step, VersionId,
+        History, Input, Lack, Mark, Member, NewCall, Outcome, Source, Step, VersionId, first_of,
     },
     failure::Failure,
     figures::Figures,
@@ -366,13 +366,13 @@ impl Engine {
     /// program counts as told.
     pub(crate) fn wait_for(&self, calls: Range<CallId>) -> Result<(), Failure> {
         let state = self.wait(self.running(), Awaited::Calls(calls.start, calls.end));
-        first_of(state.graph.failures().iter().filter(|failure| calls.contains(&failure.call())))
+        told_of(state.graph.failures().iter().filter(|failure| calls.contains(&failure.call())))
     }
 
     /// Waits until no call is unfinished. Returns the first failure of which the program was not told before.
     pub(crate) fn wait_for_all(&self) -> Result<(), Failure> {
         let state = self.wait(self.running(), Awaited::Unfinished(0));
-        first_of(state.graph.failures().iter().filter(|failure| !failure.is_seen()))
+        told_of(state.graph.failures().iter().filter(|failure| !failure.is_seen()))
     }
 
     /// Returns the failure with which the program has to end at once.
@@ -571,13 +571,13 @@ impl Engine {
     }
 }
 
-/// Returns the first failure, by the order of the program, of all of which it counts as told.
-fn first_of<'a>(failures: impl Iterator<Item = &'a Failure>) -> Result<(), Failure> {
+/// Returns the failure of which a program is told when it waits for calls. It counts as told of all.
+fn told_of<'a>(failures: impl Iterator<Item = &'a Failure>) -> Result<(), Failure> {
     let failures: Vec<_> = failures.collect();
     for failure in &failures {
         failure.see();
     }
-    failures.into_iter().min_by_key(|failure| failure.call()).map_or(Ok(()), |failure| Err(failure.clone()))
+    first_of(failures.into_iter(), Failure::call).map_or(Ok(()), |failure| Err(failure.clone()))
 }
 
 /// What is done when the lock is released.

@@ -208,6 +208,23 @@ impl Flow {
         }
     }
 
+    /// Begins a group with the next call.
+    pub(super) fn open_group(&self) {
+        if let Maker::Program(engine) = &self.maker {
+            engine.change(|graph| graph.opens_group(self.next()));
+        }
+    }
+
+    /// Tells that the calls at these positions are the group that was begun last.
+    pub(super) fn close_group(&self, positions: Range<u64>) {
+        match &self.maker {
+            Maker::Program(engine) => engine.change(|graph| graph.closes_group(positions)),
+            // It is being stopped, or fails.
+            Maker::Task(_) if std::thread::panicking() => {}
+            Maker::Task(nested) => nested.has_group(positions),
+        }
+    }
+
     /// Returns the options of a call as far as they count where it is run.
     pub(crate) fn counting(&self, options: Options) -> Options {
         match &self.maker {

@@ -55,12 +55,47 @@ pub fn barrier() -> Result<(), Failure> {
 /// assert_eq!(found, 3);
 /// # Ok::<(), dataflow_framework::WorkflowError>(())
 /// ```
+///
+/// A call may be one with whose failure the others of its group are of no use:
+///
+/// ```
+/// use dataflow_framework::{Workflow, WorkflowError, group, task, tasks};
+///
+/// #[task(on_failure = cancel_group)]
+/// fn check(number: u64) -> Result<u64, String> {
+///     if number == 20 { Err("20 is not allowed".to_owned()) } else { Ok(number) }
+/// }
+///
+/// let ended = Workflow::new(tasks![check])?.run(|| {
+///     let (checks, _) = group(|| (0..1_000).map(check).collect::<Vec<_>>());
+///     // Those after it that have not begun are not run.
+///     checks.wait()
+/// });
+/// let Err(WorkflowError::Call(failure)) = ended else { panic!("one has failed") };
+/// assert_eq!(failure.reason(), "20 is not allowed");
+/// # Ok::<(), WorkflowError>(())
+/// ```
 pub fn group<R>(calls: impl FnOnce() -> R) -> (Group, R) {
     let flow = Flow::current();
     let start = flow.next();
+    flow.open_group();
+    let opened = Opened { flow: &flow, start };
     let returned = calls();
     let calls = start..flow.next();
+    drop(opened);
     (Group { flow, calls }, returned)
+}
+
+/// A group whose calls are being made, until it is dropped.
+struct Opened<'a> {
+    flow: &'a Flow,
+    start: u64,
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        self.flow.close_group(self.start..self.flow.next());
+    }
 }
 
 /// Calls that are waited for, or cancelled, together. See [`group`].
@@ -73,8 +108,9 @@ impl Group {
     /// Waits until all calls of the group have ended.
     ///
     /// # Errors
-    /// The first failure of a call of the group; the program counts as told of all of them. What was cancelled has not
-    /// failed.
+    /// The first failure of a call of the group by which the others were cancelled
+    /// ([`OnFailure::CancelGroup`](crate::OnFailure::CancelGroup)), or else of any; the program counts as told of all of
+    /// them. What was cancelled has not failed.
     pub fn wait(&self) -> Result<(), Failure> {
         self.flow.wait_for(self.calls.clone())
     }

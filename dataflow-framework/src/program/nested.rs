@@ -10,7 +10,7 @@ use crate::{
     core::{CallId, Execution, Lack, Mark, NewCall, Step, TaskCall, VersionId, number_within},
     failure::{Failed, Failure},
     node::{Given, Report, Running, end},
-    options::Options,
+    options::{OnFailure, Options},
     value::Value,
 };
 
@@ -22,6 +22,8 @@ pub(super) struct Nested {
     running: Running,
     /// This execution of the task, once it does something, and who is told of it.
     begun: OnceCell<(Execution, Arc<dyn Report>)>,
+    /// The position of the last call with whose failure others of its group are given up.
+    gives_up: Cell<Option<u64>>,
     /// The mark of what it has done last.
     mark: Cell<Mark>,
     /// Handles that were dropped, of which that is told with the next step.
@@ -36,6 +38,7 @@ impl Nested {
         Self {
             running,
             mark: Cell::new(mark),
+            gives_up: Cell::new(None),
             begun: OnceCell::new(),
             dropped: RefCell::default(),
             is_over: Cell::new(false),
@@ -105,6 +108,9 @@ impl Nested {
             self.wait(Step::Wait(0..position - CALLS_AHEAD_MAX, false));
         }
         let NewCall { task, number, options, arguments, writes, refused, .. } = call;
+        if options.on_failure == OnFailure::CancelGroup {
+            self.gives_up.set(Some(position));
+        }
         let id = self.number(position);
         self.mark.set(self.mark.get().then_call(id, number, &arguments, writes));
         let refused = refused.map(|failure| failure.reason().to_owned());
@@ -174,6 +180,13 @@ impl Nested {
     fn wait(&self, step: Step) -> Given {
         self.step(step);
         self.running.wait(self.begun().0)
+    }
+
+    /// Tells that the calls at these positions are a group.
+    pub(super) fn has_group(&self, positions: Range<u64>) {
+        if self.gives_up.get().is_some_and(|last| last >= positions.start) {
+            self.step(Step::Group(positions));
+        }
     }
 
     pub(super) fn cancel(&self, positions: Range<u64>) {

@@ -1,0 +1,281 @@
+//! Groups of calls that are given up when one of them fails, if that was chosen for it ([`OnFailure::CancelGroup`]).
+//!
+//! A group is a range of what the program, or a task, does. It is *open* while its calls are made, and only known here
+//! as long as that, or some of them have not ended, and if there are calls for which it matters.
+//!
+//! Which calls had not begun when one failed depends on time. So it is recorded before anybody sees it, as for those that
+//! the program cancels itself; and when the program begins anew, these are cancelled, and no others.
+
+use std::{cmp::Reverse, collections::BTreeSet, ops::Range};
+
+use super::{
+    call::CallId,
+    fact::Fact,
+    graph::{Action, Graph},
+};
+use crate::{failure::Failure, options::OnFailure};
+
+/// The number of groups from which on those are sought that are over.
+const GROUPS_MIN: usize = 64;
+
+/// Groups of which calls may fail so that the others are given up; by positions in the order of the program, or of a
+/// task.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    /// Those whose calls are being made: where each begins, and whether it is given up.
+    open: Vec<(u64, bool)>,
+    /// The others: where they begin and end. Of two that begin together the outer one is first.
+    closed: BTreeSet<(u64, Reverse<u64>)>,
+    /// The last call with the failure of which a group is given up.
+    last: Option<u64>,
+    /// The number of closed ones from which on those are sought that are over.
+    many: usize,
+}
+
+/// A group that is given up.
+#[derive(Debug)]
+pub(super) enum Group {
+    OfProgram(Range<CallId>),
+    /// Of the task of this call.
+    OfTask(CallId, Range<u64>),
+}
+
+impl Groups {
+    /// Takes in that there is a call with the failure of which a group is given up.
+    pub(super) fn may_be_given_up(&mut self, position: u64) {
+        self.last = Some(position);
+    }
+
+    /// Returns the innermost group with a call, which is to be given up; `next` is the position of the next call. If it is
+    /// open, so are the calls that are made until it is closed.
+    fn of(&mut self, position: u64, next: u64) -> Option<Range<u64>> {
+        let before = self.closed.range(..(position + 1, Reverse(u64::MAX)));
+        let mut around = before.rev().map(|(start, Reverse(end))| *start..*end);
+        if let Some(closed) = around.find(|calls| position < calls.end) {
+            return Some(closed);
+        }
+        let (start, is_given_up) = self.open.iter_mut().rev().find(|(start, _)| *start <= position)?;
+        *is_given_up = true;
+        Some(*start..next)
+    }
+
+    /// Opens a group whose first call would have this position.
+    fn opens(&mut self, start: u64) {
+        self.open.push((start, false));
+    }
+
+    /// Closes the group that was opened last.
+    fn closes(&mut self, calls: &Range<u64>) {
+        self.open.pop();
+        self.adds(calls);
+    }
+
+    /// Returns whether calls that are made now belong to a group that is given up.
+    pub(super) fn are_given_up(&self) -> bool {
+        self.open.iter().any(|(_, is_given_up)| *is_given_up)
+    }
+
+    fn adds(&mut self, calls: &Range<u64>) {
+        if self.last.is_some_and(|last| last >= calls.start) {
+            self.closed.insert((calls.start, Reverse(calls.end)));
+        }
+    }
+
+    /// Forgets groups if there are many of which this says that they are over.
+    fn forgets(&mut self, is_over: impl Fn(Range<u64>) -> bool) {
+        if self.closed.len() >= self.many.max(GROUPS_MIN) {
+            self.closed.retain(|(start, Reverse(end))| !is_over(*start..*end));
+            self.many = 2 * self.closed.len();
+        }
+    }
+}
+
+impl Graph {
+    /// Tells that the program makes a group from its next call on.
+    pub(crate) fn opens_group(&mut self, start: CallId) {
+        self.groups.opens(start);
+    }
+
+    /// Tells that the program has made the calls of the group that it has begun last.
+    pub(crate) fn closes_group(&mut self, calls: Range<CallId>) {
+        self.groups.closes(&calls);
+        let Self { groups, calls: known, .. } = self;
+        groups.forgets(|calls| !known.any_unfinished(calls));
+    }
+
+    /// Tells that the task of a call has made the calls of a group.
+    pub(super) fn task_has_group(&mut self, parent: CallId, calls: Range<u64>) {
+        let nest = self.nest(parent);
+        nest.groups.adds(&calls);
+        let is_one = |failure: &Failure| failure.position().is_some_and(|at| calls.contains(&at));
+        if nest.failures.iter().any(|failure| failure.gives_group_up() && is_one(failure)) {
+            self.cancels(parent, calls);
+        }
+    }
+
+    /// Returns the group that is given up with the failure of a call, if that was chosen for it.
+    pub(super) fn group_to_give_up(&mut self, id: CallId, on_failure: OnFailure) -> Option<Group> {
+        if on_failure != OnFailure::CancelGroup {
+            return None;
+        }
+        let Some(within) = self.within(id) else {
+            let next = self.next();
+            return self.groups.of(id, next).map(Group::OfProgram);
+        };
+        let nest = self.nests.by_call.get_mut(&within.parent)?;
+        let calls = nest.groups.of(within.position, u64::MAX)?;
+        Some(Group::OfTask(within.parent, calls))
+    }
+
+    pub(super) fn gives_up(&mut self, group: Group) {
+        match group {
+            Group::OfProgram(calls) => self.gives_group_up(calls),
+            Group::OfTask(parent, calls) if self.nests.by_call.contains_key(&parent) => {
+                self.cancels(parent, calls);
+            }
+            Group::OfTask(..) => {}
+        }
+    }
+
+    /// Cancels the calls of a group that have not begun.
+    pub(super) fn gives_group_up(&mut self, calls: Range<CallId>) {
+        if !self.durable.is_on {
+            return self.cancel_all(calls);
+        }
+        let cancelled = self.begins_to_cancel(calls);
+        if !cancelled.is_empty() {
+            self.actions.push(Action::Record(Fact::Cancelled(cancelled)));
+        }
+    }
+}
+
+/// Returns the failure of which a group tells: rather one by which it was given up than another one, and of several the
+/// first.
+pub(crate) fn first_of<'a, K: Ord>(
+    failures: impl Iterator<Item = &'a Failure>,
+    position: impl Fn(&Failure) -> K,
+) -> Option<&'a Failure> {
+    failures.min_by_key(|failure| (!failure.gives_group_up(), position(failure)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            Argument, Capacity, Input, Member, Outcome,
+            graph_tests::{new_call, version},
+        },
+        Action, Fact, Graph, Groups,
+    };
+    use crate::{
+        failure::Failure,
+        options::{OnFailure, Options},
+    };
+
+    /// Makes a group of three calls, of which the first can begin, and the others wait for one that is not of the group.
+    fn makes_group(facts: &[Fact]) -> Graph {
+        let mut graph = Graph::new(true);
+        graph.records();
+        for fact in facts {
+            graph.recalls(fact.clone());
+        }
+        graph.joined(Member::HERE, Capacity::of_workers(2));
+        graph.call(0, new_call(vec![], 1, Options::DEFAULT));
+        graph.opens_group(1);
+        let options = Options { on_failure: OnFailure::CancelGroup, ..Options::DEFAULT };
+        graph.call(1, new_call(vec![], 1, options));
+        for id in 2..4 {
+            graph.call(id, new_call(vec![Argument::Read(version(0, 0))], 1, options));
+        }
+        graph.closes_group(1..4);
+        graph
+    }
+
+    fn recorded(graph: &mut Graph) -> Vec<Fact> {
+        let record = |action| match action {
+            Action::Record(fact) => Some(fact),
+            _ => None,
+        };
+        graph.actions().into_iter().filter_map(record).collect()
+    }
+
+    #[test]
+    fn what_is_given_up_is_recorded_and_nothing_else_is_given_up_anew() {
+        let mut graph = makes_group(&[]);
+        assert_eq!(recorded(&mut graph), []);
+        let failure = Failure::new("task", 1, "as it was told");
+        graph.ended(1, Member::HERE, Outcome::Failed(failure));
+        let failed = recorded(&mut graph);
+        assert_eq!(failed, [Fact::Failed { call: 1, reason: "as it was told".to_owned() }]);
+        graph.journalled(failed[0].clone());
+        let cancelled = recorded(&mut graph);
+        let [Fact::Cancelled(calls)] = &cancelled[..] else { panic!("it is recorded: {cancelled:?}") };
+        assert!(calls.iter().cloned().flatten().eq(2..4));
+        assert!(matches!(graph.want(version(3, 0)), Input::Awaited), "it is not recorded");
+        graph.journalled(cancelled[0].clone());
+        assert!(matches!(graph.want(version(3, 0)), Input::Failed(_)));
+        // It had not been recorded when the node of the program was lost.
+        let mut again = makes_group(&failed);
+        assert_eq!(recorded(&mut again), []);
+        assert!((2..4).all(|id| again.is_unfinished(id)));
+        let mut again = makes_group(&[failed[0].clone(), cancelled[0].clone()]);
+        assert_eq!(recorded(&mut again), []);
+        assert!(!again.is_unfinished(2) && !again.is_unfinished(3));
+    }
+
+    #[test]
+    fn a_call_belongs_to_the_innermost_group() {
+        let mut groups = Groups::default();
+        groups.opens(2);
+        groups.opens(4);
+        groups.may_be_given_up(5);
+        groups.closes(&(4..6));
+        groups.opens(6);
+        groups.may_be_given_up(6);
+        groups.closes(&(6..7));
+        assert_eq!(groups.of(1, 9), None);
+        assert_eq!(groups.of(5, 9), Some(4..6));
+        assert_eq!(groups.of(6, 9), Some(6..7));
+        assert!(!groups.are_given_up());
+        // The outer one is open still.
+        assert_eq!(groups.of(7, 9), Some(2..9));
+        assert!(groups.are_given_up());
+        groups.closes(&(2..10));
+        assert!(!groups.are_given_up());
+        assert_eq!(groups.of(3, 20), Some(2..10));
+        assert_eq!(groups.of(4, 20), Some(4..6));
+        assert_eq!(groups.of(10, 20), None);
+    }
+
+    #[test]
+    fn the_inner_of_two_that_begin_together_ends_first() {
+        let mut groups = Groups::default();
+        groups.opens(20);
+        groups.opens(20);
+        groups.may_be_given_up(20);
+        groups.closes(&(20..21));
+        assert_eq!(groups.of(20, 22), Some(20..21));
+        assert_eq!(groups.of(21, 22), Some(20..22));
+        groups.closes(&(20..23));
+        assert_eq!(groups.of(20, 30), Some(20..21));
+        assert_eq!(groups.of(22, 30), Some(20..23));
+    }
+
+    #[test]
+    fn groups_that_do_not_matter_are_forgotten() {
+        let mut groups = Groups::default();
+        for start in 0..1000 {
+            groups.opens(start);
+            groups.closes(&(start..start + 1));
+        }
+        assert!(groups.closed.is_empty());
+        for start in 1000..2000 {
+            groups.opens(start);
+            groups.may_be_given_up(start);
+            groups.closes(&(start..start + 1));
+            groups.forgets(|calls| calls.end < start);
+            assert!(groups.closed.len() <= 64, "{}", groups.closed.len());
+        }
+        assert_eq!(groups.of(1999, 2000), Some(1999..2000));
+    }
+}

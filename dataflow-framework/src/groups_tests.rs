@@ -1,0 +1,158 @@
+//! Groups that are given up when one of their calls fails.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use crate::{Data, Main, OnFailure, Program, TaskDef, Workflow, barrier, group, task, tasks};
+
+fn table() -> Vec<&'static TaskDef> {
+    tasks![check, plain, wait_for, count, checks].to_vec()
+}
+
+fn workflow(workers: usize) -> Workflow {
+    let workflow = Workflow::new(table()).expect("no two tasks have one name");
+    if workers == 0 { workflow.sequential() } else { workflow.workers(workers) }
+}
+
+fn checked(number: u64) -> Result<u64, String> {
+    if number.is_multiple_of(100) { Err(format!("{number} is round")) } else { Ok(number) }
+}
+
+#[task(on_failure = cancel_group)]
+fn check(number: u64) -> Result<u64, String> {
+    checked(number)
+}
+
+#[task]
+fn plain(number: u64) -> Result<u64, String> {
+    checked(number)
+}
+
+static GATE: Mutex<()> = Mutex::new(());
+
+#[task]
+fn wait_for(number: u64) -> u64 {
+    drop(GATE.lock());
+    number
+}
+
+static COUNTED: AtomicU64 = AtomicU64::new(0);
+
+#[task]
+fn count(after: &u64) -> u64 {
+    COUNTED.fetch_add(1, Relaxed);
+    *after
+}
+
+/// Makes a group that is given up, and returns of which failure it was told, and whether a call of it was cancelled.
+#[task]
+fn checks() -> (String, bool) {
+    let (calls, last) = group(|| {
+        let late = check(1);
+        check(100);
+        wait_for(1);
+        late
+    });
+    let failure = calls.wait().expect_err("one has failed");
+    (failure.reason().to_owned(), last.get().is_err())
+}
+
+#[test]
+fn the_others_of_a_group_are_cancelled_and_its_wait_tells_why() {
+    for workers in [1, 3] {
+        let ended = workflow(workers).run(|| {
+            let closed = GATE.lock().expect("nobody panics");
+            let (calls, (failed, raised, others)) = group(|| {
+                let failed = plain::with().priority(2).call(200);
+                let raised = check::with().priority(1).call(100);
+                let held = wait_for(7);
+                (failed, raised, (0..500).map(|_| count(&held)).collect::<Vec<_>>())
+            });
+            let other = wait_for(1);
+            raised.get().expect_err("it has failed");
+            // By now the others cannot begin any more.
+            drop(closed);
+            let failure = calls.wait().expect_err("two have failed");
+            assert_eq!((failure.task(), failure.reason()), ("check", "100 is round"));
+            assert_eq!(failed.get().expect_err("it has failed").reason(), "200 is round");
+            for other in others {
+                assert_eq!(other.get().expect_err("it is cancelled").reason(), "it was cancelled");
+            }
+            // What is not of the group is run.
+            other.get().map(|number| *number)
+        });
+        assert_eq!(ended.expect("the program was told of all failures"), 1);
+    }
+}
+
+#[test]
+fn what_is_made_after_the_failure_is_not_run() {
+    COUNTED.store(0, Relaxed);
+    let ended = workflow(0).run(|| {
+        let (outer, (inner, last)) = group(|| {
+            let before = count(&Data::new(1));
+            let inner = group(|| {
+                check(200);
+                count(&before)
+            });
+            // That is of the outer group, which goes on.
+            (inner.0, (count(&before), inner.1))
+        });
+        assert_eq!(outer.wait().expect_err("one has failed").reason(), "200 is round");
+        assert_eq!(inner.wait().expect_err("one has failed").reason(), "200 is round");
+        assert_eq!(*last.0.get()?, 1);
+        assert_eq!(last.1.get().expect_err("it was not run").reason(), "it was cancelled");
+        // After the groups nothing is given up.
+        count(&last.0).get().map(|number| *number)
+    });
+    assert_eq!(ended.expect("it was told of the failure"), 1);
+    assert_eq!(COUNTED.load(Relaxed), 3);
+}
+
+#[test]
+fn without_a_group_it_is_an_ordinary_failure() {
+    for workers in [0, 2] {
+        let ended = workflow(workers).run(|| {
+            let failed = plain::with().on_failure(OnFailure::CancelGroup).call(100);
+            let other = plain(1);
+            assert_eq!(barrier().expect_err("one has failed").reason(), "100 is round");
+            assert!(failed.get().is_err());
+            other.get().map(|number| *number)
+        });
+        assert_eq!(ended.expect("it was told of the failure"), 1);
+    }
+}
+
+/// A program with groups that are given up, in itself and in a task.
+struct Checks;
+
+impl Program for Checks {
+    type Arguments = ();
+    type Output = (String, String, u64);
+
+    fn tasks() -> Vec<&'static TaskDef> {
+        table()
+    }
+
+    fn run((): &()) -> Result<Self::Output, Box<dyn std::error::Error + Send + Sync>> {
+        let (_, after) = group(|| {
+            let first = check(1);
+            (0..50).for_each(|_| drop(count(&first)));
+            check(100);
+            first
+        });
+        let told = checks();
+        let first = *after.get()?;
+        let failure = barrier().expect_err("one has failed").reason().to_owned();
+        Ok((failure, told.0.get()?.clone(), first))
+    }
+}
+
+#[test]
+fn groups_of_several_nodes_and_of_tasks_are_given_up() {
+    let report = Main::<Checks>::job(()).nodes(3).run().expect("it runs");
+    let expected = ("100 is round".to_owned(), "100 is round".to_owned(), 1);
+    assert_eq!(Main::<Checks>::returned(&report).expect("it was told of the failures"), expected);
+}
