@@ -228,9 +228,22 @@ impl State {
         let (first, count) = (ops.first().map_or("nothing", Op::path).to_owned(), ops.len());
         self.note(format_args!("session {session} writes {count} {first}: {verdict}"));
         let Ok(answers) = answers else { return answers };
+        self.count_losses(&fired);
         self.see_written(session, &ops);
         self.append(Entry::Write(session, ops), &fired);
         Ok(answers)
+    }
+
+    /// Counts the members that are gone with their part in a job: by the end of their sessions, or by their own
+    /// word, such as that of a node that must not leave later.
+    fn count_losses(&mut self, fired: &Fired) {
+        let members = format!("{}/", self.invariants.facts.cluster.members());
+        let lost = |event: &WatchEvent| {
+            let WatchEvent::Deleted(path) = event else { return false };
+            let node = path.strip_prefix(&members).and_then(|name| name.parse().ok());
+            node.is_some_and(|node| self.invariants.facts.takes_part(node))
+        };
+        self.counts.members_lost += fired.iter().filter(|(_, event)| lost(event)).count() as u64;
     }
 
     fn see_written(&mut self, session: SessionId, ops: &[Op]) {
@@ -432,13 +445,7 @@ impl State {
     pub(super) fn commit_end(&mut self, session: SessionId) {
         self.note(format_args!("session {session} ends"));
         let fired = self.servers.tree.end_session(session);
-        let members = format!("{}/", self.invariants.facts.cluster.members());
-        let lost = |event: &WatchEvent| {
-            let WatchEvent::Deleted(path) = event else { return false };
-            let node = path.strip_prefix(&members).and_then(|name| name.parse().ok());
-            node.is_some_and(|node| self.invariants.facts.takes_part(node))
-        };
-        self.counts.members_lost += fired.iter().filter(|(_, event)| lost(event)).count() as u64;
+        self.count_losses(&fired);
         self.see_written(session, &[]);
         self.append(Entry::End(session), &fired);
     }
