@@ -124,6 +124,8 @@ pub(super) struct Call {
     pub(super) failures: u32,
     /// How many members were lost to which it was assigned.
     pub(super) deaths: u32,
+    /// Whether it runs since an earlier run of the program.
+    pub(super) is_earlier: bool,
     /// What it may change in place where it runs: that counts no more as there.
     pub(super) taken: Vec<VersionId>,
 }

@@ -96,7 +96,7 @@ impl Graph {
         }
         let Some(call) = self.calls.get_mut(&id).filter(|call| call.mark == mark) else { return };
         if matches!(call.state, CallState::Inputs(_) | CallState::Worker) {
-            call.state = CallState::Runs(member);
+            (call.state, call.is_earlier) = (CallState::Runs(member), true);
             self.occupies(id, member);
         }
     }

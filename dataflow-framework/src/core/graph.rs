@@ -224,6 +224,7 @@ impl Graph {
             state: CallState::Inputs(0),
             failures: 0,
             deaths: 0,
+            is_earlier: false,
             taken: Vec::new(),
         };
         // What one merges whose parts are not decided is known later.
@@ -291,7 +292,8 @@ impl Graph {
         let Some(member) = early.as_ref().map(|(member, _)| *member).or(runs_on) else {
             return self.begins_again(id);
         };
-        self.calls.get_mut(&id).expect("it was made").state = CallState::Runs(member);
+        let call = self.calls.get_mut(&id).expect("it was made");
+        (call.state, call.is_earlier) = (CallState::Runs(member), true);
         self.occupies(id, member);
         if let Some((_, outcome)) = early {
             self.ended(id, member, outcome);
@@ -669,7 +671,7 @@ impl Graph {
             }
         }
         let call = self.calls.get_mut(&id).expect("it is unfinished");
-        (call.state, call.taken) = (CallState::Runs(member), taken);
+        (call.state, call.is_earlier, call.taken) = (CallState::Runs(member), false, taken);
         self.observed.of(task).moved_bytes += moved_bytes;
         let reader = None;
         let assignment =

@@ -182,3 +182,24 @@ fn what_is_left_of_a_task_that_has_ended_and_was_run_again_is_forgotten() {
     again.step(THERE, execution, Step::Get(held.version), None);
     assert_eq!(assigned(&mut again), [(child, THERE)]);
 }
+
+#[test]
+fn a_call_that_was_assigned_anew_is_not_given_back_with_the_one_of_before() {
+    let mut first = graph();
+    call(&mut first, 0, &[]);
+    let mark = first.versions[&version(0, 0)].mark;
+    let mut graph = graph();
+    // It was told late that it runs there.
+    call(&mut graph, 0, &[]);
+    assert_eq!(assigned(&mut graph), [(0, THERE)]);
+    graph.runs(THERE, 0, mark);
+    graph.returned(0, THERE, &[]);
+    assert_eq!(assigned(&mut graph), [], "it is still to run there");
+    // Another one was told before it was made.
+    let mut in_time = self::graph();
+    in_time.runs(THERE, 0, mark);
+    call(&mut in_time, 0, &[]);
+    assert_eq!(assigned(&mut in_time), []);
+    in_time.returned(0, THERE, &[]);
+    assert_eq!(assigned(&mut in_time), [(0, THERE)]);
+}

@@ -185,11 +185,16 @@ impl Graph {
         }
     }
 
-    /// Takes back a call that was assigned to a member, which has not begun it and leaves. `unchanged` are the versions
-    /// that it would have changed in place, with their sizes.
+    /// Takes back a call that was assigned to a member, which has not begun it and leaves; or one that it runs since an
+    /// earlier run of the program, and has to be run again. `unchanged` are the versions that it would have changed in
+    /// place, with their sizes.
     pub(crate) fn returned(&mut self, id: CallId, member: Member, unchanged: &[(VersionId, u64)]) {
         if !self.runs_on(id, member) {
             return self.runs_no_more(member, id);
+        }
+        if !self.calls[&id].is_earlier && !self.members.is_leaving(member) {
+            // It tells of one of before, but runs it also for this run of the program.
+            return;
         }
         self.gives_worker_back(id, member);
         for (version, bytes) in unchanged {

@@ -55,6 +55,7 @@ impl Graph {
             state: CallState::Inputs(0),
             failures: 0,
             deaths: 0,
+            is_earlier: false,
             taken: Vec::new(),
         };
         self.calls.insert(id, call);
