@@ -158,6 +158,21 @@ impl Graph {
         Some(earlier)
     }
 
+    /// Takes in that a call that is made now has ended in an earlier run.
+    pub(super) fn has_ended_before(&mut self, id: CallId) {
+        let call = self.calls.get_mut(&id).expect("it was made");
+        call.state = CallState::Done;
+        let (origin, writes) = (call.origin, call.writes);
+        if let Origin::Program = origin {
+            // If it runs again, its task makes its calls anew.
+            self.earlier_is_over(id);
+        }
+        self.cuts_lineage(id);
+        if writes == 0 {
+            self.forget_call(id);
+        }
+    }
+
     /// Forgets what was told of calls within one of the program that has ended: they are not made again.
     pub(super) fn earlier_is_over(&mut self, root: CallId) {
         for call in self.nests.earlier.remove(&root).into_iter().flatten() {
@@ -166,6 +181,10 @@ impl Graph {
                     self.members.ended(member, Demand::NONE);
                 }
                 self.forget_copies(call, earlier);
+            }
+            let early = self.durable.early.remove(&call);
+            if let Some((member, Outcome::Durable { bytes, .. } | Outcome::Ignored { bytes, .. })) = early {
+                self.is_not_for_ever(call, member, bytes.len());
             }
         }
     }

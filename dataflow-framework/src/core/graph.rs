@@ -259,16 +259,7 @@ impl Graph {
         self.calls.insert(id, call);
         self.levels.made();
         if is_over {
-            self.calls.get_mut(&id).expect("it was added").state = CallState::Done;
-            self.cuts_lineage(id);
-            if let Origin::Program = origin {
-                // If it runs again, its task makes its calls anew.
-                self.earlier_is_over(id);
-            }
-            if writes == 0 {
-                self.forget_call(id);
-            }
-            return;
+            return self.has_ended_before(id);
         }
         self.unfinished += 1;
         self.child_begins(id);
