@@ -5,7 +5,7 @@ use super::{
     graph::{Action, Graph},
     members::Member,
     nested::{Nest, Origin},
-    version::{Copies, State, VersionId},
+    version::{Copies, State, Version, VersionId},
 };
 
 impl Graph {
@@ -52,7 +52,7 @@ impl Graph {
         let gone = gone.into_iter().filter(|version| matches!(self.versions[version].state, State::Gone));
         let gone: Vec<_> = gone.collect();
         if !gone.is_empty() {
-            return gone.into_iter().for_each(|version| self.make_again(version));
+            return self.has_made_again(id, &gone);
         }
         let reason = self.untold(id);
         if reason.is_none() && !self.are_named(id, &handed_on) {
@@ -73,6 +73,17 @@ impl Graph {
         self.members.took(ns);
         self.hand_on(id, &handed_on);
         self.written(id, member, &bytes);
+    }
+
+    /// Has versions made again that a task hands on. What stands in the journal is there at once, so no call ends for it.
+    fn has_made_again(&mut self, id: CallId, gone: &[VersionId]) {
+        for version in gone {
+            self.make_again(*version);
+        }
+        let is_present = |version| self.versions.get(version).is_some_and(Version::is_present);
+        if gone.iter().all(is_present) {
+            self.completes(id);
+        }
     }
 
     /// Has what a task hands on named as what its call writes. Returns whether that is done everywhere: whoever asks a

@@ -180,3 +180,25 @@ fn calls_of_tasks_are_recorded_among_the_others() {
     let [task] = &summary.tasks[..] else { panic!("what waits is no task: {summary:?}") };
     assert_eq!((task.running, task.waiting), (2, 2));
 }
+
+#[test]
+fn what_a_task_hands_on_is_taken_from_the_journal_if_it_is_lost() {
+    let mut graph = graph([Capacity::of_workers(1), Capacity::of_workers(1)], Options::DEFAULT);
+    graph.records();
+    step(&mut graph, calls(0, &[], Options { effect: true, ..Options::DEFAULT }));
+    assert_eq!(assigned(&mut graph), [(child(0), OTHER)]);
+    let values = Some(vec![b"abc".to_vec()]);
+    graph.ended(child(0), OTHER, Outcome::Durable { bytes: vec![3], ns: 1_000_000, values });
+    let mut recorded = graph.actions().into_iter().filter_map(|action| match action {
+        Action::Record(fact) => Some(fact),
+        _ => None,
+    });
+    let fact = recorded.next().expect("nobody sees its end before");
+    graph.lost(OTHER);
+    step(&mut graph, Step::HandOn(vec![(0, made(0))]));
+    written(&mut graph, PARENT.call, Member::HERE);
+    assert!(graph.is_unfinished(PARENT.call));
+    graph.journalled(fact);
+    assert!(!graph.is_unfinished(PARENT.call), "it waits for nothing any more");
+    assert!(graph.versions[&version(PARENT.call, 0)].is_with(Member::HERE));
+}
