@@ -1,58 +1,26 @@
 //! Tasks that call tasks, made by chance: on members that join and are lost, of a program that begins anew in the
 //! middle, against their sequential run.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    hash::{DefaultHasher, Hash, Hasher},
-};
+mod journal;
+mod script;
+mod task;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 
+use self::{
+    journal::Book,
+    script::{KINDS, Lacking, MEMORY, ONCE, Script, options, pick, scripts, sequential},
+    task::{Now, Running},
+};
 use super::{
     Action, Answer, Argument, Assignment, CallId, Capacity, Demand, Execution, Graph, Held, History, Input,
-    Mark, Member, NewCall, Outcome, Source, Step, TaskCall, Unfit, VersionId,
+    Mark, Member, Outcome, Source, Step, Unfit, VersionId,
     call::CallState,
     graph_tests::{new_call, version},
     lineage::DEATHS_MAX,
-    number_within,
 };
-use crate::{failure::Failure, options::Options};
-
-/// The number of kinds of tasks. A task calls those of lower numbers.
-const KINDS: usize = 6;
-
-/// The memory of a member.
-const MEMORY: u64 = 8;
-
-/// Returns what the calls of a task demand: some take all workers of a member, or all its memory.
-fn options(kind: usize) -> Options {
-    match kind {
-        1 => Options { cores: 2, ..Options::DEFAULT },
-        2 => Options { spread: true, ..Options::DEFAULT },
-        3 => Options { memory: MEMORY, ..Options::DEFAULT },
-        4 => Options { everywhere: true, ..Options::DEFAULT },
-        _ => Options::DEFAULT,
-    }
-}
-
-/// What a task does, one after another.
-#[derive(Debug, Clone)]
-struct Script {
-    acts: Vec<Act>,
-    /// Which of its handles it hands on, if it has any, instead of a result of its own.
-    hands_on: Option<Index>,
-    fails: bool,
-}
-
-#[derive(Debug, Clone)]
-enum Act {
-    Bring(u64),
-    Call { kind: Index, reads: Vec<Index> },
-    Get(Index),
-    Drop(Index),
-    Wait,
-    CancelNone,
-}
 
 /// What happens.
 #[derive(Debug, Clone)]
@@ -71,23 +39,10 @@ enum Event {
     Trouble(Index),
     Lose(Index),
     Remember,
+    /// What is to be written to the journal is.
+    Write,
     /// The member of the program is lost, and the program begins anew on another one.
     Restart(Index),
-}
-
-fn scripts() -> impl Strategy<Value = Vec<Script>> {
-    let index = any::<Index>;
-    let act = prop_oneof![
-        1 => any::<u64>().prop_map(Act::Bring),
-        4 => (index(), vec(index(), 0..3)).prop_map(|(kind, reads)| Act::Call { kind, reads }),
-        2 => index().prop_map(Act::Get),
-        1 => index().prop_map(Act::Drop),
-        1 => Just(Act::Wait),
-        1 => Just(Act::CancelNone),
-    ];
-    let script = (vec(act, 0..6), prop::option::of(index()), 0..40)
-        .prop_map(|(acts, hands_on, fails)| Script { acts, hands_on, fails: fails == 0 });
-    vec(script, KINDS)
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -100,80 +55,20 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => index().prop_map(Event::Trouble),
         1 => index().prop_map(Event::Lose),
         1 => Just(Event::Remember),
+        2 => Just(Event::Write),
         1 => index().prop_map(Event::Restart),
     ];
     vec(event, 0..150)
-}
-
-fn hash(what: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Returns what a task writes; `None` if it fails.
-fn sequential(scripts: &[Script], kind: usize, inputs: &[u64]) -> Option<u64> {
-    let script = &scripts[kind];
-    let (mut handles, mut got) = (Vec::new(), Vec::new());
-    for act in &script.acts {
-        match act {
-            Act::Bring(value) => handles.push(*value),
-            Act::Call { kind: of, reads } if kind > 0 => {
-                let reads: Vec<u64> = reads.iter().filter_map(|read| pick(&handles, *read)).collect();
-                handles.push(sequential(scripts, of.index(kind), &reads)?);
-            }
-            Act::Get(which) => got.extend(pick(&handles, *which)),
-            Act::Drop(which) if !handles.is_empty() => {
-                handles.swap_remove(which.index(handles.len()));
-            }
-            Act::Call { .. } | Act::Drop(_) | Act::Wait | Act::CancelNone => {}
-        }
-    }
-    if script.fails {
-        return None;
-    }
-    let own = hash((kind, inputs, got));
-    Some(script.hands_on.and_then(|which| pick(&handles, which)).unwrap_or(own))
-}
-
-fn pick<T: Copy>(from: &[T], which: Index) -> Option<T> {
-    (!from.is_empty()).then(|| from[which.index(from.len())])
-}
-
-/// A task that runs.
-struct Running {
-    member: Member,
-    assignment: Assignment,
-    kind: usize,
-    inputs: Vec<u64>,
-    execution: Execution,
-    /// The number of acts that were done.
-    done: usize,
-    /// The position of what it does next among its calls and data.
-    position: u64,
-    mark: Mark,
-    handles: Vec<VersionId>,
-    got: Vec<u64>,
-    /// Whether it has done anything that the graph was told of.
-    has_begun: bool,
-    now: Now,
-    is_earlier: bool,
-}
-
-/// Whether a task goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Now {
-    GoesOn,
-    Waits,
-    /// It was told of a failure.
-    Fails,
 }
 
 struct Run {
     scripts: Vec<Script>,
     graph: Graph,
     next: CallId,
-    values: Vec<Option<u64>>,
+    /// The calls of the program: their kinds, and which of those before they read.
+    calls: Vec<(usize, Vec<usize>)>,
+    /// What they write, as far as that is known.
+    values: Vec<Result<u64, Lacking>>,
     handles: Vec<VersionId>,
     stores: BTreeMap<Member, BTreeMap<VersionId, (u64, Mark)>>,
     running: Vec<Running>,
@@ -181,18 +76,22 @@ struct Run {
     memory: History,
     members: u32,
     executions: u64,
-    /// The calls that have run to their end, by their numbers, in the present run of the program.
-    ended: BTreeSet<CallId>,
     /// The calls that could not run on a member.
     troubled: BTreeSet<CallId>,
+    book: Book,
 }
 
 impl Run {
-    fn new(scripts: Vec<Script>, has_losses: bool) -> Self {
+    fn new(mut scripts: Vec<Script>, has_losses: bool, has_journal: bool) -> Self {
+        if has_journal {
+            // What is not run a second time calls no tasks.
+            scripts[ONCE].acts.clear();
+        }
         let mut run = Self {
             scripts,
             graph: Graph::new(has_losses),
             next: 0,
+            calls: Vec::new(),
             values: Vec::new(),
             handles: Vec::new(),
             stores: BTreeMap::new(),
@@ -201,9 +100,10 @@ impl Run {
             memory: History::default(),
             members: 0,
             executions: 0,
-            ended: BTreeSet::new(),
             troubled: BTreeSet::new(),
+            book: Book::new(has_journal),
         };
+        run.book.begins(&mut run.graph);
         run.join();
         run
     }
@@ -215,7 +115,14 @@ impl Run {
         self.graph.joined(member, Capacity { memory: MEMORY, ..Capacity::of_workers(2) });
     }
 
+    fn put(&mut self, member: Member, version: VersionId, value: (u64, Mark)) {
+        self.stores.get_mut(&member).expect("it is there").insert(version, value);
+    }
+
     fn happens(&mut self, event: &Event, has_losses: bool) {
+        if self.graph.fatal().is_some() {
+            return;
+        }
         match event {
             Event::Call { kind, reads } => {
                 self.log.push(event.clone());
@@ -241,10 +148,12 @@ impl Run {
                 if let Some(member) = pick(&others, *which).filter(|member| self.may_be_lost(*member)) {
                     self.stores.remove(&member);
                     self.running.retain(|running| running.member != member);
+                    self.book.is_lost(member);
                     self.graph.lost(member);
                 }
             }
             Event::Remember => self.memory.add(self.graph.take_news()),
+            Event::Write => self.book.writes(&mut self.graph),
             Event::Restart(here) if has_losses => self.restart(*here),
             Event::Lose(_) | Event::Restart(_) => {}
         }
@@ -261,7 +170,7 @@ impl Run {
     /// Has a call not run to its end on its member, if it may run on another one; once for each.
     fn is_in_trouble(&mut self, which: Index) {
         let may = |task: &Running| {
-            let has_demands = Demand::of(&options(task.kind)) != Demand::NONE;
+            let has_demands = Demand::of(&options(task.kind, self.book.is_kept)) != Demand::NONE;
             let is_new = !self.troubled.contains(&task.assignment.call);
             is_new && !has_demands && !task.is_earlier && self.stores.len() > 1
         };
@@ -282,14 +191,14 @@ impl Run {
             .filter(|_| !self.handles.is_empty())
             .map(|read| read.index(self.handles.len()))
             .collect();
-        let inputs: Option<Vec<u64>> = reads.iter().map(|read| self.values[*read]).collect();
-        self.values.push(inputs.and_then(|inputs| sequential(&self.scripts, kind, &inputs)));
+        self.calls.push((kind, reads.clone()));
+        self.values.push(Err(Lacking::Unseen));
         let id = self.next;
         self.next += 1;
         let reads = reads.into_iter().map(|read| self.handles[read]).collect();
         let arguments =
             vec![Argument::Copied(vec![u8::try_from(kind).expect("they are few")]), Argument::ReadAll(reads)];
-        self.graph.call(id, new_call(arguments, 1, options(kind)));
+        self.graph.call(id, new_call(arguments, 1, options(kind, self.book.is_kept)));
         self.handles.push(version(id, 0));
     }
 
@@ -298,6 +207,9 @@ impl Run {
         let input = loop {
             let input = self.graph.want(handle);
             self.perform();
+            if self.graph.fatal().is_some() {
+                return;
+            }
             if !matches!(input, Input::Awaited) {
                 break input;
             }
@@ -306,20 +218,42 @@ impl Run {
             }
         };
         self.graph.unwant(handle);
-        match (input, self.values[which]) {
-            (Input::Here, Some(value)) => assert_eq!(self.stores[&Member::HERE][&handle].0, value),
-            (Input::Failed(_), None) => {}
-            (input, value) => panic!("{handle:?} is {input:?}, and should be {value:?}"),
+        let value = matches!(input, Input::Here).then(|| self.stores[&Member::HERE][&handle].0);
+        if let Some(value) = value {
+            self.book.sees(handle, value);
+        }
+        match (input, self.expected(which)) {
+            (Input::Here, Ok(expected)) => assert_eq!(value, Some(expected)),
+            (Input::Failed(_), Err(Lacking::Failed)) | (_, Err(Lacking::Unseen)) => {}
+            (input, expected) => panic!("{handle:?} is {input:?}, and should be {expected:?}"),
         }
     }
 
+    /// Returns what a call of the program writes.
+    fn expected(&mut self, which: usize) -> Result<u64, Lacking> {
+        for at in 0..=which {
+            if self.values[at] != Err(Lacking::Unseen) {
+                continue;
+            }
+            let (kind, reads) = &self.calls[at];
+            let inputs: Result<Vec<u64>, _> = reads.iter().map(|read| self.values[*read]).collect();
+            let call = (at as CallId, *kind);
+            self.values[at] =
+                inputs.and_then(|inputs| sequential(&self.scripts, call, &inputs, self.book.seen()));
+        }
+        self.values[which]
+    }
+
     fn goes_on_anywhere(&mut self) {
-        let at = self
-            .running
-            .iter()
-            .position(|running| running.now != Now::Waits)
-            .expect("nothing goes on any more");
-        self.goes_on(at);
+        if self.graph.fatal().is_some() {
+            return;
+        }
+        if let Some(at) = self.running.iter().position(|running| running.now != Now::Waits) {
+            self.goes_on(at);
+        } else {
+            assert!(!self.book.waiting.is_empty(), "nothing goes on any more");
+            self.book.writes(&mut self.graph);
+        }
         self.perform();
         self.check();
     }
@@ -327,6 +261,7 @@ impl Run {
     /// Begins the program anew on one of the members that are left, or on a new one.
     fn restart(&mut self, here: Index) {
         self.stores.remove(&Member::HERE);
+        self.book.is_interrupted(here.index(self.book.waiting.len() + 1));
         // Tasks that have made calls end; what has not begun is dropped, in this case every third call.
         let running = std::mem::take(&mut self.running).into_iter().enumerate();
         let (running, dropped): (Vec<_>, Vec<_>) =
@@ -339,15 +274,17 @@ impl Run {
             survivors.rotate_left(here.index(count));
         }
         self.graph = Graph::new(true);
+        self.book.begins(&mut self.graph);
         self.graph.remembers(self.memory.clone());
         (self.members, self.next) = (0, 0);
         self.handles.clear();
+        self.calls.clear();
         self.values.clear();
-        self.ended.clear();
         if survivors.is_empty() {
             self.join();
         }
         let mut running: Vec<_> = running.into_iter().map(|(_, running)| running).collect();
+        let mut unseen = self.book.take_unseen();
         for survivor in survivors {
             let member = Member(self.members);
             self.join();
@@ -360,123 +297,16 @@ impl Run {
                 self.graph.runs(member, task.assignment.call, task.assignment.mark);
                 self.running.push(Running { member, is_earlier: true, ..task });
             }
+            for (_, call, mark, outcome) in unseen.extract_if(.., |(of, ..)| *of == survivor) {
+                self.graph.runs(member, call, mark);
+                self.graph.ended(call, member, outcome.clone());
+                self.book.ends(member, call, mark, outcome);
+            }
         }
         for event in std::mem::take(&mut self.log) {
             self.happens(&event, true);
         }
         assert_eq!(self.graph.divergence(), None);
-    }
-
-    /// Lets a task do what it does next.
-    fn goes_on(&mut self, at: usize) {
-        let script = self.scripts[self.running[at].kind].clone();
-        let task = &mut self.running[at];
-        let act = script.acts.get(task.done).filter(|_| task.now != Now::Fails);
-        task.done += 1;
-        match act {
-            Some(act) => self.acts(at, act.clone()),
-            None => self.ends(at, &script),
-        }
-    }
-
-    fn acts(&mut self, at: usize, act: Act) {
-        let task = &mut self.running[at];
-        let which = |which: Index| pick(&task.handles, which);
-        match act {
-            Act::Bring(value) => {
-                let (id, position) = task.number();
-                task.mark = task.mark.then_data(id, value);
-                task.handles.push(version(id, 0));
-                let (member, mark) = (task.member, task.mark);
-                if task.is_earlier {
-                    // It is not told of any more, so it is not kept.
-                    return self.step(at, Step::Begin);
-                }
-                self.stores.get_mut(&member).expect("it runs there").insert(version(id, 0), (value, mark));
-                self.step(at, Step::Bring { position, bytes: 8, content: value });
-            }
-            Act::Call { kind, reads } if task.kind > 0 => {
-                let reads: Vec<_> = reads.into_iter().filter_map(which).collect();
-                let kind = kind.index(task.kind);
-                let options = options(kind);
-                let kind = u8::try_from(kind).expect("they are few");
-                let arguments = vec![Argument::Copied(vec![kind]), Argument::ReadAll(reads)];
-                let (id, position) = task.number();
-                task.mark = task.mark.then_call(id, 0, &arguments, 1);
-                task.handles.push(version(id, 0));
-                let NewCall { task, .. } = new_call(Vec::new(), 0, options);
-                let task = Some(task);
-                let call =
-                    TaskCall { position, number: 0, task, options, arguments, writes: 1, refused: None };
-                self.step(at, Step::Call(call, Vec::new()));
-            }
-            Act::Get(index) => {
-                if let Some(version) = which(index) {
-                    task.now = Now::Waits;
-                    self.step(at, Step::Get(version));
-                }
-            }
-            Act::Drop(index) if !task.handles.is_empty() => {
-                let version = task.handles.swap_remove(index.index(task.handles.len()));
-                self.step(at, Step::Release(version));
-            }
-            Act::Wait => {
-                task.now = Now::Waits;
-                let position = task.position;
-                self.step(at, Step::Wait(0..position, true));
-            }
-            Act::CancelNone => self.step(at, Step::Cancel(0..0)),
-            Act::Call { .. } | Act::Drop(_) => {}
-        }
-    }
-
-    fn step(&mut self, at: usize, step: Step) {
-        let task = &mut self.running[at];
-        if task.is_earlier {
-            // It makes calls in a run of which nobody knows them: it is run again.
-            let task = self.running.swap_remove(at);
-            return self.graph.returned(task.assignment.call, task.member, &[]);
-        }
-        let (member, execution) = (task.member, task.execution);
-        if !std::mem::replace(&mut task.has_begun, true) {
-            self.graph.step(member, execution, Step::Begin, None);
-        }
-        self.graph.step(member, execution, step, None);
-    }
-
-    fn ends(&mut self, at: usize, script: &Script) {
-        let task = &self.running[at];
-        let (member, has_begun) = (task.member, task.has_begun);
-        let Assignment { call, mark, .. } = task.assignment;
-        let mut handed_on = script.hands_on.and_then(|which| pick(&task.handles, which));
-        let succeeds = !script.fails && task.now != Now::Fails;
-        if has_begun && succeeds && handed_on.is_none() {
-            // Nobody may see it before the calls of the task have ended.
-            let own = hash((task.kind, &task.inputs[..], &task.got));
-            self.acts(at, Act::Bring(own));
-            handed_on = self.running[at].handles.last().copied();
-        }
-        if has_begun
-            && succeeds
-            && let Some(version) = handed_on
-        {
-            self.step(at, Step::HandOn(vec![(0, version)]));
-        }
-        let task = self.running.swap_remove(at);
-        if script.fails || task.now == Now::Fails {
-            let failure = Failure::new("task", call, "as it was told");
-            return self.graph.ended(call, member, Outcome::Failed(failure));
-        }
-        if handed_on.is_none() {
-            let value = hash((task.kind, &task.inputs[..], &task.got));
-            self.stores.get_mut(&member).expect("it runs there").insert(version(call, 0), (value, mark));
-            if task.is_earlier {
-                self.graph.holds(member, Held { version: version(call, 0), mark, bytes: 8 });
-            }
-        }
-        assert!(handed_on.is_none() || has_begun);
-        self.ended.insert(call);
-        self.graph.ended(call, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
     }
 
     /// Does what is to be done, and checks that it can be.
@@ -498,11 +328,16 @@ impl Run {
                 if let Some(store) = self.stores.get_mut(&member) {
                     store.remove(&version);
                 }
+                self.book.is_forgotten(member, version);
             }
             Action::Bring(source) | Action::Copy(Member::HERE, source) => self.copy(Member::HERE, &source),
             Action::Copy(member, source) => self.copy(member, &source),
             Action::LetGo(_) | Action::Preserve { .. } => unreachable!("none leaves"),
-            Action::Record(_) | Action::Restore { .. } => unreachable!("there is no journal"),
+            Action::Record(fact) => self.book.waiting.push(fact),
+            Action::Restore { version, mark, value } => {
+                let value = u64::from_le_bytes((*value).try_into().expect("it is a number"));
+                self.put(Member::HERE, version, (value, mark));
+            }
             Action::Assign(member, assignment) => self.begin(member, assignment),
             Action::Alias(member, from, to, mark) => {
                 if let Some(store) = self.stores.get_mut(&member) {
@@ -562,6 +397,9 @@ impl Run {
         let inputs: Vec<u64> = reads
             .map(|read| store.get(read).unwrap_or_else(|| panic!("{read:?} is not with {member:?}")).0)
             .collect();
+        for (read, input) in assignment.arguments.iter().flat_map(Argument::versions).zip(&inputs) {
+            self.book.sees(*read, *input);
+        }
         if let Some(execution) = assignment.reader {
             let task = self.running.iter_mut().find(|task| task.execution == execution);
             if let Some(task) = task {
@@ -574,6 +412,7 @@ impl Run {
         let Argument::Copied(kind) = &assignment.arguments[0] else { panic!("the first one is its kind") };
         let kind = usize::from(kind[0]);
         assert!(self.graph.is_unfinished(assignment.call));
+        self.book.is_assigned(assignment.call, assignment.manner.once_token.is_some());
         self.executions += 1;
         let execution = Execution { call: assignment.call, number: self.executions };
         self.running.push(Running {
@@ -608,34 +447,33 @@ impl Run {
     }
 }
 
-impl Running {
-    /// Returns the number of what it does next, and its position.
-    fn number(&mut self) -> (CallId, u64) {
-        let position = self.position;
-        self.position += 1;
-        (number_within(self.assignment.call, self.assignment.tries, position), position)
-    }
-}
-
-fn run(scripts: Vec<Script>, events: &[Event], has_losses: bool) {
-    let mut run = Run::new(scripts, has_losses);
+fn run(scripts: Vec<Script>, events: &[Event], has_losses: bool, has_journal: bool) {
+    let mut run = Run::new(scripts, has_losses, has_journal);
     for event in events {
         run.happens(event, has_losses);
     }
     for which in 0..run.handles.len() {
         run.get(which);
     }
-    while run.graph.unfinished() > 0 {
+    while run.graph.unfinished() > 0 && run.graph.fatal().is_none() {
         run.goes_on_anywhere();
+    }
+    if run.book.has_lost(&run.graph) {
+        return;
     }
     for handle in run.handles.clone() {
         run.graph.release(handle);
     }
     run.perform();
-    assert!(run.graph.is_empty(), "{:?} {:?}", run.graph.calls, run.graph.versions);
+    // But for what can neither be made again nor restored.
+    let graph = &run.graph;
+    let is_left = |call: CallId| !graph.is_precious(version(call, 0));
+    let is_any_left = graph.versions.keys().any(|version| is_left(version.call))
+        || graph.calls.iter().any(|(call, _)| is_left(call));
+    assert!(graph.is_empty() || !is_any_left, "{:?} {:?}", graph.calls, graph.versions);
     for (member, store) in &mut run.stores {
         // What the program has read is kept for the case that it begins anew.
-        store.retain(|version, _| !run.graph.kept.has(*version, *member));
+        store.retain(|version, _| !run.graph.kept.has(*version, *member) && !run.graph.is_precious(*version));
         assert!(store.is_empty(), "{member:?} keeps {store:?}");
     }
 }
@@ -643,11 +481,16 @@ fn run(scripts: Vec<Script>, events: &[Event], has_losses: bool) {
 proptest! {
     #[test]
     fn tasks_that_call_tasks_end_as_in_their_sequential_run(scripts in scripts(), events in events()) {
-        run(scripts, &events, false);
+        run(scripts, &events, false, false);
     }
 
     #[test]
     fn losses_of_members_change_nothing_for_them(scripts in scripts(), events in events()) {
-        run(scripts, &events, true);
+        run(scripts, &events, true, false);
+    }
+
+    #[test]
+    fn what_they_call_and_is_recorded_has_one_outcome(scripts in scripts(), events in events()) {
+        run(scripts, &events, true, true);
     }
 }
