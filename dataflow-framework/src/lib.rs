@@ -112,6 +112,8 @@ mod workflows {}
 #[cfg(test)]
 mod any_order_tests;
 #[cfg(test)]
+mod commute_tests;
+#[cfg(test)]
 mod constraints_tests;
 #[cfg(test)]
 mod declaring_tests;
@@ -139,8 +141,8 @@ pub use self::{
     node::{once_token, set_store, time_left},
     options::{OnFailure, Options},
     program::{
-        Data, Group, Observe, Reduction, Ref, RefMut, Workflow, WorkflowError, barrier, group, reduce,
-        surroundings as flow, wait_any,
+        Data, Group, Observe, Reduction, Ref, RefMut, Workflow, WorkflowError, barrier, commute, group,
+        reduce, surroundings as flow, wait_any,
     },
     task::{TaskDef, Tasks, TwoOfOneName},
     value::Datum,

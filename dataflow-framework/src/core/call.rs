@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    mark::Mark, members::Member, nested::Origin, reducing::Merge, trouble::Unfit, version::VersionId,
+    commuting::Commute, mark::Mark, members::Member, nested::Origin, reducing::Merge, trouble::Unfit,
+    version::VersionId,
 };
 use crate::{failure::Failure, options::Options, task::TaskDef};
 
@@ -49,6 +50,8 @@ pub(crate) struct NewCall {
     pub(crate) refused: Option<Failure>,
     /// There if it is one of a reduction in any order.
     pub(crate) merge: Option<Merge>,
+    /// There if it updates data in any order, with others.
+    pub(crate) commute: Option<Commute>,
 }
 
 /// How a call has ended.

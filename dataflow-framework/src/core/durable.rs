@@ -178,6 +178,7 @@ impl Graph {
         match fact {
             Fact::Ended(Ended { call, mark, values }) => self.is_durable_now(call, mark, values),
             Fact::Merged { call, parts } => self.merge_is_recorded(call, parts),
+            Fact::Commuted { call, with } => self.turn_is_recorded(call, with),
             _ => {}
         }
         for id in calls {

@@ -23,6 +23,8 @@ pub(crate) enum Fact {
     Kept { version: VersionId, mark: Mark, value: Vec<u8> },
     /// Which parts a call of a reduction in any order merges, by their places in the list.
     Merged { call: CallId, parts: [u64; 2] },
+    /// With which other call of its chain one that commutes has exchanged what it does.
+    Commuted { call: CallId, with: CallId },
     /// Calls were cancelled, since one of their group has failed.
     Cancelled(Vec<Range<CallId>>),
 }
@@ -61,7 +63,7 @@ impl Fact {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Ended(Ended { values, .. }) => values.iter().flatten().map(Vec::len).sum(),
-            Self::Ignored(_) | Self::Merged { .. } => 0,
+            Self::Ignored(_) | Self::Merged { .. } | Self::Commuted { .. } => 0,
             Self::Failed { reason, .. } => reason.len(),
             Self::Decided(Decision { what, choice, .. }) => {
                 what.len()
@@ -83,7 +85,11 @@ impl Fact {
             Self::Decided(Decision { choice: Choice::Cancelled(calls), .. }) | Self::Cancelled(calls) => {
                 calls.iter().cloned().flatten().collect()
             }
-            Self::Decided(_) | Self::History(_) | Self::Kept { .. } | Self::Merged { .. } => Vec::new(),
+            Self::Decided(_)
+            | Self::History(_)
+            | Self::Kept { .. }
+            | Self::Merged { .. }
+            | Self::Commuted { .. } => Vec::new(),
         }
     }
 }

@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use super::{
     call::{Argument, Call, CallId, CallState, Manner, NewCall, Outcome},
     calls::Calls,
+    commuting::Chains,
     demand::Demand,
     durable::Durable,
     earlier::{Divergence, Earlier},
@@ -67,6 +68,7 @@ pub(crate) struct Graph {
     pub(super) troubles: Troubles,
     pub(super) durable: Durable,
     pub(super) reductions: Reductions,
+    pub(super) chains: Chains,
     /// The groups of the program.
     pub(super) groups: Groups,
     /// The number of calls that are not finished.
@@ -159,6 +161,7 @@ impl Graph {
             troubles: Troubles::default(),
             durable: Durable::default(),
             reductions: Reductions::default(),
+            chains: Chains::default(),
             groups: Groups::default(),
             unfinished: 0,
             actions: Vec::new(),
@@ -191,10 +194,14 @@ impl Graph {
         if let Some(merge) = new.merge {
             self.joins_reduction(id, merge, &new.arguments);
         }
+        if let Some(commute) = new.commute {
+            self.chains.joins(id, commute);
+        }
         if new.options.on_failure == OnFailure::CancelGroup {
             self.groups.may_be_given_up(id);
         }
         self.add(id, new, self.mark, known, Origin::Program);
+        self.has_joined(id);
         if self.groups.are_given_up() {
             self.gives_group_up(id..id + 1);
         }
@@ -227,8 +234,8 @@ impl Graph {
             is_earlier: false,
             taken: Vec::new(),
         };
-        // What one merges whose parts are not decided is known later.
-        let is_held = self.reductions.holds(id);
+        // What one reads that is not decided is known later.
+        let is_held = self.is_held(id);
         let (mut depth, mut has_failed) = (0, refused.is_some());
         for input in call.reads() {
             let version = self.versions.get_mut(&input).expect("versions in use are known");
@@ -476,6 +483,7 @@ impl Graph {
         self.release_inputs(id, arguments);
         self.nest_ends(id);
         self.reductions.is_over(id);
+        self.chains.is_over(id);
         let origin = self.calls[&id].origin;
         let written = self.calls[&id].written(id);
         if !self.has_losses || self.calls[&id].writes == 0 {
@@ -517,8 +525,9 @@ impl Graph {
         self.copy_to_all(id);
         let readers = self.versions[&id].readers.clone();
         self.reductions.is_there(id, &readers);
+        self.is_there_for_turns(&readers);
         for reader in readers {
-            if self.reductions.holds(reader) {
+            if self.is_held(reader) {
                 // It may have been taken for there before it was noticed that it was not.
                 self.counts_missing(reader);
                 continue;
@@ -566,7 +575,7 @@ impl Graph {
     }
 
     pub(super) fn is_ready(&mut self, id: CallId) {
-        if self.reductions.holds(id) {
+        if self.is_held(id) {
             return;
         }
         let call = self.calls.get_mut(&id).expect("it is unfinished");
@@ -589,6 +598,7 @@ impl Graph {
     /// Returns what is to be done now.
     pub(crate) fn actions(&mut self) -> Vec<Action> {
         self.decides_merges();
+        self.decides_turns();
         while self.assign_one() {}
         self.let_go();
         std::mem::take(&mut self.actions)

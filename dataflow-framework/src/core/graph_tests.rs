@@ -17,7 +17,7 @@ pub(super) fn version(call: CallId, slot: u32) -> VersionId {
 }
 
 pub(super) fn new_call(arguments: Vec<Argument>, writes: u32, options: Options) -> NewCall {
-    NewCall { task: &TASK, number: 0, options, arguments, writes, refused: None, merge: None }
+    NewCall { task: &TASK, number: 0, options, arguments, writes, refused: None, merge: None, commute: None }
 }
 
 /// Creates a graph with so many workers, all of one member that is never lost.

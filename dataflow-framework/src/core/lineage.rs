@@ -313,5 +313,6 @@ impl Graph {
             && self.unfinished == 0
             && self.nests.by_call.is_empty()
             && self.reductions.is_empty()
+            && self.chains.is_empty()
     }
 }

@@ -3,6 +3,7 @@
 
 mod call;
 mod calls;
+mod commuting;
 mod demand;
 mod durable;
 mod earlier;
@@ -33,6 +34,8 @@ mod settling;
 mod trouble;
 mod version;
 mod waiting;
+#[cfg(test)]
+mod commuting_tests;
 #[cfg(test)]
 mod durable_tests;
 #[cfg(test)]
@@ -66,6 +69,7 @@ mod waiting_tests;
 
 pub(crate) use self::{
     call::{Argument, CallId, Failing, Manner, NewCall, Outcome},
+    commuting::Commute,
     demand::{Capacity, Demand, Lack},
     earlier::{Divergence, Held},
     fact::{Choice, Decision, Fact},

@@ -143,7 +143,7 @@ impl Graph {
         if let Some(member) = known.as_ref().filter(|_| differs).and_then(|known| known.runs_on) {
             self.members.ended(member, Demand::NONE);
         }
-        let new = NewCall { task, number, options, arguments, writes, refused, merge: None };
+        let new = NewCall { task, number, options, arguments, writes, refused, merge: None, commute: None };
         let left = self.is_left(parent, id, writes);
         self.add(id, new, mark, known.filter(|known| known.mark == mark), Origin::Task(within));
         // A handle of an earlier execution is one of this.

@@ -9,8 +9,8 @@ use std::{
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    Action, Argument, Assignment, CallId, Capacity, Demand, Fact, Failing, Graph, Held, History, Input, Mark,
-    Member, Merge, NewCall, Outcome, Source, Unfit, VersionId,
+    Action, Argument, Assignment, CallId, Capacity, Commute, Demand, Fact, Failing, Graph, Held, History,
+    Input, Mark, Member, Merge, NewCall, Outcome, Source, Unfit, VersionId,
     call::{Call, CallState},
     failing::CANCELLED,
     graph_tests::{new_call, version},
@@ -49,6 +49,11 @@ enum Statement {
     Reduce {
         of: Vec<usize>,
         to: usize,
+    },
+    /// Others are added to a variable, in any order.
+    Commute {
+        on: usize,
+        by: Vec<usize>,
     },
     /// The program begins a group, or ends the one that it has begun.
     Group,
@@ -95,6 +100,7 @@ impl Statement {
                 | Self::Clone { .. }
                 | Self::Call { .. }
                 | Self::Reduce { .. }
+                | Self::Commute { .. }
                 | Self::Group
                 | Self::Get(_)
                 | Self::Cancel(_)
@@ -136,6 +142,7 @@ fn statement() -> impl Strategy<Value = Statement> {
             Statement::Call { reads, updates, result, fails: fails == 0, options }
         }),
         1 => (vec(variable(), 1..8), variable()).prop_map(|(of, to)| Statement::Reduce { of, to }),
+        2 => (variable(), vec(variable(), 1..4)).prop_map(|(on, by)| Statement::Commute { on, by }),
         1 => Just(Statement::Group),
         1 => (1..10_u64).prop_map(Statement::Cancel),
         5 => any::<prop::sample::Index>().prop_map(Statement::End),
@@ -228,6 +235,8 @@ struct Run {
     workers: BTreeMap<Member, u32>,
     /// The first call of the group that the program makes, and whether it may be given up.
     group: Option<(CallId, bool)>,
+    /// The variable to which others were added last, and the first of the calls that did so in any order.
+    chain: Option<(usize, CallId)>,
     /// What calls have merged whose order is recorded.
     merged: BTreeMap<CallId, [VersionId; 2]>,
     /// The calls that add what they merge.
@@ -264,6 +273,7 @@ impl Run {
             members: 0,
             workers: BTreeMap::new(),
             group: None,
+            chain: None,
             merged: BTreeMap::new(),
             merges: BTreeSet::new(),
             unfit: BTreeSet::new(),
@@ -318,7 +328,7 @@ impl Run {
 
     /// Does what the program does first.
     fn begin_program(&mut self) {
-        self.group = None;
+        (self.group, self.chain) = (None, None);
         self.values.clear();
         self.handles.clear();
         self.depends = vec![BTreeSet::new(); VARIABLES];
@@ -366,6 +376,7 @@ impl Run {
         }
         if statement.is_of_program() {
             self.log.push(statement.clone());
+            self.chain = self.chain.filter(|_| matches!(statement, Statement::Commute { .. }));
         }
         match statement {
             Statement::New(variable) => {
@@ -382,6 +393,10 @@ impl Run {
                 self.call(reads, updates, *result, *fails, *options);
             }
             Statement::Reduce { of, to } => self.reduce(of, *to, has_losses),
+            Statement::Commute { on, by } => {
+                let by = by.iter().filter(|by| *by != on);
+                by.for_each(|by| self.commute(*on, *by, has_losses));
+            }
             Statement::Group => self.group(),
             Statement::Cancel(calls) => self.cancel(*calls),
             Statement::End(which) => self.end_any(*which),
@@ -771,6 +786,31 @@ impl Run {
         self.depends[to] = depends;
     }
 
+    /// Adds one variable to another, in any order with others if that is recorded or nothing is lost.
+    fn commute(&mut self, on: usize, by: usize, has_losses: bool) {
+        let id = self.number();
+        let before = self.chain.filter(|(variable, _)| *variable == on).map(|(_, chain)| chain);
+        let chain = before.unwrap_or(id);
+        self.chain = Some((on, chain));
+        let commute = Some(Commute { chain, at: 0 }).filter(|_| self.has_journal || !has_losses);
+        let arguments = vec![Argument::Update(self.handles[on]), Argument::Read(self.handles[by])];
+        // They demand different things, which go with what they read.
+        let options = Options { memory: by as u64, priority: i32::from(by == 0), ..Options::DEFAULT };
+        self.graph.call(id, NewCall { commute, ..new_call(arguments, 1, options) });
+        self.writes.insert(id, 1);
+        self.merges.insert(id);
+        self.note_group(id, false);
+        let sum = |on: Value, by: Value| Ok(on?.wrapping_add(by?));
+        self.assign(on, sum(self.values[on], self.values[by]), version(id, 0));
+        let others = self.depends[by].clone();
+        self.depends[on].extend(others);
+        self.depends[on].insert(id);
+        // What was cancelled of them is what another one was to do.
+        if self.cancelled.contains(&id) {
+            self.cancelled.insert(chain);
+        }
+    }
+
     /// Waits for a variable, and checks it.
     fn get(&mut self, variable: usize) {
         let handle = self.handles[variable];
@@ -931,7 +971,10 @@ impl Run {
         }
         let call = assignment.call;
         if self.has_journal && self.merges.contains(&call) {
-            let is_it = |fact: &Fact| matches!(fact, Fact::Merged { call: of, .. } if *of == call);
+            let is_it = |fact: &Fact| match fact {
+                Fact::Merged { call: of, .. } | Fact::Commuted { call: of, .. } => *of == call,
+                _ => false,
+            };
             assert!(self.journal.iter().any(is_it), "{call} begins before it is recorded what it merges");
             let parts = [inputs[0].0, inputs[1].0];
             assert_eq!(*self.merged.entry(call).or_insert(parts), parts, "{call} merges something else");

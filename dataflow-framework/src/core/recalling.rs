@@ -108,6 +108,7 @@ impl Graph {
             }
             Fact::History(history) => self.remembers(history),
             Fact::Merged { call, parts } => self.reductions.recalls(call, parts),
+            Fact::Commuted { call, with } => self.chains.recalls(call, with),
             Fact::Decided(_) | Fact::Kept { .. } => {}
         }
     }
@@ -139,7 +140,7 @@ impl Graph {
             Fact::Ended(Ended { call: *call, mark: *mark, values })
         });
         let histories = self.history.pieces().into_iter().map(Fact::History);
-        ended.chain(self.reductions.facts()).chain(histories).collect()
+        ended.chain(self.reductions.facts()).chain(self.chains.facts()).chain(histories).collect()
     }
 
     /// Returns how a call stands that is made now.

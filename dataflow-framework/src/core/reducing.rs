@@ -276,7 +276,7 @@ impl Graph {
 
     /// Returns whether calls begin when what they merge is recorded.
     pub(crate) fn waits_for_record(&self) -> bool {
-        self.reductions.are_recording()
+        self.reductions.are_recording() || self.chains.are_recording()
     }
 
     fn may_begin(&mut self, id: CallId) {

@@ -4,10 +4,10 @@ use std::{fmt, rc::Rc};
 
 use super::{
     data::Data,
-    flow::{Flow, Handle, Merging},
+    flow::{Flow, Freedom, Handle, Merging},
 };
 use crate::{
-    core::{Argument, CallId, Merge, NewCall, VersionId},
+    core::{Argument, CallId, Commute, Merge, NewCall, VersionId},
     failure::{Failed, Failure},
     options::{OnFailure, Options},
     task::TaskDef,
@@ -36,6 +36,8 @@ pub struct Calling {
     /// Versions whose handles have moved on.
     dropped: Vec<VersionId>,
     refused: Option<String>,
+    /// What it updates in any order: the chains of calls that do, and the positions of the arguments.
+    commutes: Vec<Commute>,
     /// The size of the copied values so far.
     copied_bytes: usize,
 }
@@ -63,11 +65,14 @@ impl Calling {
             writes: 0,
             dropped: Vec::new(),
             refused,
+            commutes: Vec::new(),
             copied_bytes: 0,
         }
     }
 
     fn check(&mut self, handle: &Handle) {
+        // What is read has everything of the calls before.
+        handle.take_commuting();
         if !Rc::ptr_eq(&self.flow, &handle.flow) {
             self.refused =
                 Some("an argument is data of another workflow, or was made outside of this one".to_owned());
@@ -100,6 +105,7 @@ impl Calling {
 
     /// Passes data to be updated. All further uses of the handle are of what the call writes.
     pub fn update<T: Datum>(&mut self, data: &mut Data<T>) {
+        let commuting = data.handle.take_commuting();
         self.check(&data.handle);
         let next = self.slot();
         if self.refused.is_some() && !Rc::ptr_eq(&self.flow, &data.handle.flow) {
@@ -108,6 +114,11 @@ impl Calling {
             return;
         }
         let before = data.handle.advance(next);
+        if commuting.is_next {
+            let chain = commuting.chain.unwrap_or(self.id);
+            self.commutes.push(Commute { chain, at: self.arguments.len() });
+            data.handle.goes_on_commuting(chain);
+        }
         self.arguments.push(Argument::Update(before));
         self.dropped.push(before);
     }
@@ -139,19 +150,8 @@ impl Calling {
 
     /// Makes the call.
     pub fn submit(self) {
-        let Self {
-            flow,
-            position,
-            id,
-            task,
-            number,
-            options,
-            mut arguments,
-            writes,
-            dropped,
-            mut refused,
-            ..
-        } = self;
+        let Self { flow, position, id, task, number, options, mut arguments, writes, dropped, .. } = self;
+        let (mut refused, commutes) = (self.refused, self.commutes);
         let merging = flow.take_merging();
         let merge = merging.and_then(|merging| merge(merging, &arguments, writes));
         if merging.is_some() && merge.is_none() {
@@ -161,12 +161,21 @@ impl Calling {
                     .to_owned()
             });
         }
+        if !commutes.is_empty() && (writes > 1 || options.is_durable()) {
+            refused.get_or_insert_with(|| {
+                "a call that commutes updates one datum and returns nothing, and is neither an effect nor \
+                 nondeterministic: what else it does would depend on the order"
+                    .to_owned()
+            });
+        }
         let refused = refused.map(|reason| Failure::new(task.name, id, reason));
         if refused.is_some() {
             arguments.clear();
         }
         let merge = merge.filter(|_| refused.is_none());
-        let call = NewCall { task, number, options, arguments, writes, refused, merge };
+        let is_free = refused.is_none() && merge.is_none() && flow.freedom() == Freedom::AnyOrder;
+        let commute = commutes.first().copied().filter(|_| is_free);
+        let call = NewCall { task, number, options, arguments, writes, refused, merge, commute };
         flow.call(position, call, &dropped);
     }
 }

@@ -64,6 +64,7 @@ impl<T: Datum> Data<T> {
     /// If it will never be there, because a call has failed; or a [`File`](crate::File) that was made elsewhere cannot
     /// be written here.
     pub fn get(&self) -> Result<Ref<T>, Failure> {
+        self.handle.take_commuting();
         let value = self.handle.flow.get(self.handle.version)?;
         Ok(Ref(value.read().map_err(|failed| self.unreadable(failed))?))
     }
@@ -87,7 +88,8 @@ impl<T: Datum> Data<T> {
     /// # Ok::<(), dataflow_framework::WorkflowError>(())
     /// ```
     pub fn try_get(&self) -> Result<Option<Ref<T>>, Failure> {
-        let Handle { flow, version } = &self.handle;
+        self.handle.take_commuting();
+        let Handle { flow, version, .. } = &self.handle;
         let ready = flow.decide("try_get", || Ok::<_, Infallible>(vec![u8::from(flow.is_ready(*version))]));
         let Ok(ready) = ready;
         if ready == [1] { self.get().map(Some) } else { Ok(None) }
@@ -99,6 +101,7 @@ impl<T: Datum> Data<T> {
     /// # Errors
     /// If it will never be there, because a call has failed; or it cannot be copied.
     pub fn get_mut(&mut self) -> Result<RefMut<'_, T>, Failure> {
+        self.handle.take_commuting();
         let value = self.handle.flow.get(self.handle.version)?;
         let value = value.own().map_err(|failed| self.unreadable(failed))?;
         Ok(RefMut { value: Some(value), data: self })
@@ -164,6 +167,9 @@ impl<T: Datum> Data<T> {
 #[must_use]
 pub fn wait_any<T: Datum>(data: &[Data<T>]) -> Option<usize> {
     let flow = &data.first()?.handle.flow;
+    for one in data {
+        one.handle.take_commuting();
+    }
     let versions: Vec<_> = data.iter().map(|data| data.handle.version).collect();
     let chosen =
         flow.decide("wait_any", || Ok::<_, Infallible>(flow.wait_any(&versions).to_le_bytes().to_vec()));

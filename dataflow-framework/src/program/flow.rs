@@ -350,12 +350,37 @@ impl Drop for Entered {
 pub(crate) struct Handle {
     pub(crate) flow: Rc<Flow>,
     pub(crate) version: VersionId,
+    commuting: Cell<Commuting>,
+}
+
+/// Whether the calls that update data of a handle do so in any order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Commuting {
+    /// The first one of those that did last, if nothing else was done with it since.
+    pub(super) chain: Option<CallId>,
+    /// Whether the next one does.
+    pub(super) is_next: bool,
 }
 
 impl Handle {
     /// Takes over a handle that the graph counts already.
     pub(crate) fn counted(flow: &Rc<Flow>, version: VersionId) -> Self {
-        Self { flow: Rc::clone(flow), version }
+        Self { flow: Rc::clone(flow), version, commuting: Cell::default() }
+    }
+
+    /// Has the next call that updates the data do so in any order.
+    pub(super) fn commute(&self) {
+        self.commuting.set(Commuting { is_next: true, ..self.commuting.get() });
+    }
+
+    /// Returns in which order the next call updates the data, which may not go on with others after it.
+    pub(super) fn take_commuting(&self) -> Commuting {
+        self.commuting.take()
+    }
+
+    /// Has the next call that commutes go on with this chain.
+    pub(super) fn goes_on_commuting(&self, chain: CallId) {
+        self.commuting.set(Commuting { chain: Some(chain), is_next: false });
     }
 
     /// Moves to another version, whose handle the graph counts already, and returns the one before, whose handle
@@ -367,6 +392,7 @@ impl Handle {
 
 impl Clone for Handle {
     fn clone(&self) -> Self {
+        self.commuting.take();
         self.flow.retain(self.version);
         Self::counted(&self.flow, self.version)
     }

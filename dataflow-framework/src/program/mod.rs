@@ -1,6 +1,7 @@
 //! The side of the program: its handles of data, its calls, and how it waits.
 
 mod calling;
+mod commute;
 mod data;
 mod deciding;
 mod engine;
@@ -16,6 +17,7 @@ mod workflow;
 
 pub use self::{
     calling::Calling,
+    commute::commute,
     data::{Data, Ref, RefMut, wait_any},
     group::{Group, barrier, group},
     observing::Observe,

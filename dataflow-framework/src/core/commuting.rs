@@ -1,0 +1,360 @@
+//! Calls that update the same data in any order, one at a time.
+//!
+//! The program makes them as a chain: each updates what the one before has written. The calls of a chain are its
+//! *turns*. What a turn does, its task and what it reads besides, is decided when it can be done: the first turn that is
+//! not decided exchanges that with the first one of which everything is there but what it updates:
+//!
+//! ```text
+//!   4: x += 0    5: x += 1    6: x += 2     0, 1 and 2 are written by calls, of which 2 ends first
+//!   4: x += 2    5: x += 1    6: x += 0     then 0 does
+//!   4: x += 2    5: x += 0    6: x += 1
+//! ```
+//!
+//! So versions are what they would be without that: each is written by one turn, which reads the one before. Whoever reads
+//! a version, or keeps a snapshot of it, ends the chain there: calls that commute from then on belong to another one. So
+//! all that was called before is in what is read, and nothing else.
+//!
+//! As with [reductions](super::reducing), what a turn does is recorded before it begins, where members may be lost
+//! ([`Fact::Commuted`]). A program that begins anew exchanges in the same order, as soon as both calls are made.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    call::{Argument, Call, CallId, CallState},
+    fact::Fact,
+    graph::{Action, Graph},
+    version::VersionId,
+};
+
+/// That a call is one of those that update data in any order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Commute {
+    /// The first call of the chain.
+    pub(crate) chain: CallId,
+    /// The position of the argument that is updated.
+    pub(crate) at: usize,
+}
+
+/// The chains whose turns are not all decided, and what was decided of all.
+#[derive(Debug, Default)]
+pub(super) struct Chains {
+    by_first: BTreeMap<CallId, Chain>,
+    /// The calls that must not begin.
+    held: BTreeMap<CallId, Held>,
+    /// Those of which something has changed.
+    stirred: BTreeSet<CallId>,
+    /// With which other one turns have exchanged what they do, as far as that is recorded.
+    decided: BTreeMap<CallId, CallId>,
+}
+
+/// Why a call must not begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    /// It is not decided what it does, in this chain.
+    Undecided(CallId),
+    /// It is not recorded.
+    Unrecorded,
+}
+
+#[derive(Debug, Default)]
+struct Chain {
+    /// The turns that are not decided.
+    undecided: BTreeMap<CallId, Turn>,
+    /// Those of which everything may be there but what they update.
+    ready: BTreeSet<CallId>,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    /// The position of the argument that is updated.
+    at: usize,
+    /// What another turn reads that is to exchange with this one, which will not be run again: there is a handle of each.
+    kept: Vec<VersionId>,
+}
+
+impl Chains {
+    /// Returns whether a call must not begin.
+    pub(super) fn holds(&self, call: CallId) -> bool {
+        self.held.contains_key(&call)
+    }
+
+    /// Returns whether calls wait for that it is recorded what they do.
+    pub(super) fn are_recording(&self) -> bool {
+        self.held.values().any(|held| *held == Held::Unrecorded)
+    }
+
+    /// Returns what was recorded.
+    pub(super) fn facts(&self) -> impl Iterator<Item = Fact> {
+        self.decided.iter().map(|(call, with)| Fact::Commuted { call: *call, with: *with })
+    }
+
+    /// Takes in what was recorded.
+    pub(super) fn recalls(&mut self, call: CallId, with: CallId) {
+        self.decided.insert(call, with);
+    }
+
+    /// Takes in that the next call is one of a chain.
+    pub(super) fn joins(&mut self, call: CallId, Commute { chain, at }: Commute) {
+        let undecided = &mut self.by_first.entry(chain).or_default().undecided;
+        undecided.insert(call, Turn { at, kept: Vec::new() });
+        self.held.insert(call, Held::Undecided(chain));
+    }
+
+    /// Returns the chain of a call that is not decided.
+    fn chain_of(&self, call: CallId) -> Option<CallId> {
+        match self.held.get(&call) {
+            Some(Held::Undecided(first)) => Some(*first),
+            Some(Held::Unrecorded) | None => None,
+        }
+    }
+
+    fn turn(&mut self, call: CallId) -> Option<&mut Turn> {
+        let first = self.chain_of(call)?;
+        self.by_first.get_mut(&first)?.undecided.get_mut(&call)
+    }
+
+    /// Forgets a call that has ended, or was given up.
+    pub(super) fn is_over(&mut self, call: CallId) {
+        match self.chain_of(call) {
+            // It stays in its chain as long as others may have to exchange with it.
+            Some(first) => _ = self.stirred.insert(first),
+            None => _ = self.held.remove(&call),
+        }
+    }
+
+    /// Removes a turn that is decided, or over, and returns what was kept for it.
+    fn leaves(&mut self, first: CallId, call: CallId) -> Vec<VersionId> {
+        self.held.remove(&call);
+        let Some(chain) = self.by_first.get_mut(&first) else { return Vec::new() };
+        chain.ready.remove(&call);
+        let turn = chain.undecided.remove(&call).unwrap_or_default();
+        if chain.undecided.is_empty() {
+            self.by_first.remove(&first);
+        }
+        turn.kept
+    }
+
+    /// Returns whether nothing is known, besides what was recorded.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_first.is_empty() && self.held.is_empty()
+    }
+}
+
+impl Graph {
+    /// Returns whether a call must not begin, since it is not decided what it reads, or not recorded.
+    pub(super) fn is_held(&self, id: CallId) -> bool {
+        self.reductions.holds(id) || self.chains.holds(id)
+    }
+
+    /// Takes in that a call of a chain was made.
+    pub(super) fn has_joined(&mut self, id: CallId) {
+        let Some(first) = self.chains.chain_of(id) else { return };
+        if self.chains.decided.contains_key(&id) {
+            self.keeps_what_it_reads(id);
+        }
+        while self.decides_as_before(first) {}
+        if self.chains.chain_of(id).is_some() && !self.chains.decided.contains_key(&id) {
+            self.waits_for_turn(id);
+        }
+        self.chains.stirred.insert(first);
+    }
+
+    /// Takes in that a version is there that turns read.
+    pub(super) fn is_there_for_turns(&mut self, readers: &[CallId]) {
+        if self.chains.by_first.is_empty() {
+            return;
+        }
+        for reader in readers {
+            self.looks_at_turn(*reader);
+        }
+    }
+
+    /// Has a turn that is not decided wait for what it reads.
+    fn waits_for_turn(&mut self, id: CallId) {
+        if self.calls.get(&id).is_some_and(|call| matches!(call.state, CallState::Inputs(_))) {
+            self.begins_again(id);
+            self.looks_at_turn(id);
+        }
+    }
+
+    /// Notes that a turn may be one of which everything is there but what it updates.
+    fn looks_at_turn(&mut self, id: CallId) {
+        let Some(first) = self.chains.chain_of(id).filter(|_| self.can_have_turn(id)) else { return };
+        if let Some(chain) = self.chains.by_first.get_mut(&first) {
+            chain.ready.insert(id);
+            self.chains.stirred.insert(first);
+        }
+    }
+
+    /// Returns whether everything that a call reads is there but what it updates as one of a chain.
+    fn can_have_turn(&self, id: CallId) -> bool {
+        let Some(first) = self.chains.chain_of(id) else { return false };
+        let turn = self.chains.by_first.get(&first).and_then(|chain| chain.undecided.get(&id));
+        let call = self.calls.get(&id).filter(|call| matches!(call.state, CallState::Inputs(_)));
+        let Some((turn, call)) = turn.zip(call) else { return false };
+        let others = call.arguments.iter().enumerate().filter(|(at, _)| *at != turn.at);
+        others.flat_map(|(_, argument)| argument.versions()).all(|read| self.versions[read].is_present())
+    }
+
+    /// Decides what turns do.
+    pub(super) fn decides_turns(&mut self) {
+        while let Some(first) = self.chains.stirred.pop_first() {
+            while self.decides_turn(first) {}
+        }
+    }
+
+    /// Decides what the next turn of a chain does. Returns whether that was possible.
+    fn decides_turn(&mut self, first: CallId) -> bool {
+        let Some(chain) = self.chains.by_first.get(&first) else { return false };
+        let Some(id) = chain.undecided.first_key_value().map(|(id, _)| *id) else { return false };
+        if self.chains.decided.contains_key(&id) {
+            return self.decides_as_before(first);
+        }
+        match self.calls.get(&id).map(|call| call.state) {
+            Some(CallState::Inputs(_)) => {}
+            // It is being cancelled.
+            Some(CallState::Recorded) => return false,
+            _ => {
+                self.chains.leaves(first, id);
+                return true;
+            }
+        }
+        let Some(with) = chain.ready.iter().copied().find(|with| self.can_have_turn(*with)) else {
+            return false;
+        };
+        self.exchanges_turns(id, with);
+        if let Some(chain) = self.chains.by_first.get_mut(&first) {
+            chain.ready.remove(&with);
+        }
+        self.chains.leaves(first, id);
+        if self.durable.is_on {
+            self.chains.held.insert(id, Held::Unrecorded);
+            self.actions.push(Action::Record(Fact::Commuted { call: id, with }));
+        } else {
+            self.has_turn(id);
+        }
+        true
+    }
+
+    /// Has the next turn of a chain do what it has done in an earlier run. Returns whether it has, and the call is made
+    /// that was to do that.
+    fn decides_as_before(&mut self, first: CallId) -> bool {
+        let Some(chain) = self.chains.by_first.get(&first) else { return false };
+        let Some(id) = chain.undecided.first_key_value().map(|(id, _)| *id) else { return false };
+        let Some(with) = self.chains.decided.get(&id).copied() else { return false };
+        if !chain.undecided.contains_key(&with) {
+            return false;
+        }
+        self.exchanges_turns(id, with);
+        for version in self.chains.leaves(first, id) {
+            self.release(version);
+        }
+        if with != id {
+            if self.chains.decided.contains_key(&with) {
+                self.keeps_what_it_reads(with);
+            } else {
+                self.waits_for_turn(with);
+            }
+        }
+        if self.calls.get(&id).is_some_and(|call| matches!(call.state, CallState::Inputs(_))) {
+            self.begins_again(id);
+        }
+        true
+    }
+
+    /// Keeps what a call reads until another one reads it, though it may have ended in an earlier run.
+    fn keeps_what_it_reads(&mut self, id: CallId) {
+        let read: Vec<_> = self.calls.get(&id).into_iter().flat_map(Call::reads).collect();
+        let Some(turn) = self.chains.turn(id) else { return };
+        let before = std::mem::replace(&mut turn.kept, read.clone());
+        for version in read {
+            self.retain(version);
+        }
+        for version in before {
+            self.release(version);
+        }
+    }
+
+    /// Takes in that it is recorded what a turn does.
+    pub(super) fn turn_is_recorded(&mut self, id: CallId, with: CallId) {
+        self.chains.decided.insert(id, with);
+        self.has_turn(id);
+    }
+
+    fn has_turn(&mut self, id: CallId) {
+        self.chains.held.remove(&id);
+        if self.calls.get(&id).is_some_and(|call| call.state == CallState::Inputs(0)) {
+            self.is_ready(id);
+        }
+    }
+
+    /// Has two turns of a chain exchange what they do.
+    fn exchanges_turns(&mut self, one: CallId, other: CallId) {
+        if one == other {
+            return;
+        }
+        let Some(at) = self.chains.turn(one).map(|turn| turn.at) else { return };
+        let Some(turn) = self.chains.turn(other) else { return };
+        let others_at = std::mem::replace(&mut turn.at, at);
+        if let Some(turn) = self.chains.turn(one) {
+            turn.at = others_at;
+        }
+        let [Some(first), Some(second)] = [one, other].map(|id| self.calls.get(&id)) else { return };
+        let [own, others] = [(first, at), (second, others_at)].map(|(call, at)| call.arguments[at].clone());
+        let with = |arguments: &[Argument], at: usize, updated: Argument| {
+            let mut arguments = arguments.to_vec();
+            arguments[at] = updated;
+            Arc::<[Argument]>::from(arguments)
+        };
+        let does = [
+            (one, second.task, second.options, with(&second.arguments, others_at, own)),
+            (other, first.task, first.options, with(&first.arguments, at, others)),
+        ];
+        let mut before = Vec::new();
+        for (id, task, options, arguments) in does {
+            // What it demands may be something else.
+            let runs_on = match self.calls[&id].state {
+                CallState::Runs(member) => Some(member),
+                _ => None,
+            };
+            if let Some(member) = runs_on {
+                self.frees(id, member);
+            }
+            before.extend(self.reads_all_instead(id, &arguments));
+            let call = self.calls.get_mut(&id).expect("it is known");
+            (call.task, call.options) = (task, options);
+            if let Some(member) = runs_on {
+                self.occupies(id, member);
+            }
+        }
+        for version in before {
+            self.forget_unless_needed(version);
+        }
+    }
+
+    /// Has a call that has not begun, or would be run again, read other versions. Returns those before.
+    fn reads_all_instead(&mut self, id: CallId, arguments: &Arc<[Argument]>) -> Vec<VersionId> {
+        let call = self.calls.get_mut(&id).expect("it is known");
+        let is_reader = call.state != CallState::Done;
+        let before = std::mem::replace(&mut call.arguments, Arc::clone(arguments));
+        for read in arguments.iter().flat_map(Argument::versions) {
+            let version = self.version_mut(*read);
+            version.dependants += 1;
+            version.readers.extend(Some(id).filter(|_| is_reader));
+        }
+        let before: Vec<_> = before.iter().flat_map(Argument::versions).copied().collect();
+        for read in &before {
+            let version = self.version_mut(*read);
+            version.dependants -= 1;
+            if is_reader && let Some(position) = version.readers.iter().position(|reader| *reader == id) {
+                version.readers.remove(position);
+            }
+        }
+        self.counts_missing(id);
+        before
+    }
+}

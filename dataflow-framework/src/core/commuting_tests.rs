@@ -1,0 +1,163 @@
+//! In which order calls update data that commute.
+
+use super::{
+    Action, Argument, CallId, Capacity, Commute, Fact, Graph, Held, Input, Member, NewCall, Outcome,
+    call::CallState,
+    graph_tests::{new_call, version},
+};
+use crate::{failure::Failure, options::Options};
+
+/// The number of the data that is updated, and of the first call that does so.
+const DATA: CallId = 9;
+const FIRST: CallId = 10;
+
+fn graph(is_recorded: bool) -> Graph {
+    let mut graph = Graph::new(is_recorded);
+    graph.joined(Member::HERE, Capacity::of_workers(8));
+    if is_recorded {
+        graph.records();
+    }
+    graph
+}
+
+/// Makes calls 0 to 2, and 10 to 12, which add what these have written to data.
+fn makes_calls(graph: &mut Graph) {
+    for part in 0..3 {
+        graph.call(part, new_call(vec![], 1, Options::DEFAULT));
+    }
+    graph.data(DATA, 1, 0);
+    for part in 0..3 {
+        adds(graph, FIRST, FIRST + part, part);
+        graph.release(version(part, 0));
+    }
+}
+
+fn adds(graph: &mut Graph, chain: CallId, id: CallId, part: CallId) {
+    let before = version(id - 1, 0);
+    let arguments = vec![Argument::Read(version(part, 0)), Argument::Update(before)];
+    let commute = Some(Commute { chain, at: 1 });
+    graph.call(id, NewCall { commute, ..new_call(arguments, 1, Options::DEFAULT) });
+    graph.release(before);
+}
+
+fn is_written(graph: &mut Graph, id: CallId) {
+    graph.ended(id, Member::HERE, Outcome::Written { bytes: vec![1], ns: 1_000 });
+}
+
+/// Returns the updates that are assigned now, with what each adds, and what is to be recorded.
+fn begun(graph: &mut Graph) -> (Vec<(CallId, CallId)>, Vec<Fact>) {
+    let (mut begun, mut facts) = (Vec::new(), Vec::new());
+    for action in graph.actions() {
+        match action {
+            Action::Assign(_, assignment) if !assignment.arguments.is_empty() => {
+                let [Argument::Read(read), Argument::Update(updated)] = assignment.arguments[..] else {
+                    panic!("it reads and updates: {assignment:?}")
+                };
+                assert_eq!(updated.call, assignment.call - 1, "they are one after another");
+                begun.push((assignment.call, read.call));
+            }
+            Action::Record(fact) => facts.push(fact),
+            _ => {}
+        }
+    }
+    (begun, facts)
+}
+
+#[test]
+fn what_is_there_first_is_added_first_and_one_at_a_time() {
+    let mut graph = graph(false);
+    makes_calls(&mut graph);
+    assert_eq!(begun(&mut graph).0, []);
+    is_written(&mut graph, 2);
+    assert_eq!(begun(&mut graph).0, [(10, 2)]);
+    is_written(&mut graph, 1);
+    is_written(&mut graph, 0);
+    assert_eq!(begun(&mut graph).0, [], "another one updates it");
+    is_written(&mut graph, 10);
+    assert_eq!(begun(&mut graph).0, [(11, 1)]);
+    is_written(&mut graph, 11);
+    assert_eq!(begun(&mut graph).0, [(12, 0)]);
+    is_written(&mut graph, 12);
+    graph.release(version(12, 0));
+    begun(&mut graph);
+    assert!(graph.is_empty());
+}
+
+#[test]
+fn a_snapshot_has_all_before_it_and_nothing_after_it() {
+    let mut graph = graph(false);
+    makes_calls(&mut graph);
+    graph.retain(version(12, 0));
+    graph.call(13, new_call(vec![], 1, Options::DEFAULT));
+    // It belongs to another chain, which begins here.
+    graph.call(
+        14,
+        NewCall {
+            commute: Some(Commute { chain: 14, at: 1 }),
+            ..new_call(
+                vec![Argument::Read(version(13, 0)), Argument::Update(version(12, 0))],
+                1,
+                Options::DEFAULT,
+            )
+        },
+    );
+    begun(&mut graph);
+    is_written(&mut graph, 13);
+    assert_eq!(graph.actions().len(), 0, "what it updates is not there");
+    for (turn, part) in [(10, 1), (11, 2), (12, 0)] {
+        is_written(&mut graph, part);
+        assert_eq!(begun(&mut graph).0, [(turn, part)]);
+        is_written(&mut graph, turn);
+    }
+    assert!(graph.actions().iter().any(|action| matches!(action, Action::Assign(_, one) if one.call == 14)));
+}
+
+#[test]
+fn a_failure_of_what_is_added_is_that_of_the_sum() {
+    let mut graph = graph(false);
+    makes_calls(&mut graph);
+    begun(&mut graph);
+    is_written(&mut graph, 2);
+    assert_eq!(begun(&mut graph).0, [(10, 2)]);
+    graph.ended(0, Member::HERE, Outcome::Failed(Failure::new("task", 0, "as it was told")));
+    is_written(&mut graph, 1);
+    is_written(&mut graph, 10);
+    assert_eq!(begun(&mut graph).0, [(11, 1)], "nobody will see it");
+    is_written(&mut graph, 11);
+    assert!(matches!(graph.want(version(12, 0)), Input::Failed(_)));
+    graph.unwant(version(12, 0));
+    graph.release(version(12, 0));
+    assert_eq!(graph.unfinished(), 0);
+    begun(&mut graph);
+    assert!(graph.is_empty());
+}
+
+#[test]
+fn a_program_that_begins_anew_adds_in_the_same_order() {
+    let mut first = graph(true);
+    makes_calls(&mut first);
+    begun(&mut first);
+    is_written(&mut first, 2);
+    let (none, facts) = begun(&mut first);
+    assert_eq!((none, &facts[..]), (vec![], &[Fact::Commuted { call: 10, with: 12 }][..]));
+    assert!(first.waits_for_record());
+    first.journalled(facts[0].clone());
+    assert_eq!(begun(&mut first).0, [(10, 2)]);
+    is_written(&mut first, 10);
+    assert!(first.recorded_so_far().contains(&facts[0]));
+    let mark = first.versions[&version(10, 0)].mark;
+    let mut again = graph(true);
+    again.recalls(facts[0].clone());
+    again.remembers(first.history().clone());
+    again.holds(Member::HERE, Held { version: version(10, 0), mark, bytes: 1 });
+    makes_calls(&mut again);
+    // 2 is in what 10 has written, so it is of no use; 0 and 1 were not added.
+    let unfinished = again.calls.iter().filter(|(_, call)| call.state != CallState::Done);
+    assert_eq!(unfinished.map(|(id, _)| id).collect::<Vec<_>>(), [0, 1, 11, 12]);
+    begun(&mut again);
+    is_written(&mut again, 0);
+    let facts = begun(&mut again).1;
+    assert_eq!(facts, [Fact::Commuted { call: 11, with: 12 }], "0 was exchanged for 2");
+    again.journalled(facts[0].clone());
+    assert_eq!(begun(&mut again).0, [(11, 0)]);
+}
