@@ -14,7 +14,7 @@ use std::{
 use dataflow_framework::{
     Data, File, Program, TaskDef,
     cli::{Command, Failure, Shown},
-    flow, reduce, task, tasks,
+    commute, flow, reduce, task, tasks,
 };
 use serde::{Deserialize, Serialize};
 
@@ -137,6 +137,18 @@ impl Chance {
     }
 }
 
+/// The sum of the numbers of all chains, made by calls in any order, in two ways.
+type Sums = [Data<Vec<u64>>; 2];
+
+fn added(chains: &[(Data<Vec<u64>>, Data<File>)]) -> Sums {
+    let numbers: Vec<_> = chains.iter().map(|(numbers, _)| numbers.clone()).collect();
+    let mut updated = Data::new(vec![0; 1000]);
+    for numbers in &numbers {
+        add(commute(&mut updated), numbers);
+    }
+    [reduce(numbers, add).any_order().expect("there is a chain"), updated]
+}
+
 fn sum(numbers: &[u64]) -> u64 {
     numbers.iter().fold(0, |sum, number| sum.wrapping_add(*number))
 }
@@ -157,7 +169,7 @@ impl Program for Mesh {
     fn run(input: &Input) -> Result<Vec<String>, Box<dyn Error + Send + Sync>> {
         let mut chains: Vec<_> = (0..input.width as u64).map(begin).collect();
         // What the program reads decides how it goes on.
-        let mut seen = 0;
+        let (mut seen, mut sums) = (0, Vec::new());
         let chance = input.book.as_ref().map(|_| Chance::see()).transpose()?;
         for place in 0..input.length {
             let before: Vec<Data<Vec<u64>>> = chains.iter().map(|(numbers, _)| numbers.clone()).collect();
@@ -166,13 +178,14 @@ impl Program for Mesh {
                 link(numbers, diary, neighbour, place, input.gate.clone(), input.book.clone());
             }
             if place % 4 == 1 {
-                let numbers: Vec<_> = chains.iter().map(|(numbers, _)| numbers.clone()).collect();
-                let all = reduce(numbers, add).any_order().expect("there is a chain");
-                seen = usize::from(sum(&all.get()?) % 2 == 1);
+                seen = usize::from(sum(&chains[0].0.get()?) % 2 == 1);
                 if let Some(book) = &input.book {
                     // The next links begin when it is noted.
                     note(book.clone(), place).get()?;
                 }
+            }
+            if place % 3 == 2 && input.book.is_some() {
+                sums.push(added(&chains));
             }
             if let (1, Some(report)) = (place, &input.report) {
                 chains[0].1.publish(report)?;
@@ -180,6 +193,11 @@ impl Program for Mesh {
         }
         if let Some(chance) = chance {
             chance.is_the_same()?;
+        }
+        for [merged, updated] in sums {
+            if *merged.get()? != *updated.get()? {
+                return Err("a sum has two values".into());
+            }
         }
         chains.iter().map(|(_, diary)| Ok(diary.get()?.read_to_string()?)).collect()
     }

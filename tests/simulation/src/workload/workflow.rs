@@ -41,7 +41,7 @@ enum Step {
     Copy { of: usize, to: usize },
     /// Calls merge many into one.
     Reduce { to: usize, of: Vec<usize> },
-    /// Calls add many up, in any order.
+    /// Calls add many up, in any order: as a reduction, or one after another.
     Sum { to: usize, of: Vec<usize> },
     /// A call updates one, unless it fails.
     Try { on: usize },

@@ -2,7 +2,9 @@
 
 use std::{error::Error, time::Duration};
 
-use dataflow_framework::{Data, Failure, Program, TaskDef, barrier, group, reduce, simulation, tasks};
+use dataflow_framework::{
+    Data, Failure, Program, TaskDef, barrier, commute, group, reduce, simulation, tasks,
+};
 
 use super::{
     super::{Shape, shapes::mix},
@@ -72,8 +74,15 @@ impl State {
             Step::Reduce { to, of } => {
                 self.variables[*to] = reduce(self.some(of), add).expect("there are some");
             }
-            Step::Sum { to, of } => {
+            Step::Sum { to, of } if of.len() % 2 == 0 => {
                 self.variables[*to] = reduce(self.some(of), sum).any_order().expect("there are some");
+            }
+            Step::Sum { to, of } => {
+                let mut all = Data::new(Item::default());
+                for item in self.some(of) {
+                    sum(commute(&mut all), &item);
+                }
+                self.variables[*to] = all;
             }
             Step::Try { on } => attempt(&mut self.variables[*on]),
             Step::TryOrNot { on, to } => {
