@@ -619,8 +619,8 @@ impl Graph {
             self.assign(id, member);
             return true;
         }
-        // Another member may be kept free since then.
-        let open = open.and_then(|_| self.members.next());
+        // Another member may be kept free since then, or none any more.
+        let open = if any_is_plain { self.members.next() } else { None };
         open.map(|member| self.assign_next(member)).is_some()
     }
 

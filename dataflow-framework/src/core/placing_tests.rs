@@ -115,6 +115,18 @@ fn a_call_that_lacks_a_member_can_be_cancelled() {
     assert_eq!((assigned(&mut graph), graph.unfinished()), (vec![], 0));
 }
 
+#[test]
+fn a_member_that_was_kept_free_takes_others_when_the_call_is_cancelled() {
+    let mut graph = graph([Capacity::of_workers(2)]);
+    call(&mut graph, 0, &[], Options::DEFAULT);
+    assert_eq!(assigned(&mut graph), [(0, 0)]);
+    call(&mut graph, 1, &[], TWO);
+    call(&mut graph, 2, &[], Options::DEFAULT);
+    assert_eq!(assigned(&mut graph), [], "it is kept free");
+    graph.cancel_all(1..2);
+    assert_eq!(assigned(&mut graph), [(2, 0)]);
+}
+
 /// Tejedor 2013, figure 3.4: three resources of four slots, and 36 blocks that are made by tasks of initialisation.
 #[test]
 fn what_is_spread_is_on_all_members_alike() {
