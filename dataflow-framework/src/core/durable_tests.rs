@@ -255,3 +255,31 @@ fn when_all_leave_what_is_needed_goes_to_the_journal() {
     };
     assert!(history.has_ended(0));
 }
+
+#[test]
+fn when_all_leave_the_program_stays_until_the_last_call_has_ended() {
+    let mut graph = graph();
+    for id in 0..3 {
+        call(&mut graph, id, &[], Options::DEFAULT);
+    }
+    let running = to_do(&mut graph).assigned;
+    for leaving in [Member::HERE, THERE, ELSEWHERE] {
+        graph.leaves(leaving);
+    }
+    // Its own ends first.
+    let mut recorded = Vec::new();
+    for (member, id) in running {
+        assert!(recorded.is_empty(), "it has gone");
+        graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+        loop {
+            let now = to_do(&mut graph);
+            recorded.extend(now.recorded);
+            if now.copied.is_empty() {
+                break;
+            }
+            now.copied.into_iter().for_each(|(to, copied)| graph.copied(copied, to));
+        }
+    }
+    let [Fact::History(history)] = &recorded[..] else { panic!("{recorded:?}") };
+    assert!((0..3).all(|id| history.has_ended(id)), "{history:?}");
+}

@@ -183,12 +183,18 @@ impl Members {
     }
 
     /// Returns the members that leave and may go now: all that have no calls if everything `is_copied` that others
-    /// need, or all if nobody else is there and it `can_be_lost`. Each is returned once.
+    /// need, or all if nobody else is there and it `can_be_lost`. If nobody stays, that of the program is the last one.
+    /// Each is returned once.
     pub(super) fn let_go(&mut self, is_copied: bool, can_be_lost: bool) -> Vec<Member> {
-        let is_lost = can_be_lost && !self.anybody_stays();
+        let anybody_stays = self.anybody_stays();
+        let is_lost = can_be_lost && !anybody_stays;
+        let has_work = |load: &Load| load.assigned > 0 || load.lent > 0;
+        let others_work = self.known.iter().any(|(member, load)| *member != Member::HERE && has_work(load));
         let mut gone = Vec::new();
         for (member, load) in &mut self.known {
-            let has_nothing = is_copied && load.assigned == 0 && load.lent == 0;
+            // If nobody else is left to remember it, the program has to hear how the last call ends.
+            let must_stay = *member == Member::HERE && others_work && !anybody_stays;
+            let has_nothing = is_copied && !has_work(load) && !must_stay;
             if load.is_leaving && !load.may_go && (has_nothing || is_lost) {
                 load.may_go = true;
                 gone.push(*member);
