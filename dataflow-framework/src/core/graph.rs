@@ -528,8 +528,7 @@ impl Graph {
         self.is_there_for_turns(&readers);
         for reader in readers {
             if self.is_held(reader) {
-                // It may have been taken for there before it was noticed that it was not.
-                self.counts_missing(reader);
+                self.waits_as_before(reader);
                 continue;
             }
             let call = self.calls.get_mut(&reader).expect("readers are unfinished");

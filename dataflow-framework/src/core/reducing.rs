@@ -371,6 +371,18 @@ impl Graph {
         self.counts_missing(id);
     }
 
+    /// Counts anew what a call waits for that must not begin yet, when something is there that it reads. Other things may
+    /// have been lost, which nobody has noticed so far.
+    pub(super) fn waits_as_before(&mut self, id: CallId) {
+        let call = self.calls.get(&id).filter(|call| matches!(call.state, CallState::Inputs(_)));
+        let is_gone = |input: VersionId| matches!(self.versions[&input].state, State::Gone);
+        if call.is_some_and(|call| call.reads().any(is_gone)) {
+            self.begins_again(id);
+        } else {
+            self.counts_missing(id);
+        }
+    }
+
     /// Counts anew what a call waits for.
     pub(super) fn counts_missing(&mut self, id: CallId) {
         let call = &self.calls[&id];

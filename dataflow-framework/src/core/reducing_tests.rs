@@ -186,3 +186,36 @@ fn a_program_that_begins_anew_merges_the_same() {
     // What 100 has written has the place of part 1.
     assert_eq!(begun(&mut again).1, [Fact::Merged { call: 101, parts: [0, 1] }]);
 }
+
+#[test]
+fn what_was_merged_and_is_lost_is_made_again_though_another_part_is_back_before() {
+    const THERE: Member = Member(1);
+    let mut graph = Graph::new(true);
+    graph.joined(Member::HERE, Capacity::of_workers(0));
+    graph.joined(THERE, Capacity::of_workers(4));
+    graph.records();
+    let effect = Options { effect: true, ..Options::DEFAULT };
+    graph.call(0, new_call(vec![], 1, effect));
+    graph.call(1, new_call(vec![Argument::Read(version(0, 0))], 1, Options::DEFAULT));
+    for (id, into) in [(FIRST, 0), (FIRST + 1, FIRST)] {
+        let merge = Some(Merge { reduction: FIRST, into: 0, from: 1 });
+        let arguments = vec![Argument::Update(version(into, 0)), Argument::Read(version(0, 0))];
+        graph.call(id, NewCall { merge, ..new_call(arguments, 1, Options::DEFAULT) });
+    }
+    graph.begins_reductions();
+    begun(&mut graph);
+    let values = Some(vec![vec![7]]);
+    graph.ended(0, THERE, Outcome::Durable { bytes: vec![1], ns: 1_000, values });
+    // The end of the effect, then what is merged first.
+    for _ in 0..2 {
+        begun(&mut graph).1.into_iter().for_each(|fact| graph.journalled(fact));
+    }
+    assert_eq!(begun(&mut graph).0, [(FIRST, vec![0, 0])]);
+    graph.ended(FIRST, THERE, Outcome::Written { bytes: vec![1], ns: 1_000 });
+    let (_, decided) = begun(&mut graph);
+    assert!(matches!(decided[..], [Fact::Merged { call: 101, .. }]), "{decided:?}");
+    // The effect's value is restored for call 1, before it is known that what was merged is lost, too.
+    graph.lost(THERE);
+    graph.joined(Member(2), Capacity::of_workers(4));
+    assert_eq!(begun(&mut graph).0, [(FIRST, vec![0, 0])]);
+}
