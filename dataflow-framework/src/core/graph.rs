@@ -562,6 +562,10 @@ impl Graph {
             return self.cancel(id, &failure);
         }
         self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Inputs(missing);
+        // The member that had it, or would have changed it in place, may have been the only one that stays.
+        if self.members.any_leaves() {
+            arguments.iter().flat_map(Argument::versions).for_each(|input| self.rescue(*input));
+        }
         if missing == 0 {
             self.is_ready(id);
         }

@@ -203,3 +203,26 @@ fn a_call_that_was_assigned_anew_is_not_given_back_with_the_one_of_before() {
     in_time.returned(0, THERE, &[]);
     assert_eq!(assigned(&mut in_time), [(0, THERE)]);
 }
+
+#[test]
+fn what_a_lost_member_would_have_changed_in_place_is_brought_from_one_that_leaves() {
+    let mut graph = Graph::new(true);
+    graph.joined(Member::HERE, Capacity::of_workers(1));
+    call(&mut graph, 0, &[]);
+    assert_eq!(assigned(&mut graph), [(0, Member::HERE)]);
+    graph.joined(THERE, Capacity::of_workers(1));
+    call(&mut graph, 1, &[]);
+    assert_eq!(assigned(&mut graph), [(1, THERE)]);
+    written(&mut graph, 1, THERE);
+    graph.copied(version(1, 0), Member::HERE);
+    graph.joined(THIRD, Capacity::of_workers(0));
+    graph.leaves(Member::HERE);
+    assert!(graph.actions().is_empty(), "the one that stays has it");
+    graph.call(2, new_call(vec![Argument::Update(version(1, 0))], 1, Options::DEFAULT));
+    graph.release(version(1, 0));
+    assert_eq!(assigned(&mut graph), [(2, THERE)]);
+    graph.lost(THERE);
+    let actions = graph.actions();
+    let [Action::Copy(THIRD, source)] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!(source.version, version(1, 0));
+}
