@@ -926,6 +926,14 @@ impl Run {
                 assert!(can_be_lost || is_elsewhere, "{id:?} would be lost with {member:?}");
             }
         }
+        if member == Member::HERE && self.has_journal && !somebody_stays {
+            let of_others = self.running.iter().filter(|running| !self.vanished.contains(&running.member));
+            let mut counting = of_others.filter(|running| {
+                let call = self.graph.calls.get(&running.assignment.call);
+                call.is_some_and(|call| call.state == CallState::Runs(running.member))
+            });
+            assert!(counting.next().is_none(), "nobody will remember how calls end that run");
+        }
         if member == Member::HERE {
             self.stores.remove(&member);
             self.running.retain(|running| running.member != member);
@@ -954,6 +962,9 @@ impl Run {
             {
                 self.graph.copied(*version, member);
             }
+        }
+        if self.has_begun_before(member, &assignment) {
+            return;
         }
         let store = self.stores.get_mut(&member).expect("calls are assigned to members that are there");
         let (mut inputs, mut in_place, mut taken) = (Vec::new(), assignment.in_place.iter(), Vec::new());
@@ -985,6 +996,34 @@ impl Run {
         }
         let inputs = inputs.into_iter().map(|(_, value)| value).collect();
         self.running.push(Running { member, assignment, inputs, is_earlier: false });
+    }
+
+    /// Returns whether a member does not begin a call that was assigned: it runs since an earlier run of the program, or
+    /// has ended, which is being told.
+    fn has_begun_before(&mut self, member: Member, assignment: &Assignment) -> bool {
+        let Assignment { call, mark, .. } = assignment;
+        let is_it = |running: &Running| {
+            let of = (running.member, running.assignment.call, running.assignment.mark);
+            running.is_earlier && of == (member, *call, *mark)
+        };
+        let store = self.stores.get_mut(&member).expect("calls are assigned to members that are there");
+        let has_ended = self.unseen.iter().any(|(of, ended, with, outcome)| match outcome {
+            Outcome::Durable { bytes, .. } if (of, ended, with) == (&member, call, mark) => {
+                let mut slots = (0..).zip(bytes).map(|(slot, _)| slot);
+                slots.all(|slot| store.contains_key(&version(*call, slot)))
+            }
+            _ => false,
+        });
+        if !has_ended && !self.running.iter().any(is_it) {
+            return false;
+        }
+        let updates = assignment.arguments.iter().filter(|one| matches!(one, Argument::Update(_)));
+        for (update, _) in updates.zip(&assignment.in_place).filter(|(_, in_place)| **in_place) {
+            for taken in update.versions() {
+                store.remove(taken);
+            }
+        }
+        true
     }
 
     fn end(&mut self, which: usize) {

@@ -4,7 +4,7 @@
 //! serves the new run, whose number is its *epoch*. Calls of earlier runs that have not begun are dropped.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -15,11 +15,11 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    attempt::{self, Written},
+    attempt,
     begun::Begun,
     deadline::{self, Deadline},
+    duty::{Begins, Duty},
     fetches::{Arrived, Ask, Fetches, GivenUp, Missing, Piece},
-    nesting::Put,
     queue::Queue,
     stopwatch::{Stopwatch, Timing},
     store::{Inputs, Lacking, Store},
@@ -28,8 +28,8 @@ use super::{
 #[cfg(feature = "simulation")]
 use crate::simulation::Seen;
 use crate::{
-    core::{Argument, Assignment, CallId, Execution, Held, Lack, Mark, Outcome, Step, Unfit, VersionId},
-    failure::{Failed, Failure, Trouble},
+    core::{Argument, Assignment, CallId, Execution, Held, Lack, Mark, Outcome, Step, VersionId},
+    failure::Failed,
     node::Peer,
     options::Options,
     task::Tasks,
@@ -95,23 +95,9 @@ pub(crate) struct Site {
     name: OnceLock<Peer>,
     /// Whether versions may be moved, so that their sizes are of interest.
     pub(super) has_peers: bool,
-    is_over: AtomicBool,
+    pub(super) is_over: AtomicBool,
     /// Times the calls of which that is asked for.
     pub(super) stopwatch: Stopwatch,
-}
-
-/// What the site does now.
-#[derive(Default)]
-struct Duty {
-    epoch: u64,
-    /// None before the first run.
-    report: Option<Weak<dyn Report>>,
-    /// The calls that run, if there are other nodes to know of them.
-    running: BTreeMap<CallId, Mark>,
-    /// Those that have made calls, which have to be run again in another run.
-    nesting: BTreeSet<CallId>,
-    /// The calls whose ends nobody may see before they are recorded, and how they have ended.
-    unseen: BTreeMap<CallId, (Mark, Outcome)>,
 }
 
 /// What a site has when a run begins.
@@ -150,7 +136,7 @@ impl Site {
         self.fetches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn duty(&self) -> MutexGuard<'_, Duty> {
+    pub(super) fn duty(&self) -> MutexGuard<'_, Duty> {
         self.duty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -209,20 +195,6 @@ impl Site {
     pub(crate) fn end(&self) {
         self.is_over.store(true, Relaxed);
         self.waits.end_all();
-    }
-
-    /// Notes that the task of a call makes calls. Returns who is told of them, and whether the run of the program is
-    /// still the one that has assigned it.
-    pub(super) fn nests(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
-        let mut duty = self.duty();
-        let is_current = duty.epoch == epoch;
-        if is_current {
-            duty.nesting.insert(call);
-        } else {
-            duty.running.remove(&call);
-        }
-        let report = duty.report.as_ref().and_then(Weak::upgrade);
-        (report.filter(|_| !self.is_over.load(Relaxed)), is_current)
     }
 
     /// Takes in a version.
@@ -388,8 +360,13 @@ impl Site {
     /// Begins a call that was assigned in a run of the program, unless that is over, or the call cannot run.
     pub(super) fn begin_call(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Option<Begun> {
         let Assignment { call, mark, .. } = assignment;
-        if !self.begins(epoch, call, mark) {
-            return None;
+        match self.begins(epoch, call, mark) {
+            Begins::Now => {}
+            Begins::No => return None,
+            Begins::Before => {
+                assignment.taken().for_each(|version| drop(self.forget(version)));
+                return None;
+            }
         }
         // Whoever changes it in place has seen it.
         assignment.taken().for_each(|version| self.is_seen(version.call));
@@ -420,137 +397,6 @@ impl Site {
         Some(Begun { site, epoch, assignment, inputs, uses, deadline, watch, since, lap })
     }
 
-    /// Keeps what a call has written, and returns how it has ended.
-    pub(super) fn outcome(
-        &self,
-        assignment: &Assignment,
-        nest: Option<Execution>,
-        written: Result<Written, Failed>,
-        ns: u64,
-    ) -> Outcome {
-        let Assignment { call, task, mark, .. } = *assignment;
-        let put = |written: Vec<Put>| -> Result<Vec<u64>, Failed> {
-            let slots = 0..u32::try_from(written.len()).unwrap_or(u32::MAX);
-            let mut handed_on = Vec::new();
-            let bytes = (0..).zip(written).map(|(slot, put)| {
-                let value = match put {
-                    Put::Value(value) => value,
-                    Put::HandedOn(version) => {
-                        handed_on.push((slot, version));
-                        return 0;
-                    }
-                };
-                let bytes = if self.has_sizes() { value.size() } else { 0 };
-                self.keep(VersionId { call, slot }, value, mark, bytes, false);
-                bytes
-            });
-            let bytes: Vec<_> = bytes.collect();
-            let relieved = self.store.relieve().inspect_err(|_| {
-                slots.for_each(|slot| drop(self.store.forget(VersionId { call, slot })));
-            });
-            relieved.map_err(|failed| {
-                let reason = format!("what it has written cannot be kept: {}", failed.reason);
-                Failed { reason, ..failed }
-            })?;
-            if let (Some(execution), Some(report)) = (nest.filter(|_| !handed_on.is_empty()), self.report()) {
-                report.step(execution, Step::HandOn(handed_on));
-            }
-            Ok(bytes)
-        };
-        let outcome = written.and_then(|written| {
-            Ok(match written {
-                Written::ByTask(_) if assignment.manner.once_token.is_some() && nest.is_some() => {
-                    return Err(Failed::of(CALLS_TASKS));
-                }
-                Written::ByTask(written) if assignment.manner.once_token.is_some() && self.has_peers => {
-                    let values = encoded(&written);
-                    Outcome::Durable { bytes: put(written)?, ns, values }
-                }
-                Written::ByTask(written) => Outcome::Written { bytes: put(written)?, ns },
-                Written::Defaults(written, reason) => Outcome::Ignored { bytes: put(written)?, reason },
-            })
-        });
-        outcome.unwrap_or_else(|failed| match failed.trouble {
-            Trouble::Task => Outcome::Failed(Failure::new(task.name, call, failed.reason)),
-            _ => self.unfit(assignment, failed),
-        })
-    }
-
-    /// Returns the outcome of a call that cannot run here, for a reason that other nodes need not have.
-    fn unfit(&self, assignment: &Assignment, failed: Failed) -> Outcome {
-        let Failed { reason, trouble } = failed;
-        let reason = self.here(&reason);
-        if !self.has_peers {
-            return Outcome::Failed(Failure::new(assignment.task.name, assignment.call, reason));
-        }
-        let damaged = if let Trouble::Version(version) = trouble { Some(version) } else { None };
-        if let Some(version) = damaged {
-            drop(self.forget(version));
-        }
-        let (_, unchanged) = self.give_back(assignment);
-        Outcome::Unfit(Unfit { reason, unchanged, damaged })
-    }
-
-    /// Tells when a call has run, if it was timed.
-    pub(super) fn tell_timing(&self, epoch: u64, timing: Timing) {
-        let duty = self.duty();
-        let report = duty.report.as_ref().filter(|_| duty.epoch == epoch).and_then(Weak::upgrade);
-        drop(duty);
-        if let Some(report) = report {
-            report.timed(timing);
-        }
-    }
-
-    /// Tells how a call has ended.
-    pub(super) fn tell(&self, epoch: u64, (call, mark): (CallId, Mark), has_calls: bool, outcome: Outcome) {
-        #[cfg(feature = "simulation")]
-        self.queue.platform.see(|| Seen::ran(call, &outcome));
-        let (report, is_current) = self.ends(epoch, call);
-        let Some(report) = report else { return };
-        if has_calls && !is_current {
-            // The present run of the program does not know its calls, and has it run again.
-            if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = &outcome {
-                let written = (0..).zip(bytes).map(|(slot, _)| VersionId { call, slot });
-                written.for_each(|version| drop(self.forget(version)));
-            }
-            return;
-        }
-        self.keeps_unseen(call, mark, &outcome);
-        // What others may not see yet is told with the end.
-        if let Outcome::Written { bytes, .. } = &outcome
-            && !is_current
-        {
-            let held = |(slot, bytes): (u32, &u64)| {
-                let version = VersionId { call, slot };
-                Held { version, mark, bytes: *bytes }
-            };
-            report.holds((0..).zip(bytes).map(held).collect());
-        }
-        report.ended(call, outcome);
-    }
-
-    /// Takes in that the task of a call has ended that has to be run again.
-    pub(super) fn is_run_again(&self, epoch: u64, call: CallId) {
-        drop(self.ends(epoch, call));
-    }
-
-    /// Keeps how a call has ended, so that it can be told again if the head is lost before it is recorded.
-    fn keeps_unseen(&self, call: CallId, mark: Mark, outcome: &Outcome) {
-        if self.has_peers && matches!(outcome, Outcome::Durable { .. } | Outcome::Ignored { .. }) {
-            self.duty().unseen.insert(call, (mark, outcome.clone()));
-        }
-    }
-
-    /// Forgets how calls have ended whose ends are recorded.
-    pub(crate) fn is_recorded(&self, is_recorded: impl Fn(CallId, Mark) -> bool) {
-        self.duty().unseen.retain(|call, (mark, _)| !is_recorded(*call, *mark));
-    }
-
-    /// The same for one call, whose end is recorded or does not count: what it has written is not kept any more.
-    fn is_seen(&self, call: CallId) {
-        self.duty().unseen.remove(&call);
-    }
-
     /// Sets the deadline of a call that begins. If it passes, the call has failed, and its thread is left to it.
     fn watch(
         self: &Arc<Self>,
@@ -575,48 +421,7 @@ impl Site {
         });
         (Some(deadline), watched)
     }
-
-    /// Notes that a call begins. Returns whether it may.
-    fn begins(&self, epoch: u64, call: CallId, mark: Mark) -> bool {
-        if self.is_over.load(Relaxed) {
-            return false;
-        }
-        if self.has_peers {
-            let mut duty = self.duty();
-            if duty.epoch != epoch {
-                return false;
-            }
-            duty.running.insert(call, mark);
-        }
-        true
-    }
-
-    /// Notes that a call has ended. Returns who is to be told, and whether its run of the program is the present one.
-    fn ends(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
-        let mut duty = self.duty();
-        if self.has_peers {
-            duty.running.remove(&call);
-        }
-        duty.nesting.remove(&call);
-        let report = duty.report.as_ref().and_then(Weak::upgrade);
-        (report.filter(|_| !self.is_over.load(Relaxed)), duty.epoch == epoch)
-    }
 }
-
-/// The maximum size of what goes to the journal of what a call has written, in bytes.
-const DURABLE_BYTES_MAX: u64 = 64 << 10;
-
-/// Returns what a call has written, encoded, if it is small.
-fn encoded(written: &[Put]) -> Option<Vec<Vec<u8>>> {
-    let values: Option<Vec<&Value>> = written.iter().map(Put::value).collect();
-    let values =
-        values.filter(|values| values.iter().map(|value| value.size()).sum::<u64>() <= DURABLE_BYTES_MAX)?;
-    values.into_iter().map(|value| value.part(0, usize::MAX).ok().map(|(_, bytes)| bytes)).collect()
-}
-
-/// Why a call fails that is not run a second time, and has called tasks.
-const CALLS_TASKS: &str = "it is `effect` or `nondeterministic`, and its task calls others; these may be run again, and it may not. Give the \
-     option to those of them that need it, and not to it";
 
 impl Assignment {
     /// Returns the versions that the call changes in place.

@@ -1,0 +1,196 @@
+//! Which calls a site runs, for which run of the program, and whom it tells how they end.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Weak, atomic::Ordering::Relaxed},
+};
+
+use super::{
+    site::{Report, Site},
+    stopwatch::Timing,
+};
+use crate::core::{CallId, Held, Mark, Outcome, VersionId};
+#[cfg(feature = "simulation")]
+use crate::simulation::Seen;
+
+/// What the site does now.
+#[derive(Default)]
+pub(super) struct Duty {
+    pub(super) epoch: u64,
+    /// None before the first run.
+    pub(super) report: Option<Weak<dyn Report>>,
+    /// The calls that run, if there are other nodes to know of them.
+    pub(super) running: BTreeMap<CallId, Mark>,
+    /// Those that have made calls, which have to be run again in another run.
+    pub(super) nesting: BTreeSet<CallId>,
+    /// The calls whose ends nobody may see before they are recorded, and how they have ended.
+    pub(super) unseen: BTreeMap<CallId, (Mark, Outcome)>,
+}
+
+/// Whether a call begins that was assigned.
+pub(super) enum Begins {
+    Now,
+    /// Its run of the program is over.
+    No,
+    /// It has begun before, and that counts.
+    Before,
+}
+
+impl Site {
+    /// Notes that the task of a call makes calls. Returns who is told of them, and whether the run of the program is
+    /// still the one that has assigned it.
+    pub(super) fn nests(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
+        let mut duty = self.duty();
+        let is_current = duty.epoch == epoch;
+        if is_current {
+            duty.nesting.insert(call);
+        } else {
+            duty.running.remove(&call);
+        }
+        let report = duty.report.as_ref().and_then(Weak::upgrade);
+        (report.filter(|_| !self.is_over.load(Relaxed)), is_current)
+    }
+
+    /// Tells when a call has run, if it was timed.
+    pub(super) fn tell_timing(&self, epoch: u64, timing: Timing) {
+        let duty = self.duty();
+        let report = duty.report.as_ref().filter(|_| duty.epoch == epoch).and_then(Weak::upgrade);
+        drop(duty);
+        if let Some(report) = report {
+            report.timed(timing);
+        }
+    }
+
+    /// Tells how a call has ended.
+    pub(super) fn tell(&self, epoch: u64, (call, mark): (CallId, Mark), has_calls: bool, outcome: Outcome) {
+        #[cfg(feature = "simulation")]
+        self.queue.platform.see(|| Seen::ran(call, &outcome));
+        let (report, is_current) = self.ends(epoch, call);
+        let Some(report) = report else { return };
+        if has_calls && !is_current {
+            // The present run of the program does not know its calls, and has it run again.
+            if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = &outcome {
+                let written = (0..).zip(bytes).map(|(slot, _)| VersionId { call, slot });
+                written.for_each(|version| drop(self.forget(version)));
+            }
+            return;
+        }
+        self.keeps_unseen(call, mark, &outcome);
+        // What others may not see yet is told with the end.
+        if let Outcome::Written { bytes, .. } = &outcome
+            && !is_current
+        {
+            let held = |(slot, bytes): (u32, &u64)| {
+                let version = VersionId { call, slot };
+                Held { version, mark, bytes: *bytes }
+            };
+            report.holds((0..).zip(bytes).map(held).collect());
+        }
+        report.ended(call, outcome);
+    }
+
+    /// Takes in that the task of a call has ended that has to be run again.
+    pub(super) fn is_run_again(&self, epoch: u64, call: CallId) {
+        drop(self.ends(epoch, call));
+    }
+
+    /// Keeps how a call has ended, so that it can be told again if the head is lost before it is recorded.
+    fn keeps_unseen(&self, call: CallId, mark: Mark, outcome: &Outcome) {
+        if self.has_peers && matches!(outcome, Outcome::Durable { .. } | Outcome::Ignored { .. }) {
+            self.duty().unseen.insert(call, (mark, outcome.clone()));
+        }
+    }
+
+    /// Forgets how calls have ended whose ends are recorded.
+    pub(crate) fn is_recorded(&self, is_recorded: impl Fn(CallId, Mark) -> bool) {
+        self.duty().unseen.retain(|call, (mark, _)| !is_recorded(*call, *mark));
+    }
+
+    /// The same for one call, whose end is recorded or does not count: what it has written is not kept any more.
+    pub(super) fn is_seen(&self, call: CallId) {
+        self.duty().unseen.remove(&call);
+    }
+
+    /// Notes that a call begins, unless it must not. If it runs since an earlier run of the program, that counts, and not
+    /// another execution, which might write something else. The same is true if it has ended, which is being told.
+    pub(super) fn begins(&self, epoch: u64, call: CallId, mark: Mark) -> Begins {
+        if self.is_over.load(Relaxed) {
+            return Begins::No;
+        }
+        if self.has_peers {
+            let mut duty = self.duty();
+            if duty.epoch != epoch {
+                return Begins::No;
+            }
+            let runs = duty.running.get(&call) == Some(&mark) && !duty.nesting.contains(&call);
+            if runs {
+                return Begins::Before;
+            }
+            let ended = duty.unseen.get(&call).filter(|(of, _)| *of == mark).map(|(_, outcome)| outcome);
+            if let Some(Outcome::Durable { bytes, .. }) = ended
+                && (0..).zip(bytes).all(|(slot, _)| self.store.size(VersionId { call, slot }).is_some())
+            {
+                return Begins::Before;
+            }
+            duty.running.insert(call, mark);
+        }
+        Begins::Now
+    }
+
+    /// Notes that a call has ended. Returns who is to be told, and whether its run of the program is the present one.
+    pub(super) fn ends(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
+        let mut duty = self.duty();
+        if self.has_peers {
+            duty.running.remove(&call);
+        }
+        duty.nesting.remove(&call);
+        let report = duty.report.as_ref().and_then(Weak::upgrade);
+        (report.filter(|_| !self.is_over.load(Relaxed)), duty.epoch == epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{core::Mark, node::store::Store, program::Engine, value::Value};
+
+    const CALL: CallId = 7;
+
+    /// Creates the site of a node of several.
+    fn site() -> Site {
+        Site::new(Arc::default(), Store::default(), None, true)
+    }
+
+    /// Begins to serve another run of the program.
+    fn begin(site: &Site) -> u64 {
+        site.begin(Weak::<Engine>::new()).epoch
+    }
+
+    #[test]
+    fn what_runs_since_an_earlier_run_is_not_begun_a_second_time() {
+        let (site, mark) = (site(), Mark::default());
+        let first = begin(&site);
+        assert!(matches!(site.begins(first, CALL, mark), Begins::Now));
+        let second = begin(&site);
+        assert!(matches!(site.begins(first, CALL + 1, mark), Begins::No));
+        assert!(matches!(site.begins(second, CALL, mark), Begins::Before));
+        drop(site.ends(first, CALL));
+        assert!(matches!(site.begins(second, CALL, mark), Begins::Now), "it has ended");
+    }
+
+    #[test]
+    fn what_has_ended_for_ever_is_not_begun_a_second_time_as_long_as_it_is_there() {
+        let (site, mark) = (site(), Mark::default());
+        let first = begin(&site);
+        assert!(matches!(site.begins(first, CALL, mark), Begins::Now));
+        let version = VersionId { call: CALL, slot: 0 };
+        site.put(version, Value::from_encoded(vec![1]), mark, 1);
+        let outcome = Outcome::Durable { bytes: vec![1], ns: 0, values: None };
+        drop(site.ends(first, CALL));
+        site.keeps_unseen(CALL, mark, &outcome);
+        let second = begin(&site);
+        assert!(matches!(site.begins(second, CALL, mark), Begins::Before));
+        drop(site.store.forget(version));
+        assert!(matches!(site.begins(second, CALL, mark), Begins::Now), "what it has written is lost");
+    }
+}

@@ -1,0 +1,96 @@
+//! How a call has ended: what it has written is kept, or what was wrong is told.
+
+use super::{attempt::Written, nesting::Put, site::Site};
+use crate::{
+    core::{Assignment, Execution, Outcome, Step, Unfit, VersionId},
+    failure::{Failed, Failure, Trouble},
+    value::Value,
+};
+
+/// The maximum size of what goes to the journal of what a call has written, in bytes.
+const DURABLE_BYTES_MAX: u64 = 64 << 10;
+
+/// Returns what a call has written, encoded, if it is small.
+fn encoded(written: &[Put]) -> Option<Vec<Vec<u8>>> {
+    let values: Option<Vec<&Value>> = written.iter().map(Put::value).collect();
+    let values =
+        values.filter(|values| values.iter().map(|value| value.size()).sum::<u64>() <= DURABLE_BYTES_MAX)?;
+    values.into_iter().map(|value| value.part(0, usize::MAX).ok().map(|(_, bytes)| bytes)).collect()
+}
+
+/// Why a call fails that is not run a second time, and has called tasks.
+const CALLS_TASKS: &str = "it is `effect` or `nondeterministic`, and its task calls others; these may be run again, and it may not. Give the \
+     option to those of them that need it, and not to it";
+
+impl Site {
+    /// Keeps what a call has written, and returns how it has ended.
+    pub(super) fn outcome(
+        &self,
+        assignment: &Assignment,
+        nest: Option<Execution>,
+        written: Result<Written, Failed>,
+        ns: u64,
+    ) -> Outcome {
+        let Assignment { call, task, mark, .. } = *assignment;
+        let put = |written: Vec<Put>| -> Result<Vec<u64>, Failed> {
+            let slots = 0..u32::try_from(written.len()).unwrap_or(u32::MAX);
+            let mut handed_on = Vec::new();
+            let bytes = (0..).zip(written).map(|(slot, put)| {
+                let value = match put {
+                    Put::Value(value) => value,
+                    Put::HandedOn(version) => {
+                        handed_on.push((slot, version));
+                        return 0;
+                    }
+                };
+                let bytes = if self.has_sizes() { value.size() } else { 0 };
+                self.keep(VersionId { call, slot }, value, mark, bytes, false);
+                bytes
+            });
+            let bytes: Vec<_> = bytes.collect();
+            let relieved = self.store.relieve().inspect_err(|_| {
+                slots.for_each(|slot| drop(self.store.forget(VersionId { call, slot })));
+            });
+            relieved.map_err(|failed| {
+                let reason = format!("what it has written cannot be kept: {}", failed.reason);
+                Failed { reason, ..failed }
+            })?;
+            if let (Some(execution), Some(report)) = (nest.filter(|_| !handed_on.is_empty()), self.report()) {
+                report.step(execution, Step::HandOn(handed_on));
+            }
+            Ok(bytes)
+        };
+        let outcome = written.and_then(|written| {
+            Ok(match written {
+                Written::ByTask(_) if assignment.manner.once_token.is_some() && nest.is_some() => {
+                    return Err(Failed::of(CALLS_TASKS));
+                }
+                Written::ByTask(written) if assignment.manner.once_token.is_some() && self.has_peers => {
+                    let values = encoded(&written);
+                    Outcome::Durable { bytes: put(written)?, ns, values }
+                }
+                Written::ByTask(written) => Outcome::Written { bytes: put(written)?, ns },
+                Written::Defaults(written, reason) => Outcome::Ignored { bytes: put(written)?, reason },
+            })
+        });
+        outcome.unwrap_or_else(|failed| match failed.trouble {
+            Trouble::Task => Outcome::Failed(Failure::new(task.name, call, failed.reason)),
+            _ => self.unfit(assignment, failed),
+        })
+    }
+
+    /// Returns the outcome of a call that cannot run here, for a reason that other nodes need not have.
+    pub(super) fn unfit(&self, assignment: &Assignment, failed: Failed) -> Outcome {
+        let Failed { reason, trouble } = failed;
+        let reason = self.here(&reason);
+        if !self.has_peers {
+            return Outcome::Failed(Failure::new(assignment.task.name, assignment.call, reason));
+        }
+        let damaged = if let Trouble::Version(version) = trouble { Some(version) } else { None };
+        if let Some(version) = damaged {
+            drop(self.forget(version));
+        }
+        let (_, unchanged) = self.give_back(assignment);
+        Outcome::Unfit(Unfit { reason, unchanged, damaged })
+    }
+}
