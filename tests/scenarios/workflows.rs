@@ -27,6 +27,8 @@ const ANEW: &str = "the program begins anew; what has ended is not run again";
 /// What it says of a node that has left or is lost.
 const GONE: &str = "a node is gone that ran calls";
 
+/// What it says when a node is to leave, which may be itself.
+const LEAVES: &str = "leaves, and is given no more calls";
 /// What it says of the journal.
 const RECALLS: &str = "the journal says what must not happen a second time";
 
@@ -47,6 +49,17 @@ struct Scene {
 }
 
 impl Scene {
+    /// Tells nodes to leave, and waits until the program gives them no more calls: one that began now would wait at the
+    /// gate for ever.
+    fn leave(&mut self, nodes: &[usize]) {
+        self.cluster.signal_nodes(nodes, "TERM").unwrap();
+        let deadline = Instant::now() + SOON;
+        while self.cluster.log(self.head).matches(LEAVES).count() < nodes.len() {
+            assert!(Instant::now() < deadline, "not all leave\n{}", self.cluster.logs());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Lets each chain go another link, which the calls that run wait for, and no further.
     fn step(&mut self) {
         self.links += 1;
@@ -179,7 +192,7 @@ fn a_program_goes_on_with_other_nodes_when_all_were_killed() {
 #[test]
 fn a_program_goes_on_with_other_nodes_when_all_have_left() {
     run(|scene| {
-        scene.cluster.signal_nodes(&[0, 1, 2], "TERM").unwrap();
+        scene.leave(&[0, 1, 2]);
         // They end what they run.
         scene.step();
         for node in 0..3 {
@@ -215,7 +228,7 @@ fn wait_for_links(scene: &Scene, count: usize) {
 #[test]
 fn a_program_whose_node_leaves_goes_on_elsewhere() {
     run(|scene| {
-        scene.cluster.signal_nodes(&[scene.head], "TERM").unwrap();
+        scene.leave(&[scene.head]);
         // It ends what it runs.
         scene.step();
         let new = wait_for(&scene.cluster, &scene.others, 1, HEAD)[0];
@@ -226,7 +239,7 @@ fn a_program_whose_node_leaves_goes_on_elsewhere() {
 #[test]
 fn nothing_is_made_again_when_a_node_leaves() {
     run(|scene| {
-        scene.cluster.signal_nodes(&scene.others[..1], "TERM").unwrap();
+        scene.leave(&[scene.others[0]]);
         scene.step();
         scene.cluster.wait_for_log(scene.head, GONE).unwrap();
         let log = scene.cluster.log(scene.head);
@@ -285,7 +298,7 @@ fn tasks_that_call_tasks_are_run_again_when_the_node_of_the_program_is_killed() 
 #[test]
 fn a_node_leaves_when_its_tasks_have_what_they_wait_for() {
     grove(|scene| {
-        scene.cluster.signal_nodes(&scene.others[..1], "TERM").unwrap();
+        scene.leave(&[scene.others[0]]);
         mesh::open_gate(&scene.gate, 1 << 4).unwrap();
         scene.cluster.wait_for_log(scene.head, GONE).unwrap();
     });

@@ -188,9 +188,13 @@ impl Leading {
             return;
         }
         let is_all_told = all.iter().any(|news| matches!(news, News::AllTold));
+        let leaves = all.iter().any(|news| matches!(news, News::Leaves));
         self.note(member, &all);
         // At once, so that what follows from it is decided and sent at once.
         self.engine.change(|graph| all.into_iter().for_each(|news| self.hear(graph, member, news)));
+        if leaves {
+            tracing::info!(node = %from, "a node leaves, and is given no more calls");
+        }
         if is_all_told {
             self.has_told(from);
         }

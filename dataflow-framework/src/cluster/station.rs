@@ -446,7 +446,10 @@ impl Station {
         match role {
             Role::Idle => {}
             Role::Follows(following) => following.leave(),
-            Role::Leads(leading) => leading.engine.leave(),
+            Role::Leads(leading) => {
+                leading.engine.leave();
+                tracing::info!("this node leaves, and is given no more calls");
+            }
         }
     }
 
