@@ -104,7 +104,7 @@ impl Following {
     fn end_of(&self, call: CallId, outcome: Outcome) -> News {
         match outcome {
             Outcome::Written { bytes, ns } => News::Written { call, versions: self.told(call, &bytes), ns },
-            Outcome::Durable { bytes, ns, values } => News::Durable { call, bytes, ns, values },
+            Outcome::Durable { bytes, ns, by, values } => News::Durable { call, bytes, ns, by, values },
             Outcome::Ignored { bytes, reason } => News::Ignored { call, bytes, reason },
             Outcome::Failed(failure) => News::Failed { call, reason: failure.reason().to_owned() },
             Outcome::Unfit(Unfit { reason, unchanged, damaged }) => {

@@ -77,6 +77,9 @@ struct Follower {
     /// The number of the line, which is that of the member.
     member: Member,
     line: Line,
+    /// What it has told of earlier runs, until that is all: it is given nothing to do before, since what it has may be of
+    /// executions that do not count, and would be taken for what it is to bring there.
+    told: Option<Vec<News>>,
 }
 
 impl Leading {
@@ -147,7 +150,7 @@ impl Leading {
         for piece in history.pieces() {
             line.push(Order::Remember(piece).encoded());
         }
-        known.by_node.insert(node, Follower { member, line });
+        known.by_node.insert(node, Follower { member, line, told: Some(Vec::new()) });
         drop(known);
         self.untold().insert(node);
         self.others.wake.notify_one();
@@ -184,10 +187,11 @@ impl Leading {
             decoded.inspect_err(unread).ok()
         };
         let all: Vec<_> = all.into_iter().filter_map(decode).collect();
+        let is_all_told = all.iter().any(|news| matches!(news, News::AllTold));
+        let all = self.others.known().all_told((from, member), all, is_all_told);
         if all.is_empty() {
             return;
         }
-        let is_all_told = all.iter().any(|news| matches!(news, News::AllTold));
         let leaves = all.iter().any(|news| matches!(news, News::Leaves));
         self.note(member, &all);
         // At once, so that what follows from it is decided and sent at once.
@@ -229,8 +233,8 @@ impl Leading {
                 graph.ended(call, member, Outcome::Written { bytes, ns });
                 self.take_in(graph, call, versions);
             }
-            News::Durable { call, bytes, ns, values } => {
-                graph.ended(call, member, Outcome::Durable { bytes, ns, values });
+            News::Durable { call, bytes, ns, by, values } => {
+                graph.ended(call, member, Outcome::Durable { bytes, ns, by, values });
             }
             News::Ignored { call, bytes, reason } => {
                 graph.ended(call, member, Outcome::Ignored { bytes, reason });
@@ -277,7 +281,7 @@ impl Leading {
         }
         let mut frames = Vec::new();
         self.others.has_more.store(false, Relaxed);
-        for (node, Follower { member, line }) in &mut self.others.known().by_node {
+        for (node, Follower { member, line, .. }) in &mut self.others.known().by_node {
             while let Some(frame) = line.frame(now_ms) {
                 frames.push((*node, Content::ToSite(member.0, frame)));
             }
@@ -336,6 +340,21 @@ impl Followers {
 }
 
 impl Known {
+    /// Returns what is to be taken in of what a node tells: nothing until it has told all of earlier runs.
+    fn all_told(
+        &mut self,
+        (node, member): (Peer, Member),
+        mut news: Vec<News>,
+        is_all_told: bool,
+    ) -> Vec<News> {
+        let follower = self.by_node.get_mut(&node).filter(|follower| follower.member == member);
+        let Some(Follower { told: before @ Some(_), .. }) = follower else { return news };
+        if let Some(told) = before {
+            told.append(&mut news);
+        }
+        if is_all_told { before.take().unwrap_or_default() } else { Vec::new() }
+    }
+
     fn node(&self, member: Member) -> Option<Peer> {
         self.nodes.get(usize::try_from(member.0).ok()?).copied()
     }

@@ -100,6 +100,7 @@ pub(super) enum News {
         call: CallId,
         bytes: Vec<u64>,
         ns: u64,
+        by: u64,
         values: Option<Vec<Vec<u8>>>,
     },
     Ignored {

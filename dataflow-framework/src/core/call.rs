@@ -68,6 +68,8 @@ pub(crate) enum Outcome {
     Durable {
         bytes: Vec<u64>,
         ns: u64,
+        /// The execution that has written it: another one of the same call may have written something else.
+        by: u64,
         /// What it has written, encoded, if that is small.
         values: Option<Vec<Vec<u8>>>,
     },

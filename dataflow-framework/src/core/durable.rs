@@ -47,15 +47,35 @@ pub(super) struct Durable {
     /// Calls that have ended, of which something is copied to a second member.
     pub(super) settling: BTreeMap<CallId, Settling>,
     /// Ends of calls of an earlier run, which this one has not made yet.
-    pub(super) early: BTreeMap<CallId, (Member, Outcome)>,
+    pub(super) early: BTreeMap<CallId, Early>,
     /// What cannot be read any more of what calls have written whose ends are not recorded.
-    damaged: BTreeSet<(VersionId, Member)>,
+    pub(super) damaged: BTreeSet<(VersionId, Member)>,
     /// The calls that are not run a second time.
-    pub(super) ended: BTreeMap<CallId, (Mark, Option<Values>)>,
+    pub(super) ended: BTreeMap<CallId, Once>,
+    /// Those of them that have ended in this run, and of which nothing stands in the journal.
+    pub(super) new: BTreeSet<CallId>,
     /// The size of what stands of them in the journal.
     pub(super) values_bytes: usize,
     pub(super) preserved: Preserved,
     pub(super) marks: Marks,
+}
+
+/// How a call has ended that is not run a second time.
+#[derive(Debug)]
+pub(super) struct Once {
+    pub(super) mark: Mark,
+    /// The execution that counts.
+    pub(super) by: u64,
+    /// What stands in the journal of what it has written.
+    pub(super) values: Option<Values>,
+}
+
+/// Ends of one call, as members tell them that have run it.
+#[derive(Debug, Default)]
+pub(super) struct Early {
+    /// The one that counts if none is recorded.
+    pub(super) first: Option<(Member, Outcome)>,
+    pub(super) others: Vec<(Member, Outcome)>,
 }
 
 /// What follows when the end of a call is recorded.
@@ -95,7 +115,13 @@ impl Graph {
 
     /// Returns whether a version can neither be made again nor restored, so that it stays where it is.
     pub(super) fn is_precious(&self, id: VersionId) -> bool {
-        matches!(self.durable.ended.get(&id.call), Some((_, None)))
+        matches!(self.durable.ended.get(&id.call), Some(Once { values: None, .. }))
+    }
+
+    /// Returns whether an execution of a call is the one that counts, and what it has written is only with members.
+    pub(super) fn counts_for_ever(&self, call: CallId, execution: u64) -> bool {
+        let ended = self.durable.ended.get(&call);
+        ended.is_some_and(|Once { by, values, .. }| *by == execution && values.is_none())
     }
 
     /// Takes in how a call has ended that is not assigned any more, if others may see that only when it is recorded.
@@ -113,9 +139,9 @@ impl Graph {
             });
         }
         match outcome {
-            Outcome::Durable { bytes, ns, values } => {
+            Outcome::Durable { bytes, ns, by, values } => {
                 self.has_taken(id, ns);
-                self.settle(id, member, bytes, values);
+                self.settle(id, (member, by), bytes, values);
                 None
             }
             Outcome::Ignored { bytes, reason } if !self.history.is_ignored(id) => {
@@ -129,11 +155,11 @@ impl Graph {
     pub(super) fn record_end(
         &mut self,
         id: CallId,
-        members: Vec<Member>,
+        (members, by): (Vec<Member>, u64),
         bytes: Vec<u64>,
         values: Option<Vec<Vec<u8>>>,
     ) {
-        let fact = Fact::Ended(Ended { call: id, mark: self.calls[&id].mark, values });
+        let fact = Fact::Ended(Ended { call: id, mark: self.calls[&id].mark, by, values });
         self.record(fact, id, After::Written { members, bytes });
     }
 
@@ -176,7 +202,10 @@ impl Graph {
     pub(crate) fn journalled(&mut self, fact: Fact) {
         let calls = fact.calls();
         match fact {
-            Fact::Ended(Ended { call, mark, values }) => self.is_durable_now(call, mark, values),
+            Fact::Ended(ended) => {
+                self.durable.new.extend(Some(ended.call).filter(|_| ended.values.is_none()));
+                self.is_durable_now(ended);
+            }
             Fact::Merged { call, parts } => self.merge_is_recorded(call, parts),
             Fact::Commuted { call, with } => self.turn_is_recorded(call, with),
             _ => {}
@@ -204,10 +233,11 @@ impl Graph {
         }
     }
 
-    pub(super) fn is_durable_now(&mut self, call: CallId, mark: Mark, values: Option<Vec<Vec<u8>>>) {
+    pub(super) fn is_durable_now(&mut self, ended: Ended) {
+        let Ended { call, mark, by, values } = ended;
         let values = values.map(|values| values.into_iter().map(Arc::from).collect::<Values>());
         let bytes: usize = values.iter().flatten().map(|value| value.len()).sum();
-        if self.durable.ended.insert(call, (mark, values)).is_none() {
+        if self.durable.ended.insert(call, Once { mark, by, values }).is_none() {
             self.durable.values_bytes += bytes;
         }
     }
@@ -282,7 +312,7 @@ impl Graph {
 
     /// Takes a version that is gone from the journal, if its call is not to run again. Returns whether that is so.
     pub(super) fn restores(&mut self, id: VersionId) -> bool {
-        let Some((mark, values)) = self.durable.ended.get(&id.call) else { return false };
+        let Some(Once { mark, values, .. }) = self.durable.ended.get(&id.call) else { return false };
         let value = values.as_ref().and_then(|values| values.get(id.slot as usize));
         let Some(value) = value else {
             let task = self.calls.get(&id.call).map_or("", |call| call.task.name);

@@ -1,8 +1,8 @@
 //! What is recorded before anybody sees it, and what follows when it is lost afterwards.
 
 use super::{
-    Action, Argument, CallId, Capacity, Choice, Decision, Divergence, Fact, Graph, Input, Member, Outcome,
-    VersionId,
+    Action, Argument, CallId, Capacity, Choice, Decision, Divergence, Fact, Graph, Held, Input, Member,
+    Outcome, VersionId,
     graph_tests::{new_call, version},
 };
 use crate::{failure::Failure, options::Options};
@@ -37,6 +37,7 @@ struct ToDo {
     restored: Vec<VersionId>,
     preserved: Vec<VersionId>,
     may_go: Vec<Member>,
+    forgotten: Vec<(Member, VersionId)>,
 }
 
 fn to_do(graph: &mut Graph) -> ToDo {
@@ -50,14 +51,20 @@ fn to_do(graph: &mut Graph) -> ToDo {
             Action::Restore { version, .. } => to_do.restored.push(version),
             Action::Preserve { version, .. } => to_do.preserved.push(version),
             Action::LetGo(member) => to_do.may_go.push(member),
-            Action::Forget(..) | Action::Alias(..) | Action::Answer(..) => {}
+            Action::Forget(member, version) => to_do.forgotten.push((member, version)),
+            Action::Alias(..) | Action::Answer(..) => {}
         }
     }
     to_do
 }
 
 fn ended(graph: &mut Graph, id: CallId, member: Member, values: Option<Vec<Vec<u8>>>) {
-    graph.ended(id, member, Outcome::Durable { bytes: vec![3], ns: 1_000_000, values });
+    ended_by(graph, id, member, 0, values);
+}
+
+/// The same for one of several executions.
+fn ended_by(graph: &mut Graph, id: CallId, member: Member, by: u64, values: Option<Vec<Vec<u8>>>) {
+    graph.ended(id, member, Outcome::Durable { bytes: vec![3], ns: 1_000_000, by, values });
 }
 
 fn small() -> Vec<Vec<u8>> {
@@ -149,6 +156,108 @@ fn if_the_second_copy_is_lost_under_way_another_one_is_made() {
     assert_eq!(recorded.len(), 1, "one copy has to do");
     graph.journalled(recorded.remove(0));
     assert!(!graph.is_unfinished(1));
+}
+
+#[test]
+fn what_is_large_and_here_is_not_brought_here_when_it_is_recorded() {
+    let mut graph = graph();
+    assert_eq!(effect_and_reader(&mut graph), Member::HERE);
+    assert!(matches!(graph.want(version(0, 0)), Input::Awaited));
+    ended(&mut graph, 0, Member::HERE, None);
+    let [(second, _)] = to_do(&mut graph).copied[..] else { panic!("a second copy is made") };
+    graph.copied(version(0, 0), second);
+    let mut recorded = to_do(&mut graph).recorded;
+    graph.journalled(recorded.remove(0));
+    assert_eq!(to_do(&mut graph).copied, []);
+}
+
+#[test]
+fn a_second_copy_is_forgotten_if_the_member_is_lost_that_has_run_the_call() {
+    let mut graph = graph();
+    call(&mut graph, 0, &[], Options::DEFAULT);
+    to_do(&mut graph);
+    graph.call(1, new_call(Vec::new(), 2, EFFECT));
+    let [(member, 1)] = to_do(&mut graph).assigned[..] else { panic!("the effect can begin") };
+    graph.ended(1, member, Outcome::Durable { bytes: vec![3, 3], ns: 1_000_000, by: 0, values: None });
+    let [(second, first), (_, other)] = to_do(&mut graph).copied[..] else { panic!("both are copied") };
+    graph.copied(first, second);
+    graph.lost(member);
+    let now = to_do(&mut graph);
+    // The call may write something else now, and it would be taken for a copy of that.
+    assert_eq!((now.forgotten, now.recorded), (vec![(second, first)], vec![]));
+    graph.copied(other, second);
+    assert_eq!(to_do(&mut graph).forgotten, [(second, other)], "it was under way");
+}
+
+#[test]
+fn a_copy_from_an_earlier_run_does_not_count_if_the_call_has_run_again() {
+    let mut graph = graph();
+    let member = effect_and_reader(&mut graph);
+    let (written, mark) = (version(0, 0), graph.versions[&version(0, 0)].mark);
+    let late = Member(3);
+    graph.joined(late, Capacity::of_workers(1));
+    graph.holds(late, Held { version: written, mark, bytes: 3 });
+    assert_eq!(to_do(&mut graph).forgotten, [(late, written)], "nobody has seen it");
+    ended(&mut graph, 0, member, None);
+    let [(second, _)] = to_do(&mut graph).copied[..] else { panic!("a second copy is made") };
+    graph.holds(second, Held { version: written, mark, bytes: 3 });
+    assert_eq!(to_do(&mut graph).forgotten, [], "it may have that one by now");
+    graph.copied(written, second);
+    let mut recorded = to_do(&mut graph).recorded;
+    graph.journalled(recorded.remove(0));
+    to_do(&mut graph);
+    for (teller, forgotten) in [(late, vec![(late, written)]), (second, vec![]), (member, vec![])] {
+        graph.holds(teller, Held { version: written, mark, bytes: 3 });
+        assert_eq!(to_do(&mut graph).forgotten, forgotten);
+    }
+    assert!(!graph.versions[&written].is_with(late));
+}
+
+#[test]
+fn what_is_large_counts_where_the_execution_was_that_is_recorded() {
+    let mut first = graph();
+    let member = effect_and_reader(&mut first);
+    let mark = first.versions[&version(0, 0)].mark;
+    ended_by(&mut first, 0, member, 7, None);
+    let [(second, _)] = to_do(&mut first).copied[..] else { panic!("a second copy is made") };
+    first.copied(version(0, 0), second);
+    let recorded = to_do(&mut first).recorded;
+    for is_late in [false, true] {
+        let mut again = graph();
+        for fact in &recorded {
+            again.recalls(fact.clone());
+        }
+        if is_late {
+            call(&mut again, 0, &[], EFFECT);
+        }
+        for (member, by) in [(ELSEWHERE, 8), (THERE, 7)] {
+            again.runs(member, 0, mark);
+            ended_by(&mut again, 0, member, by, None);
+        }
+        if !is_late {
+            call(&mut again, 0, &[], EFFECT);
+        }
+        assert_eq!(to_do(&mut again).forgotten, [(ELSEWHERE, version(0, 0))], "late: {is_late}");
+        assert!(again.versions[&version(0, 0)].is_with(THERE) && again.unfinished() == 0);
+    }
+}
+
+#[test]
+fn of_two_ends_that_are_not_recorded_one_counts() {
+    let mut graph = graph();
+    let mark = {
+        let mut before = self::graph();
+        effect_and_reader(&mut before);
+        before.versions[&version(0, 0)].mark
+    };
+    for (member, by) in [(THERE, 7), (ELSEWHERE, 8)] {
+        graph.runs(member, 0, mark);
+        ended_by(&mut graph, 0, member, by, Some(small()));
+    }
+    call(&mut graph, 0, &[], EFFECT);
+    let now = to_do(&mut graph);
+    assert_eq!((now.assigned, now.forgotten), (vec![], vec![(ELSEWHERE, version(0, 0))]));
+    assert!(matches!(&now.recorded[..], [Fact::Ended(ended)] if ended.by == 7), "{:?}", now.recorded);
 }
 
 #[test]

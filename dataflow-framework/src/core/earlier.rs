@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     call::{CallId, CallState, Outcome},
     demand::Demand,
+    durable::Early,
     graph::{Action, Graph},
     history::History,
     mark::Mark,
@@ -115,12 +116,14 @@ impl Graph {
     pub(super) fn ended_early(&mut self, id: CallId, member: Member, outcome: &Outcome) {
         let Some(earlier) = self.earlier.get_mut(&id).filter(|earlier| earlier.runs_on == Some(member))
         else {
+            // Another one is known to run it.
+            self.durable.keeps_early(id, member, outcome, false);
             return;
         };
         earlier.runs_on = None;
         let root = earlier.mark.root;
         self.members.ended(member, Demand::NONE);
-        if self.durable.keeps_early(id, member, outcome) {
+        if self.durable.keeps_early(id, member, outcome, true) {
             return;
         }
         match outcome {
@@ -186,9 +189,11 @@ impl Graph {
                 }
                 self.forget_copies(call, earlier);
             }
-            let early = self.durable.early.remove(&call);
-            if let Some((member, Outcome::Durable { bytes, .. } | Outcome::Ignored { bytes, .. })) = early {
-                self.is_not_for_ever(call, member, bytes.len());
+            let Early { first, others } = self.durable.early.remove(&call).unwrap_or_default();
+            for (member, outcome) in first.into_iter().chain(others) {
+                if let Outcome::Durable { bytes, .. } | Outcome::Ignored { bytes, .. } = outcome {
+                    self.is_not_for_ever(call, member, bytes.len());
+                }
             }
         }
     }

@@ -204,7 +204,7 @@ fn what_the_program_has_read_stays_kept_when_its_keeper_tells_late_that_it_has_i
     let actions = graph.actions();
     assert!(actions.is_empty() && graph.kept.has(kept, THERE), "{actions:?}");
     // What it has written for a call that has one outcome for ever does not count, so nobody keeps it.
-    graph.ended(0, THERE, Outcome::Durable { bytes: vec![8], ns: 1_000_000, values: None });
+    graph.ended(0, THERE, Outcome::Durable { bytes: vec![8], ns: 1_000_000, by: 0, values: None });
     let actions = graph.actions();
     assert!(matches!(actions[..], [Action::Forget(THERE, forgotten)] if forgotten == kept), "{actions:?}");
     assert!(!graph.kept.has(kept, THERE));

@@ -34,6 +34,8 @@ pub(crate) enum Fact {
 pub(crate) struct Ended {
     pub(crate) call: CallId,
     pub(crate) mark: Mark,
+    /// The execution that counts, of perhaps several.
+    pub(crate) by: u64,
     /// What it has written, encoded; `None` if that is too large, and is only with nodes.
     pub(crate) values: Option<Vec<Vec<u8>>>,
 }

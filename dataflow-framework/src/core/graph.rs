@@ -374,6 +374,9 @@ impl Graph {
         }
         if !self.runs_on(id, member) {
             return match outcome {
+                Outcome::Durable { bytes, by, .. } if self.counts_for_ever(id, by) => {
+                    self.is_left_over(id, member, &bytes);
+                }
                 Outcome::Durable { bytes, .. } => self.is_not_for_ever(id, member, bytes.len()),
                 Outcome::Ignored { bytes, .. } if self.is_only_there(id) => {
                     self.is_not_for_ever(id, member, bytes.len());

@@ -284,14 +284,21 @@ impl Run {
             self.join();
         }
         let mut running: Vec<_> = running.into_iter().map(|(_, running)| running).collect();
-        let mut unseen = self.book.take_unseen();
+        let (mut unseen, brought) = self.book.take_unseen();
         for survivor in survivors {
             let member = Member(self.members);
             self.join();
             let store = before.remove(&survivor).expect("it is there");
+            let is_brought = |version: &VersionId| brought.contains(&(survivor, *version));
             for (version, (_, mark)) in &store {
+                // What a call has written whose end nobody may have seen is told with that.
+                let is_unseen = unseen.iter().any(|(of, call, ..)| (*of, *call) == (survivor, version.call));
+                if is_unseen && !is_brought(version) {
+                    continue;
+                }
                 self.graph.holds(member, Held { version: *version, mark: *mark, bytes: 8 });
             }
+            self.book.has_brought(member, store.keys().copied().filter(is_brought));
             self.stores.insert(member, store);
             for task in running.extract_if(.., |task| task.member == survivor) {
                 self.graph.runs(member, task.assignment.call, task.assignment.mark);
@@ -336,7 +343,7 @@ impl Run {
             Action::Record(fact) => self.book.waiting.push(fact),
             Action::Restore { version, mark, value } => {
                 let value = u64::from_le_bytes((*value).try_into().expect("it is a number"));
-                self.put(Member::HERE, version, (value, mark));
+                self.put_brought(Member::HERE, version, (value, mark));
             }
             Action::Assign(member, assignment) => self.begin(member, assignment),
             Action::Alias(member, from, to, mark) => {
@@ -364,14 +371,34 @@ impl Run {
     }
 
     fn copy(&mut self, member: Member, source: &Source) {
-        match self.fetch(source) {
-            Some(value) if self.stores.contains_key(&member) => {
-                self.stores.get_mut(&member).expect("it is there").insert(source.version, value);
-                self.graph.copied(source.version, member);
-            }
-            _ if member == Member::HERE => self.graph.not_brought(source.version),
-            _ => self.graph.not_copied(source.version, member),
+        if self.stores.contains_key(&member) && self.bring_to(member, source) {
+            self.graph.copied(source.version, member);
+        } else if member == Member::HERE {
+            self.graph.not_brought(source.version);
+        } else {
+            self.graph.not_copied(source.version, member);
         }
+    }
+
+    /// Brings a version to a member, unless that has it. Returns whether it does then.
+    fn bring_to(&mut self, member: Member, source: &Source) -> bool {
+        let version = source.version;
+        let is_seen = self.book.is_seen(member, version);
+        let store = self.stores.get_mut(&member).expect("it is there");
+        if is_seen && store.contains_key(&version) {
+            return true;
+        }
+        store.remove(&version);
+        let value = self.fetch(source);
+        value.map(|value| self.put_brought(member, version, value)).is_some()
+    }
+
+    /// Puts a version where another execution of its call may run, or have ended.
+    fn put_brought(&mut self, member: Member, version: VersionId, value: (u64, Mark)) {
+        let is_it = |task: &Running| (task.member, task.assignment.call) == (member, version.call);
+        let is_running = self.running.iter().any(is_it);
+        self.book.is_brought(member, version, is_running);
+        self.put(member, version, value);
     }
 
     fn fetch(&self, source: &Source) -> Option<(u64, Mark)> {
@@ -386,10 +413,9 @@ impl Run {
             return;
         }
         for source in &assignment.elsewhere {
-            let Some(value) = self.fetch(source) else {
+            if !self.bring_to(member, source) {
                 return self.graph.unable(assignment.call, member, source.version);
-            };
-            self.stores.get_mut(&member).expect("it is there").insert(source.version, value);
+            }
             self.graph.copied(source.version, member);
         }
         let store = &self.stores[&member];

@@ -26,7 +26,7 @@ impl Graph {
     pub(super) fn preserve(&mut self, id: VersionId) {
         let Some(version) = self.versions.get(&id).filter(|_| self.durable.is_on) else { return };
         let State::Present(copies) = &version.state else { return };
-        let is_in_journal = self.durable.ended.get(&id.call).is_some_and(|(_, values)| values.is_some());
+        let is_in_journal = self.durable.ended.get(&id.call).is_some_and(|once| once.values.is_some());
         let bytes = self.durable.preserved.bytes + copies.bytes;
         if is_in_journal || self.durable.preserved.versions.contains(&id) || bytes > PRESERVED_BYTES_MAX {
             return;

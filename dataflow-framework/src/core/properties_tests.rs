@@ -165,6 +165,9 @@ fn statement() -> impl Strategy<Value = Statement> {
 /// A value, or the call whose failure has prevented it.
 type Value = Result<u64, CallId>;
 
+/// How a call has ended on a member.
+type End = (Member, CallId, Mark, Outcome);
+
 /// What a call writes in one slot.
 fn written(id: CallId, slot: u32, inputs: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -185,6 +188,14 @@ struct Running {
     inputs: Vec<u64>,
     /// Whether it was assigned in an earlier run of the program.
     is_earlier: bool,
+}
+
+/// What a member has and does when the program begins anew.
+struct Survivor {
+    store: BTreeMap<VersionId, (u64, Mark)>,
+    running: Vec<Running>,
+    unseen: Vec<End>,
+    brought: BTreeSet<(Member, VersionId)>,
 }
 
 /// A program in its sequential run and in the graph.
@@ -219,7 +230,9 @@ struct Run {
     waiting: Vec<Fact>,
     has_journal: bool,
     /// How calls have ended whose ends nobody may see before they are recorded, as their members know it.
-    unseen: Vec<(Member, CallId, Mark, Outcome)>,
+    unseen: Vec<End>,
+    /// What was brought to members of calls of which they have another execution, that runs or is one of those above.
+    brought: BTreeSet<(Member, VersionId)>,
     /// The calls that write something else each time.
     durable: BTreeSet<CallId>,
     /// What was seen of what they write.
@@ -265,6 +278,7 @@ impl Run {
             waiting: Vec::new(),
             has_journal,
             unseen: Vec::new(),
+            brought: BTreeSet::new(),
             durable: BTreeSet::new(),
             seen: BTreeMap::new(),
             executions: 0,
@@ -508,9 +522,21 @@ impl Run {
             return;
         }
         let (member, version) = all[which.index(all.len())];
-        self.stores.get_mut(&member).expect("it is there").remove(&version);
-        self.does_not_tell_again(member, version);
-        self.graph.is_damaged(version, member, "it has vanished");
+        let store = &self.stores[&member];
+        let is_unseen = |(of, call, _, outcome): &End| {
+            (*of, *call) == (member, version.call) && matches!(outcome, Outcome::Durable { .. })
+        };
+        // The rest of what the same execution has written is of no use without it.
+        let is_rest = |other: &VersionId| {
+            let is_own = other.call == version.call && !self.brought.contains(&(member, *other));
+            is_own && self.unseen.iter().any(is_unseen)
+        };
+        let damaged: Vec<_> =
+            store.keys().filter(|other| **other == version || is_rest(other)).copied().collect();
+        for version in damaged {
+            self.is_not_kept(member, version);
+            self.graph.is_damaged(version, member, "it has vanished");
+        }
     }
 
     fn ask(&mut self, which: prop::sample::Index) {
@@ -535,6 +561,7 @@ impl Run {
         self.running.retain(|running| running.member != member);
         self.copies.retain(|(to, _)| *to != member);
         self.unseen.retain(|(of, ..)| *of != member);
+        self.brought.retain(|(to, _)| *to != member);
         self.graph.lost(member);
     }
 
@@ -594,6 +621,7 @@ impl Run {
         // It goes when that is done.
         self.write();
         self.unseen.retain(|(of, ..)| *of != Member::HERE);
+        self.brought.retain(|(to, _)| *to != Member::HERE);
         self.begin_anew(here, None);
     }
 
@@ -601,6 +629,7 @@ impl Run {
         self.stores.remove(&Member::HERE);
         self.running.retain(|running| running.member != Member::HERE);
         self.unseen.retain(|(of, ..)| *of != Member::HERE);
+        self.brought.retain(|(to, _)| *to != Member::HERE);
         // What was under way may have been written.
         let written = late.index(self.waiting.len() + 1);
         self.journal.extend(self.waiting.drain(..written));
@@ -616,6 +645,7 @@ impl Run {
             self.stores.remove(&vanished);
             self.running.retain(|running| running.member != vanished);
             self.unseen.retain(|(of, ..)| *of != vanished);
+            self.brought.retain(|(to, _)| *to != vanished);
         }
         // What has not begun is dropped, in this case every third call.
         let all = std::mem::take(&mut self.running);
@@ -631,7 +661,7 @@ impl Run {
             let count = survivors.len();
             survivors.rotate_left(here.index(count));
         }
-        let mut before = std::mem::take(&mut self.stores);
+        let mut survivors: Vec<_> = survivors.into_iter().map(|member| self.survives(member)).collect();
         self.graph = Graph::new(true);
         self.begin_journal();
         self.graph.remembers(self.memory.clone());
@@ -639,36 +669,21 @@ impl Run {
         if survivors.is_empty() {
             self.join(2);
         }
-        let mut running = std::mem::take(&mut self.running);
-        let mut told = Vec::new();
-        let mut unseen = std::mem::take(&mut self.unseen);
+        let late = late.map_or(survivors.len(), |late| 1.max(late.index(survivors.len() + 1)));
+        let mut late = survivors.split_off(late.min(survivors.len()));
         for survivor in survivors {
-            let member = Member(self.members);
-            self.join(2);
-            self.stores.insert(member, before.remove(&survivor).expect("it is there"));
-            for running in running.extract_if(.., |running| running.member == survivor) {
-                self.running.push(Running { member, ..running });
-            }
-            for (_, call, mark, outcome) in unseen.extract_if(.., |(of, ..)| *of == survivor) {
-                self.unseen.push((member, call, mark, outcome));
-            }
-            told.push(member);
-        }
-        let late = late.map_or(told.len(), |late| 1.max(late.index(told.len() + 1)));
-        let mut late = told.split_off(late.min(told.len()));
-        for member in told {
-            self.tell(member);
+            self.joins_again(survivor);
         }
         let log = std::mem::take(&mut self.log);
         self.next = 0;
         self.begin_program();
         for (number, statement) in log.iter().enumerate() {
             if number == log.len() / 2 {
-                late.drain(..).for_each(|member| self.tell(member));
+                late.drain(..).for_each(|survivor| self.joins_again(survivor));
             }
             self.state(statement, true);
         }
-        late.drain(..).for_each(|member| self.tell(member));
+        late.drain(..).for_each(|survivor| self.joins_again(survivor));
         assert_eq!(self.graph.divergence(), None);
     }
 
@@ -678,15 +693,55 @@ impl Run {
         versions.all(|version| self.graph.versions.contains_key(version))
     }
 
+    /// Takes a member out that takes part in the next run of the program, too.
+    fn survives(&mut self, member: Member) -> Survivor {
+        let running = self.running.extract_if(.., |running| running.member == member).collect();
+        self.forgets_halves(member);
+        let unseen = self.unseen.extract_if(.., |(of, ..)| *of == member).collect();
+        let (brought, others) =
+            std::mem::take(&mut self.brought).into_iter().partition(|(to, _)| *to == member);
+        self.brought = others;
+        let store = self.stores.remove(&member).expect("it is there");
+        Survivor { store, running, unseen, brought }
+    }
+
+    /// Lets a member not tell ends of calls of which it has not any more all that they have written.
+    fn forgets_halves(&mut self, member: Member) {
+        let store = self.stores.get_mut(&member).expect("it is there");
+        let (writes, brought) = (&self.writes, &self.brought);
+        self.unseen.retain(|(of, call, _, outcome)| {
+            let versions = (0..writes[call]).map(|slot| version(*call, slot));
+            let is_whole = versions.clone().all(|version| store.contains_key(&version));
+            if *of != member || is_whole || matches!(outcome, Outcome::Ignored { .. }) {
+                return true;
+            }
+            for version in versions.filter(|version| !brought.contains(&(member, *version))) {
+                store.remove(&version);
+            }
+            false
+        });
+    }
+
+    /// Lets a member take part that has done so in the run before. It tells what it has before it is given anything to
+    /// do.
+    fn joins_again(&mut self, survivor: Survivor) {
+        let member = Member(self.members);
+        self.join(2);
+        let Survivor { store, running, unseen, brought } = survivor;
+        self.stores.insert(member, store);
+        self.running.extend(running.into_iter().map(|running| Running { member, ..running }));
+        self.unseen.extend(unseen.into_iter().map(|(_, call, mark, outcome)| (member, call, mark, outcome)));
+        self.brought.extend(brought.into_iter().map(|(_, version)| (member, version)));
+        self.tell(member);
+    }
+
     /// Tells the graph what a member has of earlier runs.
     fn tell(&mut self, member: Member) {
-        // What a call has written whose failure is ignored is told with that.
-        let ignored = self
-            .unseen
-            .iter()
-            .filter(|(of, _, _, outcome)| *of == member && matches!(outcome, Outcome::Ignored { .. }));
-        let ignored: BTreeSet<_> = ignored.map(|(_, call, ..)| *call).collect();
-        let held = self.stores[&member].iter().filter(|(version, _)| !ignored.contains(&version.call));
+        // What a call has written whose end nobody may have seen is told with that.
+        let is_told = |version: &VersionId| {
+            self.brought.contains(&(member, *version)) || !self.has_unseen(member, version.call)
+        };
+        let held: Vec<_> = self.stores[&member].iter().filter(|(version, _)| is_told(version)).collect();
         for (version, (_, mark)) in held {
             self.graph.holds(member, Held { version: *version, mark: *mark, bytes: 8 });
         }
@@ -695,8 +750,11 @@ impl Run {
         {
             self.graph.runs(member, assignment.call, assignment.mark);
         }
-        for (_, call, mark, outcome) in self.unseen.iter().filter(|(of, ..)| *of == member) {
+        let unseen = self.unseen.iter().filter(|(of, ..)| *of == member);
+        for (_, call, mark, _) in unseen.clone() {
             self.graph.runs(member, *call, *mark);
+        }
+        for (_, call, _, outcome) in unseen {
             self.graph.ended(*call, member, outcome.clone());
         }
     }
@@ -864,25 +922,22 @@ impl Run {
             for action in actions {
                 match action {
                     Action::Forget(member, version) => {
-                        if let Some(store) = self.stores.get_mut(&member) {
-                            store.remove(&version);
-                        }
-                        self.does_not_tell_again(member, version);
+                        self.is_not_kept(member, version);
                     }
-                    Action::Bring(source) => match self.fetch(&source) {
-                        Some(value) => {
-                            self.put(Member::HERE, source.version, value);
+                    Action::Bring(source) => {
+                        if self.bring_to(Member::HERE, &source) {
                             self.graph.copied(source.version, Member::HERE);
+                        } else {
+                            self.graph.not_brought(source.version);
                         }
-                        None => self.graph.not_brought(source.version),
-                    },
+                    }
                     Action::Copy(member, source) => self.copies.push((member, source)),
                     Action::Record(fact) => self.waiting.push(fact),
                     Action::Restore { version, mark, value } => {
                         // The member of the program may have gone meanwhile.
                         if self.stores.contains_key(&Member::HERE) {
                             let value = u64::from_le_bytes((*value).try_into().expect("it is a number"));
-                            self.put(Member::HERE, version, (value, mark));
+                            self.put_brought(Member::HERE, version, (value, mark));
                         }
                     }
                     Action::Preserve { version, mark } => {
@@ -897,9 +952,42 @@ impl Run {
         }
     }
 
-    /// Lets a member not tell again how a call has ended of which it has not any more what was written.
-    fn does_not_tell_again(&mut self, member: Member, version: VersionId) {
+    /// Lets a member not have a version any more, and not tell again how its call has ended.
+    fn is_not_kept(&mut self, member: Member, version: VersionId) {
+        if let Some(store) = self.stores.get_mut(&member) {
+            store.remove(&version);
+        }
         self.unseen.retain(|(of, call, ..)| (*of, *call) != (member, version.call));
+        self.brought.remove(&(member, version));
+    }
+
+    /// Returns whether a member knows an end of a call that nobody may have seen.
+    fn has_unseen(&self, member: Member, call: CallId) -> bool {
+        self.unseen.iter().any(|(of, ended, ..)| (*of, *ended) == (member, call))
+    }
+
+    /// Brings a version to a member, unless that has it. Returns whether it does then.
+    fn bring_to(&mut self, member: Member, source: &Source) -> bool {
+        let version = source.version;
+        // As far as it is not what it has written itself, and perhaps nobody has seen.
+        let counts = self.brought.contains(&(member, version)) || !self.has_unseen(member, version.call);
+        let store = self.stores.get_mut(&member).expect("it is there");
+        if counts && store.contains_key(&version) {
+            return true;
+        }
+        store.remove(&version);
+        let value = self.fetch(source);
+        value.map(|value| self.put_brought(member, version, value)).is_some()
+    }
+
+    /// Puts a version where another execution of its call may run, or have ended.
+    fn put_brought(&mut self, member: Member, version: VersionId, value: (u64, Mark)) {
+        let mut running = self.running.iter();
+        let is_it = |running: &Running| (running.member, running.assignment.call) == (member, version.call);
+        if running.any(is_it) || self.has_unseen(member, version.call) {
+            self.brought.insert((member, version));
+        }
+        self.put(member, version, value);
     }
 
     fn fetch(&self, source: &Source) -> Option<(u64, Mark)> {
@@ -952,10 +1040,9 @@ impl Run {
         }
         for source in &assignment.elsewhere {
             let version = &source.version;
-            let Some(value) = self.fetch(source) else {
+            if !self.bring_to(member, source) {
                 return self.graph.unable(assignment.call, member, *version);
-            };
-            self.put(member, *version, value);
+            }
             let mut updates =
                 assignment.arguments.iter().filter(|argument| matches!(argument, Argument::Update(_)));
             // What is changed at once is no copy for others.
@@ -969,6 +1056,7 @@ impl Run {
         if self.has_begun_before(member, &assignment) {
             return;
         }
+        self.forgets_executions(member, assignment.call);
         let store = self.stores.get_mut(&member).expect("calls are assigned to members that are there");
         let (mut inputs, mut in_place, mut taken) = (Vec::new(), assignment.in_place.iter(), Vec::new());
         for argument in &*assignment.arguments {
@@ -981,7 +1069,7 @@ impl Run {
             }
         }
         for taken in taken {
-            self.does_not_tell_again(member, taken);
+            self.is_not_kept(member, taken);
         }
         let call = assignment.call;
         if self.has_journal && self.merges.contains(&call) {
@@ -1023,10 +1111,22 @@ impl Run {
         let updates = assignment.arguments.iter().filter(|one| matches!(one, Argument::Update(_)));
         for (update, _) in updates.zip(&assignment.in_place).filter(|(_, in_place)| **in_place) {
             for taken in update.versions() {
-                store.remove(taken);
+                self.is_not_kept(member, *taken);
             }
         }
         true
+    }
+
+    /// Has a member forget what it has of other executions of a call that it begins.
+    fn forgets_executions(&mut self, member: Member, call: CallId) {
+        let is_it =
+            |of: Member, outcome: &Outcome| of == member && matches!(outcome, Outcome::Durable { .. });
+        if self.unseen.iter().any(|(of, ended, _, outcome)| *ended == call && is_it(*of, outcome)) {
+            for slot in 0..self.writes[&call] {
+                self.is_not_kept(member, version(call, slot));
+            }
+        }
+        self.brought.retain(|(to, version)| (*to, version.call) != (member, call));
     }
 
     fn end(&mut self, which: usize) {
@@ -1070,7 +1170,10 @@ impl Run {
                 written(call, slot, &inputs)
             };
             values.push(value.to_le_bytes().to_vec());
-            self.put(member, version(call, slot), (value, mark));
+            let may_differ = fails || is_durable;
+            if !may_differ || !self.brought.contains(&(member, version(call, slot))) {
+                self.put(member, version(call, slot), (value, mark));
+            }
             if is_earlier && !is_durable && !(fails && self.has_journal) {
                 self.graph.holds(member, Held { version: version(call, slot), mark, bytes: 8 });
             }
@@ -1078,13 +1181,15 @@ impl Run {
         let bytes = (0..writes).map(|_| 8).collect();
         let outcome = if is_durable && !fails {
             // One in four is too large for the journal.
-            Outcome::Durable { bytes, ns: 1_000_000, values: (call % 4 > 0).then_some(values) }
+            let values = (call % 4 > 0).then_some(values);
+            Outcome::Durable { bytes, ns: 1_000_000, by: self.executions, values }
         } else if fails {
             Outcome::Ignored { bytes, reason: "as it was told".to_owned() }
         } else {
             Outcome::Written { bytes, ns: 1_000_000 }
         };
         if self.has_journal && !matches!(outcome, Outcome::Written { .. }) {
+            self.unseen.retain(|(of, ended, ..)| (*of, *ended) != (member, call));
             self.unseen.push((member, call, mark, outcome.clone()));
         }
         self.graph.ended(call, member, outcome);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{
     call::{CallId, Outcome},
-    durable::Durable,
+    durable::{Durable, Early, Once},
     earlier::{Divergence, Earlier},
     fact::{Choice, Decision, Ended, Fact},
     failing::CANCELLED,
@@ -15,7 +15,7 @@ use super::{
     mark::Mark,
     members::Member,
     nested::{NESTED, Origin},
-    version::VersionId,
+    version::{Copies, VersionId},
 };
 
 /// The number of marks that are compared when the program begins anew.
@@ -77,13 +77,34 @@ pub(super) enum Made {
 }
 
 impl Durable {
-    /// Keeps how a call of an earlier run has ended until this run makes it. Returns whether that is so.
-    pub(super) fn keeps_early(&mut self, id: CallId, member: Member, outcome: &Outcome) -> bool {
+    /// Keeps how a call of an earlier run has ended until this run makes it. Returns whether that is so. The member that
+    /// `was_to_end` it is the one that was known to run it.
+    pub(super) fn keeps_early(
+        &mut self,
+        id: CallId,
+        member: Member,
+        outcome: &Outcome,
+        was_to_end: bool,
+    ) -> bool {
         let is_kept = self.is_on && matches!(outcome, Outcome::Durable { .. } | Outcome::Ignored { .. });
         if is_kept {
-            self.early.insert(id, (member, outcome.clone()));
+            let Early { first, others } = self.early.entry(id).or_default();
+            if first.is_none() && was_to_end {
+                *first = Some((member, outcome.clone()));
+            } else {
+                others.push((member, outcome.clone()));
+            }
         }
         is_kept
+    }
+}
+
+impl Early {
+    /// Forgets what a member has told that is lost. Returns whether anything is left.
+    pub(super) fn loses(&mut self, member: Member) -> bool {
+        self.first.take_if(|(on, _)| *on == member);
+        self.others.retain(|(on, _)| *on != member);
+        self.first.is_some() || !self.others.is_empty()
     }
 }
 
@@ -91,9 +112,9 @@ impl Graph {
     /// Takes in what was recorded in earlier runs, before this one has made a call.
     pub(crate) fn recalls(&mut self, fact: Fact) {
         match fact {
-            Fact::Ended(Ended { call, mark, values }) => {
-                self.ends_in_history(call, mark.root);
-                self.is_durable_now(call, mark, values);
+            Fact::Ended(ended) => {
+                self.ends_in_history(ended.call, ended.mark.root);
+                self.is_durable_now(ended);
             }
             Fact::Ignored(call) => {
                 self.is_ignored(call);
@@ -127,7 +148,7 @@ impl Graph {
     pub(super) fn compares(&mut self, call: CallId, is: Mark) {
         let Durable { ended, marks, .. } = &mut self.durable;
         marks.last = Some((call, is));
-        let was = ended.get(&call).map(|(mark, _)| *mark).or_else(|| marks.some.get(&call).copied());
+        let was = ended.get(&call).map(|once| once.mark).or_else(|| marks.some.get(&call).copied());
         if let Some(was) = was.filter(|was| *was != is) {
             self.diverges(Divergence { call, was, is });
         }
@@ -135,9 +156,9 @@ impl Graph {
 
     /// Returns facts that say everything that was recorded, but for what the program has decided.
     pub(crate) fn recorded_so_far(&self) -> Vec<Fact> {
-        let ended = self.durable.ended.iter().map(|(call, (mark, values))| {
+        let ended = self.durable.ended.iter().map(|(call, Once { mark, by, values })| {
             let values = values.as_ref().map(|values| values.iter().map(|value| value.to_vec()).collect());
-            Fact::Ended(Ended { call: *call, mark: *mark, values })
+            Fact::Ended(Ended { call: *call, mark: *mark, by: *by, values })
         });
         let histories = self.history.pieces().into_iter().map(Fact::History);
         ended.chain(self.reductions.facts()).chain(self.chains.facts()).chain(histories).collect()
@@ -151,7 +172,8 @@ impl Graph {
         has_failed: bool,
         runs_on: Option<Member>,
     ) -> Made {
-        let is_made_again = match self.durable.early.get(&id) {
+        let early = self.durable.early.get(&id).and_then(|early| early.first.as_ref());
+        let is_made_again = match early {
             // It has failed there, and not where it has ended.
             Some((_, Outcome::Ignored { .. })) => !self.is_only_there(id),
             early => early.is_some() || runs_on.is_some(),
@@ -178,16 +200,16 @@ impl Graph {
         id: CallId,
         is_durable: bool,
         now: Made,
-        known: Option<&mut Earlier>,
+        mut known: Option<&mut Earlier>,
     ) -> Option<(Member, Outcome)> {
-        let early = self.durable.early.remove(&id);
-        if let Some((member, Outcome::Ignored { bytes, .. })) = &early
-            && (now == Made::Failed || (now == Made::Over && self.is_only_there(id)))
-        {
-            self.is_not_for_ever(id, *member, bytes.len());
-        }
+        let Early { first: mut early, mut others } = self.durable.early.remove(&id).unwrap_or_default();
         let is_unseen = now != Made::Over && (is_durable || early.is_some());
-        let early = early.filter(|_| now == Made::Unfinished);
+        if now != Made::Unfinished {
+            others.extend(early.take());
+        }
+        for (member, outcome) in others {
+            self.takes_other(id, member, &outcome, now, known.as_deref_mut());
+        }
         if early.is_none() {
             self.forget_damages(id);
         }
@@ -201,8 +223,36 @@ impl Graph {
         early
     }
 
+    /// Takes in an end that a member tells, of a call which does not end so in this run: what it has written there is
+    /// what others have seen only if that execution was recorded.
+    fn takes_other(
+        &mut self,
+        id: CallId,
+        member: Member,
+        outcome: &Outcome,
+        now: Made,
+        known: Option<&mut Earlier>,
+    ) {
+        let (Outcome::Durable { bytes, .. } | Outcome::Ignored { bytes, .. }) = outcome else { return };
+        let counts = now == Made::Over
+            && matches!(outcome, Outcome::Durable { by, .. } if self.counts_for_ever(id, *by));
+        let Some(known) = known else { return self.is_not_for_ever(id, member, bytes.len()) };
+        for (slot, bytes) in (0..).zip(bytes) {
+            let version = VersionId { call: id, slot };
+            let copies = known.copies.get(&slot);
+            if copies.is_some_and(|copies| copies.members.contains(&member)) {
+                // It was brought there.
+            } else if counts && !self.durable.damaged.contains(&(version, member)) {
+                let new = || Copies { members: Vec::new(), bytes: *bytes };
+                known.copies.entry(slot).or_insert_with(new).add(member);
+            } else {
+                self.actions.push(Action::Forget(member, version));
+            }
+        }
+    }
+
     fn stands_in_journal(&self, call: CallId) -> bool {
-        matches!(self.durable.ended.get(&call), Some((_, Some(_))))
+        matches!(self.durable.ended.get(&call), Some(Once { values: Some(_), .. }))
     }
 
     /// Returns whether a version does not count that a member has of an earlier run: nobody has seen it, or what stands
@@ -214,8 +264,17 @@ impl Graph {
             }
             return true;
         }
-        // Its end is told next.
-        self.is_durable(id.call) && !self.history.has_ended(id.call)
+        let is_of_this_run = !self.is_for_ever(id.call) || self.durable.new.contains(&id.call);
+        if !self.is_durable(id.call) || !is_of_this_run {
+            return false;
+        }
+        // Another execution has written it. But members tell late what they have, and may have been given this one's.
+        let is_settling = self.durable.settling.get(&id.call).is_some_and(|one| one.is_with(member));
+        let is_with = self.versions.get(&id).is_some_and(|version| version.is_with(member));
+        if !is_with && !is_settling && !self.runs_on(id.call, member) {
+            self.actions.push(Action::Forget(member, id));
+        }
+        true
     }
 
     /// Has a member forget what it has written for a call that ran elsewhere, too: it may be something else.

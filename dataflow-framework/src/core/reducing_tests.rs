@@ -205,7 +205,7 @@ fn what_was_merged_and_is_lost_is_made_again_though_another_part_is_back_before(
     graph.begins_reductions();
     begun(&mut graph);
     let values = Some(vec![vec![7]]);
-    graph.ended(0, THERE, Outcome::Durable { bytes: vec![1], ns: 1_000, values });
+    graph.ended(0, THERE, Outcome::Durable { bytes: vec![1], ns: 1_000, by: 0, values });
     // The end of the effect, then what is merged first.
     for _ in 0..2 {
         begun(&mut graph).1.into_iter().for_each(|fact| graph.journalled(fact));

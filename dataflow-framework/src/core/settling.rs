@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{
     call::{CallId, CallState},
-    graph::Graph,
+    graph::{Action, Graph},
     members::Member,
     version::{Source, VersionId},
 };
@@ -17,10 +17,19 @@ const VALUES_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Settling {
     member: Member,
+    /// The execution.
+    by: u64,
     to: Member,
     bytes: Vec<u64>,
     /// What has not arrived yet.
     awaited: BTreeSet<VersionId>,
+}
+
+impl Settling {
+    /// Returns whether a member has what the call has written, or is to have it.
+    pub(super) fn is_with(&self, member: Member) -> bool {
+        self.member == member || self.to == member
+    }
 }
 
 impl Graph {
@@ -28,7 +37,7 @@ impl Graph {
     pub(super) fn settle(
         &mut self,
         id: CallId,
-        member: Member,
+        (member, by): (Member, u64),
         bytes: Vec<u64>,
         values: Option<Vec<Vec<u8>>>,
     ) {
@@ -38,14 +47,14 @@ impl Graph {
             None if !bytes.is_empty() => self.members.another_stays(bytes.iter().sum(), member),
             _ => None,
         };
-        let Some(to) = to else { return self.record_end(id, vec![member], bytes, values) };
+        let Some(to) = to else { return self.record_end(id, (vec![member], by), bytes, values) };
         let mark = self.calls[&id].mark;
         let versions: BTreeSet<_> = self.calls[&id].written(id).collect();
         for version in &versions {
             self.copy(Source { version: *version, mark, members: vec![member] }, to);
         }
         self.calls.get_mut(&id).expect("it has run").state = CallState::Recorded;
-        self.durable.settling.insert(id, Settling { member, to, bytes, awaited: versions });
+        self.durable.settling.insert(id, Settling { member, by, to, bytes, awaited: versions });
     }
 
     /// Notes the arrival of a second copy of what a call has written, or that it does not arrive. Returns whether one was
@@ -56,10 +65,13 @@ impl Graph {
         else {
             return false;
         };
-        if !settling.awaited.remove(&version) {
+        if !settling.awaited.contains(&version) {
             return false;
         }
         self.copying.remove(&version);
+        if has_arrived {
+            settling.awaited.remove(&version);
+        }
         if settling.awaited.is_empty() || !has_arrived {
             self.settled(id, has_arrived);
         }
@@ -68,12 +80,28 @@ impl Graph {
 
     /// Records the end of a call, with a second copy or without one.
     fn settled(&mut self, id: CallId, has_second: bool) {
-        let Some(Settling { member, to, bytes, awaited }) = self.durable.settling.remove(&id) else { return };
-        for version in awaited {
-            self.copying.remove(&version);
+        let Some(settling) = self.durable.settling.remove(&id) else { return };
+        if !has_second {
+            self.forget_second(id, &settling);
         }
-        let members = if has_second { vec![to, member] } else { vec![member] };
-        self.record_end(id, members, bytes, None);
+        let Settling { member, by, to, bytes, .. } = settling;
+        let mut members = vec![member];
+        members.extend(Some(to).filter(|_| has_second));
+        // That of the program first, so that nothing is brought there that it has.
+        members.sort_unstable();
+        self.record_end(id, (members, by), bytes, None);
+    }
+
+    /// Has what has arrived of a second copy forgotten that does not count: if the call runs again it may write something
+    /// else, which whoever has this would not get.
+    fn forget_second(&mut self, id: CallId, settling: &Settling) {
+        for version in (0..).zip(&settling.bytes).map(|(slot, _)| VersionId { call: id, slot }) {
+            if settling.awaited.contains(&version) {
+                self.copying.remove(&version);
+            } else {
+                self.actions.push(Action::Forget(settling.to, version));
+            }
+        }
     }
 
     /// Takes in that a member is lost on which calls have ended whose ends are not recorded, or which was to have second
@@ -85,21 +113,20 @@ impl Graph {
         for id in lost {
             // It is run again, like one that has not ended.
             self.calls.get_mut(&id).expect("it has run").state = CallState::Runs(member);
-            let settling = self.durable.settling.remove(&id);
-            for version in settling.into_iter().flat_map(|settling| settling.awaited) {
-                self.copying.remove(&version);
+            if let Some(settling) = self.durable.settling.remove(&id) {
+                self.forget_second(id, &settling);
             }
         }
         for id in second {
-            let Some(Settling { member, bytes, awaited, .. }) = self.durable.settling.remove(&id) else {
+            let Some(Settling { member, by, bytes, awaited, .. }) = self.durable.settling.remove(&id) else {
                 continue;
             };
             for version in awaited {
                 self.copying.remove(&version);
             }
-            self.settle(id, member, bytes, None);
+            self.settle(id, (member, by), bytes, None);
         }
-        self.durable.early.retain(|_, (on, _)| *on != member);
+        self.durable.early.retain(|_, early| early.loses(member));
         self.damages_are_lost(member);
     }
 }

@@ -188,7 +188,7 @@ fn what_a_task_hands_on_is_taken_from_the_journal_if_it_is_lost() {
     step(&mut graph, calls(0, &[], Options { effect: true, ..Options::DEFAULT }));
     assert_eq!(assigned(&mut graph), [(child(0), OTHER)]);
     let values = Some(vec![b"abc".to_vec()]);
-    graph.ended(child(0), OTHER, Outcome::Durable { bytes: vec![3], ns: 1_000_000, values });
+    graph.ended(child(0), OTHER, Outcome::Durable { bytes: vec![3], ns: 1_000_000, by: 0, values });
     let mut recorded = graph.actions().into_iter().filter_map(|action| match action {
         Action::Record(fact) => Some(fact),
         _ => None,

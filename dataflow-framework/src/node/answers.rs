@@ -76,9 +76,20 @@ impl Site {
     fn is_damaged(&self, version: VersionId, reason: &str) {
         let reason = self.here(reason);
         tracing::warn!(call = version.call, slot = version.slot, reason, "a version cannot be read any more");
+        self.loses_rest(version, &reason);
         drop(self.forget(version));
         if let Some(report) = self.report() {
             report.is_damaged(version, reason);
+        }
+    }
+
+    /// Forgets what is of no use without a version that cannot be read any more.
+    pub(super) fn loses_rest(&self, version: VersionId, reason: &str) {
+        for other in self.goes_with(version) {
+            drop(self.forget(other));
+            if let Some(report) = self.report() {
+                report.is_damaged(other, reason.to_owned());
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use std::{
 use super::{
     site::{Report, Site},
     stopwatch::Timing,
+    store::Store,
 };
 use crate::core::{CallId, Held, Mark, Outcome, VersionId};
 #[cfg(feature = "simulation")]
@@ -25,6 +26,11 @@ pub(super) struct Duty {
     pub(super) nesting: BTreeSet<CallId>,
     /// The calls whose ends nobody may see before they are recorded, and how they have ended.
     pub(super) unseen: BTreeMap<CallId, (Mark, Outcome)>,
+    /// The versions that were brought here, of calls of which this node has another execution: it runs, or is one of
+    /// those above.
+    pub(super) brought: BTreeSet<VersionId>,
+    /// The number of calls that have ended here for ever.
+    pub(super) executions: u64,
 }
 
 /// Whether a call begins that was assigned.
@@ -34,6 +40,34 @@ pub(super) enum Begins {
     No,
     /// It has begun before, and that counts.
     Before,
+}
+
+impl Duty {
+    /// Returns whether a call runs here, or has ended and nobody may have seen that.
+    pub(super) fn has_execution(&self, call: CallId) -> bool {
+        self.running.contains_key(&call) || self.unseen.contains_key(&call)
+    }
+
+    /// Forgets of which versions it is of no interest any more that they were brought here.
+    fn forget_brought(&mut self) {
+        let Self { running, unseen, brought, .. } = self;
+        brought.retain(|version| running.contains_key(&version.call) || unseen.contains_key(&version.call));
+    }
+
+    /// Forgets the ends of calls of which something is not here any more that they have written, and the rest of that.
+    pub(super) fn forget_halves(&mut self, store: &Store) {
+        let Self { unseen, brought, .. } = self;
+        unseen.retain(|call, (_, outcome)| {
+            let Outcome::Durable { bytes, .. } = outcome else { return true };
+            let versions = (0..).zip(&*bytes).map(|(slot, _)| VersionId { call: *call, slot });
+            let is_whole = versions.clone().all(|version| store.has(version));
+            for version in versions.filter(|version| !is_whole && !brought.contains(version)) {
+                drop(store.forget(version));
+            }
+            is_whole
+        });
+        self.forget_brought();
+    }
 }
 
 impl Site {
@@ -65,7 +99,7 @@ impl Site {
     pub(super) fn tell(&self, epoch: u64, (call, mark): (CallId, Mark), has_calls: bool, outcome: Outcome) {
         #[cfg(feature = "simulation")]
         self.queue.platform.see(|| Seen::ran(call, &outcome));
-        let (report, is_current) = self.ends(epoch, call);
+        let (report, is_current) = self.ends_as(epoch, call, Some((mark, has_calls, &outcome)));
         let Some(report) = report else { return };
         if has_calls && !is_current {
             // The present run of the program does not know its calls, and has it run again.
@@ -75,7 +109,6 @@ impl Site {
             }
             return;
         }
-        self.keeps_unseen(call, mark, &outcome);
         // What others may not see yet is told with the end.
         if let Outcome::Written { bytes, .. } = &outcome
             && !is_current
@@ -94,21 +127,21 @@ impl Site {
         drop(self.ends(epoch, call));
     }
 
-    /// Keeps how a call has ended, so that it can be told again if the head is lost before it is recorded.
-    fn keeps_unseen(&self, call: CallId, mark: Mark, outcome: &Outcome) {
-        if self.has_peers && matches!(outcome, Outcome::Durable { .. } | Outcome::Ignored { .. }) {
-            self.duty().unseen.insert(call, (mark, outcome.clone()));
-        }
-    }
-
-    /// Forgets how calls have ended whose ends are recorded.
+    /// Forgets how calls have ended whose ends are recorded; but not of those that have written something large, since
+    /// that counts only if it is theirs that was recorded.
     pub(crate) fn is_recorded(&self, is_recorded: impl Fn(CallId, Mark) -> bool) {
-        self.duty().unseen.retain(|call, (mark, _)| !is_recorded(*call, *mark));
+        let is_large = |outcome: &Outcome| matches!(outcome, Outcome::Durable { values: None, .. });
+        let mut duty = self.duty();
+        duty.unseen.retain(|call, (mark, outcome)| is_large(outcome) || !is_recorded(*call, *mark));
+        duty.forget_brought();
     }
 
-    /// The same for one call, whose end is recorded or does not count: what it has written is not kept any more.
-    pub(super) fn is_seen(&self, call: CallId) {
-        self.duty().unseen.remove(&call);
+    /// Forgets how the call has ended whose version is not kept any more.
+    pub(super) fn is_not_kept(&self, version: VersionId) {
+        let mut duty = self.duty();
+        duty.brought.remove(&version);
+        duty.unseen.remove(&version.call);
+        duty.forget_brought();
     }
 
     /// Notes that a call begins, unless it must not. If it runs since an earlier run of the program, that counts, and not
@@ -126,12 +159,16 @@ impl Site {
             if runs {
                 return Begins::Before;
             }
-            let ended = duty.unseen.get(&call).filter(|(of, _)| *of == mark).map(|(_, outcome)| outcome);
-            if let Some(Outcome::Durable { bytes, .. }) = ended
-                && (0..).zip(bytes).all(|(slot, _)| self.store.size(VersionId { call, slot }).is_some())
-            {
-                return Begins::Before;
+            if let Some((of, Outcome::Durable { bytes, .. })) = duty.unseen.get(&call) {
+                let versions = (0..).zip(bytes).map(|(slot, _)| VersionId { call, slot });
+                if *of == mark && versions.clone().all(|version| self.store.has(version)) {
+                    return Begins::Before;
+                }
+                // It would be taken for what is written now.
+                versions.for_each(|version| drop(self.store.forget(version)));
+                duty.unseen.remove(&call);
             }
+            duty.brought.retain(|version| version.call != call);
             duty.running.insert(call, mark);
         }
         Begins::Now
@@ -139,20 +176,38 @@ impl Site {
 
     /// Notes that a call has ended. Returns who is to be told, and whether its run of the program is the present one.
     pub(super) fn ends(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
+        self.ends_as(epoch, call, None)
+    }
+
+    /// Does the same, and keeps how it has ended if nobody may see that before it is recorded, so that it can be told
+    /// again if the head is lost before. At each moment the call is in one list or in the other.
+    fn ends_as(
+        &self,
+        epoch: u64,
+        call: CallId,
+        end: Option<(Mark, bool, &Outcome)>,
+    ) -> (Option<Arc<dyn Report>>, bool) {
         let mut duty = self.duty();
+        let is_current = duty.epoch == epoch;
         if self.has_peers {
             duty.running.remove(&call);
+            if let Some((mark, has_calls, outcome @ (Outcome::Durable { .. } | Outcome::Ignored { .. }))) =
+                end
+                && (is_current || !has_calls)
+            {
+                duty.unseen.insert(call, (mark, outcome.clone()));
+            }
         }
         duty.nesting.remove(&call);
         let report = duty.report.as_ref().and_then(Weak::upgrade);
-        (report.filter(|_| !self.is_over.load(Relaxed)), duty.epoch == epoch)
+        (report.filter(|_| !self.is_over.load(Relaxed)), is_current)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{core::Mark, node::store::Store, program::Engine, value::Value};
+    use crate::{program::Engine, value::Value};
 
     const CALL: CallId = 7;
 
@@ -164,6 +219,12 @@ mod tests {
     /// Begins to serve another run of the program.
     fn begin(site: &Site) -> u64 {
         site.begin(Weak::<Engine>::new()).epoch
+    }
+
+    /// Ends the call for ever: it has written one version, which is large.
+    fn ends(site: &Site, epoch: u64) {
+        let outcome = Outcome::Durable { bytes: vec![1], ns: 0, by: 0, values: None };
+        site.tell(epoch, (CALL, Mark::default()), false, outcome);
     }
 
     #[test]
@@ -185,9 +246,7 @@ mod tests {
         assert!(matches!(site.begins(first, CALL, mark), Begins::Now));
         let version = VersionId { call: CALL, slot: 0 };
         site.put(version, Value::from_encoded(vec![1]), mark, 1);
-        let outcome = Outcome::Durable { bytes: vec![1], ns: 0, values: None };
-        drop(site.ends(first, CALL));
-        site.keeps_unseen(CALL, mark, &outcome);
+        ends(&site, first);
         let second = begin(&site);
         assert!(matches!(site.begins(second, CALL, mark), Begins::Before));
         drop(site.store.forget(version));

@@ -3,6 +3,7 @@
 mod answers;
 mod attempt;
 mod begun;
+mod brought;
 mod deadline;
 mod duty;
 mod fetches;

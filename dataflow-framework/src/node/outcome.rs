@@ -32,9 +32,8 @@ impl Site {
         ns: u64,
     ) -> Outcome {
         let Assignment { call, task, mark, .. } = *assignment;
-        let put = |written: Vec<Put>| -> Result<Vec<u64>, Failed> {
-            let slots = 0..u32::try_from(written.len()).unwrap_or(u32::MAX);
-            let mut handed_on = Vec::new();
+        let put = |written: Vec<Put>, may_differ: bool| -> Result<Vec<u64>, Failed> {
+            let (mut kept, mut handed_on) = (Vec::new(), Vec::new());
             let bytes = (0..).zip(written).map(|(slot, put)| {
                 let value = match put {
                     Put::Value(value) => value,
@@ -44,12 +43,20 @@ impl Site {
                     }
                 };
                 let bytes = if self.has_sizes() { value.size() } else { 0 };
-                self.keep(VersionId { call, slot }, value, mark, bytes, false);
+                let version = VersionId { call, slot };
+                if !may_differ {
+                    self.keep(version, value, mark, bytes, false);
+                    kept.push(version);
+                } else if self.keep_own(version, value, mark, bytes) {
+                    kept.push(version);
+                }
                 bytes
             });
             let bytes: Vec<_> = bytes.collect();
             let relieved = self.store.relieve().inspect_err(|_| {
-                slots.for_each(|slot| drop(self.store.forget(VersionId { call, slot })));
+                for version in kept {
+                    drop(self.store.forget(version));
+                }
             });
             relieved.map_err(|failed| {
                 let reason = format!("what it has written cannot be kept: {}", failed.reason);
@@ -66,11 +73,11 @@ impl Site {
                     return Err(Failed::of(CALLS_TASKS));
                 }
                 Written::ByTask(written) if assignment.manner.once_token.is_some() && self.has_peers => {
-                    let values = encoded(&written);
-                    Outcome::Durable { bytes: put(written)?, ns, values }
+                    let (by, values) = (self.number_execution(), encoded(&written));
+                    Outcome::Durable { bytes: put(written, true)?, ns, by, values }
                 }
-                Written::ByTask(written) => Outcome::Written { bytes: put(written)?, ns },
-                Written::Defaults(written, reason) => Outcome::Ignored { bytes: put(written)?, reason },
+                Written::ByTask(written) => Outcome::Written { bytes: put(written, false)?, ns },
+                Written::Defaults(written, reason) => Outcome::Ignored { bytes: put(written, true)?, reason },
             })
         });
         outcome.unwrap_or_else(|failed| match failed.trouble {
@@ -88,6 +95,7 @@ impl Site {
         }
         let damaged = if let Trouble::Version(version) = trouble { Some(version) } else { None };
         if let Some(version) = damaged {
+            self.loses_rest(version, &reason);
             drop(self.forget(version));
         }
         let (_, unchanged) = self.give_back(assignment);

@@ -150,6 +150,11 @@ impl Site {
         let _ = self.name.set(node);
     }
 
+    /// Returns how others name this node.
+    pub(super) fn name(&self) -> Option<Peer> {
+        self.name.get().copied()
+    }
+
     /// Returns what has happened with where that was.
     pub(super) fn here(&self, reason: &str) -> String {
         match self.name.get() {
@@ -174,10 +179,7 @@ impl Site {
             duty.running.remove(&call);
         }
         self.waits.end_all();
-        // What was written of a failure that is ignored counts if that does.
-        let is_ignored = |outcome: &Outcome| matches!(outcome, Outcome::Ignored { .. });
-        let ignored = duty.unseen.iter().filter(|(_, (_, outcome))| is_ignored(outcome));
-        let ignored: BTreeSet<_> = ignored.map(|(call, _)| *call).collect();
+        duty.forget_halves(&self.store);
         // A call that ends now is still in the one, or already in the other.
         let running = duty.running.iter().map(|(call, mark)| (*call, *mark));
         // Of these it is told next how they have ended.
@@ -185,9 +187,12 @@ impl Site {
         let running = running.chain(unseen).collect();
         let unseen = duty.unseen.iter().map(|(call, (_, outcome))| (*call, outcome.clone())).collect();
         let epoch = duty.epoch;
-        drop(duty);
         let mut held = self.store.held();
-        held.retain(|held| !ignored.contains(&held.version.call));
+        // What was written by an execution whose end nobody may have seen counts if that does.
+        held.retain(|Held { version, .. }| {
+            !duty.unseen.contains_key(&version.call) || duty.brought.contains(version)
+        });
+        drop(duty);
         Inventory { epoch, held, running, unseen }
     }
 
@@ -200,6 +205,12 @@ impl Site {
     /// Takes in a version.
     pub(crate) fn put(&self, version: VersionId, value: Value, mark: Mark, bytes: u64) {
         self.keep(version, value, mark, bytes, false);
+        self.relieve();
+    }
+
+    /// Takes in a version that is to be here, and was not written here.
+    pub(crate) fn put_brought(&self, version: VersionId, value: Value, mark: Mark, bytes: u64) {
+        self.keep_brought(version, value, mark, bytes, false);
         self.relieve();
     }
 
@@ -229,7 +240,7 @@ impl Site {
     /// Forgets a version, and returns it: to drop it may take a while.
     #[must_use = "to drop it takes a while"]
     pub(crate) fn forget(&self, version: VersionId) -> Option<Value> {
-        self.is_seen(version.call);
+        self.is_not_kept(version);
         self.store.forget(version)
     }
 
@@ -323,7 +334,7 @@ impl Site {
         let Some(arrived) = fetches.piece(piece, now_ms) else { return };
         let Arrived { version, mark, value, bytes, is_taken, is_alone, ready } = arrived;
         // Before any call is told: whoever looks for it now finds it.
-        self.keep(version, value, mark, bytes, !is_alone);
+        self.keep_brought(version, value, mark, bytes, !is_alone);
         // A new run begins with empty fetches.
         let epoch = self.duty().epoch;
         drop(fetches);
@@ -369,7 +380,7 @@ impl Site {
             }
         }
         // Whoever changes it in place has seen it.
-        assignment.taken().for_each(|version| self.is_seen(version.call));
+        assignment.taken().for_each(|version| self.is_not_kept(version));
         let Inputs { values: inputs, uses } = match self.store.inputs(&assignment) {
             Ok(inputs) => inputs,
             Err(Lacking::Room(failed)) => {

@@ -50,7 +50,7 @@ impl Site {
     /// Takes in a version that came with what was told of it.
     pub(crate) fn put_small(&self, version: VersionId, content: Vec<u8>, mark: Mark) {
         let bytes = content.len() as u64;
-        self.keep(version, Value::from_encoded(content), mark, bytes, true);
+        self.keep_brought(version, Value::from_encoded(content), mark, bytes, true);
     }
 
     /// Takes in the versions that came with an order, removes everything from the list that is here, and returns those
@@ -58,7 +58,7 @@ impl Site {
     pub(super) fn take_in(&self, missing: &mut Vec<Missing>) -> Vec<VersionId> {
         let mut new = Vec::new();
         missing.retain_mut(|Missing { version, mark, content, .. }| {
-            if self.store.has(*version) {
+            if self.store.has(*version) && !self.gives_up_unseen(*version) {
                 return false;
             }
             let Some(content) = content.take() else { return true };

@@ -21,7 +21,7 @@ impl Engine {
                 match fact {
                     Fact::Kept { version, mark, value } => {
                         let bytes = value.len() as u64;
-                        self.site.put(version, Value::from_encoded(value), mark, bytes);
+                        self.site.put_brought(version, Value::from_encoded(value), mark, bytes);
                         state.graph.holds(Member::HERE, Held { version, mark, bytes });
                     }
                     Fact::Decided(decision) => {

@@ -497,7 +497,7 @@ impl Engine {
                 }
                 (Action::Restore { version, mark, value }, _) => {
                     let bytes = value.len() as u64;
-                    self.site.put(version, Value::from_encoded(value.to_vec()), mark, bytes);
+                    self.site.put_brought(version, Value::from_encoded(value.to_vec()), mark, bytes);
                 }
                 (Action::Preserve { version, mark }, _) => {
                     let value = self.site.get(version).and_then(|value| value.part(0, usize::MAX).ok());

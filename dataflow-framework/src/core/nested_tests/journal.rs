@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::{CallId, Fact, Graph, Mark, Member, Outcome, VersionId, graph_tests::version};
 
+/// How a call has ended on a member.
+pub(super) type End = (Member, CallId, Mark, Outcome);
+
 /// What has one outcome for ever.
 #[derive(Debug, Default)]
 pub(super) struct Book {
@@ -16,7 +19,9 @@ pub(super) struct Book {
     /// The calls that are not run again, since that stands there.
     recorded: BTreeSet<CallId>,
     /// How calls have ended whose ends nobody may see before they are recorded, as their members know it.
-    unseen: Vec<(Member, CallId, Mark, Outcome)>,
+    unseen: Vec<End>,
+    /// What was brought to members of calls of which they have another execution, that runs or is one of those above.
+    brought: BTreeSet<(Member, VersionId)>,
     /// The calls that write something else each time.
     once: BTreeSet<CallId>,
     /// What was seen of what they write, or stands in the journal.
@@ -97,15 +102,40 @@ impl Book {
     /// Lets a member not tell again how a call has ended of which it has not any more what was written.
     pub(super) fn is_forgotten(&mut self, member: Member, version: VersionId) {
         self.unseen.retain(|(of, call, ..)| (*of, *call) != (member, version.call));
+        self.brought.remove(&(member, version));
     }
 
     pub(super) fn is_lost(&mut self, member: Member) {
         self.unseen.retain(|(of, ..)| *of != member);
+        self.brought.retain(|(to, _)| *to != member);
     }
 
-    /// Takes what the members know that nobody may have seen, to tell it to the next head.
-    pub(super) fn take_unseen(&mut self) -> Vec<(Member, CallId, Mark, Outcome)> {
-        std::mem::take(&mut self.unseen)
+    /// Returns whether a member has something that was not written by an execution whose end nobody may have seen.
+    pub(super) fn is_seen(&self, member: Member, version: VersionId) -> bool {
+        let is_it = |(of, call, ..): &End| (*of, *call) == (member, version.call);
+        self.brought.contains(&(member, version)) || !self.unseen.iter().any(is_it)
+    }
+
+    /// Notes that something is brought to a member, which runs the same call or not.
+    pub(super) fn is_brought(&mut self, member: Member, version: VersionId, is_running: bool) {
+        if is_running || !self.is_seen(member, version) {
+            self.brought.insert((member, version));
+        }
+    }
+
+    /// Returns whether something was brought to a member that has another execution of its call.
+    pub(super) fn was_brought(&self, member: Member, version: VersionId) -> bool {
+        self.brought.contains(&(member, version))
+    }
+
+    /// Takes what the members know that nobody may have seen, to tell it to the next head; and what was brought to them.
+    pub(super) fn take_unseen(&mut self) -> (Vec<End>, BTreeSet<(Member, VersionId)>) {
+        (std::mem::take(&mut self.unseen), std::mem::take(&mut self.brought))
+    }
+
+    /// Takes in what was brought to a member before.
+    pub(super) fn has_brought(&mut self, member: Member, brought: impl Iterator<Item = VersionId>) {
+        self.brought.extend(brought.map(|version| (member, version)));
     }
 
     /// Returns whether the program has failed because something is lost that is neither made again nor in the journal.

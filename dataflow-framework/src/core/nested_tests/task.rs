@@ -172,10 +172,12 @@ impl Run {
     fn ends_once(&mut self, task: &Running) {
         let Assignment { call, mark, .. } = task.assignment;
         let value = hash(("once", task.execution.number));
-        self.put(task.member, version(call, 0), (value, mark));
+        if !self.book.was_brought(task.member, version(call, 0)) {
+            self.put(task.member, version(call, 0), (value, mark));
+        }
         // One in four is too large for the journal.
         let values = (call % 4 > 0).then(|| vec![value.to_le_bytes().to_vec()]);
-        let outcome = Outcome::Durable { bytes: vec![8], ns: 1_000_000, values };
+        let outcome = Outcome::Durable { bytes: vec![8], ns: 1_000_000, by: task.execution.number, values };
         self.book.ends(task.member, call, mark, outcome.clone());
         self.graph.ended(call, task.member, outcome);
     }
