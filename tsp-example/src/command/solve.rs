@@ -249,7 +249,7 @@ impl Asked {
         }
         let complete = matches!(search.end, End::Proven | End::Target);
         let report = Report { instance: &self.instance, search, figures: *figures };
-        Ok(Shown { text: report.text(), json: report.json(), complete })
+        Ok(Shown::new(report.text(), report.json(), complete).with_quality(report.quality()))
     }
 }
 
