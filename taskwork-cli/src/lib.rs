@@ -78,6 +78,8 @@ mod interrupts;
 mod log;
 mod course;
 mod watch;
+mod manual;
+mod version;
 mod picture;
 mod solve;
 mod node;
