@@ -5,4 +5,5 @@
 mod about;
 mod command;
 mod log;
+mod plot;
 mod reader;
