@@ -8,6 +8,7 @@ use taskwork::State;
 
 use crate::{
     Failure, Prepared, build,
+    course::CourseArguments,
     log::{Level, LogArguments},
     prepared::{Place, Solved},
 };
@@ -45,9 +46,8 @@ pub(crate) struct Options {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Do not show progress.
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    course: CourseArguments,
     #[command(flatten)]
     log: LogArguments,
 }
@@ -71,13 +71,13 @@ fn run_prepared(
     version: &str,
     prepared: Prepared,
 ) -> Result<ExitCode, Failure> {
-    let Options { nodes, workers, state, any_build, json, quiet, .. } = options;
+    let Options { nodes, workers, state, any_build, json, course, .. } = options;
     let kept = match &state {
         Some(dir) => Some(State::new(dir, build::release(any_build, name, version)?)),
         None => None,
     };
     let Solved { mut shown, suspended } =
-        prepared.solve(Place { nodes, workers, state: kept }, quiet || json)?;
+        prepared.solve(Place { nodes, workers, state: kept }, course.viewing(json))?;
     if let (Some(_), Some(object)) = (&state, shown.json.as_object_mut()) {
         object.insert("suspended".to_owned(), json!(suspended));
     }

@@ -9,6 +9,7 @@ use taskwork::{Address, Client, JobId, Labels, Release, client::ClientBuilder};
 use crate::{
     Failure, Prepared,
     build::BuildArguments,
+    course::{CourseArguments, Viewing},
     failure::print,
     interrupts::{Notes, interruptible},
     log::{Level, LogArguments},
@@ -64,9 +65,8 @@ pub(crate) struct Options {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Do not show progress.
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    course: CourseArguments,
     #[command(flatten)]
     log: LogArguments,
 }
@@ -119,7 +119,7 @@ pub(crate) struct Target {
     pub(crate) after: Vec<JobId>,
     pub(crate) share: ShareArguments,
     copies: usize,
-    pub(crate) quiet: bool,
+    pub(crate) viewing: Viewing,
     release: Release,
 }
 
@@ -146,7 +146,7 @@ fn run_prepared(
     release: Release,
     prepared: Prepared,
 ) -> Result<ExitCode, Failure> {
-    let Options { patience, name, wait, attempts, deaths, require, after, share, data, json, quiet, .. } =
+    let Options { patience, name, wait, attempts, deaths, require, after, share, data, json, course, .. } =
         options;
     let require = merged("--require", &require)?;
     let DataArguments { listen, advertise, copies } = data;
@@ -157,7 +157,7 @@ fn run_prepared(
     }
     runtime()?.block_on(async move {
         let client = client.connect().await?;
-        let (attempts_max, deaths_max, quiet) = (attempts, deaths, quiet || json);
+        let (attempts_max, deaths_max, viewing) = (attempts, deaths, course.viewing(json));
         let target = Target {
             client,
             notes,
@@ -168,7 +168,7 @@ fn run_prepared(
             after,
             share,
             copies,
-            quiet,
+            viewing,
             release,
         };
         let done = submit(&target, prepared, wait.then_some(&patience), json).await;
@@ -212,7 +212,7 @@ async fn submit(
         return Ok(ExitCode::SUCCESS);
     };
     target.note_without_nodes(&id).await;
-    if !target.quiet {
+    if !target.viewing.quiet {
         eprintln!("job {id}");
     }
     let client = target.client.with_patience(patience.of_waiting());
@@ -233,7 +233,7 @@ async fn hand_over(job: &dyn Waits, target: &Target) -> Result<(), Failure> {
         return Ok(());
     }
     let copies = target.copies;
-    if !target.quiet {
+    if !target.viewing.quiet {
         let nodes = if copies == 1 { "1 node has".to_owned() } else { format!("{copies} nodes have") };
         eprintln!("the nodes fetch the job's data from here; waiting until {nodes} it");
     }
