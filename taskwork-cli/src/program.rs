@@ -9,7 +9,7 @@ use taskwork::Kinds;
 
 use crate::{
     Failure, Prepared,
-    failure::print,
+    failure::{print, tell},
     manual::{Completions, Man},
     node, solve, submit, version,
 };
@@ -172,7 +172,7 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
 /// Prints the error, if there is one, and returns the exit code.
 pub(crate) fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
     outcome.unwrap_or_else(|failure| {
-        eprintln!("error: {failure}");
+        tell(format_args!("error: {failure}"));
         failure.exit_code()
     })
 }

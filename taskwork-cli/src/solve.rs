@@ -9,6 +9,7 @@ use taskwork::State;
 use crate::{
     Failure, Prepared, build,
     course::CourseArguments,
+    failure::tell,
     log::{Level, LogArguments},
     prepared::{Place, Solved},
 };
@@ -83,9 +84,15 @@ fn run_prepared(
     }
     shown.print(json);
     if let (Some(dir), true) = (&state, suspended) {
-        eprintln!("note: everything is kept in {}; the same command goes on from there", dir.display());
+        tell(format_args!(
+            "note: everything is kept in {}; the same command goes on from there",
+            dir.display()
+        ));
     } else if let (Some(dir), Some(_)) = (&state, shown.json.get("set_aside")) {
-        eprintln!("note: what was set aside is kept in {}; the same command tries it again", dir.display());
+        tell(format_args!(
+            "note: what was set aside is kept in {}; the same command tries it again",
+            dir.display()
+        ));
     }
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -10,7 +10,7 @@ use crate::{
     Failure, Prepared,
     build::BuildArguments,
     course::{CourseArguments, Viewing},
-    failure::print,
+    failure::{print, tell},
     interrupts::{Notes, interruptible},
     log::{Level, LogArguments},
     prepared::Waits,
@@ -213,7 +213,7 @@ async fn submit(
     };
     target.note_without_nodes(&id).await;
     if !target.viewing.quiet {
-        eprintln!("job {id}");
+        tell(format_args!("job {id}"));
     }
     let client = target.client.with_patience(patience.of_waiting());
     let mut shown = job.wait(client, target).await.map_err(|failure| failure.hint(&goes_on(&id)))?;
@@ -222,7 +222,7 @@ async fn submit(
     }
     shown.print(json);
     if shown.json.get("set_aside").is_some() {
-        eprintln!("note: taskwork retry {id} gives what was set aside another chance");
+        tell(format_args!("note: taskwork retry {id} gives what was set aside another chance"));
     }
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -235,7 +235,7 @@ async fn hand_over(job: &dyn Waits, target: &Target) -> Result<(), Failure> {
     let copies = target.copies;
     if !target.viewing.quiet {
         let nodes = if copies == 1 { "1 node has".to_owned() } else { format!("{copies} nodes have") };
-        eprintln!("the nodes fetch the job's data from here; waiting until {nodes} it");
+        tell(format_args!("the nodes fetch the job's data from here; waiting until {nodes} it"));
     }
     let unknown = format!(
         "Job {} goes on if a node has its data, and waits for ever otherwise: taskwork cancel {} ends it",
@@ -272,13 +272,13 @@ impl Target {
         let has_nodes = versions.clone().any(|running| running == version);
         let other = versions.find(|running| !has_nodes && self.release.is_other_build(running));
         if let Some(other) = other {
-            eprintln!(
+            tell(format_args!(
                 "note: the nodes of cluster {cluster} run another build of {program} ({other}; this one is \
                  {version}); the job waits. Start nodes from the same file, or say --any-build on both \
                  sides if the source is the same"
-            );
+            ));
         } else {
-            eprintln!("note: in cluster {cluster} {missing} now; the job waits until one does");
+            tell(format_args!("note: in cluster {cluster} {missing} now; the job waits until one does"));
         }
     }
 }

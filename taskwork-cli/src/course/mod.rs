@@ -15,7 +15,7 @@ use taskwork::{Figures, Progress};
 use self::columns::{Columns, Moment};
 pub(crate) use self::telling::Own;
 pub use self::telling::{Calls, Quality, Telling};
-use crate::{Shown, interrupts::Notes, watch};
+use crate::{Shown, failure::tell, interrupts::Notes, watch};
 
 /// The options of the log.
 #[derive(Debug, Clone, Copy, Default, Args)]
@@ -142,16 +142,18 @@ impl Course {
         if let Some(log) = &mut self.log {
             let moment = Moment::new(elapsed, figures, log.nodes, self.telling.fitting(shown.own.clone()));
             let lines = log.last(moment, shown.complete);
-            eprint!("{lines}{}", summary::text(figures.times));
+            let text = lines + &summary::text(figures.times);
+            tell(format_args!("{}", text.trim_end()));
         }
     }
 }
 
 /// Prints lines, above the progress line if there is one.
 fn say(bar: Option<&ProgressBar>, lines: &str) {
+    let say = || tell(format_args!("{}", lines.trim_end()));
     match bar {
-        Some(bar) => bar.suspend(|| eprint!("{lines}")),
-        None => eprint!("{lines}"),
+        Some(bar) => bar.suspend(say),
+        None => say(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The log of `tsp solve`, as a script reads it.
 
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -82,4 +82,16 @@ fn nobody_who_wants_quiet_or_json_reads_a_log() {
     }
     let output = tsp(&["solve", &instance("capitals15.csv"), "--quiet", "--log-every", "1"]);
     assert_eq!(output.status.code(), Some(2), "it is one or the other");
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_changes_nothing() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tsp"));
+    command.args(["solve", &instance("capitals15.csv"), "--log-every", "1", "--json"]);
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(process.stderr.take());
+    let output = process.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(answer["length"].is_u64(), "{answer}");
 }
