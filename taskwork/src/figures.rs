@@ -52,6 +52,44 @@ pub struct Figures {
     pub done_attos: u64,
     /// The best that may still be found, as far as the nodes have reported it.
     pub outlook: Outlook,
+    /// Tasks that run, are queued or wait now. `None` from nodes that do not report it.
+    pub open_tasks: Option<u64>,
+    /// Where the time of the workers went.
+    pub times: WorkerTimes,
+}
+
+/// Where the time of workers went while they were there for a job, in nanoseconds. Each moment of a worker counts
+/// as one of these, so the sum is all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct WorkerTimes {
+    /// They ran the program's code.
+    pub searching_ns: u64,
+    /// They had a task, and ran the runtime's code: a task had ended, or was written.
+    pub handling_ns: u64,
+    /// They had no task, and some task had begun on their node before.
+    pub looking_ns: u64,
+    /// They had no task, and none had begun on their node yet.
+    pub starting_ns: u64,
+}
+
+impl WorkerTimes {
+    /// Returns the sum, which is the workers' time.
+    pub fn total_ns(&self) -> u64 {
+        let Self { searching_ns, handling_ns, looking_ns, starting_ns } = *self;
+        [searching_ns, handling_ns, looking_ns, starting_ns].into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+impl AddAssign for WorkerTimes {
+    fn add_assign(&mut self, other: Self) {
+        let add = |sum: &mut u64, part: u64| *sum = sum.saturating_add(part);
+        add(&mut self.searching_ns, other.searching_ns);
+        add(&mut self.handling_ns, other.handling_ns);
+        add(&mut self.looking_ns, other.looking_ns);
+        add(&mut self.starting_ns, other.starting_ns);
+    }
 }
 
 impl Figures {
@@ -87,6 +125,8 @@ impl AddAssign for Figures {
         self.steal_times += other.steal_times;
         self.done_attos = self.done_attos.saturating_add(other.done_attos);
         self.outlook.merge_best(other.outlook);
+        self.open_tasks = self.open_tasks.into_iter().chain(other.open_tasks).reduce(u64::saturating_add);
+        self.times += other.times;
     }
 }
 

@@ -206,9 +206,8 @@ impl Graph {
     pub(super) fn let_go(&mut self) {
         if self.members.any_leaves() {
             let gone = self.members.let_go(self.copying.is_empty(), !self.durable.is_on);
-            if gone.contains(&Member::HERE) {
-                self.records_history();
-            }
+            // Not only when it goes: that is not waited for as long as a call may take.
+            self.records_history();
             self.actions.extend(gone.into_iter().map(Action::LetGo));
         }
     }

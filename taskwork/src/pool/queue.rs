@@ -415,6 +415,12 @@ impl<T: Task> Queue<T> {
         Some(Hunger { lasts: since.elapsed(), here: state.idle() > state.tasks.len() })
     }
 
+    /// Returns the number of tasks that run, are queued or wait.
+    pub(super) fn open_tasks(&self) -> u64 {
+        let state = self.lock();
+        (state.busy + state.tasks.len() + state.waiting.len()) as u64
+    }
+
     pub(super) fn view(&self) -> PoolView {
         let state = self.lock();
         PoolView {

@@ -46,6 +46,8 @@ pub(crate) struct ServeSetup {
     pub(crate) near: Option<String>,
     pub(crate) limits: Limits,
     pub(crate) brought: Brought,
+    /// The interval at which the node logs what it does; `None` for never.
+    pub(crate) report_every: Option<Duration>,
 }
 
 /// What a node brings along for others.

@@ -10,7 +10,7 @@ use zk::figures::{self, Ledger, NodeFigures, Sight};
 use super::Coordination;
 use crate::{
     core::LedgerState,
-    figures::Figures,
+    figures::{Figures, WorkerTimes},
     outlook::Outlook,
     shell::{clock::unix_ms, roster::Roster},
 };
@@ -32,6 +32,7 @@ impl Coordination {
         (figures.worked, figures.tasks, figures.splits) = (pool.worked, pool.tasks, pool.splits);
         (figures.steal_times, figures.done_attos) = (pool.steal_times, pool.done_attos);
         figures.worked_earlier = pool.worked_earlier;
+        (figures.open_tasks, figures.times) = (pool.open_tasks, pool.times);
         let mut window = self.outlook.lock().unwrap_or_else(PoisonError::into_inner);
         figures.outlook = window.note(self.pool.outlook());
         figures.retries += self.rebuilds.get();
@@ -46,12 +47,19 @@ impl Coordination {
         let mut told = (Figures::default(), Vec::new(), None, None);
         loop {
             tokio::time::sleep(EVERY).await;
-            let now = (self.figures_now(), self.silent(), self.ledger_state(), self.sight());
+            // Time passes also where nothing happens.
+            let figures = Figures { times: WorkerTimes::default(), ..self.figures_now() };
+            let now = (figures, self.silent(), self.ledger_state(), self.sight());
             if now != told {
                 self.tell_figures(false).await;
                 told = now;
             }
         }
+    }
+
+    /// Returns the number of nodes of its release that this one knows, itself included.
+    pub(crate) fn members_known(&self) -> usize {
+        self.others.look(Roster::others).1 + 1
     }
 
     /// Returns what the companion shows.
@@ -79,7 +87,7 @@ impl Coordination {
             return;
         }
         if last {
-            figures.outlook = Outlook::Nothing;
+            (figures.outlook, figures.open_tasks) = (Outlook::Nothing, Some(0));
         }
         let figures = NodeFigures {
             attempt: self.attempt_seen(),
