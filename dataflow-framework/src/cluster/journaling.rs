@@ -113,6 +113,17 @@ impl Journaling {
     }
 }
 
+impl Writing {
+    /// Returns whether it is time to try to take the journal, and notes that this is done.
+    fn tries_to_take(&mut self, now_ms: u64) -> bool {
+        let is_time = now_ms >= self.take_ms;
+        if is_time {
+            self.take_ms = now_ms + TAKE_AGAIN_MS;
+        }
+        is_time
+    }
+}
+
 impl Leading {
     fn writing(&self) -> MutexGuard<'_, Writing> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
@@ -145,9 +156,7 @@ impl Leading {
             return None;
         }
         if !writing.is_taken {
-            let may_take = now_ms >= writing.take_ms;
-            writing.take_ms = now_ms + TAKE_AGAIN_MS;
-            return may_take.then_some(Write::Take(self.run.generation));
+            return writing.tries_to_take(now_ms).then_some(Write::Take(self.run.generation));
         }
         if std::mem::take(&mut writing.is_long) {
             let facts = self.engine.written_so_far();
@@ -232,4 +241,17 @@ impl Leading {
 /// Encodes something that can be encoded.
 fn coded<T: serde::Serialize + ?Sized>(what: &T) -> Vec<u8> {
     encode(&what).unwrap_or_else(|failed| unreachable!("facts can be encoded: {}", failed.reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A head looks at what is to be written more often than it may try to take the journal.
+    #[test]
+    fn the_journal_is_tried_again_although_one_looks_more_often() {
+        let mut writing = Writing::default();
+        let tries = (0..2_000).step_by(50).filter(|now_ms| writing.tries_to_take(*now_ms));
+        assert_eq!(tries.collect::<Vec<_>>(), [0, 500, 1_000, 1_500]);
+    }
 }
