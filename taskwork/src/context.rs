@@ -283,7 +283,8 @@ impl<'a, T: Task> Context<'a, T> {
     /// example after it was moved to another node, where the waker has no effect on it: so it must look whether what
     /// it waits for has happened, and take another waker if not, like a future that is polled.
     pub fn waker(&mut self) -> Waker {
-        self.waker.get_or_insert_with(|| self.pool.waker()).clone()
+        let task = self.part.id;
+        self.waker.get_or_insert_with(|| self.pool.waker(task)).clone()
     }
 
     /// Continues under a new id, as if the whole rest had been split off: the old id completes with its

@@ -336,7 +336,11 @@ impl Station {
                 state.program = Progress::Deposed { waker: waker(), since_ms };
                 Told::Waits
             }
-            Progress::Returned(result) => Told::Returned(result),
+            // The task may be here twice for a while, and of the two only one counts.
+            Progress::Returned(result) => {
+                state.program = Progress::Returned(result.clone());
+                Told::Returned(result)
+            }
         }
     }
 

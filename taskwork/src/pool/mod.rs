@@ -249,8 +249,8 @@ impl<T: Task> Pool<T> {
     }
 
     /// Returns a waker for one wait of a task.
-    pub(crate) fn waker(&self) -> Waker {
-        self.desk.waker()
+    pub(crate) fn waker(&self, task: TaskId) -> Waker {
+        self.desk.waker(task)
     }
 
     /// Queues a task of a worker.

@@ -636,3 +636,54 @@ fn a_spawner_is_not_complete_in_a_cut_in_which_what_it_has_spawned_is_not() {
     let view = pool.queue.view();
     assert_eq!((view.queued, view.waiting), (0, 0), "everything is complete");
 }
+
+/// What [`Twofold`] waits for.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+static GIVEN: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
+
+/// A task that waits for something outside, which knows the last waker only.
+#[derive(Debug, Serialize, Deserialize)]
+struct Twofold;
+
+impl Task for Twofold {
+    type Shared = ();
+    type Output = u64;
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        if IS_OVER.load(Relaxed) {
+            *cx.output() += 1;
+            return Outcome::Complete;
+        }
+        GIVEN.lock().unwrap().push(cx.waker());
+        Outcome::Wait
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+/// It is handed over to the node on which it waits already, and then that does not count.
+#[test]
+fn a_task_that_waits_twice_is_woken_although_the_second_one_is_void() {
+    const TENTATIVE: Basis = Basis(7);
+    let (pool, crew) = run(Twofold);
+    let wait_for_calls = |calls| {
+        wait_for(&pool, "the calls", |pool| {
+            GIVEN.lock().unwrap().len() == calls && pool.view().waiting == calls && pool.view().is_idle()
+        });
+    };
+    wait_for_calls(1);
+    let again = Entry::new(TaskId::ROOT, Twofold).seal().unwrap();
+    pool.put(vec![again], TENTATIVE, None).unwrap();
+    wait_for_calls(2);
+    pool.void(&[TENTATIVE]);
+    assert_eq!(pool.view().waiting, 1);
+    IS_OVER.store(true, Relaxed);
+    let last = GIVEN.lock().unwrap().pop().unwrap();
+    last.wake();
+    pool.wake_rung();
+    wait_for(&pool, "the end", |pool| pool.view().waiting == 0 && pool.view().is_idle());
+    pool.close();
+    crew.join();
+}

@@ -14,10 +14,12 @@ use std::{
 use tokio::sync::Notify;
 
 use super::lock;
+use crate::id::TaskId;
 
 /// Wakes a task that waits for something outside; see [`Context::waker`](crate::Context::waker).
 ///
-/// A wake-up before the task waits lets it go on at once. One after the task has gone on, has moved to another
+/// A wake-up before the task waits lets it go on at once. A task that was handed over may for a while be twice on a
+/// node, until it is known which of the two counts: each takes a waker, and the later one wakes both. A wake-up after the task has gone on, has moved to another
 /// node or is complete, or after the end of the job, has no effect.
 #[derive(Clone)]
 pub struct Waker(Arc<Bell>);
@@ -26,6 +28,8 @@ pub struct Waker(Arc<Bell>);
 pub(super) struct Bell {
     /// Its number in the pool.
     pub(super) number: u64,
+    /// The task that waits.
+    pub(super) task: TaskId,
     rung: AtomicBool,
     desk: Weak<Desk>,
 }
@@ -70,9 +74,9 @@ impl Bell {
 }
 
 impl Desk {
-    pub(super) fn waker(self: &Arc<Self>) -> Waker {
+    pub(super) fn waker(self: &Arc<Self>, task: TaskId) -> Waker {
         let number = self.bells.fetch_add(1, Relaxed);
-        Waker(Arc::new(Bell { number, rung: AtomicBool::new(false), desk: Arc::downgrade(self) }))
+        Waker(Arc::new(Bell { number, task, rung: AtomicBool::new(false), desk: Arc::downgrade(self) }))
     }
 
     /// Returns the wake-ups that have come since the last call.

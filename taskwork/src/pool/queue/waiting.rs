@@ -42,7 +42,8 @@ pub(in crate::pool) enum Waits {
 pub(super) struct Waiting<T: Task> {
     /// By their scopes and bases: a task that was handed over may be here twice until one of the two is void.
     scopes: BTreeMap<(Scope, Basis), Queued<T>>,
-    outside: BTreeMap<u64, Queued<T>>,
+    /// By their ids, and the numbers of their bells: one that was handed over may be here twice, too.
+    outside: BTreeMap<(TaskId, u64), Queued<T>>,
     /// Those that wait for their trials.
     untried: BTreeMap<(TaskId, Basis), Queued<T>>,
     mirrors: HashMap<Scope, Mirror>,
@@ -96,7 +97,7 @@ impl<T: Task> Waiting<T> {
             Waits::No => return Some(queued),
             Waits::Outside(bell) if bell.has_rung() => return Some(queued),
             Waits::Outside(bell) => {
-                self.outside.insert(bell.number, queued);
+                self.outside.insert((bell.task, bell.number), queued);
             }
             Waits::Trial => {
                 self.untried.insert((queued.entry.id, queued.entry.basis), queued);
@@ -346,11 +347,17 @@ impl<T: Task> Queue<T> {
         }
     }
 
-    /// Queues the tasks for which a wake-up has come.
+    /// Queues the tasks for which a wake-up has come: those that wait for it, and those of the same ids that have begun
+    /// to wait before. Whoever was given two wakers by what seems one task may only know of the second, and of the two
+    /// tasks only one counts.
     pub(in crate::pool) fn wake_rung(&self, rung: &[Arc<Bell>], signals: &Signals) {
         let mut state = self.lock();
-        let woken: Vec<Queued<T>> =
-            rung.iter().filter_map(|bell| state.waiting.outside.remove(&bell.number)).collect();
+        let mut woken = Vec::new();
+        for bell in rung {
+            let of_it = state.waiting.outside.range((bell.task, 0)..=(bell.task, bell.number));
+            let of_it: Vec<(TaskId, u64)> = of_it.map(|(key, _)| *key).collect();
+            woken.extend(of_it.iter().filter_map(|key| state.waiting.outside.remove(key)));
+        }
         let queued: usize = woken.into_iter().map(|woken| usize::from(state.queue_woken(woken))).sum();
         self.added(queued, state, signals);
     }
