@@ -50,6 +50,8 @@ pub(super) struct Writing {
     last_ms: u64,
     noted_ms: u64,
     is_long: bool,
+    /// Whether another run writes the journal now, or none does any more.
+    is_over: bool,
     /// When the journal may be taken.
     take_ms: u64,
     /// Why the program cannot go on.
@@ -152,7 +154,7 @@ impl Leading {
 
     fn next_write(&self, now_ms: u64) -> Option<Write> {
         let mut writing = self.writing();
-        if writing.trouble.is_some() {
+        if writing.is_over || writing.trouble.is_some() {
             return None;
         }
         if !writing.is_taken {
@@ -193,7 +195,10 @@ impl Leading {
             Done::Taken(Err(JournalError::Over))
             | Done::Appended(Err(JournalError::Over | JournalError::Replaced))
             | Done::Replaced(Err(JournalError::Over | JournalError::Replaced))
-            | Done::Noted(Err(JournalError::Over | JournalError::Replaced)) => self.engine.stop(),
+            | Done::Noted(Err(JournalError::Over | JournalError::Replaced)) => {
+                self.writing().is_over = true;
+                self.engine.stop();
+            }
             Done::Taken(Err(error))
             | Done::Appended(Err(error))
             | Done::Replaced(Err(error))
