@@ -157,7 +157,7 @@ pub use crate::{
     shell::kinds::Kinds,
     state::State,
     task::{Outcome, Task},
-    variable::{Suggested, Variable, Variables},
+    variable::{Score, Suggested, Variable, Variables},
     wire::codec::{DecodeError, EncodeError},
 };
 pub use zk::{LabelError, Labels};

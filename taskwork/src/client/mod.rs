@@ -72,8 +72,10 @@ pub use self::{
 };
 /// The records of the cluster in ZooKeeper, as its nodes have written them.
 pub use zk::{
-    Connect, Credentials, CredentialsError, Requests, Tls,
-    figures::{EventKind, Ledger, NodeFigures, TimelineEvent},
+    Connect, Credentials, CredentialsError, Latencies, Requests, Tls,
+    figures::{
+        Best, EventKind, Givers, Ledger, NodeFigures, PoolNow, ProcessNow, Sense, StolenFrom, TimelineEvent,
+    },
     job::{JobRecord, JobState, Lost, Share},
     membership::Member,
     suggestion::SUGGESTION_BYTES_MAX,

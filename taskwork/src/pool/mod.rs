@@ -359,7 +359,10 @@ impl<T: Task> Pool<T> {
     }
 
     fn figures(&self) -> Figures {
+        let (busy_ns, idle_ns) = self.queue.occupancy().now_ns();
         Figures {
+            busy_ns,
+            idle_ns,
             worked: self.worked_here(),
             worked_earlier: self.worked_earlier.get(),
             done_attos: self.done.iter().map(Counter::get).fold(0, u64::saturating_add),

@@ -6,6 +6,7 @@
 
 mod cuts;
 mod idling;
+mod occupancy;
 mod sharing;
 mod stealing;
 mod waiting;
@@ -23,7 +24,7 @@ use std::{
 use tokio::time::Instant;
 
 pub(super) use self::waiting::Waits;
-use self::{idling::Idling, waiting::Waiting};
+use self::{idling::Idling, occupancy::Occupancy, waiting::Waiting};
 use super::{
     Entry, PoolView,
     crew::Post,
@@ -138,6 +139,7 @@ struct State<T: Task> {
     wanted_since: Option<Instant>,
     gate: Gate,
     steal_times: Histogram,
+    occupancy: Occupancy,
     /// For each worker that has a task, the basis of the task.
     running: Vec<Option<Basis>>,
     cut: Collecting,
@@ -169,6 +171,7 @@ impl<T: Task> Queue<T> {
             wanted_since: None,
             gate: Gate::Open,
             steal_times: Histogram::default(),
+            occupancy: Occupancy::begin(workers),
             running: vec![None; workers],
             cut: Collecting::default(),
             deaths_max,
@@ -415,6 +418,11 @@ impl<T: Task> Queue<T> {
         Some(Hunger { lasts: since.elapsed(), here: state.idle() > state.tasks.len() })
     }
 
+    /// Returns for how long workers have had a task, and for how long not.
+    pub(super) fn occupancy(&self) -> Occupancy {
+        self.lock().occupancy
+    }
+
     pub(super) fn view(&self) -> PoolView {
         let state = self.lock();
         PoolView {
@@ -481,6 +489,7 @@ impl<T: Task> State<T> {
 
     /// Updates the signals. Under the lock, so that the last update is consistent with the state.
     fn signal(&mut self, signals: &Signals) {
+        self.occupancy.changed(self.busy, self.idle());
         let (queued, sendable) = (self.tasks.len(), self.tasks.len() - self.staying);
         let wanted = self.idle() + self.thieves > queued || self.thieves > sendable;
         let wanted = self.gate == Gate::Open && wanted;
