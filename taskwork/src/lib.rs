@@ -119,6 +119,7 @@ mod steps;
 mod holdings;
 mod scope;
 mod toggles;
+pub mod view;
 mod pool;
 mod erased;
 mod core;

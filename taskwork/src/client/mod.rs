@@ -43,6 +43,7 @@ pub mod doctor;
 mod error;
 mod jobs;
 mod nodes;
+mod observer;
 mod overview;
 pub(crate) mod provider;
 mod submitted;
@@ -67,9 +68,11 @@ pub use self::{
     connection::Outage,
     error::{ClientError, ErrorKind},
     jobs::{Answer, JobDetails, NodeWork},
-    overview::{JobEntry, Overview, Stage},
+    observer::Observer,
+    overview::{JobEntry, Overview},
     submitted::{ProgressStream, Submitted},
 };
+pub use crate::view::Stage;
 /// The records of the cluster in ZooKeeper, as its nodes have written them.
 pub use zk::{
     Connect, Credentials, CredentialsError, Latencies, Requests, Tls,

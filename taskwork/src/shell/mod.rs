@@ -21,6 +21,7 @@ pub(crate) mod givers;
 pub(crate) mod kept;
 pub(crate) mod platform;
 mod process;
+mod reading;
 pub(crate) mod node;
 pub(crate) mod roster;
 pub(crate) mod seat;
@@ -29,6 +30,9 @@ mod latch;
 pub(crate) mod lingering;
 pub(crate) mod mail;
 pub(crate) mod memory;
+pub(crate) mod observe;
+#[cfg(test)]
+mod observe_tests;
 #[cfg(test)]
 mod merge_tests;
 pub(crate) mod timeline;
