@@ -155,7 +155,7 @@ pub use crate::{
     pool::Waker,
     release::{Release, ReleaseError},
     report::{CoordinationError, JobError, Progress, Report, Scaler, SetAside, StateError, Stopper},
-    shell::kinds::Kinds,
+    shell::{kinds::Kinds, pulse::Health},
     state::State,
     task::{Outcome, Task},
     variable::{Score, Suggested, Variable, Variables},

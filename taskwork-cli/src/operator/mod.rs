@@ -1,6 +1,8 @@
 //! `taskwork`: shows and controls a cluster, whatever programs its nodes run.
 
 mod act;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod findings;
 mod job;
 mod jobs;
@@ -71,6 +73,9 @@ enum Command {
     Retry(OfJob),
     /// Remove all data of jobs that are over, or whose submission was abandoned.
     Forget(Forget),
+    /// Observe the cluster until Ctrl-C, and serve its metrics over HTTP.
+    #[cfg(feature = "dashboard")]
+    Dashboard(Dashboard),
 }
 
 #[derive(Debug, clap::Args)]
@@ -146,6 +151,15 @@ struct Inject {
     common: Common,
 }
 
+#[cfg(feature = "dashboard")]
+#[derive(Debug, clap::Args)]
+struct Dashboard {
+    #[command(flatten)]
+    served: dashboard::Arguments,
+    #[command(flatten)]
+    common: Common,
+}
+
 #[derive(Debug, clap::Args)]
 struct Forget {
     /// The jobs, as `taskwork jobs` lists them; the numbers alone suffice.
@@ -202,6 +216,8 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         | Command::Inject(Inject { common, .. })
         | Command::Cancel(Cancel { common, .. })
         | Command::Forget(Forget { common, .. }) => common,
+        #[cfg(feature = "dashboard")]
+        Command::Dashboard(Dashboard { common, .. }) => common,
     };
     common.log.start(Level::Warn);
     let (cluster, json) = (&common.cluster, common.json);
@@ -256,6 +272,8 @@ impl Desk {
             Command::Resume(OfJob { job, .. }) => act::resume(self, &job).await?,
             Command::Retry(OfJob { job, .. }) => act::retry(self, &job).await?,
             Command::Forget(Forget { jobs, force, .. }) => act::forget(self, jobs, force).await?,
+            #[cfg(feature = "dashboard")]
+            Command::Dashboard(Dashboard { served, .. }) => match dashboard::run(self, &served).await? {},
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -21,6 +21,7 @@ pub(crate) mod givers;
 pub(crate) mod kept;
 pub(crate) mod platform;
 mod process;
+pub(crate) mod pulse;
 mod reading;
 pub(crate) mod node;
 pub(crate) mod roster;

@@ -168,6 +168,7 @@ impl RunningNode {
         let said =
             Said { events: events_in, letters: letters_in, leavings, drain, orphans_wanted, companion };
         let coordination = Arc::new(coordination(seat, &part, said));
+        seat.pulse.works(&coordination);
         coordination.timeline.note_at(
             seat.joined_ms,
             EventKind::Joined,

@@ -81,6 +81,7 @@ fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeErro
         near: None,
         limits: Limits::default(),
         brought: Brought::default(),
+        pulse: Arc::default(),
     };
     let (tell, leave) = mpsc::channel(1);
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
